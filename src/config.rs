@@ -1,0 +1,177 @@
+//! Settings: what a run was told, checked as a whole.
+//!
+//! (Skeleton: the types that others build on.)
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use url::Url;
+
+/// The settings of `tenure run`, all of them valid.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Name of the election.
+    pub election: String,
+    /// Who we are, for people.
+    pub identity: String,
+    /// Address of the service next to us, published while we lead.
+    pub advertise: Option<String>,
+    /// Where the lease is kept.
+    pub store: StoreSettings,
+    /// How long things take.
+    pub timings: Timings,
+    /// Never competes.
+    pub observe: bool,
+    /// Where the status listener listens; empty for none.
+    pub listen: Vec<Listen>,
+    /// Most connections on the status listener.
+    pub max_connections: usize,
+    /// The status files.
+    pub status_files: Vec<StatusFile>,
+    /// How log lines look.
+    pub log_format: LogFormat,
+    /// Which log lines are written: an `EnvFilter` directive.
+    pub log_level: String,
+}
+
+/// How long things take; see CONTRACT for the rule that binds them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timings {
+    /// From each grant to the end of the lease in the store.
+    pub lease_duration: Duration,
+    /// From the sending of the last granted request to the end of our belief.
+    pub renew_deadline: Duration,
+    /// Leader: between renewals; standby: mean time between looks.
+    pub retry_period: Duration,
+    /// Bound on one request to the store.
+    pub request_timeout: Duration,
+    /// From the grant to the first "active".
+    pub activation_delay: Duration,
+}
+
+/// Where the lease is kept, with what is needed to reach it.
+#[derive(Clone, Debug)]
+pub enum StoreSettings {
+    /// A record in a directory of one host.
+    File(FileSettings),
+    /// A lease on a blob.
+    Azure(Box<AzureSettings>),
+    /// This process only.
+    Memory,
+}
+
+/// Settings of `file:`.
+#[derive(Clone, Debug)]
+pub struct FileSettings {
+    /// The directory.
+    pub directory: PathBuf,
+    /// Whether it is the runtime directory that we chose ourselves: made if missing, must be ours with mode 0700.
+    pub is_default: bool,
+    /// Name of the election, which names the files.
+    pub election: String,
+}
+
+/// Settings of `azure:`.
+#[derive(Clone, Debug)]
+pub struct AzureSettings {
+    /// Endpoint of the account, without a trailing slash.
+    pub endpoint: Url,
+    /// Name of the account.
+    pub account: String,
+    /// The container.
+    pub container: String,
+    /// Name of the blob: PREFIX/ELECTION.
+    pub blob: String,
+    /// How we sign in.
+    pub credential: AzureCredential,
+    /// Bound on one request.
+    pub request_timeout: Duration,
+    /// `HTTPS_PROXY`, where it is set.
+    pub proxy: Option<String>,
+    /// `NO_PROXY`.
+    pub no_proxy: Option<String>,
+}
+
+/// How we sign in to Azure, in the order of preference.
+#[derive(Clone, Debug)]
+pub enum AzureCredential {
+    /// `AZURE_STORAGE_CONNECTION_STRING` or `…_FILE`.
+    ConnectionString(SecretSource),
+    /// `AZURE_STORAGE_KEY` or `…_FILE`.
+    Key(SecretSource),
+    /// `AZURE_STORAGE_SAS_TOKEN` or `…_FILE`.
+    Sas(SecretSource),
+    /// `AZURE_FEDERATED_TOKEN_FILE` with `AZURE_CLIENT_ID`, `AZURE_TENANT_ID`, `AZURE_AUTHORITY_HOST`.
+    WorkloadIdentity {
+        /// `AZURE_FEDERATED_TOKEN_FILE`.
+        token_file: PathBuf,
+        /// `AZURE_CLIENT_ID`.
+        client_id: String,
+        /// `AZURE_TENANT_ID`.
+        tenant_id: String,
+        /// `AZURE_AUTHORITY_HOST`.
+        authority_host: Option<String>,
+    },
+    /// Managed identity, user-assigned where `AZURE_CLIENT_ID` names one.
+    ManagedIdentity {
+        /// `AZURE_CLIENT_ID`.
+        client_id: Option<String>,
+    },
+    /// The Azure CLI's sign-in.
+    AzureCli,
+}
+
+/// Where a secret comes from.
+#[derive(Clone)]
+pub enum SecretSource {
+    /// The value itself.
+    Value(String),
+    /// A file that holds it, read again when it changes.
+    File(PathBuf),
+}
+
+impl std::fmt::Debug for SecretSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Value(_) => f.write_str("Value(…)"),
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+        }
+    }
+}
+
+/// One address of the status listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// A unix socket.
+    Unix(PathBuf),
+}
+
+/// One status file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusFile {
+    /// Where.
+    pub path: PathBuf,
+    /// In which format, by its ending.
+    pub format: FileFormat,
+}
+
+/// Format of a status file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileFormat {
+    /// The status document.
+    Json,
+    /// Lines that a shell can source.
+    Env,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines.
+    Json,
+}

@@ -1,0 +1,3 @@
+//! The election, pure.
+mod status;
+pub use status::{Belief, Holder, Reason, Standing, State, Status, StoreHealth, Transition};
