@@ -62,7 +62,11 @@ impl Belief {
     /// What is left of the belief at `now`; zero after a jump of the clocks (R10).
     #[must_use]
     pub fn remaining(&self, now: Moment) -> Duration {
-        if self.suspended || self.sent.jumped(now) { Duration::ZERO } else { self.until_end(now) }
+        if self.suspended || self.sent.jumped(now) {
+            Duration::ZERO
+        } else {
+            self.until_end(now)
+        }
     }
 
     /// What is left by the lease clocks alone: at zero the tenure is over (R6).
@@ -111,24 +115,43 @@ impl Status {
     /// Our term, while we lead.
     #[must_use]
     pub fn term(&self) -> Option<u64> {
-        match self.standing {
-            Standing::Leader { term, .. } => Some(term),
+        self.standing.term()
+    }
+
+    /// The state at `now`: a leader whose belief is over is in jeopardy, even if the election has
+    /// not turned since.
+    #[must_use]
+    pub fn state(&self, now: Moment) -> State {
+        match self.standing.state() {
+            State::Leader if !self.is_leader(now) => State::Jeopardy,
+            state => state,
+        }
+    }
+}
+
+impl Standing {
+    /// The term, while leading.
+    #[must_use]
+    pub fn term(&self) -> Option<u64> {
+        match self {
+            Self::Leader { term, .. } => Some(*term),
             _ => None,
         }
     }
 
-    /// The state's name at `now`: a leader whose belief is over is in jeopardy, even if the
-    /// election has not turned since.
+    /// The state that the election saw itself in when it last turned.
     #[must_use]
-    pub fn state(&self, now: Moment) -> State {
-        match &self.standing {
-            Standing::Starting => State::Starting,
-            Standing::Standby => State::Standby,
-            Standing::Activating => State::Activating,
-            Standing::Leader { jeopardy: false, .. } if self.is_leader(now) => State::Leader,
-            Standing::Leader { .. } => State::Jeopardy,
-            Standing::Observing => State::Observing,
-            Standing::Stopped => State::Stopped,
+    pub fn state(&self) -> State {
+        match self {
+            Self::Starting => State::Starting,
+            Self::Standby => State::Standby,
+            Self::Activating => State::Activating,
+            Self::Leader {
+                jeopardy: false, ..
+            } => State::Leader,
+            Self::Leader { jeopardy: true, .. } => State::Jeopardy,
+            Self::Observing => State::Observing,
+            Self::Stopped => State::Stopped,
         }
     }
 }
@@ -163,6 +186,12 @@ impl State {
         Self::Observing,
         Self::Stopped,
     ];
+
+    /// Whether a term is held in this state.
+    #[must_use]
+    pub fn is_leading(self) -> bool {
+        matches!(self, Self::Leader | Self::Jeopardy)
+    }
 
     /// The state's name outside.
     #[must_use]

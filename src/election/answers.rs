@@ -1,0 +1,307 @@
+//! What the store's answers mean to each role.
+//!
+//! What it does not do: it changes no role itself; that is the `become_*` of the parent module.
+
+use std::time::Duration;
+
+use super::{Answer, Belief, Chance, Election, InFlight, Notice, Op, Reason};
+use super::{Bidding, Holder, Pace, Role};
+use crate::clock::Moment;
+use crate::store::{Bid, Grant, LeaseId, Record, Sight, StoreError};
+
+impl Election {
+    /// Takes the answer to the current request.
+    pub(super) fn take_answer(
+        &mut self,
+        request: InFlight,
+        answer: Result<Answer, StoreError>,
+        now: Moment,
+        chance: Chance,
+    ) {
+        self.note_health(&answer, now);
+        match request.op {
+            Op::Look => self.take_look(answer, now, chance),
+            Op::Release(_) => self.take_release(&answer, now),
+            Op::Acquire(ref bid) => self.take_acquire(bid.lease, answer, now, chance),
+            Op::Inaugurate { ref bid, .. } => {
+                self.take_inaugurate(bid.lease, answer, now, chance);
+            }
+            Op::Renew(ref bid) => self.take_renew(bid.lease, &request, answer, now, chance),
+        }
+    }
+
+    fn note_health(&mut self, answer: &Result<Answer, StoreError>, now: Moment) {
+        match answer {
+            Ok(_) | Err(StoreError::Refused(_)) => {
+                self.store.last_success = Some(now);
+                self.store.failures = 0;
+                self.store.last_error = None;
+            }
+            Err(error) => {
+                self.store.failures = self.store.failures.saturating_add(1);
+                self.store.last_error = Some(error.clone().into());
+            }
+        }
+        let answered = matches!(
+            answer,
+            Ok(_) | Err(StoreError::Refused(_) | StoreError::Foreign(_))
+        );
+        if answered && !self.heard {
+            self.heard = true;
+            self.tell_transition(Reason::Heard, None, now);
+        }
+    }
+
+    fn take_look(&mut self, answer: Result<Answer, StoreError>, now: Moment, chance: Chance) {
+        let period = self.config.retry_period;
+        match answer {
+            Ok(Answer::Sight(sight)) => {
+                self.see(&sight);
+                let Role::Standby { looks, bidding } = &mut self.role else {
+                    return;
+                };
+                *looks = Pace::spread(now, period, chance.jitter);
+                if sight.free && !self.config.observe {
+                    let bid = Bid {
+                        lease: LeaseId::from_random(chance.lease),
+                        nonce: chance.nonce,
+                        candidate: self.config.candidate.clone(),
+                        lease_duration: self.config.lease_duration,
+                        seen: sight.version,
+                    };
+                    *bidding = Some(Bidding {
+                        bid,
+                        first_sent: now,
+                        pace: Pace::at_once(now),
+                    });
+                }
+            }
+            outcome => {
+                let Role::Standby { looks, .. } = &mut self.role else {
+                    return;
+                };
+                match outcome {
+                    Err(StoreError::Broken(_) | StoreError::Unknown(_)) => {
+                        let broken = matches!(outcome, Err(StoreError::Broken(_)));
+                        looks.fail(now, period, broken, 0.5 + chance.jitter / 2.0);
+                    }
+                    _ => *looks = Pace::spread(now, period, chance.jitter),
+                }
+            }
+        }
+    }
+
+    fn take_acquire(
+        &mut self,
+        lease: LeaseId,
+        answer: Result<Answer, StoreError>,
+        now: Moment,
+        chance: Chance,
+    ) {
+        let period = self.config.retry_period;
+        let Role::Standby { bidding, looks } = &mut self.role else {
+            return self.settle(lease, &answer);
+        };
+        let Some(current) = bidding.take_if(|it| it.bid.lease == lease) else {
+            return self.settle(lease, &answer);
+        };
+        match answer {
+            Ok(Answer::Grant(grant)) => self.take_grant(current, &grant, now, chance),
+            Err(StoreError::Broken(_) | StoreError::Unknown(_)) => {
+                let broken = matches!(answer, Err(StoreError::Broken(_)));
+                let mut again = current;
+                again
+                    .pace
+                    .fail(now, period, broken, 0.5 + chance.jitter / 2.0);
+                *bidding = Some(again);
+            }
+            Err(StoreError::Foreign(_)) => {
+                self.owe(current.bid, now, true);
+                self.back_off(now, chance);
+            }
+            _ => *looks = Pace::spread(now, period, chance.jitter),
+        }
+    }
+
+    /// A grant counts from the first sending of its bid; what is left of it may be nothing.
+    fn take_grant(&mut self, bidding: Bidding, grant: &Grant, now: Moment, chance: Chance) {
+        self.inspect(&grant.record);
+        let sent = bidding.first_sent;
+        if sent.elapsed_max(now) >= self.config.renew_deadline || sent.jumped(now) {
+            self.owe(bidding.bid, now, true);
+            if let Role::Standby { looks, .. } = &mut self.role {
+                *looks = Pace::spread(now, self.config.retry_period, chance.jitter);
+            }
+            return;
+        }
+        self.become_activating(bidding, grant, now);
+    }
+
+    fn take_inaugurate(
+        &mut self,
+        lease: LeaseId,
+        answer: Result<Answer, StoreError>,
+        now: Moment,
+        chance: Chance,
+    ) {
+        let Role::Activating(it) = &mut self.role else {
+            return self.settle(lease, &answer);
+        };
+        if it.tenure.bid.lease != lease {
+            return;
+        }
+        match answer {
+            Ok(Answer::Term(term)) => self.become_leader(term, now),
+            Err(StoreError::Broken(_) | StoreError::Unknown(_)) => {
+                let broken = matches!(answer, Err(StoreError::Broken(_)));
+                it.write.fail(now, self.config.retry_period, broken, 1.0);
+            }
+            Err(StoreError::Foreign(_)) => {
+                self.become_standby(Reason::WriteFailed, now, chance);
+                self.back_off(now, chance);
+            }
+            _ => self.become_standby(Reason::Lost, now, chance),
+        }
+    }
+
+    fn take_renew(
+        &mut self,
+        lease: LeaseId,
+        request: &InFlight,
+        answer: Result<Answer, StoreError>,
+        now: Moment,
+        chance: Chance,
+    ) {
+        if self.role.lease() != Some(lease) {
+            return self.settle(lease, &answer);
+        }
+        let period = self.config.retry_period;
+        let Some(tenure) = self.role.tenure_mut() else {
+            return;
+        };
+        match answer {
+            Ok(_) => {
+                // What was sent before a jump was seen says nothing about the time after it (R10).
+                if tenure.belief.suspended && !request.after_jump {
+                    tenure.renewal.hasten(now);
+                    return;
+                }
+                tenure.belief = Belief {
+                    sent: request.sent,
+                    suspended: false,
+                    ..tenure.belief
+                };
+                tenure.renewal = Pace::after(request.sent, period);
+                self.set_jeopardy(false, Reason::Renewed, now);
+            }
+            Err(StoreError::Refused(_)) => self.become_standby(Reason::Lost, now, chance),
+            Err(ref error) => {
+                let broken = matches!(error, StoreError::Broken(_));
+                tenure.renewal.fail(now, period, broken, 1.0);
+                if !tenure.renewal.is_immediate() {
+                    self.set_jeopardy(true, Reason::RenewalFailed, now);
+                }
+            }
+        }
+    }
+
+    fn set_jeopardy(&mut self, jeopardy: bool, reason: Reason, now: Moment) {
+        if let Role::Leader(leader) = &mut self.role {
+            leader.jeopardy = jeopardy;
+        }
+        self.tell_transition(reason, None, now);
+    }
+
+    fn take_release(&mut self, answer: &Result<Answer, StoreError>, now: Moment) {
+        let Some(owed) = &mut self.owed else { return };
+        let unknown = match answer {
+            Ok(_) | Err(StoreError::Refused(_)) => false,
+            Err(StoreError::Broken(_)) if !owed.retried => {
+                owed.retried = true;
+                let in_time = match self.role {
+                    Role::Resigned { since } => !self.time_to_resign(since, now).is_zero(),
+                    _ => true,
+                };
+                if in_time {
+                    return;
+                }
+                true
+            }
+            Err(_) => true,
+        };
+        self.owed = None;
+        if unknown {
+            self.notices.push_back(Notice::ReleaseUnknown);
+        }
+    }
+
+    /// An answer that comes after its tenure: what the store refused for certain is not owed.
+    fn settle(&mut self, lease: LeaseId, answer: &Result<Answer, StoreError>) {
+        if matches!(answer, Err(StoreError::Refused(_))) {
+            self.owed.take_if(|owed| owed.bid.lease == lease);
+        }
+    }
+
+    // The record.
+
+    /// Takes in what a look saw.
+    fn see(&mut self, sight: &Sight) {
+        self.inspect(&sight.record);
+        if sight.free {
+            self.past = sight.record.clone();
+        }
+        // A record that was there while the lease was free is not the present holder's.
+        let holds = !sight.free && (sight.record.nonce != self.past.nonce);
+        let holder = match (&sight.record.holder, sight.record.term) {
+            (Some(candidate), Some(term)) if holds => Some(Holder {
+                candidate: candidate.clone(),
+                term,
+            }),
+            _ => None,
+        };
+        self.set_holder(holder);
+    }
+
+    /// Compares the recorded term with the largest one seen, and says once what is wrong (R11).
+    fn inspect(&mut self, record: &Record) {
+        let defect = match record.term {
+            None if self.highest > 0 || !self.config.rules.missing_is_free => {
+                Some(Notice::RecordMissing {
+                    hold: self.hold_for(record),
+                })
+            }
+            Some(found) if found < self.highest => Some(Notice::TermFell {
+                seen: self.highest,
+                found,
+            }),
+            _ => None,
+        };
+        self.highest = self.highest.max(record.term.unwrap_or_default());
+        if self.defect != defect {
+            self.defect.clone_from(&defect);
+            self.notices.extend(defect);
+        }
+    }
+
+    /// How long a lease on this record is held before the term is written (R11).
+    pub(super) fn hold_for(&self, record: &Record) -> Duration {
+        let hold = self
+            .config
+            .rules
+            .longest_lease
+            .unwrap_or(self.config.lease_duration);
+        match record.term {
+            None if self.config.rules.missing_is_free => Duration::ZERO,
+            Some(found) if found >= self.highest => Duration::ZERO,
+            _ => hold,
+        }
+    }
+
+    /// The least term where the record can not give it: unix milliseconds, by the store's date
+    /// where it tells one, and above all that was seen (R11).
+    pub(super) fn fresh_floor(&self, grant: &Grant, now: Moment) -> u64 {
+        let date = grant.date.unwrap_or_else(|| now.date());
+        let millis = u64::try_from(date.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
+        millis.max(self.highest + 1)
+    }
+}

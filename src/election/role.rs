@@ -1,0 +1,194 @@
+//! The roles of a candidate, and what each keeps: data and the questions about it.
+//!
+//! What it does not do: no role changes here. That is [`super::Election`]'s `become_*` alone.
+
+use std::time::Duration;
+
+use super::pace::Pace;
+use super::request::Op;
+use super::status::Belief;
+use crate::clock::Moment;
+use crate::store::{Bid, LeaseId};
+
+/// What a candidate is.
+///
+/// ```text
+///            granted             inaugurated
+///  Standby ───────────> Activating ───────────> Leader
+///     ^   <───────────────────┘ <──────────────────┘     lapsed, lost, write failed
+///     └── each of the three ──> Resigned                 by will
+/// ```
+#[derive(Clone, Debug)]
+pub(super) enum Role {
+    /// Looks, and bids for what it saw free.
+    Standby {
+        /// When to look next.
+        looks: Pace,
+        /// The bid that is not answered for certain yet.
+        bidding: Option<Bidding>,
+    },
+    /// Has the lease, may not lead yet.
+    Activating(Activating),
+    /// Leads, as long as the belief lasts.
+    Leader(Leader),
+    /// Leaves.
+    Resigned {
+        /// When it resigned.
+        since: Moment,
+    },
+}
+
+/// A bid that was sent, and is sent again with its id until the answer is certain (R5).
+#[derive(Clone, Debug)]
+pub(super) struct Bidding {
+    pub(super) bid: Bid,
+    /// When it was sent first: the grant's `sent`, whichever request brings it.
+    pub(super) first_sent: Moment,
+    pub(super) pace: Pace,
+}
+
+/// A lease that we have, from its grant to its end.
+#[derive(Clone, Debug)]
+pub(super) struct Tenure {
+    pub(super) bid: Bid,
+    pub(super) belief: Belief,
+    pub(super) renewal: Pace,
+}
+
+/// Between the grant and the term.
+#[derive(Clone, Debug)]
+pub(super) struct Activating {
+    pub(super) tenure: Tenure,
+    /// When the grant's answer came: the hold counts from there (R2).
+    pub(super) granted: Moment,
+    /// How long to hold the lease before the term is written (R11, activation delay).
+    pub(super) hold: Duration,
+    /// The least term.
+    pub(super) floor: u64,
+    pub(super) write: Pace,
+    /// When the term's write was sent first.
+    pub(super) first_write: Option<Moment>,
+}
+
+/// From the term to the end.
+#[derive(Clone, Debug)]
+pub(super) struct Leader {
+    pub(super) tenure: Tenure,
+    pub(super) term: u64,
+    pub(super) since: Moment,
+    /// Whether the last renewal failed.
+    pub(super) jeopardy: bool,
+}
+
+/// A lease that may still be ours, though we hold it no more: to be released, once (R8).
+#[derive(Clone, Debug)]
+pub(super) struct Owed {
+    pub(super) bid: Bid,
+    /// Since when we say passive.
+    pub(super) since: Moment,
+    /// Whether every publisher says so too.
+    pub(super) announced: bool,
+    /// Whether the one further try after a broken connection was spent.
+    pub(super) retried: bool,
+}
+
+impl Role {
+    pub(super) fn tenure(&self) -> Option<&Tenure> {
+        match self {
+            Self::Activating(it) => Some(&it.tenure),
+            Self::Leader(it) => Some(&it.tenure),
+            Self::Standby { .. } | Self::Resigned { .. } => None,
+        }
+    }
+
+    pub(super) fn tenure_mut(&mut self) -> Option<&mut Tenure> {
+        match self {
+            Self::Activating(it) => Some(&mut it.tenure),
+            Self::Leader(it) => Some(&mut it.tenure),
+            Self::Standby { .. } | Self::Resigned { .. } => None,
+        }
+    }
+
+    /// The lease that the role has or bids for.
+    pub(super) fn lease(&self) -> Option<LeaseId> {
+        match self {
+            Self::Standby { bidding, .. } => bidding.as_ref().map(|it| it.bid.lease),
+            _ => self.tenure().map(|it| it.bid.lease),
+        }
+    }
+
+    /// What to ask next, if it is time.
+    pub(super) fn next_request(&self, now: Moment) -> Option<Op> {
+        if !self.until_next_request(now).is_zero() {
+            return None;
+        }
+        match self {
+            Self::Standby { bidding: None, .. } => Some(Op::Look),
+            Self::Standby {
+                bidding: Some(it), ..
+            } => Some(Op::Acquire(it.bid.clone())),
+            Self::Activating(it) if !it.tenure.renewal.due(now) => Some(Op::Inaugurate {
+                bid: it.tenure.bid.clone(),
+                floor: it.floor,
+            }),
+            _ => self.tenure().map(|it| Op::Renew(it.bid.clone())),
+        }
+    }
+
+    /// How long until there is something to ask.
+    pub(super) fn until_next_request(&self, now: Moment) -> Duration {
+        match self {
+            Self::Standby {
+                looks,
+                bidding: None,
+            } => looks.left(now),
+            Self::Standby {
+                bidding: Some(it), ..
+            } => it.pace.left(now),
+            Self::Activating(it) => it.tenure.renewal.left(now).min(it.until_write(now)),
+            Self::Leader(it) => it.tenure.renewal.left(now),
+            Self::Resigned { .. } => Duration::MAX,
+        }
+    }
+}
+
+impl Bidding {
+    /// Whether the bid was unknown for so long that it is given up (R5).
+    pub(super) fn is_over(&self, now: Moment, lease_duration: Duration) -> bool {
+        self.first_sent.elapsed_max(now) >= lease_duration
+    }
+}
+
+impl Tenure {
+    /// Whether its deadline has passed (R6). A jump of the clocks alone does not end it (R10).
+    pub(super) fn is_over(&self, now: Moment) -> bool {
+        self.belief.until_end(now).is_zero()
+    }
+}
+
+impl Activating {
+    /// How long until the term may be written, or written again.
+    fn until_write(&self, now: Moment) -> Duration {
+        self.hold
+            .saturating_sub(self.granted.elapsed_min(now))
+            .max(self.write.left(now))
+    }
+
+    /// Whether the term could not be written for so long that the lease is given up: a candidate
+    /// that may lease but not write must not block all others (R5).
+    pub(super) fn write_is_over(&self, now: Moment, lease_duration: Duration) -> bool {
+        self.first_write
+            .is_some_and(|first| first.elapsed_max(now) >= lease_duration)
+    }
+}
+
+impl Owed {
+    /// How long until the release may be sent: until all say passive, at most `patience`.
+    pub(super) fn left(&self, now: Moment, patience: Duration) -> Duration {
+        if self.announced {
+            Duration::ZERO
+        } else {
+            patience.saturating_sub(self.since.elapsed_min(now))
+        }
+    }
+}
