@@ -2,6 +2,8 @@
 //!
 //! (Skeleton: the types that others build on.)
 
+pub mod duration;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,5 +1,75 @@
-//! Leader election beside a service.
+//! Leader election beside a service: **Tenure** competes for a lease, renews it, and says active or
+//! passive, judged from a deadline at the moment it is asked.
+//!
+//! ```text
+//!    SIGTERM, SIGINT ───────────┐        ┌──────── clock::now() ── Moment
+//!                               v        v
+//!  ┌────────────┐  answer  ┌───────────────────────────┐  event + now    ┌────────────────────┐
+//!  │ store/*    │ ───────> │ daemon                    │ ──────────────> │ election (pure)    │
+//!  │ LeaseStore │ <─────── │   select → handle → drain │ <────────────── │ Standby, Activating│
+//!  └─────┬──────┘ acquire  └─────────────┬─────────────┘ command,        │ Leader, Resigned   │
+//!        │        renew                  │               next deadline,  │                    │
+//!   Azure Blob    release                │               status          └────────────────────┘
+//!                           watch<Published>  one writer; the status carries its own end
+//!               ┌────────────┬───────────┴┐
+//!             http         file        metrics                             readers
+//! ```
+//!
+//! # Where things are
+//! - [`election`] is the core: what a candidate believes and asks for. Pure.
+//! - [`clock`] reads time, as a [`clock::Moment`] of three clocks.
+//! - [`store`] is the trait that every lease store fulfils, with one file for each backend.
+//! - [`daemon`] drives one election: it selects an event, hands it in, and drains what comes out.
+//! - [`publish`] says the status in outside words, by HTTP, files and metrics.
+//! - [`config`] makes valid settings of arguments, environment and file.
+//! - [`cli`] is the command line, with a file for each verb; [`logs`] writes what is told.
+//!
+//! # What is absent, and stays so
+//! 1. The election does no I/O, reads no clock, draws no chance, logs nothing, never waits.
+//! 2. A backend decides nothing: no retry, no sleep, no cache. One call under the deadline it is
+//!    given; it says what came back.
+//! 3. Only the driver calls the election; only the driver writes the status; publishers read.
+//! 4. No publisher, client, log or disk can delay a renewal or a step-down. The driver awaits none
+//!    of them, but for R8's bounded wait before a release.
+//! 5. Leader and standby inside; active and passive only in [`publish`] and beyond.
+//!
+//! # The claim
+//! At each real instant at most one instance answers active, provided that the store grants no
+//! other lease before lease-duration of its own time has passed, that
+//! `drift × lease-duration + unseen pause ≤ lease-duration − renew-deadline`, and that nobody frees
+//! the lease behind the holder's back. Beyond that only the term, checked by the resource, protects.
+//!
+//! # The rules
+//! Comments and tests name them.
+//!
+//! - **R1** Belief is a deadline, not a flag: active iff `now < sent + renew-deadline`, judged when
+//!   the question is asked. `sent` is when the granted request was sent, not when its answer came.
+//! - **R2** Time is compared between two Moments, never in totals. The larger of the two clocks'
+//!   advances ends a belief, the smaller ends a wait. Timers may schedule, never decide.
+//! - **R3** One request is in flight, and its answer counts once. A step-down does not drop it: the
+//!   release is sent when it has ended. A grant that comes after we resigned is released.
+//! - **R4** An outcome is granted, refused or unknown; every error is unknown until proven
+//!   definite. Unknown never makes a leader and never extends a deadline.
+//! - **R5** A lease id is random per acquisition and dead as soon as we released or demoted. An
+//!   unknown bid is repeated with its id, at most for one lease-duration; then it is released.
+//! - **R6** When the deadline has passed the tenure is over; a late renewal does not revive it.
+//! - **R7** Active only after the term is written under the lease and time is left. "The record is
+//!   ours" means its nonce, not its name.
+//! - **R8** Stepping down is: passive in memory at once; then the status files say so (a wait of at
+//!   most one request-timeout); then the release.
+//! - **R9** The driver owns every retry: at once after a broken connection, then a quarter of the
+//!   retry-period, doubling. Each answer must name our lease id.
+//! - **R10** Belief ends also when the wall clock ran over 1 s ahead of the lease clocks (a pause
+//!   that no guest clock saw), or a clock went back. Only a renewal sent after that restores it.
+//! - **R11** On a record that is missing, or whose term went back, a new lease is held for the
+//!   longest lease that the store allows before its term, of unix milliseconds, is written.
+//! - **R12** Breaking a lease lets it run out; at once is a choice of its own, with a warning.
+
+pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod daemon;
 pub mod election;
+pub mod logs;
+pub mod publish;
 pub mod store;

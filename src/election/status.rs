@@ -266,3 +266,32 @@ pub struct Transition {
     /// How long the tenure was, when one ended.
     pub tenure: Option<Duration>,
 }
+
+/// Every change of state that there can be, for metrics whose series exist from the start.
+pub const TRANSITIONS: [(State, State, Reason); 21] = {
+    use Reason as R;
+    use State as S;
+    [
+        (S::Starting, S::Standby, R::Heard),
+        (S::Starting, S::Observing, R::Heard),
+        (S::Starting, S::Stopped, R::Resigned),
+        (S::Observing, S::Stopped, R::Resigned),
+        (S::Standby, S::Activating, R::Granted),
+        (S::Standby, S::Stopped, R::Resigned),
+        (S::Activating, S::Leader, R::Inaugurated),
+        (S::Activating, S::Jeopardy, R::Inaugurated),
+        (S::Activating, S::Standby, R::Lapsed),
+        (S::Activating, S::Standby, R::Lost),
+        (S::Activating, S::Standby, R::WriteFailed),
+        (S::Activating, S::Stopped, R::Resigned),
+        (S::Leader, S::Jeopardy, R::RenewalFailed),
+        (S::Leader, S::Jeopardy, R::ClockJumped),
+        (S::Leader, S::Standby, R::Lapsed),
+        (S::Leader, S::Standby, R::Lost),
+        (S::Leader, S::Stopped, R::Resigned),
+        (S::Jeopardy, S::Leader, R::Renewed),
+        (S::Jeopardy, S::Standby, R::Lapsed),
+        (S::Jeopardy, S::Standby, R::Lost),
+        (S::Jeopardy, S::Stopped, R::Resigned),
+    ]
+};

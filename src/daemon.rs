@@ -1,0 +1,172 @@
+//! The driver: it selects one event, hands it to the election with the time, and drains what the
+//! election wants done.
+//!
+//! Select, then apply: everything that may happen is awaited in one place and handled to its end
+//! before the next is looked at, so that the election never sees two things at once. The price is
+//! that nothing in here may take long; so no publisher, client, log or disk is awaited, and the
+//! store's call is one more branch of the select.
+//!
+//! What it does not do: it decides nothing. When it wakes it reads the clock and asks the election.
+
+mod publisher;
+mod report;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, Fuse, FusedFuture, FutureExt};
+use uuid::Uuid;
+
+use crate::clock::Moment;
+use crate::election::{Answer, Chance, Election, Notice, Op, Request, RequestId};
+use crate::publish::metrics::Metrics;
+use crate::publish::Heartbeat;
+use crate::store::{Cause, Failure, LeaseStore, Nonce, StoreError};
+pub use publisher::Publisher;
+pub use report::Report;
+
+/// The longest sleep at a stretch: timers stop in suspend and clocks jump, so the clock is looked
+/// at this often whatever a timer says (R2).
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// The driver of one election, with everything that it works with.
+pub struct Driver {
+    /// The election that it drives.
+    pub election: Election,
+    /// Where the lease is kept.
+    pub store: Arc<dyn LeaseStore>,
+    /// Where the status goes; the driver is its one writer.
+    pub publisher: Publisher,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Proof that the loop turns.
+    pub heartbeat: Heartbeat,
+    /// What is told to the log.
+    pub report: Report,
+    /// The reader of time: [`crate::clock::now`], or a test's.
+    pub now: fn() -> Moment,
+}
+
+/// One thing that happened.
+enum Event {
+    Answered(Answered),
+    Resign,
+    Announced,
+    Wakeup,
+    Timeout,
+}
+
+/// A request that has ended, with what came of it.
+struct Answered {
+    id: RequestId,
+    answer: Result<Answer, StoreError>,
+}
+
+/// The call of the store that is under way, if one is.
+type Call<'a> = Fuse<BoxFuture<'a, Answered>>;
+
+impl Driver {
+    /// Drives the election until it has resigned, as `resign` asks, and nothing is left to do.
+    /// The last status that it publishes says stopped.
+    pub async fn run(mut self, resign: impl Future<Output = ()>) {
+        let store = Arc::clone(&self.store);
+        let mut resign = pin!(resign.fuse());
+        let mut changed = store.changed();
+        let mut call: Call<'_> = Fuse::terminated();
+
+        self.election.handle_timeout((self.now)(), chance());
+        loop {
+            if let Some(request) = self.drain() {
+                call = self.send(&store, request).fuse();
+            }
+            if self.election.is_finished() {
+                return;
+            }
+            let sleep = self.election.poll_timeout((self.now)()).min(LONGEST_SLEEP);
+            let event = tokio::select! {
+                biased;
+                answered = &mut call, if !call.is_terminated() => Event::Answered(answered),
+                () = &mut resign, if !resign.is_terminated() => Event::Resign,
+                () = self.publisher.announced() => Event::Announced,
+                () = &mut changed => Event::Wakeup,
+                () = tokio::time::sleep(sleep) => Event::Timeout,
+            };
+            if matches!(event, Event::Wakeup) {
+                changed = store.changed();
+            }
+            self.handle(event);
+        }
+    }
+
+    /// Hands one event to the election, with the time as it is now.
+    fn handle(&mut self, event: Event) {
+        let (now, chance) = ((self.now)(), chance());
+        match event {
+            Event::Answered(Answered { id, answer }) => {
+                self.report.answered(&answer);
+                self.election.handle_answer(id, answer, now, chance);
+            }
+            Event::Resign => self.election.handle_resign(now, chance),
+            Event::Announced => self.election.handle_announced(now, chance),
+            Event::Wakeup => self.election.handle_wakeup(now, chance),
+            Event::Timeout => self.election.handle_timeout(now, chance),
+        }
+    }
+
+    /// Lets out what the election has to say, and returns the request to send, if there is one.
+    fn drain(&mut self) -> Option<Request> {
+        self.heartbeat.beat();
+        // Passive is published before anything else is done, a release above all (R8).
+        self.publisher.publish(self.election.status());
+        while let Some(notice) = self.election.poll_notice() {
+            if let Notice::Transition(transition) = &notice {
+                self.metrics.transition(transition);
+            }
+            self.report.notice(&notice);
+        }
+        self.election.poll_command()
+    }
+
+    /// Starts one call of the store, which ends with an answer within the request's time.
+    fn send<'a>(&self, store: &'a Arc<dyn LeaseStore>, request: Request) -> BoxFuture<'a, Answered> {
+        let Request { id, op, timeout } = request;
+        let (metrics, now) = (self.metrics.clone(), self.now);
+        Box::pin(async move {
+            let sent = now();
+            let answer = tokio::time::timeout(timeout, ask(store.as_ref(), &op)).await;
+            let answer = answer.unwrap_or_else(|_| {
+                let message = format!("no answer to {} within {timeout:?}", op.name());
+                Err(StoreError::Unknown(Failure::new(Cause::Timeout, message)))
+            });
+            let took = sent.elapsed_max(now());
+            let outcome = answer.as_ref().map_or_else(StoreError::outcome, |_| "ok");
+            metrics.request(op.name(), outcome, took);
+            tracing::debug!(op = op.name(), outcome, ms = took.as_millis(), "store answered");
+            Answered { id, answer }
+        })
+    }
+}
+
+/// Makes the call that a request is for.
+async fn ask(store: &dyn LeaseStore, op: &Op) -> Result<Answer, StoreError> {
+    match op {
+        Op::Look => store.look().await.map(Answer::Sight),
+        Op::Acquire(bid) => store.acquire(bid).await.map(Answer::Grant),
+        Op::Inaugurate { bid, floor } => store.inaugurate(bid, *floor).await.map(Answer::Term),
+        Op::Renew(bid) => store.renew(bid).await.map(|()| Answer::Done),
+        Op::Release(bid) => store.release(bid).await.map(|()| Answer::Done),
+    }
+}
+
+/// Draws chance for one turn from the operating system.
+fn chance() -> Chance {
+    let bits = Uuid::new_v4().as_u128();
+    // 24 bits that no version or variant field touches, as many as a float holds exactly.
+    let jitter = (bits & 0xff_ffff) as f32 / 16_777_216.0;
+    Chance {
+        lease: Uuid::new_v4().as_u128(),
+        nonce: Nonce(Uuid::new_v4().as_u128()),
+        jitter,
+    }
+}

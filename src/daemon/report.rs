@@ -1,0 +1,76 @@
+//! What the driver tells the log: one line a transition, and the same error once, then counted.
+//!
+//! What it does not do: it writes nothing itself and waits for nothing; lines go to a bounded
+//! queue (see [`crate::logs`]).
+
+use std::time::Duration;
+
+use crate::election::{Answer, Holder, Notice, Transition};
+use crate::store::StoreError;
+
+/// Remembers what was said, so that it is not said again.
+#[derive(Debug, Default)]
+pub struct Report {
+    last_error: Option<StoreError>,
+    repeats: u32,
+}
+
+impl Report {
+    /// Tells of an answer: an error when it is new, and how often it came when it is over.
+    pub(super) fn answered(&mut self, answer: &Result<Answer, StoreError>) {
+        match answer {
+            // A refusal is an answer like another; what it means comes as a transition.
+            Ok(_) | Err(StoreError::Refused(_)) => {
+                if let Some(error) = self.last_error.take() {
+                    let times = self.repeats + 1;
+                    tracing::info!(times, after = %error, "the store answers again");
+                    self.repeats = 0;
+                }
+            }
+            Err(error) if self.last_error.as_ref() == Some(error) => {
+                self.repeats += 1;
+                tracing::debug!(times = self.repeats + 1, "the same error again: {error}");
+            }
+            Err(error) => {
+                if self.repeats > 0 {
+                    tracing::warn!(times = self.repeats + 1, "the last error came repeatedly");
+                }
+                tracing::warn!(cause = error.failure().cause.as_str(), "store: {error}");
+                self.last_error = Some(error.clone());
+                self.repeats = 0;
+            }
+        }
+    }
+
+    /// Tells of a notice.
+    pub(super) fn notice(&mut self, notice: &Notice) {
+        match notice {
+            Notice::Transition(transition) => tell_transition(transition),
+            Notice::HolderChanged(Some(Holder { candidate, term })) => {
+                tracing::info!(holder = candidate.identity, term, "the leader is {}", candidate.identity);
+            }
+            Notice::HolderChanged(None) => tracing::debug!("the leader is not known"),
+            Notice::RecordMissing { hold } => tracing::warn!(
+                hold_s = hold.as_secs(),
+                "no term is recorded: whoever takes the lease holds it for {} s before leading, in \
+                 case an earlier leader lives. `tenure doctor --create` beforehand spares that wait",
+                hold.as_secs(),
+            ),
+            Notice::TermFell { seen, found } => tracing::error!(
+                seen,
+                found,
+                "the recorded term went back: the store lost writes, or somebody changed the record"
+            ),
+            Notice::ReleaseUnknown => tracing::warn!(
+                "whether the lease was released is not known: at worst it runs out by itself"
+            ),
+        }
+    }
+}
+
+fn tell_transition(transition: &Transition) {
+    let Transition { from, to, reason, term, tenure } = *transition;
+    let (from, to, reason) = (from.as_str(), to.as_str(), reason.as_str());
+    let tenure_s = tenure.as_ref().map(Duration::as_secs_f64);
+    tracing::info!(from, to, reason, term, tenure_s, "{from} → {to}");
+}

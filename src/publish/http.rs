@@ -1,0 +1,94 @@
+//! The status listener: read-only, without sign-in, small and bounded.
+//!
+//! What it does not do: it changes nothing. Its answers come from memory, judged at each question;
+//! no lock is held across an await, and nobody who asks, slowly or often, reaches the election.
+
+mod connection;
+mod listener;
+mod routes;
+mod watch;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::metrics::Metrics;
+use super::{About, Heartbeat, Published};
+use crate::clock::Moment;
+use connection::Connections;
+pub use listener::{Listener, bind};
+
+/// Most event streams and long polls at a time; above that 503.
+pub const MAX_STREAMS: usize = 128;
+
+/// How often the listener notes that it turns, and whether the election did.
+const TICK: Duration = Duration::from_secs(1);
+
+/// For how many ticks of the listener the election may stand still before `/livez` says so.
+const PATIENCE: u32 = 10;
+
+/// What the status listener answers from.
+pub struct App {
+    /// What does not change.
+    pub about: About,
+    /// What the driver published.
+    pub published: tokio::sync::watch::Receiver<Published>,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// How many log lines were dropped until now.
+    pub dropped_lines: Box<dyn Fn() -> usize + Send + Sync>,
+    /// Proof that the election loop turns.
+    pub heartbeat: Heartbeat,
+    /// The reader of time: [`crate::clock::now`], or a test's.
+    pub now: fn() -> Moment,
+    /// Most connections at a time, over all listeners.
+    pub max_connections: usize,
+}
+
+/// What the handlers share.
+struct Shared {
+    app: App,
+    streams: Arc<Semaphore>,
+    /// Ticks of this listener since the election last turned: a pause of the whole process stops
+    /// both, and is no hang.
+    quiet: AtomicU32,
+}
+
+/// Serves the listeners until `shutdown`; then all connections end.
+pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: impl Future<Output = ()>) {
+    let connections = Connections::new(app.max_connections);
+    let shared = Arc::new(Shared {
+        app,
+        streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+        quiet: AtomicU32::new(0),
+    });
+    let router = routes::router(Arc::clone(&shared));
+    let mut tasks = JoinSet::new();
+    for listener in listeners {
+        tasks.spawn(connection::accept(listener, connections.clone(), router.clone()));
+    }
+    tasks.spawn(watch_the_election(shared));
+    shutdown.await;
+}
+
+/// Counts for how long the election has not turned while this listener did.
+async fn watch_the_election(shared: Arc<Shared>) {
+    let mut ticks = interval(TICK);
+    // After a pause the missed ticks must not be made up for: they are nobody's hang.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last = shared.app.heartbeat.count();
+    loop {
+        ticks.tick().await;
+        let count = shared.app.heartbeat.count();
+        if count == last {
+            shared.quiet.fetch_add(1, Ordering::Relaxed);
+        } else {
+            shared.quiet.store(0, Ordering::Relaxed);
+        }
+        last = count;
+    }
+}

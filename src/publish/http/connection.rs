@@ -1,0 +1,320 @@
+//! The connections of the status listener: their number, and how long each may keep us waiting.
+//!
+//! hyper's own time limit for headers also ends idle connections that wait for their next request,
+//! which a prober may well keep. So the time is taken here, from a request's first byte to its
+//! complete head, and idle connections live until their place is needed.
+//!
+//! What it does not do: it knows no paths and no status.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
+use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use axum::response::IntoResponse;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Sleep, sleep};
+use tower_service::Service;
+
+use super::listener::{Listener, Stream};
+
+/// From a request's first byte to its complete head.
+const REQUEST_TIME: Duration = Duration::from_secs(5);
+
+/// How long a client may leave an answer unread before it is dropped.
+const WRITE_TIME: Duration = Duration::from_secs(10);
+
+/// Most bytes of a request's head; hyper answers 431 above it.
+const MAX_HEAD: usize = 16 * 1024;
+
+/// Most headers of a request; hyper answers 431 above it.
+const MAX_HEADERS: usize = 64;
+
+/// Most bytes of a request's body, which nothing here needs.
+const MAX_BODY: u64 = 1024;
+
+/// The places for connections, over all listeners.
+#[derive(Clone)]
+pub(super) struct Connections {
+    max: usize,
+    taken: Arc<Mutex<BTreeMap<u64, Arc<Activity>>>>,
+    next: Arc<AtomicU64>,
+}
+
+/// What one connection is about.
+#[derive(Default)]
+struct Activity {
+    phase: AtomicU8,
+    /// When it last became idle, in turns of all connections; the smallest is the oldest.
+    idle_since: AtomicU64,
+    /// Whether bytes of a next request came while one was answered.
+    more: AtomicBool,
+    changed: Notify,
+    close: Notify,
+}
+
+const IDLE: u8 = 0;
+const READING: u8 = 1;
+const ANSWERING: u8 = 2;
+const STREAMING: u8 = 3;
+
+/// Marks an answer whose body goes on for as long as somebody reads it.
+#[derive(Clone, Copy)]
+pub(super) struct Streaming;
+
+/// A place, given back at its end.
+struct Place {
+    id: u64,
+    activity: Arc<Activity>,
+    connections: Connections,
+}
+
+impl Connections {
+    pub(super) fn new(max: usize) -> Self {
+        Self { max, taken: Arc::default(), next: Arc::default() }
+    }
+
+    /// Takes a place; the connection that was idle for longest makes room. Gives none when all
+    /// others are busy.
+    fn take(&self) -> Option<Place> {
+        let mut taken = self.taken.lock().expect("nothing panics while the lock is held");
+        if taken.len() >= self.max {
+            let oldest = taken
+                .iter()
+                .filter(|(_, it)| it.phase.load(Ordering::Relaxed) == IDLE)
+                .min_by_key(|(_, it)| it.idle_since.load(Ordering::Relaxed))
+                .map(|(id, _)| *id)?;
+            if let Some(activity) = taken.remove(&oldest) {
+                activity.close.notify_one();
+            }
+        }
+        let id = self.tick();
+        let activity = Arc::new(Activity::default());
+        activity.idle_since.store(id, Ordering::Relaxed);
+        taken.insert(id, Arc::clone(&activity));
+        Some(Place { id, activity, connections: self.clone() })
+    }
+
+    fn tick(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Ok(mut taken) = self.connections.taken.lock() {
+            taken.remove(&self.id);
+        }
+    }
+}
+
+impl Activity {
+    fn enter(&self, phase: u8) {
+        self.phase.store(phase, Ordering::Relaxed);
+        self.changed.notify_one();
+    }
+
+    /// Bytes came.
+    fn heard(&self) {
+        match self.phase.load(Ordering::Relaxed) {
+            IDLE => self.enter(READING),
+            ANSWERING => self.more.store(true, Ordering::Relaxed),
+            _ => {}
+        }
+    }
+
+    /// The answer is made; unless the next request has begun, the connection is idle.
+    fn answered(&self, tick: u64) {
+        self.idle_since.store(tick, Ordering::Relaxed);
+        let more = self.more.swap(false, Ordering::Relaxed);
+        self.enter(if more { READING } else { IDLE });
+    }
+
+    /// Resolves when a request was begun and not complete in time.
+    async fn overdue(&self) {
+        loop {
+            let reading = self.phase.load(Ordering::Relaxed) == READING;
+            let changed = self.changed.notified();
+            if !reading {
+                changed.await;
+            } else if tokio::time::timeout(REQUEST_TIME, changed).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Accepts connections for ever, and owns them.
+pub(super) async fn accept(listener: Listener, connections: Connections, router: Router) {
+    let mut tasks = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = tasks.join_next() => continue,
+        };
+        match accepted {
+            Ok(stream) => {
+                if let Some(place) = connections.take() {
+                    let router = router.clone();
+                    match stream {
+                        Stream::Tcp(it) => tasks.spawn(serve(it, place, router)),
+                        Stream::Unix(it) => tasks.spawn(serve(it, place, router)),
+                    };
+                }
+            }
+            Err(error) => {
+                // Out of descriptors, most likely: another connection must end first.
+                tracing::debug!("a connection could not be accepted: {error}");
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn serve<S>(stream: S, place: Place, router: Router)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let activity = Arc::clone(&place.activity);
+    let io = TokioIo::new(Watched { stream, activity: Arc::clone(&activity), stalled: None });
+    let connections = &place.connections;
+    let answer = service_fn(|request| {
+        activity.enter(ANSWERING);
+        let (router, activity) = (router.clone(), Arc::clone(&activity));
+        async move {
+            let response = respond(request, router).await;
+            if response.extensions().get::<Streaming>().is_some() {
+                activity.enter(STREAMING);
+            } else {
+                activity.answered(connections.tick());
+            }
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let connection = http1::Builder::new()
+        .max_buf_size(MAX_HEAD)
+        .max_headers(MAX_HEADERS)
+        .header_read_timeout(None)
+        .serve_connection(io, answer);
+    tokio::select! {
+        biased;
+        // How a client ended is its own affair.
+        _ = connection => {}
+        () = place.activity.overdue() => {}
+        () = place.activity.close.notified() => {}
+    }
+}
+
+/// Answers one request, with what all answers have in common.
+async fn respond(request: Request<Incoming>, mut router: Router) -> Response<Body> {
+    let body = body_length(request.headers());
+    let mut response = if body > MAX_BODY {
+        (StatusCode::PAYLOAD_TOO_LARGE, "no request here needs a body\n").into_response()
+    } else {
+        match router.call(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    };
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if body > 0 {
+        // Nobody reads that body, so the next request could not be told from it.
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// The length of a request's body as announced; one that announces none may be of any length.
+fn body_length(headers: &HeaderMap) -> u64 {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        return u64::MAX;
+    }
+    let announced = headers.get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
+    announced.unwrap_or_default()
+}
+
+/// A stream that tells when bytes come, and fails when its reader has stalled for too long.
+struct Watched<S> {
+    stream: S,
+    activity: Arc<Activity>,
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        if buffer.filled().len() > before {
+            self.activity.heard();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Unpin> Watched<S> {
+    /// Lets a pending write fail when it has been pending for too long.
+    fn bounded<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(WRITE_TIME)));
+        ready!(stalled.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.bounded(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.bounded(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,109 @@
+//! Binding the status listener: a TCP address, or a unix socket.
+//!
+//! What it does not do: it takes no place from the living. A socket file is replaced only when
+//! nobody answers on it, and a file that is no socket is never replaced.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use rustix::net::sockopt;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+use crate::config::Listen;
+
+/// How long sent bytes may stay unacknowledged before a connection is given up: a subscriber
+/// whose machine is gone must not keep its place for hours.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
+
+/// A bound listener.
+pub enum Listener {
+    /// A TCP address.
+    Tcp(TcpListener),
+    /// A unix socket, whose file goes with it.
+    Unix(UnixListener, SocketFile),
+}
+
+/// An accepted connection.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// The file of a unix socket, removed at the end.
+pub struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Binds one listener.
+///
+/// # Errors
+/// When the address is taken or not ours to take, naming it.
+pub async fn bind(listen: &Listen) -> anyhow::Result<Listener> {
+    match listen {
+        Listen::Tcp(address) => {
+            let bound = TcpListener::bind(address).await.with_context(|| {
+                format!("cannot listen on {address}; choose another address with --listen")
+            })?;
+            Ok(Listener::Tcp(bound))
+        }
+        Listen::Unix(path) => {
+            make_room(path).await.with_context(|| format!("cannot listen on unix:{}", path.display()))?;
+            let bound = UnixListener::bind(path)
+                .with_context(|| format!("cannot listen on unix:{}", path.display()))?;
+            let file = SocketFile(path.clone());
+            // Who may ask is the directory's matter: the answers are no secret on this host.
+            fs::set_permissions(path, fs::Permissions::from_mode(0o666))
+                .with_context(|| format!("cannot open unix:{} to others", path.display()))?;
+            Ok(Listener::Unix(bound, file))
+        }
+    }
+}
+
+/// Removes the socket file of a process that is gone.
+async fn make_room(path: &Path) -> anyhow::Result<()> {
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    if !found.file_type().is_socket() {
+        bail!("there is a file that is no socket; move it away or choose another path");
+    }
+    match UnixStream::connect(path).await {
+        Ok(_) => bail!("another process listens there"),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(fs::remove_file(path)?),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Listener {
+    /// The address, as `--url` takes it after `http://`, or as `unix:/path`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        match self {
+            Self::Tcp(bound) => bound.local_addr().map_or_else(|e| e.to_string(), |it| it.to_string()),
+            Self::Unix(_, file) => format!("unix:{}", file.0.display()),
+        }
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(bound) => {
+                let (stream, _) = bound.accept().await?;
+                // Small answers must not wait for one another; failures here cost only that.
+                let _ = stream.set_nodelay(true);
+                let millis = UNACKNOWLEDGED.as_millis().try_into().unwrap_or(u32::MAX);
+                let _ = sockopt::set_tcp_user_timeout(&stream, millis);
+                Ok(Stream::Tcp(stream))
+            }
+            Self::Unix(bound, _) => Ok(Stream::Unix(bound.accept().await?.0)),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The paths of the status listener. The code is the answer; the body is extra.
+//!
+//! What it does not do: it keeps nothing between two questions.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Query, State as Shares};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::Deserialize;
+
+use super::{PATIENCE, Shared, watch};
+use crate::config::duration;
+use crate::election::{Standing, State};
+use crate::publish::{Judgement, Role, metrics};
+
+/// What is served, for people who try `/`.
+const INDEX: &str = "\
+Tenure, the status listener. GET or HEAD:
+  /leader   200 if this instance leads now, else 503 (also /active, /primary); ?min_remaining=5s
+  /standby  200 if it stands by in good health, else 503 (also /passive, /replica)
+  /readyz   200 once the store was heard; for the sidecar's own readiness
+  /livez    200 while the election loop turns
+  /status   the status document, JSON
+  /watch    each change as a Server-Sent Event; ?index=N&wait=30s waits for the next change
+  /metrics  Prometheus metrics
+";
+
+const TERM: HeaderName = HeaderName::from_static("tenure-term");
+const VALID_FOR: HeaderName = HeaderName::from_static("tenure-valid-for-ms");
+
+pub(super) fn router(shared: Arc<Shared>) -> Router {
+    let paths = [("/leader", "/standby"), ("/active", "/passive"), ("/primary", "/replica")];
+    let mut router = Router::new();
+    for (leader_path, standby_path) in paths {
+        router = router.route(leader_path, get(leader)).route(standby_path, get(standby));
+    }
+    router
+        .route("/", get(INDEX))
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/status", get(status))
+        .route("/metrics", get(metrics_text))
+        .route("/watch", get(watch::watch))
+        .fallback(|| async { (StatusCode::NOT_FOUND, "no such path; / lists them\n") })
+        .with_state(shared)
+}
+
+impl Shared {
+    pub(super) fn judge(&self) -> Judgement {
+        Judgement::of(&self.app.published.borrow().status, (self.app.now)())
+    }
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    min_remaining: Option<String>,
+}
+
+async fn leader(Shares(shared): Shares<Arc<Shared>>, Query(asked): Query<Asked>) -> Response {
+    let least = match asked.min_remaining.as_deref().map(duration::parse) {
+        None => Duration::ZERO,
+        Some(Ok(least)) => least,
+        Some(Err(error)) => return bad("min_remaining", &error),
+    };
+    let judgement = shared.judge();
+    let leads = judgement.role() == Role::Active && judgement.remaining >= least;
+    answer(leads, judgement)
+}
+
+async fn standby(Shares(shared): Shares<Arc<Shared>>) -> Response {
+    let judgement = shared.judge();
+    answer(judgement.state == State::Standby, judgement)
+}
+
+async fn livez(Shares(shared): Shares<Arc<Shared>>) -> Response {
+    let quiet = shared.quiet.load(Ordering::Relaxed);
+    if quiet < PATIENCE {
+        return "the election loop turns\n".into_response();
+    }
+    let body = format!("the election loop has stood still for {quiet} s\n");
+    (StatusCode::SERVICE_UNAVAILABLE, body).into_response()
+}
+
+async fn readyz(Shares(shared): Shares<Arc<Shared>>) -> Response {
+    let no = StatusCode::SERVICE_UNAVAILABLE;
+    match shared.app.published.borrow().status.standing {
+        Standing::Starting => (no, "the store has not been heard yet\n").into_response(),
+        Standing::Stopped => (no, "stopped\n").into_response(),
+        _ => "ready\n".into_response(),
+    }
+}
+
+async fn status(Shares(shared): Shares<Arc<Shared>>) -> Response {
+    let judgement = shared.judge();
+    let json = document(&shared);
+    let mut response = ([(CONTENT_TYPE, "application/json")], json).into_response();
+    head(&mut response, judgement);
+    response
+}
+
+async fn metrics_text(Shares(shared): Shares<Arc<Shared>>) -> Response {
+    let app = &shared.app;
+    let published = app.published.borrow().clone();
+    let text = app.metrics.text(&published, (app.dropped_lines)(), (app.now)());
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+}
+
+/// The status document as it is true now.
+pub(super) fn document(shared: &Shared) -> String {
+    let published = shared.app.published.borrow();
+    let document = published.document(&shared.app.about, (shared.app.now)());
+    serde_json::to_string(&document).expect("a document is JSON")
+}
+
+/// Yes or no, with what holds for how long.
+fn answer(yes: bool, judgement: Judgement) -> Response {
+    let code = if yes { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let body = match judgement.role() {
+        Role::Active => "active\n",
+        Role::Passive => "passive\n",
+    };
+    let mut response = (code, body).into_response();
+    head(&mut response, judgement);
+    response
+}
+
+fn head(response: &mut Response, judgement: Judgement) {
+    let headers = response.headers_mut();
+    headers.insert(VALID_FOR, HeaderValue::from(judgement.valid_for_ms()));
+    if let Some(term) = judgement.term {
+        headers.insert(TERM, HeaderValue::from(term));
+    }
+}
+
+/// Says which parameter is wrong, and why.
+pub(super) fn bad(parameter: &str, error: &str) -> Response {
+    (StatusCode::BAD_REQUEST, format!("{parameter}: {error}\n")).into_response()
+}

@@ -1,0 +1,202 @@
+//! Prometheus metrics: what happened is counted, what is true is judged when it is scraped.
+//!
+//! What it does not do: it keeps no state of the election's own; a gauge of something that ends
+//! with time would be a flag that somebody must clear.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus::core::Collector;
+use prometheus::{
+    Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
+};
+
+use super::{About, Judgement, Published, Role};
+use crate::clock::Moment;
+use crate::election::{Op, State, TRANSITIONS, Transition};
+use crate::store::Cause;
+
+/// The content type of [`Metrics::text`].
+pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
+
+/// Upper bounds of the request durations, in seconds: from a file on this host to the longest
+/// request-timeout that makes sense.
+const BUCKETS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
+
+/// The metrics of one election; clones share them.
+#[derive(Clone)]
+pub struct Metrics(Arc<Series>);
+
+struct Series {
+    registry: Registry,
+    is_leader: IntGauge,
+    master_status: IntGauge,
+    term: IntGauge,
+    valid: Gauge,
+    states: IntGaugeVec,
+    transitions: IntCounterVec,
+    requests: IntCounterVec,
+    durations: HistogramVec,
+    last_success: Gauge,
+    failures: IntGauge,
+    file_errors: IntCounter,
+    dropped_lines: IntCounter,
+}
+
+impl Metrics {
+    /// Makes all series, at 0.
+    #[must_use]
+    pub fn new(about: &About) -> Self {
+        let maker = Maker { registry: Registry::new(), about };
+        let series = Series {
+            is_leader: maker.gauge("tenure_is_leader", "Whether this instance leads, judged when scraped."),
+            master_status: maker.master_status(),
+            term: maker.gauge("tenure_term", "Our term while we lead, the fencing token; else 0."),
+            valid: maker.seconds("tenure_valid_seconds", "How long our leadership holds without a further renewal."),
+            states: maker.states(),
+            transitions: maker.transitions(),
+            requests: maker.requests(),
+            durations: maker.durations(),
+            last_success: maker.seconds(
+                "tenure_store_last_success_timestamp_seconds",
+                "When the store last answered well, in unix time; 0 if it never did.",
+            ),
+            failures: maker.gauge("tenure_store_consecutive_failures", "Failed requests to the store since the last good answer."),
+            file_errors: maker.counter("tenure_status_file_errors_total", "Status files that could not be written."),
+            dropped_lines: maker.counter("tenure_log_lines_dropped_total", "Log lines dropped because nobody read the log."),
+            registry: maker.registry,
+        };
+        Self(Arc::new(series))
+    }
+
+    /// Counts a change of state.
+    pub fn transition(&self, transition: &Transition) {
+        let Transition { from, to, reason, .. } = transition;
+        self.0
+            .transitions
+            .with_label_values(&[from.as_str(), to.as_str(), reason.as_str()])
+            .inc();
+    }
+
+    /// Counts a request to the store: `outcome` is `ok` or a [`crate::store::StoreError::outcome`].
+    pub fn request(&self, op: &str, outcome: &str, took: Duration) {
+        self.0.requests.with_label_values(&[op, outcome]).inc();
+        self.0.durations.with_label_values(&[op]).observe(took.as_secs_f64());
+    }
+
+    /// Counts a status file that could not be written.
+    pub fn file_error(&self) {
+        self.0.file_errors.inc();
+    }
+
+    /// Gives all series as Prometheus text, judged at `now`. `dropped_lines` is how many log lines
+    /// were dropped until now.
+    #[must_use]
+    pub fn text(&self, published: &Published, dropped_lines: usize, now: Moment) -> String {
+        let series = &*self.0;
+        let judgement = Judgement::of(&published.status, now);
+        let leads = i64::from(judgement.role() == Role::Active);
+        series.is_leader.set(leads);
+        series.master_status.set(leads);
+        series.term.set(i64::try_from(judgement.term.unwrap_or_default()).unwrap_or(i64::MAX));
+        series.valid.set(judgement.remaining.as_secs_f64());
+        for state in State::ALL {
+            let is = i64::from(state == judgement.state);
+            series.states.with_label_values(&[state.as_str()]).set(is);
+        }
+        let store = &published.status.store;
+        series.last_success.set(store.last_success.map_or(0.0, |then| then.wall.as_secs_f64()));
+        series.failures.set(i64::from(store.failures));
+        let dropped_lines = u64::try_from(dropped_lines).unwrap_or(u64::MAX);
+        series.dropped_lines.inc_by(dropped_lines.saturating_sub(series.dropped_lines.get()));
+        TextEncoder::new()
+            .encode_to_string(&series.registry.gather())
+            .unwrap_or_else(|error| format!("# the metrics could not be written: {error}\n"))
+    }
+}
+
+/// Makes series that bear the election's labels, and registers them.
+struct Maker<'a> {
+    registry: Registry,
+    about: &'a About,
+}
+
+impl Maker<'_> {
+    fn opts(&self, name: &str, help: &str) -> Opts {
+        Opts::new(name, help)
+            .const_label("election", &self.about.election)
+            .const_label("identity", &self.about.identity)
+    }
+
+    fn register<T: Collector + Clone + 'static>(&self, made: prometheus::Result<T>) -> T {
+        let series = made.expect("names and labels are well-formed");
+        self.registry.register(Box::new(series.clone())).expect("each name is registered once");
+        series
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> IntGauge {
+        self.register(IntGauge::with_opts(self.opts(name, help)))
+    }
+
+    fn seconds(&self, name: &str, help: &str) -> Gauge {
+        self.register(Gauge::with_opts(self.opts(name, help)))
+    }
+
+    fn counter(&self, name: &str, help: &str) -> IntCounter {
+        self.register(IntCounter::with_opts(self.opts(name, help)))
+    }
+
+    /// client-go's name for it, so that dashboards made for that go on.
+    fn master_status(&self) -> IntGauge {
+        let opts = self
+            .opts("leader_election_master_status", "Whether this instance leads; client-go's name.")
+            .const_label("name", &self.about.election);
+        let gauge = self.register(IntGauge::with_opts(opts));
+        let build = self
+            .opts("tenure_build_info", "Always 1; the version is in the label.")
+            .const_label("version", env!("CARGO_PKG_VERSION"));
+        self.register(IntGauge::with_opts(build)).set(1);
+        gauge
+    }
+
+    fn states(&self) -> IntGaugeVec {
+        let opts = self.opts("tenure_state", "1 for the state that we are in, 0 for the others.");
+        self.register(IntGaugeVec::new(opts, &["state"]))
+    }
+
+    fn transitions(&self) -> IntCounterVec {
+        let opts = self.opts("tenure_transitions_total", "Changes of state.");
+        let transitions = self.register(IntCounterVec::new(opts, &["from", "to", "reason"]));
+        for (from, to, reason) in TRANSITIONS {
+            transitions.with_label_values(&[from.as_str(), to.as_str(), reason.as_str()]);
+        }
+        transitions
+    }
+
+    fn requests(&self) -> IntCounterVec {
+        let opts = self.opts("tenure_store_requests_total", "Requests to the store, by outcome.");
+        let requests = self.register(IntCounterVec::new(opts, &["op", "outcome"]));
+        // What is the cause of a definite answer has an outcome of its own.
+        let unknown = Cause::ALL.iter().filter(|it| !matches!(it, Cause::Lease | Cause::Record));
+        let outcomes: Vec<_> =
+            ["ok", "refused", "foreign"].into_iter().chain(unknown.map(|it| it.as_str())).collect();
+        for op in Op::NAMES {
+            for outcome in &outcomes {
+                requests.with_label_values(&[op, outcome]);
+            }
+        }
+        requests
+    }
+
+    fn durations(&self) -> HistogramVec {
+        let name = "tenure_store_request_duration_seconds";
+        let opts = HistogramOpts::from(self.opts(name, "How long requests to the store took."))
+            .buckets(BUCKETS.to_vec());
+        let durations = self.register(HistogramVec::new(opts, &["op"]));
+        for op in Op::NAMES {
+            durations.with_label_values(&[op]);
+        }
+        durations
+    }
+}

@@ -1,0 +1,80 @@
+//! The examples that show how a service asks, run against a leader and against nobody.
+#![allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
+
+#[path = "support/process.rs"]
+mod process;
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use process::{Candidate, until};
+
+/// A running example, ended with the test.
+struct Example(Child);
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs an example and returns the first line that it prints.
+fn first_line(program: &str, arguments: &[&str], url: &str) -> String {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let child = Command::new(program)
+        .args(arguments)
+        .current_dir(directory)
+        .env("TENURE_URL", url)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{program} is missing ({error}): run tests/run --tools"));
+    let mut example = Example(child);
+    let mut line = String::new();
+    BufReader::new(example.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    line.trim().to_owned()
+}
+
+fn tells_leader_from_nobody(program: &str, arguments: &[&str]) {
+    let directory = tempfile::tempdir().unwrap();
+    let candidate = Candidate::start("a", directory.path(), &["--store", "memory:"], &[]);
+    until(Duration::from_secs(20), "it leads", || candidate.is_leader().then_some(()));
+    let term = candidate.status().unwrap()["term"].as_u64().unwrap();
+    let line = first_line(program, arguments, &format!("http://{}", candidate.address));
+    assert!(line.starts_with(&format!("leader in term {term}")), "{line}");
+    let nobody = format!("http://{}", candidate.address);
+    drop(candidate);
+    assert_eq!(first_line(program, arguments, &nobody), "standby");
+}
+
+#[test]
+fn the_shell_example_tells_a_leader_from_nobody() {
+    tells_leader_from_nobody("sh", &["ask.sh"]);
+}
+
+#[test]
+fn the_python_example_tells_a_leader_from_nobody() {
+    tells_leader_from_nobody("python3", &["ask.py"]);
+}
+
+#[test]
+fn the_go_example_tells_a_leader_from_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("ask");
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg("ask.go")
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples"))
+        .status()
+        .expect("Go is missing: install golang");
+    assert!(built.success());
+    tells_leader_from_nobody(program.to_str().unwrap(), &[]);
+}
+
+#[test]
+fn the_javascript_example_tells_a_leader_from_nobody() {
+    tells_leader_from_nobody("node", &["ask.mjs"]);
+}
