@@ -27,11 +27,18 @@ impl Acknowledgements {
         Self(watch::channel(u64::MAX).1)
     }
 
+    /// Word that somebody else gives, as the number of the last publication that was said.
+    #[must_use]
+    pub fn channel() -> (watch::Sender<u64>, Self) {
+        let (said, word) = watch::channel(0);
+        (said, Self(word))
+    }
+
     /// Resolves when the publication `sequence` or a later one has been written to every file, or
     /// could not be.
     pub async fn reached(&mut self, sequence: u64) {
         // The writer ends with the process alone; then there is nothing more to wait for.
-        let _ = self.0.wait_for(|written| *written >= sequence).await;
+        let _ = self.0.wait_for(|said| *said >= sequence).await;
     }
 }
 
@@ -59,10 +66,10 @@ impl Writer {
         published: watch::Receiver<Published>,
         now: fn() -> Moment,
     ) -> anyhow::Result<(Self, Acknowledgements)> {
-        let (written, acknowledgements) = watch::channel(0);
+        let (written, acknowledgements) = Acknowledgements::channel();
         let mut writer = Self { files, about, metrics, published, written, now, told: None };
         writer.write_all().await?;
-        Ok((writer, Acknowledgements(acknowledgements)))
+        Ok((writer, acknowledgements))
     }
 
     /// Writes each publication, the newest first, until the driver is gone and the last is written.
