@@ -21,6 +21,8 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::config::{Settings, StoreSettings};
+
 pub mod azure;
 pub mod file;
 pub mod memory;
@@ -82,6 +84,19 @@ pub trait LeaseStore: Send + Sync {
     /// that the first leader need not hold (R11). Says in words what it made; empty when nothing
     /// was missing.
     async fn create(&self, floor: u64) -> Result<Vec<String>, StoreError>;
+}
+
+/// Opens the store that the settings name. Nothing is asked of it yet: a store that is away, or
+/// refuses us, is for the election to find out, again and again, until it is mended.
+///
+/// # Errors
+/// When the store's client cannot be made, whatever the store.
+pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseStore>> {
+    Ok(match &settings.store {
+        StoreSettings::File(file) => Arc::new(file::FileStore::open(file.clone())),
+        StoreSettings::Azure(azure) => Arc::new(azure::Azure::open(azure.as_ref().clone())?),
+        StoreSettings::Memory => Arc::new(memory::Memory::new()),
+    })
 }
 
 /// What the election must know about a kind of store.
