@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+"""Measures Tenure beside a peer in the same run, and prints our figure, the peer's and the ratio.
+
+  benches/measure.py footprint   memory, CPU and size of a leader that renews against Azurite
+  benches/measure.py listener    /leader at 8 and 64 connections, beside a bare axum handler
+  benches/measure.py start       start to first answer, and to leader on file:
+  benches/measure.py handover    SIGTERM and kill -9 on Azurite, 20 trials each
+  benches/measure.py all         all of these
+
+Builds the release profile first. Needs what tests/run --tools installs, and wrk (Debian's `wrk`).
+"""
+import contextlib, http.client, json, os, pathlib, re, shutil, signal, socket, statistics, subprocess
+import sys, tempfile, time, venv
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TOOLS = ROOT / "target/tools"
+TENURE = ROOT / "target/release/tenure"
+BARE = ROOT / "target/release/examples/bare_axum"
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+MIB = 1024 * 1024
+
+
+def row(what, ours, peer="", ratio=""):
+    print(f"{what:<52} {ours:>18} {peer:>18} {ratio:>8}", flush=True)
+
+
+def heading(peer):
+    print()
+    row("", "tenure", peer, "ratio")
+
+
+def now():
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+def free_port():
+    with socket.socket() as it:
+        it.bind(("127.0.0.1", 0))
+        return it.getsockname()[1]
+
+
+def until(question, bound=60.0, pause=0.002):
+    end = now() + bound
+    while now() < end:
+        answer = question()
+        if answer:
+            return answer
+        time.sleep(pause)
+    raise SystemExit(f"waited {bound} s in vain")
+
+
+def connects(port):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def running(*command, **more):
+    process = subprocess.Popen([str(it) for it in command], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, **more)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def azurite():
+    port = free_port()
+    program = TOOLS / "node_modules/.bin/azurite-blob"
+    if not program.exists():
+        raise SystemExit("Azurite is missing: tests/run --tools installs it")
+    with running(program, "--inMemoryPersistence", "--disableTelemetry", "--silent", "--blobHost",
+                 "127.0.0.1", "--blobPort", port):
+        until(lambda: connects(port))
+        yield port
+
+
+def tenure(port, store, *more, identity="bench"):
+    return running(TENURE, "run", "--identity", identity, "--listen", f"127.0.0.1:{port}",
+                   "--store", *store, *more)
+
+
+def on_azurite(azurite_port):
+    return ("azure://devstoreaccount1/bench", "--azure-endpoint",
+            f"http://127.0.0.1:{azurite_port}/devstoreaccount1")
+
+
+def ask(port, path="/leader"):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except (OSError, http.client.HTTPException):
+        return 0, b""
+    finally:
+        connection.close()
+
+
+def leads(port):
+    return ask(port)[0] == 200
+
+
+def create_lock(port, elections):
+    """Makes the lock blobs with a first term, so that no first leader holds for a minute."""
+    store = on_azurite(port)
+    for election in elections:
+        subprocess.run([TENURE, "doctor", "--create", "--yes", "--election", election, "--store",
+                        *store], stdout=subprocess.DEVNULL, check=True)
+
+
+def python_peer():
+    """A virtual environment with the official client."""
+    home = TOOLS / "python"
+    if not (home / "bin/python").exists():
+        venv.create(home, with_pip=True)
+        subprocess.run([home / "bin/pip", "install", "-q", "azure-storage-blob==12.27.1"], check=True)
+    return home / "bin/python"
+
+
+def loop(port, blob, **more):
+    connection = (f"DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={KEY};"
+                  f"BlobEndpoint=http://127.0.0.1:{port}/devstoreaccount1;")
+    return subprocess.Popen([python_peer(), ROOT / "benches/blob_loop.py", connection, "peer", blob],
+                            stderr=subprocess.DEVNULL, text=True, **more)
+
+
+def resident(pid):
+    return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1]) * 1024
+
+
+def cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def footprint():
+    heading("python loop")
+    size = TENURE.stat().st_size
+    row("release binary, stripped (goal 6 MB)", f"{size / 1e6:.2f} MB")
+    with azurite() as store:
+        create_lock(store, ["footprint"])
+        port = free_port()
+        with tenure(port, on_azurite(store), "--election", "footprint") as ours:
+            peer = loop(store, "footprint", stdout=subprocess.DEVNULL)
+            try:
+                until(lambda: leads(port))
+                time.sleep(10)
+                start, at = cpu_seconds(ours.pid), now()
+                peer_start = cpu_seconds(peer.pid)
+                time.sleep(60)
+                took = now() - at
+                cpu = 100 * (cpu_seconds(ours.pid) - start) / took
+                peer_cpu = 100 * (cpu_seconds(peer.pid) - peer_start) / took
+                rss, peer_rss = resident(ours.pid), resident(peer.pid)
+            finally:
+                peer.kill()
+                peer.wait()
+    row("resident memory after a minute (goal 8 MiB)", f"{rss / MIB:.1f} MiB", f"{peer_rss / MIB:.1f} MiB",
+        f"{rss / peer_rss:.2f}")
+    row("CPU at 2 s renewals, of one core (goal 0.1 %)", f"{cpu:.3f} %", f"{peer_cpu:.3f} %",
+        f"{cpu / peer_cpu:.2f}" if peer_cpu else "")
+
+
+def wrk(port, connections):
+    result = subprocess.run(["wrk", "-t1", f"-c{connections}", "-d5s", "--latency",
+                             f"http://127.0.0.1:{port}/leader"], capture_output=True, text=True, check=True)
+    if "Non-2xx" in result.stdout:
+        raise SystemExit("the leader did not lead all the time")
+    rate = float(re.search(r"Requests/sec:\s+([\d.]+)", result.stdout)[1])
+    amount, unit = re.search(r"99%\s+([\d.]+)(us|ms|s)", result.stdout).groups()
+    return rate, float(amount) * {"us": 1e-3, "ms": 1, "s": 1e3}[unit]
+
+
+def listener():
+    if not shutil.which("wrk"):
+        raise SystemExit("wrk is missing: install Debian's package wrk")
+    heading("bare axum")
+    port, bare = free_port(), free_port()
+    with tempfile.TemporaryDirectory() as home, running(BARE, f"127.0.0.1:{bare}"), \
+            tenure(port, (f"file://{home}",)):
+        until(lambda: leads(port) and connects(bare))
+        for connections in 8, 64:
+            ours, peer = [], []
+            for _ in range(5):  # in turns, so that a busy moment of the machine meets both
+                ours.append(wrk(port, connections))
+                peer.append(wrk(bare, connections))
+            rate, p99 = (statistics.median(column) for column in zip(*ours))
+            peer_rate, peer_p99 = (statistics.median(column) for column in zip(*peer))
+            row(f"/leader a second, {connections} connections (goal 0.9)", f"{rate:,.0f}",
+                f"{peer_rate:,.0f}", f"{rate / peer_rate:.2f}")
+            row(f"  p99, {connections} connections", f"{p99:.2f} ms", f"{peer_p99:.2f} ms",
+                f"{p99 / peer_p99:.2f}")
+
+
+def start():
+    heading("")
+    answers, leaders = [], []
+    for _ in range(20):
+        with tempfile.TemporaryDirectory() as home:
+            port, began = free_port(), now()
+            with tenure(port, (f"file://{home}",)):
+                until(lambda: ask(port)[0], pause=0.0005)
+                answers.append(now() - began)
+                until(lambda: leads(port), pause=0.0005)
+                leaders.append(now() - began)
+    for what, times in (("start to first answer (goal 50 ms)", answers),
+                        ("start to leader on file: (goal 100 ms)", leaders)):
+        row(what, f"{1000 * statistics.median(times):.0f} ms", "", "")
+        row("  worst of 20", f"{1000 * max(times):.0f} ms")
+
+
+def one_handover(store, election, how):
+    """Ends the leader of two; returns the time until the other leads, and the lease's age then."""
+    ports = free_port(), free_port()
+    with contextlib.ExitStack() as stack:
+        processes = [stack.enter_context(tenure(port, on_azurite(store), "--election", election,
+                                                identity=f"bench-{port}")) for port in ports]
+        until(lambda: sum(map(leads, ports)) == 1)
+        until(lambda: all(b'"standby"' in ask(p, "/status")[1] or leads(p) for p in ports))
+        first = 0 if leads(ports[0]) else 1
+        # Somewhere within a renewal's period, as chance would have it.
+        time.sleep(2 + (hash(election) % 200) / 100)
+        age = json.loads(ask(ports[first], "/status")[1])["store"]["last_success_ms_ago"] / 1000
+        ended = now()
+        processes[first].send_signal(how)
+        until(lambda: leads(ports[1 - first]))
+        return now() - ended, age
+
+
+def peer_handover(store, blob, how):
+    first = loop(store, blob, stdout=subprocess.PIPE)
+    try:
+        first.stdout.readline()
+        second = loop(store, blob, stdout=subprocess.PIPE)
+        try:
+            time.sleep(4)
+            ended = now()
+            first.send_signal(how)
+            return float(second.stdout.readline().split()[1]) - ended
+        finally:
+            second.kill()
+            second.wait()
+    finally:
+        first.kill()
+        first.wait()
+
+
+def handover(trials=20, abreast=4):
+    from concurrent.futures import ThreadPoolExecutor
+    heading("python loop")
+    python_peer()
+    with azurite() as store, ThreadPoolExecutor(abreast) as pool:
+        for name, how in (("SIGTERM", signal.SIGTERM), ("kill -9", signal.SIGKILL)):
+            elections = [f"{name.lower().replace(' ', '').replace('-', '')}-{n}" for n in range(trials)]
+            create_lock(store, elections)
+            ours = list(pool.map(lambda it: one_handover(store, it, how), elections))
+            peers = list(pool.map(lambda it: peer_handover(store, it, how), elections[:8]))
+            times = [took for took, _ in ours]
+            row(f"{name} to the next leader, median of {trials}", f"{statistics.median(times):.2f} s",
+                f"{statistics.median(peers):.2f} s", f"{statistics.median(times) / statistics.median(peers):.2f}")
+            row("  worst", f"{max(times):.2f} s", f"{max(peers):.2f} s")
+            if how == signal.SIGKILL:
+                ages = [age for _, age in ours]
+                lags = [took - (15 - age) for took, age in ours]
+                row("  age of the lease when killed, median", f"{statistics.median(ages):.2f} s")
+                row("  lag after the lease's end, median", f"{statistics.median(lags):.2f} s")
+                row("  lag after the lease's end, worst", f"{max(lags):.2f} s")
+
+
+def main():
+    benches = {"footprint": footprint, "listener": listener, "start": start, "handover": handover}
+    wanted = sys.argv[1] if len(sys.argv) == 2 else ""
+    if wanted not in (*benches, "all"):
+        raise SystemExit(__doc__)
+    subprocess.run(["cargo", "build", "--release", "--locked", "--bin", "tenure", "--example", "bare_axum"],
+                   cwd=ROOT, check=True)
+    for name, bench in benches.items():
+        if wanted in (name, "all"):
+            bench()
+
+
+main()
