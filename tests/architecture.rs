@@ -1,0 +1,113 @@
+//! What is absent from the source, and stays so.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// All Rust files of a module: its file, and those in its folder.
+fn module(name: &str) -> Vec<(PathBuf, String)> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = vec![source.join(format!("{name}.rs"))];
+    let mut folders = vec![source.join(name)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap();
+        (path, text)
+    };
+    files.into_iter().map(read).collect()
+}
+
+/// The code of a file: without comments.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(|line| line.split("//").next().unwrap_or_default())
+}
+
+#[test]
+fn the_core_imports_values_and_nothing_that_acts() {
+    let allowed = ["std::", "pace::", "request::", "role::", "status::", "super::", "self::"];
+    let crates = ["crate::clock::Moment", "crate::store::", "crate::election::"];
+    for (path, text) in module("election") {
+        if path.iter().any(|part| part == "tests" || part == "tests.rs") {
+            continue;
+        }
+        for line in code(&text) {
+            let Some(import) = line.trim().strip_prefix("pub use ").or(line.trim().strip_prefix("use "))
+            else {
+                continue;
+            };
+            let fits = allowed.iter().chain(&crates).any(|start| import.starts_with(start));
+            assert!(fits, "{}: use {import}", path.display());
+        }
+        for word in ["tokio", "tracing", "rustix", "async ", "std::fs", "std::net", "clock::now"] {
+            let found = code(&text).find(|line| line.contains(word));
+            assert!(found.is_none(), "{}: {word} in {found:?}", path.display());
+        }
+    }
+}
+
+#[test]
+fn no_backend_knows_another_nor_the_election() {
+    let backends = ["azure", "file", "memory"];
+    for backend in backends {
+        for (path, text) in module(&format!("store/{backend}")) {
+            for other in backends.iter().filter(|other| **other != backend) {
+                let known = format!("store::{other}");
+                assert!(!text.contains(&known), "{} knows {known}", path.display());
+            }
+            for above in ["crate::election", "crate::daemon", "crate::publish", "crate::cli"] {
+                assert!(!text.contains(above), "{} knows {above}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn publishers_never_call_the_election_nor_the_store() {
+    for (path, text) in module("publish") {
+        for word in ["handle_", "poll_command", "LeaseStore", "crate::daemon"] {
+            let found = code(&text).find(|line| line.contains(word));
+            assert!(found.is_none(), "{}: {word} in {found:?}", path.display());
+        }
+    }
+}
+
+#[test]
+fn active_and_passive_are_words_of_the_outside() {
+    for inside in ["election", "store", "daemon", "clock"] {
+        for (path, text) in module(inside) {
+            for line in code(&text) {
+                let lower = line.to_lowercase();
+                let named = ["is_active", "is_passive", "enum role {active", "::active", "::passive"]
+                    .iter()
+                    .any(|word| lower.contains(word));
+                assert!(!named, "{}: {line}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_one_reader_of_time_and_of_the_environment_is_where_it_belongs() {
+    for (word, home) in [
+        ("SystemTime::now", "clock.rs"),
+        ("clock_gettime(", "clock.rs"),
+        ("env::var", "layers.rs environment.rs"),
+    ] {
+        for folder in ["clock", "config", "cli", "daemon", "election", "logs", "publish", "store", "main"] {
+            for (path, text) in module_or_nothing(folder) {
+                let name = path.file_name().unwrap().to_str().unwrap();
+                let found = code(&text).any(|line| line.contains(word));
+                assert!(!found || home.contains(name), "{} reads {word}", path.display());
+            }
+        }
+    }
+}
+
+fn module_or_nothing(name: &str) -> Vec<(PathBuf, String)> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/{name}.rs"));
+    if file.exists() { module(name) } else { Vec::new() }
+}
