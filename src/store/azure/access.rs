@@ -107,7 +107,9 @@ pub(super) struct Access {
 
 impl std::fmt::Debug for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Access").field("proof", &self.proof).finish_non_exhaustive()
+        f.debug_struct("Access")
+            .field("proof", &self.proof)
+            .finish_non_exhaustive()
     }
 }
 

@@ -278,7 +278,8 @@ mod tests {
                 .prop_shuffle(),
         ) {
             let it = parse(&parts.join(";")).unwrap();
-            prop_assert_eq!(it.endpoint.unwrap().as_str(), "https://acme.blob.x.org/");
+            let endpoint = it.endpoint.unwrap();
+            prop_assert_eq!(endpoint.as_str(), "https://acme.blob.x.org/");
         }
     }
 }

@@ -159,7 +159,13 @@ fn outgoing(request: &Request) -> azure_core::Result<reqwest::Request> {
         Method::Put => reqwest::Method::PUT,
         other => {
             let message = format!("the method {other} is unknown");
-            return Err(Error::new(ErrorKind::Other, Broken { message, again: false }));
+            return Err(Error::new(
+                ErrorKind::Other,
+                Broken {
+                    message,
+                    again: false,
+                },
+            ));
         }
     };
     let unfit = |what: &str| {
