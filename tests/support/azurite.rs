@@ -1,6 +1,10 @@
 //! A real Azurite on a free port of loopback, ended when the test is.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses a part of it"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -33,7 +37,7 @@ pub struct Certificate {
     pub certificate: PathBuf,
     /// Its key.
     pub key: PathBuf,
-    _directory: TempDir,
+    _directory: Option<TempDir>,
 }
 
 impl Certificate {
@@ -50,8 +54,13 @@ impl Certificate {
         Self {
             certificate,
             key,
-            _directory: directory,
+            _directory: Some(directory),
         }
+    }
+
+    /// One that was made before.
+    pub fn at(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        Self { certificate: certificate.into(), key: key.into(), _directory: None }
     }
 }
 

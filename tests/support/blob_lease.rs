@@ -1,6 +1,10 @@
 //! The lease of a blob: Microsoft's tables, row by row, as a pure value.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses a part of it"
+)]
 
 use std::time::Duration;
 

@@ -1,7 +1,11 @@
 //! A bare client for blobs, signed with an account key by a few lines of its own: what a third
 //! party would do behind the backend's back.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses a part of it"
+)]
 
 use azure_core::credentials::Secret;
 use azure_core::hmac::hmac_sha256;

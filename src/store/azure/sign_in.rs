@@ -16,7 +16,10 @@ use async_trait::async_trait;
 use azure_core::cloud::{CloudConfiguration, CustomConfiguration};
 use azure_core::credentials::{AccessToken, TokenCredential};
 use azure_core::error::{Error, ErrorKind};
-use azure_core::http::{ClientMethodOptions, ClientOptions, HttpClient, RetryOptions, Transport};
+use azure_core::http::policies::{Policy, PolicyResult};
+use azure_core::http::{
+    ClientMethodOptions, ClientOptions, Context, HttpClient, Request, RetryOptions, Transport,
+};
 use azure_identity::{
     AzureCliCredential, AzureCliCredentialOptions, ClientAssertion, ClientAssertionCredential,
     ClientAssertionCredentialOptions, Executor, ManagedIdentityCredential,
@@ -122,6 +125,7 @@ impl SignIn {
 
 fn client_options(transport: Arc<dyn HttpClient>) -> ClientOptions {
     ClientOptions {
+        per_try_policies: vec![Arc::new(Listen)],
         retry: RetryOptions::none(),
         transport: Some(Transport::new(transport)),
         ..ClientOptions::default()
@@ -139,28 +143,59 @@ fn why(error: &Error) -> String {
         if let Some(words) = error.downcast_ref::<Unreadable>().map(ToString::to_string) {
             return words;
         }
-        if let Some(error) = error.downcast_ref::<Error>() {
-            if let ErrorKind::HttpResponse {
-                status,
-                raw_response,
-                ..
-            } = error.kind()
-            {
-                let entra = raw_response
-                    .as_ref()
-                    .and_then(|it| entra_words(it.body().as_ref()));
-                let status = u16::from(*status);
-                found = Some(match entra {
-                    Some(words) => format!("the endpoint answered {status}: {words}"),
-                    None => format!("the endpoint answered {status}"),
-                });
-            } else if matches!(error.kind(), ErrorKind::DataConversion) && found.is_none() {
-                found = Some("the endpoint's answer is no token".to_owned());
-            }
+        if let Some(words) = error.downcast_ref::<Declined>().map(ToString::to_string) {
+            return words;
+        }
+        let kind = error.downcast_ref::<Error>().map(Error::kind);
+        if matches!(kind, Some(ErrorKind::DataConversion)) {
+            found = Some("the endpoint's answer is no token".to_owned());
         }
         next = error.source();
     }
     found.unwrap_or_else(|| first_line(&error.to_string()))
+}
+
+/// The endpoint said no.
+#[derive(Debug, thiserror::Error)]
+#[error("the endpoint answered {status}{words}")]
+struct Declined {
+    status: u16,
+    words: String,
+}
+
+/// Takes what the endpoint says when it declines: the client crate cannot read Entra's answers
+/// with line breaks in them, which all have, and puts whole answers of others into its errors.
+#[derive(Debug)]
+struct Listen;
+
+#[async_trait]
+impl Policy for Listen {
+    async fn send(
+        &self,
+        ctx: &Context,
+        request: &mut Request,
+        next: &[Arc<dyn Policy>],
+    ) -> PolicyResult {
+        let [first, rest @ ..] = next else {
+            return Err(Error::with_message(
+                ErrorKind::Other,
+                "the pipeline has no transport",
+            ));
+        };
+        let answer = first.send(ctx, request, rest).await?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let status = u16::from(answer.status());
+        let body = answer.into_body().collect().await?;
+        let words = entra_words(&body)
+            .map(|words| format!(": {words}"))
+            .unwrap_or_default();
+        Err(Error::new(
+            ErrorKind::Credential,
+            Declined { status, words },
+        ))
+    }
 }
 
 /// The first sentence of what Entra says of an error, such as `AADSTS700024: …`.
