@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use azure_core::error::Error;
 use azure_core::http::headers::{HeaderName, Headers};
-use azure_core::http::{Etag, RequestContent};
+use azure_core::http::{Etag, HttpClient, RequestContent};
 use azure_core::time::parse_rfc7231;
 use azure_storage_blob::BlobClient;
 use azure_storage_blob::models::{
@@ -59,6 +59,7 @@ pub const QUIET: [&str; 3] = [
 #[derive(Debug)]
 pub struct Azure {
     settings: AzureSettings,
+    transport: Arc<dyn HttpClient>,
     credential: Credential,
 }
 
@@ -88,6 +89,7 @@ impl Azure {
         let credential = Credential::open(&settings, &transport).map_err(StoreError::Unknown)?;
         Ok(Self {
             settings,
+            transport,
             credential,
         })
     }

@@ -60,7 +60,11 @@ impl Certificate {
 
     /// One that was made before.
     pub fn at(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        Self { certificate: certificate.into(), key: key.into(), _directory: None }
+        Self {
+            certificate: certificate.into(),
+            key: key.into(),
+            _directory: None,
+        }
     }
 }
 
