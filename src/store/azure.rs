@@ -56,11 +56,16 @@ pub const QUIET: [&str; 3] = [
 ];
 
 /// A lease on a blob.
-#[derive(Debug)]
 pub struct Azure {
     settings: AzureSettings,
     transport: Arc<dyn HttpClient>,
     credential: Credential,
+}
+
+impl std::fmt::Debug for Azure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Azure").field("blob", &self.place()).finish_non_exhaustive()
+    }
 }
 
 /// One look at the blob.
