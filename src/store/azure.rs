@@ -1,1 +1,414 @@
-//! The azure backend.
+//! The lease on a blob of Azure Storage.
+//!
+//! The blob's lease is ours to hold, its metadata are the record; its content stays empty. What
+//! this backend does not do: it retries nothing and waits for nothing but the answer (R9), follows
+//! no redirect, overwrites nothing that is not ours, and takes no failure for definite that Azure
+//! does not say to be (R4). A request never waits for a sign-in once there was one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use azure_core::error::Error;
+use azure_core::http::headers::{HeaderName, Headers};
+use azure_core::http::{Etag, HttpClient, RequestContent};
+use azure_core::time::parse_rfc7231;
+use azure_storage_blob::BlobClient;
+use azure_storage_blob::models::{
+    BlobClientAcquireLeaseOptions, BlobClientSetMetadataOptions, BlobClientUploadOptions,
+};
+use time::OffsetDateTime;
+
+use self::access::Access;
+use self::credential::Credential;
+use self::errors::{Op, classify, code, is_missing, not_azure};
+use self::record::Metadata;
+use self::transport::{Route, is_loopback};
+use super::{
+    Bid, Cause, Failure, Finding, Grant, LeaseId, LeaseStore, Record, Rules, Sight, StoreError,
+    Version,
+};
+use crate::config::AzureSettings;
+
+mod access;
+mod connection_string;
+mod credential;
+mod doctor;
+mod errors;
+mod record;
+mod shared_key;
+mod sign_in;
+mod transport;
+
+/// The version of the service's interface that we speak: Azurite 3.35 knows it too.
+const VERSION: &str = "2023-11-03";
+
+/// The longest lease that a blob can have, but for one without end.
+const LONGEST_LEASE: Duration = Duration::from_secs(60);
+
+/// Directives for the log filter that belong behind every other: the client crates show lease ids
+/// and texts of answers below these levels.
+pub const QUIET: [&str; 3] = [
+    "typespec_client_core=warn",
+    "azure_core=warn",
+    "azure_identity=warn",
+];
+
+/// A lease on a blob.
+pub struct Azure {
+    settings: AzureSettings,
+    transport: Arc<dyn HttpClient>,
+    credential: Credential,
+}
+
+impl std::fmt::Debug for Azure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Azure").field("blob", &self.place()).finish_non_exhaustive()
+    }
+}
+
+/// One look at the blob.
+struct Seen {
+    headers: Headers,
+    record: Record,
+}
+
+impl Azure {
+    /// Makes the store from its settings. It reaches no network and reads no secret yet, so that a
+    /// daemon starts without either and recovers when they come; it fails on settings alone. Must
+    /// be called within a tokio runtime, whose task renews the credential until the store is
+    /// dropped.
+    pub fn open(settings: AzureSettings) -> Result<Self, StoreError> {
+        let route = if is_loopback(&settings.endpoint) {
+            Route::Direct
+        } else {
+            Route::Proxied {
+                proxy: settings.proxy.as_deref(),
+                except: settings.no_proxy.as_deref(),
+            }
+        };
+        // A connection string may lead to an https endpoint of its own.
+        let tls = settings.endpoint.scheme() == "https";
+        let transport = transport::client(route, tls).map_err(StoreError::Unknown)?;
+        let credential = Credential::open(&settings, &transport).map_err(StoreError::Unknown)?;
+        Ok(Self {
+            settings,
+            transport,
+            credential,
+        })
+    }
+
+    /// Names the blob, for messages.
+    fn place(&self) -> String {
+        format!("{}/{}", self.settings.container, self.settings.blob)
+    }
+
+    /// Says what an error means, and has the credential renewed where the store refused it.
+    fn failed(&self, op: Op, error: &Error) -> StoreError {
+        let failed = classify(op, error);
+        if failed.failure().cause != Cause::Auth {
+            return failed;
+        }
+        self.credential.distrust();
+        match (failed, self.credential.failure()) {
+            (StoreError::Unknown(failure), Some(why)) => {
+                StoreError::Unknown(Failure::new(Cause::Auth, format!("{failure}; and {why}")))
+            }
+            (failed, _) => failed,
+        }
+    }
+
+    /// Reads lease state and metadata; `None` where the blob does not exist.
+    async fn head(&self, access: &Access) -> Result<Option<Headers>, StoreError> {
+        match access.lock.get_properties(None).await {
+            Ok(answer) => genuine(answer.headers()).cloned().map(Some),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(self.failed(Op::Look, &error)),
+        }
+    }
+
+    /// Reads a blob that is known to be there, and its record.
+    async fn see(&self, access: &Access) -> Result<Option<Seen>, StoreError> {
+        let Some(headers) = self.head(access).await? else {
+            return Ok(None);
+        };
+        let record = record::read(&headers, &self.place()).map_err(StoreError::Foreign)?;
+        Ok(Some(Seen { headers, record }))
+    }
+
+    /// Asks for the lease, and makes the blob first where it is missing.
+    async fn take(&self, access: &Access, bid: &Bid) -> Result<(), StoreError> {
+        let seconds = i32::try_from(bid.lease_duration.as_secs()).unwrap_or(i32::MAX);
+        let options = || BlobClientAcquireLeaseOptions {
+            proposed_lease_id: Some(bid.lease.to_wire()),
+            ..Default::default()
+        };
+        let mut answer = access.lock.acquire_lease(seconds, Some(options())).await;
+        if let Err(error) = &answer
+            && is_missing(error)
+        {
+            self.make(
+                access,
+                code(error).is_some_and(|(_, code)| code == "ContainerNotFound"),
+            )
+            .await?;
+            answer = access.lock.acquire_lease(seconds, Some(options())).await;
+        }
+        match answer {
+            Ok(answer) => names(answer.headers(), bid.lease),
+            Err(error) => Err(self.failed(Op::Acquire, &error)),
+        }
+    }
+
+    /// Makes the blob, and the container too where that is missing; overwrites neither.
+    async fn make(&self, access: &Access, container: bool) -> Result<(), StoreError> {
+        if container && self.make_container(access).await? {
+            tracing::warn!(
+                container = self.settings.container,
+                "made the missing container"
+            );
+        }
+        if self.make_blob(&access.lock, None).await? {
+            tracing::warn!(
+                blob = self.place(),
+                "made the missing blob: its first leader waits a minute, in case an older one lives"
+            );
+        }
+        Ok(())
+    }
+
+    /// Makes the container; says whether it was missing.
+    async fn make_container(&self, access: &Access) -> Result<bool, StoreError> {
+        match access.container.create(None).await {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(code(&error), Some((409, "ContainerAlreadyExists"))) => {
+                Ok(false)
+            }
+            Err(error) => Err(self.not_made("container", &self.settings.container, &error)),
+        }
+    }
+
+    /// Makes an empty blob with these metadata; says whether it was missing.
+    async fn make_blob(
+        &self,
+        blob: &BlobClient,
+        metadata: Option<HashMap<String, String>>,
+    ) -> Result<bool, StoreError> {
+        let options = BlobClientUploadOptions {
+            if_none_match: Some(Etag::from("*")),
+            metadata,
+            ..Default::default()
+        };
+        match blob
+            .upload(RequestContent::from(Vec::new()), Some(options))
+            .await
+        {
+            Ok(_) => Ok(true),
+            // A blob under lease says so before it says that it exists.
+            Err(error)
+                if matches!(
+                    code(&error),
+                    Some((409, "BlobAlreadyExists") | (412, "LeaseIdMissing" | "ConditionNotMet"))
+                ) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(self.not_made("blob", &self.place(), &error)),
+        }
+    }
+
+    fn not_made(&self, what: &str, name: &str, error: &Error) -> StoreError {
+        match self.failed(Op::Make, error) {
+            StoreError::Unknown(failure) => StoreError::Unknown(Failure::new(
+                failure.cause,
+                format!("the {what} {name} does not exist and could not be made: {failure}"),
+            )),
+            other => other,
+        }
+    }
+
+    /// Writes metadata under a lease, if nobody has changed the blob since it was seen.
+    async fn write(
+        blob: &BlobClient,
+        fields: &HashMap<String, String>,
+        lease: Option<LeaseId>,
+        seen: &Headers,
+    ) -> azure_core::Result<Headers> {
+        let options = BlobClientSetMetadataOptions {
+            if_match: header(seen, "etag").map(|etag| Etag::from(etag.to_owned())),
+            lease_id: lease.map(LeaseId::to_wire),
+            ..Default::default()
+        };
+        Ok(blob
+            .set_metadata(fields, Some(options))
+            .await?
+            .headers()
+            .clone())
+    }
+}
+
+#[async_trait]
+impl LeaseStore for Azure {
+    fn kind(&self) -> &'static str {
+        "azure"
+    }
+
+    fn rules(&self) -> Rules {
+        Rules {
+            longest_lease: Some(LONGEST_LEASE),
+            missing_is_free: false,
+        }
+    }
+
+    async fn look(&self) -> Result<Sight, StoreError> {
+        let access = self.credential.access().await?;
+        let Some(Seen { headers, record }) = self.see(&access).await? else {
+            let version = Version(Arc::from("missing"));
+            return Ok(Sight {
+                free: true,
+                record: Record::default(),
+                version,
+            });
+        };
+        let free = match header(&headers, "x-ms-lease-state") {
+            Some("available" | "expired" | "broken") => true,
+            Some("leased" | "breaking") => false,
+            _ => return Err(not_azure()),
+        };
+        let etag = header(&headers, "etag").ok_or_else(not_azure)?;
+        Ok(Sight {
+            free,
+            record,
+            version: Version(Arc::from(etag)),
+        })
+    }
+
+    async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
+        let access = self.credential.access().await?;
+        self.take(&access, bid).await?;
+        let Some(Seen { headers, record }) = self.see(&access).await? else {
+            let message = "the lease was granted, and then the blob was gone";
+            return Err(StoreError::Unknown(Failure::new(
+                Cause::Unavailable,
+                message,
+            )));
+        };
+        Ok(Grant {
+            record,
+            date: date(&headers),
+        })
+    }
+
+    async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
+        let access = self.credential.access().await?;
+        let gone = || refused("the blob is gone, and the lease with it");
+        let Seen { headers, record } = self.see(&access).await?.ok_or_else(gone)?;
+        if let Some(term) = ours(&record, bid) {
+            return Ok(term);
+        }
+        let term = next_term(record.term, floor, &self.place())?;
+        let fields = record::metadata(&headers).inaugurate(bid, term);
+        match Self::write(&access.lock, &fields, Some(bid.lease), &headers).await {
+            Ok(answer) => genuine(&answer).map(|_| term),
+            Err(error) if matches!(code(&error), Some((412, "ConditionNotMet"))) => {
+                let seen = self.see(&access).await?.ok_or_else(gone)?;
+                ours(&seen.record, bid)
+                    .ok_or_else(|| refused("the record was written by another meanwhile"))
+            }
+            Err(error) => Err(self.failed(Op::Hold, &error)),
+        }
+    }
+
+    async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
+        let access = self.credential.access().await?;
+        match access.lock.renew_lease(bid.lease.to_wire(), None).await {
+            Ok(answer) => names(answer.headers(), bid.lease),
+            Err(error) => Err(self.failed(Op::Hold, &error)),
+        }
+    }
+
+    async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
+        let access = self.credential.access().await?;
+        match access.lock.release_lease(bid.lease.to_wire(), None).await {
+            Ok(answer) => genuine(answer.headers()).map(|_| ()),
+            Err(error) => Err(self.failed(Op::Hold, &error)),
+        }
+    }
+
+    async fn examine(&self) -> Vec<Finding> {
+        doctor::examine(self).await
+    }
+
+    async fn create(&self, floor: u64) -> Result<Vec<String>, StoreError> {
+        let access = self.credential.access().await?;
+        let mut made = Vec::new();
+        let Some(Seen { headers, record }) = self.see(&access).await? else {
+            if self.make_container(&access).await? {
+                made.push(format!("made the container {}", self.settings.container));
+            }
+            let fields = Metadata::default().first_term(floor);
+            if self.make_blob(&access.lock, Some(fields)).await? {
+                made.push(format!(
+                    "made the blob {} with the first term {floor}",
+                    self.place()
+                ));
+            }
+            return Ok(made);
+        };
+        if record.term.is_none() {
+            let fields = record::metadata(&headers).first_term(floor);
+            let answer = Self::write(&access.lock, &fields, None, &headers).await;
+            genuine(&answer.map_err(|error| self.failed(Op::Make, &error))?)?;
+            made.push(format!(
+                "wrote the first term {floor} to the blob {}",
+                self.place()
+            ));
+        }
+        Ok(made)
+    }
+}
+
+/// The term of the record, if this very bid wrote it.
+fn ours(record: &Record, bid: &Bid) -> Option<u64> {
+    record.term.filter(|_| record.nonce == Some(bid.nonce))
+}
+
+fn next_term(recorded: Option<u64>, floor: u64, place: &str) -> Result<u64, StoreError> {
+    match recorded.unwrap_or(0).checked_add(1) {
+        Some(next) => Ok(next.max(floor)),
+        None => {
+            let message = format!("the term of the blob {place} is the largest that there is");
+            Err(StoreError::Foreign(Failure::new(Cause::Record, message)))
+        }
+    }
+}
+
+fn refused(message: &'static str) -> StoreError {
+    StoreError::Refused(Failure::new(Cause::Lease, message))
+}
+
+/// Checks that a lease was granted to us, and not to whoever else the answer names.
+fn names(headers: &Headers, lease: LeaseId) -> Result<(), StoreError> {
+    match header(genuine(headers)?, "x-ms-lease-id") {
+        Some(id) if id.eq_ignore_ascii_case(&lease.to_wire()) => Ok(()),
+        Some(_) => Err(refused("the store granted the lease to another")),
+        None => Err(not_azure()),
+    }
+}
+
+/// Checks that Azure answered, and not a page that a proxy puts in its place.
+fn genuine(headers: &Headers) -> Result<&Headers, StoreError> {
+    header(headers, "x-ms-request-id")
+        .map(|_| headers)
+        .ok_or_else(not_azure)
+}
+
+/// The store's date, as it stands in its answer.
+fn date(headers: &Headers) -> Option<OffsetDateTime> {
+    parse_rfc7231(header(headers, "date")?).ok()
+}
+
+fn header<'a>(headers: &'a Headers, name: &'static str) -> Option<&'a str> {
+    headers.get_optional_str(&HeaderName::from_static(name))
+}

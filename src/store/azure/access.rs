@@ -1,0 +1,303 @@
+//! Access to one blob: what proves who we are, and the clients that send it with each request.
+//!
+//! What this module does not do: it fetches no token and reads no file (that is `credential`'s); a
+//! new proof makes a new [`Access`], over the same connections.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use azure_core::credentials::Secret;
+use azure_core::error::{Error, ErrorKind};
+use azure_core::http::headers::AUTHORIZATION;
+use azure_core::http::policies::{Policy, PolicyResult};
+use azure_core::http::{ClientOptions, Context, HttpClient, Request, RetryOptions, Transport};
+use azure_core::time::to_rfc7231;
+use azure_storage_blob::{
+    BlobClient, BlobClientOptions, BlobContainerClient, BlobContainerClientOptions,
+};
+use url::Url;
+
+use super::connection_string::{self, ConnectionString};
+use super::transport::is_loopback;
+use super::{VERSION, shared_key};
+use crate::clock;
+use crate::config::AzureSettings;
+
+/// What proves who we are. No part of it is ever shown.
+#[derive(Clone)]
+pub(super) enum Proof {
+    /// The key of an account signs each request.
+    Key {
+        /// The account.
+        account: String,
+        /// Its key, in base 64.
+        key: Secret,
+    },
+    /// A shared access signature, as the parameters of a query.
+    Sas(Arc<[(String, String)]>),
+    /// A token of Entra.
+    Token(Secret),
+}
+
+impl std::fmt::Debug for Proof {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Key { .. } => "Key(…)",
+            Self::Sas(_) => "Sas(…)",
+            Self::Token(_) => "Token(…)",
+        })
+    }
+}
+
+impl Proof {
+    /// Reads an account key.
+    pub(super) fn key(account: &str, text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        match azure_core::base64::decode(text) {
+            Ok(key) if !key.is_empty() => Ok(Self::Key {
+                account: account.to_owned(),
+                key: Secret::new(text.to_owned()),
+            }),
+            _ => Err("AccountKey is no base 64 text: copy the whole key".to_owned()),
+        }
+    }
+
+    /// Reads a shared access signature, with or without its question mark.
+    pub(super) fn sas(text: &str) -> Result<Self, String> {
+        let text = text.trim().trim_start_matches('?');
+        let pairs: Vec<(String, String)> = url::form_urlencoded::parse(text.as_bytes())
+            .map(|(name, value)| (name.into_owned(), value.into_owned()))
+            .collect();
+        for wanted in ["sv", "sig"] {
+            if !pairs
+                .iter()
+                .any(|(name, value)| name == wanted && !value.is_empty())
+            {
+                return Err(format!(
+                    "the shared access signature has no {wanted}= in it"
+                ));
+            }
+        }
+        Ok(Self::Sas(pairs.into()))
+    }
+
+    /// When a shared access signature ends, as it says itself.
+    pub(super) fn end(&self) -> Option<&str> {
+        let Self::Sas(pairs) = self else { return None };
+        pairs
+            .iter()
+            .find(|(name, _)| name == "se")
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+/// The clients for the blob of one election, with one proof.
+pub(super) struct Access {
+    /// The blob that bears lease and record.
+    pub(super) lock: BlobClient,
+    /// Its container.
+    pub(super) container: BlobContainerClient,
+    /// The account's endpoint.
+    pub(super) endpoint: Url,
+    /// What proves who we are.
+    pub(super) proof: Proof,
+    container_url: Url,
+    options: ClientOptions,
+}
+
+impl std::fmt::Debug for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Access")
+            .field("proof", &self.proof)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Access {
+    /// Makes the clients for the account of the settings.
+    pub(super) fn new(
+        settings: &AzureSettings,
+        transport: &Arc<dyn HttpClient>,
+        proof: Proof,
+    ) -> Result<Self, String> {
+        Self::at(settings.endpoint.clone(), settings, transport, proof)
+    }
+
+    /// Makes the clients for the account of a connection string, which must be the account of the
+    /// settings. Its endpoint is taken unless the settings name one other than the usual.
+    pub(super) fn of(
+        settings: &AzureSettings,
+        transport: &Arc<dyn HttpClient>,
+        text: &str,
+    ) -> Result<Self, String> {
+        let ConnectionString {
+            account,
+            endpoint,
+            proof,
+        } = connection_string::parse(text).map_err(|faults| faults.join("; "))?;
+        if let Some(account) = account.filter(|account| *account != settings.account) {
+            let wanted = &settings.account;
+            return Err(format!(
+                "it is for the account {account}, and --store names {wanted}"
+            ));
+        }
+        let usual = format!("https://{}.blob.core.windows.net/", settings.account);
+        let endpoint = endpoint.filter(|_| settings.endpoint.as_str() == usual);
+        if endpoint
+            .as_ref()
+            .is_some_and(|url| url.scheme() == "http" && !is_loopback(url))
+        {
+            return Err(
+                "its endpoint is plain http: name it with --azure-endpoint, and allow it \
+                        with --azure-insecure-http"
+                    .to_owned(),
+            );
+        }
+        Self::at(
+            endpoint.unwrap_or_else(|| settings.endpoint.clone()),
+            settings,
+            transport,
+            proof,
+        )
+    }
+
+    fn at(
+        endpoint: Url,
+        settings: &AzureSettings,
+        transport: &Arc<dyn HttpClient>,
+        proof: Proof,
+    ) -> Result<Self, String> {
+        if matches!(proof, Proof::Token(_))
+            && endpoint.scheme() != "https"
+            && !is_loopback(&endpoint)
+        {
+            return Err("a token is never sent over plain http: name an https endpoint".to_owned());
+        }
+        let options = ClientOptions {
+            per_try_policies: vec![Arc::new(Authorize(proof.clone()))],
+            retry: RetryOptions::none(),
+            transport: Some(Transport::new(Arc::clone(transport))),
+            ..ClientOptions::default()
+        };
+        let unfit = |_| "the endpoint cannot be used".to_owned();
+        let container_url = below(&endpoint, &settings.container);
+        let container = BlobContainerClient::new(
+            container_url.clone(),
+            None,
+            Some(BlobContainerClientOptions {
+                client_options: options.clone(),
+                version: VERSION.to_owned(),
+            }),
+        )
+        .map_err(unfit)?;
+        let lock = blob_client(&container_url, &settings.blob, &options).map_err(unfit)?;
+        Ok(Self {
+            lock,
+            container,
+            endpoint,
+            proof,
+            container_url,
+            options,
+        })
+    }
+
+    /// A client for another blob of the container.
+    pub(super) fn blob(&self, name: &str) -> azure_core::Result<BlobClient> {
+        blob_client(&self.container_url, name, &self.options)
+    }
+}
+
+fn blob_client(
+    container: &Url,
+    name: &str,
+    options: &ClientOptions,
+) -> azure_core::Result<BlobClient> {
+    let options = BlobClientOptions {
+        client_options: options.clone(),
+        version: VERSION.to_owned(),
+    };
+    BlobClient::new(below(container, name), None, Some(options))
+}
+
+/// Puts a name below a URL, each of its parts between slashes a segment of its own.
+fn below(url: &Url, name: &str) -> Url {
+    let mut url = url.clone();
+    if let Ok(mut segments) = url.path_segments_mut() {
+        segments.pop_if_empty().extend(name.split('/'));
+    }
+    url
+}
+
+/// Puts the proof on each request.
+#[derive(Debug)]
+struct Authorize(Proof);
+
+#[async_trait]
+impl Policy for Authorize {
+    async fn send(
+        &self,
+        ctx: &Context,
+        request: &mut Request,
+        next: &[Arc<dyn Policy>],
+    ) -> PolicyResult {
+        request.insert_header("x-ms-date", to_rfc7231(&clock::now().date()));
+        match &self.0 {
+            Proof::Key { account, key } => shared_key::sign(request, account, key)?,
+            Proof::Sas(pairs) => {
+                request
+                    .url_mut()
+                    .query_pairs_mut()
+                    .extend_pairs(pairs.iter());
+            }
+            Proof::Token(token) => {
+                request.insert_header(AUTHORIZATION, format!("Bearer {}", token.secret()));
+            }
+        }
+        match next {
+            [first, rest @ ..] => first.send(ctx, request, rest).await,
+            [] => Err(Error::with_message(
+                ErrorKind::Other,
+                "the pipeline has no transport",
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_keeps_its_plus_signs_and_loses_its_question_mark() {
+        let proof =
+            Proof::sas("?sv=2023-11-03&se=2030-01-01T00%3A00%3A00Z&sig=a%2Bb%3D\n").unwrap();
+        assert_eq!(proof.end(), Some("2030-01-01T00:00:00Z"));
+        let Proof::Sas(pairs) = proof else { panic!() };
+        assert_eq!(pairs[2], ("sig".to_owned(), "a+b=".to_owned()));
+    }
+
+    #[test]
+    fn what_is_no_key_or_signature_is_refused_without_showing_it() {
+        for fault in [
+            Proof::key("a", "not*base64"),
+            Proof::key("a", ""),
+            Proof::sas("sv=1&sig="),
+        ] {
+            let fault = fault.unwrap_err();
+            assert!(!fault.contains("not*base64"), "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_proof_does_not_show_what_it_holds() {
+        let shown = format!("{:?}", Authorize(Proof::key("a", "a2V5a2V5").unwrap()));
+        assert_eq!(shown, "Authorize(Key(…))");
+    }
+
+    #[test]
+    fn a_blob_name_with_slashes_is_a_path() {
+        let url = Url::parse("http://127.0.0.1:1/devstoreaccount1").unwrap();
+        let url = below(&below(&url, "locks"), "team/orders");
+        assert_eq!(url.path(), "/devstoreaccount1/locks/team/orders");
+    }
+}

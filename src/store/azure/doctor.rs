@@ -1,0 +1,432 @@
+//! The examination of an account for `tenure doctor`: what is wrong, and what to do, in the order
+//! in which a person would mend it.
+//!
+//! What it does not do: it touches neither the lease nor the record of the election. Rights are
+//! tried on a probe blob of its own, which is removed afterwards.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use azure_core::error::{Error, ErrorKind};
+use azure_core::http::headers::Headers;
+use azure_core::http::{Method, Request};
+use azure_core::time::parse_rfc3339;
+use azure_storage_blob::BlobClient;
+use azure_storage_blob::models::{BlobClientAcquireLeaseOptions, BlobClientDeleteOptions};
+use time::OffsetDateTime;
+use tokio::net::lookup_host;
+use tokio::time::timeout;
+use url::Url;
+use uuid::Uuid;
+
+use super::access::Access;
+use super::errors::{Op, is_missing};
+use super::transport::is_loopback;
+use super::{Azure, date, header, record};
+use crate::clock::{self, Moment};
+use crate::store::{Finding, LeaseId, Record, StoreError, Verdict};
+
+/// The longest time that one step may take; longer than any request-timeout that makes sense, so
+/// that a slow account is told from a dead one.
+const PATIENCE: Duration = Duration::from_secs(25);
+
+/// How many requests are timed.
+const TIMED: usize = 5;
+
+/// All that is looked at, in order; what could not be is said to have been skipped.
+const SUBJECTS: [&str; 10] = [
+    NAMES, CONNECTION, SIGN_IN, CONTAINER, BLOB, TIER, LEASE, METADATA, SKEW, TIMINGS,
+];
+const NAMES: &str = "name resolution";
+const CONNECTION: &str = "connection";
+const SIGN_IN: &str = "sign-in";
+const CONTAINER: &str = "container";
+const BLOB: &str = "lock blob";
+const TIER: &str = "blob tier";
+const LEASE: &str = "permission to lease";
+const METADATA: &str = "permission to write metadata";
+const SKEW: &str = "clock skew";
+const TIMINGS: &str = "timings";
+
+/// Looks at everything, as far as it gets.
+pub(super) async fn examine(store: &Azure) -> Vec<Finding> {
+    let mut report = Report(Vec::new());
+    let access = patiently(store.credential.access()).await;
+    let endpoint = match &access {
+        Some(Ok(access)) => access.endpoint.clone(),
+        _ => store.settings.endpoint.clone(),
+    };
+    if reach(store, &endpoint, &mut report).await
+        && let Some(access) = signed_in(access, &mut report)
+    {
+        account(store, &access, &mut report).await;
+    }
+    report.finish()
+}
+
+struct Report(Vec<Finding>);
+
+impl Report {
+    fn say(
+        &mut self,
+        subject: &'static str,
+        verdict: Verdict,
+        detail: impl Into<String>,
+        remedy: Option<&str>,
+    ) {
+        let remedy = remedy.map(str::to_owned);
+        self.0.push(Finding {
+            subject: subject.into(),
+            verdict,
+            detail: detail.into(),
+            remedy,
+        });
+    }
+
+    fn well(&mut self, subject: &'static str, detail: impl Into<String>) {
+        self.say(subject, Verdict::Well, detail, None);
+    }
+
+    fn wrong(&mut self, subject: &'static str, detail: impl Into<String>, remedy: &str) {
+        self.say(subject, Verdict::Wrong, detail, Some(remedy));
+    }
+
+    fn doubtful(&mut self, subject: &'static str, detail: impl Into<String>, remedy: &str) {
+        self.say(subject, Verdict::Doubtful, detail, Some(remedy));
+    }
+
+    /// Puts the findings in order, and says what was not looked at.
+    fn finish(self) -> Vec<Finding> {
+        let mut findings = self.0;
+        for subject in SUBJECTS {
+            if !findings.iter().any(|it| it.subject == subject) {
+                findings.push(Finding {
+                    subject: subject.into(),
+                    verdict: Verdict::Skipped,
+                    detail: "not looked at, because of what is wrong above".to_owned(),
+                    remedy: None,
+                });
+            }
+        }
+        findings.sort_by_key(|it| SUBJECTS.iter().position(|subject| it.subject == *subject));
+        findings
+    }
+}
+
+async fn patiently<T>(step: impl Future<Output = T>) -> Option<T> {
+    timeout(PATIENCE, step).await.ok()
+}
+
+/// Looks whether the endpoint can be reached at all.
+async fn reach(store: &Azure, endpoint: &Url, report: &mut Report) -> bool {
+    let host = endpoint.host_str().unwrap_or_default();
+    let port = endpoint.port_or_known_default().unwrap_or(443);
+    if store.settings.proxy.is_some() && !is_loopback(endpoint) {
+        report.well(
+            NAMES,
+            format!("{host} is resolved by the proxy where NO_PROXY does not name it"),
+        );
+    } else {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let found = patiently(lookup_host((bare, port))).await;
+        match found.and_then(Result::ok).and_then(|mut it| it.next()) {
+            Some(address) => {
+                report.well(NAMES, format!("{host} has the address {}", address.ip()));
+            }
+            None => {
+                let remedy = "check --store and --azure-endpoint, and the name server of this host";
+                report.wrong(NAMES, format!("{host} could not be resolved"), remedy);
+                return false;
+            }
+        }
+    }
+    let over = if endpoint.scheme() == "https" {
+        "TLS"
+    } else {
+        "plain HTTP"
+    };
+    // Without a signature: whatever is answered shows that somebody is there.
+    let request = Request::new(endpoint.clone(), Method::Get);
+    match patiently(store.transport.execute_request(&request)).await {
+        Some(Ok(_)) if over == "TLS" || is_loopback(endpoint) => {
+            report.well(CONNECTION, format!("{host} answers over {over}"));
+        }
+        Some(Ok(_)) => {
+            let detail = format!("{host} answers over {over}: who listens, sees all");
+            report.doubtful(CONNECTION, detail, "use an https endpoint");
+        }
+        Some(Err(error)) => {
+            let why = store.failed(Op::Look, &error).to_string();
+            let remedy = "check firewalls, HTTPS_PROXY, and for TLS the certificate authorities of \
+                          this host (SSL_CERT_FILE)";
+            report.wrong(CONNECTION, why, remedy);
+            return false;
+        }
+        None => {
+            report.wrong(
+                CONNECTION,
+                format!("{host} does not answer"),
+                "check firewalls and HTTPS_PROXY",
+            );
+            return false;
+        }
+    }
+    true
+}
+
+type Got<T> = Option<Result<T, StoreError>>;
+
+fn signed_in(
+    access: Got<std::sync::Arc<Access>>,
+    report: &mut Report,
+) -> Option<std::sync::Arc<Access>> {
+    let remedy = "mend the credential, or set another; see the order in the README";
+    let access = match access {
+        Some(Ok(access)) => access,
+        Some(Err(error)) => {
+            report.wrong(SIGN_IN, error.to_string(), remedy);
+            return None;
+        }
+        None => {
+            report.wrong(SIGN_IN, "the sign-in takes too long", remedy);
+            return None;
+        }
+    };
+    let now = clock::now().date();
+    match access.proof.end().and_then(|end| parse_rfc3339(end).ok()) {
+        Some(end) if end <= now => {
+            report.wrong(
+                SIGN_IN,
+                format!("the signature ended on {}", end.date()),
+                "make a new one",
+            );
+        }
+        Some(end) if end - now < time::Duration::days(7) => {
+            let detail = format!("the signature ends on {}, in less than a week", end.date());
+            report.doubtful(SIGN_IN, detail, "put a new one in its file in time");
+        }
+        _ => report.well(SIGN_IN, "there is a key, signature or token to show"),
+    }
+    Some(access)
+}
+
+/// Looks at container, blob, rights and clocks with the credential.
+async fn account(store: &Azure, access: &Access, report: &mut Report) {
+    let asked = clock::now();
+    let looked = patiently(access.lock.get_properties(None)).await;
+    let answered = clock::now();
+    let container = &store.settings.container;
+    let (headers, there) = match &looked {
+        Some(Ok(answer)) => (Some(answer.headers()), true),
+        Some(Err(error)) => (answer_headers(error), is_missing(error)),
+        None => (None, false),
+    };
+    if let Some(date) = headers.and_then(date) {
+        skew(date, asked, answered, report);
+    }
+    match looked {
+        Some(Ok(answer)) => {
+            report.well(CONTAINER, format!("{container} is there"));
+            blob(store, answer.headers(), report);
+        }
+        Some(Err(error)) if is_missing(&error) => {
+            if !missing(store, &error, report) {
+                return;
+            }
+        }
+        Some(Err(error)) => {
+            let why = store.failed(Op::Look, &error).to_string();
+            let remedy = "mend what the message names, and run `tenure doctor` again";
+            report.wrong(CONTAINER, why, remedy);
+        }
+        None => report.wrong(CONTAINER, "no answer within 25 s", "try again later"),
+    }
+    if there {
+        rights(store, access, report).await;
+        timings(store, access, report).await;
+    }
+}
+
+/// Says what is missing; whether the container is there.
+fn missing(store: &Azure, error: &Error, report: &mut Report) -> bool {
+    let container = &store.settings.container;
+    let code = super::code(error).map_or("", |(_, code)| code);
+    if code == "ContainerNotFound" {
+        let remedy = "run `tenure doctor --create`, or create the container";
+        report.wrong(CONTAINER, format!("{container} does not exist"), remedy);
+        return false;
+    }
+    report.well(CONTAINER, format!("{container} is there"));
+    let detail = format!(
+        "{} does not exist: its first leader waits a minute",
+        store.place()
+    );
+    report.doubtful(
+        BLOB,
+        detail,
+        "run `tenure doctor --create` to spare that wait",
+    );
+    report.well(TIER, "a new blob is in the account's own tier");
+    true
+}
+
+fn blob(store: &Azure, headers: &Headers, report: &mut Report) {
+    let place = store.place();
+    let state = header(headers, "x-ms-lease-state").unwrap_or("in no state that we know");
+    match record::read(headers, &place) {
+        Ok(Record {
+            term: Some(term),
+            holder,
+            ..
+        }) => {
+            let who = match (holder, state) {
+                (Some(holder), "leased" | "breaking") => format!("held by {}", holder.identity),
+                (Some(holder), _) => format!("last held by {}", holder.identity),
+                (None, _) => "never held yet".to_owned(),
+            };
+            report.well(BLOB, format!("{place}: term {term}, {who}, lease {state}"));
+        }
+        Ok(_) => {
+            let detail = format!("{place} bears no term: its first leader waits a minute");
+            report.doubtful(
+                BLOB,
+                detail,
+                "run `tenure doctor --create` to spare that wait",
+            );
+        }
+        Err(failure) => {
+            let remedy = "choose another --election or --azure-blob-prefix, or delete the blob if \
+                          nobody needs it";
+            report.wrong(BLOB, failure.message, remedy);
+        }
+    }
+    match (
+        header(headers, "x-ms-access-tier"),
+        header(headers, "x-ms-archive-status"),
+    ) {
+        (Some("Archive"), _) | (_, Some(_)) => {
+            let remedy = "move the blob to the hot tier, and keep lifecycle rules away from it: a \
+                          renewal does not count as a change for them";
+            report.wrong(TIER, "the blob is archived and cannot be leased", remedy);
+        }
+        (tier, _) => report.well(TIER, format!("{}", tier.unwrap_or("none, so always there"))),
+    }
+}
+
+/// Tries the rights on a probe of its own.
+async fn rights(store: &Azure, access: &Access, report: &mut Report) {
+    const REMEDY: &str = "give our identity the role \"Storage Blob Data Contributor\" on the \
+                          container, or our signature the rights to read, create and write";
+    let name = format!("{}.doctor-{}", store.settings.blob, Uuid::new_v4().simple());
+    let Ok(probe) = access.blob(&name) else {
+        return;
+    };
+    let made = patiently(store.make_blob(&probe, None)).await;
+    let made = made.unwrap_or_else(|| Err(super::not_azure()));
+    if let Err(error) = made {
+        report.wrong(LEASE, error.to_string(), REMEDY);
+        return;
+    }
+    let lease = LeaseId::from_random(Uuid::new_v4().as_u128());
+    let leased = patiently(lease_probe(&probe, lease)).await;
+    match &leased {
+        Some(Ok(())) => report.well(LEASE, "a probe blob could be leased"),
+        Some(Err(error)) => {
+            report.wrong(LEASE, store.failed(Op::Make, error).to_string(), REMEDY);
+        }
+        None => report.wrong(LEASE, "no answer within 25 s", "try again later"),
+    }
+    let lease = leased.is_some_and(|it| it.is_ok()).then_some(lease);
+    let fields = HashMap::from([("tenure_probe".to_owned(), "1".to_owned())]);
+    match patiently(Azure::write(&probe, &fields, lease, &Headers::new())).await {
+        Some(Ok(_)) => report.well(METADATA, "a probe blob took metadata under its lease"),
+        Some(Err(error)) => {
+            report.wrong(METADATA, store.failed(Op::Make, &error).to_string(), REMEDY);
+        }
+        None => report.wrong(METADATA, "no answer within 25 s", "try again later"),
+    }
+    let options = BlobClientDeleteOptions {
+        lease_id: lease.map(LeaseId::to_wire),
+        ..Default::default()
+    };
+    if !matches!(patiently(probe.delete(Some(options))).await, Some(Ok(_))) {
+        let detail = format!("the probe blob {name} could not be removed again");
+        report.doubtful(
+            METADATA,
+            detail,
+            "remove it; no right to delete is needed otherwise",
+        );
+    }
+}
+
+async fn lease_probe(probe: &BlobClient, lease: LeaseId) -> azure_core::Result<()> {
+    let options = BlobClientAcquireLeaseOptions {
+        proposed_lease_id: Some(lease.to_wire()),
+        ..Default::default()
+    };
+    probe.acquire_lease(15, Some(options)).await.map(|_| ())
+}
+
+/// Compares the store's date with ours, which may lie anywhere between asking and answer.
+fn skew(date: OffsetDateTime, asked: Moment, answered: Moment, report: &mut Report) {
+    let seconds = apart(date, asked.date(), answered.date()).whole_seconds();
+    let remedy = "have this host's clock set by NTP";
+    match seconds {
+        900.. => report.wrong(
+            SKEW,
+            format!("our clock is {seconds} s off: from 900 s on the store refuses every request"),
+            remedy,
+        ),
+        31.. => report.doubtful(SKEW, format!("our clock is {seconds} s off"), remedy),
+        _ => report.well(SKEW, format!("our clock is {seconds} s off")),
+    }
+}
+
+/// How far a date, which has no fractions of a second, lies outside of a stretch of time at least.
+fn apart(date: OffsetDateTime, from: OffsetDateTime, to: OffsetDateTime) -> time::Duration {
+    let ahead = from - (date + time::Duration::SECOND);
+    let behind = date - to;
+    ahead.max(behind).max(time::Duration::ZERO)
+}
+
+/// Times some requests over a connection that is open.
+async fn timings(store: &Azure, access: &Access, report: &mut Report) {
+    let mut slowest = Duration::ZERO;
+    for _ in 0..TIMED {
+        let sent = clock::now();
+        if patiently(access.lock.get_properties(None)).await.is_none() {
+            report.wrong(
+                TIMINGS,
+                "a request got no answer within 25 s",
+                "look at the network",
+            );
+            return;
+        }
+        slowest = slowest.max(sent.elapsed_max(clock::now()));
+    }
+    let bound = store.settings.request_timeout;
+    let detail = format!(
+        "the slowest of {TIMED} requests took {} ms, and request-timeout is {} ms",
+        slowest.as_millis(),
+        bound.as_millis()
+    );
+    let remedy = "move the account nearer, or raise --request-timeout and with it \
+                  --renew-deadline and --lease-duration";
+    if slowest >= bound {
+        report.wrong(TIMINGS, detail, remedy);
+    } else if slowest * 2 >= bound {
+        report.doubtful(TIMINGS, detail, remedy);
+    } else {
+        report.well(TIMINGS, detail);
+    }
+}
+
+fn answer_headers(error: &Error) -> Option<&Headers> {
+    match error.kind() {
+        ErrorKind::HttpResponse {
+            raw_response: Some(answer),
+            ..
+        } => Some(answer.headers()),
+        _ => None,
+    }
+}

@@ -1,0 +1,290 @@
+//! What an answer of Azure means: each status and code as a [`StoreError`], in words with the
+//! remedy.
+//!
+//! What it does not do: it retries nothing, and takes nothing for definite that is not listed
+//! (R4). No message holds the body of an answer, a URL or a secret.
+
+use azure_core::error::{Error, ErrorKind};
+
+use super::transport::Broken;
+use crate::store::{Cause, Failure, StoreError};
+
+/// What was asked of the store, by what a refusal of it would mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    /// Reading lease state and metadata: proves nothing about a lease by failing.
+    Look,
+    /// Taking the lease.
+    Acquire,
+    /// Renewing, releasing, or writing under the lease.
+    Hold,
+    /// Making container or blob, and the probes of `doctor`.
+    Make,
+}
+
+/// Codes which say that the lease is not ours, whatever was asked of it.
+const LOST: [&str; 11] = [
+    "LeaseIdMismatchWithLeaseOperation",
+    "LeaseNotPresentWithLeaseOperation",
+    "LeaseIsBrokenAndCannotBeRenewed",
+    "LeaseAlreadyBroken",
+    "LeaseLost",
+    "LeaseNotPresentWithBlobOperation",
+    "LeaseIdMismatchWithBlobOperation",
+    "BlobNotFound",
+    "ContainerNotFound",
+    "ContainerBeingDeleted",
+    "ContainerDisabled",
+];
+
+/// Codes which say that another has the lease, or that it is being broken.
+const CONTENTION: [&str; 3] = [
+    "LeaseAlreadyPresent",
+    "LeaseIsBreakingAndCannotBeAcquired",
+    "LeaseIsBreakingAndCannotBeChanged",
+];
+
+/// The store's code for an error that was an answer.
+pub(super) fn code(error: &Error) -> Option<(u16, &str)> {
+    match error.kind() {
+        ErrorKind::HttpResponse {
+            status, error_code, ..
+        } => Some((
+            u16::from(*status),
+            error_code.as_deref().unwrap_or_default(),
+        )),
+        _ => None,
+    }
+}
+
+/// Whether the error says that blob or container is not there.
+pub(super) fn is_missing(error: &Error) -> bool {
+    matches!(
+        code(error),
+        Some((404, "BlobNotFound" | "ContainerNotFound"))
+    )
+}
+
+/// Says what an error means for what was asked.
+pub(super) fn classify(op: Op, error: &Error) -> StoreError {
+    let Some((status, code)) = code(error) else {
+        return unanswered(error);
+    };
+    let lost = matches!(status, 404 | 409 | 412) && LOST.contains(&code);
+    let contention = status == 409 && CONTENTION.contains(&code);
+    if (lost && matches!(op, Op::Acquire | Op::Hold)) || (contention && op == Op::Acquire) {
+        return StoreError::Refused(Failure::new(Cause::Lease, refusal(status, code)));
+    }
+    let (cause, words) = explain(status, code);
+    let name = if is_code(code) {
+        format!("{status} {code}")
+    } else {
+        status.to_string()
+    };
+    StoreError::Unknown(Failure::new(
+        cause,
+        format!("{words} (the store answered {name})"),
+    ))
+}
+
+/// An answer that came without an error and yet is none of Azure's: a proxy's page, for one.
+pub(super) fn not_azure() -> StoreError {
+    let message = "something other than Azure Blob Storage answered: check the endpoint, and \
+                   whether a proxy stands between";
+    StoreError::Unknown(Failure::new(Cause::Settings, message))
+}
+
+fn unanswered(error: &Error) -> StoreError {
+    if let Some(broken) = error.downcast_ref::<Broken>() {
+        let failure = Failure::new(Cause::Network, broken.message.clone());
+        return if broken.again {
+            StoreError::Broken(failure)
+        } else {
+            StoreError::Unknown(failure)
+        };
+    }
+    let (cause, message) = match error.kind() {
+        ErrorKind::Connection | ErrorKind::Io => (Cause::Network, "the connection broke"),
+        ErrorKind::Credential => (Cause::Auth, "signing in failed"),
+        ErrorKind::DataConversion => (Cause::Unavailable, "the store's answer made no sense"),
+        _ => (Cause::Unavailable, "the request could not be made"),
+    };
+    StoreError::Unknown(Failure::new(cause, message))
+}
+
+fn refusal(status: u16, code: &str) -> String {
+    let words = match code {
+        "LeaseAlreadyPresent" => "another holds the lease",
+        "LeaseIsBreakingAndCannotBeAcquired" | "LeaseIsBreakingAndCannotBeChanged" => {
+            "the lease is being broken, and free when its time is over"
+        }
+        "LeaseIsBrokenAndCannotBeRenewed" | "LeaseAlreadyBroken" => "the lease was broken",
+        "LeaseIdMismatchWithLeaseOperation" | "LeaseIdMismatchWithBlobOperation" => {
+            "the lease is another's by now"
+        }
+        "BlobNotFound" => "the blob is gone, and the lease with it",
+        "ContainerNotFound" | "ContainerDisabled" => "the container is gone, and the lease with it",
+        "ContainerBeingDeleted" => "the container is being deleted, and the lease with it",
+        _ => "the lease has ended",
+    };
+    format!("{words} (the store answered {status} {code})")
+}
+
+const ROLE: &str = "give our identity the role \"Storage Blob Data Contributor\" on the container, \
+                    or our signature the rights to read, create and write";
+
+fn explain(status: u16, code: &str) -> (Cause, String) {
+    let (cause, words) = match (status, code) {
+        (300..400, _) => (
+            Cause::Settings,
+            "the store's answer leads elsewhere, and is not followed: check the endpoint".into(),
+        ),
+        (401 | 403, _) => (Cause::Auth, rights(code)),
+        (429, _) | (503, "ServerBusy") => (
+            Cause::Throttled,
+            "the store is busy and asks for fewer requests".into(),
+        ),
+        (500.., _) => (
+            Cause::Unavailable,
+            "the store erred; it is likely to mend by itself".into(),
+        ),
+        (404, "BlobNotFound") => (Cause::Settings, "the blob does not exist".into()),
+        (404, "ContainerNotFound") => (
+            Cause::Settings,
+            "the container does not exist: create it, or let `tenure doctor --create` do so".into(),
+        ),
+        (404, _) => (
+            Cause::Settings,
+            "there is no such account or endpoint: check --store and --azure-endpoint".into(),
+        ),
+        (409, "ContainerBeingDeleted") => (
+            Cause::Unavailable,
+            "the container is being deleted: it can be made again in half a minute or more".into(),
+        ),
+        (409, "BlobArchived" | "BlobBeingRehydrated") => (
+            Cause::Settings,
+            "the blob is archived and cannot be leased: move it to the hot tier, and keep \
+             lifecycle rules away from it"
+                .into(),
+        ),
+        (409, "PublicAccessNotPermitted") => (Cause::Auth, rights(code)),
+        (400 | 405 | 411 | 413 | 415 | 416, _) => (
+            Cause::Settings,
+            "the store does not understand the request: check container, prefix and endpoint"
+                .into(),
+        ),
+        (200..300, _) => return (Cause::Settings, not_azure().to_string()),
+        _ => (Cause::Unavailable, "the store did not do it".to_owned()),
+    };
+    (cause, words)
+}
+
+fn rights(code: &str) -> String {
+    match code {
+        "AuthenticationFailed" => "the key, signature or token was not accepted: check that it is \
+                                   whole and not expired, and that our clock is right"
+            .into(),
+        "InvalidAuthenticationInfo" | "NoAuthenticationInformation" => {
+            "the token was not accepted: it is expired, or for another tenant or service".into()
+        }
+        "AuthorizationFailure" | "AuthorizationSourceIPMismatch" => {
+            format!("the account's firewall or the signature's addresses keep us out, or {ROLE}")
+        }
+        "AuthorizationProtocolMismatch" => "the signature allows https only".into(),
+        "KeyBasedAuthenticationNotPermitted" => {
+            "the account takes no keys: sign in with workload identity or managed identity".into()
+        }
+        "AccountIsDisabled" => "the account is disabled".into(),
+        _ => format!("the rights do not allow it: {ROLE}"),
+    }
+}
+
+/// Codes are single words of letters; anything else in their place is somebody else's text.
+fn is_code(code: &str) -> bool {
+    (1..=80).contains(&code.len()) && code.bytes().all(|b| b.is_ascii_alphanumeric())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, code: &str) -> Error {
+        let kind = ErrorKind::HttpResponse {
+            status: status.into(),
+            error_code: Some(code.to_owned()),
+            raw_response: None,
+        };
+        Error::with_message(kind, "<?xml version=\"1.0\"?><Error>sig=SECRET</Error>")
+    }
+
+    fn is_refused(op: Op, status: u16, code: &str) -> bool {
+        let error = classify(op, &answer(status, code));
+        match &error {
+            StoreError::Refused(failure) => assert_eq!(failure.cause, Cause::Lease),
+            StoreError::Unknown(_) => (),
+            other => panic!("an answer is never {other:?}"),
+        }
+        let words = error.to_string();
+        assert!(!words.contains("SECRET") && !words.contains('<'), "{words}");
+        assert!(words.contains(&status.to_string()), "{words}");
+        matches!(error, StoreError::Refused(_))
+    }
+
+    #[test]
+    fn what_is_lost_is_lost_to_its_holder_and_nothing_to_an_observer() {
+        for code in LOST {
+            for status in [404, 409, 412] {
+                assert!(is_refused(Op::Hold, status, code), "{code}");
+                assert!(is_refused(Op::Acquire, status, code), "{code}");
+                assert!(!is_refused(Op::Look, status, code), "{code}");
+            }
+            assert!(
+                !is_refused(Op::Hold, 500, code),
+                "only the store itself can say so"
+            );
+        }
+    }
+
+    #[test]
+    fn contention_refuses_a_bid_and_nothing_else() {
+        for code in CONTENTION {
+            assert!(is_refused(Op::Acquire, 409, code));
+            assert!(!is_refused(Op::Hold, 409, code));
+        }
+    }
+
+    #[test]
+    fn whatever_is_not_listed_is_unknown() {
+        let table: [(u16, &str, Cause); 13] = [
+            (302, "", Cause::Settings),
+            (200, "", Cause::Settings),
+            (400, "InvalidHeaderValue", Cause::Settings),
+            (401, "InvalidAuthenticationInfo", Cause::Auth),
+            (403, "AuthorizationPermissionMismatch", Cause::Auth),
+            (403, "LeaseLost", Cause::Auth),
+            (404, "ResourceNotFound", Cause::Settings),
+            (409, "BlobArchived", Cause::Settings),
+            (409, "SomethingNew", Cause::Unavailable),
+            (412, "ConditionNotMet", Cause::Unavailable),
+            (429, "", Cause::Throttled),
+            (500, "InternalError", Cause::Unavailable),
+            (503, "ServerBusy", Cause::Throttled),
+        ];
+        for (status, code, cause) in table {
+            for op in [Op::Look, Op::Acquire, Op::Hold, Op::Make] {
+                assert!(!is_refused(op, status, code), "{status} {code}");
+                assert_eq!(
+                    classify(op, &answer(status, code)).failure().cause,
+                    cause,
+                    "{code}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn missing_rights_name_the_role() {
+        let words = classify(Op::Look, &answer(403, "AuthorizationPermissionMismatch")).to_string();
+        assert!(words.contains("Storage Blob Data Contributor"), "{words}");
+    }
+}

@@ -1,0 +1,264 @@
+//! The record of a tenure as the metadata of a blob, and back.
+//!
+//! What it does not do: it judges no lease. Values are escaped as in a URL, since metadata travel
+//! in headers: blanks at the ends would be lost, and other characters refused.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use azure_core::http::headers::Headers;
+
+use super::header;
+use crate::store::{Bid, Candidate, Cause, Failure, Nonce, Record};
+
+const TERM: &str = "tenure_term";
+const IDENTITY: &str = "tenure_identity";
+const INSTANCE: &str = "tenure_instance";
+const ADDRESS: &str = "tenure_address";
+const NONCE: &str = "tenure_nonce";
+const OURS: [&str; 5] = [TERM, IDENTITY, INSTANCE, ADDRESS, NONCE];
+
+/// The metadata of a blob, by name in lower case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Metadata(HashMap<String, String>);
+
+/// Takes the metadata from the answer to a look.
+pub(super) fn metadata(headers: &Headers) -> Metadata {
+    let named = headers.iter().filter_map(|(name, value)| {
+        let name = name.as_str().to_ascii_lowercase();
+        let name = name.strip_prefix("x-ms-meta-")?;
+        Some((name.to_owned(), value.as_str().to_owned()))
+    });
+    Metadata(named.collect())
+}
+
+/// Reads the record of a blob from the answer to a look, and refuses one that is not of our making.
+pub(super) fn read(headers: &Headers, blob: &str) -> Result<Record, Failure> {
+    let Metadata(fields) = metadata(headers);
+    let foreign = |why: String| {
+        let message = format!(
+            "the blob {blob} is not Tenure's: {why}; choose another election or \
+             --azure-blob-prefix, or delete the blob if nobody needs it"
+        );
+        Failure::new(Cause::Record, message)
+    };
+    if !OURS.iter().any(|name| fields.contains_key(*name)) {
+        let mut others: Vec<&str> = fields.keys().map(String::as_str).collect();
+        others.sort_unstable();
+        if let Some(first) = others.first() {
+            return Err(foreign(format!(
+                "it bears metadata of something else ({first})"
+            )));
+        }
+        return match header(headers, "content-length") {
+            None | Some("0") => Ok(Record::default()),
+            Some(_) => Err(foreign("it has content and no record of a term".to_owned())),
+        };
+    }
+    let term = match fields.get(TERM) {
+        None => None,
+        Some(text) if text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty() => Some(
+            text.parse()
+                .map_err(|_| foreign(format!("{TERM} is too large for a term")))?,
+        ),
+        Some(_) => return Err(foreign(format!("its {TERM} is no number"))),
+    };
+    let text = |name: &str| match fields.get(name) {
+        None => Ok(None),
+        Some(value) => match unescape(value) {
+            Some(value) => Ok(Some(value)),
+            None => Err(foreign(format!("its {name} is not escaped as ours is"))),
+        },
+    };
+    let nonce = match fields.get(NONCE) {
+        None => None,
+        Some(value) => Some(
+            value
+                .parse::<Nonce>()
+                .map_err(|_| foreign(format!("its {NONCE} is none")))?,
+        ),
+    };
+    let (identity, instance, address) = (text(IDENTITY)?, text(INSTANCE)?, text(ADDRESS)?);
+    let holder = identity.map(|identity| {
+        Arc::new(Candidate {
+            identity,
+            instance: instance.unwrap_or_default(),
+            address,
+        })
+    });
+    Ok(Record {
+        term,
+        holder,
+        nonce,
+    })
+}
+
+impl Metadata {
+    /// Puts the record of a bid in the place of that of an earlier tenure; what others have added
+    /// stays.
+    pub(super) fn inaugurate(self, bid: &Bid, term: u64) -> HashMap<String, String> {
+        let mut fields = self.without_ours();
+        let mut put = |name: &str, value: String| fields.insert(name.to_owned(), value);
+        put(TERM, term.to_string());
+        put(IDENTITY, escape(&bid.candidate.identity));
+        put(INSTANCE, escape(&bid.candidate.instance));
+        if let Some(address) = bid.candidate.address.as_deref().filter(|it| !it.is_empty()) {
+            put(ADDRESS, escape(address));
+        }
+        put(NONCE, bid.nonce.to_string());
+        fields
+    }
+
+    /// Puts a first term, which nobody holds, in the place of a record without one.
+    pub(super) fn first_term(self, term: u64) -> HashMap<String, String> {
+        let mut fields = self.without_ours();
+        fields.insert(TERM.to_owned(), term.to_string());
+        fields
+    }
+
+    fn without_ours(self) -> HashMap<String, String> {
+        let Self(mut fields) = self;
+        fields.retain(|name, _| !OURS.contains(&name.as_str()));
+        fields
+    }
+}
+
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' | b'/' => {
+                escaped.push(char::from(byte));
+            }
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+fn unescape(text: &str) -> Option<String> {
+    let mut bytes = text.bytes();
+    let mut plain = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        if byte == b'%' {
+            let high = char::from(bytes.next()?).to_digit(16)?;
+            let low = char::from(bytes.next()?).to_digit(16)?;
+            plain.push(u8::try_from(high * 16 + low).ok()?);
+        } else {
+            plain.push(byte);
+        }
+    }
+    String::from_utf8(plain).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{LeaseId, Version};
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    fn headers(pairs: &[(&str, &str)]) -> Headers {
+        let mut headers = Headers::new();
+        for (name, value) in pairs {
+            headers.insert((*name).to_owned(), (*value).to_owned());
+        }
+        headers
+    }
+
+    fn foreign(pairs: &[(&str, &str)]) -> String {
+        let failure = read(&headers(pairs), "locks/orders").unwrap_err();
+        assert_eq!(failure.cause, Cause::Record);
+        failure.message.into_owned()
+    }
+
+    fn bid(identity: String, address: Option<String>) -> Bid {
+        Bid {
+            lease: LeaseId::from_random(1),
+            nonce: Nonce(0xfeed),
+            candidate: Arc::new(Candidate {
+                identity,
+                instance: "01J".to_owned(),
+                address,
+            }),
+            lease_duration: Duration::from_secs(15),
+            seen: Version("".into()),
+        }
+    }
+
+    #[test]
+    fn an_empty_blob_without_metadata_has_no_record_yet() {
+        assert_eq!(
+            read(&headers(&[("content-length", "0")]), "b"),
+            Ok(Record::default())
+        );
+    }
+
+    #[test]
+    fn what_is_not_of_our_making_is_refused_and_said_why() {
+        assert!(foreign(&[("content-length", "5")]).contains("has content"));
+        assert!(foreign(&[("x-ms-meta-owner", "x")]).contains("something else (owner)"));
+        for term in ["", "-1", "+1", "1.5", "soon", "0x10"] {
+            assert!(
+                foreign(&[("x-ms-meta-tenure_term", term)]).contains("no number"),
+                "{term}"
+            );
+        }
+        let huge = "99999999999999999999";
+        assert!(foreign(&[("x-ms-meta-tenure_term", huge)]).contains("too large"));
+        assert!(foreign(&[("x-ms-meta-tenure_nonce", "zz")]).contains("tenure_nonce"));
+        assert!(foreign(&[("x-ms-meta-tenure_identity", "%zz")]).contains("tenure_identity"));
+    }
+
+    #[test]
+    fn a_term_that_nobody_holds_is_a_record() {
+        let record = read(&headers(&[("x-ms-meta-tenure_term", "7")]), "b").unwrap();
+        assert_eq!(
+            record,
+            Record {
+                term: Some(7),
+                holder: None,
+                nonce: None
+            }
+        );
+    }
+
+    #[test]
+    fn what_others_added_stays() {
+        let found = metadata(&headers(&[
+            ("x-ms-meta-Team", "blue"),
+            ("x-ms-meta-tenure_address", "old:1"),
+            ("etag", "x"),
+        ]));
+        let written = found.inaugurate(&bid("a".to_owned(), None), 3);
+        assert_eq!(written.get("team").map(String::as_str), Some("blue"));
+        assert!(
+            !written.contains_key(ADDRESS),
+            "the address was the last holder's"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_comes_back_as_it_was_written(
+            identity in "[ -~]{1,128}",
+            address in proptest::option::of("\\PC{1,40}"),
+            term: u64,
+        ) {
+            let bid = bid(identity, address);
+            let written = Metadata::default().inaugurate(&bid, term);
+            for value in written.values() {
+                prop_assert!(value.bytes().all(|b| b.is_ascii_graphic()), "{}", value);
+            }
+            let pairs: Vec<(String, &str)> = written
+                .iter()
+                .map(|(name, value)| (format!("x-ms-meta-{name}"), value.as_str()))
+                .collect();
+            let pairs: Vec<(&str, &str)> = pairs.iter().map(|(n, v)| (n.as_str(), *v)).collect();
+            let record = read(&headers(&pairs), "b").unwrap();
+            prop_assert_eq!(record.term, Some(term));
+            prop_assert_eq!(record.nonce, Some(bid.nonce));
+            prop_assert_eq!(record.holder, Some(bid.candidate));
+        }
+    }
+}

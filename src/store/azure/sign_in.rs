@@ -1,0 +1,302 @@
+//! Signing in to Entra: one exchange of what proves the machine or the pod for a token.
+//!
+//! What it does not do: it keeps no token and tries nothing twice on its own account (`credential`
+//! does both). Each exchange makes a new credential, since those of the client crate keep tokens
+//! until five minutes before their end, and a token file's content for ten minutes.
+//!
+//! `IDENTITY_ENDPOINT` and `IDENTITY_HEADER` are read by the client crate itself, which leaves no
+//! other way to name them.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::Output;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use azure_core::cloud::{CloudConfiguration, CustomConfiguration};
+use azure_core::credentials::{AccessToken, TokenCredential};
+use azure_core::error::{Error, ErrorKind};
+use azure_core::http::policies::{Policy, PolicyResult};
+use azure_core::http::{
+    ClientMethodOptions, ClientOptions, Context, HttpClient, Request, RetryOptions, Transport,
+};
+use azure_identity::{
+    AzureCliCredential, AzureCliCredentialOptions, ClientAssertion, ClientAssertionCredential,
+    ClientAssertionCredentialOptions, Executor, ManagedIdentityCredential,
+    ManagedIdentityCredentialOptions, UserAssignedId,
+};
+
+use super::transport::Broken;
+use crate::store::{Cause, Failure};
+
+/// What a token is for: blobs, in every cloud.
+const SCOPE: &str = "https://storage.azure.com/.default";
+
+/// How to sign in.
+#[derive(Clone, Debug)]
+pub(super) enum SignIn {
+    /// A token that the platform puts into a file and changes there.
+    Workload {
+        token_file: PathBuf,
+        client_id: String,
+        tenant_id: String,
+        authority_host: Option<String>,
+        transport: Arc<dyn HttpClient>,
+    },
+    /// The identity of the machine, or one of those assigned to it.
+    Managed {
+        client_id: Option<String>,
+        transport: Arc<dyn HttpClient>,
+    },
+    /// Whoever has signed in with the Azure CLI.
+    Cli,
+}
+
+impl SignIn {
+    /// Asks for a token, once.
+    pub(super) async fn exchange(&self) -> Result<AccessToken, Failure> {
+        let credential = self.credential().map_err(|error| self.failure(&error))?;
+        credential
+            .get_token(&[SCOPE], None)
+            .await
+            .map_err(|error| self.failure(&error))
+    }
+
+    fn credential(&self) -> azure_core::Result<Arc<dyn TokenCredential>> {
+        Ok(match self.clone() {
+            Self::Workload {
+                token_file,
+                client_id,
+                tenant_id,
+                authority_host,
+                transport,
+            } => {
+                let mut client_options = client_options(transport);
+                if let Some(host) = authority_host {
+                    let mut cloud = CustomConfiguration::default();
+                    cloud.authority_host = host;
+                    client_options.cloud = Some(Arc::new(CloudConfiguration::from(cloud)));
+                }
+                ClientAssertionCredential::new(
+                    tenant_id,
+                    client_id,
+                    TokenFile(token_file),
+                    Some(ClientAssertionCredentialOptions { client_options }),
+                )?
+            }
+            Self::Managed {
+                client_id,
+                transport,
+            } => {
+                let options = ManagedIdentityCredentialOptions {
+                    user_assigned_id: client_id.map(UserAssignedId::ClientId),
+                    client_options: client_options(transport),
+                };
+                ManagedIdentityCredential::new(Some(options))?
+            }
+            Self::Cli => AzureCliCredential::new(Some(AzureCliCredentialOptions {
+                executor: Some(Arc::new(Command)),
+                ..AzureCliCredentialOptions::default()
+            }))?,
+        })
+    }
+
+    /// Says why no token came. The client crate's own text may hold a whole answer.
+    fn failure(&self, error: &Error) -> Failure {
+        let (how, remedy) = match self {
+            Self::Workload { .. } => (
+                "workload identity",
+                "check AZURE_CLIENT_ID, AZURE_TENANT_ID and the federated credential of the identity",
+            ),
+            Self::Managed { .. } => (
+                "managed identity",
+                "check that an identity is assigned to this machine, and AZURE_CLIENT_ID if it is \
+                 one of several; where there is none, set another credential",
+            ),
+            Self::Cli => ("the Azure CLI", "run `az login`, or set another credential"),
+        };
+        let why = why(error);
+        Failure::new(
+            Cause::Auth,
+            format!("signing in with {how} failed: {why}; {remedy}"),
+        )
+    }
+}
+
+fn client_options(transport: Arc<dyn HttpClient>) -> ClientOptions {
+    ClientOptions {
+        per_try_policies: vec![Arc::new(Listen)],
+        retry: RetryOptions::none(),
+        transport: Some(Transport::new(transport)),
+        ..ClientOptions::default()
+    }
+}
+
+/// Finds the innermost cause that can be told in words of ours.
+fn why(error: &Error) -> String {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    let mut found = None;
+    while let Some(error) = next {
+        if let Some(words) = error.downcast_ref::<Broken>().map(ToString::to_string) {
+            return words;
+        }
+        if let Some(words) = error.downcast_ref::<Unreadable>().map(ToString::to_string) {
+            return words;
+        }
+        if let Some(words) = error.downcast_ref::<Declined>().map(ToString::to_string) {
+            return words;
+        }
+        let kind = error.downcast_ref::<Error>().map(Error::kind);
+        if matches!(kind, Some(ErrorKind::DataConversion)) {
+            found = Some("the endpoint's answer is no token".to_owned());
+        }
+        next = error.source();
+    }
+    found.unwrap_or_else(|| first_line(&error.to_string()))
+}
+
+/// The endpoint said no.
+#[derive(Debug, thiserror::Error)]
+#[error("the endpoint answered {status}{words}")]
+struct Declined {
+    status: u16,
+    words: String,
+}
+
+/// Takes what the endpoint says when it declines: the client crate cannot read Entra's answers
+/// with line breaks in them, which all have, and puts whole answers of others into its errors.
+#[derive(Debug)]
+struct Listen;
+
+#[async_trait]
+impl Policy for Listen {
+    async fn send(
+        &self,
+        ctx: &Context,
+        request: &mut Request,
+        next: &[Arc<dyn Policy>],
+    ) -> PolicyResult {
+        let [first, rest @ ..] = next else {
+            return Err(Error::with_message(
+                ErrorKind::Other,
+                "the pipeline has no transport",
+            ));
+        };
+        let answer = first.send(ctx, request, rest).await?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let status = u16::from(answer.status());
+        let body = answer.into_body().collect().await?;
+        let words = entra_words(&body)
+            .map(|words| format!(": {words}"))
+            .unwrap_or_default();
+        Err(Error::new(
+            ErrorKind::Credential,
+            Declined { status, words },
+        ))
+    }
+}
+
+/// The first sentence of what Entra says of an error, such as `AADSTS700024: …`.
+fn entra_words(body: &[u8]) -> Option<String> {
+    let answer: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let words = answer.get("error_description")?.as_str()?;
+    Some(first_line(words))
+}
+
+fn first_line(text: &str) -> String {
+    let line = text
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default();
+    let words: Vec<&str> = line
+        .split(' ')
+        .filter(|word| !word.contains("://") && word.len() <= 60)
+        .collect();
+    words
+        .join(" ")
+        .chars()
+        .filter(|c| !c.is_control() && *c != '<')
+        .take(200)
+        .collect()
+}
+
+/// The pod's token, read anew for each exchange: the platform replaces it before its end.
+#[derive(Debug)]
+struct TokenFile(PathBuf);
+
+#[derive(Debug, thiserror::Error)]
+#[error("the token file {path} cannot be read: {kind}")]
+struct Unreadable {
+    path: String,
+    kind: std::io::ErrorKind,
+}
+
+#[async_trait]
+impl ClientAssertion for TokenFile {
+    async fn secret(&self, _: Option<ClientMethodOptions<'_>>) -> azure_core::Result<String> {
+        match read(self.0.clone()).await {
+            Ok(token) => Ok(token.trim().to_owned()),
+            Err(error) => {
+                let path = self.0.display().to_string();
+                let unreadable = Unreadable {
+                    path,
+                    kind: error.kind(),
+                };
+                Err(Error::new(ErrorKind::Credential, unreadable))
+            }
+        }
+    }
+}
+
+/// Reads a small file on a thread that may block.
+pub(super) async fn read(path: PathBuf) -> std::io::Result<String> {
+    tokio::task::spawn_blocking(move || std::fs::read_to_string(path))
+        .await
+        .unwrap_or_else(|_| Err(std::io::ErrorKind::Interrupted.into()))
+}
+
+/// Runs the Azure CLI, and ends it when nobody waits for it any more.
+#[derive(Debug)]
+struct Command;
+
+#[async_trait]
+impl Executor for Command {
+    async fn run(&self, program: &OsStr, args: &[&OsStr]) -> std::io::Result<Output> {
+        tokio::process::Command::new(program)
+            .args(args)
+            .stdin(std::process::Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_entra_says_is_told_without_addresses_or_long_words() {
+        let body = br#"{"error":"invalid_client","error_description":"AADSTS700024: Client assertion is not within its valid time range. See https://login/x?code=1 eyJhbGciOiJSUzI1NiIsImtpZCI6IjEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MCJ9\r\nTrace ID: 1"}"#;
+        assert_eq!(
+            entra_words(body).unwrap(),
+            "AADSTS700024: Client assertion is not within its valid time range. See"
+        );
+        assert_eq!(entra_words(b"<html>"), None);
+    }
+
+    #[tokio::test]
+    async fn a_token_file_that_is_missing_is_named() {
+        let error = TokenFile("/nonexistent/token".into())
+            .secret(None)
+            .await
+            .unwrap_err();
+        assert_eq!(
+            why(&error),
+            "the token file /nonexistent/token cannot be read: entity not found"
+        );
+    }
+}

@@ -1,0 +1,292 @@
+//! The HTTP client that carries every request to Azure, to the blobs and to the sign-in alike.
+//!
+//! What it does not do: it retries nothing, follows no redirect, reads no proxy from the
+//! environment and puts no URL into an error, since a URL may carry a signature. Bounds on time are
+//! the caller's.
+
+use std::error::Error as StdError;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use azure_core::error::{Error, ErrorKind};
+use azure_core::http::headers::Headers;
+use azure_core::http::{AsyncRawResponse, Body, HttpClient, Method, Request};
+use url::{Host, Url};
+
+use crate::store::{Cause, Failure};
+
+/// From the end of a request to the closing of its connection, 4 s by default: shorter than the
+/// 5 s after which Azurite and many middle boxes close theirs, so that a renewal rarely meets a
+/// connection that is just dying. Longer than the default retry-period, so that a leader keeps one.
+const IDLE: Duration = Duration::from_secs(4);
+
+/// The longest answer that is read: those to our requests are a few hundred bytes.
+const LONGEST_ANSWER: usize = 256 * 1024;
+
+/// Which proxy requests go through.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Route<'a> {
+    /// None: loopback, and the identity endpoint of a machine.
+    Direct,
+    /// What `HTTPS_PROXY` and `NO_PROXY` say.
+    Proxied {
+        /// `HTTPS_PROXY`.
+        proxy: Option<&'a str>,
+        /// `NO_PROXY`.
+        except: Option<&'a str>,
+    },
+}
+
+/// Why a request got no answer.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(super) struct Broken {
+    /// In words, without a URL.
+    pub(super) message: String,
+    /// Whether one more try at once is worth it: not where names or certificates are wrong.
+    pub(super) again: bool,
+}
+
+/// Makes a client; `tls` says whether any of its requests go over TLS, for which the
+/// certificate authorities are loaded.
+pub(super) fn client(route: Route<'_>, tls: bool) -> Result<Arc<dyn HttpClient>, Failure> {
+    let mut builder = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls_settings(tls)?)
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .no_proxy()
+        .http1_only()
+        .pool_idle_timeout(IDLE)
+        .pool_max_idle_per_host(2);
+    if let Route::Proxied {
+        proxy: Some(proxy),
+        except,
+    } = route
+    {
+        let proxy = reqwest::Proxy::https(proxy)
+            .map_err(|_| settings("HTTPS_PROXY is no URL of a proxy, like http://proxy:3128"))?;
+        let except = format!("localhost,127.0.0.0/8,::1,{}", except.unwrap_or_default());
+        builder = builder.proxy(proxy.no_proxy(reqwest::NoProxy::from_string(&except)));
+    }
+    let client = builder
+        .build()
+        .map_err(|_| settings("the HTTP client could not be set up"))?;
+    Ok(Arc::new(Client(client)))
+}
+
+/// Whether a URL leads to this host itself.
+pub(super) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name.eq_ignore_ascii_case("localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+fn settings(message: &'static str) -> Failure {
+    Failure::new(Cause::Settings, message)
+}
+
+/// TLS with ring, trusting what the system trusts, else what browsers trust: an image from scratch
+/// has no certificate authorities of its own.
+fn tls_settings(wanted: bool) -> Result<rustls::ClientConfig, Failure> {
+    let mut roots = rustls::RootCertStore::empty();
+    if wanted {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            tracing::debug!("the system has no certificate authorities: using the built-in ones");
+            roots.add_parsable_certificates(
+                webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned(),
+            );
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let settings = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|_| settings("TLS could not be set up"))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(settings)
+}
+
+#[derive(Debug)]
+struct Client(reqwest::Client);
+
+#[async_trait]
+impl HttpClient for Client {
+    async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
+        let host = request.url().host_str().unwrap_or_default();
+        let mut response = self
+            .0
+            .execute(outgoing(request)?)
+            .await
+            .map_err(|e| broken(&e, host))?;
+        let status = response.status().as_u16();
+        let mut headers = Headers::new();
+        for (name, value) in response.headers() {
+            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            headers.insert(name.as_str().to_owned(), value);
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|e| broken(&e, host))? {
+            if body.len() + chunk.len() > LONGEST_ANSWER {
+                let message = format!("the answer of {host} is longer than any of Azure's");
+                return Err(Error::new(
+                    ErrorKind::Io,
+                    Broken {
+                        message,
+                        again: false,
+                    },
+                ));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(AsyncRawResponse::from_bytes(status.into(), headers, body))
+    }
+}
+
+fn outgoing(request: &Request) -> azure_core::Result<reqwest::Request> {
+    let method = match request.method() {
+        Method::Delete => reqwest::Method::DELETE,
+        Method::Get => reqwest::Method::GET,
+        Method::Head => reqwest::Method::HEAD,
+        Method::Patch => reqwest::Method::PATCH,
+        Method::Post => reqwest::Method::POST,
+        Method::Put => reqwest::Method::PUT,
+        other => {
+            let message = format!("the method {other} is unknown");
+            return Err(Error::new(
+                ErrorKind::Other,
+                Broken {
+                    message,
+                    again: false,
+                },
+            ));
+        }
+    };
+    let unfit = |what: &str| {
+        let message = format!("{what} cannot be sent in an HTTP header");
+        Error::new(
+            ErrorKind::Other,
+            Broken {
+                message,
+                again: false,
+            },
+        )
+    };
+    let mut outgoing = reqwest::Request::new(method, request.url().clone());
+    for (name, value) in request.headers().iter() {
+        let header = reqwest::header::HeaderName::from_bytes(name.as_str().as_bytes())
+            .map_err(|_| unfit(name.as_str()))?;
+        let value = reqwest::header::HeaderValue::from_str(value.as_str())
+            .map_err(|_| unfit(name.as_str()))?;
+        outgoing.headers_mut().insert(header, value);
+    }
+    *outgoing.body_mut() = match request.body() {
+        Body::Bytes(bytes) if bytes.is_empty() => None,
+        Body::Bytes(bytes) => Some(bytes.clone().into()),
+        Body::SeekableStream(stream) => Some(reqwest::Body::wrap_stream(stream.clone())),
+    };
+    Ok(outgoing)
+}
+
+/// Says why a request got no answer. `Connection` means that it was never sent.
+fn broken(error: &reqwest::Error, host: &str) -> Error {
+    let kind = if error.is_connect() {
+        ErrorKind::Connection
+    } else {
+        ErrorKind::Io
+    };
+    let fault = find(error);
+    let (message, again) = match fault {
+        Fault::Certificate(why) => (format!("TLS with {host} failed: {why}"), false),
+        Fault::Io(_) if error.is_dns() => (format!("the name {host} could not be resolved"), false),
+        Fault::Io(kind) if error.is_connect() => (format!("no connection to {host}: {kind}"), true),
+        Fault::Io(kind) => (format!("the connection to {host} broke: {kind}"), true),
+        Fault::Other if error.is_connect() => (format!("no connection to {host}"), true),
+        Fault::Other => (format!("the connection to {host} broke"), true),
+    };
+    Error::new(kind, Broken { message, again })
+}
+
+enum Fault {
+    Certificate(String),
+    Io(io::ErrorKind),
+    Other,
+}
+
+/// Finds the innermost cause that says something; the texts of outer ones may hold the URL.
+fn find(error: &(dyn StdError + 'static)) -> Fault {
+    let mut found = Fault::Other;
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+            return Fault::Certificate(tls.to_string());
+        }
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            found = Fault::Io(io.kind());
+            if let Some(inner) = io.get_ref() {
+                next = Some(inner);
+                continue;
+            }
+        }
+        next = error.source();
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_told_from_other_hosts() {
+        for url in [
+            "http://127.0.0.1:10000/a",
+            "http://localhost/",
+            "http://[::1]:1/",
+        ] {
+            assert!(is_loopback(&Url::parse(url).unwrap()), "{url}");
+        }
+        for url in [
+            "http://localhost.example.com/",
+            "http://10.0.0.1/",
+            "https://127.0.0.1.nip.io",
+        ] {
+            assert!(!is_loopback(&Url::parse(url).unwrap()), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_that_is_none_is_a_fault_of_the_settings() {
+        let route = Route::Proxied {
+            proxy: Some("::"),
+            except: None,
+        };
+        assert_eq!(client(route, false).unwrap_err().cause, Cause::Settings);
+    }
+
+    #[tokio::test]
+    async fn an_error_names_the_host_and_never_the_query() {
+        let client = client(Route::Direct, false).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let url = Url::parse(&format!("http://127.0.0.1:{port}/c?sig=SECRET")).unwrap();
+        let error = client
+            .execute_request(&Request::new(url, Method::Get))
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Connection);
+        let shown = format!("{error} {error:?}");
+        assert!(
+            shown.contains("no connection to 127.0.0.1: connection refused"),
+            "{shown}"
+        );
+        assert!(!shown.contains("SECRET"), "{shown}");
+    }
+}
