@@ -1,1 +1,249 @@
-//! The memory backend.
+//! The `memory:` store: a lease that lives in this process, for tests and for trying things out.
+//!
+//! What it does not do: it survives nothing and reaches nobody outside the process. Several
+//! candidates of one process compete through clones of one [`Memory`].
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Notify;
+
+use super::{
+    Bid, Cause, Failure, Finding, Grant, LeaseId, LeaseStore, Record, Rules, Sight, StoreError,
+    Verdict, Version,
+};
+use crate::clock::{self, Moment};
+
+/// A handle to a lease in memory; clones share the lease.
+///
+/// The store counts the time, by the boot reading of the clock it was made with.
+pub struct Memory {
+    shared: Arc<Shared>,
+    /// The change that this handle's last look, or the last [`LeaseStore::changed`], has told of.
+    told: AtomicU64,
+}
+
+struct Shared {
+    clock: Box<dyn Fn() -> Moment + Send + Sync>,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    lease: Option<Lease>,
+    record: Record,
+    /// Counts the changes that a standby would want to see; renewals are none.
+    changes: u64,
+}
+
+struct Lease {
+    id: LeaseId,
+    /// The boot reading at which it is over.
+    until: Duration,
+}
+
+impl Memory {
+    /// Makes a free lease, timed by the machine's clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_clock(clock::now)
+    }
+
+    /// Makes a free lease, timed by a clock of the caller's.
+    #[must_use]
+    pub fn with_clock(clock: impl Fn() -> Moment + Send + Sync + 'static) -> Self {
+        let shared = Shared {
+            clock: Box::new(clock),
+            state: Mutex::default(),
+            changed: Notify::new(),
+        };
+        Self { shared: Arc::new(shared), told: AtomicU64::new(0) }
+    }
+
+    /// Forgets the lease and its record: what deleting the lock is in other stores.
+    pub fn clear(&self) {
+        let mut state = self.state();
+        state.lease = None;
+        state.record = Record::default();
+        self.announce(&mut state);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn boot(&self) -> Duration {
+        (self.shared.clock)().boot
+    }
+
+    fn announce(&self, state: &mut State) {
+        state.changes += 1;
+        self.shared.changed.notify_waiters();
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clone for Memory {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            told: AtomicU64::new(self.told.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Memory")
+    }
+}
+
+impl State {
+    fn is_free(&self, boot: Duration) -> bool {
+        self.lease.as_ref().is_none_or(|lease| boot >= lease.until)
+    }
+
+    fn is_of(&self, bid: &Bid) -> bool {
+        self.lease.as_ref().is_some_and(|lease| lease.id == bid.lease)
+    }
+
+    fn version(&self) -> Version {
+        Version(self.changes.to_string().into())
+    }
+
+    /// Counts the lease-duration anew; never shortens what an earlier request was granted.
+    fn extend(&mut self, bid: &Bid, boot: Duration) {
+        let until = boot.saturating_add(bid.lease_duration);
+        match &mut self.lease {
+            Some(lease) if lease.id == bid.lease => lease.until = lease.until.max(until),
+            _ => self.lease = Some(Lease { id: bid.lease, until }),
+        }
+    }
+}
+
+fn refused(message: &'static str) -> StoreError {
+    StoreError::Refused(Failure::new(Cause::Lease, message))
+}
+
+#[async_trait]
+impl LeaseStore for Memory {
+    fn kind(&self) -> &'static str {
+        "memory"
+    }
+
+    fn rules(&self) -> Rules {
+        Rules { longest_lease: None, missing_is_free: true }
+    }
+
+    async fn look(&self) -> Result<Sight, StoreError> {
+        let boot = self.boot();
+        let state = self.state();
+        self.told.store(state.changes, Ordering::Relaxed);
+        Ok(Sight {
+            free: state.is_free(boot),
+            record: state.record.clone(),
+            version: state.version(),
+        })
+    }
+
+    async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
+        let boot = self.boot();
+        let mut state = self.state();
+        let again = state.is_of(bid);
+        if !again && !state.is_free(boot) {
+            return Err(refused("another candidate holds the lease"));
+        }
+        if !again && state.version() != bid.seen {
+            return Err(refused("the lease changed hands since it was seen free"));
+        }
+        state.extend(bid, boot);
+        if !again {
+            self.announce(&mut state);
+        }
+        Ok(Grant { record: state.record.clone(), date: None })
+    }
+
+    async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
+        let boot = self.boot();
+        let mut state = self.state();
+        if !state.is_of(bid) || state.is_free(boot) {
+            return Err(refused("the lease is not ours any more, so no term is written"));
+        }
+        if let (Some(term), true) = (state.record.term, state.record.nonce == Some(bid.nonce)) {
+            return Ok(term);
+        }
+        let Some(next) = state.record.term.map_or(Some(0), |term| term.checked_add(1)) else {
+            let failure = Failure::new(Cause::Record, "there is no term after the recorded one");
+            return Err(StoreError::Foreign(failure));
+        };
+        let term = next.max(floor);
+        state.record = Record {
+            term: Some(term),
+            holder: Some(Arc::clone(&bid.candidate)),
+            nonce: Some(bid.nonce),
+        };
+        self.announce(&mut state);
+        Ok(term)
+    }
+
+    async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
+        let boot = self.boot();
+        let mut state = self.state();
+        if !state.is_of(bid) {
+            return Err(refused("the lease is not ours any more"));
+        }
+        state.extend(bid, boot);
+        Ok(())
+    }
+
+    async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
+        let mut state = self.state();
+        if !state.is_of(bid) {
+            return Err(refused("the lease is not ours any more"));
+        }
+        state.lease = None;
+        self.announce(&mut state);
+        Ok(())
+    }
+
+    /// Resolves once for each change that this handle has not looked at, so that no change between
+    /// a look and the wait is missed.
+    async fn changed(&self) {
+        loop {
+            let notified = self.shared.changed.notified();
+            let changes = self.state().changes;
+            if self.told.swap(changes, Ordering::Relaxed) != changes {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    async fn examine(&self) -> Vec<Finding> {
+        vec![Finding {
+            subject: "store".into(),
+            verdict: Verdict::Doubtful,
+            detail: "the lease is kept in this process alone, so every process leads".into(),
+            remedy: Some("use it for tests only; set --store for anything else".into()),
+        }]
+    }
+
+    async fn create(&self, floor: u64) -> Result<Vec<String>, StoreError> {
+        let mut state = self.state();
+        if state.record.term.is_some() {
+            return Ok(Vec::new());
+        }
+        state.record.term = Some(floor);
+        self.announce(&mut state);
+        Ok(vec![format!("a first term, {floor}, in memory")])
+    }
+}
