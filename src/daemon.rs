@@ -20,8 +20,8 @@ use uuid::Uuid;
 
 use crate::clock::Moment;
 use crate::election::{Answer, Chance, Election, Notice, Op, Request, RequestId};
-use crate::publish::metrics::Metrics;
 use crate::publish::Heartbeat;
+use crate::publish::metrics::Metrics;
 use crate::store::{Cause, Failure, LeaseStore, Nonce, StoreError};
 pub use publisher::Publisher;
 pub use report::Report;
@@ -129,7 +129,11 @@ impl Driver {
     }
 
     /// Starts one call of the store, which ends with an answer within the request's time.
-    fn send<'a>(&self, store: &'a Arc<dyn LeaseStore>, request: Request) -> BoxFuture<'a, Answered> {
+    fn send<'a>(
+        &self,
+        store: &'a Arc<dyn LeaseStore>,
+        request: Request,
+    ) -> BoxFuture<'a, Answered> {
         let Request { id, op, timeout } = request;
         let (metrics, now) = (self.metrics.clone(), self.now);
         Box::pin(async move {
@@ -142,7 +146,12 @@ impl Driver {
             let took = sent.elapsed_max(now());
             let outcome = answer.as_ref().map_or_else(StoreError::outcome, |_| "ok");
             metrics.request(op.name(), outcome, took);
-            tracing::debug!(op = op.name(), outcome, ms = took.as_millis(), "store answered");
+            tracing::debug!(
+                op = op.name(),
+                outcome,
+                ms = took.as_millis(),
+                "store answered"
+            );
             Answered { id, answer }
         })
     }

@@ -25,7 +25,9 @@ use std::time::Duration;
 use pace::Pace;
 pub use request::{Answer, Chance, Notice, Op, Request, RequestId};
 use role::{Activating, Bidding, Leader, Owed, Role, Tenure};
-pub use status::{Belief, Holder, Reason, Standing, State, Status, StoreHealth, TRANSITIONS, Transition};
+pub use status::{
+    Belief, Holder, Reason, Standing, State, Status, StoreHealth, TRANSITIONS, Transition,
+};
 
 use crate::clock::Moment;
 use crate::store::{Bid, Candidate, Grant, Record, Rules, StoreError};

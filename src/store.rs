@@ -93,7 +93,7 @@ pub trait LeaseStore: Send + Sync {
 /// When the store's client cannot be made, whatever the store.
 pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseStore>> {
     Ok(match &settings.store {
-        StoreSettings::File(file) => Arc::new(file::FileStore::open(file.clone())),
+        StoreSettings::File(file) => Arc::new(file::FileStore::open(file)),
         StoreSettings::Azure(azure) => Arc::new(azure::Azure::open(azure.as_ref().clone())?),
         StoreSettings::Memory => Arc::new(memory::Memory::new()),
     })

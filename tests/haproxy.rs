@@ -1,5 +1,8 @@
 //! HAProxy, with nothing but `option httpchk GET /leader`, follows a handover.
-#![allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests wait on real processes, by the real clock"
+)]
 
 #[path = "support/process.rs"]
 mod process;
@@ -37,7 +40,9 @@ impl Haproxy {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("haproxy is missing: install Debian's package haproxy, or run tests/run --tools");
+            .expect(
+                "haproxy is missing: install Debian's package haproxy, or run tests/run --tools",
+            );
         Self(child)
     }
 }
@@ -61,16 +66,29 @@ fn haproxy_follows_the_leader_through_a_handover() {
     let directory = tempfile::tempdir().unwrap();
     let store = format!("file://{}", directory.path().display());
     let arguments = [
-        "--store", &store, "--lease-duration", "2s", "--renew-deadline", "1300ms",
-        "--retry-period", "300ms", "--request-timeout", "500ms",
+        "--store",
+        &store,
+        "--lease-duration",
+        "2s",
+        "--renew-deadline",
+        "1300ms",
+        "--retry-period",
+        "300ms",
+        "--request-timeout",
+        "500ms",
     ];
     let mut candidates: Vec<_> = ["a", "b"]
         .map(|name| Candidate::start(name, directory.path(), &arguments, &[]))
         .into();
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let _haproxy = Haproxy::start(directory.path(), address, &candidates);
     let bound = Duration::from_secs(30);
-    let leader = until(bound, "one leads", || candidates.iter().position(Candidate::is_leader));
+    let leader = until(bound, "one leads", || {
+        candidates.iter().position(Candidate::is_leader)
+    });
     let name = candidates[leader].name.clone();
     until(bound, "HAProxy reaches the leader", || {
         (reached(address)? == name).then_some(())

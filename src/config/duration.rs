@@ -18,10 +18,14 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     let mut total: u64 = 0;
     let mut units = UNITS.iter();
     while !rest.is_empty() {
-        let digits = rest.find(|it: char| !it.is_ascii_digit()).ok_or_else(wrong)?;
+        let digits = rest
+            .find(|it: char| !it.is_ascii_digit())
+            .ok_or_else(wrong)?;
         let number: u64 = rest[..digits].parse().map_err(|_| wrong())?;
         rest = &rest[digits..];
-        let letters = rest.find(|it: char| it.is_ascii_digit()).unwrap_or(rest.len());
+        let letters = rest
+            .find(|it: char| it.is_ascii_digit())
+            .unwrap_or(rest.len());
         let (unit, after) = rest.split_at(letters);
         // Each unit at most once, the larger first: what follows a unit is smaller.
         let (_, millis) = units.find(|(name, _)| *name == unit).ok_or_else(wrong)?;
@@ -29,5 +33,9 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         total = total.checked_add(length).ok_or_else(wrong)?;
         rest = after;
     }
-    if text.is_empty() { Err(wrong()) } else { Ok(Duration::from_millis(total)) }
+    if text.is_empty() {
+        Err(wrong())
+    } else {
+        Ok(Duration::from_millis(total))
+    }
 }

@@ -21,7 +21,11 @@ impl Publisher {
     /// Publishes to `sender`, whose files answer through `acknowledgements`.
     #[must_use]
     pub fn new(sender: watch::Sender<Published>, acknowledgements: Acknowledgements) -> Self {
-        Self { sender, acknowledgements, ending: None }
+        Self {
+            sender,
+            acknowledgements,
+            ending: None,
+        }
     }
 
     /// Publishes a status, unless it is the one that was published last.
@@ -47,7 +51,9 @@ impl Publisher {
     /// Resolves once for each end of a leadership, when every status file has said passive or has
     /// failed to; never while none has ended. May be dropped and called again.
     pub(super) async fn announced(&mut self) {
-        let Some(sequence) = self.ending else { return std::future::pending().await };
+        let Some(sequence) = self.ending else {
+            return std::future::pending().await;
+        };
         self.acknowledgements.reached(sequence).await;
         self.ending = None;
     }
@@ -56,7 +62,13 @@ impl Publisher {
 /// Whether people would call it a change: the state, the term, the holder, what the store's
 /// trouble is; not a renewal.
 fn differs(before: &Status, after: &Status) -> bool {
-    let outcome = |status: &Status| status.store.last_error.as_ref().map(|error| error.outcome());
+    let outcome = |status: &Status| {
+        status
+            .store
+            .last_error
+            .as_ref()
+            .map(|error| error.outcome())
+    };
     before.standing.state() != after.standing.state()
         || before.term() != after.term()
         || before.holder != after.holder

@@ -67,7 +67,15 @@ impl Writer {
         now: fn() -> Moment,
     ) -> anyhow::Result<(Self, Acknowledgements)> {
         let (written, acknowledgements) = Acknowledgements::channel();
-        let mut writer = Self { files, about, metrics, published, written, now, told: None };
+        let mut writer = Self {
+            files,
+            about,
+            metrics,
+            published,
+            written,
+            now,
+            told: None,
+        };
         writer.write_all().await?;
         Ok((writer, acknowledgements))
     }
@@ -100,7 +108,12 @@ impl Writer {
         let texts: Vec<_> = self
             .files
             .iter()
-            .map(|file| (file.path.clone(), text(file.format, &self.about, &published, now)))
+            .map(|file| {
+                (
+                    file.path.clone(),
+                    text(file.format, &self.about, &published, now),
+                )
+            })
             .collect();
         let written = tokio::task::spawn_blocking(move || {
             let mut outcome = Ok(());
@@ -129,7 +142,10 @@ fn text(format: FileFormat, about: &About, published: &Published, now: Moment) -
             format!("{value}\n")
         }
         FileFormat::Env => {
-            let term = document.term.map(|term| term.to_string()).unwrap_or_default();
+            let term = document
+                .term
+                .map(|term| term.to_string())
+                .unwrap_or_default();
             let until = valid_until_boottime_ns(&judgement, now).to_string();
             let lines = [
                 ("ROLE", document.role.as_str()),
@@ -141,7 +157,10 @@ fn text(format: FileFormat, about: &About, published: &Published, now: Moment) -
                 ("VALID_UNTIL_BOOTTIME_NS", &until),
                 ("BOOT_ID", document.boot_id),
             ];
-            lines.iter().map(|(name, value)| format!("TENURE_{name}={}\n", quoted(value))).collect()
+            lines
+                .iter()
+                .map(|(name, value)| format!("TENURE_{name}={}\n", quoted(value)))
+                .collect()
         }
     }
 }
@@ -160,8 +179,14 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file: File = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&beside)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| std::fs::rename(&beside, path));
+    let mut file: File = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(&beside)?;
+    let written = file
+        .write_all(text.as_bytes())
+        .and_then(|()| std::fs::rename(&beside, path));
     if written.is_err() {
         let _ = std::fs::remove_file(&beside);
     }
@@ -174,8 +199,15 @@ fn refuse_what_is_no_file(path: &Path) -> io::Result<()> {
         Err(error) => Err(error),
         Ok(found) if found.file_type().is_file() => Ok(()),
         Ok(found) => {
-            let what = if found.is_symlink() { "a symbolic link" } else { "no regular file" };
-            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}; name a file")))
+            let what = if found.is_symlink() {
+                "a symbolic link"
+            } else {
+                "no regular file"
+            };
+            Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("it is {what}; name a file"),
+            ))
         }
     }
 }

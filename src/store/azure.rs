@@ -64,7 +64,9 @@ pub struct Azure {
 
 impl std::fmt::Debug for Azure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Azure").field("blob", &self.place()).finish_non_exhaustive()
+        f.debug_struct("Azure")
+            .field("blob", &self.place())
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,1 +1,380 @@
-//! The file backend.
+//! The `file:` store: a record in a directory of one host, guarded by a lock file beside it.
+//!
+//! What it does not do: it reaches no other host, and it never waits for the lock. `ELECTION.json`
+//! says who holds the lease and until which reading of the boot clock; it is written to a temporary
+//! file and renamed, so that whoever reads it, without any lock, reads a whole one. Who changes it
+//! holds `ELECTION.lock` meanwhile.
+//!
+//! A process may be killed or stopped at any moment:
+//! - Killed, it leaves the old record or the new one, perhaps a temporary file that the next write
+//!   removes, and no lock.
+//! - Stopped while it has the lock, it keeps the others from changing anything until it is
+//!   continued or killed: that costs progress and never safety. When it goes on, what it writes
+//!   rests on the record as it still is, and a lease counts from a reading of the clock before the
+//!   lock was tried ([`Attempt::began`]), so that a grant that lands late is as old as its request.
+//! - Given up by its caller before it has the lock, an attempt does nothing; so nothing lands after
+//!   the caller's next request.
+//!
+//! Candidates must see the same boot clock, boot id and directory: one kernel, one time namespace.
+//! Deleting the lock file while a candidate runs takes the guard away; deleting the record frees
+//! the lease behind its holder's back.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+
+use self::fault::Fault;
+use self::place::{Directory, Lock, Place};
+use self::record::{Reading, Stored};
+use super::{
+    Bid, Cause, Failure, Finding, Grant, LeaseStore, Record, Rules, Sight, StoreError, Version,
+};
+use crate::clock::{self, Moment};
+use crate::config::FileSettings;
+
+mod examine;
+mod fault;
+mod place;
+mod record;
+
+/// How many attempts may be under way at once. Only a disk that hangs brings more than one, and
+/// then each holds a thread until the disk answers.
+const MOST_ATTEMPTS: usize = 4;
+
+/// A lease kept in a file.
+#[derive(Clone)]
+pub struct FileStore {
+    place: Arc<Place>,
+    clock: Arc<dyn Fn() -> Moment + Send + Sync>,
+    attempts: Arc<Semaphore>,
+}
+
+impl fmt::Debug for FileStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileStore")
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+impl FileStore {
+    /// Makes a store that looks at its directory on each call, and at nothing before.
+    #[must_use]
+    pub fn open(settings: &FileSettings) -> Self {
+        Self::with_clock(settings, clock::now)
+    }
+
+    /// Makes a store that is timed by a clock of the caller's; all candidates must use the same.
+    #[must_use]
+    pub fn with_clock(
+        settings: &FileSettings,
+        clock: impl Fn() -> Moment + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            place: Arc::new(Place::new(settings)),
+            clock: Arc::new(clock),
+            attempts: Arc::new(Semaphore::new(MOST_ATTEMPTS)),
+        }
+    }
+
+    /// Does `work` on a thread that may block; dropping the future gives the attempt up.
+    async fn attempt<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Attempt) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let Ok(permit) = Arc::clone(&self.attempts).try_acquire_owned() else {
+            let directory = self.place.directory().display();
+            let detail = format!("the disk under {directory} has not answered earlier requests");
+            return Err(Fault::unavailable(detail).into());
+        };
+        let given_up = Arc::new(AtomicBool::new(false));
+        let _guard = GivesUp(Arc::clone(&given_up));
+        let attempt = Attempt {
+            place: Arc::clone(&self.place),
+            clock: Arc::clone(&self.clock),
+            began: (self.clock)().boot,
+            given_up,
+        };
+        let task = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            work(&attempt)
+        });
+        match task.await {
+            Ok(outcome) => outcome.map_err(StoreError::from),
+            Err(_) => Err(Fault::unavailable("the attempt ended without an answer").into()),
+        }
+    }
+}
+
+/// Tells the attempt on the other thread that nobody waits for it any more.
+struct GivesUp(Arc<AtomicBool>);
+
+impl Drop for GivesUp {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// One call, on a thread that may block.
+struct Attempt {
+    place: Arc<Place>,
+    clock: Arc<dyn Fn() -> Moment + Send + Sync>,
+    /// The boot clock when the call began, before the lock was tried: what a lease counts from.
+    began: Duration,
+    given_up: Arc<AtomicBool>,
+}
+
+/// The record under the lock.
+struct Locked<'a> {
+    attempt: &'a Attempt,
+    directory: &'a Directory<'a>,
+    lock: Lock,
+    /// When the call began.
+    began: Reading,
+    /// When the lock had been obtained.
+    now: Reading,
+}
+
+const NOT_OURS: &str = "the lease is not ours any more";
+
+/// A change to the record, granted or refused.
+type Change<T> = Result<T, &'static str>;
+
+impl Attempt {
+    fn boot_id(&self) -> Result<String, Fault> {
+        clock::boot_id().ok_or_else(|| {
+            Fault::settings(
+                "the kernel's boot id cannot be read, without which no lease can be judged",
+                "mount /proc",
+            )
+        })
+    }
+
+    fn reading(&self, boot_id: String) -> Reading {
+        Reading {
+            boot_id,
+            boot: (self.clock)().boot,
+        }
+    }
+
+    /// Whether somebody still waits for the answer.
+    fn still_wanted(&self) -> Result<(), Fault> {
+        if self.given_up.load(Ordering::Acquire) {
+            return Err(Fault::unavailable(
+                "the attempt was given up, and has done nothing",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Locks the record.
+    fn lock<'a>(&'a self, directory: &'a Directory<'a>) -> Result<Locked<'a>, Fault> {
+        let boot_id = self.boot_id()?;
+        let lock = directory.try_lock()?;
+        self.still_wanted()?;
+        let now = self.reading(boot_id.clone());
+        let began = Reading {
+            boot_id,
+            boot: self.began,
+        };
+        Ok(Locked {
+            attempt: self,
+            directory,
+            lock,
+            began,
+            now,
+        })
+    }
+
+    /// Changes the record for a bid that should have the lease already.
+    fn change<T>(
+        &self,
+        bid: &Bid,
+        change: impl FnOnce(&Locked<'_>, &mut Stored) -> Result<Change<T>, Fault>,
+    ) -> Result<Change<T>, Fault> {
+        match self.place.open()? {
+            Some(directory) => self.change_in(&directory, bid, change),
+            None => Ok(Err(NOT_OURS)),
+        }
+    }
+
+    /// Changes the record in a directory; a first one where there is none. What is refused leaves
+    /// everything as it is.
+    fn change_in<T>(
+        &self,
+        directory: &Directory<'_>,
+        bid: &Bid,
+        change: impl FnOnce(&Locked<'_>, &mut Stored) -> Result<Change<T>, Fault>,
+    ) -> Result<Change<T>, Fault> {
+        let locked = self.lock(directory)?;
+        let found = directory.read()?;
+        let mut stored = found.clone().unwrap_or_else(Stored::first);
+        let outcome = change(&locked, &mut stored)?;
+        if outcome.is_ok() && found.as_ref() != Some(&stored) {
+            let changes_term = found.is_none_or(|found| found.term() != stored.term());
+            locked.write(stored, changes_term, Some(bid.lease_duration))?;
+        }
+        Ok(outcome)
+    }
+}
+
+impl Locked<'_> {
+    /// Writes the record, unless the attempt was given up or has outlived what it asks for.
+    fn write(
+        &self,
+        mut stored: Stored,
+        durable: bool,
+        longest: Option<Duration>,
+    ) -> Result<(), Fault> {
+        stored.touch();
+        self.directory.write(&self.lock, &stored, durable, || {
+            self.attempt.still_wanted()?;
+            let elapsed = (self.attempt.clock)().boot.saturating_sub(self.began.boot);
+            if longest.is_some_and(|longest| elapsed >= longest) {
+                return Err(Fault::unavailable(
+                    "the attempt took longer than its lease would",
+                ));
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Turns the outcome of a change into the answer.
+fn answer<T>(outcome: Change<T>) -> Result<T, StoreError> {
+    outcome.map_err(|why| StoreError::Refused(Failure::new(Cause::Lease, why)))
+}
+
+#[async_trait]
+impl LeaseStore for FileStore {
+    fn kind(&self) -> &'static str {
+        "file"
+    }
+
+    fn rules(&self) -> Rules {
+        Rules {
+            longest_lease: None,
+            missing_is_free: true,
+        }
+    }
+
+    async fn look(&self) -> Result<Sight, StoreError> {
+        let nothing = || Sight {
+            free: true,
+            record: Record::default(),
+            version: Version("none".into()),
+        };
+        self.attempt(move |attempt| {
+            let now = attempt.reading(attempt.boot_id()?);
+            let Some(directory) = attempt.place.open()? else {
+                return Ok(nothing());
+            };
+            Ok(directory.read()?.map_or_else(nothing, |stored| Sight {
+                free: stored.is_free(&now),
+                record: stored.record(),
+                version: stored.version(),
+            }))
+        })
+        .await
+    }
+
+    async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
+        let bid = bid.clone();
+        let outcome = self.attempt(move |attempt| {
+            let directory = attempt.place.open_or_make()?;
+            attempt.change_in(&directory, &bid, |locked, stored| {
+                if !stored.is_free(&locked.now) && !stored.is_of(&bid, &locked.now) {
+                    return Ok(Err("another candidate holds the lease"));
+                }
+                let record = stored.record();
+                stored.extend(&bid, &locked.began);
+                Ok(Ok(Grant { record, date: None }))
+            })
+        });
+        answer(outcome.await?)
+    }
+
+    async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
+        let bid = bid.clone();
+        let outcome = self.attempt(move |attempt| {
+            attempt.change(&bid, |locked, stored| {
+                if stored.is_free(&locked.now) || !stored.is_of(&bid, &locked.now) {
+                    return Ok(Err(NOT_OURS));
+                }
+                if let Some(term) = stored.term_of(&bid) {
+                    return Ok(Ok(term));
+                }
+                stored.inaugurate(&bid, floor).map(Ok).ok_or_else(|| {
+                    Fault::foreign(
+                        &attempt.place.record_path(),
+                        "has a term that none can follow",
+                    )
+                })
+            })
+        });
+        answer(outcome.await?)
+    }
+
+    async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
+        let bid = bid.clone();
+        let outcome = self.attempt(move |attempt| {
+            attempt.change(&bid, |locked, stored| {
+                if !stored.is_of(&bid, &locked.now) {
+                    return Ok(Err(NOT_OURS));
+                }
+                stored.extend(&bid, &locked.began);
+                Ok(Ok(()))
+            })
+        });
+        answer(outcome.await?)
+    }
+
+    async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
+        let bid = bid.clone();
+        let outcome = self.attempt(move |attempt| {
+            attempt.change(&bid, |locked, stored| {
+                if !stored.is_of(&bid, &locked.now) {
+                    return Ok(Err(NOT_OURS));
+                }
+                stored.free();
+                Ok(Ok(()))
+            })
+        });
+        answer(outcome.await?)
+    }
+
+    async fn examine(&self) -> Vec<Finding> {
+        match self.attempt(|attempt| Ok(examine::examine(attempt))).await {
+            Ok(findings) => findings,
+            Err(error) => vec![examine::hung(&error)],
+        }
+    }
+
+    async fn create(&self, floor: u64) -> Result<Vec<String>, StoreError> {
+        self.attempt(move |attempt| {
+            let mut made = Vec::new();
+            if attempt.place.open()?.is_none() {
+                attempt.place.open_or_make()?;
+                made.push(format!(
+                    "the directory {}",
+                    attempt.place.directory().display()
+                ));
+            }
+            let directory = attempt.place.open_or_make()?;
+            let locked = attempt.lock(&directory)?;
+            let mut stored = directory.read()?.unwrap_or_else(Stored::first);
+            if stored.term().is_none() {
+                stored.begin(floor);
+                locked.write(stored, true, None)?;
+                let path = attempt.place.record_path();
+                made.push(format!("{} with a first term, {floor}", path.display()));
+            }
+            Ok(made)
+        })
+        .await
+    }
+}

@@ -1,72 +1,94 @@
-//! `memory:`: a lease in this process, for tests and for trying things out.
+//! The `memory:` store: a lease that lives in this process, for tests and for trying things out.
 //!
-//! What it does not do: it survives nothing, and no other process sees it.
+//! What it does not do: it survives nothing and reaches nobody outside the process. Several
+//! candidates of one process compete through clones of one [`Memory`].
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
-use crate::clock::{self, Moment};
-use crate::store::{
+use super::{
     Bid, Cause, Failure, Finding, Grant, LeaseId, LeaseStore, Record, Rules, Sight, StoreError,
     Verdict, Version,
 };
+use crate::clock::{self, Moment};
 
-/// A handle to one lease in memory; its clones share it.
-#[derive(Clone)]
+/// A handle to a lease in memory; clones share the lease.
+///
+/// The store counts the time, by the boot reading of the clock it was made with.
 pub struct Memory {
-    lock: Arc<Lock>,
-    now: fn() -> Moment,
+    shared: Arc<Shared>,
+    /// The change that this handle's last look, or the last [`LeaseStore::changed`], has told of.
+    told: AtomicU64,
 }
 
-#[derive(Default)]
-struct Lock {
+struct Shared {
+    clock: Box<dyn Fn() -> Moment + Send + Sync>,
     state: Mutex<State>,
     changed: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    lease: Option<(LeaseId, Moment, Duration)>,
+    lease: Option<Lease>,
     record: Record,
-    version: u64,
+    /// Counts the changes that a standby would want to see; renewals are none.
+    changes: u64,
+}
+
+struct Lease {
+    id: LeaseId,
+    /// The boot reading at which it is over.
+    until: Duration,
 }
 
 impl Memory {
-    /// Makes a lease that nobody has, timed by the machine's clocks.
+    /// Makes a free lease, timed by the machine's clock.
     #[must_use]
     pub fn new() -> Self {
         Self::with_clock(clock::now)
     }
 
-    /// Makes a lease that nobody has, timed by `now`.
+    /// Makes a free lease, timed by a clock of the caller's.
     #[must_use]
-    pub fn with_clock(now: fn() -> Moment) -> Self {
-        Self { lock: Arc::default(), now }
+    pub fn with_clock(clock: impl Fn() -> Moment + Send + Sync + 'static) -> Self {
+        let shared = Shared {
+            clock: Box::new(clock),
+            state: Mutex::default(),
+            changed: Notify::new(),
+        };
+        Self {
+            shared: Arc::new(shared),
+            told: AtomicU64::new(0),
+        }
+    }
+
+    /// Forgets the lease and its record: what deleting the lock is in other stores.
+    pub fn clear(&self) {
+        let mut state = self.state();
+        state.lease = None;
+        state.record = Record::default();
+        self.announce(&mut state);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.lock.state.lock().expect("nothing panics while the lock is held")
+        self.shared
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `change` if `bid` has the lease, and wakes who waits for a change.
-    fn under<T>(
-        &self,
-        bid: &Bid,
-        change: impl FnOnce(&mut State, Moment) -> T,
-    ) -> Result<T, StoreError> {
-        let now = (self.now)();
-        let mut state = self.state();
-        if state.holder(now) != Some(bid.lease) {
-            return Err(refused("the lease is not held under this id"));
-        }
-        let result = change(&mut state, now);
-        state.version += 1;
-        drop(state);
-        self.lock.changed.notify_waiters();
-        Ok(result)
+    fn boot(&self) -> Duration {
+        (self.shared.clock)().boot
+    }
+
+    fn announce(&self, state: &mut State) {
+        state.changes += 1;
+        self.shared.changed.notify_waiters();
     }
 }
 
@@ -76,14 +98,48 @@ impl Default for Memory {
     }
 }
 
+impl Clone for Memory {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            told: AtomicU64::new(self.told.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Memory")
+    }
+}
+
 impl State {
-    fn holder(&self, now: Moment) -> Option<LeaseId> {
-        let (lease, granted, duration) = self.lease?;
-        (now.boot.saturating_sub(granted.boot) < duration).then_some(lease)
+    fn is_free(&self, boot: Duration) -> bool {
+        self.lease.as_ref().is_none_or(|lease| boot >= lease.until)
+    }
+
+    fn is_of(&self, bid: &Bid) -> bool {
+        self.lease
+            .as_ref()
+            .is_some_and(|lease| lease.id == bid.lease)
     }
 
     fn version(&self) -> Version {
-        Version(self.version.to_string().into())
+        Version(self.changes.to_string().into())
+    }
+
+    /// Counts the lease-duration anew; never shortens what an earlier request was granted.
+    fn extend(&mut self, bid: &Bid, boot: Duration) {
+        let until = boot.saturating_add(bid.lease_duration);
+        match &mut self.lease {
+            Some(lease) if lease.id == bid.lease => lease.until = lease.until.max(until),
+            _ => {
+                self.lease = Some(Lease {
+                    id: bid.lease,
+                    until,
+                })
+            }
+        }
     }
 }
 
@@ -98,63 +154,111 @@ impl LeaseStore for Memory {
     }
 
     fn rules(&self) -> Rules {
-        Rules { longest_lease: None, missing_is_free: true }
+        Rules {
+            longest_lease: None,
+            missing_is_free: true,
+        }
     }
 
     async fn look(&self) -> Result<Sight, StoreError> {
+        let boot = self.boot();
         let state = self.state();
-        let free = state.holder((self.now)()).is_none();
-        Ok(Sight { free, record: state.record.clone(), version: state.version() })
-    }
-
-    async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
-        let now = (self.now)();
-        let mut state = self.state();
-        let ours = state.lease.is_some_and(|(lease, ..)| lease == bid.lease);
-        if !ours && (state.holder(now).is_some() || state.version() != bid.seen) {
-            return Err(refused("another holds the lease"));
-        }
-        state.lease = Some((bid.lease, now, bid.lease_duration));
-        state.version += 1;
-        let record = state.record.clone();
-        drop(state);
-        self.lock.changed.notify_waiters();
-        Ok(Grant { record, date: Some(now.date()) })
-    }
-
-    async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
-        self.under(bid, |state, _| {
-            let term = match state.record.term {
-                Some(term) if state.record.nonce == Some(bid.nonce) => term,
-                found => floor.max(found.unwrap_or_default() + 1),
-            };
-            state.record = Record {
-                term: Some(term),
-                holder: Some(Arc::clone(&bid.candidate)),
-                nonce: Some(bid.nonce),
-            };
-            term
+        self.told.store(state.changes, Ordering::Relaxed);
+        Ok(Sight {
+            free: state.is_free(boot),
+            record: state.record.clone(),
+            version: state.version(),
         })
     }
 
+    async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
+        let boot = self.boot();
+        let mut state = self.state();
+        let again = state.is_of(bid);
+        if !again && !state.is_free(boot) {
+            return Err(refused("another candidate holds the lease"));
+        }
+        if !again && state.version() != bid.seen {
+            return Err(refused("the lease changed hands since it was seen free"));
+        }
+        state.extend(bid, boot);
+        if !again {
+            self.announce(&mut state);
+        }
+        Ok(Grant {
+            record: state.record.clone(),
+            date: None,
+        })
+    }
+
+    async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
+        let boot = self.boot();
+        let mut state = self.state();
+        if !state.is_of(bid) || state.is_free(boot) {
+            return Err(refused(
+                "the lease is not ours any more, so no term is written",
+            ));
+        }
+        if let (Some(term), true) = (state.record.term, state.record.nonce == Some(bid.nonce)) {
+            return Ok(term);
+        }
+        let Some(next) = state
+            .record
+            .term
+            .map_or(Some(0), |term| term.checked_add(1))
+        else {
+            let failure = Failure::new(Cause::Record, "there is no term after the recorded one");
+            return Err(StoreError::Foreign(failure));
+        };
+        let term = next.max(floor);
+        state.record = Record {
+            term: Some(term),
+            holder: Some(Arc::clone(&bid.candidate)),
+            nonce: Some(bid.nonce),
+        };
+        self.announce(&mut state);
+        Ok(term)
+    }
+
     async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
-        self.under(bid, |state, now| state.lease = Some((bid.lease, now, bid.lease_duration)))
+        let boot = self.boot();
+        let mut state = self.state();
+        if !state.is_of(bid) {
+            return Err(refused("the lease is not ours any more"));
+        }
+        state.extend(bid, boot);
+        Ok(())
     }
 
     async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
-        self.under(bid, |state, _| state.lease = None)
+        let mut state = self.state();
+        if !state.is_of(bid) {
+            return Err(refused("the lease is not ours any more"));
+        }
+        state.lease = None;
+        self.announce(&mut state);
+        Ok(())
     }
 
+    /// Resolves once for each change that this handle has not looked at, so that no change between
+    /// a look and the wait is missed.
     async fn changed(&self) {
-        self.lock.changed.notified().await;
+        loop {
+            let notified = self.shared.changed.notified();
+            let changes = self.state().changes;
+            if self.told.swap(changes, Ordering::Relaxed) != changes {
+                return;
+            }
+            notified.await;
+        }
     }
 
     async fn examine(&self) -> Vec<Finding> {
         vec![Finding {
             subject: "store".into(),
             verdict: Verdict::Doubtful,
-            detail: "memory: is this process's own; no other candidate sees it".to_owned(),
-            remedy: Some("name a store that the candidates share, with --store".to_owned()),
+            detail: "the lease is kept in this process alone, so every process leads".into(),
+            remedy: Some("use it for tests only; set --store for anything else".into()),
         }]
     }
 
@@ -164,6 +268,7 @@ impl LeaseStore for Memory {
             return Ok(Vec::new());
         }
         state.record.term = Some(floor);
-        Ok(vec![format!("a first term, {floor}")])
+        self.announce(&mut state);
+        Ok(vec![format!("a first term, {floor}, in memory")])
     }
 }

@@ -55,7 +55,9 @@ pub async fn bind(listen: &Listen) -> anyhow::Result<Listener> {
             Ok(Listener::Tcp(bound))
         }
         Listen::Unix(path) => {
-            make_room(path).await.with_context(|| format!("cannot listen on unix:{}", path.display()))?;
+            make_room(path)
+                .await
+                .with_context(|| format!("cannot listen on unix:{}", path.display()))?;
             let bound = UnixListener::bind(path)
                 .with_context(|| format!("cannot listen on unix:{}", path.display()))?;
             let file = SocketFile(path.clone());
@@ -78,7 +80,9 @@ async fn make_room(path: &Path) -> anyhow::Result<()> {
     }
     match UnixStream::connect(path).await {
         Ok(_) => bail!("another process listens there"),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(fs::remove_file(path)?),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            Ok(fs::remove_file(path)?)
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -88,7 +92,9 @@ impl Listener {
     #[must_use]
     pub fn address(&self) -> String {
         match self {
-            Self::Tcp(bound) => bound.local_addr().map_or_else(|e| e.to_string(), |it| it.to_string()),
+            Self::Tcp(bound) => bound
+                .local_addr()
+                .map_or_else(|e| e.to_string(), |it| it.to_string()),
             Self::Unix(_, file) => format!("unix:{}", file.0.display()),
         }
     }

@@ -45,7 +45,10 @@ pub(super) struct Asked {
     wait: Option<String>,
 }
 
-pub(super) async fn watch(Shares(shared): Shares<Arc<Shared>>, Query(asked): Query<Asked>) -> Response {
+pub(super) async fn watch(
+    Shares(shared): Shares<Arc<Shared>>,
+    Query(asked): Query<Asked>,
+) -> Response {
     let Ok(place) = Arc::clone(&shared.streams).try_acquire_owned() else {
         let body = format!("there are {MAX_STREAMS} event streams already\n");
         return (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "5")], body).into_response();
@@ -56,7 +59,10 @@ pub(super) async fn watch(Shares(shared): Shares<Arc<Shared>>, Query(asked): Que
         return response;
     };
     let Ok(index) = index.parse::<u64>() else {
-        return bad("index", "wants a whole number, the `index` of the last status document");
+        return bad(
+            "index",
+            "wants a whole number, the `index` of the last status document",
+        );
     };
     let wait = match duration::parse(asked.wait.as_deref().unwrap_or(USUAL_WAIT)) {
         Ok(wait) => wait.min(LONGEST_WAIT),
@@ -74,13 +80,18 @@ fn events(
     place: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     let changes = Changes::since(&shared, None);
-    futures::stream::unfold((shared, place, changes), |(shared, place, mut changes)| async {
-        if timeout(EVERY, changes.next()).await == Ok(Next::Over) {
-            return None;
-        }
-        let event = Event::default().id(changes.seen.index.to_string()).data(document(&shared));
-        Some((Ok(event), (shared, place, changes)))
-    })
+    futures::stream::unfold(
+        (shared, place, changes),
+        |(shared, place, mut changes)| async {
+            if timeout(EVERY, changes.next()).await == Ok(Next::Over) {
+                return None;
+            }
+            let event = Event::default()
+                .id(changes.seen.index.to_string())
+                .data(document(&shared));
+            Some((Ok(event), (shared, place, changes)))
+        },
+    )
 }
 
 /// Finds changes: what was published, and what the clock alone changes.
@@ -114,7 +125,12 @@ impl Changes {
         published.mark_unchanged();
         let seen = face(shared);
         let fresh = index != Some(seen.index);
-        Self { published, shared: Arc::clone(shared), seen, fresh }
+        Self {
+            published,
+            shared: Arc::clone(shared),
+            seen,
+            fresh,
+        }
     }
 
     async fn next(&mut self) -> Next {
@@ -140,5 +156,9 @@ impl Changes {
 fn face(shared: &Shared) -> Face {
     let published = shared.app.published.borrow();
     let judgement = Judgement::of(&published.status, (shared.app.now)());
-    Face { index: published.index, state: judgement.state, role: judgement.role() }
+    Face {
+        index: published.index,
+        state: judgement.state,
+        role: judgement.role(),
+    }
 }

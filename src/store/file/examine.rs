@@ -1,0 +1,129 @@
+//! What `tenure doctor` says about a `file:` store.
+//!
+//! What this module does not do: it changes nothing but a probe file of its own.
+
+use super::super::{Finding, StoreError, Verdict};
+use super::Attempt;
+use super::fault::Fault;
+use super::place::Directory;
+use super::record::{Reading, Stored};
+
+/// Goes from the directory to the record, and stops where nothing further can be looked at.
+pub(super) fn examine(attempt: &Attempt) -> Vec<Finding> {
+    let place = &attempt.place;
+    let path = place.directory().display();
+    let directory = match place.open_unchecked() {
+        Ok(Some(directory)) => directory,
+        Ok(None) => {
+            return vec![Finding {
+                subject: "directory".into(),
+                verdict: Verdict::Doubtful,
+                detail: format!("{path} is missing; the first bid makes it"),
+                remedy: Some("`tenure doctor --create` makes it now".to_owned()),
+            }];
+        }
+        Err(fault) => return vec![wrong("directory", fault)],
+    };
+    let mut findings = vec![well("directory", path.to_string())];
+    findings.push(match directory.check_filesystem() {
+        Ok(name) => well("filesystem", format!("{name}, a local one")),
+        Err(fault) => wrong("filesystem", fault),
+    });
+    findings.push(match directory.check_owner() {
+        Ok(()) => well("owner", "nobody else can replace the files".into()),
+        Err(fault) => wrong("owner", fault),
+    });
+    if findings
+        .iter()
+        .any(|finding| finding.verdict == Verdict::Wrong)
+    {
+        for subject in ["writing", "lock", "record"] {
+            findings.push(Finding {
+                subject: subject.into(),
+                verdict: Verdict::Skipped,
+                detail: "not in a directory like this".into(),
+                remedy: None,
+            });
+        }
+        return findings;
+    }
+    findings.push(match directory.probe() {
+        Ok(()) => well("writing", "a file could be written".into()),
+        Err(fault) => wrong("writing", fault),
+    });
+    findings.push(match directory.try_lock() {
+        Ok(_) => well(
+            "lock",
+            format!("{} could be locked", place.lock_path().display()),
+        ),
+        Err(fault) if fault.is_transient() => Finding {
+            verdict: Verdict::Doubtful,
+            ..wrong("lock", fault)
+        },
+        Err(fault) => wrong("lock", fault),
+    });
+    findings.push(record(attempt, &directory));
+    findings
+}
+
+/// The finding where the disk does not even answer.
+pub(super) fn hung(error: &StoreError) -> Finding {
+    Finding {
+        subject: "directory".into(),
+        verdict: Verdict::Wrong,
+        detail: error.to_string(),
+        remedy: Some("see whether the disk hangs".to_owned()),
+    }
+}
+
+fn record(attempt: &Attempt, directory: &Directory<'_>) -> Finding {
+    let read = attempt.boot_id().and_then(|boot_id| {
+        Ok(directory
+            .read()?
+            .map(|stored| describe(&stored, &attempt.reading(boot_id))))
+    });
+    let path = attempt.place.record_path();
+    match read {
+        Ok(Some(words)) => well("record", words),
+        Ok(None) => well("record", format!("{} is not there yet", path.display())),
+        Err(fault) => wrong("record", fault),
+    }
+}
+
+fn describe(stored: &Stored, now: &Reading) -> String {
+    let record = stored.record();
+    let term = record
+        .term
+        .map_or("no term yet".to_owned(), |term| format!("term {term}"));
+    let lease = match stored.remaining(now) {
+        Some(left) if !left.is_zero() => format!("held for {:.1} s more", left.as_secs_f64()),
+        Some(_) => "free, since it ran out".to_owned(),
+        None => "free".to_owned(),
+    };
+    match record.holder {
+        Some(holder) => format!(
+            "{term}, last led by {}; the lease is {lease}",
+            holder.identity
+        ),
+        None => format!("{term}; the lease is {lease}"),
+    }
+}
+
+fn well(subject: &'static str, detail: String) -> Finding {
+    Finding {
+        subject: subject.into(),
+        verdict: Verdict::Well,
+        detail,
+        remedy: None,
+    }
+}
+
+fn wrong(subject: &'static str, fault: Fault) -> Finding {
+    let (detail, remedy) = (fault.detail, fault.remedy);
+    Finding {
+        subject: subject.into(),
+        verdict: Verdict::Wrong,
+        detail,
+        remedy,
+    }
+}

@@ -1,0 +1,448 @@
+//! Where a `file:` store keeps its lock and its record: a directory that is looked at anew on each
+//! call, so that whatever is mended there is seen at once.
+//!
+//! What this module does not do: it judges no lease. It never waits for the lock, never follows a
+//! symbolic link, never changes a file that it cannot read as ours, and never renames or unlinks
+//! the lock file, since a lock on a file that is not there any more excludes nobody.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use super::fault::Fault;
+use super::record::Stored;
+use crate::config::FileSettings;
+
+/// More than any record of ours.
+const LONGEST_RECORD: u64 = 64 * 1024;
+
+/// What every file here is opened with: a link is refused, a FIFO does not block, and no child
+/// process inherits it.
+const GUARDED: OFlags = OFlags::NOFOLLOW
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+/// The names of a store's directory and files.
+#[derive(Debug)]
+pub(super) struct Place {
+    directory: PathBuf,
+    is_default: bool,
+    lock: String,
+    record: String,
+    temporary: String,
+    probe: String,
+}
+
+/// The directory, opened, so that everything after it happens in the same one.
+#[derive(Debug)]
+pub(super) struct Directory<'a> {
+    place: &'a Place,
+    fd: OwnedFd,
+}
+
+/// The lock, held until dropped.
+#[derive(Debug)]
+pub(super) struct Lock(OwnedFd);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing alone would leave it with a child process that is between fork and exec.
+        let _ = fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+impl Place {
+    pub(super) fn new(settings: &FileSettings) -> Self {
+        let election = &settings.election;
+        Self {
+            // A trailing slash or dot would have a symbolic link followed.
+            directory: settings.directory.components().collect(),
+            is_default: settings.is_default,
+            lock: format!("{election}.lock"),
+            record: format!("{election}.json"),
+            temporary: format!("{election}.tmp"),
+            probe: format!("{election}.probe"),
+        }
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(super) fn record_path(&self) -> PathBuf {
+        self.directory.join(&self.record)
+    }
+
+    pub(super) fn lock_path(&self) -> PathBuf {
+        self.directory.join(&self.lock)
+    }
+
+    /// Opens the directory and checks it; `None` where it is missing but could be made.
+    pub(super) fn open(&self) -> Result<Option<Directory<'_>>, Fault> {
+        let Some(directory) = self.open_unchecked()? else {
+            return Ok(None);
+        };
+        directory.check_filesystem()?;
+        directory.check_owner()?;
+        Ok(Some(directory))
+    }
+
+    /// Opens the directory and checks it, making it first where it is missing.
+    pub(super) fn open_or_make(&self) -> Result<Directory<'_>, Fault> {
+        if let Some(directory) = self.open()? {
+            return Ok(directory);
+        }
+        match fs::mkdir(&self.directory, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(self.fault("made", errno)),
+        }
+        self.open()?
+            .ok_or_else(|| self.fault("opened", Errno::NOENT))
+    }
+
+    /// Opens the directory, whatever it is like; `None` where it is missing but could be made.
+    pub(super) fn open_unchecked(&self) -> Result<Option<Directory<'_>>, Fault> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match fs::open(&self.directory, flags, Mode::empty()) {
+            Ok(fd) => Ok(Some(Directory { place: self, fd })),
+            Err(Errno::NOENT) if self.directory.parent().is_some_and(Path::is_dir) => Ok(None),
+            Err(Errno::NOENT) => Err(Fault::settings(
+                format!(
+                    "the directory {} is missing, and so is its parent",
+                    self.shown()
+                ),
+                "make it, or have --store name another",
+            )),
+            Err(Errno::NOTDIR | Errno::LOOP) => Err(Fault::settings(
+                format!("{} is a symbolic link or no directory", self.shown()),
+                "have --store name the directory itself",
+            )),
+            Err(errno) => Err(self.fault("opened", errno)),
+        }
+    }
+
+    fn shown(&self) -> std::path::Display<'_> {
+        self.directory.display()
+    }
+
+    fn fault(&self, verb: &str, errno: Errno) -> Fault {
+        Fault::io(&self.directory, verb, errno.into())
+    }
+}
+
+impl Directory<'_> {
+    /// Checks that locks and renames here do what they say, which network filesystems do not
+    /// promise.
+    pub(super) fn check_filesystem(&self) -> Result<&'static str, Fault> {
+        let found = fs::fstatfs(&self.fd).map_err(|errno| self.place.fault("examined", errno))?;
+        // The magic numbers have 32 bits on every platform, whatever the field's type.
+        let magic = found.f_type as u32;
+        local_filesystem(magic).ok_or_else(|| {
+            let name = other_filesystem(magic).unwrap_or("of an unknown kind");
+            Fault::settings(
+                format!(
+                    "the filesystem of {} is {name} (0x{magic:x}), which is none of the local \
+                     ones that the file store trusts",
+                    self.place.shown()
+                ),
+                "have --store name a directory on ext, xfs, btrfs, zfs, f2fs, tmpfs or overlay",
+            )
+        })
+    }
+
+    /// Checks that nobody else can put files of theirs in the place of ours.
+    pub(super) fn check_owner(&self) -> Result<(), Fault> {
+        let found = fs::fstat(&self.fd).map_err(|errno| self.place.fault("examined", errno))?;
+        let (owner, mode) = (found.st_uid, Mode::from_raw_mode(found.st_mode));
+        judge_directory(owner, mode, geteuid().as_raw(), self.place.is_default).map_err(
+            |(what, remedy)| Fault::settings(format!("{} {what}", self.place.shown()), remedy),
+        )
+    }
+
+    /// Tries the lock; never waits for it.
+    pub(super) fn try_lock(&self) -> Result<Lock, Fault> {
+        let path = self.place.lock_path();
+        let flags = OFlags::RDWR | OFlags::CREATE | GUARDED;
+        let fd = fs::openat(&self.fd, &self.place.lock, flags, Mode::RUSR | Mode::WUSR).map_err(
+            |errno| match errno {
+                Errno::LOOP | Errno::ISDIR | Errno::NXIO => not_a_file(&path),
+                _ => Fault::io(&path, "opened", errno.into()),
+            },
+        )?;
+        check_file(&path, &fstat(&path, &fd)?)?;
+        match fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                return Err(Fault::unavailable(format!(
+                    "another candidate is at the record (it has locked {}); if that lasts, it is \
+                     stopped, and `lslocks` names it",
+                    path.display()
+                )));
+            }
+            Err(errno) => return Err(Fault::io(&path, "locked", errno.into())),
+        }
+        let lock = Lock(fd);
+        self.check_lock(&lock)?;
+        Ok(lock)
+    }
+
+    /// Checks that the lock that we hold is the one that others will try.
+    fn check_lock(&self, lock: &Lock) -> Result<(), Fault> {
+        let path = self.place.lock_path();
+        let ours = fstat(&path, &lock.0)?;
+        match fs::statat(&self.fd, &self.place.lock, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(theirs) if (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino) => Ok(()),
+            Ok(_) | Err(Errno::NOENT) => Err(Fault::unavailable(format!(
+                "{} was deleted or replaced while we were at the record",
+                path.display()
+            ))),
+            Err(errno) => Err(Fault::io(&path, "examined", errno.into())),
+        }
+    }
+
+    /// Reads the record; `None` where there is none.
+    pub(super) fn read(&self) -> Result<Option<Stored>, Fault> {
+        let path = self.place.record_path();
+        let flags = OFlags::RDONLY | GUARDED;
+        let fd = match fs::openat(&self.fd, &self.place.record, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP | Errno::NXIO) => {
+                return Err(Fault::foreign(&path, "is no plain file"));
+            }
+            Err(errno) => return Err(Fault::io(&path, "read", errno.into())),
+        };
+        let found = fstat(&path, &fd)?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+            return Err(Fault::foreign(&path, "is no plain file"));
+        }
+        check_file(&path, &found)?;
+        let mut bytes = Vec::new();
+        File::from(fd)
+            .take(LONGEST_RECORD + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| Fault::io(&path, "read", error))?;
+        if bytes.len() as u64 > LONGEST_RECORD {
+            return Err(Fault::foreign(&path, "is longer than any record"));
+        }
+        Stored::decode(&bytes)
+            .map(Some)
+            .map_err(|fault| Fault::foreign(&path, &fault))
+    }
+
+    /// Puts a record in the place of the old one, whole or not at all, unless `last_word` forbids
+    /// it just before. `durable` makes sure that a power cut does not bring the old one back.
+    pub(super) fn write(
+        &self,
+        lock: &Lock,
+        stored: &Stored,
+        durable: bool,
+        last_word: impl FnOnce() -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let path = self.place.record_path();
+        let bytes = stored
+            .encode()
+            .map_err(|error| Fault::io(&path, "encoded", io::Error::other(error)))?;
+        let written = self
+            .write_new(&self.place.temporary, &bytes)
+            .map_err(|error| Fault::io(&path, "written", error))
+            .and_then(|()| last_word())
+            .and_then(|()| self.check_lock(lock))
+            .and_then(|()| {
+                fs::renameat(
+                    &self.fd,
+                    &self.place.temporary,
+                    &self.fd,
+                    &self.place.record,
+                )
+                .map_err(|errno| Fault::io(&path, "replaced", errno.into()))
+            });
+        if written.is_err() {
+            let _ = fs::unlinkat(&self.fd, &self.place.temporary, AtFlags::empty());
+        } else if durable {
+            fs::fsync(&self.fd).map_err(|errno| self.place.fault("synced", errno))?;
+        }
+        written
+    }
+
+    /// Writes a file of the probe's name and removes it, to see that it can be done.
+    pub(super) fn probe(&self) -> Result<(), Fault> {
+        let written = self.write_new(&self.place.probe, b"{}\n");
+        let _ = fs::unlinkat(&self.fd, &self.place.probe, AtFlags::empty());
+        written.map_err(|error| {
+            Fault::io(
+                &self.place.directory.join(&self.place.probe),
+                "written",
+                error,
+            )
+        })
+    }
+
+    /// Writes a new file to the disk; one of that name that was left behind goes first.
+    fn write_new(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        match fs::unlinkat(&self.fd, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | GUARDED;
+        let fd = fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)?;
+        let mut file = File::from(fd);
+        file.write_all(bytes)?;
+        file.sync_data()
+    }
+}
+
+fn fstat(path: &Path, fd: &OwnedFd) -> Result<Stat, Fault> {
+    fs::fstat(fd).map_err(|errno| Fault::io(path, "examined", errno.into()))
+}
+
+fn not_a_file(path: &Path) -> Fault {
+    Fault::settings(
+        format!(
+            "{} is no plain file, so it cannot be locked",
+            path.display()
+        ),
+        "move it away, or have --store name another directory",
+    )
+}
+
+/// Checks that a file is a plain one, and ours.
+fn check_file(path: &Path, found: &Stat) -> Result<(), Fault> {
+    if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+        return Err(not_a_file(path));
+    }
+    let (owner, us) = (found.st_uid, geteuid().as_raw());
+    if owner == us || owner == 0 {
+        return Ok(());
+    }
+    Err(Fault::settings(
+        format!(
+            "{} belongs to user {owner}, and we are user {us}",
+            path.display()
+        ),
+        "run all candidates of an election as the same user",
+    ))
+}
+
+/// Judges a directory by its owner and mode: who could put other files in the place of ours? Its
+/// owner can, so that must be us or root; and so can whoever may write in it, unless it is sticky.
+/// A group that may write was let in by the owner.
+fn judge_directory(
+    owner: u32,
+    mode: Mode,
+    us: u32,
+    is_default: bool,
+) -> Result<(), (String, &'static str)> {
+    if is_default {
+        if owner == us && !mode.intersects(Mode::RWXG | Mode::RWXO) {
+            return Ok(());
+        }
+        let what = format!(
+            "should be ours alone, but belongs to user {owner} with mode {:o} (we are user {us})",
+            mode.bits()
+        );
+        return Err((what, "remove it, or have --store name another directory"));
+    }
+    if owner != us && owner != 0 {
+        let what = format!("belongs to user {owner}, who is neither us (user {us}) nor root");
+        return Err((what, "chown it, or have --store name another directory"));
+    }
+    if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
+        let what = format!("can be written by everybody (mode {:o})", mode.bits());
+        return Err((
+            what,
+            "chmod o-w it, or have --store name a directory below it",
+        ));
+    }
+    Ok(())
+}
+
+/// The filesystems on which `flock` and `rename` are known to hold among all processes of a host.
+fn local_filesystem(magic: u32) -> Option<&'static str> {
+    Some(match magic {
+        0x0000_ef53 => "ext",
+        0x5846_5342 => "xfs",
+        0x9123_683e => "btrfs",
+        0x2fc1_2fc1 => "zfs",
+        0xf2f5_2010 => "f2fs",
+        0x0102_1994 => "tmpfs",
+        0x794c_7630 => "overlay",
+        _ => return None,
+    })
+}
+
+/// Names for the filesystems that people do try.
+fn other_filesystem(magic: u32) -> Option<&'static str> {
+    Some(match magic {
+        0x0000_6969 => "nfs",
+        0xff53_4d42 | 0xfe53_4d42 | 0x0000_517b => "smb",
+        0x6573_5546 => "fuse",
+        0x0102_1997 => "9p",
+        0x00c3_6400 => "ceph",
+        0x0bd0_0bd0 => "lustre",
+        0x0116_1970 => "gfs2",
+        0x7461_636f => "ocfs2",
+        0x0000_4d44 => "vfat",
+        0x0000_9fa0 => "proc",
+        0x6265_6572 => "sysfs",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(owner: u32, mode: u32, us: u32, is_default: bool) -> bool {
+        judge_directory(owner, Mode::from_raw_mode(mode), us, is_default).is_ok()
+    }
+
+    #[test]
+    fn a_directory_is_ours_or_roots_and_not_for_everybody_to_write() {
+        for (owner, mode, us, well) in [
+            (1000, 0o700, 1000, true),
+            (1000, 0o775, 1000, true),
+            (0, 0o770, 1000, true),
+            (0, 0o1777, 1000, true),
+            (0, 0o777, 1000, false),
+            (1000, 0o777, 1000, false),
+            (1001, 0o700, 1000, false),
+            (1001, 0o1777, 1000, false),
+            (1001, 0o700, 0, false),
+        ] {
+            assert_eq!(
+                judged(owner, mode, us, false),
+                well,
+                "{owner} {mode:o} {us}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_default_directory_is_ours_alone() {
+        assert!(judged(1000, 0o700, 1000, true));
+        assert!(!judged(1000, 0o750, 1000, true));
+        assert!(!judged(1000, 0o701, 1000, true));
+        assert!(!judged(0, 0o700, 1000, true));
+    }
+
+    #[test]
+    fn network_filesystems_are_not_local() {
+        for magic in [
+            0x6969,
+            0xff53_4d42,
+            0xfe53_4d42,
+            0x6573_5546,
+            0x0102_1997,
+            0,
+        ] {
+            assert_eq!(local_filesystem(magic), None, "{magic:x}");
+        }
+    }
+}

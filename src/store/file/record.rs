@@ -1,0 +1,338 @@
+//! The record of a `file:` store: its form on disk, and what it says about the lease.
+//!
+//! What this module does not do: it opens no file and reads no clock. Bytes and readings come in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::{Bid, Candidate, Nonce, Record, Version};
+
+/// The form that this version reads and writes, and the marker that says that a file is ours.
+const FORMAT: u64 = 1;
+
+/// The boot that the machine is in, and how long it has lasted.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    /// Names the boot, since readings of different boots say nothing about each other.
+    pub(super) boot_id: String,
+    /// `CLOCK_BOOTTIME`.
+    pub(super) boot: Duration,
+}
+
+/// The record as it stands in the file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Stored {
+    tenure: u64,
+    /// Counts the writes.
+    revision: u64,
+    term: Option<u64>,
+    nonce: Option<String>,
+    holder: Option<StoredHolder>,
+    lease: Option<StoredLease>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredHolder {
+    identity: String,
+    instance: String,
+    address: Option<String>,
+}
+
+/// The lease as the store knows it; the file is readable by its owner alone, since whoever knows
+/// the id can release it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredLease {
+    id: String,
+    boot_id: String,
+    until_boottime_ns: u64,
+}
+
+/// The marker alone, read first so that a newer form is told from something else altogether.
+#[derive(Deserialize)]
+struct Marker {
+    tenure: u64,
+}
+
+impl Stored {
+    /// A record before the first one.
+    pub(super) fn first() -> Self {
+        Self {
+            tenure: FORMAT,
+            revision: 0,
+            term: None,
+            nonce: None,
+            holder: None,
+            lease: None,
+        }
+    }
+
+    /// Reads a record, or says in words why it is not ours.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
+        if bytes.is_empty() {
+            return Err("is empty".into());
+        }
+        let marker: Marker = serde_json::from_slice(bytes)
+            .map_err(|error| format!("is torn or was not written by tenure ({error})"))?;
+        if marker.tenure > FORMAT {
+            return Err(format!(
+                "has format {}, and this version knows formats up to {FORMAT}",
+                marker.tenure
+            ));
+        }
+        let stored: Self = serde_json::from_slice(bytes)
+            .map_err(|error| format!("is torn or was not written by tenure ({error})"))?;
+        if stored.tenure != FORMAT {
+            return Err(format!("has format {}, which never was one", stored.tenure));
+        }
+        if stored
+            .nonce
+            .as_deref()
+            .is_some_and(|nonce| nonce.parse::<Nonce>().is_err())
+        {
+            return Err("has a nonce that is not hexadecimal".into());
+        }
+        if stored.term.is_none() && (stored.nonce.is_some() || stored.holder.is_some()) {
+            return Err("names a holder without a term".into());
+        }
+        Ok(stored)
+    }
+
+    /// The bytes for the file.
+    pub(super) fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let mut bytes = serde_json::to_vec_pretty(self)?;
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
+
+    /// The record in the election's words.
+    pub(super) fn record(&self) -> Record {
+        Record {
+            term: self.term,
+            holder: self.holder.as_ref().map(|holder| {
+                Arc::new(Candidate {
+                    identity: holder.identity.clone(),
+                    instance: holder.instance.clone(),
+                    address: holder.address.clone(),
+                })
+            }),
+            nonce: self.nonce.as_deref().and_then(|nonce| nonce.parse().ok()),
+        }
+    }
+
+    /// The version that observers compare.
+    pub(super) fn version(&self) -> Version {
+        Version(self.revision.to_string().into())
+    }
+
+    /// The last term written.
+    pub(super) fn term(&self) -> Option<u64> {
+        self.term
+    }
+
+    /// How long the lease still runs at `now`; zero when it is over, `None` when it was released.
+    /// A lease of another boot is over, for its holder did not survive.
+    pub(super) fn remaining(&self, now: &Reading) -> Option<Duration> {
+        let lease = self.lease.as_ref()?;
+        if lease.boot_id != now.boot_id {
+            return Some(Duration::ZERO);
+        }
+        Some(Duration::from_nanos(lease.until_boottime_ns).saturating_sub(now.boot))
+    }
+
+    /// Whether the lease may be had at `now`.
+    pub(super) fn is_free(&self, now: &Reading) -> bool {
+        self.remaining(now)
+            .is_none_or(|remaining| remaining.is_zero())
+    }
+
+    /// Whether the lease, running or run out, is the bid's, and of this boot.
+    pub(super) fn is_of(&self, bid: &Bid, now: &Reading) -> bool {
+        self.lease
+            .as_ref()
+            .is_some_and(|lease| lease.id == bid.lease.to_wire() && lease.boot_id == now.boot_id)
+    }
+
+    /// Grants the lease-duration from `began`; never shortens what an earlier request was granted.
+    pub(super) fn extend(&mut self, bid: &Bid, began: &Reading) {
+        let until = began.boot.saturating_add(bid.lease_duration).as_nanos();
+        let mut until_boottime_ns = u64::try_from(until).unwrap_or(u64::MAX);
+        if let (true, Some(lease)) = (self.is_of(bid, began), &self.lease) {
+            until_boottime_ns = until_boottime_ns.max(lease.until_boottime_ns);
+        }
+        let (id, boot_id) = (bid.lease.to_wire(), began.boot_id.clone());
+        self.lease = Some(StoredLease {
+            id,
+            boot_id,
+            until_boottime_ns,
+        });
+    }
+
+    /// Frees the lease.
+    pub(super) fn free(&mut self) {
+        self.lease = None;
+    }
+
+    /// The term that the bid's acquisition has written already.
+    pub(super) fn term_of(&self, bid: &Bid) -> Option<u64> {
+        if self.record().nonce == Some(bid.nonce) {
+            self.term
+        } else {
+            None
+        }
+    }
+
+    /// Begins a term for the bid and returns it; `None` when there is no larger number.
+    pub(super) fn inaugurate(&mut self, bid: &Bid, floor: u64) -> Option<u64> {
+        let next = match self.term {
+            Some(term) => term.checked_add(1)?,
+            None => 0,
+        };
+        let term = next.max(floor);
+        self.term = Some(term);
+        self.nonce = Some(bid.nonce.to_string());
+        self.holder = Some(StoredHolder {
+            identity: bid.candidate.identity.clone(),
+            instance: bid.candidate.instance.clone(),
+            address: bid.candidate.address.clone(),
+        });
+        Some(term)
+    }
+
+    /// Begins a term that nobody holds.
+    pub(super) fn begin(&mut self, floor: u64) {
+        self.term = Some(floor);
+    }
+
+    /// Counts a write.
+    pub(super) fn touch(&mut self) {
+        self.revision = self.revision.wrapping_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::super::LeaseId;
+    use super::*;
+
+    fn bid(bits: u128) -> Bid {
+        Bid {
+            lease: LeaseId::from_random(bits),
+            nonce: Nonce(bits),
+            candidate: Arc::new(Candidate {
+                identity: "a".into(),
+                instance: "1".into(),
+                address: Some("[::1]:80".into()),
+            }),
+            lease_duration: Duration::from_secs(15),
+            seen: Version("0".into()),
+        }
+    }
+
+    fn at(boot: u64) -> Reading {
+        Reading {
+            boot_id: "this".into(),
+            boot: Duration::from_secs(boot),
+        }
+    }
+
+    fn held() -> Stored {
+        let mut stored = Stored::first();
+        stored.extend(&bid(7), &at(100));
+        stored.inaugurate(&bid(7), 42);
+        stored
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let stored = held();
+        assert_eq!(Stored::decode(&stored.encode().unwrap()), Ok(stored));
+    }
+
+    #[test]
+    fn a_lease_is_over_at_its_deadline_and_in_another_boot() {
+        let stored = held();
+        assert!(!stored.is_free(&at(114)));
+        assert!(stored.is_free(&at(115)));
+        let rebooted = Reading {
+            boot_id: "next".into(),
+            boot: Duration::from_secs(5),
+        };
+        assert!(stored.is_free(&rebooted));
+        assert!(!stored.is_of(&bid(7), &rebooted));
+    }
+
+    #[test]
+    fn an_older_request_never_shortens_what_a_newer_one_was_granted() {
+        let mut stored = held();
+        stored.extend(&bid(7), &at(90));
+        assert!(!stored.is_free(&at(114)));
+    }
+
+    #[test]
+    fn the_last_number_has_no_next_term() {
+        let mut stored = held();
+        stored.begin(u64::MAX);
+        assert_eq!(stored.inaugurate(&bid(8), 0), None);
+        assert_eq!(stored.term(), Some(u64::MAX));
+    }
+
+    #[test]
+    fn a_record_that_is_not_ours_is_told_by_its_fault() {
+        let good = String::from_utf8(held().encode().unwrap()).unwrap();
+        for (bytes, words) in [
+            (String::new(), "is empty"),
+            (good[..good.len() / 2].to_owned(), "is torn"),
+            ("{}".into(), "is torn or was not written by tenure"),
+            (
+                good.replace("\"tenure\": 1", "\"tenure\": 2"),
+                "has format 2",
+            ),
+            (
+                good.replace("\"tenure\": 1", "\"tenure\": 0"),
+                "has format 0",
+            ),
+            (
+                good.replace("\"tenure\": 1", "\"tenure\": 2, \"more\": 3"),
+                "has format 2",
+            ),
+            (good.replace("42", "\"42\""), "invalid type: string"),
+            (good.replace("42", "-42"), "-42"),
+            (good.replace("42", "4.2"), "floating point"),
+            (
+                good.replace("42", "99999999999999999999"),
+                "invalid type: floating point",
+            ),
+            (good.replace("42", "null"), "a holder without a term"),
+            (
+                good.replace("\"term\"", "\"epoch\""),
+                "unknown field `epoch`",
+            ),
+            (good.replace("00007\"", "0000x\""), "not hexadecimal"),
+        ] {
+            let fault = Stored::decode(bytes.as_bytes()).unwrap_err();
+            assert!(fault.contains(words), "{bytes}\n{fault}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
+            let _ = Stored::decode(&bytes);
+        }
+
+        #[test]
+        fn every_prefix_of_a_record_is_refused(cut in 0_usize..300) {
+            let bytes = held().encode().unwrap();
+            // Without its last brace it is torn; without the line break alone it is whole.
+            let cut = cut.min(bytes.len() - 2);
+            prop_assert!(Stored::decode(&bytes[..cut]).is_err());
+        }
+    }
+}
