@@ -1,14 +1,35 @@
-//! Settings: what a run was told, checked as a whole.
+//! Settings: what a run was told by flags, environment and file, checked as a whole.
 //!
-//! (Skeleton: the types that others build on.)
+//! [`load`] makes them, or says everything that is wrong in one message. What this module does not
+//! do: it starts nothing, asks no network, and reads no secret from a file. [`Environment`] is the
+//! only reader of the process's variables.
+//!
+//! An empty variable counts as not set, since templates write `NAME=` for "no value". An empty flag
+//! and an empty key of the file are faults: nobody writes them for nothing.
 
-pub mod duration;
-
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use url::Url;
+
+mod azure;
+pub mod duration;
+mod environment;
+mod faults;
+mod file;
+mod layers;
+mod resolve;
+mod store_url;
+mod timings;
+mod values;
+
+pub use environment::Environment;
+pub use faults::{Fault, Faults, Source};
+pub use layers::{Arity, Flags, SETTINGS, Setting};
+pub use resolve::{Loaded, load};
+pub use store_url::{StoreUrl, parse as parse_store_url};
 
 /// The settings of `tenure run`, all of them valid.
 #[derive(Clone, Debug)]
@@ -37,7 +58,52 @@ pub struct Settings {
     pub log_level: String,
 }
 
-/// How long things take; see CONTRACT for the rule that binds them.
+impl Settings {
+    /// The settings in one line for the log of the start: all that tells this run from another,
+    /// and no secret.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let Timings {
+            lease_duration,
+            renew_deadline,
+            retry_period,
+            request_timeout,
+            activation_delay,
+        } = self.timings;
+        let list = |items: Vec<String>| {
+            if items.is_empty() {
+                "none".to_owned()
+            } else {
+                items.join(",")
+            }
+        };
+        format!(
+            "election={} identity={:?} advertise={} store={} lease-duration={} renew-deadline={} \
+             retry-period={} request-timeout={} activation-delay={} observe={} listen={} \
+             status-file={}",
+            self.election,
+            self.identity,
+            self.advertise.as_deref().unwrap_or("none"),
+            self.store,
+            duration::format(lease_duration),
+            duration::format(renew_deadline),
+            duration::format(retry_period),
+            duration::format(request_timeout),
+            duration::format(activation_delay),
+            self.observe,
+            list(self.listen.iter().map(ToString::to_string).collect()),
+            list(
+                self.status_files
+                    .iter()
+                    .map(|it| it.path.display().to_string())
+                    .collect()
+            ),
+        )
+    }
+}
+
+/// How long things take; the rule that binds them is `renew-deadline ≥ 2 × retry-period +
+/// request-timeout`, and a tenth of `lease-duration` (at least 200 ms) left after `renew-deadline`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timings {
     /// From each grant to the end of the lease in the store.
@@ -61,6 +127,17 @@ pub enum StoreSettings {
     Azure(Box<AzureSettings>),
     /// This process only.
     Memory,
+}
+
+impl fmt::Display for StoreSettings {
+    /// Names the store for people, without anything secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(it) => StoreUrl::File(it.directory.clone()).fmt(f),
+            Self::Azure(it) => write!(f, "azure://{}/{}/{}", it.account, it.container, it.blob),
+            Self::Memory => StoreUrl::Memory.fmt(f),
+        }
+    }
 }
 
 /// Settings of `file:`.
@@ -133,8 +210,8 @@ pub enum SecretSource {
     File(PathBuf),
 }
 
-impl std::fmt::Debug for SecretSource {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for SecretSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Value(_) => f.write_str("Value(…)"),
             Self::File(path) => f.debug_tuple("File").field(path).finish(),
@@ -149,6 +226,15 @@ pub enum Listen {
     Tcp(SocketAddr),
     /// A unix socket.
     Unix(PathBuf),
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
 }
 
 /// One status file.
@@ -177,3 +263,6 @@ pub enum LogFormat {
     /// For machines.
     Json,
 }
+
+#[cfg(test)]
+mod tests;

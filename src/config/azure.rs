@@ -1,0 +1,352 @@
+//! Settings of `azure:`: the endpoint, and how we sign in.
+//!
+//! What it does not do: it reads no file of a secret and asks nobody whether a secret is good; the
+//! backend does, again and again while we run. No message shows a secret.
+
+use std::path::Path;
+
+use url::{Host, Url};
+
+use super::environment::Environment;
+use super::faults::{Fault, Problem, Source, without_secrets};
+use super::store_url::DEVELOPMENT_ACCOUNT;
+use super::{AzureCredential, SecretSource};
+
+/// The key that Azurite comes with; it is in Microsoft's documentation, and no secret.
+const DEVELOPMENT_KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+/// The endpoint that an account has when none is named.
+pub fn usual_endpoint(account: &str) -> Option<Url> {
+    let text = if account == DEVELOPMENT_ACCOUNT {
+        format!("http://127.0.0.1:10000/{DEVELOPMENT_ACCOUNT}")
+    } else {
+        format!("https://{account}.blob.core.windows.net")
+    };
+    Url::parse(&text).ok()
+}
+
+/// Reads the endpoint of an account. Plain http beyond this machine is for `insecure` alone.
+pub fn endpoint(text: &str, insecure: bool) -> Result<Url, Problem> {
+    const WRITE: &str = "write https://ACCOUNT.blob.DOMAIN, or http://127.0.0.1:10000/ACCOUNT for \
+                         Azurite";
+    let url = Url::parse(text.trim_end_matches('/'))
+        .map_err(|error| Problem::new(format!("is not a URL: {error}"), WRITE))?;
+    if !matches!(url.scheme(), "https" | "http") {
+        return Err(Problem::new("is neither https nor http", WRITE));
+    }
+    let Some(host) = url.host() else {
+        return Err(Problem::new("names no host", WRITE));
+    };
+    let bare = url.username().is_empty() && url.password().is_none();
+    if !bare || url.query().is_some() || url.fragment().is_some() {
+        return Err(Problem::new(
+            "has more in it than host and path",
+            format!("{WRITE}; credentials come by environment, such as AZURE_STORAGE_SAS_TOKEN"),
+        ));
+    }
+    let is_address = !matches!(host, Host::Domain(_));
+    if is_address && url.path() == "/" {
+        return Err(Problem::new(
+            "names no account, neither in its host nor in its path",
+            format!("write {}/ACCOUNT", text.trim_end_matches('/')),
+        ));
+    }
+    if url.scheme() == "http" && !insecure && !is_loopback(&host) {
+        return Err(Problem::new(
+            "is plain http beyond this machine: whoever is on the way can read and change \
+             everything",
+            "write https://…, or allow it with --azure-insecure-http",
+        ));
+    }
+    Ok(url)
+}
+
+fn is_loopback(host: &Host<&str>) -> bool {
+    match host {
+        Host::Domain(name) => *name == "localhost" || name.ends_with(".localhost"),
+        Host::Ipv4(address) => address.is_loopback(),
+        Host::Ipv6(address) => address.is_loopback(),
+    }
+}
+
+/// Picks how we sign in, in the order of preference.
+///
+/// Nothing tells for certain whether a machine has a managed identity, short of asking its
+/// endpoint. It is assumed unless the Azure CLI has signed in here and nothing speaks for a
+/// managed identity: its endpoint or client id in the environment, a pod, a machine of Azure's.
+pub fn credential(
+    account: &str,
+    environment: &Environment,
+    faults: &mut Vec<Fault>,
+) -> AzureCredential {
+    type Make = fn(SecretSource) -> AzureCredential;
+    let kinds: [(&str, Make); 3] = [
+        (
+            "AZURE_STORAGE_CONNECTION_STRING",
+            AzureCredential::ConnectionString,
+        ),
+        ("AZURE_STORAGE_KEY", AzureCredential::Key),
+        ("AZURE_STORAGE_SAS_TOKEN", AzureCredential::Sas),
+    ];
+    // All are read before one is chosen, so that every fault is told.
+    let mut found = kinds.map(|(name, make)| secret(name, environment, faults).map(make));
+    if let Some(credential) = found.iter_mut().find_map(Option::take) {
+        return credential;
+    }
+    if account == DEVELOPMENT_ACCOUNT {
+        return AzureCredential::Key(SecretSource::Value(DEVELOPMENT_KEY.to_owned()));
+    }
+    let client_id = environment.get("AZURE_CLIENT_ID").map(str::to_owned);
+    if let Some(token_file) = environment.get("AZURE_FEDERATED_TOKEN_FILE") {
+        return AzureCredential::WorkloadIdentity {
+            token_file: token_file.into(),
+            client_id: wanted("AZURE_CLIENT_ID", environment, faults),
+            tenant_id: wanted("AZURE_TENANT_ID", environment, faults),
+            authority_host: environment.get("AZURE_AUTHORITY_HOST").map(str::to_owned),
+        };
+    }
+    let managed = client_id.is_some()
+        || environment.in_kubernetes()
+        || environment.on_azure
+        || ["IDENTITY_ENDPOINT", "MSI_ENDPOINT"]
+            .iter()
+            .any(|it| environment.get(it).is_some());
+    if !managed && has_cli_sign_in(environment) {
+        return AzureCredential::AzureCli;
+    }
+    AzureCredential::ManagedIdentity { client_id }
+}
+
+fn secret(name: &str, environment: &Environment, faults: &mut Vec<Fault>) -> Option<SecretSource> {
+    let file = format!("{name}_FILE");
+    match (environment.get(name), environment.get(&file)) {
+        (Some(_), Some(_)) => {
+            let problem = Problem::new(
+                format!("is given twice, by {name} and by {file}"),
+                "unset one of the two",
+            );
+            faults.push(Fault::new(name, None, Source::Variable(file), problem));
+            None
+        }
+        (Some(value), None) => Some(SecretSource::Value(value.to_owned())),
+        (None, Some(path)) => Some(SecretSource::File(path.into())),
+        (None, None) => None,
+    }
+}
+
+fn wanted(name: &str, environment: &Environment, faults: &mut Vec<Fault>) -> String {
+    environment.get(name).map(str::to_owned).unwrap_or_else(|| {
+        let problem = Problem::new(
+            "is not set, and AZURE_FEDERATED_TOKEN_FILE is: workload identity needs both",
+            format!(
+                "set {name}; in AKS the webhook does it for pods with the label \
+                 azure.workload.identity/use: \"true\" and an annotated service account"
+            ),
+        );
+        faults.push(Fault::new(
+            name,
+            None,
+            Source::Variable(name.to_owned()),
+            problem,
+        ));
+        String::new()
+    })
+}
+
+fn has_cli_sign_in(environment: &Environment) -> bool {
+    let home = environment
+        .get("HOME")
+        .map(|it| Path::new(it).join(".azure"));
+    let directory = environment
+        .get("AZURE_CONFIG_DIR")
+        .map(Path::new)
+        .map(Path::to_owned)
+        .or(home);
+    directory.is_some_and(|it| it.join("azureProfile.json").is_file())
+}
+
+/// The proxy for https, and what it is not for.
+pub fn proxy(
+    environment: &Environment,
+    faults: &mut Vec<Fault>,
+) -> (Option<String>, Option<String>) {
+    let either = |names: [&'static str; 2]| {
+        names
+            .into_iter()
+            .find_map(|name| environment.get(name).map(|it| (name, it)))
+    };
+    let proxy = either(["HTTPS_PROXY", "https_proxy"]);
+    if let Some((name, value)) = proxy {
+        let with_scheme = if value.contains("://") {
+            value.to_owned()
+        } else {
+            format!("http://{value}")
+        };
+        let usable = Url::parse(&with_scheme).is_ok_and(|url| url.has_host());
+        if !usable {
+            let shown = without_secrets(value);
+            let problem = Problem::new("is no address of a proxy", "write http://host:port");
+            faults.push(Fault::new(
+                name,
+                Some(&shown),
+                Source::Variable(name.to_owned()),
+                problem,
+            ));
+        }
+    }
+    let no_proxy = either(["NO_PROXY", "no_proxy"]);
+    (
+        proxy.map(|(_, it)| it.to_owned()),
+        no_proxy.map(|(_, it)| it.to_owned()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn picked(variables: &[(&str, &str)]) -> (String, Vec<Fault>) {
+        let mut faults = Vec::new();
+        let credential = credential(
+            "acct",
+            &Environment::of(variables.iter().copied()),
+            &mut faults,
+        );
+        (format!("{credential:?}"), faults)
+    }
+
+    #[test]
+    fn credentials_are_picked_in_the_order_of_the_contract() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join(".azure")).unwrap();
+        std::fs::write(home.path().join(".azure/azureProfile.json"), "{}").unwrap();
+        let mut variables = vec![
+            ("HOME", home.path().to_str().unwrap()),
+            ("IDENTITY_ENDPOINT", "http://127.0.0.1"),
+            ("AZURE_FEDERATED_TOKEN_FILE", "/token"),
+            ("AZURE_STORAGE_SAS_TOKEN", "sas"),
+            ("AZURE_STORAGE_KEY_FILE", "/key"),
+            ("AZURE_STORAGE_CONNECTION_STRING", "string"),
+            ("AZURE_TENANT_ID", "tenant"),
+            ("AZURE_CLIENT_ID", "client"),
+        ];
+        for (expected, next) in [
+            (
+                "ConnectionString(Value(…))",
+                "AZURE_STORAGE_CONNECTION_STRING",
+            ),
+            ("Key(File(\"/key\"))", "AZURE_STORAGE_KEY_FILE"),
+            ("Sas(Value(…))", "AZURE_STORAGE_SAS_TOKEN"),
+            ("WorkloadIdentity", "AZURE_FEDERATED_TOKEN_FILE"),
+            (
+                "ManagedIdentity { client_id: Some(\"client\") }",
+                "AZURE_CLIENT_ID",
+            ),
+            ("ManagedIdentity { client_id: None }", "IDENTITY_ENDPOINT"),
+            ("AzureCli", "HOME"),
+            ("ManagedIdentity { client_id: None }", ""),
+        ] {
+            let (credential, faults) = picked(&variables);
+            assert!(credential.starts_with(expected), "{expected}: {credential}");
+            assert_eq!(faults, []);
+            variables.retain(|(name, _)| *name != next);
+        }
+    }
+
+    #[test]
+    fn a_secret_given_twice_is_a_fault_that_shows_no_secret() {
+        let (_, faults) = picked(&[
+            ("AZURE_STORAGE_KEY", "hidden"),
+            ("AZURE_STORAGE_KEY_FILE", "/key"),
+        ]);
+        let text = super::super::Faults(faults).to_string();
+        assert!(
+            text.contains("given twice") && !text.contains("hidden"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn workload_identity_without_client_and_tenant_is_two_faults() {
+        let (_, faults) = picked(&[("AZURE_FEDERATED_TOKEN_FILE", "/token")]);
+        let names: Vec<_> = faults.iter().map(|it| it.setting.as_str()).collect();
+        assert_eq!(names, ["AZURE_CLIENT_ID", "AZURE_TENANT_ID"]);
+    }
+
+    #[test]
+    fn azurite_alone_means_its_usual_address_and_key() {
+        let endpoint = usual_endpoint(DEVELOPMENT_ACCOUNT).unwrap();
+        assert_eq!(endpoint.as_str(), "http://127.0.0.1:10000/devstoreaccount1");
+        let credential = credential(
+            DEVELOPMENT_ACCOUNT,
+            &Environment::of([("", "")]),
+            &mut Vec::new(),
+        );
+        assert!(
+            matches!(credential, AzureCredential::Key(SecretSource::Value(it)) if it == DEVELOPMENT_KEY)
+        );
+    }
+
+    #[test]
+    fn plain_http_stays_on_this_machine_unless_allowed() {
+        for near in [
+            "http://127.0.0.1:1/a",
+            "http://[::1]:1/a",
+            "http://localhost:1/a",
+        ] {
+            assert!(endpoint(near, false).is_ok(), "{near}");
+        }
+        let far = "http://azurite.test:10000/a/";
+        assert!(
+            endpoint(far, false)
+                .unwrap_err()
+                .remedy
+                .contains("--azure-insecure-http")
+        );
+        assert_eq!(
+            endpoint(far, true).unwrap().as_str(),
+            "http://azurite.test:10000/a"
+        );
+        for bad in [
+            "ftp://a/b",
+            "https://",
+            "x",
+            "https://u:p@h",
+            "https://h/?sig=x",
+            "http://127.0.0.1:1",
+        ] {
+            assert!(endpoint(bad, true).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_is_read_in_either_case_and_must_be_one() {
+        let mut faults = Vec::new();
+        let environment = Environment::of([("https_proxy", "proxy:3128"), ("NO_PROXY", "a,b")]);
+        let (proxy_url, no_proxy) = proxy(&environment, &mut faults);
+        assert_eq!(
+            (proxy_url.as_deref(), no_proxy.as_deref()),
+            (Some("proxy:3128"), Some("a,b"))
+        );
+        assert_eq!(faults, []);
+        proxy(
+            &Environment::of([("HTTPS_PROXY", "http://me:hidden@:x")]),
+            &mut faults,
+        );
+        let text = super::super::Faults(faults).to_string();
+        assert!(
+            text.contains("no address") && !text.contains("hidden"),
+            "{text}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_endpoint_panics(text in "(https?://)?.{0,60}", insecure: bool) {
+            let _ = endpoint(&text, insecure);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What is wrong with the settings: every fault with its setting, value, source and remedy, so
+//! that one reading mends them all.
+//!
+//! What it does not hold: secrets. A value that may bear one is left out or cut by whoever makes
+//! the fault.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A flag of the command line, named without its dashes.
+    Flag(String),
+    /// A variable of the environment.
+    Variable(String),
+    /// The file that `--config` names.
+    File(PathBuf),
+    /// The name of the host.
+    HostName,
+    /// Nobody said anything.
+    Default,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(name) => write!(f, "flag --{name}"),
+            Self::Variable(name) => write!(f, "variable {name}"),
+            Self::File(path) => write!(f, "file {}", path.display()),
+            Self::HostName => f.write_str("host name"),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// What is wrong with a value and what to do about it, before it is known whose value it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// What is wrong, as the end of a sentence that begins with the value.
+    pub problem: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl Problem {
+    /// Makes a problem of its words.
+    pub fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            problem: problem.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+/// One thing that is wrong with the settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The setting's name.
+    pub setting: String,
+    /// Its value, where it is one that may be shown.
+    pub value: Option<String>,
+    /// Where the value came from.
+    pub source: Source,
+    /// What is wrong.
+    pub problem: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl Fault {
+    /// Makes a fault of a problem and whose it is.
+    pub fn new(setting: &str, value: Option<&str>, source: Source, problem: Problem) -> Self {
+        Self {
+            setting: setting.to_owned(),
+            value: value.map(str::to_owned),
+            source,
+            problem: problem.problem,
+            remedy: problem.remedy,
+        }
+    }
+
+    /// The setting with its value and source, on one line.
+    #[must_use]
+    pub fn subject(&self) -> String {
+        match &self.value {
+            Some(value) => format!("{} = {} ({})", self.setting, quote(value), self.source),
+            None => format!("{} ({})", self.setting, self.source),
+        }
+    }
+}
+
+/// All that is wrong with the settings; never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Faults(pub Vec<Fault>);
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.len() {
+            1 => f.write_str("one setting is wrong, so nothing was started:")?,
+            count => write!(f, "{count} settings are wrong, so nothing was started:")?,
+        }
+        for fault in &self.0 {
+            write!(f, "\n\n  {}", fault.subject())?;
+            write!(f, "\n    {}", fault.problem)?;
+            write!(f, "\n    remedy: {}", fault.remedy)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Faults {}
+
+/// Quotes a value on one line, cut where it is very long.
+fn quote(value: &str) -> String {
+    const SHOWN: usize = 120;
+    match value.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{:?}…", &value[..end]),
+        None => format!("{value:?}"),
+    }
+}
+
+/// A URL as it may be shown: without user, password and query, which may be secrets.
+#[must_use]
+pub fn without_secrets(url: &str) -> String {
+    let (head, query) = match url.find(['?', '#']) {
+        Some(at) => (&url[..at], "?…"),
+        None => (url, ""),
+    };
+    let start = head.find("://").map_or(0, |at| at + 3);
+    let end = head[start..].find('/').map_or(head.len(), |at| start + at);
+    // The last @ of all, not of the authority: a password may hold a slash.
+    let shown = match head.rfind('@') {
+        Some(at) if at >= start => format!("{}…@{}", &head[..start], &head[at + 1..]),
+        _ => format!("{}{}", &head[..end], &head[end..]),
+    };
+    format!("{shown}{query}")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_fault_names_setting_value_source_problem_and_remedy() {
+        let source = Source::Variable("TENURE_ELECTION".to_owned());
+        let problem = Problem::new("has a space", "write a-b");
+        let text = Faults(vec![Fault::new("election", Some("a b"), source, problem)]).to_string();
+        for words in [
+            "election = \"a b\"",
+            "variable TENURE_ELECTION",
+            "has a space",
+            "write a-b",
+        ] {
+            assert!(text.contains(words), "{words} in {text}");
+        }
+    }
+
+    #[test]
+    fn a_long_value_is_cut_and_stays_on_one_line() {
+        let quoted = quote(&"ä\n".repeat(1_000));
+        assert!(
+            quoted.chars().count() < 300 && !quoted.contains('\n'),
+            "{quoted}"
+        );
+    }
+
+    #[test]
+    fn secrets_in_urls_are_not_shown() {
+        for (url, shown) in [
+            ("azure://a/b?sig=secret", "azure://a/b?…"),
+            ("postgres://me:secret@host/db", "postgres://…@host/db"),
+            ("postgres://me:sec/ret@host/db", "postgres://…@host/db"),
+            ("file:///dir", "file:///dir"),
+            ("me:secret@host", "…@host"),
+        ] {
+            assert_eq!(without_secrets(url), shown);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in ".{0,60}") {
+            let _ = (without_secrets(&text), quote(&text));
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The file of settings: TOML or YAML, flat, with the names of the flags as keys.
+//!
+//! What it does not do: it does not show values of keys that it does not know, since somebody may
+//! have written a secret there, and quotes no line of a file that it cannot read.
+
+use std::io::Read;
+use std::path::Path;
+
+use config::{FileFormat, Source as _, ValueKind};
+
+use super::faults::{Fault, Problem, Source};
+use super::layers::{Arity, Raw, Setting, file_settings};
+
+/// The largest file that is read.
+const LARGEST: u64 = 1 << 20;
+
+/// Reads the file that the setting `config` names; what is wrong with it comes beside what is not.
+pub fn read(config: &Raw) -> (Vec<(&'static str, Raw)>, Vec<Fault>) {
+    let name = config.values.first().map_or("", String::as_str);
+    let fault = |problem| Fault::new("config", Some(name), config.source.clone(), problem);
+    let path = Path::new(name);
+    let text = match text(path) {
+        Ok(text) => text,
+        Err(problem) => return (Vec::new(), vec![fault(problem)]),
+    };
+    let format = match format(path) {
+        Ok(format) => format,
+        Err(problem) => return (Vec::new(), vec![fault(problem)]),
+    };
+    keys(path, &text, format)
+}
+
+fn text(path: &Path) -> Result<String, Problem> {
+    let cannot = |error: std::io::Error| {
+        Problem::new(
+            format!("cannot be read: {error}"),
+            "name a file that is there and that we may read",
+        )
+    };
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(cannot)?;
+    file.take(LARGEST + 1)
+        .read_to_string(&mut text)
+        .map_err(cannot)?;
+    if text.len() as u64 > LARGEST {
+        return Err(Problem::new(
+            "is larger than 1 MiB",
+            "name a file of settings",
+        ));
+    }
+    Ok(text)
+}
+
+fn format(path: &Path) -> Result<FileFormat, Problem> {
+    match path.extension().and_then(|it| it.to_str()) {
+        Some("toml") => Ok(FileFormat::Toml),
+        Some("yaml" | "yml") => Ok(FileFormat::Yaml),
+        _ => Err(Problem::new(
+            "has an ending that tells no format",
+            "give the file the ending .toml, .yaml or .yml",
+        )),
+    }
+}
+
+fn keys(path: &Path, text: &str, format: FileFormat) -> (Vec<(&'static str, Raw)>, Vec<Fault>) {
+    let source = Source::File(path.to_owned());
+    let table = match config::File::from_str(text, format).collect() {
+        Ok(table) => table,
+        Err(error) => {
+            let problem = Problem::new(
+                format!(
+                    "cannot be understood: {}",
+                    without_excerpt(&error.to_string())
+                ),
+                "mend the file; each line is one setting, such as election = \"orders\" in TOML \
+                 or election: orders in YAML",
+            );
+            return (
+                Vec::new(),
+                vec![Fault::new("config", path.to_str(), source, problem)],
+            );
+        }
+    };
+    let mut raw = Vec::new();
+    let mut faults = Vec::new();
+    let mut table: Vec<_> = table.into_iter().collect();
+    table.sort_by(|(a, _), (b, _)| a.cmp(b));
+    for (key, value) in table {
+        let Some(setting) = file_settings().find(|it| it.name == key) else {
+            faults.push(Fault::new(
+                &key,
+                None,
+                source.clone(),
+                unknown(&key, &value.kind),
+            ));
+            continue;
+        };
+        match values(setting, value.kind) {
+            Ok(values) => raw.push((
+                setting.name,
+                Raw {
+                    values,
+                    source: source.clone(),
+                },
+            )),
+            Err(problem) => faults.push(Fault::new(&key, None, source.clone(), problem)),
+        }
+    }
+    (raw, faults)
+}
+
+/// Cuts the excerpt out of a parser's message: its first line says where, its last one what.
+fn without_excerpt(message: &str) -> String {
+    let mut lines = message.lines().map(str::trim).filter(|it| !it.is_empty());
+    let first = lines.next().unwrap_or_default();
+    match lines.next_back() {
+        Some(last) => format!("{first}: {last}"),
+        None => first.to_owned(),
+    }
+}
+
+fn values(setting: &Setting, kind: ValueKind) -> Result<Vec<String>, Problem> {
+    match kind {
+        ValueKind::Array(items) if setting.arity == Arity::Many => {
+            items.into_iter().map(|it| scalar(it.kind)).collect()
+        }
+        ValueKind::Array(_) => Err(Problem::new(
+            "is a list, and takes one value",
+            "write the one value",
+        )),
+        other => Ok(vec![scalar(other)?]),
+    }
+}
+
+fn scalar(kind: ValueKind) -> Result<String, Problem> {
+    match kind {
+        ValueKind::Nil => Err(Problem::new(
+            "has no value",
+            "write a value, or leave the key out for the default",
+        )),
+        ValueKind::Table(_) => Err(Problem::new(
+            "is a table",
+            "write one value; the keys of the file are flat",
+        )),
+        ValueKind::Array(_) => Err(Problem::new("is a list in a list", "write a flat list")),
+        ValueKind::Boolean(it) => Ok(it.to_string()),
+        ValueKind::I64(it) => Ok(it.to_string()),
+        ValueKind::I128(it) => Ok(it.to_string()),
+        ValueKind::U64(it) => Ok(it.to_string()),
+        ValueKind::U128(it) => Ok(it.to_string()),
+        ValueKind::Float(it) => Ok(it.to_string()),
+        ValueKind::String(it) => Ok(it),
+    }
+}
+
+fn unknown(key: &str, kind: &ValueKind) -> Problem {
+    let problem = "is not a setting";
+    let plain = key.to_ascii_lowercase().replace(['_', '.', ' '], "-");
+    if ["secret", "key", "token", "connection-string", "password"]
+        .iter()
+        .any(|it| plain.ends_with(it))
+    {
+        return Problem::new(
+            problem,
+            "credentials are never settings: take it out of the file and give it by environment, \
+             such as AZURE_STORAGE_KEY_FILE",
+        );
+    }
+    let nearest = file_settings()
+        .map(|it| (strsim::damerau_levenshtein(&plain, it.name), it.name))
+        .filter(|(distance, name)| *distance <= name.len().div_ceil(3).min(4))
+        .min();
+    let remedy = match (nearest, kind) {
+        (Some((_, name)), _) => format!("did you mean {name}?"),
+        (None, ValueKind::Table(_)) => {
+            "the keys of the file are flat, named like the flags: azure-endpoint, for instance"
+                .to_owned()
+        }
+        (None, _) => "take it out; `tenure run --help` names all settings".to_owned(),
+    };
+    Problem::new(problem, remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn faults(text: &str, format: FileFormat) -> String {
+        let (_, faults) = keys(Path::new("f"), text, format);
+        if faults.is_empty() {
+            String::new()
+        } else {
+            super::super::Faults(faults).to_string()
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_comes_with_the_nearest_setting_and_without_its_value() {
+        for (line, name) in [
+            ("lease_duration = \"hidden\"", "lease-duration?"),
+            ("LEASE-DURATION = \"hidden\"", "lease-duration?"),
+            ("elections = \"hidden\"", "election?"),
+            ("listn = [\"hidden\"]", "listen?"),
+            ("flux-capacitor = \"hidden\"", "--help"),
+            ("azure-storage-key = \"hidden\"", "never settings"),
+            ("config = \"hidden\"", "is not a setting"),
+            ("[azure]\nendpoint = \"hidden\"", "flat"),
+        ] {
+            let text = faults(line, FileFormat::Toml);
+            assert!(
+                text.contains(name) && !text.contains("hidden"),
+                "{line}: {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn values_of_the_wrong_shape_are_named() {
+        for (line, words) in [
+            ("election:", "has no value"),
+            ("election: [a, b]", "is a list"),
+            ("election: {a: b}", "is a table"),
+            ("listen: [[a]]", "list in a list"),
+        ] {
+            let text = faults(line, FileFormat::Yaml);
+            assert!(text.contains(words), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_broken_file_is_a_fault_that_says_where_and_quotes_nothing() {
+        for (text, format) in [
+            ("election = \"a\"\nx = hidden", FileFormat::Toml),
+            ("election: a\nhidden: [", FileFormat::Yaml),
+        ] {
+            let text = faults(text, format);
+            assert!(text.contains("line 2") || text.contains("line 3"), "{text}");
+            assert!(
+                text.contains("cannot be understood") && !text.contains("hidden"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_yaml_off_is_the_word_and_no_boolean() {
+        let (raw, faults) = keys(Path::new("f"), "listen: off", FileFormat::Yaml);
+        assert!(faults.is_empty());
+        assert_eq!(raw[0].1.values, ["off"]);
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_keys_never_panic_and_only_known_ones_pass(key in ".{0,30}", toml: bool) {
+            let quoted = serde_json::to_string(&key).unwrap();
+            let (text, format) = if toml {
+                (format!("{quoted} = 1"), FileFormat::Toml)
+            } else {
+                (format!("{quoted}: 1"), FileFormat::Yaml)
+            };
+            let (raw, faults) = keys(Path::new("f"), &text, format);
+            let known = file_settings().any(|it| it.name == key);
+            prop_assert_eq!(raw.len(), usize::from(known));
+            prop_assert_eq!(faults.len(), usize::from(!known));
+        }
+
+        #[test]
+        fn arbitrary_files_never_panic(text in "(?s).{0,80}", toml: bool) {
+            let format = if toml { FileFormat::Toml } else { FileFormat::Yaml };
+            let _ = keys(Path::new("f"), &text, format);
+        }
+    }
+}

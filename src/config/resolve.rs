@@ -1,0 +1,282 @@
+//! From raw values to settings: reads each, binds them by the rules, and gathers every fault.
+//!
+//! What it does not do: it starts nothing and asks nothing of network or store.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::environment::Environment;
+use super::faults::{Fault, Faults, Problem, Source, without_secrets};
+use super::layers::{Flags, Layers, Raw, SETTINGS, gather};
+use super::store_url::{self, StoreUrl};
+use super::timings::{self, Limits};
+use super::{
+    AzureSettings, FileSettings, LogFormat, Settings, StoreSettings, Timings, azure, values,
+};
+
+/// Valid settings, and what is worth a line at debug level.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The settings.
+    pub settings: Settings,
+    /// What was passed over, for the debug log: logs start only when the settings are known.
+    pub notes: Vec<String>,
+}
+
+/// Reads flags, environment and file into valid settings.
+///
+/// # Errors
+/// Returns all faults at once.
+pub fn load(flags: &Flags, environment: &Environment) -> Result<Loaded, Faults> {
+    let Layers { raw, faults, notes } = gather(flags, environment);
+    let mut reader = Reader {
+        layers: Layers { raw, faults, notes },
+        environment,
+    };
+    let settings = reader.settings();
+    let Layers { faults, notes, .. } = reader.layers;
+    match settings {
+        Some(settings) if faults.is_empty() => Ok(Loaded { settings, notes }),
+        _ => Err(Faults(faults)),
+    }
+}
+
+/// Reads values one by one and keeps what is wrong with them. A `None` from any of its methods
+/// stands for a fault that has been kept.
+struct Reader<'a> {
+    layers: Layers,
+    environment: &'a Environment,
+}
+
+impl Reader<'_> {
+    fn settings(&mut self) -> Option<Settings> {
+        // Every value is read before the first `?`, so that every fault is told.
+        let election = self.one("election", values::election);
+        let identity = self.identity();
+        let advertise = self.optional("advertise", values::advertise);
+        let observe = self.one("observe", values::switch);
+        let timings = self.timings();
+        let request_timeout = timings.map(|it| it.request_timeout);
+        let store = self.store(election.as_deref(), request_timeout);
+        self.check_timings(timings, store.as_ref());
+        let listen = self.many("listen", values::listen);
+        let max_connections = self.one("max-connections", values::max_connections);
+        let status_files = self.many("status-file", values::status_files);
+        let log_format = self.log_format();
+        let log_level = self.one("log-level", values::log_level);
+        Some(Settings {
+            election: election?,
+            identity: identity?,
+            advertise: advertise?,
+            store: store?,
+            timings: timings?,
+            observe: observe?,
+            listen: listen?,
+            max_connections: max_connections?,
+            status_files: status_files?,
+            log_format: log_format?,
+            log_level: log_level?,
+        })
+    }
+
+    /// What counts for a setting: what was said, else its default.
+    fn raw(&self, name: &str) -> Option<Raw> {
+        let said = self.layers.raw.get(name).cloned();
+        let setting = SETTINGS.iter().find(|it| it.name == name);
+        said.or_else(|| {
+            let default = setting?.default?;
+            Some(Raw {
+                values: vec![default.to_owned()],
+                source: Source::Default,
+            })
+        })
+    }
+
+    fn source(&self, name: &str) -> Source {
+        self.raw(name).map_or(Source::Default, |it| it.source)
+    }
+
+    fn fault(&mut self, name: &str, value: Option<&str>, source: Source, problem: Problem) {
+        self.layers
+            .faults
+            .push(Fault::new(name, value, source, problem));
+    }
+
+    fn many<T>(
+        &mut self,
+        name: &'static str,
+        read: impl Fn(&[String]) -> Result<T, Problem>,
+    ) -> Option<T> {
+        let raw = self.raw(name).unwrap_or(Raw {
+            values: Vec::new(),
+            source: Source::Default,
+        });
+        read(&raw.values)
+            .map_err(|it| self.fault(name, Some(&raw.values.join(",")), raw.source, it))
+            .ok()
+    }
+
+    fn optional<T>(
+        &mut self,
+        name: &'static str,
+        read: impl Fn(&str) -> Result<T, Problem>,
+    ) -> Option<Option<T>> {
+        let Some(raw) = self.raw(name) else {
+            return Some(None);
+        };
+        let value = raw.values.first().map_or("", String::as_str);
+        match read(value) {
+            Ok(it) => Some(Some(it)),
+            Err(problem) => {
+                // A misplaced secret must not reach a log by way of a message.
+                let shown = if value.contains(':') {
+                    without_secrets(value)
+                } else {
+                    value.to_owned()
+                };
+                self.fault(name, Some(&shown), raw.source, problem);
+                None
+            }
+        }
+    }
+
+    /// Reads a setting that has a default, or one that was said.
+    fn one<T>(
+        &mut self,
+        name: &'static str,
+        read: impl Fn(&str) -> Result<T, Problem>,
+    ) -> Option<T> {
+        self.optional(name, read)?
+    }
+
+    /// `--identity`, else the pod's name, else the host's.
+    fn identity(&mut self) -> Option<String> {
+        if self.raw("identity").is_some() {
+            return self.one("identity", values::identity);
+        }
+        let (value, source) = match self.environment.get("POD_NAME") {
+            Some(pod) => (pod.to_owned(), Source::Variable("POD_NAME".to_owned())),
+            None => (self.environment.host_name.clone(), Source::HostName),
+        };
+        values::identity(&value)
+            .map_err(|mut problem| {
+                problem.remedy = "name this instance with --identity".to_owned();
+                self.fault("identity", Some(&value), source, problem);
+            })
+            .ok()
+    }
+
+    fn log_format(&mut self) -> Option<LogFormat> {
+        let usual = if self.environment.on_terminal {
+            LogFormat::Text
+        } else {
+            LogFormat::Json
+        };
+        Some(
+            self.optional("log-format", values::log_format)?
+                .unwrap_or(usual),
+        )
+    }
+
+    fn timings(&mut self) -> Option<Timings> {
+        let lease_duration = self.one("lease-duration", values::duration);
+        let renew_deadline = self.one("renew-deadline", values::duration);
+        let retry_period = self.one("retry-period", values::duration);
+        let request_timeout = self.one("request-timeout", values::duration);
+        let activation_delay = self.one("activation-delay", values::duration);
+        Some(Timings {
+            lease_duration: lease_duration?,
+            renew_deadline: renew_deadline?,
+            retry_period: retry_period?,
+            request_timeout: request_timeout?,
+            activation_delay: activation_delay?,
+        })
+    }
+
+    fn check_timings(&mut self, timings: Option<Timings>, store: Option<&StoreSettings>) {
+        let Some(timings) = timings else { return };
+        let limits = match store {
+            Some(StoreSettings::Azure(_)) => Limits::Azure,
+            _ => Limits::None,
+        };
+        for (name, mut problem) in timings::check(&timings, limits) {
+            // Which of them somebody set, so that the one to mend is found.
+            let set: Vec<String> = [
+                "lease-duration",
+                "renew-deadline",
+                "retry-period",
+                "request-timeout",
+            ]
+            .iter()
+            .filter(|other| **other != name)
+            .map(|other| format!("{other}: {}", self.source(other)))
+            .collect();
+            problem.problem.push_str(&format!(" [{}]", set.join(", ")));
+            let raw = self.raw(name);
+            let value = raw
+                .as_ref()
+                .and_then(|it| it.values.first())
+                .map(String::as_str);
+            self.fault(name, value, self.source(name), problem);
+        }
+    }
+
+    fn store(
+        &mut self,
+        election: Option<&str>,
+        request_timeout: Option<Duration>,
+    ) -> Option<StoreSettings> {
+        let url = self.optional("store", store_url::parse);
+        let insecure = self
+            .one("azure-insecure-http", values::switch)
+            .unwrap_or_default();
+        let endpoint = self.optional("azure-endpoint", |it| azure::endpoint(it, insecure));
+        let prefix = self.optional("azure-blob-prefix", values::blob_prefix);
+        match url? {
+            None => self.default_store(election),
+            Some(StoreUrl::Memory) => Some(StoreSettings::Memory),
+            Some(StoreUrl::File(directory)) => Some(file(directory, false, election?)),
+            Some(StoreUrl::Azure { account, container }) => {
+                let faults = &mut self.layers.faults;
+                let credential = azure::credential(&account, self.environment, faults);
+                let (proxy, no_proxy) = azure::proxy(self.environment, faults);
+                let endpoint = endpoint?.or_else(|| azure::usual_endpoint(&account))?;
+                let election = election?;
+                Some(StoreSettings::Azure(Box::new(AzureSettings {
+                    endpoint,
+                    account,
+                    container,
+                    blob: match prefix? {
+                        Some(prefix) => format!("{prefix}/{election}"),
+                        None => election.to_owned(),
+                    },
+                    credential,
+                    request_timeout: request_timeout?,
+                    proxy,
+                    no_proxy,
+                })))
+            }
+        }
+    }
+
+    fn default_store(&mut self, election: Option<&str>) -> Option<StoreSettings> {
+        if self.environment.in_kubernetes() {
+            let problem = Problem::new(
+                "is not named, and its default is a file: in Kubernetes each pod would lead alone",
+                "name a store that all pods share, such as azure://ACCOUNT/CONTAINER; or \
+                 file:///DIRECTORY if it is meant",
+            );
+            self.fault("store", None, Source::Default, problem);
+            return None;
+        }
+        Some(file(self.environment.runtime_directory(), true, election?))
+    }
+}
+
+fn file(directory: PathBuf, is_default: bool, election: &str) -> StoreSettings {
+    StoreSettings::File(FileSettings {
+        directory,
+        is_default,
+        election: election.to_owned(),
+    })
+}

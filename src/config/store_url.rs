@@ -1,0 +1,281 @@
+//! Store URLs: where the lease is kept, in one line.
+//!
+//! What it does not do: it takes no credentials, since a URL ends up in logs and process lists,
+//! and it looks at no store.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::faults::Problem;
+
+/// The account that Azurite comes with.
+pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
+
+/// A store URL, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// `file:///dir`
+    File(PathBuf),
+    /// `azure://ACCOUNT/CONTAINER`
+    Azure {
+        /// The account.
+        account: String,
+        /// The container.
+        container: String,
+    },
+    /// `memory:`
+    Memory,
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(directory) => match url::Url::from_file_path(directory) {
+                Ok(url) => url.fmt(f),
+                Err(()) => write!(f, "file:{}", directory.display()),
+            },
+            Self::Azure { account, container } => write!(f, "azure://{account}/{container}"),
+            Self::Memory => f.write_str("memory:"),
+        }
+    }
+}
+
+/// What there is, for remedies.
+const KINDS: &str = "file:///DIRECTORY, azure://ACCOUNT/CONTAINER or memory:";
+
+/// Schemes that are to come, so that their absence is told from a misspelling.
+const TO_COME: [&str; 7] = [
+    "kubernetes",
+    "etcd",
+    "zookeeper",
+    "mongodb",
+    "redis",
+    "postgres",
+    "s3",
+];
+
+/// Reads a store URL.
+///
+/// # Errors
+/// Says what is wrong, and what to write, without the text itself.
+pub fn parse(text: &str) -> Result<StoreUrl, Problem> {
+    let Some((scheme, rest)) = text.split_once(':') else {
+        let remedy = if text.starts_with('/') {
+            format!("write file://{text}")
+        } else {
+            format!("write {KINDS}")
+        };
+        return Err(Problem::new("is not a URL", remedy));
+    };
+    match scheme {
+        "file" => file(text, rest),
+        "azure" => azure(rest),
+        "memory" if rest.is_empty() => Ok(StoreUrl::Memory),
+        "memory" => Err(Problem::new(
+            "says more than memory:",
+            "write memory: alone",
+        )),
+        _ => Err(unsupported(scheme, rest)),
+    }
+}
+
+fn unsupported(scheme: &str, rest: &str) -> Problem {
+    if TO_COME.contains(&scheme) {
+        let problem = format!("names a kind of store, {scheme}:, that this version does not have");
+        return Problem::new(problem, format!("write {KINDS}"));
+    }
+    let host = rest
+        .trim_start_matches('/')
+        .split(['/', '?'])
+        .next()
+        .unwrap_or_default();
+    if let Some(account) = host.split_once(".blob.").map(|(account, _)| account)
+        && is_account(account)
+    {
+        return Problem::new(
+            "is a web address of Azure's",
+            format!("write azure://{account}/CONTAINER"),
+        );
+    }
+    let problem = "names a kind of store that does not exist";
+    let near = |it: &&str| strsim::damerau_levenshtein(&scheme.to_ascii_lowercase(), it) <= 2;
+    match ["file", "azure", "memory"].into_iter().find(near) {
+        Some(kind) => Problem::new(problem, format!("did you mean {kind}:? Write {KINDS}")),
+        None => Problem::new(problem, format!("write {KINDS}")),
+    }
+}
+
+fn file(text: &str, rest: &str) -> Result<StoreUrl, Problem> {
+    const WRITE: &str = "write the directory in full, with three slashes: file:///var/lib/tenure";
+    let Some(path) = rest.strip_prefix("//").filter(|it| it.starts_with('/')) else {
+        return Err(Problem::new("names no directory from the root on", WRITE));
+    };
+    if path.contains(['?', '#']) {
+        return Err(Problem::new(
+            "has a query or fragment, and file: takes none",
+            "write ? as %3F and # as %23 if they belong to the directory's name",
+        ));
+    }
+    let directory = url::Url::parse(text)
+        .ok()
+        .and_then(|it| it.to_file_path().ok());
+    match directory {
+        Some(directory) if !directory.as_os_str().as_encoded_bytes().contains(&0) => {
+            Ok(StoreUrl::File(directory))
+        }
+        _ => Err(Problem::new("names no directory", WRITE)),
+    }
+}
+
+fn azure(rest: &str) -> Result<StoreUrl, Problem> {
+    const WRITE: &str = "write azure://ACCOUNT/CONTAINER";
+    if rest.contains(['?', '#', '@']) {
+        return Err(Problem::new(
+            "has more in it than account and container",
+            format!(
+                "{WRITE}; credentials come by environment, such as AZURE_STORAGE_SAS_TOKEN_FILE"
+            ),
+        ));
+    }
+    let parts: Option<Vec<&str>> = rest
+        .strip_prefix("//")
+        .map(|it| it.strip_suffix('/').unwrap_or(it).split('/').collect());
+    let (account, container) = match parts.as_deref() {
+        Some([account, container]) => (*account, *container),
+        Some([_, _, _, ..]) => {
+            return Err(Problem::new(
+                "names more than account and container",
+                format!(
+                    "{WRITE}; the blob is named after the election, behind --azure-blob-prefix"
+                ),
+            ));
+        }
+        _ => return Err(Problem::new("names no account and container", WRITE)),
+    };
+    if account.ends_with(".core.windows.net") {
+        let short = account.split('.').next().unwrap_or_default();
+        return Err(Problem::new(
+            "names the account by its host",
+            format!("write azure://{short}/{container}, and --azure-endpoint for other clouds"),
+        ));
+    }
+    if !is_account(account) {
+        return Err(Problem::new(
+            format!("names the account {account:?}, which none can be called"),
+            "accounts are 3 to 24 lower-case letters and digits",
+        ));
+    }
+    if !is_container(container) {
+        return Err(Problem::new(
+            format!("names the container {container:?}, which none can be called"),
+            "containers are 3 to 63 lower-case letters, digits and single dashes, first and last \
+             no dash",
+        ));
+    }
+    Ok(StoreUrl::Azure {
+        account: account.to_owned(),
+        container: container.to_owned(),
+    })
+}
+
+fn is_account(name: &str) -> bool {
+    (3..=24).contains(&name.len())
+        && name
+            .bytes()
+            .all(|it| it.is_ascii_lowercase() || it.is_ascii_digit())
+}
+
+fn is_container(name: &str) -> bool {
+    (3..=63).contains(&name.len())
+        && name
+            .bytes()
+            .all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-')
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+        && !name.contains("--")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_forms_of_the_contract_are_read() {
+        assert_eq!(parse("memory:"), Ok(StoreUrl::Memory));
+        assert_eq!(parse("file:///dir"), Ok(StoreUrl::File("/dir".into())));
+        assert_eq!(
+            parse("file:///a%20b/c"),
+            Ok(StoreUrl::File("/a b/c".into()))
+        );
+        let expected = StoreUrl::Azure {
+            account: "acct".to_owned(),
+            container: "leases-1".to_owned(),
+        };
+        assert_eq!(parse("azure://acct/leases-1"), Ok(expected.clone()));
+        assert_eq!(parse("azure://acct/leases-1/"), Ok(expected));
+    }
+
+    #[test]
+    fn each_fault_comes_with_what_to_write() {
+        for (text, problem, remedy) in [
+            ("", "not a URL", "file:///"),
+            ("/var/lib/x", "not a URL", "write file:///var/lib/x"),
+            ("file:", "from the root", "three slashes"),
+            ("file:dir", "from the root", "three slashes"),
+            ("file://dir/x", "from the root", "three slashes"),
+            ("file:///a?b", "query", "%3F"),
+            ("file:///a%00b", "no directory", "three slashes"),
+            ("memory:x", "more than memory:", "alone"),
+            ("azure:acct/box", "no account", "azure://ACCOUNT/CONTAINER"),
+            ("azure://acct", "no account", "azure://ACCOUNT/CONTAINER"),
+            ("azure://acct/box/blob", "more than", "--azure-blob-prefix"),
+            (
+                "azure://acct/box?sig=x",
+                "more in it",
+                "AZURE_STORAGE_SAS_TOKEN_FILE",
+            ),
+            ("azure://Acct/box", "\"Acct\"", "lower-case"),
+            ("azure://acct/a--b", "\"a--b\"", "single dashes"),
+            (
+                "azure://acct.blob.core.windows.net/box",
+                "by its host",
+                "azure://acct/box",
+            ),
+            (
+                "https://acct.blob.core.windows.net/box",
+                "web address",
+                "azure://acct/CONTAINER",
+            ),
+            ("etcd://host", "does not have", "memory:"),
+            ("kubernetes:a/b", "does not have", "memory:"),
+            ("azur://a/b", "does not exist", "did you mean azure:?"),
+            ("carrier-pigeon:", "does not exist", "write file:///"),
+        ] {
+            let found = parse(text).unwrap_err();
+            assert!(found.problem.contains(problem), "{text}: {found:?}");
+            assert!(found.remedy.contains(remedy), "{text}: {found:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "(file|azure|memory|x)?:?/{0,3}.{0,40}") {
+            let _ = parse(&text);
+        }
+
+        #[test]
+        fn what_is_written_is_read_back(
+            account in "[a-z0-9]{3,24}",
+            container in "[a-z0-9]{2,20}(-[a-z0-9]{1,20}){0,2}[a-z0-9]",
+            directory in "(/[a-zA-Z0-9 _?#%ä.-]{0,8}[a-z]){1,4}",
+        ) {
+            let azure = StoreUrl::Azure { account, container };
+            let file = StoreUrl::File(directory.into());
+            for url in [azure, file] {
+                prop_assert_eq!(parse(&url.to_string()), Ok(url));
+            }
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! The meaning of single values: names, addresses, files, numbers, words.
+//!
+//! What it does not do: it looks at no other setting, no disk and no network.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::faults::Problem;
+use super::{FileFormat, Listen, LogFormat, StatusFile, duration};
+
+/// The longest path that a unix socket can be bound to.
+const LONGEST_SOCKET: usize = 107;
+
+/// The name of an election: 1–63 of `a-z 0-9 - .`, first and last alphanumeric.
+pub fn election(text: &str) -> Result<String, Problem> {
+    let alphanumeric = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit();
+    let problem = if text.is_empty() {
+        "is empty"
+    } else if text.len() > 63 {
+        "is longer than 63 characters"
+    } else if !text
+        .chars()
+        .all(|it| alphanumeric(it) || it == '-' || it == '.')
+    {
+        "has other characters than a-z, 0-9, - and ."
+    } else if !text.starts_with(alphanumeric) || !text.ends_with(alphanumeric) {
+        "begins or ends with - or ."
+    } else {
+        return Ok(text.to_owned());
+    };
+    let near: String = text
+        .chars()
+        .map(|it| it.to_ascii_lowercase())
+        .map(|it| {
+            if alphanumeric(it) || it == '.' {
+                it
+            } else {
+                '-'
+            }
+        })
+        .take(63)
+        .collect();
+    let near = near.trim_matches(['-', '.']);
+    let near = if near.is_empty() { "orders" } else { near };
+    Err(Problem::new(
+        problem,
+        format!("write a name such as {near}"),
+    ))
+}
+
+/// An identity: 1–128 printable ASCII characters, first and last no space.
+pub fn identity(text: &str) -> Result<String, Problem> {
+    printable(text, 128)
+}
+
+/// The address of a service, as printable ASCII without spaces.
+pub fn advertise(text: &str) -> Result<String, Problem> {
+    if text.contains(' ') {
+        return Err(Problem::new(
+            "has a space",
+            "write an address such as 10.0.3.7:8080",
+        ));
+    }
+    printable(text, 255)
+}
+
+fn printable(text: &str, longest: usize) -> Result<String, Problem> {
+    let problem = if text.is_empty() {
+        "is empty".to_owned()
+    } else if text.len() > longest {
+        format!("is longer than {longest} characters")
+    } else if !text.bytes().all(|it| (b' '..=b'~').contains(&it)) {
+        "has characters that are not printable ASCII".to_owned()
+    } else if text.trim() != text {
+        "begins or ends with a space".to_owned()
+    } else {
+        return Ok(text.to_owned());
+    };
+    Err(Problem::new(
+        problem,
+        format!("write 1 to {longest} printable ASCII characters"),
+    ))
+}
+
+/// The prefix of the blob's name: path segments without empty ones, `.` and `..`.
+pub fn blob_prefix(text: &str) -> Result<String, Problem> {
+    let remedy = "write segments of a-z, A-Z, 0-9, - _ and . with / between, such as team/prod";
+    let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.');
+    let trimmed = text.strip_suffix('/').unwrap_or(text);
+    let problem = if trimmed.is_empty() {
+        "is empty"
+    } else if trimmed.len() > 512 {
+        "is longer than 512 characters"
+    } else if trimmed
+        .split('/')
+        .any(|it| it.is_empty() || it.ends_with('.'))
+    {
+        "has a segment that is empty or ends with a dot"
+    } else if !trimmed.split('/').all(|it| it.chars().all(plain)) {
+        "has other characters than letters, digits, - _ . and /"
+    } else {
+        return Ok(trimmed.to_owned());
+    };
+    Err(Problem::new(problem, remedy))
+}
+
+/// A duration.
+pub fn duration(text: &str) -> Result<std::time::Duration, Problem> {
+    duration::parse(text).map_err(|problem| {
+        let plain: Option<u64> = text.parse().ok();
+        let remedy = match plain {
+            Some(number) => format!("write {number}s, or {number}ms for milliseconds"),
+            None => "write a duration such as 15s, 1m30s or 500ms".to_owned(),
+        };
+        Problem::new(problem, remedy)
+    })
+}
+
+/// Yes or no.
+pub fn switch(text: &str) -> Result<bool, Problem> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Ok(true),
+        "false" | "no" | "off" | "0" => Ok(false),
+        _ => Err(Problem::new("is neither yes nor no", "write true or false")),
+    }
+}
+
+/// A number of connections.
+pub fn max_connections(text: &str) -> Result<usize, Problem> {
+    match text.parse::<usize>() {
+        Ok(number @ 1..=65_535) => Ok(number),
+        _ => Err(Problem::new(
+            "is not a number from 1 to 65535",
+            "write a number such as the 512",
+        )),
+    }
+}
+
+/// The word that means no listener.
+const OFF: &str = "off";
+
+/// The addresses of the status listener; `off` alone is none.
+pub fn listen(texts: &[String]) -> Result<Vec<Listen>, Problem> {
+    if texts == [OFF] {
+        return Ok(Vec::new());
+    }
+    if texts.is_empty() {
+        return Err(Problem::new(
+            "is an empty list",
+            "write off to have no status listener",
+        ));
+    }
+    let mut all = Vec::new();
+    for text in texts {
+        if text == OFF {
+            return Err(Problem::new(
+                "has off beside an address",
+                "write off alone, or take it out",
+            ));
+        }
+        let one = address(text)?;
+        let any_port = matches!(&one, Listen::Tcp(it) if it.port() == 0);
+        if all.contains(&one) && !any_port {
+            return Err(Problem::new(
+                format!("names {text} twice"),
+                "name each address once",
+            ));
+        }
+        all.push(one);
+    }
+    Ok(all)
+}
+
+fn address(text: &str) -> Result<Listen, Problem> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        let problem = if !path.starts_with('/') {
+            "names a socket that does not begin with /"
+        } else if path.len() > LONGEST_SOCKET {
+            "names a socket whose path is longer than the 107 bytes that the system allows"
+        } else if path.contains('\0') {
+            "has a NUL in it"
+        } else {
+            return Ok(Listen::Unix(PathBuf::from(path)));
+        };
+        return Err(Problem::new(
+            problem,
+            "write a path such as unix:/run/tenure/status.sock",
+        ));
+    }
+    text.parse::<SocketAddr>().map(Listen::Tcp).map_err(|_| {
+        let remedy = if let Some(port) = text
+            .strip_prefix(':')
+            .filter(|it| it.parse::<u16>().is_ok())
+        {
+            format!("write [::]:{port} or 0.0.0.0:{port} for all addresses")
+        } else if text.parse::<u16>().is_ok() {
+            format!("write 127.0.0.1:{text}")
+        } else if let Some(port) = text.strip_prefix("localhost:") {
+            format!("write 127.0.0.1:{port} or [::1]:{port}")
+        } else {
+            "write an address with a port, such as 127.0.0.1:4040 or [::1]:4040; unix:/path; or off"
+                .to_owned()
+        };
+        let problem = if text.is_empty() {
+            "has an empty item".to_owned()
+        } else {
+            format!("has {text:?}, which is no IP address with a port")
+        };
+        Problem::new(problem, remedy)
+    })
+}
+
+/// The status files; the ending chooses the format.
+pub fn status_files(texts: &[String]) -> Result<Vec<StatusFile>, Problem> {
+    let mut all: Vec<StatusFile> = Vec::new();
+    for text in texts {
+        let path = PathBuf::from(text);
+        let format = match path.extension().and_then(|it| it.to_str()) {
+            Some("json") => FileFormat::Json,
+            Some("env") => FileFormat::Env,
+            _ if text.is_empty() => {
+                return Err(Problem::new("has an empty item", "take it out"));
+            }
+            _ => {
+                return Err(Problem::new(
+                    format!("has {text:?}, whose ending chooses no format"),
+                    "let the name end in .json, or in .env for a file that a shell can source",
+                ));
+            }
+        };
+        if all.iter().any(|it| it.path == path) {
+            return Err(Problem::new(
+                format!("names {text} twice"),
+                "name each file once",
+            ));
+        }
+        all.push(StatusFile { path, format });
+    }
+    Ok(all)
+}
+
+/// How log lines look.
+pub fn log_format(text: &str) -> Result<LogFormat, Problem> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(Problem::new("is no format of logs", "write text or json")),
+    }
+}
+
+/// Which log lines are written.
+///
+/// A bare word that is no level is refused, though the filter's syntax has a meaning for it: it is
+/// a misspelt level far more often.
+pub fn log_level(text: &str) -> Result<String, Problem> {
+    const REMEDY: &str =
+        "write error, warn, info, debug, trace or off; or info,tenure::store=debug";
+    let levels = ["off", "error", "warn", "info", "debug", "trace"];
+    let bare = text
+        .split(',')
+        .map(str::trim)
+        .filter(|it| !it.contains(['=', '[']));
+    for word in bare {
+        if !levels.contains(&word.to_ascii_lowercase().as_str()) {
+            return Err(Problem::new(
+                format!("has {word:?}, which is no level"),
+                REMEDY,
+            ));
+        }
+    }
+    tracing_subscriber::EnvFilter::builder()
+        .parse(text)
+        .map_err(|error| Problem::new(format!("is no filter: {error}"), REMEDY))?;
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn strings(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|&it| it.to_owned()).collect()
+    }
+
+    #[test]
+    fn elections_are_names_as_the_contract_says() {
+        for good in ["a", "orders", "a.b-c", "0", &"x".repeat(63)] {
+            assert_eq!(election(good).as_deref(), Ok(good));
+        }
+        for (bad, remedy) in [
+            ("", "orders"),
+            ("Orders EU!", "orders-eu"),
+            ("-a", "such as a"),
+            ("a.", "such as a"),
+            ("ä", "orders"),
+            (&"x".repeat(64), &"x".repeat(63)),
+        ] {
+            let problem = election(bad).unwrap_err();
+            assert!(problem.remedy.ends_with(remedy), "{bad}: {problem:?}");
+        }
+    }
+
+    #[test]
+    fn identities_are_printable_ascii() {
+        assert!(identity("orders-7d9f (blue)").is_ok() && identity(&"x".repeat(128)).is_ok());
+        for bad in ["", "ä", "a\n", " a", "a ", &"x".repeat(129)] {
+            assert!(identity(bad).is_err(), "{bad:?}");
+        }
+        assert!(advertise("10.0.0.1:80").is_ok() && advertise("a b").is_err());
+    }
+
+    #[test]
+    fn listeners_are_addresses_sockets_or_off() {
+        let all = listen(&strings(&["127.0.0.1:0", "[::1]:4040", "unix:/run/x"])).unwrap();
+        assert_eq!(all.len(), 3);
+        assert_eq!(all[2], Listen::Unix("/run/x".into()));
+        assert_eq!(listen(&strings(&["off"])), Ok(vec![]));
+        for (bad, remedy) in [
+            (&["4040"][..], "127.0.0.1:4040"),
+            (&[":4040"], "[::]:4040"),
+            (&["localhost:1"], "127.0.0.1:1"),
+            (&["127.0.0.1"], "with a port"),
+            (&["127.0.0.1:99999"], "with a port"),
+            (&["unix:x"], "unix:/run"),
+            (&["off", "[::1]:1"], "off alone"),
+            (&["[::1]:1", "[::1]:1"], "once"),
+            (&[""], "with a port"),
+            (&[], "write off"),
+        ] {
+            let problem = listen(&strings(bad)).unwrap_err();
+            assert!(problem.remedy.contains(remedy), "{bad:?}: {problem:?}");
+        }
+        assert!(listen(&[format!("unix:/{}", "x".repeat(107))]).is_err());
+        assert!(listen(&[format!("unix:/{}", "x".repeat(106))]).is_ok());
+    }
+
+    #[test]
+    fn the_ending_of_a_status_file_chooses_its_format() {
+        let all = status_files(&strings(&["/a.json", "b.env"])).unwrap();
+        assert_eq!(
+            (all[0].format, all[1].format),
+            (FileFormat::Json, FileFormat::Env)
+        );
+        for bad in [
+            &["/a"][..],
+            &["/a.txt"],
+            &[".json"],
+            &[""],
+            &["a.env", "a.env"],
+        ] {
+            assert!(status_files(&strings(bad)).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_level_is_no_target() {
+        for good in [
+            "info",
+            "DEBUG",
+            "off",
+            "warn,tenure=debug",
+            "tenure[span]=info",
+        ] {
+            assert_eq!(log_level(good).as_deref(), Ok(good));
+        }
+        for bad in ["inof", "", "info,inof", "tenure=loud"] {
+            assert!(log_level(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn prefixes_are_plain_segments() {
+        assert_eq!(blob_prefix("team/prod/").as_deref(), Ok("team/prod"));
+        for bad in ["", "/", "a//b", "/a", "a/..", "a b", "a?b", "a\\b"] {
+            assert!(blob_prefix(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_panics(text in ".{0,80}") {
+            let list = [text.clone()];
+            let _ = (election(&text), identity(&text), advertise(&text), blob_prefix(&text));
+            let _ = (duration(&text), switch(&text), max_connections(&text));
+            let _ = (listen(&list), status_files(&list), log_format(&text), log_level(&text));
+        }
+
+        #[test]
+        fn the_election_that_a_remedy_names_is_valid(text in ".{0,80}") {
+            if let Err(problem) = election(&text) {
+                let (_, name) = problem.remedy.rsplit_once(' ').unwrap();
+                prop_assert!(election(name).is_ok(), "{}", problem.remedy);
+            }
+        }
+    }
+}
