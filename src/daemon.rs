@@ -146,12 +146,7 @@ impl Driver {
             let took = sent.elapsed_max(now());
             let outcome = answer.as_ref().map_or_else(StoreError::outcome, |_| "ok");
             metrics.request(op.name(), outcome, took);
-            tracing::debug!(
-                op = op.name(),
-                outcome,
-                ms = took.as_millis(),
-                "store answered"
-            );
+            tracing::debug!(op = op.name(), outcome, ms = took.as_millis(), "store answered");
             Answered { id, answer }
         })
     }
@@ -173,9 +168,5 @@ fn chance() -> Chance {
     let bits = Uuid::new_v4().as_u128();
     // 24 bits that no version or variant field touches, as many as a float holds exactly.
     let jitter = (bits & 0xff_ffff) as f32 / 16_777_216.0;
-    Chance {
-        lease: Uuid::new_v4().as_u128(),
-        nonce: Nonce(Uuid::new_v4().as_u128()),
-        jitter,
-    }
+    Chance { lease: Uuid::new_v4().as_u128(), nonce: Nonce(Uuid::new_v4().as_u128()), jitter }
 }

@@ -109,10 +109,7 @@ impl Election {
     pub fn new(config: Config, now: Moment) -> Self {
         Self {
             config,
-            role: Role::Standby {
-                looks: Pace::at_once(now),
-                bidding: None,
-            },
+            role: Role::Standby { looks: Pace::at_once(now), bidding: None },
             since: now,
             in_flight: None,
             outbox: None,
@@ -154,11 +151,7 @@ impl Election {
 
     /// The store may have changed: look before the next poll. Never evidence.
     pub fn handle_wakeup(&mut self, now: Moment, chance: Chance) {
-        if let Role::Standby {
-            looks,
-            bidding: None,
-        } = &mut self.role
-        {
+        if let Role::Standby { looks, bidding: None } = &mut self.role {
             looks.hasten(now);
         }
         self.handle_timeout(now, chance);
@@ -196,10 +189,7 @@ impl Election {
     /// must come first. A clock may jump meanwhile, so the driver sleeps no longer than a second.
     #[must_use]
     pub fn poll_timeout(&self, now: Moment) -> Duration {
-        let belief = self
-            .role
-            .tenure()
-            .map_or(Duration::MAX, |it| it.belief.until_end(now));
+        let belief = self.role.tenure().map_or(Duration::MAX, |it| it.belief.until_end(now));
         let next = match (&self.in_flight, &self.owed) {
             (Some(_), _) => Duration::MAX,
             (None, Some(owed)) => owed.left(now, self.config.request_timeout),
@@ -222,10 +212,7 @@ impl Election {
     /// Whether we have resigned and nothing is left to do.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        let waits = self
-            .in_flight
-            .as_ref()
-            .is_some_and(|request| request.op.lease().is_some());
+        let waits = self.in_flight.as_ref().is_some_and(|request| request.op.lease().is_some());
         matches!(self.role, Role::Resigned { .. }) && self.owed.is_none() && !waits
     }
 
@@ -251,9 +238,7 @@ impl Election {
         self.notice_jump(now);
         let lease_duration = self.config.lease_duration;
         match &self.role {
-            Role::Standby {
-                bidding: Some(it), ..
-            } if it.is_over(now, lease_duration) => {
+            Role::Standby { bidding: Some(it), .. } if it.is_over(now, lease_duration) => {
                 let bid = it.bid.clone();
                 self.owe(bid, now, true);
                 self.back_off(now, chance);
@@ -302,12 +287,7 @@ impl Election {
         let id = RequestId(self.next_id);
         self.next_id += 1;
         let after_jump = self.role.tenure().is_some_and(|it| it.belief.suspended);
-        self.in_flight = Some(InFlight {
-            id,
-            op: op.clone(),
-            sent: now,
-            after_jump,
-        });
+        self.in_flight = Some(InFlight { id, op: op.clone(), sent: now, after_jump });
         self.outbox = Some(Request { id, op, timeout });
     }
 
@@ -325,9 +305,7 @@ impl Election {
     /// What one request may take of the two request-timeouts in which a resignation ends (R3).
     fn time_to_resign(&self, since: Moment, now: Moment) -> Duration {
         let request_timeout = self.config.request_timeout;
-        (request_timeout * 2)
-            .saturating_sub(since.elapsed_max(now))
-            .min(request_timeout)
+        (request_timeout * 2).saturating_sub(since.elapsed_max(now)).min(request_timeout)
     }
 
     // The roles, and nowhere else do they change.
@@ -336,26 +314,16 @@ impl Election {
     /// the term written.
     fn become_activating(&mut self, bidding: Bidding, grant: &Grant, now: Moment) {
         debug_assert!(matches!(self.role, Role::Standby { .. }) && self.owed.is_none());
-        let hold = self
-            .hold_for(&grant.record)
-            .max(self.config.activation_delay);
+        let hold = self.hold_for(&grant.record).max(self.config.activation_delay);
         let floor = match grant.record.term {
             Some(found) if found >= self.highest => found + 1,
             _ => self.fresh_floor(grant, now),
         };
         let sent = bidding.first_sent;
-        let belief = Belief {
-            sent,
-            length: self.config.renew_deadline,
-            suspended: false,
-        };
+        let belief = Belief { sent, length: self.config.renew_deadline, suspended: false };
         let renewal = Pace::after(sent, self.config.retry_period);
         self.role = Role::Activating(Activating {
-            tenure: Tenure {
-                bid: bidding.bid,
-                belief,
-                renewal,
-            },
+            tenure: Tenure { bid: bidding.bid, belief, renewal },
             granted: now,
             hold,
             floor,
@@ -372,12 +340,7 @@ impl Election {
             unreachable!("only a candidate that holds the lease writes a term");
         };
         let tenure = tenure.clone();
-        self.role = Role::Leader(Leader {
-            tenure,
-            term,
-            since: now,
-            jeopardy: false,
-        });
+        self.role = Role::Leader(Leader { tenure, term, since: now, jeopardy: false });
         self.highest = self.highest.max(term);
         self.defect = None;
         let candidate = Arc::clone(&self.config.candidate);
@@ -390,14 +353,7 @@ impl Election {
     fn become_standby(&mut self, reason: Reason, now: Moment, chance: Chance) {
         debug_assert!(self.role.tenure().is_some(), "only a tenure ends");
         let looks = Pace::spread(now, self.config.retry_period, chance.jitter);
-        self.leave_tenure(
-            Role::Standby {
-                looks,
-                bidding: None,
-            },
-            reason,
-            now,
-        );
+        self.leave_tenure(Role::Standby { looks, bidding: None }, reason, now);
     }
 
     /// We leave by will, for good.
@@ -421,10 +377,7 @@ impl Election {
             }
             Role::Leader(it) => {
                 self.owe(it.tenure.bid, now, false);
-                Some(Ended {
-                    term: it.term,
-                    lasted: it.since.elapsed_max(now),
-                })
+                Some(Ended { term: it.term, lasted: it.since.elapsed_max(now) })
             }
             Role::Resigned { .. } => None,
         };
@@ -438,12 +391,7 @@ impl Election {
     /// Remembers to release a lease that may be ours; `announced` if nobody ever heard active.
     fn owe(&mut self, bid: Bid, now: Moment, announced: bool) {
         debug_assert!(self.owed.is_none(), "one lease at a time");
-        self.owed = Some(Owed {
-            bid,
-            since: now,
-            announced,
-            retried: false,
-        });
+        self.owed = Some(Owed { bid, since: now, announced, retried: false });
     }
 
     /// Drops a bid and stays away for about a lease-duration, so that another may try (R5).
@@ -476,13 +424,7 @@ impl Election {
         }
         let term = ended.map_or(standing.term(), |it| Some(it.term));
         let tenure = ended.map(|it| it.lasted);
-        self.notices.push_back(Notice::Transition(Transition {
-            from,
-            to,
-            reason,
-            term,
-            tenure,
-        }));
+        self.notices.push_back(Notice::Transition(Transition { from, to, reason, term, tenure }));
     }
 }
 

@@ -56,9 +56,7 @@ pub fn start(format: LogFormat, level: &str) -> anyhow::Result<Logs> {
         .finish(std::io::stderr());
     let dropped = writer.error_counter();
     let filter = EnvFilter::try_new(level).with_context(|| format!("log-level {level:?}"))?;
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(writer)
-        .with_target(false);
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_target(false);
     let lines = match format {
         LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
@@ -67,15 +65,10 @@ pub fn start(format: LogFormat, level: &str) -> anyhow::Result<Logs> {
         .with(lines.with_filter(filter).with_filter(filter_fn(is_allowed)))
         .try_init()
         .context("logs were started before")?;
-    Ok(Logs {
-        _guard: guard,
-        dropped,
-    })
+    Ok(Logs { _guard: guard, dropped })
 }
 
 /// Whether a line may be written as far as the caps are concerned.
 fn is_allowed(line: &Metadata<'_>) -> bool {
-    CAPPED
-        .iter()
-        .all(|(name, cap)| !line.target().starts_with(name) || line.level() <= cap)
+    CAPPED.iter().all(|(name, cap)| !line.target().starts_with(name) || line.level() <= cap)
 }

@@ -154,11 +154,7 @@ impl Judgement {
     /// Judges a status at `now`.
     #[must_use]
     pub fn of(status: &Status, now: Moment) -> Self {
-        Self {
-            state: status.state(now),
-            remaining: status.remaining(now),
-            term: status.term(),
-        }
+        Self { state: status.state(now), remaining: status.remaining(now), term: status.term() }
     }
 
     /// How long the role active holds in whole milliseconds, rounded down: an error towards safety.
@@ -170,11 +166,7 @@ impl Judgement {
     /// The role. Active needs a whole millisecond left, so that it never comes with a 0.
     #[must_use]
     pub fn role(&self) -> Role {
-        if self.valid_for_ms() > 0 {
-            Role::Active
-        } else {
-            Role::Passive
-        }
+        if self.valid_for_ms() > 0 { Role::Active } else { Role::Passive }
     }
 }
 
@@ -207,10 +199,7 @@ impl Published {
                     u64::try_from(then.elapsed_max(now).as_millis()).unwrap_or(u64::MAX)
                 }),
                 failures: store.failures,
-                last_error: store
-                    .last_error
-                    .as_ref()
-                    .map(|error| error.failure().message.as_ref()),
+                last_error: store.last_error.as_ref().map(|error| error.failure().message.as_ref()),
             },
             version: env!("CARGO_PKG_VERSION"),
         }
@@ -232,6 +221,5 @@ pub fn valid_until_boottime_ns(judgement: &Judgement, now: Moment) -> u64 {
 #[must_use]
 pub fn rfc3339(date: OffsetDateTime) -> String {
     let date = date.replace_millisecond(date.millisecond()).unwrap_or(date);
-    date.format(&Rfc3339)
-        .expect("a date of this era can be written")
+    date.format(&Rfc3339).expect("a date of this era can be written")
 }

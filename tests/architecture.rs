@@ -11,11 +11,7 @@ fn module(name: &str) -> Vec<(PathBuf, String)> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten() {
             let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path)
-            } else {
-                files.push(path)
-            }
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
         }
     }
     let read = |path: PathBuf| {
@@ -27,56 +23,27 @@ fn module(name: &str) -> Vec<(PathBuf, String)> {
 
 /// The code of a file: without comments.
 fn code(text: &str) -> impl Iterator<Item = &str> {
-    text.lines()
-        .map(|line| line.split("//").next().unwrap_or_default())
+    text.lines().map(|line| line.split("//").next().unwrap_or_default())
 }
 
 #[test]
 fn the_core_imports_values_and_nothing_that_acts() {
-    let allowed = [
-        "std::",
-        "pace::",
-        "request::",
-        "role::",
-        "status::",
-        "super::",
-        "self::",
-    ];
-    let crates = [
-        "crate::clock::Moment",
-        "crate::store::",
-        "crate::election::",
-    ];
+    let allowed = ["std::", "pace::", "request::", "role::", "status::", "super::", "self::"];
+    let crates = ["crate::clock::Moment", "crate::store::", "crate::election::"];
     for (path, text) in module("election") {
-        if path
-            .iter()
-            .any(|part| part == "tests" || part == "tests.rs")
-        {
+        if path.iter().any(|part| part == "tests" || part == "tests.rs") {
             continue;
         }
         for line in code(&text) {
-            let Some(import) = line
-                .trim()
-                .strip_prefix("pub use ")
-                .or(line.trim().strip_prefix("use "))
+            let Some(import) =
+                line.trim().strip_prefix("pub use ").or(line.trim().strip_prefix("use "))
             else {
                 continue;
             };
-            let fits = allowed
-                .iter()
-                .chain(&crates)
-                .any(|start| import.starts_with(start));
+            let fits = allowed.iter().chain(&crates).any(|start| import.starts_with(start));
             assert!(fits, "{}: use {import}", path.display());
         }
-        for word in [
-            "tokio",
-            "tracing",
-            "rustix",
-            "async ",
-            "std::fs",
-            "std::net",
-            "clock::now",
-        ] {
+        for word in ["tokio", "tracing", "rustix", "async ", "std::fs", "std::net", "clock::now"] {
             let found = code(&text).find(|line| line.contains(word));
             assert!(found.is_none(), "{}: {word} in {found:?}", path.display());
         }
@@ -92,12 +59,7 @@ fn no_backend_knows_another_nor_the_election() {
                 let known = format!("store::{other}");
                 assert!(!text.contains(&known), "{} knows {known}", path.display());
             }
-            for above in [
-                "crate::election",
-                "crate::daemon",
-                "crate::publish",
-                "crate::cli",
-            ] {
+            for above in ["crate::election", "crate::daemon", "crate::publish", "crate::cli"] {
                 assert!(!text.contains(above), "{} knows {above}", path.display());
             }
         }
@@ -120,15 +82,10 @@ fn active_and_passive_are_words_of_the_outside() {
         for (path, text) in module(inside) {
             for line in code(&text) {
                 let lower = line.to_lowercase();
-                let named = [
-                    "is_active",
-                    "is_passive",
-                    "enum role {active",
-                    "::active",
-                    "::passive",
-                ]
-                .iter()
-                .any(|word| lower.contains(word));
+                let named =
+                    ["is_active", "is_passive", "enum role {active", "::active", "::passive"]
+                        .iter()
+                        .any(|word| lower.contains(word));
                 assert!(!named, "{}: {line}", path.display());
             }
         }
@@ -142,17 +99,13 @@ fn the_one_reader_of_time_and_of_the_environment_is_where_it_belongs() {
         ("clock_gettime(", "clock.rs"),
         ("env::var", "layers.rs environment.rs"),
     ] {
-        for folder in [
-            "clock", "config", "cli", "daemon", "election", "logs", "publish", "store", "main",
-        ] {
+        for folder in
+            ["clock", "config", "cli", "daemon", "election", "logs", "publish", "store", "main"]
+        {
             for (path, text) in module_or_nothing(folder) {
                 let name = path.file_name().unwrap().to_str().unwrap();
                 let found = code(&text).any(|line| line.contains(word));
-                assert!(
-                    !found || home.contains(name),
-                    "{} reads {word}",
-                    path.display()
-                );
+                assert!(!found || home.contains(name), "{} reads {word}", path.display());
             }
         }
     }
@@ -160,9 +113,5 @@ fn the_one_reader_of_time_and_of_the_environment_is_where_it_belongs() {
 
 fn module_or_nothing(name: &str) -> Vec<(PathBuf, String)> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/{name}.rs"));
-    if file.exists() {
-        module(name)
-    } else {
-        Vec::new()
-    }
+    if file.exists() { module(name) } else { Vec::new() }
 }

@@ -18,18 +18,11 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, LocalSet};
 
 /// The paused clock of tokio as all three clocks of a Moment.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the tests' own clock, which tokio moves"
-)]
+#[allow(clippy::disallowed_methods, reason = "the tests' own clock, which tokio moves")]
 fn now() -> Moment {
     thread_local!(static START: tokio::time::Instant = tokio::time::Instant::now());
     let since = START.with(|start| start.elapsed()) + Duration::from_secs(1_000_000);
-    Moment {
-        boot: since,
-        raw: since,
-        wall: since,
-    }
+    Moment { boot: since, raw: since, wall: since }
 }
 
 /// A driver that runs as a task of the test.
@@ -47,11 +40,8 @@ impl Running {
     }
 
     fn start_with(name: &str, store: Arc<dyn LeaseStore>, word: Acknowledgements) -> Self {
-        let candidate = Candidate {
-            identity: name.to_owned(),
-            instance: format!("{name}-1"),
-            address: None,
-        };
+        let candidate =
+            Candidate { identity: name.to_owned(), instance: format!("{name}-1"), address: None };
         let config = Config {
             candidate: Arc::new(candidate),
             rules: store.rules(),
@@ -70,11 +60,7 @@ impl Running {
             boot_id: String::new(),
             store: store.kind(),
         };
-        let first = Published {
-            status: election.status(),
-            index: 0,
-            sequence: 0,
-        };
+        let first = Published { status: election.status(), index: 0, sequence: 0 };
         let (sender, published) = watch::channel(first);
         let (heartbeat, metrics) = (Heartbeat::default(), Metrics::new(&about));
         let (resign, resigned) = oneshot::channel::<()>();
@@ -90,13 +76,7 @@ impl Running {
         let task = tokio::task::spawn_local(driver.run(async {
             let _ = resigned.await;
         }));
-        Self {
-            published,
-            heartbeat,
-            metrics,
-            resign: Some(resign),
-            task,
-        }
+        Self { published, heartbeat, metrics, resign: Some(resign), task }
     }
 
     fn state(&self) -> State {
@@ -105,13 +85,9 @@ impl Running {
 
     /// Waits, on the paused clock, for a state.
     async fn until(&mut self, state: State) {
-        let reached = self
-            .published
-            .wait_for(|it| it.status.state(now()) == state);
+        let reached = self.published.wait_for(|it| it.status.state(now()) == state);
         let reached = tokio::time::timeout(Duration::from_secs(120), reached).await;
-        reached
-            .unwrap_or_else(|_| panic!("never {state:?}"))
-            .unwrap();
+        reached.unwrap_or_else(|_| panic!("never {state:?}")).unwrap();
     }
 
     fn resign(&mut self) {
@@ -164,10 +140,7 @@ impl LeaseStore for Hanging {
         self.store.examine().await
     }
     async fn create(&self, _: u64) -> Result<Vec<String>, StoreError> {
-        Err(StoreError::Unknown(Failure::new(
-            Cause::Settings,
-            "not here",
-        )))
+        Err(StoreError::Unknown(Failure::new(Cause::Settings, "not here")))
     }
 }
 
@@ -198,26 +171,17 @@ async fn one_leads_the_other_stands_by_and_takes_over_when_the_first_resigns() {
 async fn a_leader_whose_store_hangs_is_passive_at_its_deadline_and_leads_again_when_it_answers() {
     locally(async {
         let (switch, hangs) = watch::channel(false);
-        let store = Hanging {
-            store: Memory::with_clock(now),
-            hangs,
-        };
+        let store = Hanging { store: Memory::with_clock(now), hangs };
         let mut leader = Running::start("a", Arc::new(store));
         leader.until(State::Leader).await;
         switch.send_replace(true);
         let hung = now();
         leader.until(State::Jeopardy).await;
         let remaining = |it: &Running| it.published.borrow().status.remaining(now());
-        assert!(
-            !remaining(&leader).is_zero(),
-            "a failed renewal alone ends nothing"
-        );
+        assert!(!remaining(&leader).is_zero(), "a failed renewal alone ends nothing");
         leader.until(State::Standby).await;
         let held = hung.elapsed_max(now());
-        assert!(
-            held <= Duration::from_secs(10),
-            "active for {held:?} without a renewal"
-        );
+        assert!(held <= Duration::from_secs(10), "active for {held:?} without a renewal");
         switch.send_replace(false);
         leader.until(State::Leader).await;
     })
@@ -228,10 +192,7 @@ async fn a_leader_whose_store_hangs_is_passive_at_its_deadline_and_leads_again_w
 async fn a_hanging_store_holds_up_an_end_for_two_request_timeouts_at_most() {
     locally(async {
         let (switch, hangs) = watch::channel(false);
-        let store = Hanging {
-            store: Memory::with_clock(now),
-            hangs,
-        };
+        let store = Hanging { store: Memory::with_clock(now), hangs };
         let mut leader = Running::start("a", Arc::new(store));
         leader.until(State::Leader).await;
         switch.send_replace(true);
@@ -239,10 +200,7 @@ async fn a_hanging_store_holds_up_an_end_for_two_request_timeouts_at_most() {
         let asked = now();
         leader.resign();
         leader.until(State::Stopped).await;
-        assert!(
-            asked.elapsed_max(now()) < Duration::from_millis(1),
-            "passive waits for nothing"
-        );
+        assert!(asked.elapsed_max(now()) < Duration::from_millis(1), "passive waits for nothing");
         leader.task.await.unwrap();
         let took = asked.elapsed_max(now());
         assert!(took <= Duration::from_millis(4001), "took {took:?}");
@@ -261,10 +219,7 @@ async fn the_lease_is_not_released_before_the_files_say_passive() {
         leader.resign();
         leader.until(State::Stopped).await;
         tokio::time::sleep(Duration::from_millis(1500)).await;
-        assert!(
-            !store.look().await.unwrap().free,
-            "the files have not said so yet"
-        );
+        assert!(!store.look().await.unwrap().free, "the files have not said so yet");
         word.send_replace(u64::MAX);
         leader.task.await.unwrap();
         assert!(store.look().await.unwrap().free);
@@ -283,10 +238,7 @@ async fn files_that_hang_hold_up_the_release_for_one_request_timeout_at_most() {
         leader.resign();
         leader.task.await.unwrap();
         let took = asked.elapsed_max(now());
-        assert!(
-            took >= Duration::from_secs(2) && took < Duration::from_millis(2100),
-            "{took:?}"
-        );
+        assert!(took >= Duration::from_secs(2) && took < Duration::from_millis(2100), "{took:?}");
         assert!(store.look().await.unwrap().free);
     })
     .await;
@@ -299,20 +251,14 @@ async fn the_loop_beats_and_counts_what_it_does() {
         leader.until(State::Leader).await;
         let before = leader.heartbeat.count();
         tokio::time::sleep(Duration::from_secs(5)).await;
-        assert!(
-            leader.heartbeat.count() >= before + 5,
-            "at least once a second"
-        );
+        assert!(leader.heartbeat.count() >= before + 5, "at least once a second");
         assert_eq!(leader.state(), State::Leader);
         let text = leader.metrics.text(&leader.published.borrow(), 0, now());
         let counted = text.lines().find(|line| {
             line.starts_with("tenure_store_requests_total")
                 && line.contains("op=\"renew\",outcome=\"ok\"")
         });
-        assert!(
-            counted.is_some_and(|line| !line.ends_with(" 0")),
-            "{counted:?}"
-        );
+        assert!(counted.is_some_and(|line| !line.ends_with(" 0")), "{counted:?}");
     })
     .await;
 }

@@ -1,8 +1,5 @@
 //! The examples that show how a service asks, run against a leader and against nobody.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "tests wait on real processes, by the real clock"
-)]
+#![allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
 
 #[path = "support/process.rs"]
 mod process;
@@ -36,24 +33,17 @@ fn first_line(program: &str, arguments: &[&str], url: &str) -> String {
         .unwrap_or_else(|error| panic!("{program} is missing ({error}): run tests/run --tools"));
     let mut example = Example(child);
     let mut line = String::new();
-    BufReader::new(example.0.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    BufReader::new(example.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     line.trim().to_owned()
 }
 
 fn tells_leader_from_nobody(program: &str, arguments: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let candidate = Candidate::start("a", directory.path(), &["--store", "memory:"], &[]);
-    until(Duration::from_secs(20), "it leads", || {
-        candidate.is_leader().then_some(())
-    });
+    until(Duration::from_secs(20), "it leads", || candidate.is_leader().then_some(()));
     let term = candidate.status().unwrap()["term"].as_u64().unwrap();
     let line = first_line(program, arguments, &format!("http://{}", candidate.address));
-    assert!(
-        line.starts_with(&format!("leader in term {term}")),
-        "{line}"
-    );
+    assert!(line.starts_with(&format!("leader in term {term}")), "{line}");
     let nobody = format!("http://{}", candidate.address);
     drop(candidate);
     assert_eq!(first_line(program, arguments, &nobody), "standby");

@@ -1,8 +1,5 @@
 //! HAProxy, with nothing but `option httpchk GET /leader`, follows a handover.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "tests wait on real processes, by the real clock"
-)]
+#![allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
 
 #[path = "support/process.rs"]
 mod process;
@@ -21,10 +18,8 @@ struct Haproxy(Child);
 impl Haproxy {
     /// Starts it before the candidates; it is given the candidates' own listeners as servers.
     fn start(directory: &Path, address: SocketAddr, candidates: &[Candidate]) -> Self {
-        let servers: String = candidates
-            .iter()
-            .map(|it| format!("  server {} {}\n", it.name, it.address))
-            .collect();
+        let servers: String =
+            candidates.iter().map(|it| format!("  server {} {}\n", it.name, it.address)).collect();
         let settings = format!(
             "defaults\n  mode http\n  timeout connect 1s\n  timeout client 5s\n  timeout server 5s\n\
              frontend in\n  bind {address}\n  default_backend leader\n\
@@ -77,22 +72,14 @@ fn haproxy_follows_the_leader_through_a_handover() {
         "--request-timeout",
         "500ms",
     ];
-    let mut candidates: Vec<_> = ["a", "b"]
-        .map(|name| Candidate::start(name, directory.path(), &arguments, &[]))
-        .into();
-    let address = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let mut candidates: Vec<_> =
+        ["a", "b"].map(|name| Candidate::start(name, directory.path(), &arguments, &[])).into();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let _haproxy = Haproxy::start(directory.path(), address, &candidates);
     let bound = Duration::from_secs(30);
-    let leader = until(bound, "one leads", || {
-        candidates.iter().position(Candidate::is_leader)
-    });
+    let leader = until(bound, "one leads", || candidates.iter().position(Candidate::is_leader));
     let name = candidates[leader].name.clone();
-    until(bound, "HAProxy reaches the leader", || {
-        (reached(address)? == name).then_some(())
-    });
+    until(bound, "HAProxy reaches the leader", || (reached(address)? == name).then_some(()));
     let mut ended = candidates.remove(leader);
     ended.signal(Signal::TERM);
     assert!(ended.wait(Duration::from_secs(10)).success());

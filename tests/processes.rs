@@ -1,9 +1,6 @@
 //! Three real processes on a real store, judged by the recorder: one leads; SIGTERM hands over;
 //! kill −9 hands over; the killed one comes back as standby.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "tests wait on real processes, by the real clock"
-)]
+#![allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
 
 #[path = "support/azurite.rs"]
 mod azurite;
@@ -20,19 +17,12 @@ use rustix::process::Signal;
 
 /// Waits for somebody to lead, and for all others to say that they stand by.
 fn settled(candidates: &[Candidate]) -> usize {
-    until(
-        Duration::from_secs(90),
-        "one leads and the others stand by",
-        || {
-            let states: Vec<_> = candidates
-                .iter()
-                .map(|it| it.state().unwrap_or_default())
-                .collect();
-            let leader = states.iter().position(|state| state == "leader")?;
-            let standbys = states.iter().filter(|state| *state == "standby").count();
-            (standbys == states.len() - 1).then_some(leader)
-        },
-    )
+    until(Duration::from_secs(90), "one leads and the others stand by", || {
+        let states: Vec<_> = candidates.iter().map(|it| it.state().unwrap_or_default()).collect();
+        let leader = states.iter().position(|state| state == "leader")?;
+        let standbys = states.iter().filter(|state| *state == "standby").count();
+        (standbys == states.len() - 1).then_some(leader)
+    })
 }
 
 fn hands_over(arguments: &[&str], variables: &[(&str, &str)]) {
@@ -48,15 +38,10 @@ fn hands_over(arguments: &[&str], variables: &[(&str, &str)]) {
     let mut stopped = candidates.remove(first);
     let first_term = stopped.status().unwrap()["term"].as_u64().unwrap();
     stopped.signal(Signal::TERM);
-    assert!(
-        stopped.wait(Duration::from_secs(10)).success(),
-        "SIGTERM ends it with exit code 0"
-    );
+    assert!(stopped.wait(Duration::from_secs(10)).success(), "SIGTERM ends it with exit code 0");
 
     let second = settled(&candidates);
-    let second_term = candidates[second].status().unwrap()["term"]
-        .as_u64()
-        .unwrap();
+    let second_term = candidates[second].status().unwrap()["term"].as_u64().unwrap();
     assert!(second_term > first_term, "{second_term} after {first_term}");
     let killed = candidates[second].name.clone();
     candidates[second].crash();
@@ -69,11 +54,7 @@ fn hands_over(arguments: &[&str], variables: &[(&str, &str)]) {
     candidates.push(again);
     assert_eq!(settled(&candidates), 0, "the one that came back stands by");
     let seen = candidates[1].status().unwrap();
-    assert_eq!(
-        seen["holder"]["identity"],
-        candidates[0].name.as_str(),
-        "and knows who leads"
-    );
+    assert_eq!(seen["holder"]["identity"], candidates[0].name.as_str(), "and knows who leads");
 
     let verdict = recorder.finish(&[&stopped.name]);
     verdict.assert_safe();
@@ -105,12 +86,7 @@ fn three_processes_on_one_host_hand_over_without_a_dual() {
 fn three_processes_on_azurite_hand_over_without_a_dual() {
     let azurite = azurite::Azurite::start();
     hands_over(
-        &[
-            "--store",
-            "azure://devstoreaccount1/elections",
-            "--azure-endpoint",
-            &azurite.endpoint(),
-        ],
+        &["--store", "azure://devstoreaccount1/elections", "--azure-endpoint", &azurite.endpoint()],
         &[],
     );
 }
@@ -132,17 +108,14 @@ fn a_leader_stopped_for_longer_than_its_lease_never_says_active_again_in_its_old
         "500ms",
     ];
     let mut recorder = Recorder::start();
-    let candidates: Vec<_> = ["a", "b"]
-        .map(|name| Candidate::start(name, directory.path(), &arguments, &[]))
-        .into();
+    let candidates: Vec<_> =
+        ["a", "b"].map(|name| Candidate::start(name, directory.path(), &arguments, &[])).into();
     for candidate in &candidates {
         recorder.follow(&candidate.name, candidate.address);
     }
     let leader = settled(&candidates);
     let other = 1 - leader;
-    let old = candidates[leader].status().unwrap()["term"]
-        .as_u64()
-        .unwrap();
+    let old = candidates[leader].status().unwrap()["term"].as_u64().unwrap();
     candidates[leader].signal(Signal::STOP);
     until(Duration::from_secs(30), "the other leads", || {
         candidates[other].is_leader().then_some(())
@@ -154,9 +127,5 @@ fn a_leader_stopped_for_longer_than_its_lease_never_says_active_again_in_its_old
     let verdict = recorder.finish(&[]);
     verdict.assert_safe();
     assert_eq!(verdict.terms[0], (old, candidates[leader].name.clone()));
-    assert_eq!(
-        verdict.terms.len(),
-        2,
-        "one handover, and no term comes back: {verdict:?}"
-    );
+    assert_eq!(verdict.terms.len(), 2, "one handover, and no term comes back: {verdict:?}");
 }

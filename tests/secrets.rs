@@ -1,8 +1,5 @@
 //! No secret at any log level: the trace-level log of a full run on Azurite shows none.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "tests wait on real processes, by the real clock"
-)]
+#![allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
 
 #[path = "support/azurite.rs"]
 mod azurite;
@@ -19,14 +16,8 @@ const KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 /// What each request bears, or looks like it.
-const TELLTALES: [&str; 6] = [
-    "sig=",
-    "sharedkey ",
-    "authorization",
-    "bearer ",
-    "x-ms-lease-id",
-    "x-ms-proposed-lease-id",
-];
+const TELLTALES: [&str; 6] =
+    ["sig=", "sharedkey ", "authorization", "bearer ", "x-ms-lease-id", "x-ms-proposed-lease-id"];
 
 #[test]
 fn a_trace_level_log_shows_no_key_no_signature_and_no_lease_id() {
@@ -61,28 +52,19 @@ fn a_trace_level_log_shows_no_key_no_signature_and_no_lease_id() {
     );
     assert!(created.status.success(), "{said}");
 
-    let variables = [(
-        "AZURE_STORAGE_CONNECTION_STRING",
-        connection_string.as_str(),
-    )];
+    let variables = [("AZURE_STORAGE_CONNECTION_STRING", connection_string.as_str())];
     let mut leader = Candidate::start("leader", directory.path(), &arguments, &variables);
-    until(Duration::from_secs(30), "it leads", || {
-        leader.is_leader().then_some(())
-    });
+    until(Duration::from_secs(30), "it leads", || leader.is_leader().then_some(()));
     let standby = Candidate::start("standby", directory.path(), &arguments, &variables);
     until(Duration::from_secs(30), "the other stands by", || {
         (standby.state()? == "standby").then_some(())
     });
     // A renewal, a release, a handover.
     let renewed = || leader.log().matches("\"renew\"").count() >= 2;
-    until(Duration::from_secs(30), "it renews", || {
-        renewed().then_some(())
-    });
+    until(Duration::from_secs(30), "it renews", || renewed().then_some(()));
     leader.signal(Signal::TERM);
     assert!(leader.wait(Duration::from_secs(10)).success());
-    until(Duration::from_secs(30), "the other leads", || {
-        standby.is_leader().then_some(())
-    });
+    until(Duration::from_secs(30), "the other leads", || standby.is_leader().then_some(()));
 
     for log in [leader.log(), standby.log(), said] {
         let log = log.to_lowercase();

@@ -51,11 +51,7 @@ pub async fn run(settings: Settings, logs: &Logs) -> anyhow::Result<ExitCode> {
         observe: settings.observe,
     };
     let election = Election::new(config, clock::now());
-    let first = Published {
-        status: election.status(),
-        index: 1,
-        sequence: 1,
-    };
+    let first = Published { status: election.status(), index: 1, sequence: 1 };
     let (sender, published) = watch::channel(first);
     let (metrics, heartbeat) = (Metrics::new(&about), Heartbeat::default());
 

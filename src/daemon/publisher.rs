@@ -21,11 +21,7 @@ impl Publisher {
     /// Publishes to `sender`, whose files answer through `acknowledgements`.
     #[must_use]
     pub fn new(sender: watch::Sender<Published>, acknowledgements: Acknowledgements) -> Self {
-        Self {
-            sender,
-            acknowledgements,
-            ending: None,
-        }
+        Self { sender, acknowledgements, ending: None }
     }
 
     /// Publishes a status, unless it is the one that was published last.
@@ -62,13 +58,7 @@ impl Publisher {
 /// Whether people would call it a change: the state, the term, the holder, what the store's
 /// trouble is; not a renewal.
 fn differs(before: &Status, after: &Status) -> bool {
-    let outcome = |status: &Status| {
-        status
-            .store
-            .last_error
-            .as_ref()
-            .map(|error| error.outcome())
-    };
+    let outcome = |status: &Status| status.store.last_error.as_ref().map(|error| error.outcome());
     before.standing.state() != after.standing.state()
         || before.term() != after.term()
         || before.holder != after.holder

@@ -47,12 +47,7 @@ impl Report {
         match notice {
             Notice::Transition(transition) => tell_transition(transition),
             Notice::HolderChanged(Some(Holder { candidate, term })) => {
-                tracing::info!(
-                    holder = candidate.identity,
-                    term,
-                    "the leader is {}",
-                    candidate.identity
-                );
+                tracing::info!(holder = candidate.identity, term, "leader seen");
             }
             Notice::HolderChanged(None) => tracing::debug!("the leader is not known"),
             Notice::RecordMissing { hold } => tracing::warn!(
@@ -74,14 +69,13 @@ impl Report {
 }
 
 fn tell_transition(transition: &Transition) {
-    let Transition {
-        from,
-        to,
-        reason,
+    let Transition { from, to, reason, term, tenure } = transition;
+    tracing::info!(
+        from = %from.as_str(),
+        to = %to.as_str(),
+        reason = %reason.as_str(),
         term,
-        tenure,
-    } = *transition;
-    let (from, to, reason) = (from.as_str(), to.as_str(), reason.as_str());
-    let tenure_s = tenure.as_ref().map(Duration::as_secs_f64);
-    tracing::info!(from, to, reason, term, tenure_s, "{from} → {to}");
+        tenure_s = tenure.as_ref().map(Duration::as_secs_f64),
+        "state changed"
+    );
 }

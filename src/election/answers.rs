@@ -42,10 +42,8 @@ impl Election {
                 self.store.last_error = Some(error.clone().into());
             }
         }
-        let answered = matches!(
-            answer,
-            Ok(_) | Err(StoreError::Refused(_) | StoreError::Foreign(_))
-        );
+        let answered =
+            matches!(answer, Ok(_) | Err(StoreError::Refused(_) | StoreError::Foreign(_)));
         if answered && !self.heard {
             self.heard = true;
             self.tell_transition(Reason::Heard, None, now);
@@ -69,11 +67,7 @@ impl Election {
                         lease_duration: self.config.lease_duration,
                         seen: sight.version,
                     };
-                    *bidding = Some(Bidding {
-                        bid,
-                        first_sent: now,
-                        pace: Pace::at_once(now),
-                    });
+                    *bidding = Some(Bidding { bid, first_sent: now, pace: Pace::at_once(now) });
                 }
             }
             outcome => {
@@ -110,9 +104,7 @@ impl Election {
             Err(StoreError::Broken(_) | StoreError::Unknown(_)) => {
                 let broken = matches!(answer, Err(StoreError::Broken(_)));
                 let mut again = current;
-                again
-                    .pace
-                    .fail(now, period, broken, 0.5 + chance.jitter / 2.0);
+                again.pace.fail(now, period, broken, 0.5 + chance.jitter / 2.0);
                 *bidding = Some(again);
             }
             Err(StoreError::Foreign(_)) => {
@@ -186,11 +178,7 @@ impl Election {
                     tenure.renewal.hasten(now);
                     return;
                 }
-                tenure.belief = Belief {
-                    sent: request.sent,
-                    suspended: false,
-                    ..tenure.belief
-                };
+                tenure.belief = Belief { sent: request.sent, suspended: false, ..tenure.belief };
                 tenure.renewal = Pace::after(request.sent, period);
                 self.set_jeopardy(false, Reason::Renewed, now);
             }
@@ -253,10 +241,9 @@ impl Election {
         // A record that was there while the lease was free is not the present holder's.
         let holds = !sight.free && (sight.record.nonce != self.past.nonce);
         let holder = match (&sight.record.holder, sight.record.term) {
-            (Some(candidate), Some(term)) if holds => Some(Holder {
-                candidate: candidate.clone(),
-                term,
-            }),
+            (Some(candidate), Some(term)) if holds => {
+                Some(Holder { candidate: candidate.clone(), term })
+            }
             _ => None,
         };
         self.set_holder(holder);
@@ -266,14 +253,11 @@ impl Election {
     fn inspect(&mut self, record: &Record) {
         let defect = match record.term {
             None if self.highest > 0 || !self.config.rules.missing_is_free => {
-                Some(Notice::RecordMissing {
-                    hold: self.hold_for(record),
-                })
+                Some(Notice::RecordMissing { hold: self.hold_for(record) })
             }
-            Some(found) if found < self.highest => Some(Notice::TermFell {
-                seen: self.highest,
-                found,
-            }),
+            Some(found) if found < self.highest => {
+                Some(Notice::TermFell { seen: self.highest, found })
+            }
             _ => None,
         };
         self.highest = self.highest.max(record.term.unwrap_or_default());
@@ -285,11 +269,7 @@ impl Election {
 
     /// How long a lease on this record is held before the term is written (R11).
     pub(super) fn hold_for(&self, record: &Record) -> Duration {
-        let hold = self
-            .config
-            .rules
-            .longest_lease
-            .unwrap_or(self.config.lease_duration);
+        let hold = self.config.rules.longest_lease.unwrap_or(self.config.lease_duration);
         match record.term {
             None if self.config.rules.missing_is_free => Duration::ZERO,
             Some(found) if found >= self.highest => Duration::ZERO,

@@ -21,12 +21,7 @@ pub(super) struct Pace {
 impl Pace {
     /// Due after `wait` from `from`.
     pub(super) fn after(from: Moment, wait: Duration) -> Self {
-        Self {
-            from,
-            wait,
-            hurried: false,
-            steps: 0,
-        }
+        Self { from, wait, hurried: false, steps: 0 }
     }
 
     /// Due at once.

@@ -124,13 +124,10 @@ impl Role {
         }
         match self {
             Self::Standby { bidding: None, .. } => Some(Op::Look),
-            Self::Standby {
-                bidding: Some(it), ..
-            } => Some(Op::Acquire(it.bid.clone())),
-            Self::Activating(it) if !it.tenure.renewal.due(now) => Some(Op::Inaugurate {
-                bid: it.tenure.bid.clone(),
-                floor: it.floor,
-            }),
+            Self::Standby { bidding: Some(it), .. } => Some(Op::Acquire(it.bid.clone())),
+            Self::Activating(it) if !it.tenure.renewal.due(now) => {
+                Some(Op::Inaugurate { bid: it.tenure.bid.clone(), floor: it.floor })
+            }
             _ => self.tenure().map(|it| Op::Renew(it.bid.clone())),
         }
     }
@@ -138,13 +135,8 @@ impl Role {
     /// How long until there is something to ask.
     pub(super) fn until_next_request(&self, now: Moment) -> Duration {
         match self {
-            Self::Standby {
-                looks,
-                bidding: None,
-            } => looks.left(now),
-            Self::Standby {
-                bidding: Some(it), ..
-            } => it.pace.left(now),
+            Self::Standby { looks, bidding: None } => looks.left(now),
+            Self::Standby { bidding: Some(it), .. } => it.pace.left(now),
             Self::Activating(it) => it.tenure.renewal.left(now).min(it.until_write(now)),
             Self::Leader(it) => it.tenure.renewal.left(now),
             Self::Resigned { .. } => Duration::MAX,
@@ -169,16 +161,13 @@ impl Tenure {
 impl Activating {
     /// How long until the term may be written, or written again.
     fn until_write(&self, now: Moment) -> Duration {
-        self.hold
-            .saturating_sub(self.granted.elapsed_min(now))
-            .max(self.write.left(now))
+        self.hold.saturating_sub(self.granted.elapsed_min(now)).max(self.write.left(now))
     }
 
     /// Whether the term could not be written for so long that the lease is given up: a candidate
     /// that may lease but not write must not block all others (R5).
     pub(super) fn write_is_over(&self, now: Moment, lease_duration: Duration) -> bool {
-        self.first_write
-            .is_some_and(|first| first.elapsed_max(now) >= lease_duration)
+        self.first_write.is_some_and(|first| first.elapsed_max(now) >= lease_duration)
     }
 }
 

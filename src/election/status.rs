@@ -62,11 +62,7 @@ impl Belief {
     /// What is left of the belief at `now`; zero after a jump of the clocks (R10).
     #[must_use]
     pub fn remaining(&self, now: Moment) -> Duration {
-        if self.suspended || self.sent.jumped(now) {
-            Duration::ZERO
-        } else {
-            self.until_end(now)
-        }
+        if self.suspended || self.sent.jumped(now) { Duration::ZERO } else { self.until_end(now) }
     }
 
     /// What is left by the lease clocks alone: at zero the tenure is over (R6).
@@ -146,9 +142,7 @@ impl Standing {
             Self::Starting => State::Starting,
             Self::Standby => State::Standby,
             Self::Activating => State::Activating,
-            Self::Leader {
-                jeopardy: false, ..
-            } => State::Leader,
+            Self::Leader { jeopardy: false, .. } => State::Leader,
             Self::Leader { jeopardy: true, .. } => State::Jeopardy,
             Self::Observing => State::Observing,
             Self::Stopped => State::Stopped,

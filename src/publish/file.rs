@@ -9,10 +9,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use serde::Serialize;
 use tokio::sync::watch;
 
 use super::metrics::Metrics;
-use super::{About, Judgement, Published, rfc3339, valid_until_boottime_ns};
+use super::{About, Document, Judgement, Published, rfc3339, valid_until_boottime_ns};
 use crate::clock::Moment;
 use crate::config::{FileFormat, StatusFile};
 
@@ -67,15 +68,7 @@ impl Writer {
         now: fn() -> Moment,
     ) -> anyhow::Result<(Self, Acknowledgements)> {
         let (written, acknowledgements) = Acknowledgements::channel();
-        let mut writer = Self {
-            files,
-            about,
-            metrics,
-            published,
-            written,
-            now,
-            told: None,
-        };
+        let mut writer = Self { files, about, metrics, published, written, now, told: None };
         writer.write_all().await?;
         Ok((writer, acknowledgements))
     }
@@ -108,12 +101,7 @@ impl Writer {
         let texts: Vec<_> = self
             .files
             .iter()
-            .map(|file| {
-                (
-                    file.path.clone(),
-                    text(file.format, &self.about, &published, now),
-                )
-            })
+            .map(|file| (file.path.clone(), text(file.format, &self.about, &published, now)))
             .collect();
         let written = tokio::task::spawn_blocking(move || {
             let mut outcome = Ok(());
@@ -130,6 +118,14 @@ impl Writer {
     }
 }
 
+/// The status document, and a date for people.
+#[derive(Serialize)]
+struct FileDocument<'a> {
+    #[serde(flatten)]
+    document: Document<'a>,
+    valid_until: String,
+}
+
 /// The text of a status file.
 fn text(format: FileFormat, about: &About, published: &Published, now: Moment) -> String {
     let document = published.document(about, now);
@@ -137,15 +133,15 @@ fn text(format: FileFormat, about: &About, published: &Published, now: Moment) -
     let valid_until = rfc3339((now.date()) + judgement.remaining);
     match format {
         FileFormat::Json => {
-            let mut value = serde_json::to_value(&document).expect("a document is JSON");
-            value["valid_until"] = valid_until.into();
-            format!("{value}\n")
+            let document = FileDocument { document, valid_until };
+            let json = serde_json::to_string(&document).expect("a document is JSON");
+            format!(
+                "{json}
+"
+            )
         }
         FileFormat::Env => {
-            let term = document
-                .term
-                .map(|term| term.to_string())
-                .unwrap_or_default();
+            let term = document.term.map(|term| term.to_string()).unwrap_or_default();
             let until = valid_until_boottime_ns(&judgement, now).to_string();
             let lines = [
                 ("ROLE", document.role.as_str()),
@@ -157,10 +153,7 @@ fn text(format: FileFormat, about: &About, published: &Published, now: Moment) -
                 ("VALID_UNTIL_BOOTTIME_NS", &until),
                 ("BOOT_ID", document.boot_id),
             ];
-            lines
-                .iter()
-                .map(|(name, value)| format!("TENURE_{name}={}\n", quoted(value)))
-                .collect()
+            lines.iter().map(|(name, value)| format!("TENURE_{name}={}\n", quoted(value))).collect()
         }
     }
 }
@@ -179,14 +172,9 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file: File = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o644)
-        .open(&beside)?;
-    let written = file
-        .write_all(text.as_bytes())
-        .and_then(|()| std::fs::rename(&beside, path));
+    let mut file: File =
+        OpenOptions::new().write(true).create_new(true).mode(0o644).open(&beside)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| std::fs::rename(&beside, path));
     if written.is_err() {
         let _ = std::fs::remove_file(&beside);
     }
@@ -199,15 +187,8 @@ fn refuse_what_is_no_file(path: &Path) -> io::Result<()> {
         Err(error) => Err(error),
         Ok(found) if found.file_type().is_file() => Ok(()),
         Ok(found) => {
-            let what = if found.is_symlink() {
-                "a symbolic link"
-            } else {
-                "no regular file"
-            };
-            Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("it is {what}; name a file"),
-            ))
+            let what = if found.is_symlink() { "a symbolic link" } else { "no regular file" };
+            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}; name a file")))
         }
     }
 }

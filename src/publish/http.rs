@@ -69,11 +69,7 @@ pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: impl Future<Out
     let router = routes::router(Arc::clone(&shared));
     let mut tasks = JoinSet::new();
     for listener in listeners {
-        tasks.spawn(connection::accept(
-            listener,
-            connections.clone(),
-            router.clone(),
-        ));
+        tasks.spawn(connection::accept(listener, connections.clone(), router.clone()));
     }
     tasks.spawn(watch_the_election(shared));
     shutdown.await;

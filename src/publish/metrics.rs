@@ -22,9 +22,7 @@ pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
 
 /// Upper bounds of the request durations, in seconds: from a file on this host to the longest
 /// request-timeout that makes sense.
-const BUCKETS: [f64; 11] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
-];
+const BUCKETS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
 
 /// The metrics of one election; clones share them.
 #[derive(Clone)]
@@ -50,20 +48,12 @@ impl Metrics {
     /// Makes all series, at 0.
     #[must_use]
     pub fn new(about: &About) -> Self {
-        let maker = Maker {
-            registry: Registry::new(),
-            about,
-        };
+        let maker = Maker { registry: Registry::new(), about };
         let series = Series {
-            is_leader: maker.gauge(
-                "tenure_is_leader",
-                "Whether this instance leads, judged when scraped.",
-            ),
+            is_leader: maker
+                .gauge("tenure_is_leader", "Whether this instance leads, judged when scraped."),
             master_status: maker.master_status(),
-            term: maker.gauge(
-                "tenure_term",
-                "Our term while we lead, the fencing token; else 0.",
-            ),
+            term: maker.gauge("tenure_term", "Our term while we lead, the fencing token; else 0."),
             valid: maker.seconds(
                 "tenure_valid_seconds",
                 "How long our leadership holds without a further renewal.",
@@ -95,22 +85,14 @@ impl Metrics {
 
     /// Counts a change of state.
     pub fn transition(&self, transition: &Transition) {
-        let Transition {
-            from, to, reason, ..
-        } = transition;
-        self.0
-            .transitions
-            .with_label_values(&[from.as_str(), to.as_str(), reason.as_str()])
-            .inc();
+        let Transition { from, to, reason, .. } = transition;
+        self.0.transitions.with_label_values(&[from.as_str(), to.as_str(), reason.as_str()]).inc();
     }
 
     /// Counts a request to the store: `outcome` is `ok` or a [`crate::store::StoreError::outcome`].
     pub fn request(&self, op: &str, outcome: &str, took: Duration) {
         self.0.requests.with_label_values(&[op, outcome]).inc();
-        self.0
-            .durations
-            .with_label_values(&[op])
-            .observe(took.as_secs_f64());
+        self.0.durations.with_label_values(&[op]).observe(took.as_secs_f64());
     }
 
     /// Counts a status file that could not be written.
@@ -127,25 +109,17 @@ impl Metrics {
         let leads = i64::from(judgement.role() == Role::Active);
         series.is_leader.set(leads);
         series.master_status.set(leads);
-        series
-            .term
-            .set(i64::try_from(judgement.term.unwrap_or_default()).unwrap_or(i64::MAX));
+        series.term.set(i64::try_from(judgement.term.unwrap_or_default()).unwrap_or(i64::MAX));
         series.valid.set(judgement.remaining.as_secs_f64());
         for state in State::ALL {
             let is = i64::from(state == judgement.state);
             series.states.with_label_values(&[state.as_str()]).set(is);
         }
         let store = &published.status.store;
-        series.last_success.set(
-            store
-                .last_success
-                .map_or(0.0, |then| then.wall.as_secs_f64()),
-        );
+        series.last_success.set(store.last_success.map_or(0.0, |then| then.wall.as_secs_f64()));
         series.failures.set(i64::from(store.failures));
         let dropped_lines = u64::try_from(dropped_lines).unwrap_or(u64::MAX);
-        series
-            .dropped_lines
-            .inc_by(dropped_lines.saturating_sub(series.dropped_lines.get()));
+        series.dropped_lines.inc_by(dropped_lines.saturating_sub(series.dropped_lines.get()));
         TextEncoder::new()
             .encode_to_string(&series.registry.gather())
             .unwrap_or_else(|error| format!("# the metrics could not be written: {error}\n"))
@@ -167,9 +141,7 @@ impl Maker<'_> {
 
     fn register<T: Collector + Clone + 'static>(&self, made: prometheus::Result<T>) -> T {
         let series = made.expect("names and labels are well-formed");
-        self.registry
-            .register(Box::new(series.clone()))
-            .expect("each name is registered once");
+        self.registry.register(Box::new(series.clone())).expect("each name is registered once");
         series
     }
 
@@ -188,27 +160,18 @@ impl Maker<'_> {
     /// client-go's name for it, so that dashboards made for that go on.
     fn master_status(&self) -> IntGauge {
         let opts = self
-            .opts(
-                "leader_election_master_status",
-                "Whether this instance leads; client-go's name.",
-            )
+            .opts("leader_election_master_status", "Whether this instance leads; client-go's name.")
             .const_label("name", &self.about.election);
         let gauge = self.register(IntGauge::with_opts(opts));
         let build = self
-            .opts(
-                "tenure_build_info",
-                "Always 1; the version is in the label.",
-            )
+            .opts("tenure_build_info", "Always 1; the version is in the label.")
             .const_label("version", env!("CARGO_PKG_VERSION"));
         self.register(IntGauge::with_opts(build)).set(1);
         gauge
     }
 
     fn states(&self) -> IntGaugeVec {
-        let opts = self.opts(
-            "tenure_state",
-            "1 for the state that we are in, 0 for the others.",
-        );
+        let opts = self.opts("tenure_state", "1 for the state that we are in, 0 for the others.");
         self.register(IntGaugeVec::new(opts, &["state"]))
     }
 
@@ -222,19 +185,12 @@ impl Maker<'_> {
     }
 
     fn requests(&self) -> IntCounterVec {
-        let opts = self.opts(
-            "tenure_store_requests_total",
-            "Requests to the store, by outcome.",
-        );
+        let opts = self.opts("tenure_store_requests_total", "Requests to the store, by outcome.");
         let requests = self.register(IntCounterVec::new(opts, &["op", "outcome"]));
         // What is the cause of a definite answer has an outcome of its own.
-        let unknown = Cause::ALL
-            .iter()
-            .filter(|it| !matches!(it, Cause::Lease | Cause::Record));
-        let outcomes: Vec<_> = ["ok", "refused", "foreign"]
-            .into_iter()
-            .chain(unknown.map(|it| it.as_str()))
-            .collect();
+        let unknown = Cause::ALL.iter().filter(|it| !matches!(it, Cause::Lease | Cause::Record));
+        let outcomes: Vec<_> =
+            ["ok", "refused", "foreign"].into_iter().chain(unknown.map(|it| it.as_str())).collect();
         for op in Op::NAMES {
             for outcome in &outcomes {
                 requests.with_label_values(&[op, outcome]);

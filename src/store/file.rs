@@ -55,9 +55,7 @@ pub struct FileStore {
 
 impl fmt::Debug for FileStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileStore")
-            .field("place", &self.place)
-            .finish_non_exhaustive()
+        f.debug_struct("FileStore").field("place", &self.place).finish_non_exhaustive()
     }
 }
 
@@ -155,18 +153,13 @@ impl Attempt {
     }
 
     fn reading(&self, boot_id: String) -> Reading {
-        Reading {
-            boot_id,
-            boot: (self.clock)().boot,
-        }
+        Reading { boot_id, boot: (self.clock)().boot }
     }
 
     /// Whether somebody still waits for the answer.
     fn still_wanted(&self) -> Result<(), Fault> {
         if self.given_up.load(Ordering::Acquire) {
-            return Err(Fault::unavailable(
-                "the attempt was given up, and has done nothing",
-            ));
+            return Err(Fault::unavailable("the attempt was given up, and has done nothing"));
         }
         Ok(())
     }
@@ -177,17 +170,8 @@ impl Attempt {
         let lock = directory.try_lock()?;
         self.still_wanted()?;
         let now = self.reading(boot_id.clone());
-        let began = Reading {
-            boot_id,
-            boot: self.began,
-        };
-        Ok(Locked {
-            attempt: self,
-            directory,
-            lock,
-            began,
-            now,
-        })
+        let began = Reading { boot_id, boot: self.began };
+        Ok(Locked { attempt: self, directory, lock, began, now })
     }
 
     /// Changes the record for a bid that should have the lease already.
@@ -235,9 +219,7 @@ impl Locked<'_> {
             self.attempt.still_wanted()?;
             let elapsed = (self.attempt.clock)().boot.saturating_sub(self.began.boot);
             if longest.is_some_and(|longest| elapsed >= longest) {
-                return Err(Fault::unavailable(
-                    "the attempt took longer than its lease would",
-                ));
+                return Err(Fault::unavailable("the attempt took longer than its lease would"));
             }
             Ok(())
         })
@@ -256,18 +238,12 @@ impl LeaseStore for FileStore {
     }
 
     fn rules(&self) -> Rules {
-        Rules {
-            longest_lease: None,
-            missing_is_free: true,
-        }
+        Rules { longest_lease: None, missing_is_free: true }
     }
 
     async fn look(&self) -> Result<Sight, StoreError> {
-        let nothing = || Sight {
-            free: true,
-            record: Record::default(),
-            version: Version("none".into()),
-        };
+        let nothing =
+            || Sight { free: true, record: Record::default(), version: Version("none".into()) };
         self.attempt(move |attempt| {
             let now = attempt.reading(attempt.boot_id()?);
             let Some(directory) = attempt.place.open()? else {
@@ -309,10 +285,7 @@ impl LeaseStore for FileStore {
                     return Ok(Ok(term));
                 }
                 stored.inaugurate(&bid, floor).map(Ok).ok_or_else(|| {
-                    Fault::foreign(
-                        &attempt.place.record_path(),
-                        "has a term that none can follow",
-                    )
+                    Fault::foreign(&attempt.place.record_path(), "has a term that none can follow")
                 })
             })
         });
@@ -359,10 +332,7 @@ impl LeaseStore for FileStore {
             let mut made = Vec::new();
             if attempt.place.open()?.is_none() {
                 attempt.place.open_or_make()?;
-                made.push(format!(
-                    "the directory {}",
-                    attempt.place.directory().display()
-                ));
+                made.push(format!("the directory {}", attempt.place.directory().display()));
             }
             let directory = attempt.place.open_or_make()?;
             let locked = attempt.lock(&directory)?;

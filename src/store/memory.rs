@@ -56,15 +56,9 @@ impl Memory {
     /// Makes a free lease, timed by a clock of the caller's.
     #[must_use]
     pub fn with_clock(clock: impl Fn() -> Moment + Send + Sync + 'static) -> Self {
-        let shared = Shared {
-            clock: Box::new(clock),
-            state: Mutex::default(),
-            changed: Notify::new(),
-        };
-        Self {
-            shared: Arc::new(shared),
-            told: AtomicU64::new(0),
-        }
+        let shared =
+            Shared { clock: Box::new(clock), state: Mutex::default(), changed: Notify::new() };
+        Self { shared: Arc::new(shared), told: AtomicU64::new(0) }
     }
 
     /// Forgets the lease and its record: what deleting the lock is in other stores.
@@ -76,10 +70,7 @@ impl Memory {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.shared
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn boot(&self) -> Duration {
@@ -119,9 +110,7 @@ impl State {
     }
 
     fn is_of(&self, bid: &Bid) -> bool {
-        self.lease
-            .as_ref()
-            .is_some_and(|lease| lease.id == bid.lease)
+        self.lease.as_ref().is_some_and(|lease| lease.id == bid.lease)
     }
 
     fn version(&self) -> Version {
@@ -133,12 +122,7 @@ impl State {
         let until = boot.saturating_add(bid.lease_duration);
         match &mut self.lease {
             Some(lease) if lease.id == bid.lease => lease.until = lease.until.max(until),
-            _ => {
-                self.lease = Some(Lease {
-                    id: bid.lease,
-                    until,
-                })
-            }
+            _ => self.lease = Some(Lease { id: bid.lease, until }),
         }
     }
 }
@@ -154,10 +138,7 @@ impl LeaseStore for Memory {
     }
 
     fn rules(&self) -> Rules {
-        Rules {
-            longest_lease: None,
-            missing_is_free: true,
-        }
+        Rules { longest_lease: None, missing_is_free: true }
     }
 
     async fn look(&self) -> Result<Sight, StoreError> {
@@ -185,28 +166,19 @@ impl LeaseStore for Memory {
         if !again {
             self.announce(&mut state);
         }
-        Ok(Grant {
-            record: state.record.clone(),
-            date: None,
-        })
+        Ok(Grant { record: state.record.clone(), date: None })
     }
 
     async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
         let boot = self.boot();
         let mut state = self.state();
         if !state.is_of(bid) || state.is_free(boot) {
-            return Err(refused(
-                "the lease is not ours any more, so no term is written",
-            ));
+            return Err(refused("the lease is not ours any more, so no term is written"));
         }
         if let (Some(term), true) = (state.record.term, state.record.nonce == Some(bid.nonce)) {
             return Ok(term);
         }
-        let Some(next) = state
-            .record
-            .term
-            .map_or(Some(0), |term| term.checked_add(1))
-        else {
+        let Some(next) = state.record.term.map_or(Some(0), |term| term.checked_add(1)) else {
             let failure = Failure::new(Cause::Record, "there is no term after the recorded one");
             return Err(StoreError::Foreign(failure));
         };

@@ -28,27 +28,13 @@ impl Candidate {
         let log = directory.join(format!("{name}.log"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
         command
-            .args([
-                "run",
-                "--identity",
-                name,
-                "--listen",
-                "127.0.0.1:0",
-                "--log-format",
-                "json",
-            ])
+            .args(["run", "--identity", name, "--listen", "127.0.0.1:0", "--log-format", "json"])
             .args(arguments)
             .env_remove("POD_NAME")
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(
-                File::options()
-                    .create(true)
-                    .append(true)
-                    .open(&log)
-                    .expect("the log opens"),
-            );
+            .stderr(File::options().create(true).append(true).open(&log).expect("the log opens"));
         let before = std::fs::read_to_string(&log).unwrap_or_default().len();
         let mut child = command.spawn().expect("tenure starts");
         let address = until(Duration::from_secs(20), &format!("{name} listens"), || {
@@ -57,12 +43,7 @@ impl Candidate {
             }
             address_in(&read(&log)[before..])
         });
-        Self {
-            name: name.to_owned(),
-            address,
-            child,
-            log,
-        }
+        Self { name: name.to_owned(), address, child, log }
     }
 
     /// What it has logged so far.
@@ -127,11 +108,7 @@ pub fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     let bound = Duration::from_secs(2);
     let mut stream = TcpStream::connect_timeout(&address, bound).ok()?;
     stream.set_read_timeout(Some(bound)).ok()?;
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
-    )
-    .ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;

@@ -33,11 +33,7 @@ pub struct Recorder {
 
 impl Recorder {
     pub fn start() -> Self {
-        Self {
-            claims: Arc::default(),
-            over: Arc::default(),
-            threads: Vec::new(),
-        }
+        Self { claims: Arc::default(), over: Arc::default(), threads: Vec::new() }
     }
 
     /// Asks one more candidate from now on. `instance` names the process, not the identity.
@@ -62,10 +58,8 @@ impl Recorder {
         for thread in self.threads {
             thread.join().expect("a recorder's thread ends well");
         }
-        let mut claims = Arc::try_unwrap(self.claims)
-            .expect("no thread is left")
-            .into_inner()
-            .unwrap();
+        let mut claims =
+            Arc::try_unwrap(self.claims).expect("no thread is left").into_inner().unwrap();
         claims.sort_by_key(|claim| claim.sent);
         Verdict::of(&claims, released)
     }
@@ -94,19 +88,14 @@ impl Verdict {
         for claim in claims {
             let by_will = released.contains(&claim.instance.as_str());
             let until = if by_will { claim.sent } else { claim.until };
-            let reign = reigns
-                .entry((claim.term, &claim.instance))
-                .or_insert((claim.sent, until));
+            let reign = reigns.entry((claim.term, &claim.instance)).or_insert((claim.sent, until));
             reign.1 = reign.1.max(until);
             if let Some((last, _)) = terms.last()
                 && claim.term < *last
             {
                 falls.push(format!("{claim:?} after term {last}"));
             }
-            if !terms
-                .iter()
-                .any(|(term, who)| *term == claim.term && *who == claim.instance)
-            {
+            if !terms.iter().any(|(term, who)| *term == claim.term && *who == claim.instance) {
                 terms.push((claim.term, claim.instance.clone()));
             }
         }
@@ -124,18 +113,9 @@ impl Verdict {
         }
         let mut shared: Vec<u64> = terms.iter().map(|(term, _)| *term).collect();
         shared.sort_unstable();
-        let shared = shared
-            .windows(2)
-            .filter(|pair| pair[0] == pair[1])
-            .map(|pair| pair[0])
-            .collect();
-        Self {
-            claims: claims.len(),
-            terms,
-            duals,
-            shared,
-            falls,
-        }
+        let shared =
+            shared.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+        Self { claims: claims.len(), terms, duals, shared, falls }
     }
 
     /// Panics unless there was no dual, no shared and no falling term.
@@ -158,27 +138,17 @@ fn ask(connection: &mut Connection, address: SocketAddr, instance: &str) -> Opti
             let bound = Duration::from_secs(1);
             let stream = TcpStream::connect_timeout(&address, bound).ok()?;
             // Long enough to hear a process that was stopped: its queued answers are judged too.
-            stream
-                .set_read_timeout(Some(Duration::from_secs(60)))
-                .ok()?;
+            stream.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
             stream.set_nodelay(true).ok()?;
             BufReader::new(stream)
         }
     };
     let sent = tenure::clock::now().raw;
-    stream
-        .get_mut()
-        .write_all(b"GET /leader HTTP/1.1\r\nHost: recorder\r\n\r\n")
-        .ok()?;
+    stream.get_mut().write_all(b"GET /leader HTTP/1.1\r\nHost: recorder\r\n\r\n").ok()?;
     let (code, term, valid_for) = read_answer(&mut stream)?;
     *connection = Some(stream);
     let until = sent + Duration::from_millis(valid_for);
-    (code == 200).then(|| Claim {
-        instance: instance.to_owned(),
-        term,
-        sent,
-        until,
-    })
+    (code == 200).then(|| Claim { instance: instance.to_owned(), term, sent, until })
 }
 
 fn read_answer(stream: &mut BufReader<TcpStream>) -> Option<(u16, u64, u64)> {
@@ -214,12 +184,7 @@ mod tests {
 
     fn claim(instance: &str, term: u64, sent: u64, until: u64) -> Claim {
         let ms = Duration::from_millis;
-        Claim {
-            instance: instance.to_owned(),
-            term,
-            sent: ms(sent),
-            until: ms(until),
-        }
+        Claim { instance: instance.to_owned(), term, sent: ms(sent), until: ms(until) }
     }
 
     #[test]
@@ -231,11 +196,7 @@ mod tests {
 
     #[test]
     fn a_shared_term_and_a_falling_term_are_seen() {
-        let claims = [
-            claim("a", 2, 0, 10),
-            claim("b", 2, 20, 30),
-            claim("a", 1, 40, 50),
-        ];
+        let claims = [claim("a", 2, 0, 10), claim("b", 2, 20, 30), claim("a", 1, 40, 50)];
         let verdict = Verdict::of(&claims, &[]);
         assert_eq!(verdict.shared, [2]);
         assert_eq!(verdict.falls.len(), 1);

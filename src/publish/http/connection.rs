@@ -85,20 +85,13 @@ struct Place {
 
 impl Connections {
     pub(super) fn new(max: usize) -> Self {
-        Self {
-            max,
-            taken: Arc::default(),
-            next: Arc::default(),
-        }
+        Self { max, taken: Arc::default(), next: Arc::default() }
     }
 
     /// Takes a place; the connection that was idle for longest makes room. Gives none when all
     /// others are busy.
     fn take(&self) -> Option<Place> {
-        let mut taken = self
-            .taken
-            .lock()
-            .expect("nothing panics while the lock is held");
+        let mut taken = self.taken.lock().expect("nothing panics while the lock is held");
         if taken.len() >= self.max {
             let oldest = taken
                 .iter()
@@ -113,11 +106,7 @@ impl Connections {
         let activity = Arc::new(Activity::default());
         activity.idle_since.store(id, Ordering::Relaxed);
         taken.insert(id, Arc::clone(&activity));
-        Some(Place {
-            id,
-            activity,
-            connections: self.clone(),
-        })
+        Some(Place { id, activity, connections: self.clone() })
     }
 
     fn tick(&self) -> u64 {
@@ -201,11 +190,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let activity = Arc::clone(&place.activity);
-    let io = TokioIo::new(Watched {
-        stream,
-        activity: Arc::clone(&activity),
-        stalled: None,
-    });
+    let io = TokioIo::new(Watched { stream, activity: Arc::clone(&activity), stalled: None });
     let connections = &place.connections;
     let answer = service_fn(|request| {
         activity.enter(ANSWERING);
@@ -238,11 +223,7 @@ where
 async fn respond(request: Request<Incoming>, mut router: Router) -> Response<Body> {
     let body = body_length(request.headers());
     let mut response = if body > MAX_BODY {
-        (
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "no request here needs a body\n",
-        )
-            .into_response()
+        (StatusCode::PAYLOAD_TOO_LARGE, "no request here needs a body\n").into_response()
     } else {
         match router.call(request).await {
             Ok(response) => response,
@@ -263,9 +244,7 @@ fn body_length(headers: &HeaderMap) -> u64 {
     if headers.contains_key(TRANSFER_ENCODING) {
         return u64::MAX;
     }
-    let announced = headers
-        .get(CONTENT_LENGTH)
-        .and_then(|it| it.to_str().ok()?.parse().ok());
+    let announced = headers.get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
     announced.unwrap_or_default()
 }
 
@@ -302,9 +281,7 @@ impl<S: Unpin> Watched<S> {
             self.stalled = None;
             return written;
         }
-        let stalled = self
-            .stalled
-            .get_or_insert_with(|| Box::pin(sleep(WRITE_TIME)));
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(WRITE_TIME)));
         ready!(stalled.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }

@@ -92,9 +92,9 @@ impl Listener {
     #[must_use]
     pub fn address(&self) -> String {
         match self {
-            Self::Tcp(bound) => bound
-                .local_addr()
-                .map_or_else(|e| e.to_string(), |it| it.to_string()),
+            Self::Tcp(bound) => {
+                bound.local_addr().map_or_else(|e| e.to_string(), |it| it.to_string())
+            }
             Self::Unix(_, file) => format!("unix:{}", file.0.display()),
         }
     }

@@ -35,16 +35,10 @@ const TERM: HeaderName = HeaderName::from_static("tenure-term");
 const VALID_FOR: HeaderName = HeaderName::from_static("tenure-valid-for-ms");
 
 pub(super) fn router(shared: Arc<Shared>) -> Router {
-    let paths = [
-        ("/leader", "/standby"),
-        ("/active", "/passive"),
-        ("/primary", "/replica"),
-    ];
+    let paths = [("/leader", "/standby"), ("/active", "/passive"), ("/primary", "/replica")];
     let mut router = Router::new();
     for (leader_path, standby_path) in paths {
-        router = router
-            .route(leader_path, get(leader))
-            .route(standby_path, get(standby));
+        router = router.route(leader_path, get(leader)).route(standby_path, get(standby));
     }
     router
         .route("/", get(INDEX))
@@ -113,9 +107,7 @@ async fn status(Shares(shared): Shares<Arc<Shared>>) -> Response {
 async fn metrics_text(Shares(shared): Shares<Arc<Shared>>) -> Response {
     let app = &shared.app;
     let published = app.published.borrow().clone();
-    let text = app
-        .metrics
-        .text(&published, (app.dropped_lines)(), (app.now)());
+    let text = app.metrics.text(&published, (app.dropped_lines)(), (app.now)());
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
@@ -128,11 +120,7 @@ pub(super) fn document(shared: &Shared) -> String {
 
 /// Yes or no, with what holds for how long.
 fn answer(yes: bool, judgement: Judgement) -> Response {
-    let code = if yes {
-        StatusCode::OK
-    } else {
-        StatusCode::SERVICE_UNAVAILABLE
-    };
+    let code = if yes { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let body = match judgement.role() {
         Role::Active => "active\n",
         Role::Passive => "passive\n",

@@ -59,10 +59,7 @@ pub(super) async fn watch(
         return response;
     };
     let Ok(index) = index.parse::<u64>() else {
-        return bad(
-            "index",
-            "wants a whole number, the `index` of the last status document",
-        );
+        return bad("index", "wants a whole number, the `index` of the last status document");
     };
     let wait = match duration::parse(asked.wait.as_deref().unwrap_or(USUAL_WAIT)) {
         Ok(wait) => wait.min(LONGEST_WAIT),
@@ -80,18 +77,13 @@ fn events(
     place: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     let changes = Changes::since(&shared, None);
-    futures::stream::unfold(
-        (shared, place, changes),
-        |(shared, place, mut changes)| async {
-            if timeout(EVERY, changes.next()).await == Ok(Next::Over) {
-                return None;
-            }
-            let event = Event::default()
-                .id(changes.seen.index.to_string())
-                .data(document(&shared));
-            Some((Ok(event), (shared, place, changes)))
-        },
-    )
+    futures::stream::unfold((shared, place, changes), |(shared, place, mut changes)| async {
+        if timeout(EVERY, changes.next()).await == Ok(Next::Over) {
+            return None;
+        }
+        let event = Event::default().id(changes.seen.index.to_string()).data(document(&shared));
+        Some((Ok(event), (shared, place, changes)))
+    })
 }
 
 /// Finds changes: what was published, and what the clock alone changes.
@@ -125,12 +117,7 @@ impl Changes {
         published.mark_unchanged();
         let seen = face(shared);
         let fresh = index != Some(seen.index);
-        Self {
-            published,
-            shared: Arc::clone(shared),
-            seen,
-            fresh,
-        }
+        Self { published, shared: Arc::clone(shared), seen, fresh }
     }
 
     async fn next(&mut self) -> Next {
@@ -156,9 +143,5 @@ impl Changes {
 fn face(shared: &Shared) -> Face {
     let published = shared.app.published.borrow();
     let judgement = Judgement::of(&published.status, (shared.app.now)());
-    Face {
-        index: published.index,
-        state: judgement.state,
-        role: judgement.role(),
-    }
+    Face { index: published.index, state: judgement.state, role: judgement.role() }
 }

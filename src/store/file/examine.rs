@@ -33,10 +33,7 @@ pub(super) fn examine(attempt: &Attempt) -> Vec<Finding> {
         Ok(()) => well("owner", "nobody else can replace the files".into()),
         Err(fault) => wrong("owner", fault),
     });
-    if findings
-        .iter()
-        .any(|finding| finding.verdict == Verdict::Wrong)
-    {
+    if findings.iter().any(|finding| finding.verdict == Verdict::Wrong) {
         for subject in ["writing", "lock", "record"] {
             findings.push(Finding {
                 subject: subject.into(),
@@ -52,14 +49,10 @@ pub(super) fn examine(attempt: &Attempt) -> Vec<Finding> {
         Err(fault) => wrong("writing", fault),
     });
     findings.push(match directory.try_lock() {
-        Ok(_) => well(
-            "lock",
-            format!("{} could be locked", place.lock_path().display()),
-        ),
-        Err(fault) if fault.is_transient() => Finding {
-            verdict: Verdict::Doubtful,
-            ..wrong("lock", fault)
-        },
+        Ok(_) => well("lock", format!("{} could be locked", place.lock_path().display())),
+        Err(fault) if fault.is_transient() => {
+            Finding { verdict: Verdict::Doubtful, ..wrong("lock", fault) }
+        }
         Err(fault) => wrong("lock", fault),
     });
     findings.push(record(attempt, &directory));
@@ -78,9 +71,7 @@ pub(super) fn hung(error: &StoreError) -> Finding {
 
 fn record(attempt: &Attempt, directory: &Directory<'_>) -> Finding {
     let read = attempt.boot_id().and_then(|boot_id| {
-        Ok(directory
-            .read()?
-            .map(|stored| describe(&stored, &attempt.reading(boot_id))))
+        Ok(directory.read()?.map(|stored| describe(&stored, &attempt.reading(boot_id))))
     });
     let path = attempt.place.record_path();
     match read {
@@ -92,38 +83,23 @@ fn record(attempt: &Attempt, directory: &Directory<'_>) -> Finding {
 
 fn describe(stored: &Stored, now: &Reading) -> String {
     let record = stored.record();
-    let term = record
-        .term
-        .map_or("no term yet".to_owned(), |term| format!("term {term}"));
+    let term = record.term.map_or("no term yet".to_owned(), |term| format!("term {term}"));
     let lease = match stored.remaining(now) {
         Some(left) if !left.is_zero() => format!("held for {:.1} s more", left.as_secs_f64()),
         Some(_) => "free, since it ran out".to_owned(),
         None => "free".to_owned(),
     };
     match record.holder {
-        Some(holder) => format!(
-            "{term}, last led by {}; the lease is {lease}",
-            holder.identity
-        ),
+        Some(holder) => format!("{term}, last led by {}; the lease is {lease}", holder.identity),
         None => format!("{term}; the lease is {lease}"),
     }
 }
 
 fn well(subject: &'static str, detail: String) -> Finding {
-    Finding {
-        subject: subject.into(),
-        verdict: Verdict::Well,
-        detail,
-        remedy: None,
-    }
+    Finding { subject: subject.into(), verdict: Verdict::Well, detail, remedy: None }
 }
 
 fn wrong(subject: &'static str, fault: Fault) -> Finding {
     let (detail, remedy) = (fault.detail, fault.remedy);
-    Finding {
-        subject: subject.into(),
-        verdict: Verdict::Wrong,
-        detail,
-        remedy,
-    }
+    Finding { subject: subject.into(), verdict: Verdict::Wrong, detail, remedy }
 }

@@ -23,22 +23,12 @@ impl Fault {
     /// Something outside is not as it must be, and a person must mend it.
     pub(super) fn settings(detail: impl Into<String>, remedy: &str) -> Self {
         let (detail, remedy) = (detail.into(), Some(remedy.to_owned()));
-        Self {
-            foreign: false,
-            cause: Cause::Settings,
-            detail,
-            remedy,
-        }
+        Self { foreign: false, cause: Cause::Settings, detail, remedy }
     }
 
     /// It does not go now, and may well go later.
     pub(super) fn unavailable(detail: impl Into<String>) -> Self {
-        Self {
-            foreign: false,
-            cause: Cause::Unavailable,
-            detail: detail.into(),
-            remedy: None,
-        }
+        Self { foreign: false, cause: Cause::Unavailable, detail: detail.into(), remedy: None }
     }
 
     /// The record is torn, or not of our making.
@@ -86,10 +76,6 @@ impl From<Fault> for StoreError {
             None => fault.detail,
         };
         let failure = Failure::new(fault.cause, message);
-        if fault.foreign {
-            Self::Foreign(failure)
-        } else {
-            Self::Unknown(failure)
-        }
+        if fault.foreign { Self::Foreign(failure) } else { Self::Unknown(failure) }
     }
 }

@@ -23,10 +23,8 @@ const LONGEST_RECORD: u64 = 64 * 1024;
 
 /// What every file here is opened with: a link is refused, a FIFO does not block, and no child
 /// process inherits it.
-const GUARDED: OFlags = OFlags::NOFOLLOW
-    .union(OFlags::NONBLOCK)
-    .union(OFlags::NOCTTY)
-    .union(OFlags::CLOEXEC);
+const GUARDED: OFlags =
+    OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// The names of a store's directory and files.
 #[derive(Debug)]
@@ -102,8 +100,7 @@ impl Place {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(self.fault("made", errno)),
         }
-        self.open()?
-            .ok_or_else(|| self.fault("opened", Errno::NOENT))
+        self.open()?.ok_or_else(|| self.fault("opened", Errno::NOENT))
     }
 
     /// Opens the directory, whatever it is like; `None` where it is missing but could be made.
@@ -113,10 +110,7 @@ impl Place {
             Ok(fd) => Ok(Some(Directory { place: self, fd })),
             Err(Errno::NOENT) if self.directory.parent().is_some_and(Path::is_dir) => Ok(None),
             Err(Errno::NOENT) => Err(Fault::settings(
-                format!(
-                    "the directory {} is missing, and so is its parent",
-                    self.shown()
-                ),
+                format!("the directory {} is missing, and so is its parent", self.shown()),
                 "make it, or have --store name another",
             )),
             Err(Errno::NOTDIR | Errno::LOOP) => Err(Fault::settings(
@@ -231,9 +225,7 @@ impl Directory<'_> {
         if bytes.len() as u64 > LONGEST_RECORD {
             return Err(Fault::foreign(&path, "is longer than any record"));
         }
-        Stored::decode(&bytes)
-            .map(Some)
-            .map_err(|fault| Fault::foreign(&path, &fault))
+        Stored::decode(&bytes).map(Some).map_err(|fault| Fault::foreign(&path, &fault))
     }
 
     /// Puts a record in the place of the old one, whole or not at all, unless `last_word` forbids
@@ -255,13 +247,8 @@ impl Directory<'_> {
             .and_then(|()| last_word())
             .and_then(|()| self.check_lock(lock))
             .and_then(|()| {
-                fs::renameat(
-                    &self.fd,
-                    &self.place.temporary,
-                    &self.fd,
-                    &self.place.record,
-                )
-                .map_err(|errno| Fault::io(&path, "replaced", errno.into()))
+                fs::renameat(&self.fd, &self.place.temporary, &self.fd, &self.place.record)
+                    .map_err(|errno| Fault::io(&path, "replaced", errno.into()))
             });
         if written.is_err() {
             let _ = fs::unlinkat(&self.fd, &self.place.temporary, AtFlags::empty());
@@ -276,11 +263,7 @@ impl Directory<'_> {
         let written = self.write_new(&self.place.probe, b"{}\n");
         let _ = fs::unlinkat(&self.fd, &self.place.probe, AtFlags::empty());
         written.map_err(|error| {
-            Fault::io(
-                &self.place.directory.join(&self.place.probe),
-                "written",
-                error,
-            )
+            Fault::io(&self.place.directory.join(&self.place.probe), "written", error)
         })
     }
 
@@ -304,10 +287,7 @@ fn fstat(path: &Path, fd: &OwnedFd) -> Result<Stat, Fault> {
 
 fn not_a_file(path: &Path) -> Fault {
     Fault::settings(
-        format!(
-            "{} is no plain file, so it cannot be locked",
-            path.display()
-        ),
+        format!("{} is no plain file, so it cannot be locked", path.display()),
         "move it away, or have --store name another directory",
     )
 }
@@ -322,10 +302,7 @@ fn check_file(path: &Path, found: &Stat) -> Result<(), Fault> {
         return Ok(());
     }
     Err(Fault::settings(
-        format!(
-            "{} belongs to user {owner}, and we are user {us}",
-            path.display()
-        ),
+        format!("{} belongs to user {owner}, and we are user {us}", path.display()),
         "run all candidates of an election as the same user",
     ))
 }
@@ -355,10 +332,7 @@ fn judge_directory(
     }
     if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
         let what = format!("can be written by everybody (mode {:o})", mode.bits());
-        return Err((
-            what,
-            "chmod o-w it, or have --store name a directory below it",
-        ));
+        return Err((what, "chmod o-w it, or have --store name a directory below it"));
     }
     Ok(())
 }
@@ -416,11 +390,7 @@ mod tests {
             (1001, 0o1777, 1000, false),
             (1001, 0o700, 0, false),
         ] {
-            assert_eq!(
-                judged(owner, mode, us, false),
-                well,
-                "{owner} {mode:o} {us}"
-            );
+            assert_eq!(judged(owner, mode, us, false), well, "{owner} {mode:o} {us}");
         }
     }
 
@@ -434,14 +404,7 @@ mod tests {
 
     #[test]
     fn network_filesystems_are_not_local() {
-        for magic in [
-            0x6969,
-            0xff53_4d42,
-            0xfe53_4d42,
-            0x6573_5546,
-            0x0102_1997,
-            0,
-        ] {
+        for magic in [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997, 0] {
             assert_eq!(local_filesystem(magic), None, "{magic:x}");
         }
     }

@@ -61,14 +61,7 @@ struct Marker {
 impl Stored {
     /// A record before the first one.
     pub(super) fn first() -> Self {
-        Self {
-            tenure: FORMAT,
-            revision: 0,
-            term: None,
-            nonce: None,
-            holder: None,
-            lease: None,
-        }
+        Self { tenure: FORMAT, revision: 0, term: None, nonce: None, holder: None, lease: None }
     }
 
     /// Reads a record, or says in words why it is not ours.
@@ -89,11 +82,7 @@ impl Stored {
         if stored.tenure != FORMAT {
             return Err(format!("has format {}, which never was one", stored.tenure));
         }
-        if stored
-            .nonce
-            .as_deref()
-            .is_some_and(|nonce| nonce.parse::<Nonce>().is_err())
-        {
+        if stored.nonce.as_deref().is_some_and(|nonce| nonce.parse::<Nonce>().is_err()) {
             return Err("has a nonce that is not hexadecimal".into());
         }
         if stored.term.is_none() && (stored.nonce.is_some() || stored.holder.is_some()) {
@@ -146,8 +135,7 @@ impl Stored {
 
     /// Whether the lease may be had at `now`.
     pub(super) fn is_free(&self, now: &Reading) -> bool {
-        self.remaining(now)
-            .is_none_or(|remaining| remaining.is_zero())
+        self.remaining(now).is_none_or(|remaining| remaining.is_zero())
     }
 
     /// Whether the lease, running or run out, is the bid's, and of this boot.
@@ -165,11 +153,7 @@ impl Stored {
             until_boottime_ns = until_boottime_ns.max(lease.until_boottime_ns);
         }
         let (id, boot_id) = (bid.lease.to_wire(), began.boot_id.clone());
-        self.lease = Some(StoredLease {
-            id,
-            boot_id,
-            until_boottime_ns,
-        });
+        self.lease = Some(StoredLease { id, boot_id, until_boottime_ns });
     }
 
     /// Frees the lease.
@@ -179,11 +163,7 @@ impl Stored {
 
     /// The term that the bid's acquisition has written already.
     pub(super) fn term_of(&self, bid: &Bid) -> Option<u64> {
-        if self.record().nonce == Some(bid.nonce) {
-            self.term
-        } else {
-            None
-        }
+        if self.record().nonce == Some(bid.nonce) { self.term } else { None }
     }
 
     /// Begins a term for the bid and returns it; `None` when there is no larger number.
@@ -236,10 +216,7 @@ mod tests {
     }
 
     fn at(boot: u64) -> Reading {
-        Reading {
-            boot_id: "this".into(),
-            boot: Duration::from_secs(boot),
-        }
+        Reading { boot_id: "this".into(), boot: Duration::from_secs(boot) }
     }
 
     fn held() -> Stored {
@@ -260,10 +237,7 @@ mod tests {
         let stored = held();
         assert!(!stored.is_free(&at(114)));
         assert!(stored.is_free(&at(115)));
-        let rebooted = Reading {
-            boot_id: "next".into(),
-            boot: Duration::from_secs(5),
-        };
+        let rebooted = Reading { boot_id: "next".into(), boot: Duration::from_secs(5) };
         assert!(stored.is_free(&rebooted));
         assert!(!stored.is_of(&bid(7), &rebooted));
     }
@@ -290,30 +264,15 @@ mod tests {
             (String::new(), "is empty"),
             (good[..good.len() / 2].to_owned(), "is torn"),
             ("{}".into(), "is torn or was not written by tenure"),
-            (
-                good.replace("\"tenure\": 1", "\"tenure\": 2"),
-                "has format 2",
-            ),
-            (
-                good.replace("\"tenure\": 1", "\"tenure\": 0"),
-                "has format 0",
-            ),
-            (
-                good.replace("\"tenure\": 1", "\"tenure\": 2, \"more\": 3"),
-                "has format 2",
-            ),
+            (good.replace("\"tenure\": 1", "\"tenure\": 2"), "has format 2"),
+            (good.replace("\"tenure\": 1", "\"tenure\": 0"), "has format 0"),
+            (good.replace("\"tenure\": 1", "\"tenure\": 2, \"more\": 3"), "has format 2"),
             (good.replace("42", "\"42\""), "invalid type: string"),
             (good.replace("42", "-42"), "-42"),
             (good.replace("42", "4.2"), "floating point"),
-            (
-                good.replace("42", "99999999999999999999"),
-                "invalid type: floating point",
-            ),
+            (good.replace("42", "99999999999999999999"), "invalid type: floating point"),
             (good.replace("42", "null"), "a holder without a term"),
-            (
-                good.replace("\"term\"", "\"epoch\""),
-                "unknown field `epoch`",
-            ),
+            (good.replace("\"term\"", "\"epoch\""), "unknown field `epoch`"),
             (good.replace("00007\"", "0000x\""), "not hexadecimal"),
         ] {
             let fault = Stored::decode(bytes.as_bytes()).unwrap_err();
