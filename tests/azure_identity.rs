@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use azurite::{Azurite, Certificate};
-use blob_server::{BlobServer, Proof};
+use blob_server::{BlobServer, Fault, Proof};
 use tenure::config::{AzureCredential, AzureSettings, SecretSource};
 use tenure::store::azure::Azure;
 use tenure::store::{Bid, Candidate, Cause, LeaseId, LeaseStore, Nonce, StoreError, Version};
@@ -138,11 +138,9 @@ async fn workload_identity_signs_in_and_follows_its_token_file() {
 #[tokio::test]
 async fn managed_identity_signs_in_and_a_dead_endpoint_delays_no_renewal() {
     let certificate = Certificate::new();
-    let tokens = TokenServer::start(None).await;
     let (cert, key) = (text(&certificate.certificate), text(&certificate.key));
-    // The endpoint must be known before the process starts; it is served from within by port.
+    // The endpoint must be known before the process starts, and is served from within.
     let port = azurite::free_port().to_string();
-    drop(tokens);
     let endpoint = format!("http://127.0.0.1:{port}/token");
     let environment = [
         ("SSL_CERT_FILE", &*cert),
@@ -229,6 +227,15 @@ async fn a_sign_in_that_fails_is_said_and_recovers_by_itself() {
     until("it recovers", async || soon(store.look()).await.is_ok()).await;
 }
 
+/// Waits until the fault of a secret file is told with a refusal, which has it read again.
+async fn told(server: &BlobServer, store: &Azure, words: &str) {
+    until(words, async || {
+        server.inject("renew", [Fault::Answer(403, "AuthenticationFailed")]);
+        soon(store.renew(&bid())).await.expect_err("a refusal").to_string().contains(words)
+    })
+    .await;
+}
+
 /// Replaces a secret while a leader leads, and has the store ask for the new one from then on.
 async fn replaced(
     first: (&str, Proof),
@@ -246,18 +253,19 @@ async fn replaced(
     lead(&store).await;
 
     server.require(second.1);
-    let error = soon(store.renew(&bid())).await.unwrap_err();
+    let error = soon(store.renew(&bid())).await.expect_err("a refusal");
     assert!(matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Auth), "{error:?}");
     let new = directory.path().join("new");
     std::fs::write(&new, second.0).expect("written");
     std::fs::rename(&new, &file).expect("replaced");
     until("the new secret is used", async || soon(store.renew(&bid())).await.is_ok()).await;
 
-    // A file that is broken for a while costs nothing.
+    // A file that is broken or gone for a while costs nothing but a word, once it has been read.
     std::fs::write(&file, "???").expect("written");
-    tokio::task::yield_now().await;
+    told(&server, &store, "AZURE_STORAGE_").await;
     soon(store.renew(&bid())).await.expect("the last good secret is kept");
     std::fs::remove_file(&file).expect("removed");
+    told(&server, &store, "cannot be read").await;
     soon(store.renew(&bid())).await.expect("the last good secret is kept");
     assert!(!error.to_string().contains(first.0), "{error}");
 }

@@ -19,12 +19,17 @@ use tokio::time::timeout;
 use url::Url;
 use uuid::Uuid;
 
+use self::report::{
+    BLOB, CONNECTION, CONTAINER, LEASE, METADATA, NAMES, Report, SIGN_IN, SKEW, TIER, TIMINGS,
+};
 use super::access::Access;
 use super::errors::{Op, is_missing};
 use super::transport::is_loopback;
 use super::{Azure, date, header, record};
 use crate::clock::{self, Moment};
-use crate::store::{Finding, LeaseId, Record, StoreError, Verdict};
+use crate::store::{Finding, LeaseId, Record, StoreError};
+
+mod report;
 
 /// The longest time that one step may take; longer than any request-timeout that makes sense, so
 /// that a slow account is told from a dead one.
@@ -33,23 +38,9 @@ const PATIENCE: Duration = Duration::from_secs(25);
 /// How many requests are timed.
 const TIMED: usize = 5;
 
-/// All that is looked at, in order; what could not be is said to have been skipped.
-const SUBJECTS: [&str; 10] =
-    [NAMES, CONNECTION, SIGN_IN, CONTAINER, BLOB, TIER, LEASE, METADATA, SKEW, TIMINGS];
-const NAMES: &str = "name resolution";
-const CONNECTION: &str = "connection";
-const SIGN_IN: &str = "sign-in";
-const CONTAINER: &str = "container";
-const BLOB: &str = "lock blob";
-const TIER: &str = "blob tier";
-const LEASE: &str = "permission to lease";
-const METADATA: &str = "permission to write metadata";
-const SKEW: &str = "clock skew";
-const TIMINGS: &str = "timings";
-
 /// Looks at everything, as far as it gets.
 pub(super) async fn examine(store: &Azure) -> Vec<Finding> {
-    let mut report = Report(Vec::new());
+    let mut report = Report::default();
     let access = patiently(store.credential.access()).await;
     let endpoint = match &access {
         Some(Ok(access)) => access.endpoint.clone(),
@@ -61,50 +52,6 @@ pub(super) async fn examine(store: &Azure) -> Vec<Finding> {
         account(store, &access, &mut report).await;
     }
     report.finish()
-}
-
-struct Report(Vec<Finding>);
-
-impl Report {
-    fn say(
-        &mut self,
-        subject: &'static str,
-        verdict: Verdict,
-        detail: impl Into<String>,
-        remedy: Option<&str>,
-    ) {
-        let remedy = remedy.map(str::to_owned);
-        self.0.push(Finding { subject: subject.into(), verdict, detail: detail.into(), remedy });
-    }
-
-    fn well(&mut self, subject: &'static str, detail: impl Into<String>) {
-        self.say(subject, Verdict::Well, detail, None);
-    }
-
-    fn wrong(&mut self, subject: &'static str, detail: impl Into<String>, remedy: &str) {
-        self.say(subject, Verdict::Wrong, detail, Some(remedy));
-    }
-
-    fn doubtful(&mut self, subject: &'static str, detail: impl Into<String>, remedy: &str) {
-        self.say(subject, Verdict::Doubtful, detail, Some(remedy));
-    }
-
-    /// Puts the findings in order, and says what was not looked at.
-    fn finish(self) -> Vec<Finding> {
-        let mut findings = self.0;
-        for subject in SUBJECTS {
-            if !findings.iter().any(|it| it.subject == subject) {
-                findings.push(Finding {
-                    subject: subject.into(),
-                    verdict: Verdict::Skipped,
-                    detail: "not looked at, because of what is wrong above".to_owned(),
-                    remedy: None,
-                });
-            }
-        }
-        findings.sort_by_key(|it| SUBJECTS.iter().position(|subject| it.subject == *subject));
-        findings
-    }
 }
 
 async fn patiently<T>(step: impl Future<Output = T>) -> Option<T> {
@@ -281,7 +228,7 @@ fn blob(store: &Azure, headers: &Headers, report: &mut Report) {
                           renewal does not count as a change for them";
             report.wrong(TIER, "the blob is archived and cannot be leased", remedy);
         }
-        (tier, _) => report.well(TIER, format!("{}", tier.unwrap_or("none, so always there"))),
+        (tier, _) => report.well(TIER, tier.unwrap_or("none, so always there")),
     }
 }
 

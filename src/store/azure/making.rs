@@ -1,0 +1,79 @@
+//! Making what is missing: container and blob, on condition that they are.
+//!
+//! What this module does not do: it writes no term (the election's hold comes first), and touches
+//! nothing that exists.
+
+use std::collections::HashMap;
+
+use azure_core::error::Error;
+use azure_core::http::{Etag, RequestContent};
+use azure_storage_blob::BlobClient;
+use azure_storage_blob::models::BlobClientUploadOptions;
+
+use super::Azure;
+use super::access::Access;
+use super::errors::{Op, code};
+use crate::store::{Failure, StoreError};
+
+impl Azure {
+    /// Makes the blob, and the container too where that is missing; overwrites neither.
+    pub(super) async fn make(&self, access: &Access, container: bool) -> Result<(), StoreError> {
+        if container && self.make_container(access).await? {
+            tracing::warn!(container = self.settings.container, "made the missing container");
+        }
+        if self.make_blob(&access.lock, None).await? {
+            tracing::warn!(
+                blob = self.place(),
+                "made the missing blob: its first leader waits a minute, in case an older one lives"
+            );
+        }
+        Ok(())
+    }
+
+    /// Makes the container; says whether it was missing.
+    pub(super) async fn make_container(&self, access: &Access) -> Result<bool, StoreError> {
+        match access.container.create(None).await {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(code(&error), Some((409, "ContainerAlreadyExists"))) => {
+                Ok(false)
+            }
+            Err(error) => Err(self.not_made("container", &self.settings.container, &error)),
+        }
+    }
+
+    /// Makes an empty blob with these metadata; says whether it was missing.
+    pub(super) async fn make_blob(
+        &self,
+        blob: &BlobClient,
+        metadata: Option<HashMap<String, String>>,
+    ) -> Result<bool, StoreError> {
+        let options = BlobClientUploadOptions {
+            if_none_match: Some(Etag::from("*")),
+            metadata,
+            ..Default::default()
+        };
+        match blob.upload(RequestContent::from(Vec::new()), Some(options)).await {
+            Ok(_) => Ok(true),
+            // A blob under lease says so before it says that it exists.
+            Err(error)
+                if matches!(
+                    code(&error),
+                    Some((409, "BlobAlreadyExists") | (412, "LeaseIdMissing" | "ConditionNotMet"))
+                ) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(self.not_made("blob", &self.place(), &error)),
+        }
+    }
+
+    fn not_made(&self, what: &str, name: &str, error: &Error) -> StoreError {
+        match self.failed(Op::Make, error) {
+            StoreError::Unknown(failure) => StoreError::Unknown(Failure::new(
+                failure.cause,
+                format!("the {what} {name} does not exist and could not be made: {failure}"),
+            )),
+            other => other,
+        }
+    }
+}
