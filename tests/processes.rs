@@ -82,11 +82,16 @@ fn three_processes_on_one_host_hand_over_without_a_dual() {
     );
 }
 
-#[test]
-fn three_processes_on_azurite_hand_over_without_a_dual() {
-    let azurite = azurite::Azurite::start();
+#[tokio::test]
+async fn three_processes_on_azurite_hand_over_without_a_dual() {
+    let azurite = azurite::Azurite::start().await;
     hands_over(
-        &["--store", "azure://devstoreaccount1/elections", "--azure-endpoint", &azurite.endpoint()],
+        &[
+            "--store",
+            "azure://devstoreaccount1/elections",
+            "--azure-endpoint",
+            azurite.endpoint.as_str(),
+        ],
         &[],
     );
 }

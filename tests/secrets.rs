@@ -8,22 +8,19 @@ mod process;
 
 use std::time::Duration;
 
+use azurite::KEY;
 use process::{Candidate, until};
 use rustix::process::Signal;
-
-/// Azurite's key, which is public; it stands for one that is not.
-const KEY: &str =
-    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 /// What each request bears, or looks like it.
 const TELLTALES: [&str; 6] =
     ["sig=", "sharedkey ", "authorization", "bearer ", "x-ms-lease-id", "x-ms-proposed-lease-id"];
 
-#[test]
-fn a_trace_level_log_shows_no_key_no_signature_and_no_lease_id() {
-    let azurite = azurite::Azurite::start();
+#[tokio::test]
+async fn a_trace_level_log_shows_no_key_no_signature_and_no_lease_id() {
+    let azurite = azurite::Azurite::start().await;
     let directory = tempfile::tempdir().unwrap();
-    let endpoint = azurite.endpoint();
+    let endpoint = azurite.endpoint.to_string();
     let connection_string = format!(
         "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={KEY};\
          BlobEndpoint={endpoint};"

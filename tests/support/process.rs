@@ -1,5 +1,7 @@
 //! Real `tenure run` processes, started and ended by the test that owns them.
 
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

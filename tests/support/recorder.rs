@@ -4,6 +4,8 @@
 //! `valid_for_ms`. Two claims of two instances that overlap are a dual; the clock is the raw
 //! monotonic one of this host.
 
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
