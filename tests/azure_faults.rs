@@ -8,8 +8,12 @@ mod bids;
 mod blob_server;
 #[path = "support/raw.rs"]
 mod raw;
+#[path = "support/token_server.rs"]
+mod token_server;
 
 use std::time::Duration;
+
+use tokio::io::AsyncBufReadExt;
 
 use bids::{A, B, bid, leading, open, outcome, soon};
 use blob_server::{BlobServer, Fault, Proof};
@@ -254,4 +258,65 @@ async fn a_name_that_does_not_resolve_is_said_to_be_one() {
             .contains("no-such-account.invalid could not be resolved"),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_vouches_for_is_refused_and_no_proxy_stands_before_loopback() {
+    let certificate = azurite::Certificate::new();
+    let listener = token_server::TokenServer::start(Some(&certificate)).await;
+    let mut settings = BlobServer::start().await.settings("locks", "orders");
+    settings.endpoint = format!("{}/devstoreaccount1", listener.url())
+        .parse()
+        .expect("a URL");
+    settings.proxy = Some("http://127.0.0.1:1".to_owned());
+    let error = soon(open(settings).look()).await.unwrap_err();
+    assert!(
+        matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Network),
+        "{error:?}"
+    );
+    assert!(
+        error
+            .to_string()
+            .contains("TLS with 127.0.0.1 failed: invalid peer certificate"),
+        "{error}"
+    );
+    assert!(
+        listener.take_log().is_empty(),
+        "nothing was sent, and nothing in plain"
+    );
+}
+
+/// The first line that a store sends to its proxy, if it asks that proxy at all.
+async fn asked_of_proxy(except: Option<&str>) -> Option<String> {
+    let proxy = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
+    let mut settings = BlobServer::start().await.settings("locks", "orders");
+    settings.endpoint = "https://no-such-account.invalid".parse().expect("a URL");
+    settings.proxy = Some(format!(
+        "http://{}",
+        proxy.local_addr().expect("an address")
+    ));
+    settings.no_proxy = except.map(str::to_owned);
+    let store = open(settings);
+    let asked = async {
+        let (stream, _) = proxy.accept().await.expect("a connection");
+        let mut line = String::new();
+        tokio::io::BufReader::new(stream)
+            .read_line(&mut line)
+            .await
+            .expect("a line");
+        line
+    };
+    tokio::select! {
+        line = asked => Some(line),
+        _ = soon(store.look()) => None,
+    }
+}
+
+#[tokio::test]
+async fn the_proxy_of_the_settings_is_asked_but_for_what_it_is_not_to() {
+    let line = asked_of_proxy(None).await.expect("the proxy is asked");
+    assert_eq!(line.trim(), "CONNECT no-such-account.invalid:443 HTTP/1.1");
+    assert_eq!(asked_of_proxy(Some("example.com,.invalid")).await, None);
 }
