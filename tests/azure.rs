@@ -24,46 +24,14 @@ const STATES: [&str; 5] = ["available", "leased", "breaking", "broken", "expired
 
 /// What each call must bring, in the order of [`STATES`].
 const TABLE: [(&str, u128, [&str; 5]); 8] = [
-    (
-        "acquire",
-        A,
-        ["granted", "granted", "refused", "granted", "granted"],
-    ),
-    (
-        "acquire",
-        B,
-        ["granted", "refused", "refused", "granted", "granted"],
-    ),
-    (
-        "renew",
-        A,
-        ["refused", "granted", "refused", "refused", "granted"],
-    ),
-    (
-        "renew",
-        B,
-        ["refused", "refused", "refused", "refused", "refused"],
-    ),
-    (
-        "release",
-        A,
-        ["refused", "granted", "granted", "granted", "granted"],
-    ),
-    (
-        "release",
-        B,
-        ["refused", "refused", "refused", "refused", "refused"],
-    ),
-    (
-        "inaugurate",
-        A,
-        ["refused", "granted", "granted", "refused", "refused"],
-    ),
-    (
-        "inaugurate",
-        B,
-        ["refused", "refused", "refused", "refused", "refused"],
-    ),
+    ("acquire", A, ["granted", "granted", "refused", "granted", "granted"]),
+    ("acquire", B, ["granted", "refused", "refused", "granted", "granted"]),
+    ("renew", A, ["refused", "granted", "refused", "refused", "granted"]),
+    ("renew", B, ["refused", "refused", "refused", "refused", "refused"]),
+    ("release", A, ["refused", "granted", "granted", "granted", "granted"]),
+    ("release", B, ["refused", "refused", "refused", "refused", "refused"]),
+    ("inaugurate", A, ["refused", "granted", "granted", "refused", "refused"]),
+    ("inaugurate", B, ["refused", "refused", "refused", "refused", "refused"]),
 ];
 
 async fn call(store: &Azure, op: &str, bid: &Bid) -> &'static str {
@@ -81,10 +49,7 @@ async fn reach(raw: &Raw, state: &str) {
     raw.make().await;
     let id = bid(A).lease.to_wire();
     if state != "available" {
-        let acquire = [
-            ("x-ms-proposed-lease-id", id.as_str()),
-            ("x-ms-lease-duration", "15"),
-        ];
+        let acquire = [("x-ms-proposed-lease-id", id.as_str()), ("x-ms-lease-duration", "15")];
         assert_eq!(raw.lease("acquire", &acquire).await.status, 201);
     }
     let period = match state {
@@ -92,12 +57,7 @@ async fn reach(raw: &Raw, state: &str) {
         "broken" => "0",
         _ => return,
     };
-    assert_eq!(
-        raw.lease("break", &[("x-ms-lease-break-period", period)])
-            .await
-            .status,
-        202
-    );
+    assert_eq!(raw.lease("break", &[("x-ms-lease-break-period", period)]).await.status, 202);
 }
 
 /// Goes through the whole table for one state.
@@ -119,20 +79,12 @@ async fn rows(
         }
     }
     for (op, who, expected, raw, store) in cells {
-        assert_eq!(
-            raw.lease_state().await,
-            STATES[state],
-            "before {op} of {who:X}"
-        );
+        assert_eq!(raw.lease_state().await, STATES[state], "before {op} of {who:X}");
         let sight = soon(store.look()).await.expect("a look");
         let free = !matches!(STATES[state], "leased" | "breaking");
         assert_eq!(sight.free, free, "{}", STATES[state]);
         let brought = call(&store, op, &bid(who)).await;
-        assert_eq!(
-            brought, expected,
-            "{op} of {who:X} in state {}",
-            STATES[state]
-        );
+        assert_eq!(brought, expected, "{op} of {who:X} in state {}", STATES[state]);
     }
 }
 
@@ -162,17 +114,10 @@ async fn every_row_of_the_table_holds_on_azurite() {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), expired)
-            .await
-            .expect("the lease runs out");
+        tokio::time::timeout(Duration::from_secs(60), expired).await.expect("the lease runs out");
     };
     for state in 0..STATES.len() {
-        rows(
-            state,
-            |container, blob| azurite.settings(container, blob),
-            until_expired,
-        )
-        .await;
+        rows(state, |container, blob| azurite.settings(container, blob), until_expired).await;
     }
 }
 
@@ -187,11 +132,7 @@ async fn tenure(settings: AzureSettings) {
     let off = grant.date.expect("the store's date") - tenure::clock::now().date();
     assert!(off.abs() < Duration::from_secs(60), "{off}");
     assert_eq!(soon(store.inaugurate(&bid(A), 41)).await, Ok(41));
-    assert_eq!(
-        soon(store.inaugurate(&bid(A), 900)).await,
-        Ok(41),
-        "written once"
-    );
+    assert_eq!(soon(store.inaugurate(&bid(A), 900)).await, Ok(41), "written once");
 
     let sight = soon(other.look()).await.expect("a look");
     assert!(!sight.free);
@@ -200,26 +141,17 @@ async fn tenure(settings: AzureSettings) {
     assert_eq!(sight.record.nonce, Some(bid(A).nonce));
     soon(store.renew(&bid(A))).await.expect("a renewal");
     let renewed = soon(other.look()).await.expect("a look");
-    assert_eq!(
-        renewed.version, sight.version,
-        "a renewal changes nothing that can be seen"
-    );
+    assert_eq!(renewed.version, sight.version, "a renewal changes nothing that can be seen");
     assert_eq!(outcome(&soon(other.acquire(&bid(B))).await), "refused");
 
     soon(store.release(&bid(A))).await.expect("a release");
     let sight = soon(other.look()).await.expect("a look");
-    assert!(
-        sight.free && sight.record.term == Some(41),
-        "the record stays: {sight:?}"
-    );
+    assert!(sight.free && sight.record.term == Some(41), "the record stays: {sight:?}");
     let grant = soon(other.acquire(&bid(B))).await.expect("the next lease");
     assert_eq!(grant.record.term, Some(41));
     assert_eq!(soon(other.inaugurate(&bid(B), 7)).await, Ok(42));
     assert_eq!(outcome(&soon(store.renew(&bid(A))).await), "refused");
-    assert_eq!(
-        outcome(&soon(store.inaugurate(&bid(A), 1)).await),
-        "refused"
-    );
+    assert_eq!(outcome(&soon(store.inaugurate(&bid(A), 1)).await), "refused");
 }
 
 #[tokio::test]
@@ -265,29 +197,12 @@ async fn a_record_that_is_not_ours_is_refused_and_left_alone() {
         assert_eq!(outcome(&soon(store.look()).await), "foreign");
         let error = soon(store.acquire(&bid(A))).await.unwrap_err();
         assert!(matches!(&error, StoreError::Foreign(it) if it.cause == Cause::Record));
-        assert!(
-            error.to_string().contains(&format!("locks/{blob}")),
-            "{error}"
-        );
-        assert_eq!(
-            outcome(&soon(store.inaugurate(&bid(A), 1)).await),
-            "foreign"
-        );
-        soon(store.release(&bid(A)))
-            .await
-            .expect("a lease taken on it can be given back");
+        assert!(error.to_string().contains(&format!("locks/{blob}")), "{error}");
+        assert_eq!(outcome(&soon(store.inaugurate(&bid(A), 1)).await), "foreign");
+        soon(store.release(&bid(A))).await.expect("a lease taken on it can be given back");
         assert_eq!(outcome(&soon(store.create(1)).await), "foreign");
-        assert_eq!(
-            server.metadata("locks", &blob),
-            before,
-            "nothing overwritten"
-        );
-        assert!(
-            !server
-                .take_log()
-                .iter()
-                .any(|it| matches!(&*it.op, "write" | "make"))
-        );
+        assert_eq!(server.metadata("locks", &blob), before, "nothing overwritten");
+        assert!(!server.take_log().iter().any(|it| matches!(&*it.op, "write" | "make")));
     }
 }
 
@@ -303,18 +218,10 @@ async fn a_blob_that_two_make_at_once_is_made_once() {
     outcomes.sort_unstable();
     assert_eq!(outcomes, ["granted", "refused"]);
     let log = server.take_log();
-    let made = |op: &str| {
-        log.iter()
-            .filter(|it| it.op == op && it.status == 201)
-            .count()
-    };
+    let made = |op: &str| log.iter().filter(|it| it.op == op && it.status == 201).count();
     assert_eq!((made("make-container"), made("make")), (1, 1));
     let conditional = log.iter().filter(|it| it.op == "make");
-    assert!(
-        conditional
-            .into_iter()
-            .all(|it| it.headers["if-none-match"] == "*")
-    );
+    assert!(conditional.into_iter().all(|it| it.headers["if-none-match"] == "*"));
 }
 
 #[tokio::test]
@@ -322,30 +229,16 @@ async fn create_makes_what_is_missing_and_a_first_term_once() {
     let server = BlobServer::start().await;
     let store = open(server.settings("locks", "orders"));
     assert_eq!(soon(store.create(1000)).await.expect("made").len(), 2);
-    assert_eq!(
-        soon(store.look()).await.expect("a look").record.term,
-        Some(1000)
-    );
-    assert!(
-        soon(store.create(2000))
-            .await
-            .expect("nothing to do")
-            .is_empty()
-    );
+    assert_eq!(soon(store.look()).await.expect("a look").record.term, Some(1000));
+    assert!(soon(store.create(2000)).await.expect("nothing to do").is_empty());
 
     server.put("locks", "empty", 0, &[]);
     let store = open(server.settings("locks", "empty"));
     assert_eq!(soon(store.create(7)).await.expect("made").len(), 1);
-    assert_eq!(
-        soon(store.look()).await.expect("a look").record.term,
-        Some(7)
-    );
+    assert_eq!(soon(store.look()).await.expect("a look").record.term, Some(7));
 
     server.put("locks", "led", 0, &[]);
     let store = open(server.settings("locks", "led"));
     soon(store.acquire(&bid(A))).await.expect("the lease");
-    assert!(
-        soon(store.create(7)).await.is_err(),
-        "a leader lives, and the term is its to write"
-    );
+    assert!(soon(store.create(7)).await.is_err(), "a leader lives, and the term is its to write");
 }

@@ -50,38 +50,22 @@ async fn what_the_store_does_not_say_for_certain_is_unknown() {
                 _ => {
                     let mut next = bid(A);
                     next.nonce = Nonce(99);
-                    soon(store.inaugurate(&next, 1))
-                        .await
-                        .map(|_| ())
-                        .unwrap_err()
+                    soon(store.inaugurate(&next, 1)).await.map(|_| ()).unwrap_err()
                 }
             };
-            assert!(
-                matches!(error, StoreError::Unknown(_)),
-                "{op} {status} {code}: {error:?}"
-            );
-            assert_eq!(
-                error.failure().cause,
-                cause,
-                "{op} {status} {code}: {error}"
-            );
+            assert!(matches!(error, StoreError::Unknown(_)), "{op} {status} {code}: {error:?}");
+            assert_eq!(error.failure().cause, cause, "{op} {status} {code}: {error}");
             assert!(error.to_string().contains(&status.to_string()), "{error}");
             assert!(!error.to_string().contains('<'), "{error}");
         }
     }
-    soon(store.renew(&bid(A)))
-        .await
-        .expect("the lease outlived them all");
+    soon(store.renew(&bid(A))).await.expect("the lease outlived them all");
 }
 
 #[tokio::test]
 async fn one_call_is_one_request() {
     let (server, store) = leading().await;
-    for fault in [
-        Fault::Answer(503, "ServerBusy"),
-        Fault::DropBefore,
-        Fault::Html,
-    ] {
+    for fault in [Fault::Answer(503, "ServerBusy"), Fault::DropBefore, Fault::Html] {
         server.inject("renew", [fault]);
         assert_ne!(outcome(&soon(store.renew(&bid(A))).await), "granted");
         let log = server.take_log();
@@ -135,11 +119,7 @@ async fn a_bid_whose_answer_was_lost_is_granted_again_with_the_same_id() {
     soon(store.create(1)).await.expect("made");
     server.inject("acquire", [Fault::DropAfter]);
     assert_eq!(outcome(&soon(store.acquire(&bid(A))).await), "broken");
-    assert_eq!(
-        outcome(&soon(store.acquire(&bid(B))).await),
-        "refused",
-        "it was applied"
-    );
+    assert_eq!(outcome(&soon(store.acquire(&bid(B))).await), "refused", "it was applied");
     assert_eq!(outcome(&soon(store.acquire(&bid(A))).await), "granted");
 }
 
@@ -150,9 +130,7 @@ async fn a_call_that_hangs_can_be_dropped_and_the_next_one_works() {
         server.inject("renew", [fault]);
         let hung = tokio::time::timeout(Duration::from_millis(200), store.renew(&bid(A))).await;
         assert!(hung.is_err(), "nothing answers");
-        soon(store.renew(&bid(A)))
-            .await
-            .expect("over a fresh connection");
+        soon(store.renew(&bid(A))).await.expect("over a fresh connection");
     }
 }
 
@@ -163,11 +141,7 @@ async fn a_term_whose_answer_was_lost_is_not_written_twice() {
     soon(store.acquire(&bid(A))).await.expect("the lease");
     server.inject("write", [Fault::DropAfter]);
     assert_eq!(outcome(&soon(store.inaugurate(&bid(A), 5)).await), "broken");
-    assert_eq!(
-        soon(store.inaugurate(&bid(A), 5)).await,
-        Ok(5),
-        "read again, no double step"
-    );
+    assert_eq!(soon(store.inaugurate(&bid(A), 5)).await, Ok(5), "read again, no double step");
 }
 
 #[tokio::test]
@@ -194,37 +168,24 @@ async fn a_blob_or_container_that_is_deleted_takes_the_lease_with_it() {
     let raw = Raw::new(&server.settings("locks", "orders"));
     raw.container("DELETE").await;
     assert_eq!(outcome(&soon(store.renew(&bid(A))).await), "refused");
-    assert_eq!(
-        outcome(&soon(store.inaugurate(&bid(A), 1)).await),
-        "refused"
-    );
+    assert_eq!(outcome(&soon(store.inaugurate(&bid(A), 1)).await), "refused");
     assert_eq!(outcome(&soon(store.release(&bid(A))).await), "refused");
     let error = soon(store.acquire(&bid(B))).await.unwrap_err();
     assert!(error.to_string().contains("is being deleted"), "{error}");
     assert!(matches!(error, StoreError::Unknown(_)));
     server.advance(Duration::from_secs(30));
     let grant = soon(store.acquire(&bid(B))).await.expect("made again");
-    assert_eq!(
-        grant.record.term, None,
-        "and R11 is the election's to apply"
-    );
+    assert_eq!(grant.record.term, None, "and R11 is the election's to apply");
 }
 
 #[tokio::test]
 async fn rights_that_do_not_allow_to_make_the_blob_are_named_with_the_role() {
     let server = BlobServer::start().await;
     let store = open(server.settings("locks", "orders"));
-    server.inject(
-        "make-container",
-        [Fault::Answer(403, "AuthorizationPermissionMismatch")],
-    );
+    server.inject("make-container", [Fault::Answer(403, "AuthorizationPermissionMismatch")]);
     let error = soon(store.acquire(&bid(A))).await.unwrap_err();
     assert_eq!(error.failure().cause, Cause::Auth);
-    for word in [
-        "container locks",
-        "could not be made",
-        "Storage Blob Data Contributor",
-    ] {
+    for word in ["container locks", "could not be made", "Storage Blob Data Contributor"] {
         assert!(error.to_string().contains(word), "{error}");
     }
     server.require(Proof::Key("YW5vdGhlcg==".to_owned()));
@@ -237,9 +198,7 @@ async fn a_store_that_is_not_there_is_said_to_be_broken_and_may_come_later() {
     let port = azurite::free_port();
     let server = BlobServer::start().await;
     let mut settings = server.settings("locks", "orders");
-    settings.endpoint = format!("http://127.0.0.1:{port}/devstoreaccount1")
-        .parse()
-        .expect("a URL");
+    settings.endpoint = format!("http://127.0.0.1:{port}/devstoreaccount1").parse().expect("a URL");
     let error = soon(open(settings).look()).await.unwrap_err();
     assert!(matches!(&error, StoreError::Broken(it) if it.cause == Cause::Network));
     assert!(error.to_string().contains("127.0.0.1"), "{error}");
@@ -252,12 +211,7 @@ async fn a_name_that_does_not_resolve_is_said_to_be_one() {
     settings.endpoint = "http://no-such-account.invalid".parse().expect("a URL");
     let error = soon(open(settings).look()).await.unwrap_err();
     assert!(matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Network));
-    assert!(
-        error
-            .to_string()
-            .contains("no-such-account.invalid could not be resolved"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("no-such-account.invalid could not be resolved"), "{error}");
 }
 
 #[tokio::test]
@@ -265,47 +219,29 @@ async fn a_certificate_that_nobody_vouches_for_is_refused_and_no_proxy_stands_be
     let certificate = azurite::Certificate::new();
     let listener = token_server::TokenServer::start(Some(&certificate)).await;
     let mut settings = BlobServer::start().await.settings("locks", "orders");
-    settings.endpoint = format!("{}/devstoreaccount1", listener.url())
-        .parse()
-        .expect("a URL");
+    settings.endpoint = format!("{}/devstoreaccount1", listener.url()).parse().expect("a URL");
     settings.proxy = Some("http://127.0.0.1:1".to_owned());
     let error = soon(open(settings).look()).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Network), "{error:?}");
     assert!(
-        matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Network),
-        "{error:?}"
-    );
-    assert!(
-        error
-            .to_string()
-            .contains("TLS with 127.0.0.1 failed: invalid peer certificate"),
+        error.to_string().contains("TLS with 127.0.0.1 failed: invalid peer certificate"),
         "{error}"
     );
-    assert!(
-        listener.take_log().is_empty(),
-        "nothing was sent, and nothing in plain"
-    );
+    assert!(listener.take_log().is_empty(), "nothing was sent, and nothing in plain");
 }
 
 /// The first line that a store sends to its proxy, if it asks that proxy at all.
 async fn asked_of_proxy(except: Option<&str>) -> Option<String> {
-    let proxy = tokio::net::TcpListener::bind("127.0.0.1:0")
-        .await
-        .expect("a port");
+    let proxy = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let mut settings = BlobServer::start().await.settings("locks", "orders");
     settings.endpoint = "https://no-such-account.invalid".parse().expect("a URL");
-    settings.proxy = Some(format!(
-        "http://{}",
-        proxy.local_addr().expect("an address")
-    ));
+    settings.proxy = Some(format!("http://{}", proxy.local_addr().expect("an address")));
     settings.no_proxy = except.map(str::to_owned);
     let store = open(settings);
     let asked = async {
         let (stream, _) = proxy.accept().await.expect("a connection");
         let mut line = String::new();
-        tokio::io::BufReader::new(stream)
-            .read_line(&mut line)
-            .await
-            .expect("a line");
+        tokio::io::BufReader::new(stream).read_line(&mut line).await.expect("a line");
         line
     };
     tokio::select! {

@@ -38,9 +38,7 @@ fn bid() -> Bid {
 }
 
 async fn soon<T>(call: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), call)
-        .await
-        .expect("an end within 20 s")
+    tokio::time::timeout(Duration::from_secs(20), call).await.expect("an end within 20 s")
 }
 
 /// Waits until something holds, with a bound.
@@ -50,12 +48,7 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    assert!(
-        tokio::time::timeout(Duration::from_secs(30), wait)
-            .await
-            .is_ok(),
-        "{what}"
-    );
+    assert!(tokio::time::timeout(Duration::from_secs(30), wait).await.is_ok(), "{what}");
 }
 
 fn open(settings: AzureSettings) -> Azure {
@@ -69,10 +62,7 @@ async fn lead(store: &Azure) {
 
 /// Runs one test of this file again in a process of its own with more environment; true within it.
 async fn within(test: &str, environment: &[(&str, &str)]) -> bool {
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "tells the inner process from the outer"
-    )]
+    #[allow(clippy::disallowed_methods, reason = "tells the inner process from the outer")]
     if std::env::var_os("TENURE_TEST_WITHIN").is_some() {
         return true;
     }
@@ -84,9 +74,7 @@ async fn within(test: &str, environment: &[(&str, &str)]) -> bool {
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let output = tokio::time::timeout(Duration::from_secs(120), output)
-        .await
-        .expect("an end");
+    let output = tokio::time::timeout(Duration::from_secs(120), output).await.expect("an end");
     let output = output.expect("it can be run");
     assert!(
         output.status.success() && String::from_utf8_lossy(&output.stdout).contains("1 passed"),
@@ -98,10 +86,7 @@ async fn within(test: &str, environment: &[(&str, &str)]) -> bool {
 }
 
 fn within_value(name: &str) -> String {
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "what the outer process gave to the inner"
-    )]
+    #[allow(clippy::disallowed_methods, reason = "what the outer process gave to the inner")]
     std::env::var(name).expect("given by the outer process")
 }
 
@@ -114,27 +99,18 @@ async fn workload_identity_signs_in_and_follows_its_token_file() {
     let certificate = Certificate::new();
     let (cert, key) = (text(&certificate.certificate), text(&certificate.key));
     let environment = [("SSL_CERT_FILE", &*cert), ("TENURE_TEST_KEY", &*key)];
-    if !within(
-        "workload_identity_signs_in_and_follows_its_token_file",
-        &environment,
-    )
-    .await
-    {
+    if !within("workload_identity_signs_in_and_follows_its_token_file", &environment).await {
         return;
     }
-    let certificate = Certificate::at(
-        within_value("SSL_CERT_FILE"),
-        within_value("TENURE_TEST_KEY"),
-    );
+    let certificate =
+        Certificate::at(within_value("SSL_CERT_FILE"), within_value("TENURE_TEST_KEY"));
     let azurite = Azurite::with_sign_in(&certificate).await;
     let tokens = TokenServer::start(Some(&certificate)).await;
     let directory = tempfile::tempdir().expect("a directory");
     let token_file = directory.path().join("token");
     std::fs::write(&token_file, "assertion-1").expect("written");
     // Each token lives for so short that it is renewed while the test runs.
-    tokens.reply(Reply::Token {
-        lifetime: Duration::from_secs(4),
-    });
+    tokens.reply(Reply::Token { lifetime: Duration::from_secs(4) });
 
     let mut settings = azurite.settings("locks", "orders");
     settings.credential = AzureCredential::WorkloadIdentity {
@@ -146,25 +122,14 @@ async fn workload_identity_signs_in_and_follows_its_token_file() {
     let store = open(settings);
     lead(&store).await;
     let asked = tokens.take_log();
-    assert!(
-        asked[0].starts_with("POST /tenant-1/oauth2/v2.0/token"),
-        "{asked:?}"
-    );
-    assert!(
-        asked[0].contains("client_assertion=assertion-1&"),
-        "{asked:?}"
-    );
+    assert!(asked[0].starts_with("POST /tenant-1/oauth2/v2.0/token"), "{asked:?}");
+    assert!(asked[0].contains("client_assertion=assertion-1&"), "{asked:?}");
     assert!(asked[0].contains("client_id=client-1"), "{asked:?}");
 
     std::fs::write(&token_file, "assertion-2\n").expect("written");
     until("the new assertion is used", async || {
-        soon(store.renew(&bid()))
-            .await
-            .expect("a renewal while tokens come and go");
-        tokens
-            .take_log()
-            .iter()
-            .any(|it| it.contains("client_assertion=assertion-2&"))
+        soon(store.renew(&bid())).await.expect("a renewal while tokens come and go");
+        tokens.take_log().iter().any(|it| it.contains("client_assertion=assertion-2&"))
     })
     .await;
     soon(store.release(&bid())).await.expect("a release");
@@ -190,26 +155,17 @@ async fn managed_identity_signs_in_and_a_dead_endpoint_delays_no_renewal() {
     if !within(name, &environment).await {
         return;
     }
-    let certificate = Certificate::at(
-        within_value("SSL_CERT_FILE"),
-        within_value("TENURE_TEST_KEY"),
-    );
+    let certificate =
+        Certificate::at(within_value("SSL_CERT_FILE"), within_value("TENURE_TEST_KEY"));
     let azurite = Azurite::with_sign_in(&certificate).await;
     let port = within_value("IDENTITY_ENDPOINT");
-    let port = port
-        .rsplit_once(':')
-        .expect("a port")
-        .1
-        .trim_end_matches("/token");
+    let port = port.rsplit_once(':').expect("a port").1.trim_end_matches("/token");
     let tokens = TokenServer::start_at(port.parse().expect("a port"), None).await;
-    tokens.reply(Reply::Token {
-        lifetime: Duration::from_secs(60),
-    });
+    tokens.reply(Reply::Token { lifetime: Duration::from_secs(60) });
 
     let mut settings = azurite.settings("locks", "orders");
-    settings.credential = AzureCredential::ManagedIdentity {
-        client_id: Some("assigned-1".to_owned()),
-    };
+    settings.credential =
+        AzureCredential::ManagedIdentity { client_id: Some("assigned-1".to_owned()) };
     let store = open(settings.clone());
     lead(&store).await;
     let asked = tokens.take_log();
@@ -218,23 +174,16 @@ async fn managed_identity_signs_in_and_a_dead_endpoint_delays_no_renewal() {
     assert!(asked[0].contains("header-of-the-machine"), "{asked:?}");
 
     // A token that is renewed after a second, and an endpoint that never answers again.
-    tokens.reply(Reply::Token {
-        lifetime: Duration::from_secs(2),
-    });
+    tokens.reply(Reply::Token { lifetime: Duration::from_secs(2) });
     let store = open(settings);
     lead(&store).await;
     tokens.reply(Reply::Hang);
     tokens.take_log();
-    until("the endpoint is asked and hangs", async || {
-        !tokens.take_log().is_empty()
-    })
-    .await;
+    until("the endpoint is asked and hangs", async || !tokens.take_log().is_empty()).await;
     for _ in 0..5 {
         // The bound is the property: a renewal has 2 s in all, and must not spend it on a sign-in.
         let renewed = tokio::time::timeout(Duration::from_secs(2), store.renew(&bid())).await;
-        renewed
-            .expect("it waits for no sign-in")
-            .expect("the cached token is good");
+        renewed.expect("it waits for no sign-in").expect("the cached token is good");
     }
     soon(store.release(&bid())).await.expect("a release");
 }
@@ -244,18 +193,11 @@ async fn a_sign_in_that_fails_is_said_and_recovers_by_itself() {
     let certificate = Certificate::new();
     let (cert, key) = (text(&certificate.certificate), text(&certificate.key));
     let environment = [("SSL_CERT_FILE", &*cert), ("TENURE_TEST_KEY", &*key)];
-    if !within(
-        "a_sign_in_that_fails_is_said_and_recovers_by_itself",
-        &environment,
-    )
-    .await
-    {
+    if !within("a_sign_in_that_fails_is_said_and_recovers_by_itself", &environment).await {
         return;
     }
-    let certificate = Certificate::at(
-        within_value("SSL_CERT_FILE"),
-        within_value("TENURE_TEST_KEY"),
-    );
+    let certificate =
+        Certificate::at(within_value("SSL_CERT_FILE"), within_value("TENURE_TEST_KEY"));
     let azurite = Azurite::with_sign_in(&certificate).await;
     let tokens = TokenServer::start(Some(&certificate)).await;
     let directory = tempfile::tempdir().expect("a directory");
@@ -270,10 +212,7 @@ async fn a_sign_in_that_fails_is_said_and_recovers_by_itself() {
     let store = open(settings);
     let error = soon(store.look()).await.unwrap_err();
     assert!(matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Auth));
-    assert!(
-        error.to_string().contains("token cannot be read"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("token cannot be read"), "{error}");
 
     tokens.reply(Reply::Refuse);
     std::fs::write(&token_file, "assertion-SECRET").expect("written");
@@ -284,9 +223,7 @@ async fn a_sign_in_that_fails_is_said_and_recovers_by_itself() {
     })
     .await;
 
-    tokens.reply(Reply::Token {
-        lifetime: Duration::from_secs(3600),
-    });
+    tokens.reply(Reply::Token { lifetime: Duration::from_secs(3600) });
     until("it recovers", async || soon(store.look()).await.is_ok()).await;
 }
 
@@ -294,11 +231,7 @@ async fn a_sign_in_that_fails_is_said_and_recovers_by_itself() {
 async fn told(server: &BlobServer, store: &Azure, words: &str) {
     until(words, async || {
         server.inject("renew", [Fault::Answer(403, "AuthenticationFailed")]);
-        soon(store.renew(&bid()))
-            .await
-            .expect_err("a refusal")
-            .to_string()
-            .contains(words)
+        soon(store.renew(&bid())).await.expect_err("a refusal").to_string().contains(words)
     })
     .await;
 }
@@ -321,29 +254,19 @@ async fn replaced(
 
     server.require(second.1);
     let error = soon(store.renew(&bid())).await.expect_err("a refusal");
-    assert!(
-        matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Auth),
-        "{error:?}"
-    );
+    assert!(matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Auth), "{error:?}");
     let new = directory.path().join("new");
     std::fs::write(&new, second.0).expect("written");
     std::fs::rename(&new, &file).expect("replaced");
-    until("the new secret is used", async || {
-        soon(store.renew(&bid())).await.is_ok()
-    })
-    .await;
+    until("the new secret is used", async || soon(store.renew(&bid())).await.is_ok()).await;
 
     // A file that is broken or gone for a while costs nothing but a word, once it has been read.
     std::fs::write(&file, "???").expect("written");
     told(&server, &store, "AZURE_STORAGE_").await;
-    soon(store.renew(&bid()))
-        .await
-        .expect("the last good secret is kept");
+    soon(store.renew(&bid())).await.expect("the last good secret is kept");
     std::fs::remove_file(&file).expect("removed");
     told(&server, &store, "cannot be read").await;
-    soon(store.renew(&bid()))
-        .await
-        .expect("the last good secret is kept");
+    soon(store.renew(&bid())).await.expect("the last good secret is kept");
     assert!(!error.to_string().contains(first.0), "{error}");
 }
 
@@ -362,14 +285,8 @@ async fn a_key_in_a_file_is_replaced_while_leading() {
 #[tokio::test]
 async fn a_signature_in_a_file_is_replaced_while_leading() {
     replaced(
-        (
-            "?sv=2023-11-03&sp=rcw&sig=first%2Bsig%3D",
-            Proof::Sas("first+sig=".to_owned()),
-        ),
-        (
-            "sv=2023-11-03&sp=rcw&sig=second%2Fsig%3D\n",
-            Proof::Sas("second/sig=".to_owned()),
-        ),
+        ("?sv=2023-11-03&sp=rcw&sig=first%2Bsig%3D", Proof::Sas("first+sig=".to_owned())),
+        ("sv=2023-11-03&sp=rcw&sig=second%2Fsig%3D\n", Proof::Sas("second/sig=".to_owned())),
         AzureCredential::Sas,
         BlobServer::start().await,
     )
@@ -400,24 +317,15 @@ async fn a_connection_string_in_a_file_is_replaced_while_leading() {
 async fn a_secret_that_makes_no_sense_is_named_by_its_setting() {
     let server = BlobServer::start().await;
     let table: [(AzureCredential, &str); 4] = [
-        (
-            AzureCredential::Key(SecretSource::Value("*SECRET*".to_owned())),
-            "AZURE_STORAGE_KEY",
-        ),
-        (
-            AzureCredential::Sas(SecretSource::Value("SECRET".to_owned())),
-            "AZURE_STORAGE_SAS_TOKEN",
-        ),
+        (AzureCredential::Key(SecretSource::Value("*SECRET*".to_owned())), "AZURE_STORAGE_KEY"),
+        (AzureCredential::Sas(SecretSource::Value("SECRET".to_owned())), "AZURE_STORAGE_SAS_TOKEN"),
         (
             AzureCredential::ConnectionString(SecretSource::Value(
                 "AccountName=other;AccountKey=U0VDUkVU".to_owned(),
             )),
             "it is for the account other, and --store names devstoreaccount1",
         ),
-        (
-            AzureCredential::Key(SecretSource::File("/nonexistent/key".into())),
-            "/nonexistent/key",
-        ),
+        (AzureCredential::Key(SecretSource::File("/nonexistent/key".into())), "/nonexistent/key"),
     ];
     for (credential, words) in table {
         let mut settings = server.settings("locks", "orders");

@@ -59,9 +59,7 @@ async fn everything(settings: AzureSettings) -> String {
         told += &format!("{:?}", store.examine().await);
         told += &format!("{:?}", store.release(&bid).await);
     };
-    tokio::time::timeout(Duration::from_secs(60), all)
-        .await
-        .expect("an end within a minute");
+    tokio::time::timeout(Duration::from_secs(60), all).await.expect("an end within a minute");
     told
 }
 
@@ -103,9 +101,8 @@ async fn with_each_credential(server: &BlobServer) -> String {
             server.heal();
         }
         let mut away = settings;
-        away.endpoint = format!("http://127.0.0.1:{}/a", azurite::free_port())
-            .parse()
-            .expect("a URL");
+        away.endpoint =
+            format!("http://127.0.0.1:{}/a", azurite::free_port()).parse().expect("a URL");
         told += &everything(away).await;
     }
     told
@@ -121,11 +118,7 @@ async fn neither_logs_nor_errors_hold_a_secret_at_any_level() {
     }
     tracing_subscriber::registry()
         .with(filter)
-        .with(
-            tracing_subscriber::fmt::layer()
-                .with_ansi(false)
-                .with_writer(move || writer.clone()),
-        )
+        .with(tracing_subscriber::fmt::layer().with_ansi(false).with_writer(move || writer.clone()))
         .init();
 
     let azurite = Azurite::start().await;
@@ -135,14 +128,8 @@ async fn neither_logs_nor_errors_hold_a_secret_at_any_level() {
     told += &with_each_credential(&server).await;
 
     let log = String::from_utf8(captured.0.lock().expect("a lock").clone()).expect("UTF-8");
-    assert!(
-        log.contains("TRACE") || log.contains("DEBUG"),
-        "something was captured: {log}"
-    );
-    assert!(
-        log.contains("made the missing blob") || told.contains("made the blob"),
-        "{log}"
-    );
+    assert!(log.contains("TRACE") || log.contains("DEBUG"), "something was captured: {log}");
+    assert!(log.contains("made the missing blob") || told.contains("made the blob"), "{log}");
     let mut secrets = vec![
         azurite::KEY.to_owned(),
         blob_server::KEY.to_owned(),
@@ -158,11 +145,7 @@ async fn neither_logs_nor_errors_hold_a_secret_at_any_level() {
     }
     secrets.sort();
     secrets.dedup();
-    assert!(
-        secrets.len() > 20,
-        "signatures were sent: {}",
-        secrets.len()
-    );
+    assert!(secrets.len() > 20, "signatures were sent: {}", secrets.len());
     for secret in secrets {
         let signature = secret.rsplit(':').next().expect("a last part");
         for text in [&log, &told] {

@@ -48,11 +48,8 @@ const LONGEST_LEASE: Duration = Duration::from_secs(60);
 
 /// Directives for the log filter that belong behind every other: the client crates show lease ids
 /// and texts of answers below these levels.
-pub const QUIET: [&str; 3] = [
-    "typespec_client_core=warn",
-    "azure_core=warn",
-    "azure_identity=warn",
-];
+pub const QUIET: [&str; 3] =
+    ["typespec_client_core=warn", "azure_core=warn", "azure_identity=warn"];
 
 /// A lease on a blob.
 pub struct Azure {
@@ -63,9 +60,7 @@ pub struct Azure {
 
 impl std::fmt::Debug for Azure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Azure")
-            .field("blob", &self.place())
-            .finish_non_exhaustive()
+        f.debug_struct("Azure").field("blob", &self.place()).finish_non_exhaustive()
     }
 }
 
@@ -93,11 +88,7 @@ impl Azure {
         let tls = settings.endpoint.scheme() == "https";
         let transport = transport::client(route, tls).map_err(StoreError::Unknown)?;
         let credential = Credential::open(&settings, &transport).map_err(StoreError::Unknown)?;
-        Ok(Self {
-            settings,
-            transport,
-            credential,
-        })
+        Ok(Self { settings, transport, credential })
     }
 
     /// Names the blob, for messages.
@@ -149,11 +140,8 @@ impl Azure {
         if let Err(error) = &answer
             && is_missing(error)
         {
-            self.make(
-                access,
-                code(error).is_some_and(|(_, code)| code == "ContainerNotFound"),
-            )
-            .await?;
+            self.make(access, code(error).is_some_and(|(_, code)| code == "ContainerNotFound"))
+                .await?;
             answer = access.lock.acquire_lease(seconds, Some(options())).await;
         }
         match answer {
@@ -174,11 +162,7 @@ impl Azure {
             lease_id: lease.map(LeaseId::to_wire),
             ..Default::default()
         };
-        Ok(blob
-            .set_metadata(fields, Some(options))
-            .await?
-            .headers()
-            .clone())
+        Ok(blob.set_metadata(fields, Some(options)).await?.headers().clone())
     }
 }
 
@@ -189,21 +173,14 @@ impl LeaseStore for Azure {
     }
 
     fn rules(&self) -> Rules {
-        Rules {
-            longest_lease: Some(LONGEST_LEASE),
-            missing_is_free: false,
-        }
+        Rules { longest_lease: Some(LONGEST_LEASE), missing_is_free: false }
     }
 
     async fn look(&self) -> Result<Sight, StoreError> {
         let access = self.credential.access().await?;
         let Some(Seen { headers, record }) = self.see(&access).await? else {
             let version = Version(Arc::from("missing"));
-            return Ok(Sight {
-                free: true,
-                record: Record::default(),
-                version,
-            });
+            return Ok(Sight { free: true, record: Record::default(), version });
         };
         let free = match header(&headers, "x-ms-lease-state") {
             Some("available" | "expired" | "broken") => true,
@@ -211,11 +188,7 @@ impl LeaseStore for Azure {
             _ => return Err(not_azure()),
         };
         let etag = header(&headers, "etag").ok_or_else(not_azure)?;
-        Ok(Sight {
-            free,
-            record,
-            version: Version(Arc::from(etag)),
-        })
+        Ok(Sight { free, record, version: Version(Arc::from(etag)) })
     }
 
     async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
@@ -223,15 +196,9 @@ impl LeaseStore for Azure {
         self.take(&access, bid).await?;
         let Some(Seen { headers, record }) = self.see(&access).await? else {
             let message = "the lease was granted, and then the blob was gone";
-            return Err(StoreError::Unknown(Failure::new(
-                Cause::Unavailable,
-                message,
-            )));
+            return Err(StoreError::Unknown(Failure::new(Cause::Unavailable, message)));
         };
-        Ok(Grant {
-            record,
-            date: date(&headers),
-        })
+        Ok(Grant { record, date: date(&headers) })
     }
 
     async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
@@ -283,10 +250,7 @@ impl LeaseStore for Azure {
             }
             let fields = Metadata::default().first_term(floor);
             if self.make_blob(&access.lock, Some(fields)).await? {
-                made.push(format!(
-                    "made the blob {} with the first term {floor}",
-                    self.place()
-                ));
+                made.push(format!("made the blob {} with the first term {floor}", self.place()));
             }
             return Ok(made);
         };
@@ -294,10 +258,7 @@ impl LeaseStore for Azure {
             let fields = record::metadata(&headers).first_term(floor);
             let answer = Self::write(&access.lock, &fields, None, &headers).await;
             genuine(&answer.map_err(|error| self.failed(Op::Make, &error))?)?;
-            made.push(format!(
-                "wrote the first term {floor} to the blob {}",
-                self.place()
-            ));
+            made.push(format!("wrote the first term {floor} to the blob {}", self.place()));
         }
         Ok(made)
     }
@@ -333,9 +294,7 @@ fn names(headers: &Headers, lease: LeaseId) -> Result<(), StoreError> {
 
 /// Checks that Azure answered, and not a page that a proxy puts in its place.
 fn genuine(headers: &Headers) -> Result<&Headers, StoreError> {
-    header(headers, "x-ms-request-id")
-        .map(|_| headers)
-        .ok_or_else(not_azure)
+    header(headers, "x-ms-request-id").map(|_| headers).ok_or_else(not_azure)
 }
 
 /// The store's date, as it stands in its answer.

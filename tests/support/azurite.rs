@@ -1,10 +1,6 @@
 //! A real Azurite on a free port of loopback, ended when the test is.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test file uses a part of it"
-)]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -45,26 +41,16 @@ impl Certificate {
     pub fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("made");
-        let (certificate, key) = (
-            directory.path().join("cert.pem"),
-            directory.path().join("key.pem"),
-        );
+        let (certificate, key) =
+            (directory.path().join("cert.pem"), directory.path().join("key.pem"));
         std::fs::write(&certificate, made.cert.pem()).expect("written");
         std::fs::write(&key, made.signing_key.serialize_pem()).expect("written");
-        Self {
-            certificate,
-            key,
-            _directory: Some(directory),
-        }
+        Self { certificate, key, _directory: Some(directory) }
     }
 
     /// One that was made before.
     pub fn at(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        Self {
-            certificate: certificate.into(),
-            key: key.into(),
-            _directory: None,
-        }
+        Self { certificate: certificate.into(), key: key.into(), _directory: None }
     }
 }
 
@@ -79,11 +65,7 @@ impl Azurite {
     pub async fn with_sign_in(certificate: &Certificate) -> Self {
         let text = |path: &Path| path.to_str().expect("a path in UTF-8").to_owned();
         let (cert, key) = (text(&certificate.certificate), text(&certificate.key));
-        Self::with(
-            "https",
-            &["--oauth", "basic", "--cert", &cert, "--key", &key],
-        )
-        .await
+        Self::with("https", &["--oauth", "basic", "--cert", &cert, "--key", &key]).await
     }
 
     async fn with(scheme: &str, more: &[&str]) -> Self {
@@ -110,11 +92,7 @@ impl Azurite {
             if listens(&mut process, port).await {
                 let endpoint = format!("{scheme}://127.0.0.1:{port}/{ACCOUNT}");
                 let endpoint = Url::parse(&endpoint).expect("a URL");
-                return Self {
-                    endpoint,
-                    _process: process,
-                    _directory: directory,
-                };
+                return Self { endpoint, _process: process, _directory: directory };
             }
         }
         panic!("Azurite ended five times before it listened");
@@ -154,7 +132,5 @@ async fn listens(process: &mut Child, port: u16) -> bool {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), listening)
-        .await
-        .expect("listens within a minute")
+    tokio::time::timeout(Duration::from_secs(60), listening).await.expect("listens within a minute")
 }

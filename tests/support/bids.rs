@@ -1,10 +1,6 @@
 //! Bids and bounds that the tests of the Azure backend share.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test file uses a part of it"
-)]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,9 +38,7 @@ pub fn open(settings: AzureSettings) -> Azure {
 
 /// Bounds a call of a test, so that a hang fails it.
 pub async fn soon<T>(call: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), call)
-        .await
-        .expect("an end within 20 s")
+    tokio::time::timeout(Duration::from_secs(20), call).await.expect("an end within 20 s")
 }
 
 /// The outcome of a call in a word.

@@ -1,10 +1,6 @@
 //! The lease of a blob: Microsoft's tables, row by row, as a pure value.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test file uses a part of it"
-)]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::time::Duration;
 
@@ -22,20 +18,13 @@ pub enum Lease {
     #[default]
     Available,
     /// Somebody has it until then, or without end.
-    Leased {
-        id: String,
-        length: Option<Duration>,
-        until: Option<Duration>,
-    },
+    Leased { id: String, length: Option<Duration>, until: Option<Duration> },
     /// Somebody has it until then, and cannot renew it.
     Breaking { id: String, until: Duration },
     /// It was broken.
     Broken { id: String },
     /// It ran out; its length would count anew with a renewal.
-    Expired {
-        id: String,
-        length: Option<Duration>,
-    },
+    Expired { id: String, length: Option<Duration> },
 }
 
 /// What a lease request says.
@@ -82,13 +71,7 @@ impl Given {
         if missing {
             return Err(Refusal(400, "MissingRequiredHeader"));
         }
-        Ok(Self {
-            action: action.to_owned(),
-            id,
-            proposed,
-            length,
-            period,
-        })
+        Ok(Self { action: action.to_owned(), id, proposed, length, period })
     }
 }
 
@@ -114,20 +97,11 @@ impl Lease {
     /// Lets time do its work.
     fn settle(&mut self, now: Duration) {
         match self {
-            Self::Leased {
-                id,
-                length,
-                until: Some(until),
-            } if *until <= now => {
-                *self = Self::Expired {
-                    id: std::mem::take(id),
-                    length: *length,
-                };
+            Self::Leased { id, length, until: Some(until) } if *until <= now => {
+                *self = Self::Expired { id: std::mem::take(id), length: *length };
             }
             Self::Breaking { id, until } if *until <= now => {
-                *self = Self::Broken {
-                    id: std::mem::take(id),
-                };
+                *self = Self::Broken { id: std::mem::take(id) };
             }
             _ => (),
         }
@@ -163,11 +137,7 @@ impl Lease {
         }
         let id = proposed.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
         let until = given.length.map(|length| now + length);
-        *self = Self::Leased {
-            id: id.clone(),
-            length: given.length,
-            until,
-        };
+        *self = Self::Leased { id: id.clone(), length: given.length, until };
         Ok(with_id(201, &id))
     }
 
@@ -175,11 +145,7 @@ impl Lease {
         match self {
             Self::Leased { id, length, .. } | Self::Expired { id, length } if id == asked => {
                 let until = length.map(|length| now + length);
-                *self = Self::Leased {
-                    id: asked.to_owned(),
-                    length: *length,
-                    until,
-                };
+                *self = Self::Leased { id: asked.to_owned(), length: *length, until };
                 Ok(with_id(200, asked))
             }
             Self::Breaking { id, .. } | Self::Broken { id } if id == asked => {
@@ -222,17 +188,11 @@ impl Lease {
     fn break_lease(&mut self, period: Option<Duration>, now: Duration) -> Result<Answer, Refusal> {
         let (id, rest) = match self {
             Self::Available => return Err(NOT_PRESENT),
-            Self::Leased {
-                id,
-                until: Some(until),
-                ..
-            } => {
+            Self::Leased { id, until: Some(until), .. } => {
                 let rest = until.saturating_sub(now);
                 (id.clone(), period.map_or(rest, |period| period.min(rest)))
             }
-            Self::Leased {
-                id, until: None, ..
-            } => (id.clone(), period.unwrap_or_default()),
+            Self::Leased { id, until: None, .. } => (id.clone(), period.unwrap_or_default()),
             Self::Breaking { id, until } => {
                 let rest = until.saturating_sub(now);
                 (id.clone(), period.map_or(rest, |period| period.min(rest)))
@@ -242,15 +202,9 @@ impl Lease {
         *self = if rest.is_zero() {
             Self::Broken { id }
         } else {
-            Self::Breaking {
-                id,
-                until: now + rest,
-            }
+            Self::Breaking { id, until: now + rest }
         };
-        Ok((
-            202,
-            vec![("x-ms-lease-time".to_owned(), rest.as_secs().to_string())],
-        ))
+        Ok((202, vec![("x-ms-lease-time".to_owned(), rest.as_secs().to_string())]))
     }
 
     /// Says whether a write with this lease id may be done.

@@ -5,11 +5,7 @@
 //! What it does not do: contents of blobs are never kept, and only the calls that a lease needs are
 //! understood.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test file uses a part of it"
-)]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -129,11 +125,7 @@ struct State {
 
 impl State {
     fn now(&self) -> Duration {
-        let flown = if self.live {
-            self.started.elapsed_max(clock::now())
-        } else {
-            Duration::ZERO
-        };
+        let flown = if self.live { self.started.elapsed_max(clock::now()) } else { Duration::ZERO };
         flown + self.advanced
     }
 
@@ -173,17 +165,10 @@ impl BlobServer {
             log: Vec::new(),
         }));
         let shared = Arc::clone(&state);
-        #[allow(
-            clippy::disallowed_methods,
-            reason = "owned by the server, which ends it"
-        )]
+        #[allow(clippy::disallowed_methods, reason = "owned by the server, which ends it")]
         let task = tokio::spawn(accept(listener, shared));
         let endpoint = Url::parse(&format!("http://127.0.0.1:{port}/{ACCOUNT}")).expect("a URL");
-        Self {
-            endpoint,
-            state,
-            task,
-        }
+        Self { endpoint, state, task }
     }
 
     /// Settings for a blob in it, signed for with its first key.
@@ -212,9 +197,7 @@ impl BlobServer {
 
     /// Has the next requests of a kind go wrong, one fault each; `any` stands for all kinds.
     pub fn inject(&self, op: &str, faults: impl IntoIterator<Item = Fault>) {
-        self.lock()
-            .faults
-            .push((op.to_owned(), faults.into_iter().collect()));
+        self.lock().faults.push((op.to_owned(), faults.into_iter().collect()));
     }
 
     /// Takes back the faults that have not happened yet.
@@ -230,10 +213,7 @@ impl BlobServer {
     /// Moves a blob to another tier.
     pub fn set_tier(&self, container: &str, blob: &str, tier: &str) {
         let mut state = self.lock();
-        let blob = state
-            .containers
-            .get_mut(container)
-            .and_then(|it| it.blobs.get_mut(blob));
+        let blob = state.containers.get_mut(container).and_then(|it| it.blobs.get_mut(blob));
         blob.expect("the blob is there").tier = Some(tier.to_owned());
     }
 
@@ -241,9 +221,8 @@ impl BlobServer {
     pub fn put(&self, container: &str, blob: &str, length: usize, metadata: &[(&str, &str)]) {
         let mut state = self.lock();
         let etag = state.next_etag();
-        let metadata = metadata
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let metadata =
+            metadata.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let it = Blob {
             etag,
             metadata: metadata.collect(),
@@ -251,26 +230,13 @@ impl BlobServer {
             tier: None,
             lease: Lease::default(),
         };
-        state
-            .containers
-            .entry(container.to_owned())
-            .or_default()
-            .blobs
-            .insert(blob.to_owned(), it);
+        state.containers.entry(container.to_owned()).or_default().blobs.insert(blob.to_owned(), it);
     }
 
     /// The metadata of a blob; `None` if it does not exist.
     pub fn metadata(&self, container: &str, blob: &str) -> Option<BTreeMap<String, String>> {
         let state = self.lock();
-        Some(
-            state
-                .containers
-                .get(container)?
-                .blobs
-                .get(blob)?
-                .metadata
-                .clone(),
-        )
+        Some(state.containers.get(container)?.blobs.get(blob)?.metadata.clone())
     }
 
     /// Whether a blob exists.
@@ -308,11 +274,7 @@ async fn serve(
     state: Arc<Mutex<State>>,
 ) -> Result<Response<Body>, Dropped> {
     let (parts, body) = request.into_parts();
-    let body = body
-        .collect()
-        .await
-        .map(|it| it.to_bytes().len())
-        .unwrap_or_default();
+    let body = body.collect().await.map(|it| it.to_bytes().len()).unwrap_or_default();
     let asked = Asked::new(&parts, body);
     let (answer, fault) = {
         let mut state = state.lock().expect("no test panicked with it");
@@ -346,9 +308,7 @@ async fn serve(
         }
         Some(Fault::WrongLease) => {
             let mut answer = answer.expect("it was applied");
-            let other = "11111111-2222-4333-8444-555555555555"
-                .parse()
-                .expect("a value");
+            let other = "11111111-2222-4333-8444-555555555555".parse().expect("a value");
             answer.headers_mut().insert("x-ms-lease-id", other);
             Ok(answer)
         }
@@ -358,19 +318,13 @@ async fn serve(
 
 fn next_fault(state: &mut State, op: &str) -> Option<Fault> {
     let faults = state.faults.iter_mut();
-    faults
-        .filter(|(wanted, _)| wanted == op || wanted == "any")
-        .find_map(|(_, it)| it.pop_front())
+    faults.filter(|(wanted, _)| wanted == op || wanted == "any").find_map(|(_, it)| it.pop_front())
 }
 
 fn page(status: u16) -> Response<Body> {
     let page = Bytes::from_static(b"<html><body>Please sign in to the network</body></html>");
-    let answer = Response::builder()
-        .status(status)
-        .header("content-type", "text/html");
-    answer
-        .body(Body::Right(Full::new(page)))
-        .expect("an answer")
+    let answer = Response::builder().status(status).header("content-type", "text/html");
+    answer.body(Body::Right(Full::new(page))).expect("an answer")
 }
 
 /// A request, taken apart.
@@ -390,25 +344,17 @@ impl Asked {
         let text = |value: &hyper::header::HeaderValue| {
             String::from_utf8_lossy(value.as_bytes()).into_owned()
         };
-        let headers: HashMap<String, String> = parts
-            .headers
-            .iter()
-            .map(|(name, it)| (name.to_string(), text(it)))
-            .collect();
+        let headers: HashMap<String, String> =
+            parts.headers.iter().map(|(name, it)| (name.to_string(), text(it))).collect();
         let query: Vec<(String, String)> =
             url::form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes())
                 .into_owned()
                 .collect();
         let path = parts.uri.path().to_owned();
-        let below = path
-            .strip_prefix(&format!("/{ACCOUNT}/"))
-            .unwrap_or_default();
+        let below = path.strip_prefix(&format!("/{ACCOUNT}/")).unwrap_or_default();
         let (container, blob) = below.split_once('/').unwrap_or((below, ""));
         let (container, blob) = (container.to_owned(), blob.to_owned());
-        let comp = query
-            .iter()
-            .find(|(name, _)| name == "comp")
-            .map(|(_, value)| value.as_str());
+        let comp = query.iter().find(|(name, _)| name == "comp").map(|(_, value)| value.as_str());
         let op = match (parts.method.as_str(), comp, blob.is_empty()) {
             ("HEAD", None, false) => "look",
             ("PUT", Some("lease"), false) => {
@@ -423,16 +369,7 @@ impl Asked {
             (method, ..) => method,
         };
         let (op, method) = (op.to_owned(), parts.method.to_string());
-        Self {
-            op,
-            method,
-            path,
-            query,
-            container,
-            blob,
-            headers,
-            length,
-        }
+        Self { op, method, path, query, container, blob, headers, length }
     }
 
     fn header(&self, name: &str) -> Option<&str> {
@@ -454,37 +391,23 @@ fn authorize(state: &State, asked: &Asked) -> Result<(), Refusal> {
         Proof::Key(key) => {
             let signature = hmac_sha256(&signed_text(asked), &Secret::new(key.clone()));
             let wanted = format!("SharedKey {ACCOUNT}:{}", signature.expect("a signature"));
-            if given == wanted {
-                Ok(())
-            } else {
-                Err(Refusal(403, "AuthenticationFailed"))
-            }
+            if given == wanted { Ok(()) } else { Err(Refusal(403, "AuthenticationFailed")) }
         }
         Proof::Sas(wanted) => {
             let given = asked.query.iter().find(|(name, _)| name == "sig");
             let fits = given.is_some_and(|(_, given)| given == wanted);
-            if fits {
-                Ok(())
-            } else {
-                Err(Refusal(403, "AuthenticationFailed"))
-            }
+            if fits { Ok(()) } else { Err(Refusal(403, "AuthenticationFailed")) }
         }
         Proof::Token(wanted) => {
             let fits = given == format!("Bearer {wanted}");
-            if fits {
-                Ok(())
-            } else {
-                Err(Refusal(401, "InvalidAuthenticationInfo"))
-            }
+            if fits { Ok(()) } else { Err(Refusal(401, "InvalidAuthenticationInfo")) }
         }
     }
 }
 
 fn signed_text(asked: &Asked) -> String {
     let value = |name: &str| asked.header(name).unwrap_or_default();
-    let length = Some(value("content-length"))
-        .filter(|it| *it != "0")
-        .unwrap_or_default();
+    let length = Some(value("content-length")).filter(|it| *it != "0").unwrap_or_default();
     let mut text = format!(
         "{}\n\n\n{length}\n\n{}\n\n\n{}\n{}\n\n\n",
         asked.method,
@@ -492,11 +415,8 @@ fn signed_text(asked: &Asked) -> String {
         value("if-match"),
         value("if-none-match")
     );
-    let mut ours: Vec<_> = asked
-        .headers
-        .iter()
-        .filter(|(name, _)| name.starts_with("x-ms-"))
-        .collect();
+    let mut ours: Vec<_> =
+        asked.headers.iter().filter(|(name, _)| name.starts_with("x-ms-")).collect();
     ours.sort();
     for (name, value) in ours {
         text += &format!("{name}:{value}\n");
@@ -518,10 +438,7 @@ struct Done {
 
 impl Done {
     fn new(status: u16) -> Self {
-        Self {
-            status,
-            headers: Vec::new(),
-        }
+        Self { status, headers: Vec::new() }
     }
 
     fn with(mut self, name: &str, value: impl ToString) -> Self {
@@ -535,13 +452,8 @@ fn apply(state: &mut State, asked: &Asked) -> Result<Done, Refusal> {
     match asked.op.as_str() {
         "make-container" => return make_container(state, &asked.container, now),
         "delete-container" => {
-            state
-                .containers
-                .remove(&asked.container)
-                .ok_or(Refusal(404, "ContainerNotFound"))?;
-            state
-                .deleted
-                .insert(asked.container.clone(), now + Duration::from_secs(30));
+            state.containers.remove(&asked.container).ok_or(Refusal(404, "ContainerNotFound"))?;
+            state.deleted.insert(asked.container.clone(), now + Duration::from_secs(30));
             return Ok(Done::new(202));
         }
         _ => (),
@@ -555,19 +467,13 @@ fn apply(state: &mut State, asked: &Asked) -> Result<Done, Refusal> {
     if asked.op == "make" {
         return make(container, asked, etag, now);
     }
-    let blob = container
-        .blobs
-        .get_mut(&asked.blob)
-        .ok_or(Refusal(404, "BlobNotFound"))?;
+    let blob = container.blobs.get_mut(&asked.blob).ok_or(Refusal(404, "BlobNotFound"))?;
     let lease = asked.header("x-ms-lease-id");
     match asked.op.as_str() {
         "look" => Ok(look(blob, now)),
         "write" => {
             blob.lease.check_write(lease, now)?;
-            if asked
-                .header("if-match")
-                .is_some_and(|it| it != tag(blob.etag))
-            {
+            if asked.header("if-match").is_some_and(|it| it != tag(blob.etag)) {
                 return Err(Refusal(412, "ConditionNotMet"));
             }
             blob.lease.written(now);
@@ -599,9 +505,7 @@ fn make_container(state: &mut State, name: &str, now: Duration) -> Result<Done, 
     if state.deleted.get(name).is_some_and(|until| now < *until) {
         return Err(Refusal(409, "ContainerBeingDeleted"));
     }
-    state
-        .containers
-        .insert(name.to_owned(), Container::default());
+    state.containers.insert(name.to_owned(), Container::default());
     Ok(Done::new(201))
 }
 
@@ -621,24 +525,14 @@ fn make(
         lease = std::mem::take(&mut blob.lease);
     }
     let (metadata, length) = (asked.metadata(), asked.length);
-    let blob = Blob {
-        etag,
-        metadata,
-        length,
-        tier: None,
-        lease,
-    };
+    let blob = Blob { etag, metadata, length, tier: None, lease };
     container.blobs.insert(asked.blob.clone(), blob);
     Ok(Done::new(201).with("etag", tag(etag)))
 }
 
 fn look(blob: &mut Blob, now: Duration) -> Done {
     let state = blob.lease.state(now);
-    let status = if matches!(state, "leased" | "breaking") {
-        "locked"
-    } else {
-        "unlocked"
-    };
+    let status = if matches!(state, "leased" | "breaking") { "locked" } else { "unlocked" };
     let mut done = Done::new(200)
         .with("etag", tag(blob.etag))
         .with("content-length", blob.length)

@@ -1,11 +1,7 @@
 //! A bare client for blobs, signed with an account key by a few lines of its own: what a third
 //! party would do behind the backend's back.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test file uses a part of it"
-)]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use azure_core::credentials::Secret;
 use azure_core::hmac::hmac_sha256;
@@ -27,10 +23,7 @@ pub struct Answer {
 impl Answer {
     /// A header, empty if it is not there.
     pub fn header(&self, name: &str) -> &str {
-        self.headers
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default()
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 }
 
@@ -56,10 +49,7 @@ impl Raw {
             .no_proxy()
             .build()
             .expect("a client");
-        Self {
-            client,
-            settings: settings.clone(),
-        }
+        Self { client, settings: settings.clone() }
     }
 
     /// Sends a request for the blob.
@@ -75,16 +65,13 @@ impl Raw {
 
     /// Sends a request for the container.
     pub async fn container(&self, method: &str) -> Answer {
-        self.send(method, &self.settings.container, "restype=container", &[])
-            .await
+        self.send(method, &self.settings.container, "restype=container", &[]).await
     }
 
     /// Makes the container and an empty blob.
     pub async fn make(&self) {
         self.container("PUT").await;
-        let made = self
-            .blob("PUT", "", &[("x-ms-blob-type", "BlockBlob")])
-            .await;
+        let made = self.blob("PUT", "", &[("x-ms-blob-type", "BlockBlob")]).await;
         assert_eq!(made.status, 201, "{made:?}");
     }
 
@@ -97,10 +84,7 @@ impl Raw {
 
     /// Says the lease state of the blob.
     pub async fn lease_state(&self) -> String {
-        self.blob("HEAD", "", &[])
-            .await
-            .header("x-ms-lease-state")
-            .to_owned()
+        self.blob("HEAD", "", &[]).await.header("x-ms-lease-state").to_owned()
     }
 
     async fn send(
@@ -119,11 +103,7 @@ impl Raw {
         let mut all = vec![("x-ms-date", date.as_str()), ("x-ms-version", "2023-11-03")];
         all.extend_from_slice(headers);
         all.sort_unstable();
-        let value = |name| {
-            all.iter()
-                .find(|(it, _)| *it == name)
-                .map_or("", |(_, value)| *value)
-        };
+        let value = |name| all.iter().find(|(it, _)| *it == name).map_or("", |(_, value)| *value);
         let mut text = format!(
             "{method}\n\n\n\n\n\n\n\n{}\n{}\n\n\n",
             value("if-match"),
@@ -143,23 +123,14 @@ impl Raw {
             request = request.header(*name, *value);
         }
         let answer = request
-            .header(
-                "authorization",
-                format!("SharedKey {}:{signature}", self.settings.account),
-            )
+            .header("authorization", format!("SharedKey {}:{signature}", self.settings.account))
             .header("content-length", "0")
             .send()
             .await
             .expect("an answer");
         let headers = answer.headers().clone();
-        let code = headers
-            .get("x-ms-error-code")
-            .and_then(|it| it.to_str().ok());
+        let code = headers.get("x-ms-error-code").and_then(|it| it.to_str().ok());
         let code = code.unwrap_or_default().to_owned();
-        Answer {
-            status: answer.status().as_u16(),
-            code,
-            headers,
-        }
+        Answer { status: answer.status().as_u16(), code, headers }
     }
 }

@@ -1,11 +1,7 @@
 //! A token endpoint of the test's own, over HTTP or HTTPS, that answers as Entra and as a
 //! machine's identity endpoint do. Its tokens are what Azurite looks at: claims, not a signature.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test file uses a part of it"
-)]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -63,33 +59,15 @@ impl TokenServer {
 
     /// Starts it on a port.
     pub async fn start_at(port: u16, certificate: Option<&Certificate>) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", port))
-            .await
-            .expect("the port is free");
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("the port is free");
         let port = listener.local_addr().expect("an address").port();
-        let reply = Mutex::new(Reply::Token {
-            lifetime: Duration::from_secs(3600),
-        });
-        let shared = Arc::new(Shared {
-            reply,
-            log: Mutex::default(),
-        });
-        let scheme = if certificate.is_some() {
-            "https"
-        } else {
-            "http"
-        };
+        let reply = Mutex::new(Reply::Token { lifetime: Duration::from_secs(3600) });
+        let shared = Arc::new(Shared { reply, log: Mutex::default() });
+        let scheme = if certificate.is_some() { "https" } else { "http" };
         let tls = certificate.map(acceptor);
-        #[allow(
-            clippy::disallowed_methods,
-            reason = "owned by the server, which ends it"
-        )]
+        #[allow(clippy::disallowed_methods, reason = "owned by the server, which ends it")]
         let task = tokio::spawn(accept(listener, tls, Arc::clone(&shared)));
-        Self {
-            url: format!("{scheme}://127.0.0.1:{port}"),
-            shared,
-            task,
-        }
+        Self { url: format!("{scheme}://127.0.0.1:{port}"), shared, task }
     }
 
     /// Scheme, host and port.
@@ -146,15 +124,8 @@ async fn serve(
     shared: Arc<Shared>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (parts, body) = request.into_parts();
-    let body = body
-        .collect()
-        .await
-        .map(|it| it.to_bytes())
-        .unwrap_or_default();
-    let header = parts
-        .headers
-        .get("x-identity-header")
-        .and_then(|it| it.to_str().ok());
+    let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
+    let header = parts.headers.get("x-identity-header").and_then(|it| it.to_str().ok());
     shared.log.lock().expect("a lock").push(format!(
         "{} {} {} {}",
         parts.method,
@@ -190,9 +161,7 @@ async fn serve(
         }
     };
     let body = Full::new(Bytes::from(answer.to_string()));
-    let answer = Response::builder()
-        .status(status)
-        .header("content-type", "application/json");
+    let answer = Response::builder().status(status).header("content-type", "application/json");
     Ok(answer.body(body).expect("an answer"))
 }
 

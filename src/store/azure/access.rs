@@ -54,10 +54,9 @@ impl Proof {
     pub(super) fn key(account: &str, text: &str) -> Result<Self, String> {
         let text = text.trim();
         match azure_core::base64::decode(text) {
-            Ok(key) if !key.is_empty() => Ok(Self::Key {
-                account: account.to_owned(),
-                key: Secret::new(text.to_owned()),
-            }),
+            Ok(key) if !key.is_empty() => {
+                Ok(Self::Key { account: account.to_owned(), key: Secret::new(text.to_owned()) })
+            }
             _ => Err("AccountKey is no base 64 text: copy the whole key".to_owned()),
         }
     }
@@ -69,13 +68,8 @@ impl Proof {
             .map(|(name, value)| (name.into_owned(), value.into_owned()))
             .collect();
         for wanted in ["sv", "sig"] {
-            if !pairs
-                .iter()
-                .any(|(name, value)| name == wanted && !value.is_empty())
-            {
-                return Err(format!(
-                    "the shared access signature has no {wanted}= in it"
-                ));
+            if !pairs.iter().any(|(name, value)| name == wanted && !value.is_empty()) {
+                return Err(format!("the shared access signature has no {wanted}= in it"));
             }
         }
         Ok(Self::Sas(pairs.into()))
@@ -84,10 +78,7 @@ impl Proof {
     /// When a shared access signature ends, as it says itself.
     pub(super) fn end(&self) -> Option<&str> {
         let Self::Sas(pairs) = self else { return None };
-        pairs
-            .iter()
-            .find(|(name, _)| name == "se")
-            .map(|(_, value)| value.as_str())
+        pairs.iter().find(|(name, _)| name == "se").map(|(_, value)| value.as_str())
     }
 }
 
@@ -107,9 +98,7 @@ pub(super) struct Access {
 
 impl std::fmt::Debug for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Access")
-            .field("proof", &self.proof)
-            .finish_non_exhaustive()
+        f.debug_struct("Access").field("proof", &self.proof).finish_non_exhaustive()
     }
 }
 
@@ -130,35 +119,20 @@ impl Access {
         transport: &Arc<dyn HttpClient>,
         text: &str,
     ) -> Result<Self, String> {
-        let ConnectionString {
-            account,
-            endpoint,
-            proof,
-        } = connection_string::parse(text).map_err(|faults| faults.join("; "))?;
+        let ConnectionString { account, endpoint, proof } =
+            connection_string::parse(text).map_err(|faults| faults.join("; "))?;
         if let Some(account) = account.filter(|account| *account != settings.account) {
             let wanted = &settings.account;
-            return Err(format!(
-                "it is for the account {account}, and --store names {wanted}"
-            ));
+            return Err(format!("it is for the account {account}, and --store names {wanted}"));
         }
         let usual = format!("https://{}.blob.core.windows.net/", settings.account);
         let endpoint = endpoint.filter(|_| settings.endpoint.as_str() == usual);
-        if endpoint
-            .as_ref()
-            .is_some_and(|url| url.scheme() == "http" && !is_loopback(url))
-        {
-            return Err(
-                "its endpoint is plain http: name it with --azure-endpoint, and allow it \
+        if endpoint.as_ref().is_some_and(|url| url.scheme() == "http" && !is_loopback(url)) {
+            return Err("its endpoint is plain http: name it with --azure-endpoint, and allow it \
                         with --azure-insecure-http"
-                    .to_owned(),
-            );
+                .to_owned());
         }
-        Self::at(
-            endpoint.unwrap_or_else(|| settings.endpoint.clone()),
-            settings,
-            transport,
-            proof,
-        )
+        Self::at(endpoint.unwrap_or_else(|| settings.endpoint.clone()), settings, transport, proof)
     }
 
     fn at(
@@ -191,14 +165,7 @@ impl Access {
         )
         .map_err(unfit)?;
         let lock = blob_client(&container_url, &settings.blob, &options).map_err(unfit)?;
-        Ok(Self {
-            lock,
-            container,
-            endpoint,
-            proof,
-            container_url,
-            options,
-        })
+        Ok(Self { lock, container, endpoint, proof, container_url, options })
     }
 
     /// A client for another blob of the container.
@@ -212,10 +179,8 @@ fn blob_client(
     name: &str,
     options: &ClientOptions,
 ) -> azure_core::Result<BlobClient> {
-    let options = BlobClientOptions {
-        client_options: options.clone(),
-        version: VERSION.to_owned(),
-    };
+    let options =
+        BlobClientOptions { client_options: options.clone(), version: VERSION.to_owned() };
     BlobClient::new(below(container, name), None, Some(options))
 }
 
@@ -244,10 +209,7 @@ impl Policy for Authorize {
         match &self.0 {
             Proof::Key { account, key } => shared_key::sign(request, account, key)?,
             Proof::Sas(pairs) => {
-                request
-                    .url_mut()
-                    .query_pairs_mut()
-                    .extend_pairs(pairs.iter());
+                request.url_mut().query_pairs_mut().extend_pairs(pairs.iter());
             }
             Proof::Token(token) => {
                 request.insert_header(AUTHORIZATION, format!("Bearer {}", token.secret()));
@@ -255,10 +217,7 @@ impl Policy for Authorize {
         }
         match next {
             [first, rest @ ..] => first.send(ctx, request, rest).await,
-            [] => Err(Error::with_message(
-                ErrorKind::Other,
-                "the pipeline has no transport",
-            )),
+            [] => Err(Error::with_message(ErrorKind::Other, "the pipeline has no transport")),
         }
     }
 }
@@ -278,11 +237,7 @@ mod tests {
 
     #[test]
     fn what_is_no_key_or_signature_is_refused_without_showing_it() {
-        for fault in [
-            Proof::key("a", "not*base64"),
-            Proof::key("a", ""),
-            Proof::sas("sv=1&sig="),
-        ] {
+        for fault in [Proof::key("a", "not*base64"), Proof::key("a", ""), Proof::sas("sv=1&sig=")] {
             let fault = fault.unwrap_err();
             assert!(!fault.contains("not*base64"), "{fault}");
         }

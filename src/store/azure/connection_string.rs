@@ -28,16 +28,11 @@ pub(super) struct ConnectionString {
 /// Reads a connection string; names all its faults at once.
 pub(super) fn parse(text: &str) -> Result<ConnectionString, Vec<String>> {
     let (fields, mut faults) = Fields::read(text);
-    if fields
-        .development
-        .is_some_and(|it| it.eq_ignore_ascii_case("true"))
-    {
+    if fields.development.is_some_and(|it| it.eq_ignore_ascii_case("true")) {
         return development(&fields, faults);
     }
     if let Some(value) = fields.development {
-        faults.push(format!(
-            "UseDevelopmentStorage is {value:?}, and may only be \"true\""
-        ));
+        faults.push(format!("UseDevelopmentStorage is {value:?}, and may only be \"true\""));
     }
     let endpoint = endpoint(&fields, &mut faults);
     let proof = match (fields.key, fields.signature) {
@@ -62,11 +57,9 @@ pub(super) fn parse(text: &str) -> Result<ConnectionString, Vec<String>> {
         faults.push("AccountName or BlobEndpoint is missing".to_owned());
     }
     match proof {
-        Some(proof) if faults.is_empty() => Ok(ConnectionString {
-            account: fields.account.map(str::to_owned),
-            endpoint,
-            proof,
-        }),
+        Some(proof) if faults.is_empty() => {
+            Ok(ConnectionString { account: fields.account.map(str::to_owned), endpoint, proof })
+        }
         _ => Err(faults),
     }
 }
@@ -97,9 +90,7 @@ fn development(
 fn endpoint(fields: &Fields<'_>, faults: &mut Vec<String>) -> Option<Url> {
     let protocol = fields.protocol.unwrap_or("https");
     if !matches!(protocol, "http" | "https") {
-        faults.push(format!(
-            "DefaultEndpointsProtocol is {protocol:?}, and may be http or https"
-        ));
+        faults.push(format!("DefaultEndpointsProtocol is {protocol:?}, and may be http or https"));
         return None;
     }
     let text = match (fields.blob, fields.account) {
@@ -146,10 +137,7 @@ impl<'a> Fields<'a> {
     fn read(text: &'a str) -> (Self, Vec<String>) {
         let mut fields = Self::default();
         let mut faults = Vec::new();
-        let parts = text
-            .split(';')
-            .map(str::trim)
-            .filter(|part| !part.is_empty());
+        let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
         for (number, part) in parts.enumerate() {
             let Some((name, value)) = part.split_once('=') else {
                 // The part itself may be a key that lost its name.
@@ -197,10 +185,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(it.account.as_deref(), Some("acme"));
-        assert_eq!(
-            it.endpoint.unwrap().as_str(),
-            "https://acme.blob.core.chinacloudapi.cn/"
-        );
+        assert_eq!(it.endpoint.unwrap().as_str(), "https://acme.blob.core.chinacloudapi.cn/");
         assert!(matches!(it.proof, Proof::Key { .. }));
     }
 
@@ -212,20 +197,14 @@ mod tests {
         )
         .unwrap();
         assert_eq!(it.account, None);
-        assert_eq!(
-            it.endpoint.unwrap().as_str(),
-            "http://127.0.0.1:1/devstoreaccount1"
-        );
+        assert_eq!(it.endpoint.unwrap().as_str(), "http://127.0.0.1:1/devstoreaccount1");
         assert!(matches!(it.proof, Proof::Sas(_)));
     }
 
     #[test]
     fn development_storage_means_azurite() {
         let it = parse("UseDevelopmentStorage=true;").unwrap();
-        assert_eq!(
-            it.endpoint.unwrap().as_str(),
-            "http://127.0.0.1:10000/devstoreaccount1"
-        );
+        assert_eq!(it.endpoint.unwrap().as_str(), "http://127.0.0.1:10000/devstoreaccount1");
     }
 
     #[test]
@@ -233,19 +212,11 @@ mod tests {
         let text = "nonsense;DefaultEndpointsProtocol=ftp;AccountKey=not*base64;AccountName=a;\
                     AccountName=b;EndpointSuffix=";
         let faults = faults(text);
-        for part in [
-            "part 1",
-            "DefaultEndpointsProtocol",
-            "AccountKey",
-            "twice",
-            "EndpointSuffix",
-        ] {
+        for part in ["part 1", "DefaultEndpointsProtocol", "AccountKey", "twice", "EndpointSuffix"]
+        {
             assert!(faults.contains(part), "{part} in {faults}");
         }
-        assert!(
-            !faults.contains("not*base64") && !faults.contains("nonsense"),
-            "{faults}"
-        );
+        assert!(!faults.contains("not*base64") && !faults.contains("nonsense"), "{faults}");
     }
 
     #[test]

@@ -70,11 +70,7 @@ impl Credential {
     ) -> Result<Self, Failure> {
         let settings = Arc::new(settings.clone());
         let (publish, standing) = watch::channel(Standing::default());
-        let mut credential = Self {
-            standing,
-            distrusted: Arc::default(),
-            task: None,
-        };
+        let mut credential = Self { standing, distrusted: Arc::default(), task: None };
         let kept = Kept {
             publish,
             distrusted: Arc::clone(&credential.distrusted),
@@ -102,9 +98,7 @@ impl Credential {
     pub(super) async fn access(&self) -> Result<Arc<Access>, StoreError> {
         let mut standing = self.standing.clone();
         // An error means that the task is gone, and the last standing still counts.
-        let _ = standing
-            .wait_for(|it| it.access.is_some() || it.failure.is_some())
-            .await;
+        let _ = standing.wait_for(|it| it.access.is_some() || it.failure.is_some()).await;
         let standing = self.standing.borrow();
         match (&standing.access, &standing.failure) {
             (Some(access), _) => Ok(Arc::clone(access)),
@@ -128,10 +122,7 @@ impl Credential {
 }
 
 fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "owned by the Credential, which ends it"
-    )]
+    #[allow(clippy::disallowed_methods, reason = "owned by the Credential, which ends it")]
     tokio::spawn(task).abort_handle()
 }
 
@@ -139,15 +130,8 @@ fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
 /// most, never between us and the endpoint of this machine.
 fn sign_in(settings: &AzureSettings) -> Result<SignIn, Failure> {
     Ok(match &settings.credential {
-        AzureCredential::WorkloadIdentity {
-            token_file,
-            client_id,
-            tenant_id,
-            authority_host,
-        } => {
-            let local = authority_host
-                .as_deref()
-                .and_then(|host| Url::parse(host).ok());
+        AzureCredential::WorkloadIdentity { token_file, client_id, tenant_id, authority_host } => {
+            let local = authority_host.as_deref().and_then(|host| Url::parse(host).ok());
             let route = if local.is_some_and(|url| is_loopback(&url)) {
                 Route::Direct
             } else {
@@ -229,9 +213,7 @@ impl Kept {
                         &self.transport,
                         Proof::Token(token.token),
                     ));
-                    Duration::try_from(life / 2)
-                        .unwrap_or_default()
-                        .max(RETRY.0)
+                    Duration::try_from(life / 2).unwrap_or_default().max(RETRY.0)
                 }
                 failed => {
                     let failure = match failed {
@@ -275,10 +257,9 @@ impl Kept {
         let (settings, transport) = (&self.settings, &self.transport);
         let text = text.trim();
         let (name, access) = match &settings.credential {
-            AzureCredential::ConnectionString(_) => (
-                "AZURE_STORAGE_CONNECTION_STRING",
-                Access::of(settings, transport, text),
-            ),
+            AzureCredential::ConnectionString(_) => {
+                ("AZURE_STORAGE_CONNECTION_STRING", Access::of(settings, transport, text))
+            }
             AzureCredential::Key(_) => (
                 "AZURE_STORAGE_KEY",
                 Proof::key(&settings.account, text)
@@ -295,10 +276,8 @@ impl Kept {
     fn admit(&self, access: Result<Access, String>) {
         match access {
             Ok(access) => {
-                self.publish.send_replace(Standing {
-                    access: Some(Arc::new(access)),
-                    failure: None,
-                });
+                self.publish
+                    .send_replace(Standing { access: Some(Arc::new(access)), failure: None });
             }
             Err(fault) => self.fail(Failure::new(Cause::Auth, fault)),
         }
@@ -309,7 +288,6 @@ impl Kept {
         if self.publish.borrow().failure.as_ref() != Some(&failure) {
             tracing::warn!(error = %failure, "the credential for Azure cannot be renewed");
         }
-        self.publish
-            .send_modify(|standing| standing.failure = Some(failure));
+        self.publish.send_modify(|standing| standing.failure = Some(failure));
     }
 }

@@ -81,11 +81,7 @@ async fn reach(store: &Azure, endpoint: &Url, report: &mut Report) -> bool {
             }
         }
     }
-    let over = if endpoint.scheme() == "https" {
-        "TLS"
-    } else {
-        "plain HTTP"
-    };
+    let over = if endpoint.scheme() == "https" { "TLS" } else { "plain HTTP" };
     // Without a signature: whatever is answered shows that somebody is there.
     let request = Request::new(endpoint.clone(), Method::Get);
     match patiently(store.transport.execute_request(&request)).await {
@@ -198,15 +194,8 @@ fn missing(store: &Azure, error: &Error, report: &mut Report) -> bool {
         return false;
     }
     report.well(CONTAINER, format!("{container} is there"));
-    let detail = format!(
-        "{} does not exist: its first leader waits a minute",
-        store.place()
-    );
-    report.doubtful(
-        BLOB,
-        detail,
-        "run `tenure doctor --create` to spare that wait",
-    );
+    let detail = format!("{} does not exist: its first leader waits a minute", store.place());
+    report.doubtful(BLOB, detail, "run `tenure doctor --create` to spare that wait");
     report.well(TIER, "a new blob is in the account's own tier");
     true
 }
@@ -215,11 +204,7 @@ fn blob(store: &Azure, headers: &Headers, report: &mut Report) {
     let place = store.place();
     let state = header(headers, "x-ms-lease-state").unwrap_or("in no state that we know");
     match record::read(headers, &place) {
-        Ok(Record {
-            term: Some(term),
-            holder,
-            ..
-        }) => {
+        Ok(Record { term: Some(term), holder, .. }) => {
             let who = match (holder, state) {
                 (Some(holder), "leased" | "breaking") => format!("held by {}", holder.identity),
                 (Some(holder), _) => format!("last held by {}", holder.identity),
@@ -229,11 +214,7 @@ fn blob(store: &Azure, headers: &Headers, report: &mut Report) {
         }
         Ok(_) => {
             let detail = format!("{place} bears no term: its first leader waits a minute");
-            report.doubtful(
-                BLOB,
-                detail,
-                "run `tenure doctor --create` to spare that wait",
-            );
+            report.doubtful(BLOB, detail, "run `tenure doctor --create` to spare that wait");
         }
         Err(failure) => {
             let remedy = "choose another --election or --azure-blob-prefix, or delete the blob if \
@@ -241,10 +222,7 @@ fn blob(store: &Azure, headers: &Headers, report: &mut Report) {
             report.wrong(BLOB, failure.message, remedy);
         }
     }
-    match (
-        header(headers, "x-ms-access-tier"),
-        header(headers, "x-ms-archive-status"),
-    ) {
+    match (header(headers, "x-ms-access-tier"), header(headers, "x-ms-archive-status")) {
         (Some("Archive"), _) | (_, Some(_)) => {
             let remedy = "move the blob to the hot tier, and keep lifecycle rules away from it: a \
                           renewal does not count as a change for them";
@@ -286,17 +264,11 @@ async fn rights(store: &Azure, access: &Access, report: &mut Report) {
         }
         None => report.wrong(METADATA, "no answer within 25 s", "try again later"),
     }
-    let options = BlobClientDeleteOptions {
-        lease_id: lease.map(LeaseId::to_wire),
-        ..Default::default()
-    };
+    let options =
+        BlobClientDeleteOptions { lease_id: lease.map(LeaseId::to_wire), ..Default::default() };
     if !matches!(patiently(probe.delete(Some(options))).await, Some(Ok(_))) {
         let detail = format!("the probe blob {name} could not be removed again");
-        report.doubtful(
-            METADATA,
-            detail,
-            "remove it; no right to delete is needed otherwise",
-        );
+        report.doubtful(METADATA, detail, "remove it; no right to delete is needed otherwise");
     }
 }
 
@@ -336,11 +308,7 @@ async fn timings(store: &Azure, access: &Access, report: &mut Report) {
     for _ in 0..TIMED {
         let sent = clock::now();
         if patiently(access.lock.get_properties(None)).await.is_none() {
-            report.wrong(
-                TIMINGS,
-                "a request got no answer within 25 s",
-                "look at the network",
-            );
+            report.wrong(TIMINGS, "a request got no answer within 25 s", "look at the network");
             return;
         }
         slowest = slowest.max(sent.elapsed_max(clock::now()));
@@ -364,10 +332,7 @@ async fn timings(store: &Azure, access: &Access, report: &mut Report) {
 
 fn answer_headers(error: &Error) -> Option<&Headers> {
     match error.kind() {
-        ErrorKind::HttpResponse {
-            raw_response: Some(answer),
-            ..
-        } => Some(answer.headers()),
+        ErrorKind::HttpResponse { raw_response: Some(answer), .. } => Some(answer.headers()),
         _ => None,
     }
 }

@@ -47,22 +47,16 @@ const CONTENTION: [&str; 3] = [
 /// The store's code for an error that was an answer.
 pub(super) fn code(error: &Error) -> Option<(u16, &str)> {
     match error.kind() {
-        ErrorKind::HttpResponse {
-            status, error_code, ..
-        } => Some((
-            u16::from(*status),
-            error_code.as_deref().unwrap_or_default(),
-        )),
+        ErrorKind::HttpResponse { status, error_code, .. } => {
+            Some((u16::from(*status), error_code.as_deref().unwrap_or_default()))
+        }
         _ => None,
     }
 }
 
 /// Whether the error says that blob or container is not there.
 pub(super) fn is_missing(error: &Error) -> bool {
-    matches!(
-        code(error),
-        Some((404, "BlobNotFound" | "ContainerNotFound"))
-    )
+    matches!(code(error), Some((404, "BlobNotFound" | "ContainerNotFound")))
 }
 
 /// Says what an error means for what was asked.
@@ -76,15 +70,8 @@ pub(super) fn classify(op: Op, error: &Error) -> StoreError {
         return StoreError::Refused(Failure::new(Cause::Lease, refusal(status, code)));
     }
     let (cause, words) = explain(status, code);
-    let name = if is_code(code) {
-        format!("{status} {code}")
-    } else {
-        status.to_string()
-    };
-    StoreError::Unknown(Failure::new(
-        cause,
-        format!("{words} (the store answered {name})"),
-    ))
+    let name = if is_code(code) { format!("{status} {code}") } else { status.to_string() };
+    StoreError::Unknown(Failure::new(cause, format!("{words} (the store answered {name})")))
 }
 
 /// An answer that came without an error and yet is none of Azure's: a proxy's page, for one.
@@ -140,14 +127,12 @@ fn explain(status: u16, code: &str) -> (Cause, String) {
             "the store's answer leads elsewhere, and is not followed: check the endpoint".into(),
         ),
         (401 | 403, _) => (Cause::Auth, rights(code)),
-        (429, _) | (503, "ServerBusy") => (
-            Cause::Throttled,
-            "the store is busy and asks for fewer requests".into(),
-        ),
-        (500.., _) => (
-            Cause::Unavailable,
-            "the store erred; it is likely to mend by itself".into(),
-        ),
+        (429, _) | (503, "ServerBusy") => {
+            (Cause::Throttled, "the store is busy and asks for fewer requests".into())
+        }
+        (500.., _) => {
+            (Cause::Unavailable, "the store erred; it is likely to mend by itself".into())
+        }
         (404, "BlobNotFound") => (Cause::Settings, "the blob does not exist".into()),
         (404, "ContainerNotFound") => (
             Cause::Settings,
@@ -238,10 +223,7 @@ mod tests {
                 assert!(is_refused(Op::Acquire, status, code), "{code}");
                 assert!(!is_refused(Op::Look, status, code), "{code}");
             }
-            assert!(
-                !is_refused(Op::Hold, 500, code),
-                "only the store itself can say so"
-            );
+            assert!(!is_refused(Op::Hold, 500, code), "only the store itself can say so");
         }
     }
 
@@ -273,11 +255,7 @@ mod tests {
         for (status, code, cause) in table {
             for op in [Op::Look, Op::Acquire, Op::Hold, Op::Make] {
                 assert!(!is_refused(op, status, code), "{status} {code}");
-                assert_eq!(
-                    classify(op, &answer(status, code)).failure().cause,
-                    cause,
-                    "{code}"
-                );
+                assert_eq!(classify(op, &answer(status, code)).failure().cause, cause, "{code}");
             }
         }
     }

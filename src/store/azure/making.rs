@@ -19,10 +19,7 @@ impl Azure {
     /// Makes the blob, and the container too where that is missing; overwrites neither.
     pub(super) async fn make(&self, access: &Access, container: bool) -> Result<(), StoreError> {
         if container && self.make_container(access).await? {
-            tracing::warn!(
-                container = self.settings.container,
-                "made the missing container"
-            );
+            tracing::warn!(container = self.settings.container, "made the missing container");
         }
         if self.make_blob(&access.lock, None).await? {
             tracing::warn!(
@@ -55,10 +52,7 @@ impl Azure {
             metadata,
             ..Default::default()
         };
-        match blob
-            .upload(RequestContent::from(Vec::new()), Some(options))
-            .await
-        {
+        match blob.upload(RequestContent::from(Vec::new()), Some(options)).await {
             Ok(_) => Ok(true),
             // A blob under lease says so before it says that it exists.
             Err(error)

@@ -46,9 +46,7 @@ pub(super) fn read(headers: &Headers, blob: &str) -> Result<Record, Failure> {
         let mut others: Vec<&str> = fields.keys().map(String::as_str).collect();
         others.sort_unstable();
         if let Some(first) = others.first() {
-            return Err(foreign(format!(
-                "it bears metadata of something else ({first})"
-            )));
+            return Err(foreign(format!("it bears metadata of something else ({first})")));
         }
         return match header(headers, "content-length") {
             None | Some("0") => Ok(Record::default()),
@@ -57,10 +55,9 @@ pub(super) fn read(headers: &Headers, blob: &str) -> Result<Record, Failure> {
     }
     let term = match fields.get(TERM) {
         None => None,
-        Some(text) if text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty() => Some(
-            text.parse()
-                .map_err(|_| foreign(format!("{TERM} is too large for a term")))?,
-        ),
+        Some(text) if text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty() => {
+            Some(text.parse().map_err(|_| foreign(format!("{TERM} is too large for a term")))?)
+        }
         Some(_) => return Err(foreign(format!("its {TERM} is no number"))),
     };
     let text = |name: &str| match fields.get(name) {
@@ -72,25 +69,15 @@ pub(super) fn read(headers: &Headers, blob: &str) -> Result<Record, Failure> {
     };
     let nonce = match fields.get(NONCE) {
         None => None,
-        Some(value) => Some(
-            value
-                .parse::<Nonce>()
-                .map_err(|_| foreign(format!("its {NONCE} is none")))?,
-        ),
+        Some(value) => {
+            Some(value.parse::<Nonce>().map_err(|_| foreign(format!("its {NONCE} is none")))?)
+        }
     };
     let (identity, instance, address) = (text(IDENTITY)?, text(INSTANCE)?, text(ADDRESS)?);
     let holder = identity.map(|identity| {
-        Arc::new(Candidate {
-            identity,
-            instance: instance.unwrap_or_default(),
-            address,
-        })
+        Arc::new(Candidate { identity, instance: instance.unwrap_or_default(), address })
     });
-    Ok(Record {
-        term,
-        holder,
-        nonce,
-    })
+    Ok(Record { term, holder, nonce })
 }
 
 impl Metadata {
@@ -176,11 +163,7 @@ mod tests {
         Bid {
             lease: LeaseId::from_random(1),
             nonce: Nonce(0xfeed),
-            candidate: Arc::new(Candidate {
-                identity,
-                instance: "01J".to_owned(),
-                address,
-            }),
+            candidate: Arc::new(Candidate { identity, instance: "01J".to_owned(), address }),
             lease_duration: Duration::from_secs(15),
             seen: Version("".into()),
         }
@@ -188,10 +171,7 @@ mod tests {
 
     #[test]
     fn an_empty_blob_without_metadata_has_no_record_yet() {
-        assert_eq!(
-            read(&headers(&[("content-length", "0")]), "b"),
-            Ok(Record::default())
-        );
+        assert_eq!(read(&headers(&[("content-length", "0")]), "b"), Ok(Record::default()));
     }
 
     #[test]
@@ -199,10 +179,7 @@ mod tests {
         assert!(foreign(&[("content-length", "5")]).contains("has content"));
         assert!(foreign(&[("x-ms-meta-owner", "x")]).contains("something else (owner)"));
         for term in ["", "-1", "+1", "1.5", "soon", "0x10"] {
-            assert!(
-                foreign(&[("x-ms-meta-tenure_term", term)]).contains("no number"),
-                "{term}"
-            );
+            assert!(foreign(&[("x-ms-meta-tenure_term", term)]).contains("no number"), "{term}");
         }
         let huge = "99999999999999999999";
         assert!(foreign(&[("x-ms-meta-tenure_term", huge)]).contains("too large"));
@@ -213,14 +190,7 @@ mod tests {
     #[test]
     fn a_term_that_nobody_holds_is_a_record() {
         let record = read(&headers(&[("x-ms-meta-tenure_term", "7")]), "b").unwrap();
-        assert_eq!(
-            record,
-            Record {
-                term: Some(7),
-                holder: None,
-                nonce: None
-            }
-        );
+        assert_eq!(record, Record { term: Some(7), holder: None, nonce: None });
     }
 
     #[test]
@@ -232,10 +202,7 @@ mod tests {
         ]));
         let written = found.inaugurate(&bid("a".to_owned(), None), 3);
         assert_eq!(written.get("team").map(String::as_str), Some("blue"));
-        assert!(
-            !written.contains_key(ADDRESS),
-            "the address was the last holder's"
-        );
+        assert!(!written.contains_key(ADDRESS), "the address was the last holder's");
     }
 
     proptest! {

@@ -37,9 +37,7 @@ fn string_to_sign(request: &Request, account: &str) -> String {
     let mut text = request.method().as_str().to_owned();
     for name in SIGNED {
         text.push('\n');
-        let value = headers
-            .get_optional_str(&HeaderName::from_static(name))
-            .unwrap_or_default();
+        let value = headers.get_optional_str(&HeaderName::from_static(name)).unwrap_or_default();
         // An empty body is signed as no length at all.
         if (name, value) != ("content-length", "0") {
             text.push_str(value);

@@ -44,10 +44,7 @@ pub(super) enum SignIn {
         transport: Arc<dyn HttpClient>,
     },
     /// The identity of the machine, or one of those assigned to it.
-    Managed {
-        client_id: Option<String>,
-        transport: Arc<dyn HttpClient>,
-    },
+    Managed { client_id: Option<String>, transport: Arc<dyn HttpClient> },
     /// Whoever has signed in with the Azure CLI.
     Cli,
 }
@@ -56,21 +53,12 @@ impl SignIn {
     /// Asks for a token, once.
     pub(super) async fn exchange(&self) -> Result<AccessToken, Failure> {
         let credential = self.credential().map_err(|error| self.failure(&error))?;
-        credential
-            .get_token(&[SCOPE], None)
-            .await
-            .map_err(|error| self.failure(&error))
+        credential.get_token(&[SCOPE], None).await.map_err(|error| self.failure(&error))
     }
 
     fn credential(&self) -> azure_core::Result<Arc<dyn TokenCredential>> {
         Ok(match self.clone() {
-            Self::Workload {
-                token_file,
-                client_id,
-                tenant_id,
-                authority_host,
-                transport,
-            } => {
+            Self::Workload { token_file, client_id, tenant_id, authority_host, transport } => {
                 let mut client_options = client_options(transport);
                 if let Some(host) = authority_host {
                     let mut cloud = CustomConfiguration::default();
@@ -84,10 +72,7 @@ impl SignIn {
                     Some(ClientAssertionCredentialOptions { client_options }),
                 )?
             }
-            Self::Managed {
-                client_id,
-                transport,
-            } => {
+            Self::Managed { client_id, transport } => {
                 let options = ManagedIdentityCredentialOptions {
                     user_assigned_id: client_id.map(UserAssignedId::ClientId),
                     client_options: client_options(transport),
@@ -116,10 +101,7 @@ impl SignIn {
             Self::Cli => ("the Azure CLI", "run `az login`, or set another credential"),
         };
         let why = why(error);
-        Failure::new(
-            Cause::Auth,
-            format!("signing in with {how} failed: {why}; {remedy}"),
-        )
+        Failure::new(Cause::Auth, format!("signing in with {how} failed: {why}; {remedy}"))
     }
 }
 
@@ -177,10 +159,7 @@ impl Policy for Listen {
         next: &[Arc<dyn Policy>],
     ) -> PolicyResult {
         let [first, rest @ ..] = next else {
-            return Err(Error::with_message(
-                ErrorKind::Other,
-                "the pipeline has no transport",
-            ));
+            return Err(Error::with_message(ErrorKind::Other, "the pipeline has no transport"));
         };
         let answer = first.send(ctx, request, rest).await?;
         if answer.status().is_success() {
@@ -188,13 +167,8 @@ impl Policy for Listen {
         }
         let status = u16::from(answer.status());
         let body = answer.into_body().collect().await?;
-        let words = entra_words(&body)
-            .map(|words| format!(": {words}"))
-            .unwrap_or_default();
-        Err(Error::new(
-            ErrorKind::Credential,
-            Declined { status, words },
-        ))
+        let words = entra_words(&body).map(|words| format!(": {words}")).unwrap_or_default();
+        Err(Error::new(ErrorKind::Credential, Declined { status, words }))
     }
 }
 
@@ -206,21 +180,10 @@ fn entra_words(body: &[u8]) -> Option<String> {
 }
 
 fn first_line(text: &str) -> String {
-    let line = text
-        .lines()
-        .map(str::trim)
-        .find(|line| !line.is_empty())
-        .unwrap_or_default();
-    let words: Vec<&str> = line
-        .split(' ')
-        .filter(|word| !word.contains("://") && word.len() <= 60)
-        .collect();
-    words
-        .join(" ")
-        .chars()
-        .filter(|c| !c.is_control() && *c != '<')
-        .take(200)
-        .collect()
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let words: Vec<&str> =
+        line.split(' ').filter(|word| !word.contains("://") && word.len() <= 60).collect();
+    words.join(" ").chars().filter(|c| !c.is_control() && *c != '<').take(200).collect()
 }
 
 /// The pod's token, read anew for each exchange: the platform replaces it before its end.
@@ -241,10 +204,7 @@ impl ClientAssertion for TokenFile {
             Ok(token) => Ok(token.trim().to_owned()),
             Err(error) => {
                 let path = self.0.display().to_string();
-                let unreadable = Unreadable {
-                    path,
-                    kind: error.kind(),
-                };
+                let unreadable = Unreadable { path, kind: error.kind() };
                 Err(Error::new(ErrorKind::Credential, unreadable))
             }
         }
@@ -290,10 +250,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_token_file_that_is_missing_is_named() {
-        let error = TokenFile("/nonexistent/token".into())
-            .secret(None)
-            .await
-            .unwrap_err();
+        let error = TokenFile("/nonexistent/token".into()).secret(None).await.unwrap_err();
         assert_eq!(
             why(&error),
             "the token file /nonexistent/token cannot be read: entity not found"

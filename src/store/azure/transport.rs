@@ -61,19 +61,13 @@ pub(super) fn client(route: Route<'_>, tls: bool) -> Result<Arc<dyn HttpClient>,
         .http1_only()
         .pool_idle_timeout(IDLE)
         .pool_max_idle_per_host(2);
-    if let Route::Proxied {
-        proxy: Some(proxy),
-        except,
-    } = route
-    {
+    if let Route::Proxied { proxy: Some(proxy), except } = route {
         let proxy = reqwest::Proxy::https(proxy)
             .map_err(|_| settings("HTTPS_PROXY is no URL of a proxy, like http://proxy:3128"))?;
         let except = format!("localhost,127.0.0.0/8,::1,{}", except.unwrap_or_default());
         builder = builder.proxy(proxy.no_proxy(reqwest::NoProxy::from_string(&except)));
     }
-    let client = builder
-        .build()
-        .map_err(|_| settings("the HTTP client could not be set up"))?;
+    let client = builder.build().map_err(|_| settings("the HTTP client could not be set up"))?;
     Ok(Arc::new(Client(client)))
 }
 
@@ -120,11 +114,8 @@ struct Client(reqwest::Client);
 impl HttpClient for Client {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
         let host = request.url().host_str().unwrap_or_default();
-        let mut response = self
-            .0
-            .execute(outgoing(request)?)
-            .await
-            .map_err(|e| broken(&e, host))?;
+        let mut response =
+            self.0.execute(outgoing(request)?).await.map_err(|e| broken(&e, host))?;
         let status = response.status().as_u16();
         let mut headers = Headers::new();
         for (name, value) in response.headers() {
@@ -135,13 +126,7 @@ impl HttpClient for Client {
         while let Some(chunk) = response.chunk().await.map_err(|e| broken(&e, host))? {
             if body.len() + chunk.len() > LONGEST_ANSWER {
                 let message = format!("the answer of {host} is longer than any of Azure's");
-                return Err(Error::new(
-                    ErrorKind::Io,
-                    Broken {
-                        message,
-                        again: false,
-                    },
-                ));
+                return Err(Error::new(ErrorKind::Io, Broken { message, again: false }));
             }
             body.extend_from_slice(&chunk);
         }
@@ -159,24 +144,12 @@ fn outgoing(request: &Request) -> azure_core::Result<reqwest::Request> {
         Method::Put => reqwest::Method::PUT,
         other => {
             let message = format!("the method {other} is unknown");
-            return Err(Error::new(
-                ErrorKind::Other,
-                Broken {
-                    message,
-                    again: false,
-                },
-            ));
+            return Err(Error::new(ErrorKind::Other, Broken { message, again: false }));
         }
     };
     let unfit = |what: &str| {
         let message = format!("{what} cannot be sent in an HTTP header");
-        Error::new(
-            ErrorKind::Other,
-            Broken {
-                message,
-                again: false,
-            },
-        )
+        Error::new(ErrorKind::Other, Broken { message, again: false })
     };
     let mut outgoing = reqwest::Request::new(method, request.url().clone());
     for (name, value) in request.headers().iter() {
@@ -196,11 +169,7 @@ fn outgoing(request: &Request) -> azure_core::Result<reqwest::Request> {
 
 /// Says why a request got no answer. `Connection` means that it was never sent.
 fn broken(error: &reqwest::Error, host: &str) -> Error {
-    let kind = if error.is_connect() {
-        ErrorKind::Connection
-    } else {
-        ErrorKind::Io
-    };
+    let kind = if error.is_connect() { ErrorKind::Connection } else { ErrorKind::Io };
     let fault = find(error);
     let (message, again) = match fault {
         Fault::Certificate(why) => (format!("TLS with {host} failed: {why}"), false),
@@ -245,28 +214,18 @@ mod tests {
 
     #[test]
     fn loopback_is_told_from_other_hosts() {
-        for url in [
-            "http://127.0.0.1:10000/a",
-            "http://localhost/",
-            "http://[::1]:1/",
-        ] {
+        for url in ["http://127.0.0.1:10000/a", "http://localhost/", "http://[::1]:1/"] {
             assert!(is_loopback(&Url::parse(url).unwrap()), "{url}");
         }
-        for url in [
-            "http://localhost.example.com/",
-            "http://10.0.0.1/",
-            "https://127.0.0.1.nip.io",
-        ] {
+        for url in ["http://localhost.example.com/", "http://10.0.0.1/", "https://127.0.0.1.nip.io"]
+        {
             assert!(!is_loopback(&Url::parse(url).unwrap()), "{url}");
         }
     }
 
     #[test]
     fn a_proxy_that_is_none_is_a_fault_of_the_settings() {
-        let route = Route::Proxied {
-            proxy: Some("::"),
-            except: None,
-        };
+        let route = Route::Proxied { proxy: Some("::"), except: None };
         assert_eq!(client(route, false).unwrap_err().cause, Cause::Settings);
     }
 
@@ -277,16 +236,10 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         drop(listener);
         let url = Url::parse(&format!("http://127.0.0.1:{port}/c?sig=SECRET")).unwrap();
-        let error = client
-            .execute_request(&Request::new(url, Method::Get))
-            .await
-            .unwrap_err();
+        let error = client.execute_request(&Request::new(url, Method::Get)).await.unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Connection);
         let shown = format!("{error} {error:?}");
-        assert!(
-            shown.contains("no connection to 127.0.0.1: connection refused"),
-            "{shown}"
-        );
+        assert!(shown.contains("no connection to 127.0.0.1: connection refused"), "{shown}");
         assert!(!shown.contains("SECRET"), "{shown}");
     }
 }

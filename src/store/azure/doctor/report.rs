@@ -5,9 +5,8 @@
 use crate::store::{Finding, Verdict};
 
 /// All that is looked at, in order; what could not be is said to have been skipped.
-const SUBJECTS: [&str; 10] = [
-    NAMES, CONNECTION, SIGN_IN, CONTAINER, BLOB, TIER, LEASE, METADATA, SKEW, TIMINGS,
-];
+const SUBJECTS: [&str; 10] =
+    [NAMES, CONNECTION, SIGN_IN, CONTAINER, BLOB, TIER, LEASE, METADATA, SKEW, TIMINGS];
 pub(super) const NAMES: &str = "name resolution";
 pub(super) const CONNECTION: &str = "connection";
 pub(super) const SIGN_IN: &str = "sign-in";
@@ -32,12 +31,7 @@ impl Report {
         remedy: Option<&str>,
     ) {
         let remedy = remedy.map(str::to_owned);
-        self.0.push(Finding {
-            subject: subject.into(),
-            verdict,
-            detail: detail.into(),
-            remedy,
-        });
+        self.0.push(Finding { subject: subject.into(), verdict, detail: detail.into(), remedy });
     }
 
     /// Notes that something is as it should be.
