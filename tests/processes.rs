@@ -34,20 +34,27 @@ fn hands_over(arguments: &[&str], variables: &[(&str, &str)]) {
         recorder.follow(&candidate.name, candidate.address);
     }
 
+    let bound = Duration::from_secs(10);
     let first = settled(&candidates);
+    let heard = |recorder: &Recorder, name: &str| {
+        until(bound, "the recorder hears the leader", || recorder.heard(name).then_some(()));
+    };
+    heard(&recorder, &candidates[first].name);
     let mut stopped = candidates.remove(first);
     let first_term = stopped.status().unwrap()["term"].as_u64().unwrap();
     stopped.signal(Signal::TERM);
-    assert!(stopped.wait(Duration::from_secs(10)).success(), "SIGTERM ends it with exit code 0");
+    assert!(stopped.wait(bound).success(), "SIGTERM ends it with exit code 0");
 
     let second = settled(&candidates);
     let second_term = candidates[second].status().unwrap()["term"].as_u64().unwrap();
     assert!(second_term > first_term, "{second_term} after {first_term}");
     let killed = candidates[second].name.clone();
+    heard(&recorder, &killed);
     candidates[second].crash();
     candidates.remove(second);
     let third = settled(&candidates);
     assert_eq!(third, 0, "the only one left leads");
+    heard(&recorder, &candidates[third].name);
 
     let again = start(&killed);
     recorder.follow(&format!("{killed} again"), again.address);

@@ -53,6 +53,11 @@ impl Recorder {
         }));
     }
 
+    /// Whether an instance has been heard to claim leadership.
+    pub fn heard(&self, instance: &str) -> bool {
+        self.claims.lock().unwrap().iter().any(|claim| claim.instance == instance)
+    }
+
     /// Ends the asking and judges all claims. `released` are the instances that let go by will:
     /// each counts until its last answer 200 was asked for, as the contract says.
     pub fn finish(self, released: &[&str]) -> Verdict {
