@@ -1,2 +1,38 @@
-//! The binary.
-fn main() {}
+//! The binary: arguments → verb → exit code.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tenure::cli::{self, Cli, Command};
+use tenure::config::{self, Environment};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let environment = Environment::of_process();
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(_) => return ExitCode::FAILURE,
+    };
+    let code = runtime.block_on(run(cli.command, &environment));
+    // A name that is being resolved, or a question that nobody answers, must not hold up the end.
+    runtime.shutdown_background();
+    code
+}
+
+async fn run(command: Command, environment: &Environment) -> ExitCode {
+    match command {
+        Command::Run(args) => match config::load(&args.flags(), environment) {
+            Ok(_) => ExitCode::FAILURE,
+            Err(faults) => cli::refuse(&faults),
+        },
+        Command::Status(args) => cli::status::run(args, environment).await,
+        Command::Check(args) => cli::check::run(args, environment).await,
+        Command::Wait(args) => cli::wait::run(args, environment).await,
+        Command::Watch(args) => cli::watch::run(args, environment).await,
+        Command::Doctor(args) => cli::doctor::run(*args, environment).await,
+        Command::Completions(args) => cli::completions::run(&args),
+    }
+}

@@ -84,6 +84,14 @@ pub trait LeaseStore: Send + Sync {
     async fn create(&self, floor: u64) -> Result<Vec<String>, StoreError>;
 }
 
+/// Opens the store that the settings name.
+///
+/// # Errors
+/// When the store's client cannot be made, whatever the store.
+pub fn open(settings: &crate::config::Settings) -> anyhow::Result<Arc<dyn LeaseStore>> {
+    anyhow::bail!("this build has no store for {}", settings.store)
+}
+
 /// What the election must know about a kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
