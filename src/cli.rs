@@ -1,2 +1,96 @@
-//! The command line.
+//! The command line: one struct per section of settings, and a file below for each verb that asks
+//! a running sidecar.
+//!
+//! What it does not do: it judges no setting. Values are taken as they are written and handed to
+//! [`crate::config`], which names all faults at once where clap would name the first.
+
+use clap::{Parser, Subcommand};
+
+pub mod check;
+mod client;
+pub mod completions;
+pub mod doctor;
+mod document;
 pub mod run;
+mod settings;
+pub mod status;
+mod status_file;
+mod terminal;
+pub mod wait;
+pub mod watch;
+
+pub use client::UrlArgs;
+pub use settings::SettingsArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  tenure run                             a sidecar; candidates of one host need nothing more
+  curl -f http://127.0.0.1:4040/leader   200 while this instance leads, else 503
+  tenure status                          who leads, since when, for how long still
+  tenure check && ./nightly-job          only where this instance leads
+  tenure wait --for active --timeout 1m  until this instance leads
+
+Exit codes: 0 done (check: active), 1 failed (check: passive), 2 bad settings or usage (check: unknown)
+`tenure run --help` lists all settings.";
+
+const RUN_EXAMPLES: &str = "\
+Each setting is also a variable (--lease-duration is TENURE_LEASE_DURATION) and a key of the file \
+(lease-duration). Flag beats variable beats file beats default. Lists are flags given several times, \
+commas in the variable, a list in the file. Durations are written 15s, 1m30s, 500ms. Credentials are \
+never flags: see AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN (each \
+also with _FILE at its end), workload identity, managed identity and the Azure CLI, in this order.
+
+Examples:
+  tenure run
+      candidates of one host, without any set-up
+  tenure run --election orders --store azure://myaccount/elections
+      candidates anywhere, by a lease on a blob
+  tenure run --store azure://devstoreaccount1/elections
+      the same against Azurite at its usual address
+  tenure run --status-file /run/orders/leader.env --status-file /run/orders/leader.json
+      for services without HTTP
+  tenure run --lease-duration 30s --renew-deadline 20s --retry-period 4s
+      sits out longer outages of the store, takes longer to replace a dead leader
+  TENURE_ELECTION=orders tenure run --config /etc/tenure.toml --listen unix:/run/orders/tenure.sock
+      settings from everywhere";
+
+/// Leader election for services in any language: a sidecar that never lies about who leads.
+#[derive(Debug, Parser)]
+#[command(name = "tenure", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the sidecar: compete, renew, publish, until SIGTERM or SIGINT
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Box<SettingsArgs>),
+    /// Show who leads, in which term, for how long still
+    Status(status::Args),
+    /// Exit with 0 if this instance leads, 1 if not, 2 if that cannot be known
+    Check(check::Args),
+    /// Wait until this instance is active or passive
+    Wait(wait::Args),
+    /// Print each change of status as one line of JSON
+    Watch(watch::Args),
+    /// Find out what is wrong with settings, store, credentials, clocks, and what to do about it
+    Doctor(Box<doctor::Args>),
+    /// Print the completions of a shell
+    Completions(completions::Args),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

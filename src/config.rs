@@ -29,7 +29,8 @@ pub use environment::Environment;
 pub use faults::{Fault, Faults, Source};
 pub use layers::{Arity, Flags, SETTINGS, Setting};
 pub use resolve::{Loaded, load};
-pub use store_url::{StoreUrl, parse as parse_store_url};
+
+use store_url::StoreUrl;
 
 /// The settings of `tenure run`, all of them valid.
 #[derive(Clone, Debug)]

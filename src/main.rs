@@ -1,17 +1,32 @@
-//! The binary: arguments → settings → logs → run → exit code.
+//! The binary: arguments → verb → exit code.
 
 use std::process::ExitCode;
-use tenure::config::{Environment, Flags, SETTINGS, load};
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<ExitCode> {
-    let mut flags = Flags::new();
-    let mut args = std::env::args().skip(2);
-    while let (Some(name), Some(value)) = (args.next(), args.next()) {
-        let setting = SETTINGS.iter().find(|it| name[2..] == *it.name).expect("known");
-        flags.entry(setting.name).or_default().push(value);
+use clap::Parser;
+use tenure::cli::{self, Cli, Command};
+use tenure::config::Environment;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let environment = Environment::of_process();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(_) => return ExitCode::FAILURE,
+    };
+    let code = runtime.block_on(run(cli.command, &environment));
+    // A name that is being resolved, or a question that nobody answers, must not hold up the end.
+    runtime.shutdown_background();
+    code
+}
+
+async fn run(command: Command, environment: &Environment) -> ExitCode {
+    match command {
+        Command::Run(args) => cli::run::run(*args, environment).await,
+        Command::Status(args) => cli::status::run(args, environment).await,
+        Command::Check(args) => cli::check::run(args, environment).await,
+        Command::Wait(args) => cli::wait::run(args, environment).await,
+        Command::Watch(args) => cli::watch::run(args, environment).await,
+        Command::Doctor(args) => cli::doctor::run(*args, environment).await,
+        Command::Completions(args) => cli::completions::run(&args),
     }
-    let settings = load(&flags, &Environment::of_process())?.settings;
-    let logs = tenure::logs::start(settings.log_format, &settings.log_level)?;
-    tenure::cli::run::run(settings, &logs).await
 }

@@ -9,29 +9,52 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
+use super::{SettingsArgs, terminal};
 use crate::clock;
-use crate::config::Settings;
+use crate::config::{Environment, Listen, Loaded, Settings, StoreSettings, load};
 use crate::daemon::{Driver, Publisher, Report};
 use crate::election::{Config, Election};
-use crate::logs::Logs;
+use crate::logs::{self, Logs};
 use crate::publish::file::{Acknowledgements, Writer};
-use crate::publish::http::{self, App};
+use crate::publish::http::{self, App, Listener};
 use crate::publish::metrics::Metrics;
 use crate::publish::{About, Heartbeat, Published};
-use crate::store::{self, Candidate};
+use crate::store::{self, Candidate, Rules};
 
-/// Runs until a signal ends it: 0 after an orderly end, 128 + n at a second signal n.
-///
-/// # Errors
-/// When a listener or a status file cannot be had; nothing competes then.
-pub async fn run(settings: Settings, logs: &Logs) -> anyhow::Result<ExitCode> {
+/// Runs until a signal ends it: 0 after an orderly end, 1 when it cannot begin, 2 when the settings
+/// are wrong, 128 + n at a second signal n.
+pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
+    let Loaded { settings, notes } = match load(&args.flags(), environment) {
+        Ok(loaded) => loaded,
+        Err(faults) => {
+            terminal::complain(&faults.to_string());
+            return ExitCode::from(2);
+        }
+    };
+    let outcome = match logs::start(settings.log_format, &settings.log_level) {
+        Ok(logs) => {
+            for note in notes {
+                tracing::debug!("{note}");
+            }
+            sidecar(settings, &logs).await
+        }
+        Err(error) => Err(error),
+    };
+    outcome.unwrap_or_else(|error| {
+        terminal::complain(&format!("{error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+/// Puts the sidecar together and runs it.
+async fn sidecar(settings: Settings, logs: &Logs) -> anyhow::Result<ExitCode> {
     let signals = Signals::listen()?;
     let store = store::open(&settings)?;
-    let candidate = Arc::new(Candidate {
+    let candidate = Candidate {
         identity: settings.identity.clone(),
         instance: draw_instance(),
         address: settings.advertise.clone(),
-    });
+    };
     let about = About {
         election: settings.election.clone(),
         identity: candidate.identity.clone(),
@@ -39,50 +62,22 @@ pub async fn run(settings: Settings, logs: &Logs) -> anyhow::Result<ExitCode> {
         boot_id: clock::boot_id().unwrap_or_default(),
         store: store.kind(),
     };
-    let timings = settings.timings;
-    let config = Config {
-        candidate,
-        rules: store.rules(),
-        lease_duration: timings.lease_duration,
-        renew_deadline: timings.renew_deadline,
-        retry_period: timings.retry_period,
-        request_timeout: timings.request_timeout,
-        activation_delay: timings.activation_delay,
-        observe: settings.observe,
-    };
-    let election = Election::new(config, clock::now());
+    let election = Election::new(terms(&settings, candidate, store.rules()), clock::now());
     let first = Published { status: election.status(), index: 1, sequence: 1 };
     let (sender, published) = watch::channel(first);
     let (metrics, heartbeat) = (Metrics::new(&about), Heartbeat::default());
 
-    let mut listeners = Vec::new();
-    for listen in &settings.listen {
-        let listener = http::bind(listen).await?;
-        tracing::info!(listening = listener.address(), "status listener");
-        listeners.push(listener);
-    }
+    let listeners = listen(&settings.listen).await?;
     let mut files = JoinSet::new();
-    let acknowledgements = if settings.status_files.is_empty() {
-        Acknowledgements::of_no_files()
-    } else {
-        let (writer, acknowledgements) = Writer::start(
-            settings.status_files.clone(),
-            about.clone(),
-            metrics.clone(),
-            published.clone(),
-            clock::now,
-        )
-        .await?;
+    let mut acknowledgements = Acknowledgements::of_no_files();
+    if !settings.status_files.is_empty() {
+        let (names, published) = (settings.status_files.clone(), published.clone());
+        let writing = Writer::start(names, about.clone(), metrics.clone(), published, clock::now);
+        let (writer, word) = writing.await?;
         files.spawn(writer.run());
-        acknowledgements
-    };
-    tracing::info!(
-        election = settings.election,
-        identity = settings.identity,
-        store = %settings.store,
-        version = env!("CARGO_PKG_VERSION"),
-        "started"
-    );
+        acknowledgements = word;
+    }
+    tell_start(&settings, &about);
 
     let dropped = logs.dropped();
     let app = App {
@@ -105,16 +100,59 @@ pub async fn run(settings: Settings, logs: &Logs) -> anyhow::Result<ExitCode> {
     };
     let (resign, resigned) = oneshot::channel();
     let work = async {
+        let resigned = async {
+            let _ = resigned.await;
+        };
         tokio::select! {
-            () = driver.run(async { let _ = resigned.await; }) => {}
+            () = driver.run(resigned) => {}
             () = http::serve(listeners, app, std::future::pending()) => {}
         }
         // The last word of the files; a disk that hangs does not hold up the end.
-        let _ = tokio::time::timeout(timings.request_timeout, files.join_next()).await;
+        let _ = tokio::time::timeout(settings.timings.request_timeout, files.join_next()).await;
     };
     tokio::select! {
         () = work => Ok(ExitCode::SUCCESS),
         code = signals.obey(resign) => Ok(code),
+    }
+}
+
+/// What the election is told.
+fn terms(settings: &Settings, candidate: Candidate, rules: Rules) -> Config {
+    let timings = settings.timings;
+    Config {
+        candidate: Arc::new(candidate),
+        rules,
+        lease_duration: timings.lease_duration,
+        renew_deadline: timings.renew_deadline,
+        retry_period: timings.retry_period,
+        request_timeout: timings.request_timeout,
+        activation_delay: timings.activation_delay,
+        observe: settings.observe,
+    }
+}
+
+async fn listen(addresses: &[Listen]) -> anyhow::Result<Vec<Listener>> {
+    let mut listeners = Vec::new();
+    for address in addresses {
+        let listener = http::bind(address).await?;
+        tracing::info!(listening = listener.address(), "status listener");
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+fn tell_start(settings: &Settings, about: &About) {
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        instance = about.instance,
+        "started with {}",
+        settings.summary()
+    );
+    if matches!(settings.store, StoreSettings::File(_)) {
+        tracing::info!(
+            "the lease is kept on this host: candidates elsewhere compete on their own; name a \
+             store that they share with --store"
+        );
     }
 }
 

@@ -17,7 +17,7 @@ const DEVELOPMENT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 /// The endpoint that an account has when none is named.
-pub fn usual_endpoint(account: &str) -> Option<Url> {
+pub(super) fn usual_endpoint(account: &str) -> Option<Url> {
     let text = if account == DEVELOPMENT_ACCOUNT {
         format!("http://127.0.0.1:10000/{DEVELOPMENT_ACCOUNT}")
     } else {
@@ -27,7 +27,7 @@ pub fn usual_endpoint(account: &str) -> Option<Url> {
 }
 
 /// Reads the endpoint of an account. Plain http beyond this machine is for `insecure` alone.
-pub fn endpoint(text: &str, insecure: bool) -> Result<Url, Problem> {
+pub(super) fn endpoint(text: &str, insecure: bool) -> Result<Url, Problem> {
     const WRITE: &str = "write https://ACCOUNT.blob.DOMAIN, or http://127.0.0.1:10000/ACCOUNT for \
                          Azurite";
     let url = Url::parse(text.trim_end_matches('/'))
@@ -75,7 +75,7 @@ fn is_loopback(host: &Host<&str>) -> bool {
 /// Nothing tells for certain whether a machine has a managed identity, short of asking its
 /// endpoint. It is assumed unless the Azure CLI has signed in here and nothing speaks for a
 /// managed identity: its endpoint or client id in the environment, a pod, a machine of Azure's.
-pub fn credential(
+pub(super) fn credential(
     account: &str,
     environment: &Environment,
     faults: &mut Vec<Fault>,
@@ -151,7 +151,7 @@ fn has_cli_sign_in(environment: &Environment) -> bool {
 }
 
 /// The proxy for https, and what it is not for.
-pub fn proxy(
+pub(super) fn proxy(
     environment: &Environment,
     faults: &mut Vec<Fault>,
 ) -> (Option<String>, Option<String>) {

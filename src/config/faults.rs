@@ -36,16 +36,16 @@ impl fmt::Display for Source {
 
 /// What is wrong with a value and what to do about it, before it is known whose value it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub(super) struct Problem {
     /// What is wrong, as the end of a sentence that begins with the value.
-    pub problem: String,
+    pub(super) problem: String,
     /// What to do.
-    pub remedy: String,
+    pub(super) remedy: String,
 }
 
 impl Problem {
     /// Makes a problem of its words.
-    pub fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub(super) fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { problem: problem.into(), remedy: remedy.into() }
     }
 }
@@ -67,7 +67,12 @@ pub struct Fault {
 
 impl Fault {
     /// Makes a fault of a problem and whose it is.
-    pub fn new(setting: &str, value: Option<&str>, source: Source, problem: Problem) -> Self {
+    pub(super) fn new(
+        setting: &str,
+        value: Option<&str>,
+        source: Source,
+        problem: Problem,
+    ) -> Self {
         Self {
             setting: setting.to_owned(),
             value: value.map(str::to_owned),
@@ -119,7 +124,7 @@ fn quote(value: &str) -> String {
 
 /// A URL as it may be shown: without user, password and query, which may be secrets.
 #[must_use]
-pub fn without_secrets(url: &str) -> String {
+pub(super) fn without_secrets(url: &str) -> String {
     let (head, query) = match url.find(['?', '#']) {
         Some(at) => (&url[..at], "?…"),
         None => (url, ""),

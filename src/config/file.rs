@@ -15,7 +15,7 @@ use super::layers::{Arity, Raw, Setting, file_settings};
 const LARGEST: u64 = 1 << 20;
 
 /// Reads the file that the setting `config` names; what is wrong with it comes beside what is not.
-pub fn read(config: &Raw) -> (Vec<(&'static str, Raw)>, Vec<Fault>) {
+pub(super) fn read(config: &Raw) -> (Vec<(&'static str, Raw)>, Vec<Fault>) {
     let name = config.values.first().map_or("", String::as_str);
     let fault = |problem| Fault::new("config", Some(name), config.source.clone(), problem);
     let path = Path::new(name);

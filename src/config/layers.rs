@@ -79,7 +79,7 @@ const CONFIG: &str = "config";
 const OTHER_VARIABLES: [&str; 1] = ["TENURE_URL"];
 
 /// The settings that a file may hold.
-pub fn file_settings() -> impl Iterator<Item = &'static Setting> {
+pub(super) fn file_settings() -> impl Iterator<Item = &'static Setting> {
     SETTINGS.iter().filter(|it| it.name != CONFIG)
 }
 
@@ -88,27 +88,27 @@ pub type Flags = BTreeMap<&'static str, Vec<String>>;
 
 /// A raw value and where it came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Raw {
+pub(super) struct Raw {
     /// One value, or for a list any number.
-    pub values: Vec<String>,
+    pub(super) values: Vec<String>,
     /// Where they came from.
-    pub source: Source,
+    pub(super) source: Source,
 }
 
 /// The raw values that count.
 #[derive(Debug, Default)]
-pub struct Layers {
+pub(super) struct Layers {
     /// By setting; what nobody said is absent.
-    pub raw: BTreeMap<&'static str, Raw>,
+    pub(super) raw: BTreeMap<&'static str, Raw>,
     /// What is wrong already: a file that cannot be read, keys that nobody knows.
-    pub faults: Vec<Fault>,
+    pub(super) faults: Vec<Fault>,
     /// What an operator may want to know at debug level.
-    pub notes: Vec<String>,
+    pub(super) notes: Vec<String>,
 }
 
 /// Lays flags over variables over the file.
 #[must_use]
-pub fn gather(flags: &Flags, environment: &Environment) -> Layers {
+pub(super) fn gather(flags: &Flags, environment: &Environment) -> Layers {
     let mut layers = Layers::default();
     for setting in &SETTINGS {
         if let Some(raw) = said(setting, flags, environment, &mut layers.faults) {

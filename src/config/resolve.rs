@@ -199,7 +199,8 @@ impl Reader<'_> {
         request_timeout: Option<Duration>,
     ) -> Option<StoreSettings> {
         let url = self.optional("store", store_url::parse);
-        let insecure = self.one("azure-insecure-http", values::switch).unwrap_or_default();
+        // A switch that cannot be read has its own fault, and need not bring the endpoint's too.
+        let insecure = self.one("azure-insecure-http", values::switch).unwrap_or(true);
         let endpoint = self.optional("azure-endpoint", |it| azure::endpoint(it, insecure));
         let prefix = self.optional("azure-blob-prefix", values::blob_prefix);
         match url? {

@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use super::faults::Problem;
 
 /// The account that Azurite comes with.
-pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
+pub(super) const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
 
 /// A store URL, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreUrl {
+pub(super) enum StoreUrl {
     /// `file:///dir`
     File(PathBuf),
     /// `azure://ACCOUNT/CONTAINER`
@@ -51,7 +51,7 @@ const TO_COME: [&str; 7] =
 ///
 /// # Errors
 /// Says what is wrong, and what to write, without the text itself.
-pub fn parse(text: &str) -> Result<StoreUrl, Problem> {
+pub(super) fn parse(text: &str) -> Result<StoreUrl, Problem> {
     let Some((scheme, rest)) = text.split_once(':') else {
         let remedy = if text.starts_with('/') {
             format!("write file://{text}")

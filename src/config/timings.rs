@@ -20,7 +20,7 @@ const AZURE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_sec
 
 /// The lease-durations that a store takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limits {
+pub(super) enum Limits {
     /// Any.
     None,
     /// Whole seconds from 15 to 60.
@@ -29,7 +29,7 @@ pub enum Limits {
 
 /// Checks the timings as a whole; each problem comes with the setting that it is most about.
 #[must_use]
-pub fn check(timings: &Timings, limits: Limits) -> Vec<(&'static str, Problem)> {
+pub(super) fn check(timings: &Timings, limits: Limits) -> Vec<(&'static str, Problem)> {
     let mut problems = Vec::new();
     for (name, value) in
         [("retry-period", timings.retry_period), ("request-timeout", timings.request_timeout)]

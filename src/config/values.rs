@@ -12,7 +12,7 @@ use super::{FileFormat, Listen, LogFormat, StatusFile, duration};
 const LONGEST_SOCKET: usize = 107;
 
 /// The name of an election: 1–63 of `a-z 0-9 - .`, first and last alphanumeric.
-pub fn election(text: &str) -> Result<String, Problem> {
+pub(super) fn election(text: &str) -> Result<String, Problem> {
     let alphanumeric = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit();
     let problem = if text.is_empty() {
         "is empty"
@@ -37,12 +37,12 @@ pub fn election(text: &str) -> Result<String, Problem> {
 }
 
 /// An identity: 1–128 printable ASCII characters, first and last no space.
-pub fn identity(text: &str) -> Result<String, Problem> {
+pub(super) fn identity(text: &str) -> Result<String, Problem> {
     printable(text, 128)
 }
 
 /// The address of a service, as printable ASCII without spaces.
-pub fn advertise(text: &str) -> Result<String, Problem> {
+pub(super) fn advertise(text: &str) -> Result<String, Problem> {
     if text.contains(' ') {
         return Err(Problem::new("has a space", "write an address such as 10.0.3.7:8080"));
     }
@@ -65,7 +65,7 @@ fn printable(text: &str, longest: usize) -> Result<String, Problem> {
 }
 
 /// The prefix of the blob's name: path segments without empty ones, `.` and `..`.
-pub fn blob_prefix(text: &str) -> Result<String, Problem> {
+pub(super) fn blob_prefix(text: &str) -> Result<String, Problem> {
     let remedy = "write segments of a-z, A-Z, 0-9, - _ and . with / between, such as team/prod";
     let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.');
     let trimmed = text.strip_suffix('/').unwrap_or(text);
@@ -84,7 +84,7 @@ pub fn blob_prefix(text: &str) -> Result<String, Problem> {
 }
 
 /// A duration.
-pub fn duration(text: &str) -> Result<std::time::Duration, Problem> {
+pub(super) fn duration(text: &str) -> Result<std::time::Duration, Problem> {
     duration::parse(text).map_err(|problem| {
         let plain: Option<u64> = text.parse().ok();
         let remedy = match plain {
@@ -96,7 +96,7 @@ pub fn duration(text: &str) -> Result<std::time::Duration, Problem> {
 }
 
 /// Yes or no.
-pub fn switch(text: &str) -> Result<bool, Problem> {
+pub(super) fn switch(text: &str) -> Result<bool, Problem> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "1" => Ok(true),
         "false" | "no" | "off" | "0" => Ok(false),
@@ -105,7 +105,7 @@ pub fn switch(text: &str) -> Result<bool, Problem> {
 }
 
 /// A number of connections.
-pub fn max_connections(text: &str) -> Result<usize, Problem> {
+pub(super) fn max_connections(text: &str) -> Result<usize, Problem> {
     match text.parse::<usize>() {
         Ok(number @ 1..=65_535) => Ok(number),
         _ => Err(Problem::new("is not a number from 1 to 65535", "write a number such as the 512")),
@@ -116,7 +116,7 @@ pub fn max_connections(text: &str) -> Result<usize, Problem> {
 const OFF: &str = "off";
 
 /// The addresses of the status listener; `off` alone is none.
-pub fn listen(texts: &[String]) -> Result<Vec<Listen>, Problem> {
+pub(super) fn listen(texts: &[String]) -> Result<Vec<Listen>, Problem> {
     if texts == [OFF] {
         return Ok(Vec::new());
     }
@@ -177,7 +177,7 @@ fn address(text: &str) -> Result<Listen, Problem> {
 }
 
 /// The status files; the ending chooses the format.
-pub fn status_files(texts: &[String]) -> Result<Vec<StatusFile>, Problem> {
+pub(super) fn status_files(texts: &[String]) -> Result<Vec<StatusFile>, Problem> {
     let mut all: Vec<StatusFile> = Vec::new();
     for text in texts {
         let path = PathBuf::from(text);
@@ -203,7 +203,7 @@ pub fn status_files(texts: &[String]) -> Result<Vec<StatusFile>, Problem> {
 }
 
 /// How log lines look.
-pub fn log_format(text: &str) -> Result<LogFormat, Problem> {
+pub(super) fn log_format(text: &str) -> Result<LogFormat, Problem> {
     match text {
         "text" => Ok(LogFormat::Text),
         "json" => Ok(LogFormat::Json),
@@ -215,7 +215,7 @@ pub fn log_format(text: &str) -> Result<LogFormat, Problem> {
 ///
 /// A bare word that is no level is refused, though the filter's syntax has a meaning for it: it is
 /// a misspelt level far more often.
-pub fn log_level(text: &str) -> Result<String, Problem> {
+pub(super) fn log_level(text: &str) -> Result<String, Problem> {
     const REMEDY: &str =
         "write error, warn, info, debug, trace or off; or info,tenure::store=debug";
     let levels = ["off", "error", "warn", "info", "debug", "trace"];

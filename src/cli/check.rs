@@ -1,0 +1,157 @@
+//! `tenure check`: does this instance lead? The exit code is the answer: 0 active, 1 passive, 2
+//! unknown.
+//!
+//! What it does not do: it takes nobody's word for longer than it holds. An answer counts from the
+//! sending of the question, a file up to the reading of the boot clock that is written in it.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use super::client::{Sidecar, UrlArgs};
+use super::document::{Heard, Role};
+use super::status_file::{self, Said};
+use super::terminal::{self, harmless, spoken};
+use crate::clock::{self, Moment};
+use crate::config::{Environment, duration};
+
+/// Whom to ask, and what for.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  tenure check && ./nightly-job
+  tenure check --min-remaining 5s && ./work-of-five-seconds
+  tenure check --file /run/orders/leader.json
+
+Exit codes: 0 active, 1 passive, 2 unknown")]
+pub struct Args {
+    #[command(flatten)]
+    url: UrlArgs,
+    /// A status file to read instead, .json or .env
+    #[arg(long, value_name = "PATH", conflicts_with = "url")]
+    file: Option<PathBuf>,
+    /// Active only with that much time left
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "0s")]
+    min_remaining: Duration,
+}
+
+/// What there is to say.
+enum Answer {
+    Active(String),
+    Passive(String),
+    Unknown(String),
+}
+
+/// Checks, and says in a few words what it found.
+pub async fn run(args: Args, environment: &Environment) -> ExitCode {
+    let answer = match &args.file {
+        Some(path) => in_file(path, args.min_remaining),
+        None => at_sidecar(&args.url, args.min_remaining, environment).await,
+    };
+    let (code, text) = match answer {
+        Answer::Active(words) => (0, format!("active: {words}\n")),
+        Answer::Passive(words) => (1, format!("passive: {words}\n")),
+        Answer::Unknown(words) => {
+            terminal::complain(&format!("unknown: {words}"));
+            return ExitCode::from(2);
+        }
+    };
+    let _ = terminal::print(&text);
+    ExitCode::from(code)
+}
+
+async fn at_sidecar(url: &UrlArgs, least: Duration, environment: &Environment) -> Answer {
+    let sidecar = match Sidecar::of(url, environment) {
+        Ok(sidecar) => sidecar,
+        Err(fault) => return Answer::Unknown(fault),
+    };
+    match sidecar.status().await {
+        Ok(heard) => of_sidecar(&heard, least, clock::now()),
+        Err(trouble) => Answer::Unknown(trouble.to_string()),
+    }
+}
+
+fn of_sidecar(heard: &Heard, least: Duration, now: Moment) -> Answer {
+    let remaining = heard.remaining(now);
+    let document = &heard.document;
+    if remaining.is_zero() {
+        return Answer::Passive(match document.role {
+            Role::Passive => harmless(&document.state),
+            Role::Active => "its answer came when it no longer held".to_owned(),
+        });
+    }
+    enough(document.term, remaining, least)
+}
+
+fn enough(term: Option<u64>, remaining: Duration, least: Duration) -> Answer {
+    if remaining < least {
+        let (left, least) = (spoken(remaining), duration::format(least));
+        return Answer::Passive(format!("leads for {left} still, and asked were {least}"));
+    }
+    let term = term.map_or(String::new(), |it| format!("term {it}, "));
+    Answer::Active(format!("{term}{} left", spoken(remaining)))
+}
+
+fn in_file(path: &Path, least: Duration) -> Answer {
+    let said = match status_file::read(path) {
+        Ok(said) => said,
+        Err(problem) => {
+            return Answer::Unknown(format!(
+                "{} {problem}\n  is it a --status-file of `tenure run`?",
+                path.display()
+            ));
+        }
+    };
+    of_file(&said, least, clock::now(), clock::boot_id().as_deref())
+}
+
+fn of_file(said: &Said, least: Duration, now: Moment, boot: Option<&str>) -> Answer {
+    if said.role == Role::Passive {
+        return Answer::Passive(harmless(&said.state));
+    }
+    match boot {
+        Some(boot) if boot == said.boot_id => {}
+        // Whoever wrote it was ended with that boot.
+        Some(_) => return Answer::Passive("the file was written before this boot".to_owned()),
+        None => return Answer::Unknown("this system does not tell its boot id".to_owned()),
+    }
+    let remaining = Duration::from_nanos(said.valid_until_boottime_ns).saturating_sub(now.boot);
+    if remaining.is_zero() {
+        return Answer::Passive("the file has not been renewed in time".to_owned());
+    }
+    enough(said.term, remaining, least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(role: Role, until_ms: u64, boot: Option<&str>, least_ms: u64) -> u8 {
+        let said = Said {
+            role,
+            state: "x".to_owned(),
+            term: Some(1),
+            boot_id: "here".to_owned(),
+            valid_until_boottime_ns: until_ms * 1_000_000,
+        };
+        let at = Duration::from_secs(10);
+        let now = Moment { boot: at, raw: at, wall: at };
+        match of_file(&said, Duration::from_millis(least_ms), now, boot) {
+            Answer::Active(_) => 0,
+            Answer::Passive(_) => 1,
+            Answer::Unknown(_) => 2,
+        }
+    }
+
+    #[test]
+    fn a_file_is_believed_in_its_boot_until_its_deadline() {
+        let here = Some("here");
+        assert_eq!(judged(Role::Active, 10_001, here, 0), 0);
+        assert_eq!(judged(Role::Active, 10_000, here, 0), 1);
+        assert_eq!(judged(Role::Active, 60_000, Some("elsewhere"), 0), 1);
+        assert_eq!(judged(Role::Active, 60_000, None, 0), 2);
+        assert_eq!(judged(Role::Passive, 60_000, here, 0), 1);
+        assert_eq!(judged(Role::Active, 15_000, here, 5_000), 0);
+        assert_eq!(judged(Role::Active, 14_999, here, 5_000), 1);
+    }
+}

@@ -1,0 +1,381 @@
+//! The HTTP client of the verbs: plain HTTP/1.1 to a sidecar, over TCP or a unix socket, one
+//! connection a question.
+//!
+//! What it does not do: no TLS, no proxy, no redirects, no retries. It reads no more than a status
+//! needs, and waits no longer than it is told.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpStream, UnixStream};
+use url::Url;
+
+use super::document::{Document, Heard};
+use super::terminal::harmless;
+use crate::clock;
+use crate::config::{Environment, duration};
+
+/// How long an answer may take that should come at once.
+const SOON: Duration = Duration::from_secs(2);
+
+/// What a long poll's answer may take beyond the time that it was asked to wait.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The longest body that is read, and the longest event.
+const LONGEST: usize = 1 << 20;
+
+const USUAL_URL: &str = "http://127.0.0.1:4040";
+const VARIABLE: &str = "TENURE_URL";
+
+/// Whom to ask.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct UrlArgs {
+    /// The sidecar's status listener: http://HOST:PORT or unix:/path [default: TENURE_URL, else
+    /// http://127.0.0.1:4040]
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+}
+
+/// A sidecar that can be asked.
+#[derive(Clone, Debug)]
+pub(super) struct Sidecar {
+    place: Place,
+    /// The URL as it was given.
+    url: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Tcp { host: String, port: u16, authority: String, path: String },
+    Unix(PathBuf),
+}
+
+/// Why there was no answer, with what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}\n  {remedy}")]
+pub(super) struct Trouble {
+    problem: String,
+    remedy: String,
+}
+
+impl Trouble {
+    /// What went wrong, on one line.
+    pub(super) fn problem(&self) -> &str {
+        &self.problem
+    }
+}
+
+impl Sidecar {
+    /// Finds out whom to ask: the flag, else the variable, else the usual address.
+    pub(super) fn of(args: &UrlArgs, environment: &Environment) -> Result<Self, String> {
+        let (url, source) = match (&args.url, environment.get(VARIABLE)) {
+            (Some(url), _) => (url.as_str(), "flag --url"),
+            (None, Some(url)) => (url, "variable TENURE_URL"),
+            (None, None) => (USUAL_URL, "default"),
+        };
+        match place(url) {
+            Ok(place) => Ok(Self { place, url: url.to_owned() }),
+            Err(problem) => Err(format!(
+                "url = {url:?} ({source})\n    {problem}\n    remedy: write http://HOST:PORT or \
+                 unix:/path"
+            )),
+        }
+    }
+
+    /// Asks for the status.
+    pub(super) async fn status(&self) -> Result<Heard, Trouble> {
+        let sent = clock::now();
+        let raw = self.within(SOON, self.body("/status")).await?;
+        let document: Document =
+            serde_json::from_str(&raw).map_err(|_| self.stranger("/status"))?;
+        Ok(Heard { document, raw, sent })
+    }
+
+    /// Resolves when the status has another index than the one that was seen, or after `wait`.
+    pub(super) async fn changed(&self, index: u64, wait: Duration) -> Result<(), Trouble> {
+        let path = format!("/watch?index={index}&wait={}", duration::format(wait));
+        self.within(wait + GRACE, self.body(&path)).await.map(drop)
+    }
+
+    /// Opens the stream of events.
+    pub(super) async fn events(&self) -> Result<Events, Trouble> {
+        let (response, driver) = self.within(SOON, self.ask("/watch")).await?;
+        Ok(Events {
+            body: response.into_body(),
+            driver,
+            parser: EventParser::default(),
+            sidecar: self.clone(),
+        })
+    }
+
+    async fn within<T>(
+        &self,
+        bound: Duration,
+        work: impl Future<Output = Result<T, Trouble>>,
+    ) -> Result<T, Trouble> {
+        tokio::time::timeout(bound, work).await.unwrap_or_else(|_| Err(self.silent(bound)))
+    }
+
+    /// The trouble of hearing nothing for a while.
+    pub(super) fn silent(&self, bound: Duration) -> Trouble {
+        Trouble {
+            problem: format!("no answer from {} within {}", self.url, duration::format(bound)),
+            remedy: "the process may be stopped, or a network between may drop packets".into(),
+        }
+    }
+
+    async fn body(&self, path: &str) -> Result<String, Trouble> {
+        let (response, mut driver) = self.ask(path).await?;
+        let body = Limited::new(response.into_body(), LONGEST).collect();
+        let body = driver.along(body).await.map_err(|_| self.broken())?;
+        String::from_utf8(body.to_bytes().into()).map_err(|_| self.stranger(path))
+    }
+
+    async fn ask(&self, path: &str) -> Result<(Response<Incoming>, Driver), Trouble> {
+        let (mut sender, mut driver, authority, prefix) = match &self.place {
+            Place::Tcp { host, port, authority, path } => {
+                let stream = TcpStream::connect((host.as_str(), *port)).await;
+                let (sender, driver) = self.shake(stream).await?;
+                (sender, driver, authority.as_str(), path.as_str())
+            }
+            Place::Unix(socket) => {
+                let (sender, driver) = self.shake(UnixStream::connect(socket).await).await?;
+                (sender, driver, "localhost", "")
+            }
+        };
+        let request = Request::get(format!("{prefix}{path}"))
+            .header("host", authority)
+            .header("user-agent", concat!("tenure/", env!("CARGO_PKG_VERSION")))
+            .body(Empty::new())
+            .map_err(|_| self.broken())?;
+        let answer = driver.along(sender.send_request(request)).await;
+        let response = answer.map_err(|_| self.broken())?;
+        // The sender's end would end the connection, and a stream of events with it.
+        driver.sender = Some(sender);
+        match response.status() {
+            StatusCode::OK => Ok((response, driver)),
+            StatusCode::SERVICE_UNAVAILABLE => Err(Trouble {
+                problem: format!("{} has too many connections or event streams", self.url),
+                remedy: "end some, or raise --max-connections of `tenure run`".into(),
+            }),
+            code => Err(Trouble {
+                problem: format!("{} answers {} to {path}", self.url, code.as_u16()),
+                remedy: "is it `tenure run` that listens there? its address is its --listen".into(),
+            }),
+        }
+    }
+
+    async fn shake<S>(
+        &self,
+        stream: std::io::Result<S>,
+    ) -> Result<(SendRequest<Empty<Bytes>>, Driver), Trouble>
+    where
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+    {
+        let stream = stream.map_err(|error| Trouble {
+            problem: format!("nothing answers at {}: {error}", self.url),
+            remedy: "is `tenure run` up there? name another place with --url or TENURE_URL".into(),
+        })?;
+        let (sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|_| self.broken())?;
+        let connection = async {
+            // How it ends shows in the answer, or in its absence.
+            let _ = connection.await;
+        };
+        Ok((sender, Driver { connection: Box::pin(connection), ended: false, sender: None }))
+    }
+
+    fn broken(&self) -> Trouble {
+        Trouble {
+            problem: format!("{} broke off before it had answered", self.url),
+            remedy: "has `tenure run` just ended there? its log says why".into(),
+        }
+    }
+
+    fn stranger(&self, path: &str) -> Trouble {
+        Trouble {
+            problem: format!("{} answers {path} with something that is no status", self.url),
+            remedy: "is it `tenure run` that listens there? its address is its --listen".into(),
+        }
+    }
+}
+
+fn place(url: &str) -> Result<Place, String> {
+    if let Some(path) = url.strip_prefix("unix:") {
+        return if path.starts_with('/') {
+            Ok(Place::Unix(path.into()))
+        } else {
+            Err("names a socket that does not begin with /".into())
+        };
+    }
+    let parsed = Url::parse(url).map_err(|error| format!("is not a URL: {error}"))?;
+    if parsed.scheme() != "http" {
+        return Err("is neither http:// nor unix:".into());
+    }
+    if parsed.query().is_some() || parsed.fragment().is_some() || !parsed.username().is_empty() {
+        return Err("has more in it than host, port and path".into());
+    }
+    let host = parsed.host_str().ok_or("names no host")?;
+    let port = parsed.port_or_known_default().ok_or("names no port")?;
+    Ok(Place::Tcp {
+        // The brackets of an IPv6 address are the URL's, not the resolver's.
+        host: host.trim_matches(['[', ']']).to_owned(),
+        port,
+        authority: format!("{host}:{port}"),
+        path: parsed.path().trim_end_matches('/').to_owned(),
+    })
+}
+
+/// Moves the bytes of one connection, as long as somebody waits for them.
+struct Driver {
+    connection: Pin<Box<dyn Future<Output = ()> + Send>>,
+    ended: bool,
+    sender: Option<SendRequest<Empty<Bytes>>>,
+}
+
+impl Driver {
+    /// Drives the connection along with the work that needs it.
+    async fn along<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = &mut self.connection, if !self.ended => self.ended = true,
+            }
+        }
+    }
+}
+
+/// A stream of events.
+pub(super) struct Events {
+    body: Incoming,
+    driver: Driver,
+    parser: EventParser,
+    sidecar: Sidecar,
+}
+
+impl Events {
+    /// The data of the next event.
+    pub(super) async fn next(&mut self) -> Result<String, Trouble> {
+        loop {
+            if let Some(data) = self.parser.next() {
+                return Ok(data);
+            }
+            let frame = self.driver.along(self.body.frame()).await;
+            let Some(Ok(frame)) = frame else {
+                return Err(self.sidecar.broken());
+            };
+            if let Ok(bytes) = frame.into_data() {
+                self.parser.take(&bytes);
+            }
+            if self.parser.buffer.len() > LONGEST {
+                return Err(self.sidecar.stranger("/watch"));
+            }
+        }
+    }
+}
+
+/// Reads Server-Sent Events; only their data, which is all that Tenure's have of note.
+#[derive(Debug, Default)]
+struct EventParser {
+    buffer: Vec<u8>,
+    data: Vec<String>,
+}
+
+impl EventParser {
+    fn take(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next event that is complete, its lines of data joined by spaces: JSON does not mind.
+    fn next(&mut self) -> Option<String> {
+        while let Some(end) = self.buffer.iter().position(|it| *it == b'\n') {
+            let line: Vec<u8> = self.buffer.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line);
+            let line = line.trim_end_matches(['\n', '\r']);
+            if line.is_empty() {
+                if !self.data.is_empty() {
+                    return Some(harmless(&std::mem::take(&mut self.data).join(" ")));
+                }
+            } else if let Some(data) = line.strip_prefix("data:") {
+                self.data.push(data.strip_prefix(' ').unwrap_or(data).to_owned());
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn urls_name_a_host_or_a_socket() {
+        let tcp = |host: &str, port, authority: &str, path: &str| Place::Tcp {
+            host: host.to_owned(),
+            port,
+            authority: authority.to_owned(),
+            path: path.to_owned(),
+        };
+        assert_eq!(place("http://a:1"), Ok(tcp("a", 1, "a:1", "")));
+        assert_eq!(place("http://a/"), Ok(tcp("a", 80, "a:80", "")));
+        assert_eq!(place("http://[::1]:1/x/"), Ok(tcp("::1", 1, "[::1]:1", "/x")));
+        assert_eq!(place("unix:/run/x"), Ok(Place::Unix("/run/x".into())));
+        for bad in ["", "a:1", "https://a", "unix:x", "http://", "http://a?b", "http://u@a"] {
+            assert!(place(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_flag_beats_the_variable_and_a_fault_names_its_source() {
+        let variable = Environment::of([(VARIABLE, "unix:/variable")]);
+        let of = |url: Option<&str>, environment: &Environment| {
+            Sidecar::of(&UrlArgs { url: url.map(str::to_owned) }, environment).map(|it| it.url)
+        };
+        assert_eq!(of(Some("unix:/flag"), &variable).unwrap(), "unix:/flag");
+        assert_eq!(of(None, &variable).unwrap(), "unix:/variable");
+        assert_eq!(of(None, &Environment::of([("", "")])).unwrap(), USUAL_URL);
+        let fault = of(None, &Environment::of([(VARIABLE, "ftp://x")])).unwrap_err();
+        assert!(fault.contains("TENURE_URL") && fault.contains("ftp://x"), "{fault}");
+    }
+
+    #[test]
+    fn events_are_read_by_the_rules_of_their_format() {
+        let mut parser = EventParser::default();
+        parser.take(b": hello\n\nid: 4\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\ndata:x\n\ndata: y\n");
+        assert_eq!(parser.next().as_deref(), Some("{\"a\": 1}"));
+        assert_eq!(parser.next().as_deref(), Some("x"));
+        assert_eq!(parser.next(), None, "it may go on");
+        parser.take(b"\n");
+        assert_eq!(parser.next().as_deref(), Some("y"));
+    }
+
+    proptest! {
+        #[test]
+        fn where_a_stream_is_cut_does_not_matter(
+            text in "((data: ?|id:|:)?[a-zä ]{0,5}\r?\n){0,12}", at in 0_usize..100,
+        ) {
+            let bytes = text.as_bytes();
+            let mut whole = EventParser::default();
+            whole.take(bytes);
+            let expected: Vec<_> = std::iter::from_fn(|| whole.next()).collect();
+            let (head, tail) = bytes.split_at(at.min(bytes.len()));
+            let mut parts = EventParser::default();
+            parts.take(head);
+            let mut found: Vec<_> = std::iter::from_fn(|| parts.next()).collect();
+            parts.take(tail);
+            found.extend(std::iter::from_fn(|| parts.next()));
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

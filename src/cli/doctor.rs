@@ -1,0 +1,259 @@
+//! `tenure doctor`: goes through settings, store and timings, and says in plain words what is
+//! wrong and what to do. 1 when something is.
+//!
+//! What it does not do: it mends nothing unless asked (`--create`), and touches no lease.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::SettingsArgs;
+use super::terminal::{self, Colour, Style, harmless};
+use crate::clock;
+use crate::config::{Environment, Faults, Settings, Timings, duration, load};
+use crate::store::{self, Finding, LeaseStore, Verdict};
+
+/// How long the store's examination may take: a dozen requests, each of which may time out.
+const EXAMINATION: Duration = Duration::from_secs(90);
+
+/// Below this, a pause of a virtual machine that is moved (5 s as a rule) may be too much.
+const GOOD_MARGIN: Duration = Duration::from_secs(5);
+
+/// The settings of `tenure run`, and what to make.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "\
+It takes the settings of `tenure run`, from the same flags, variables and file.
+
+Examples:
+  tenure doctor --store azure://myaccount/elections --election orders
+  tenure doctor --store azure://myaccount/elections --election orders --create
+      makes container and lock beforehand, which spares the first leader a wait of a minute
+
+Exit codes: 0 all is well, 1 something is wrong, 2 bad usage")]
+pub struct Args {
+    #[command(flatten)]
+    settings: SettingsArgs,
+    /// Make what is missing in the store
+    #[arg(long, help_heading = "Making what is missing")]
+    create: bool,
+    /// Do not ask whether a leader lives: it is known that none does
+    #[arg(long, requires = "create", help_heading = "Making what is missing")]
+    yes: bool,
+}
+
+/// Examines, and prints each finding as it comes.
+pub async fn run(args: Args, environment: &Environment) -> ExitCode {
+    let mut report = Report { style: Style::of_stdout(environment), wrong: false };
+    let settings = match load(&args.settings.flags(), environment) {
+        Ok(loaded) => loaded.settings,
+        Err(faults) => {
+            of_faults(&faults).into_iter().for_each(|it| report.tell(&it));
+            report.tell(&finding(Verdict::Skipped, "store", "the settings come first"));
+            return report.end();
+        }
+    };
+    report.tell(&finding(Verdict::Well, "settings", settings.summary()));
+    match store::open(&settings) {
+        Ok(store) => {
+            if args.create && !create(&store, &settings, args.yes, &mut report).await {
+                return ExitCode::from(2);
+            }
+            match tokio::time::timeout(EXAMINATION, store.examine()).await {
+                Ok(findings) => findings.iter().for_each(|it| report.tell(it)),
+                Err(_) => report.tell(&Finding {
+                    remedy: Some("look for a firewall between us and the store".to_owned()),
+                    ..finding(
+                        Verdict::Wrong,
+                        "store",
+                        format!("no end after {}", duration::format(EXAMINATION)),
+                    )
+                }),
+            }
+        }
+        Err(error) => report.tell(&Finding {
+            remedy: Some("mend the settings of the store".to_owned()),
+            ..finding(Verdict::Wrong, "store", format!("cannot be opened: {error:#}"))
+        }),
+    }
+    of_timings(&settings.timings).iter().for_each(|it| report.tell(it));
+    report.end()
+}
+
+fn finding(verdict: Verdict, subject: &'static str, detail: impl Into<String>) -> Finding {
+    Finding { subject: subject.into(), verdict, detail: detail.into(), remedy: None }
+}
+
+fn of_faults(faults: &Faults) -> Vec<Finding> {
+    let one = |fault: &crate::config::Fault| Finding {
+        subject: fault.setting.clone().into(),
+        verdict: Verdict::Wrong,
+        detail: format!("{}: {}", fault.subject(), fault.problem),
+        remedy: Some(fault.remedy.clone()),
+    };
+    faults.0.iter().map(one).collect()
+}
+
+/// What the timings mean in practice.
+fn of_timings(it: &Timings) -> Vec<Finding> {
+    let margin = it.lease_duration.saturating_sub(it.renew_deadline);
+    let roomy = margin >= GOOD_MARGIN;
+    let pauses = Finding {
+        remedy: (!roomy).then(|| {
+            format!(
+                "where machines are paused for up to {}, as when they are moved, lengthen \
+                 lease-duration; or have the resource check the term",
+                duration::format(GOOD_MARGIN)
+            )
+        }),
+        ..finding(
+            if roomy { Verdict::Well } else { Verdict::Doubtful },
+            "pauses",
+            format!(
+                "clock drift and pauses that nobody sees may take {} together (lease-duration \
+                 less renew-deadline)",
+                duration::format(margin)
+            ),
+        )
+    };
+    let look = it.retry_period + it.retry_period / 2;
+    let retries = finding(
+        Verdict::Well,
+        "outages",
+        format!(
+            "a leader stays leader while the store is away for up to {}",
+            duration::format(it.renew_deadline.saturating_sub(it.retry_period))
+        ),
+    );
+    let handover = finding(
+        Verdict::Well,
+        "handover",
+        format!(
+            "after a stop within about {}, after a crash within about {}",
+            duration::format(look + it.activation_delay),
+            duration::format(it.lease_duration + look + it.activation_delay)
+        ),
+    );
+    vec![pauses, retries, handover]
+}
+
+/// Makes what is missing, after asking. False when it must not even be asked: nobody could answer.
+async fn create(
+    store: &Arc<dyn LeaseStore>,
+    settings: &Settings,
+    yes: bool,
+    report: &mut Report,
+) -> bool {
+    if !yes {
+        if !std::io::stdin().is_terminal() {
+            terminal::complain(
+                "--create asks whether no leader is alive, and there is no terminal to ask on\n  \
+                 say so with --yes",
+            );
+            return false;
+        }
+        if !agreed(&settings.election).await {
+            report.tell(&Finding {
+                remedy: Some("end all candidates of this election first".to_owned()),
+                ..finding(Verdict::Wrong, "create", "nothing was made, since a leader may be alive")
+            });
+            return true;
+        }
+    }
+    // R11: a term that starts at unix milliseconds is larger than any that was lost.
+    let floor = u64::try_from(clock::now().wall.as_millis()).unwrap_or(u64::MAX);
+    match tokio::time::timeout(EXAMINATION, store.create(floor)).await {
+        Ok(Ok(made)) if made.is_empty() => {
+            report.tell(&finding(Verdict::Well, "create", "nothing was missing"));
+        }
+        Ok(Ok(made)) => {
+            made.into_iter().for_each(|it| report.tell(&finding(Verdict::Well, "create", it)));
+        }
+        Ok(Err(error)) => report.tell(&finding(Verdict::Wrong, "create", error.to_string())),
+        Err(_) => report.tell(&finding(Verdict::Wrong, "create", "the store did not answer")),
+    }
+    true
+}
+
+/// Asks on the terminal; anything but a yes is a no.
+async fn agreed(election: &str) -> bool {
+    let question = format!(
+        "A new term lets its first leader begin at once. That is safe only while nobody leads.\n\
+         Is it sure that no leader of {election:?} is alive now? [y/N] "
+    );
+    let ask = move || {
+        let _ = std::io::stderr().lock().write_all(question.as_bytes());
+        let mut answer = String::new();
+        let read = std::io::stdin().read_line(&mut answer).is_ok();
+        read && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+    };
+    tokio::task::spawn_blocking(ask).await.unwrap_or(false)
+}
+
+/// Prints findings, and remembers whether one was bad.
+struct Report {
+    style: Style,
+    wrong: bool,
+}
+
+impl Report {
+    fn tell(&mut self, finding: &Finding) {
+        self.wrong |= finding.verdict == Verdict::Wrong;
+        let _ = terminal::print(&line(finding, self.style));
+    }
+
+    fn end(self) -> ExitCode {
+        if self.wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+}
+
+fn line(finding: &Finding, style: Style) -> String {
+    let (sign, word, colour) = match finding.verdict {
+        Verdict::Well => ("✓", "ok", Colour::Green),
+        Verdict::Doubtful => ("!", "note", Colour::Yellow),
+        Verdict::Wrong => ("✗", "WRONG", Colour::Red),
+        Verdict::Skipped => ("–", "skipped", Colour::Dim),
+    };
+    let mark = if style.signs { sign.to_owned() } else { format!("{word:<7}") };
+    let mark = style.paint(colour, &mark);
+    let mut text = format!("{mark} {}: {}\n", finding.subject, harmless(&finding.detail));
+    if let Some(remedy) = &finding.remedy {
+        let indent = if style.signs { "  " } else { "        " };
+        text.push_str(&format!("{indent}→ {}\n", harmless(remedy)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_are_lines_with_a_mark_and_their_remedy() {
+        let it = Finding {
+            remedy: Some("do that".to_owned()),
+            ..finding(Verdict::Wrong, "container", "is not there")
+        };
+        let plain = Style { colour: false, signs: false };
+        assert_eq!(line(&it, plain), "WRONG   container: is not there\n        → do that\n");
+        let signs = Style { colour: true, signs: true };
+        assert_eq!(line(&it, signs), "\x1b[31m✗\x1b[0m container: is not there\n  → do that\n");
+    }
+
+    #[test]
+    fn timings_are_told_with_their_meaning() {
+        let s = Duration::from_secs;
+        let timings = Timings {
+            lease_duration: s(15),
+            renew_deadline: s(10),
+            retry_period: s(2),
+            request_timeout: s(2),
+            activation_delay: s(0),
+        };
+        let findings = of_timings(&timings);
+        assert!(findings.iter().all(|it| it.verdict == Verdict::Well), "{findings:?}");
+        assert!(findings[2].detail.contains("within about 18s"), "{findings:?}");
+        let tight = Timings { renew_deadline: s(13), ..timings };
+        assert_eq!(of_timings(&tight)[0].verdict, Verdict::Doubtful);
+    }
+}

@@ -1,0 +1,141 @@
+//! The status document as a reader: only what the verbs use, and the judging of it.
+//!
+//! What it does not do: it trusts no answer for longer than the answer says, counted from the
+//! sending of the question.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::clock::Moment;
+
+/// Active or passive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Role {
+    /// It leads.
+    Active,
+    /// It does not.
+    Passive,
+}
+
+impl Role {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Passive => "passive",
+        }
+    }
+}
+
+/// The status document. What is not needed to judge may be missing, so that a reader of one
+/// version understands a sidecar of another.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Document {
+    pub(super) role: Role,
+    pub(super) state: String,
+    pub(super) valid_for_ms: u64,
+    pub(super) index: u64,
+    #[serde(default)]
+    pub(super) election: String,
+    #[serde(default)]
+    pub(super) identity: String,
+    #[serde(default)]
+    pub(super) instance: String,
+    #[serde(default)]
+    pub(super) term: Option<u64>,
+    #[serde(default)]
+    pub(super) since: Option<String>,
+    #[serde(default)]
+    pub(super) holder: Option<Holder>,
+    #[serde(default)]
+    pub(super) store: Option<Store>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Holder {
+    pub(super) identity: String,
+    #[serde(default)]
+    pub(super) address: Option<String>,
+    #[serde(default)]
+    pub(super) term: Option<u64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Store {
+    pub(super) kind: String,
+    #[serde(default)]
+    pub(super) last_success_ms_ago: Option<u64>,
+    #[serde(default)]
+    pub(super) failures: u64,
+    #[serde(default)]
+    pub(super) last_error: Option<String>,
+}
+
+/// A status document and when it was asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Heard {
+    pub(super) document: Document,
+    /// The document as it came.
+    pub(super) raw: String,
+    /// When the question was sent.
+    pub(super) sent: Moment,
+}
+
+impl Heard {
+    /// How long it still holds at `now` that the instance leads, counted from the sending of the
+    /// question; zero when passive, and after a jump of the clocks.
+    pub(super) fn remaining(&self, now: Moment) -> Duration {
+        if self.document.role == Role::Passive || self.sent.jumped(now) {
+            return Duration::ZERO;
+        }
+        let valid = Duration::from_millis(self.document.valid_for_ms);
+        valid.saturating_sub(self.sent.elapsed_max(now))
+    }
+
+    /// The role at `now`.
+    pub(super) fn role(&self, now: Moment) -> Role {
+        if self.remaining(now).is_zero() { Role::Passive } else { Role::Active }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(role: &str, valid_for_ms: u64) -> Heard {
+        let raw = format!(
+            r#"{{"role":"{role}","state":"leader","valid_for_ms":{valid_for_ms},"index":1}}"#
+        );
+        let start = Duration::from_secs(100);
+        let sent = Moment { boot: start, raw: start, wall: start };
+        Heard { document: serde_json::from_str(&raw).unwrap(), raw, sent }
+    }
+
+    fn later(of: Moment, ms: u64) -> Moment {
+        let ms = Duration::from_millis(ms);
+        Moment { boot: of.boot + ms, raw: of.raw + ms, wall: of.wall + ms }
+    }
+
+    #[test]
+    fn an_answer_counts_from_the_sending_of_its_question() {
+        let it = heard("active", 1_000);
+        assert_eq!(it.remaining(later(it.sent, 400)), Duration::from_millis(600));
+        assert_eq!(it.role(later(it.sent, 999)), Role::Active);
+        assert_eq!(it.role(later(it.sent, 1_000)), Role::Passive);
+    }
+
+    #[test]
+    fn passive_has_nothing_left_whatever_else_it_says() {
+        let it = heard("passive", 1_000);
+        assert_eq!(it.remaining(it.sent), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_jump_of_the_clocks_ends_what_was_heard() {
+        let it = heard("active", 60_000);
+        let mut now = later(it.sent, 10);
+        now.wall += Duration::from_secs(5);
+        assert_eq!(it.role(now), Role::Passive);
+    }
+}

@@ -1,0 +1,141 @@
+//! What goes to people: standard output, colour, and times as people say them.
+//!
+//! What it does not do: logs; those are the daemon's and go elsewhere.
+
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::time::Duration;
+
+use crate::config::Environment;
+
+/// Writes to standard output. Says whether anybody still reads there: a closed pipe is no error,
+/// since whoever closed it has had enough.
+#[must_use]
+pub(super) fn print(text: &str) -> bool {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => true,
+        Err(error) => {
+            if error.kind() != ErrorKind::BrokenPipe {
+                complain(&format!("cannot write to standard output: {error}"));
+            }
+            false
+        }
+    }
+}
+
+/// Writes a message to standard error.
+pub(super) fn complain(text: &str) {
+    // Where not even that can be written, the exit code has to say it.
+    let _ = writeln!(std::io::stderr().lock(), "tenure: {text}");
+}
+
+/// The colours that mean something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Colour {
+    /// As it should be.
+    Green,
+    /// Worth a look.
+    Yellow,
+    /// Wrong.
+    Red,
+    /// Labels.
+    Dim,
+}
+
+/// How text may look where it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Style {
+    /// Whether colours are shown.
+    pub(super) colour: bool,
+    /// Whether signs beyond ASCII are shown.
+    pub(super) signs: bool,
+}
+
+impl Style {
+    /// Finds out for standard output: colour on a terminal alone, and not with `NO_COLOR`; signs
+    /// where the locale has them.
+    pub(super) fn of_stdout(environment: &Environment) -> Self {
+        Self::of(environment, std::io::stdout().is_terminal())
+    }
+
+    fn of(environment: &Environment, terminal: bool) -> Self {
+        let dumb = environment.get("TERM") == Some("dumb");
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|it| environment.get(it));
+        let utf8 = locale.is_some_and(|it| {
+            let it = it.to_ascii_lowercase();
+            it.ends_with("utf-8") || it.ends_with("utf8")
+        });
+        Self {
+            colour: terminal && !dumb && environment.get("NO_COLOR").is_none(),
+            signs: terminal && utf8,
+        }
+    }
+
+    /// Paints text.
+    pub(super) fn paint(self, colour: Colour, text: &str) -> String {
+        if !self.colour {
+            return text.to_owned();
+        }
+        let code = match colour {
+            Colour::Green => "32",
+            Colour::Yellow => "33",
+            Colour::Red => "31",
+            Colour::Dim => "2",
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+}
+
+/// A length of time as people say it: two figures are enough.
+pub(super) fn spoken(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0..10 => format!("{seconds}.{}s", duration.subsec_millis() / 100),
+        10..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m{}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h{}m", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{}d{}h", seconds / 86_400, seconds / 3_600 % 24),
+    }
+}
+
+/// Text from elsewhere, made fit for a terminal: no control characters.
+pub(super) fn harmless(text: &str) -> String {
+    text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_said_in_two_figures() {
+        for (ms, text) in [
+            (0, "0.0s"),
+            (8_123, "8.1s"),
+            (59_900, "59s"),
+            (192_000, "3m12s"),
+            (3_720_000, "1h2m"),
+            (100 * 3_600_000, "4d4h"),
+        ] {
+            assert_eq!(spoken(Duration::from_millis(ms)), text);
+        }
+    }
+
+    #[test]
+    fn colour_is_for_terminals_without_no_color() {
+        let colour = |variables: &[(&str, &str)], terminal| {
+            Style::of(&Environment::of(variables.iter().copied()), terminal).colour
+        };
+        assert!(colour(&[], true) && !colour(&[], false));
+        assert!(!colour(&[("NO_COLOR", "1")], true) && colour(&[("NO_COLOR", "")], true));
+        assert!(!colour(&[("TERM", "dumb")], true));
+        let plain = Style { colour: false, signs: false };
+        assert_eq!(plain.paint(Colour::Red, "x"), "x");
+        assert_eq!(Style { colour: true, ..plain }.paint(Colour::Red, "x"), "\x1b[31mx\x1b[0m");
+    }
+
+    #[test]
+    fn what_comes_from_elsewhere_cannot_steer_the_terminal() {
+        assert_eq!(harmless("a\x1b[31mb\nc"), "a [31mb c");
+    }
+}
