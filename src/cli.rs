@@ -4,11 +4,7 @@
 //! What it does not do: it judges no setting. Values are taken as they are written and handed to
 //! [`crate::config`], which names all faults at once where clap would name the first.
 
-use std::process::ExitCode;
-
 use clap::{Parser, Subcommand};
-
-use crate::config::Faults;
 
 pub mod check;
 mod client;
@@ -84,13 +80,6 @@ pub enum Command {
     Doctor(Box<doctor::Args>),
     /// Print the completions of a shell
     Completions(completions::Args),
-}
-
-/// Says what is wrong with the settings: all of it, on standard error, exit code 2.
-#[must_use]
-pub fn refuse(faults: &Faults) -> ExitCode {
-    terminal::complain(&faults.to_string());
-    ExitCode::from(2)
 }
 
 #[cfg(test)]

@@ -42,9 +42,7 @@ pub fn now() -> Moment {
     Moment {
         boot: read(ClockId::Boottime),
         raw: read(ClockId::MonotonicRaw),
-        wall: wall
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default(),
+        wall: wall.duration_since(std::time::UNIX_EPOCH).unwrap_or_default(),
     }
 }
 
@@ -98,10 +96,7 @@ impl Moment {
     }
 
     fn advances(self, later: Moment) -> (Duration, Duration) {
-        (
-            later.boot.saturating_sub(self.boot),
-            later.raw.saturating_sub(self.raw),
-        )
+        (later.boot.saturating_sub(self.boot), later.raw.saturating_sub(self.raw))
     }
 }
 
@@ -111,11 +106,7 @@ mod tests {
 
     fn at(boot: u64, raw: u64, wall: u64) -> Moment {
         let ms = Duration::from_millis;
-        Moment {
-            boot: ms(boot),
-            raw: ms(raw),
-            wall: ms(wall),
-        }
+        Moment { boot: ms(boot), raw: ms(raw), wall: ms(wall) }
     }
 
     #[test]
@@ -133,10 +124,7 @@ mod tests {
         let woken = at(60_000, 1_000, 60_000);
         assert_eq!(sent.elapsed_max(woken), Duration::from_secs(60));
         assert_eq!(sent.elapsed_min(woken), Duration::from_secs(1));
-        assert!(
-            !sent.jumped(woken),
-            "the boot clock saw the suspend, so it is no unseen pause"
-        );
+        assert!(!sent.jumped(woken), "the boot clock saw the suspend, so it is no unseen pause");
     }
 
     #[test]

@@ -72,11 +72,7 @@ impl Settings {
             activation_delay,
         } = self.timings;
         let list = |items: Vec<String>| {
-            if items.is_empty() {
-                "none".to_owned()
-            } else {
-                items.join(",")
-            }
+            if items.is_empty() { "none".to_owned() } else { items.join(",") }
         };
         format!(
             "election={} identity={:?} advertise={} store={} lease-duration={} renew-deadline={} \
@@ -93,12 +89,7 @@ impl Settings {
             duration::format(activation_delay),
             self.observe,
             list(self.listen.iter().map(ToString::to_string).collect()),
-            list(
-                self.status_files
-                    .iter()
-                    .map(|it| it.path.display().to_string())
-                    .collect()
-            ),
+            list(self.status_files.iter().map(|it| it.path.display().to_string()).collect()),
         )
     }
 }

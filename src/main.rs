@@ -9,10 +9,7 @@ use tenure::config::{self, Environment};
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let environment = Environment::of_process();
-    let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-    {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(_) => return ExitCode::FAILURE,
     };
@@ -26,7 +23,10 @@ async fn run(command: Command, environment: &Environment) -> ExitCode {
     match command {
         Command::Run(args) => match config::load(&args.flags(), environment) {
             Ok(_) => ExitCode::FAILURE,
-            Err(faults) => cli::refuse(&faults),
+            Err(faults) => {
+                eprintln!("tenure: {faults}");
+                ExitCode::from(2)
+            }
         },
         Command::Status(args) => cli::status::run(args, environment).await,
         Command::Check(args) => cli::check::run(args, environment).await,

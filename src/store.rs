@@ -258,10 +258,7 @@ pub struct Failure {
 impl Failure {
     /// Makes a failure of a cause and its words.
     pub fn new(cause: Cause, message: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            cause,
-            message: message.into(),
-        }
+        Self { cause, message: message.into() }
     }
 }
 

@@ -1,9 +1,7 @@
 //! The command line as a user meets it: exit codes, messages, help, and the verbs against a sidecar
 //! that serves the documented status.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "tests wait on real processes, by the real clock"
-)]
+#![allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[path = "support/sidecar.rs"]
 mod sidecar;
@@ -60,20 +58,11 @@ impl Running {
             assert!(waited < BOUND, "it should have ended");
             std::thread::sleep(Duration::from_millis(5));
         };
-        let mut ran = Ran {
-            code: status.code().unwrap(),
-            out: String::new(),
-            err: String::new(),
-        };
+        let mut ran = Ran { code: status.code().unwrap(), out: String::new(), err: String::new() };
         if let Some(mut out) = self.0.stdout.take() {
             out.read_to_string(&mut ran.out).unwrap();
         }
-        self.0
-            .stderr
-            .take()
-            .unwrap()
-            .read_to_string(&mut ran.err)
-            .unwrap();
+        self.0.stderr.take().unwrap().read_to_string(&mut ran.err).unwrap();
         ran
     }
 
@@ -101,111 +90,45 @@ fn tenure(arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
 fn each_kind_of_bad_setting_exits_with_2_and_says_what_to_do() {
     type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a [&'a str]);
     let cases: &[Case<'_>] = &[
-        (
-            &["--election", "A B"],
-            &[],
-            &["election = \"A B\" (flag --election)", "such as a-b"],
-        ),
+        (&["--election", "A B"], &[], &["election = \"A B\" (flag --election)", "such as a-b"]),
         (&["--identity", "ä"], &[], &["identity", "printable ASCII"]),
-        (
-            &[],
-            &[("POD_NAME", "ä")],
-            &["variable POD_NAME", "--identity"],
-        ),
+        (&[], &[("POD_NAME", "ä")], &["variable POD_NAME", "--identity"]),
         (&["--advertise", "a b"], &[], &["advertise", "has a space"]),
         (&["--observe=maybe"], &[], &["observe", "true or false"]),
-        (
-            &["--store", "redis://h"],
-            &[],
-            &["store", "azure://ACCOUNT/CONTAINER"],
-        ),
-        (
-            &[],
-            &[("KUBERNETES_SERVICE_HOST", "h")],
-            &["store (default)", "lead alone"],
-        ),
+        (&["--store", "redis://h"], &[], &["store", "azure://ACCOUNT/CONTAINER"]),
+        (&[], &[("KUBERNETES_SERVICE_HOST", "h")], &["store (default)", "lead alone"]),
         (&["--lease-duration", "15"], &[], &["no unit", "write 15s"]),
+        (&["--renew-deadline", "5s"], &[], &["2 × 2s + 2s = 6s", "from 6s to 13s500ms"]),
+        (&["--renew-deadline", "20s"], &[], &["not shorter than lease-duration, 15s"]),
+        (&["--store", "azure://acct/box", "--lease-duration", "2m"], &[], &["15s to 60s"]),
         (
-            &["--renew-deadline", "5s"],
-            &[],
-            &["2 × 2s + 2s = 6s", "from 6s to 13s500ms"],
-        ),
-        (
-            &["--renew-deadline", "20s"],
-            &[],
-            &["not shorter than lease-duration, 15s"],
-        ),
-        (
-            &["--store", "azure://acct/box", "--lease-duration", "2m"],
-            &[],
-            &["15s to 60s"],
-        ),
-        (
-            &[
-                "--store",
-                "azure://acct/box",
-                "--azure-endpoint",
-                "http://far.test/acct",
-            ],
+            &["--store", "azure://acct/box", "--azure-endpoint", "http://far.test/acct"],
             &[],
             &["azure-endpoint", "--azure-insecure-http"],
         ),
         (
             &["--store", "azure://acct/box"],
-            &[
-                ("AZURE_STORAGE_KEY", "hidden"),
-                ("AZURE_STORAGE_KEY_FILE", "/x"),
-            ],
+            &[("AZURE_STORAGE_KEY", "hidden"), ("AZURE_STORAGE_KEY_FILE", "/x")],
             &["given twice", "unset one"],
         ),
-        (
-            &["--listen", "4040"],
-            &[],
-            &["listen = \"4040\"", "write 127.0.0.1:4040"],
-        ),
-        (
-            &["--max-connections", "0"],
-            &[],
-            &["max-connections", "65535"],
-        ),
+        (&["--listen", "4040"], &[], &["listen = \"4040\"", "write 127.0.0.1:4040"]),
+        (&["--max-connections", "0"], &[], &["max-connections", "65535"]),
         (&["--status-file", "/x.txt"], &[], &["status-file", ".env"]),
-        (
-            &["--log-format", "xml"],
-            &[],
-            &["log-format", "text or json"],
-        ),
+        (&["--log-format", "xml"], &[], &["log-format", "text or json"]),
         (&["--log-level", "inof"], &[], &["log-level", "no level"]),
-        (
-            &["--config", "/nonexistent.toml"],
-            &[],
-            &["config", "cannot be read"],
-        ),
-        (
-            &["--config", "/dev/null"],
-            &[],
-            &["config", ".toml, .yaml or .yml"],
-        ),
+        (&["--config", "/nonexistent.toml"], &[], &["config", "cannot be read"]),
+        (&["--config", "/dev/null"], &[], &["config", ".toml, .yaml or .yml"]),
     ];
     for (arguments, variables, words) in cases {
         let arguments: Vec<_> = ["run"].iter().chain(*arguments).copied().collect();
         let ran = tenure(&arguments, variables);
         assert_eq!(ran.code, 2, "{arguments:?}: {}", ran.err);
-        assert!(
-            ran.err
-                .contains("one setting is wrong, so nothing was started"),
-            "{}",
-            ran.err
-        );
+        assert!(ran.err.contains("one setting is wrong, so nothing was started"), "{}", ran.err);
         assert!(ran.err.contains("remedy: "), "{}", ran.err);
         for word in *words {
             assert!(ran.err.contains(word), "{word} in {}", ran.err);
         }
-        assert!(
-            ran.out.is_empty() && !ran.err.contains("hidden"),
-            "{}{}",
-            ran.out,
-            ran.err
-        );
+        assert!(ran.out.is_empty() && !ran.err.contains("hidden"), "{}{}", ran.out, ran.err);
     }
 }
 
@@ -217,10 +140,7 @@ fn several_faults_come_in_one_message_each_with_its_source() {
     let file = file.to_str().unwrap();
     let ran = tenure(
         &["run", "--election", "Orders", "--config", file],
-        &[
-            ("TENURE_MAX_CONNECTIONS", "many"),
-            ("TENURE_PORT", "tcp://10.0.0.1:80"),
-        ],
+        &[("TENURE_MAX_CONNECTIONS", "many"), ("TENURE_PORT", "tcp://10.0.0.1:80")],
     );
     assert_eq!(ran.code, 2);
     for words in [
@@ -232,38 +152,21 @@ fn several_faults_come_in_one_message_each_with_its_source() {
     ] {
         assert!(ran.err.contains(words), "{words} in {}", ran.err);
     }
-    assert!(
-        !ran.err.contains("TENURE_PORT"),
-        "an unknown variable is no fault"
-    );
+    assert!(!ran.err.contains("TENURE_PORT"), "an unknown variable is no fault");
 }
 
 #[test]
 fn usage_errors_exit_with_2_and_help_with_0() {
     let ran = tenure(&["run", "--lease-durations", "1s"], &[]);
     assert_eq!(ran.code, 2);
-    assert!(
-        ran.err.contains("--lease-duration"),
-        "clap suggests: {}",
-        ran.err
-    );
+    assert!(ran.err.contains("--lease-duration"), "clap suggests: {}", ran.err);
     assert_eq!(tenure(&[], &[]).code, 2);
     assert_eq!(tenure(&["ruin"], &[]).code, 2);
     assert_eq!(tenure(&["wait"], &[]).code, 2);
     assert_eq!(tenure(&["wait", "--for", "ever"], &[]).code, 2);
-    assert_eq!(
-        tenure(&["wait", "--for", "active", "--timeout", "5"], &[]).code,
-        2
-    );
-    assert_eq!(
-        tenure(&["check", "--url", "http://x", "--file", "x"], &[]).code,
-        2
-    );
-    assert_eq!(
-        tenure(&["doctor", "--yes"], &[]).code,
-        2,
-        "--yes is for --create"
-    );
+    assert_eq!(tenure(&["wait", "--for", "active", "--timeout", "5"], &[]).code, 2);
+    assert_eq!(tenure(&["check", "--url", "http://x", "--file", "x"], &[]).code, 2);
+    assert_eq!(tenure(&["doctor", "--yes"], &[]).code, 2, "--yes is for --create");
     assert_eq!(tenure(&["--help"], &[]).code, 0);
     assert_eq!(tenure(&["--version"], &[]).code, 0);
 }
@@ -272,44 +175,24 @@ fn usage_errors_exit_with_2_and_help_with_0() {
 fn the_help_groups_its_settings_and_ends_with_examples() {
     let run = tenure(&["run", "--help"], &[]).out;
     let (settings, examples) = run.split_once("Examples:").expect("examples come last");
-    for heading in [
-        "Election:",
-        "Store:",
-        "Timings:",
-        "Status:",
-        "Logs:",
-        "File of settings:",
-    ] {
+    for heading in ["Election:", "Store:", "Timings:", "Status:", "Logs:", "File of settings:"] {
         assert!(settings.contains(heading), "{heading}");
     }
-    assert!(
-        examples.contains("tenure run --election orders --store azure://"),
-        "{examples}"
-    );
+    assert!(examples.contains("tenure run --election orders --store azure://"), "{examples}");
     for verb in ["status", "check", "wait", "watch", "doctor", "completions"] {
         let help = tenure(&[verb, "--help"], &[]).out;
-        assert!(
-            help.contains(&format!("Examples:\n  tenure {verb}")),
-            "{verb}: {help}"
-        );
+        assert!(help.contains(&format!("Examples:\n  tenure {verb}")), "{verb}: {help}");
     }
     let top = tenure(&["--help"], &[]).out;
-    assert!(
-        top.contains("Examples:") && top.contains("Exit codes:"),
-        "{top}"
-    );
+    assert!(top.contains("Examples:") && top.contains("Exit codes:"), "{top}");
 }
 
 #[test]
 fn doctor_tells_all_faults_of_the_settings_and_exits_with_1() {
     let ran = tenure(&["doctor", "--election", "A", "--listen", "x"], &[]);
     assert_eq!(ran.code, 1, "{}", ran.err);
-    for words in [
-        "WRONG   election",
-        "WRONG   listen",
-        "skipped store",
-        "→ write a name such as a",
-    ] {
+    for words in ["WRONG   election", "WRONG   listen", "skipped store", "→ write a name such as a"]
+    {
         assert!(ran.out.contains(words), "{words} in {}", ran.out);
     }
 }
@@ -320,10 +203,7 @@ fn completions_are_scripts_that_their_shells_can_parse() {
     for shell in ["bash", "zsh", "fish"] {
         let ran = tenure(&["completions", shell], &[]);
         assert_eq!(ran.code, 0);
-        assert!(
-            ran.out.contains("lease-duration"),
-            "{shell} knows the flags"
-        );
+        assert!(ran.out.contains("lease-duration"), "{shell} knows the flags");
         let script = directory.path().join(shell);
         std::fs::write(&script, &ran.out).unwrap();
         let status = Command::new(shell).arg("-n").arg(&script).status();
@@ -339,11 +219,7 @@ fn check_answers_by_exit_code() {
     let sidecar = Sidecar::start();
     let url = sidecar.url();
     let check = |more: &[&str]| {
-        let arguments: Vec<_> = ["check", "--url", &url]
-            .iter()
-            .chain(more)
-            .copied()
-            .collect();
+        let arguments: Vec<_> = ["check", "--url", &url].iter().chain(more).copied().collect();
         tenure(&arguments, &[])
     };
     let ran = check(&[]);
@@ -368,11 +244,7 @@ fn check_answers_by_exit_code() {
     drop(sidecar);
     let ran = check(&[]);
     assert_eq!(ran.code, 2);
-    assert!(
-        ran.err.contains("nothing answers") && ran.err.contains("tenure run"),
-        "{}",
-        ran.err
-    );
+    assert!(ran.err.contains("nothing answers") && ran.err.contains("tenure run"), "{}", ran.err);
     assert!(ran.out.is_empty());
     assert_eq!(tenure(&["check", "--url", "ftp://x"], &[]).code, 2);
 }
@@ -383,11 +255,7 @@ fn check_counts_from_the_sending_of_its_question() {
     sidecar.say("active", "leader", Some(42), 400);
     sidecar.delay(Duration::from_millis(500));
     let ran = tenure(&["check", "--url", &sidecar.url()], &[]);
-    assert_eq!(
-        ran.code, 1,
-        "what was true when it was said is over: {}",
-        ran.out
-    );
+    assert_eq!(ran.code, 1, "what was true when it was said is over: {}", ran.out);
 }
 
 #[test]
@@ -396,36 +264,22 @@ fn check_gives_up_on_a_sidecar_that_hangs() {
     sidecar.delay(Duration::from_secs(8));
     let ran = tenure(&["check", "--url", &sidecar.url()], &[]);
     assert_eq!(ran.code, 2);
-    assert!(
-        ran.err.contains("no answer from") && ran.err.contains("within 2s"),
-        "{}",
-        ran.err
-    );
+    assert!(ran.err.contains("no answer from") && ran.err.contains("within 2s"), "{}", ran.err);
 }
 
 #[test]
 fn the_url_may_be_a_variable_or_a_unix_socket() {
     let sidecar = Sidecar::start();
     sidecar.say("active", "leader", Some(42), 60_000);
-    assert_eq!(
-        tenure(&["check"], &[("TENURE_URL", &sidecar.url())]).code,
-        0
-    );
+    assert_eq!(tenure(&["check"], &[("TENURE_URL", &sidecar.url())]).code, 0);
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("s");
     sidecar.also_at(&socket);
     let url = format!("unix:{}", socket.display());
-    assert_eq!(
-        tenure(&["check", "--url", &url], &[("TENURE_URL", "ftp://unused")]).code,
-        0
-    );
+    assert_eq!(tenure(&["check", "--url", &url], &[("TENURE_URL", "ftp://unused")]).code, 0);
     let ran = tenure(&["check", "--url", "unix:/nonexistent"], &[]);
     assert_eq!(ran.code, 2);
-    assert!(
-        ran.err.contains("nothing answers at unix:/nonexistent"),
-        "{}",
-        ran.err
-    );
+    assert!(ran.err.contains("nothing answers at unix:/nonexistent"), "{}", ran.err);
 }
 
 /// Writes a status file in both formats.
@@ -467,24 +321,14 @@ fn check_believes_a_file_of_this_boot_until_its_deadline() {
         }
     }
     let [json, _] = write_files(directory.path(), "active", &boot_id, later);
-    assert_eq!(
-        tenure(&["check", "--file", &json, "--min-remaining", "30s"], &[]).code,
-        0
-    );
-    assert_eq!(
-        tenure(&["check", "--file", &json, "--min-remaining", "61s"], &[]).code,
-        1
-    );
+    assert_eq!(tenure(&["check", "--file", &json, "--min-remaining", "30s"], &[]).code, 0);
+    assert_eq!(tenure(&["check", "--file", &json, "--min-remaining", "61s"], &[]).code, 1);
 
     std::fs::write(&json, "{\"role\":").unwrap();
     assert_eq!(tenure(&["check", "--file", &json], &[]).code, 2);
     let ran = tenure(&["check", "--file", "/nonexistent.json"], &[]);
     assert_eq!(ran.code, 2);
-    assert!(
-        ran.err.contains("/nonexistent.json cannot be read"),
-        "{}",
-        ran.err
-    );
+    assert!(ran.err.contains("/nonexistent.json cannot be read"), "{}", ran.err);
 }
 
 // --- status ---
@@ -523,10 +367,7 @@ fn status_is_a_table_for_people_and_the_document_for_programs() {
 #[test]
 fn somebody_else_on_the_port_is_told_from_a_sidecar() {
     let sidecar = Sidecar::start();
-    let ran = tenure(
-        &["status", "--url", &format!("{}/elsewhere", sidecar.url())],
-        &[],
-    );
+    let ran = tenure(&["status", "--url", &format!("{}/elsewhere", sidecar.url())], &[]);
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("answers 404"), "{}", ran.err);
 }
@@ -537,40 +378,18 @@ fn somebody_else_on_the_port_is_told_from_a_sidecar() {
 fn wait_ends_when_it_is_so_and_with_1_when_the_time_is_up() {
     let sidecar = Sidecar::start();
     let url = sidecar.url();
-    assert_eq!(
-        tenure(&["wait", "--for", "passive", "--url", &url], &[]).code,
-        0
-    );
+    assert_eq!(tenure(&["wait", "--for", "passive", "--url", &url], &[]).code, 0);
 
-    let ran = tenure(
-        &[
-            "wait",
-            "--for",
-            "active",
-            "--timeout",
-            "100ms",
-            "--url",
-            &url,
-        ],
-        &[],
-    );
+    let ran = tenure(&["wait", "--for", "active", "--timeout", "100ms", "--url", &url], &[]);
     assert_eq!(ran.code, 1);
-    assert!(
-        ran.err
-            .contains("not active within 100ms; last: passive, standby"),
-        "{}",
-        ran.err
-    );
+    assert!(ran.err.contains("not active within 100ms; last: passive, standby"), "{}", ran.err);
 
     let polls = sidecar.count("/watch?index=");
     let waiting = Running::start(&["wait", "--for", "active", "--url", &url], &[]);
     sidecar.wait_for("/watch?index=1");
     sidecar.say("active", "leader", Some(42), 60_000);
     assert_eq!(waiting.end().code, 0);
-    assert!(
-        sidecar.count("/watch?index=") <= polls + 1,
-        "by one long poll, and not by asking on"
-    );
+    assert!(sidecar.count("/watch?index=") <= polls + 1, "by one long poll, and not by asking on");
 
     let waiting = Running::start(&["wait", "--for", "passive", "--url", &url], &[]);
     sidecar.wait_for("/watch?index=2");
@@ -616,10 +435,7 @@ fn watch_prints_each_change_once_and_reconnects() {
     sidecar.say("active", "leader", Some(42), 60_000);
     assert_eq!(next(), (Some(42), 2));
     // The sidecar says it again all the time.
-    assert!(
-        lines.recv_timeout(Duration::from_millis(300)).is_err(),
-        "no change, no line"
-    );
+    assert!(lines.recv_timeout(Duration::from_millis(300)).is_err(), "no change, no line");
     drop(sidecar);
     let sidecar = Sidecar::start_at(address);
     assert_eq!(next(), (None, 1), "the next sidecar");
@@ -644,11 +460,7 @@ fn watch_ends_quietly_when_nobody_reads_any_more() {
 fn output_that_nobody_reads_is_no_panic() {
     let sidecar = Sidecar::start();
     let url = sidecar.url();
-    for arguments in [
-        &["status", "--url", &url][..],
-        &["completions", "bash"],
-        &["--help"],
-    ] {
+    for arguments in [&["status", "--url", &url][..], &["completions", "bash"], &["--help"]] {
         let mut running = Running::start(arguments, &[]);
         drop(running.0.stdout.take());
         let ran = running.end();
@@ -656,21 +468,12 @@ fn output_that_nobody_reads_is_no_panic() {
     }
     let mut full = Command::new(env!("CARGO_BIN_EXE_tenure"))
         .args(["completions", "bash"])
-        .stdout(
-            std::fs::File::options()
-                .write(true)
-                .open("/dev/full")
-                .unwrap(),
-        )
+        .stdout(std::fs::File::options().write(true).open("/dev/full").unwrap())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut err = String::new();
-    full.stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut err)
-        .unwrap();
+    full.stderr.take().unwrap().read_to_string(&mut err).unwrap();
     full.wait().unwrap();
     assert!(err.contains("cannot write to standard output"), "{err}");
     let _ = std::io::stdout().flush();

@@ -135,11 +135,7 @@ mod tests {
             valid_until_boottime_ns: until_ms * 1_000_000,
         };
         let at = Duration::from_secs(10);
-        let now = Moment {
-            boot: at,
-            raw: at,
-            wall: at,
-        };
+        let now = Moment { boot: at, raw: at, wall: at };
         match of_file(&said, Duration::from_millis(least_ms), now, boot) {
             Answer::Active(_) => 0,
             Answer::Passive(_) => 1,

@@ -53,12 +53,7 @@ pub(super) struct Sidecar {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
-    Tcp {
-        host: String,
-        port: u16,
-        authority: String,
-        path: String,
-    },
+    Tcp { host: String, port: u16, authority: String, path: String },
     Unix(PathBuf),
 }
 
@@ -86,10 +81,7 @@ impl Sidecar {
             (None, None) => (USUAL_URL, "default"),
         };
         match place(url) {
-            Ok(place) => Ok(Self {
-                place,
-                url: url.to_owned(),
-            }),
+            Ok(place) => Ok(Self { place, url: url.to_owned() }),
             Err(problem) => Err(format!(
                 "url = {url:?} ({source})\n    {problem}\n    remedy: write http://HOST:PORT or \
                  unix:/path"
@@ -103,11 +95,7 @@ impl Sidecar {
         let raw = self.within(SOON, self.body("/status")).await?;
         let document: Document =
             serde_json::from_str(&raw).map_err(|_| self.stranger("/status"))?;
-        Ok(Heard {
-            document,
-            raw,
-            sent,
-        })
+        Ok(Heard { document, raw, sent })
     }
 
     /// Resolves when the status has another index than the one that was seen, or after `wait`.
@@ -132,19 +120,13 @@ impl Sidecar {
         bound: Duration,
         work: impl Future<Output = Result<T, Trouble>>,
     ) -> Result<T, Trouble> {
-        tokio::time::timeout(bound, work)
-            .await
-            .unwrap_or_else(|_| Err(self.silent(bound)))
+        tokio::time::timeout(bound, work).await.unwrap_or_else(|_| Err(self.silent(bound)))
     }
 
     /// The trouble of hearing nothing for a while.
     pub(super) fn silent(&self, bound: Duration) -> Trouble {
         Trouble {
-            problem: format!(
-                "no answer from {} within {}",
-                self.url,
-                duration::format(bound)
-            ),
+            problem: format!("no answer from {} within {}", self.url, duration::format(bound)),
             remedy: "the process may be stopped, or a network between may drop packets".into(),
         }
     }
@@ -158,12 +140,7 @@ impl Sidecar {
 
     async fn ask(&self, path: &str) -> Result<(Response<Incoming>, Driver), Trouble> {
         let (mut sender, mut driver, authority, prefix) = match &self.place {
-            Place::Tcp {
-                host,
-                port,
-                authority,
-                path,
-            } => {
+            Place::Tcp { host, port, authority, path } => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await;
                 let (sender, driver) = self.shake(stream).await?;
                 (sender, driver, authority.as_str(), path.as_str())
@@ -206,21 +183,13 @@ impl Sidecar {
             problem: format!("nothing answers at {}: {error}", self.url),
             remedy: "is `tenure run` up there? name another place with --url or TENURE_URL".into(),
         })?;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|_| self.broken())?;
+        let (sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|_| self.broken())?;
         let connection = async {
             // How it ends shows in the answer, or in its absence.
             let _ = connection.await;
         };
-        Ok((
-            sender,
-            Driver {
-                connection: Box::pin(connection),
-                ended: false,
-                sender: None,
-            },
-        ))
+        Ok((sender, Driver { connection: Box::pin(connection), ended: false, sender: None }))
     }
 
     fn broken(&self) -> Trouble {
@@ -232,10 +201,7 @@ impl Sidecar {
 
     fn stranger(&self, path: &str) -> Trouble {
         Trouble {
-            problem: format!(
-                "{} answers {path} with something that is no status",
-                self.url
-            ),
+            problem: format!("{} answers {path} with something that is no status", self.url),
             remedy: "is it `tenure run` that listens there? its address is its --listen".into(),
         }
     }
@@ -340,8 +306,7 @@ impl EventParser {
                     return Some(harmless(&std::mem::take(&mut self.data).join(" ")));
                 }
             } else if let Some(data) = line.strip_prefix("data:") {
-                self.data
-                    .push(data.strip_prefix(' ').unwrap_or(data).to_owned());
+                self.data.push(data.strip_prefix(' ').unwrap_or(data).to_owned());
             }
         }
         None
@@ -364,20 +329,9 @@ mod tests {
         };
         assert_eq!(place("http://a:1"), Ok(tcp("a", 1, "a:1", "")));
         assert_eq!(place("http://a/"), Ok(tcp("a", 80, "a:80", "")));
-        assert_eq!(
-            place("http://[::1]:1/x/"),
-            Ok(tcp("::1", 1, "[::1]:1", "/x"))
-        );
+        assert_eq!(place("http://[::1]:1/x/"), Ok(tcp("::1", 1, "[::1]:1", "/x")));
         assert_eq!(place("unix:/run/x"), Ok(Place::Unix("/run/x".into())));
-        for bad in [
-            "",
-            "a:1",
-            "https://a",
-            "unix:x",
-            "http://",
-            "http://a?b",
-            "http://u@a",
-        ] {
+        for bad in ["", "a:1", "https://a", "unix:x", "http://", "http://a?b", "http://u@a"] {
             assert!(place(bad).is_err(), "{bad}");
         }
     }
@@ -386,22 +340,13 @@ mod tests {
     fn the_flag_beats_the_variable_and_a_fault_names_its_source() {
         let variable = Environment::of([(VARIABLE, "unix:/variable")]);
         let of = |url: Option<&str>, environment: &Environment| {
-            Sidecar::of(
-                &UrlArgs {
-                    url: url.map(str::to_owned),
-                },
-                environment,
-            )
-            .map(|it| it.url)
+            Sidecar::of(&UrlArgs { url: url.map(str::to_owned) }, environment).map(|it| it.url)
         };
         assert_eq!(of(Some("unix:/flag"), &variable).unwrap(), "unix:/flag");
         assert_eq!(of(None, &variable).unwrap(), "unix:/variable");
         assert_eq!(of(None, &Environment::of([("", "")])).unwrap(), USUAL_URL);
         let fault = of(None, &Environment::of([(VARIABLE, "ftp://x")])).unwrap_err();
-        assert!(
-            fault.contains("TENURE_URL") && fault.contains("ftp://x"),
-            "{fault}"
-        );
+        assert!(fault.contains("TENURE_URL") && fault.contains("ftp://x"), "{fault}");
     }
 
     #[test]

@@ -44,21 +44,12 @@ pub struct Args {
 
 /// Examines, and prints each finding as it comes.
 pub async fn run(args: Args, environment: &Environment) -> ExitCode {
-    let mut report = Report {
-        style: Style::of_stdout(environment),
-        wrong: false,
-    };
+    let mut report = Report { style: Style::of_stdout(environment), wrong: false };
     let settings = match load(&args.settings.flags(), environment) {
         Ok(loaded) => loaded.settings,
         Err(faults) => {
-            of_faults(&faults)
-                .into_iter()
-                .for_each(|it| report.tell(&it));
-            report.tell(&finding(
-                Verdict::Skipped,
-                "store",
-                "the settings come first",
-            ));
+            of_faults(&faults).into_iter().for_each(|it| report.tell(&it));
+            report.tell(&finding(Verdict::Skipped, "store", "the settings come first"));
             return report.end();
         }
     };
@@ -82,26 +73,15 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
         }
         Err(error) => report.tell(&Finding {
             remedy: Some("mend the settings of the store".to_owned()),
-            ..finding(
-                Verdict::Wrong,
-                "store",
-                format!("cannot be opened: {error:#}"),
-            )
+            ..finding(Verdict::Wrong, "store", format!("cannot be opened: {error:#}"))
         }),
     }
-    of_timings(&settings.timings)
-        .iter()
-        .for_each(|it| report.tell(it));
+    of_timings(&settings.timings).iter().for_each(|it| report.tell(it));
     report.end()
 }
 
 fn finding(verdict: Verdict, subject: &'static str, detail: impl Into<String>) -> Finding {
-    Finding {
-        subject: subject.into(),
-        verdict,
-        detail: detail.into(),
-        remedy: None,
-    }
+    Finding { subject: subject.into(), verdict, detail: detail.into(), remedy: None }
 }
 
 fn of_faults(faults: &Faults) -> Vec<Finding> {
@@ -127,11 +107,7 @@ fn of_timings(it: &Timings) -> Vec<Finding> {
             )
         }),
         ..finding(
-            if roomy {
-                Verdict::Well
-            } else {
-                Verdict::Doubtful
-            },
+            if roomy { Verdict::Well } else { Verdict::Doubtful },
             "pauses",
             format!(
                 "clock drift and pauses that nobody sees may take {} together (lease-duration \
@@ -179,11 +155,7 @@ async fn create(
         if !agreed(&settings.election).await {
             report.tell(&Finding {
                 remedy: Some("end all candidates of this election first".to_owned()),
-                ..finding(
-                    Verdict::Wrong,
-                    "create",
-                    "nothing was made, since a leader may be alive",
-                )
+                ..finding(Verdict::Wrong, "create", "nothing was made, since a leader may be alive")
             });
             return true;
         }
@@ -195,15 +167,10 @@ async fn create(
             report.tell(&finding(Verdict::Well, "create", "nothing was missing"));
         }
         Ok(Ok(made)) => {
-            made.into_iter()
-                .for_each(|it| report.tell(&finding(Verdict::Well, "create", it)));
+            made.into_iter().for_each(|it| report.tell(&finding(Verdict::Well, "create", it)));
         }
         Ok(Err(error)) => report.tell(&finding(Verdict::Wrong, "create", error.to_string())),
-        Err(_) => report.tell(&finding(
-            Verdict::Wrong,
-            "create",
-            "the store did not answer",
-        )),
+        Err(_) => report.tell(&finding(Verdict::Wrong, "create", "the store did not answer")),
     }
     true
 }
@@ -236,11 +203,7 @@ impl Report {
     }
 
     fn end(self) -> ExitCode {
-        if self.wrong {
-            ExitCode::FAILURE
-        } else {
-            ExitCode::SUCCESS
-        }
+        if self.wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 }
 
@@ -251,17 +214,9 @@ fn line(finding: &Finding, style: Style) -> String {
         Verdict::Wrong => ("✗", "WRONG", Colour::Red),
         Verdict::Skipped => ("–", "skipped", Colour::Dim),
     };
-    let mark = if style.signs {
-        sign.to_owned()
-    } else {
-        format!("{word:<7}")
-    };
+    let mark = if style.signs { sign.to_owned() } else { format!("{word:<7}") };
     let mark = style.paint(colour, &mark);
-    let mut text = format!(
-        "{mark} {}: {}\n",
-        finding.subject,
-        harmless(&finding.detail)
-    );
+    let mut text = format!("{mark} {}: {}\n", finding.subject, harmless(&finding.detail));
     if let Some(remedy) = &finding.remedy {
         let indent = if style.signs { "  " } else { "        " };
         text.push_str(&format!("{indent}→ {}\n", harmless(remedy)));
@@ -279,22 +234,10 @@ mod tests {
             remedy: Some("do that".to_owned()),
             ..finding(Verdict::Wrong, "container", "is not there")
         };
-        let plain = Style {
-            colour: false,
-            signs: false,
-        };
-        assert_eq!(
-            line(&it, plain),
-            "WRONG   container: is not there\n        → do that\n"
-        );
-        let signs = Style {
-            colour: true,
-            signs: true,
-        };
-        assert_eq!(
-            line(&it, signs),
-            "\x1b[31m✗\x1b[0m container: is not there\n  → do that\n"
-        );
+        let plain = Style { colour: false, signs: false };
+        assert_eq!(line(&it, plain), "WRONG   container: is not there\n        → do that\n");
+        let signs = Style { colour: true, signs: true };
+        assert_eq!(line(&it, signs), "\x1b[31m✗\x1b[0m container: is not there\n  → do that\n");
     }
 
     #[test]
@@ -308,18 +251,9 @@ mod tests {
             activation_delay: s(0),
         };
         let findings = of_timings(&timings);
-        assert!(
-            findings.iter().all(|it| it.verdict == Verdict::Well),
-            "{findings:?}"
-        );
-        assert!(
-            findings[2].detail.contains("within about 18s"),
-            "{findings:?}"
-        );
-        let tight = Timings {
-            renew_deadline: s(13),
-            ..timings
-        };
+        assert!(findings.iter().all(|it| it.verdict == Verdict::Well), "{findings:?}");
+        assert!(findings[2].detail.contains("within about 18s"), "{findings:?}");
+        let tight = Timings { renew_deadline: s(13), ..timings };
         assert_eq!(of_timings(&tight)[0].verdict, Verdict::Doubtful);
     }
 }

@@ -95,11 +95,7 @@ impl Heard {
 
     /// The role at `now`.
     pub(super) fn role(&self, now: Moment) -> Role {
-        if self.remaining(now).is_zero() {
-            Role::Passive
-        } else {
-            Role::Active
-        }
+        if self.remaining(now).is_zero() { Role::Passive } else { Role::Active }
     }
 }
 
@@ -112,34 +108,19 @@ mod tests {
             r#"{{"role":"{role}","state":"leader","valid_for_ms":{valid_for_ms},"index":1}}"#
         );
         let start = Duration::from_secs(100);
-        let sent = Moment {
-            boot: start,
-            raw: start,
-            wall: start,
-        };
-        Heard {
-            document: serde_json::from_str(&raw).unwrap(),
-            raw,
-            sent,
-        }
+        let sent = Moment { boot: start, raw: start, wall: start };
+        Heard { document: serde_json::from_str(&raw).unwrap(), raw, sent }
     }
 
     fn later(of: Moment, ms: u64) -> Moment {
         let ms = Duration::from_millis(ms);
-        Moment {
-            boot: of.boot + ms,
-            raw: of.raw + ms,
-            wall: of.wall + ms,
-        }
+        Moment { boot: of.boot + ms, raw: of.raw + ms, wall: of.wall + ms }
     }
 
     #[test]
     fn an_answer_counts_from_the_sending_of_its_question() {
         let it = heard("active", 1_000);
-        assert_eq!(
-            it.remaining(later(it.sent, 400)),
-            Duration::from_millis(600)
-        );
+        assert_eq!(it.remaining(later(it.sent, 400)), Duration::from_millis(600));
         assert_eq!(it.role(later(it.sent, 999)), Role::Active);
         assert_eq!(it.role(later(it.sent, 1_000)), Role::Passive);
     }

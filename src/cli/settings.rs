@@ -142,9 +142,7 @@ impl SettingsArgs {
             ("log-level", one(self.logs.log_level)),
             ("config", one(self.file.config)),
         ];
-        all.into_iter()
-            .filter(|(_, values)| !values.is_empty())
-            .collect()
+        all.into_iter().filter(|(_, values)| !values.is_empty()).collect()
     }
 }
 
@@ -193,9 +191,7 @@ mod tests {
         let command = Cli::command();
         let run = command.find_subcommand("run").unwrap();
         for setting in SETTINGS.iter().filter(|it| it.arity != Arity::Switch) {
-            let argument = run
-                .get_arguments()
-                .find(|it| it.get_long() == Some(setting.name));
+            let argument = run.get_arguments().find(|it| it.get_long() == Some(setting.name));
             let help = argument.unwrap().get_help().unwrap().to_string();
             if let Some(default) = setting.default {
                 assert!(

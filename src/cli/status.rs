@@ -69,25 +69,13 @@ fn table(heard: &Heard, now: Moment, style: Style) -> String {
         rows.push(("since", since));
     }
     if !remaining.is_zero() {
-        rows.push((
-            "valid for",
-            format!("{}, unless renewed before", spoken(remaining)),
-        ));
+        rows.push(("valid for", format!("{}, unless renewed before", spoken(remaining))));
     }
     if let Some(store) = &document.store {
-        let label = if document.term.is_some() {
-            "renewed"
-        } else {
-            "heard"
-        };
+        let label = if document.term.is_some() { "renewed" } else { "heard" };
         let waited = heard.sent.elapsed_max(now);
         let ago = |ms| format!("{} ago", spoken(Duration::from_millis(ms) + waited));
-        rows.push((
-            label,
-            store
-                .last_success_ms_ago
-                .map_or("never yet".to_owned(), ago),
-        ));
+        rows.push((label, store.last_success_ms_ago.map_or("never yet".to_owned(), ago)));
         rows.push(("store", harmless(&store.kind)));
         let error = match &store.last_error {
             None => "none".to_owned(),
@@ -103,10 +91,7 @@ fn table(heard: &Heard, now: Moment, style: Style) -> String {
     }
     rows.into_iter()
         .map(|(label, value)| {
-            format!(
-                "{} {value}\n",
-                style.paint(Colour::Dim, &format!("{label:<10}"))
-            )
+            format!("{} {value}\n", style.paint(Colour::Dim, &format!("{label:<10}")))
         })
         .collect()
 }
@@ -127,9 +112,7 @@ fn leader(document: &Document, style: Style) -> String {
 }
 
 fn term(document: &Document) -> String {
-    let term = document
-        .term
-        .or(document.holder.as_ref().and_then(|it| it.term));
+    let term = document.term.or(document.holder.as_ref().and_then(|it| it.term));
     term.map_or("none yet".to_owned(), |it| it.to_string())
 }
 
@@ -152,9 +135,7 @@ fn since(text: &str, now: Moment) -> Option<String> {
     let utc = date.to_offset(time::UtcOffset::UTC);
     let (hour, minute, second) = utc.to_hms();
     let shown = format!("{} {hour:02}:{minute:02}:{second:02}", utc.date());
-    let ago = Duration::try_from(now.date() - date)
-        .ok()
-        .map(|it| format!(", {} ago", spoken(it)));
+    let ago = Duration::try_from(now.date() - date).ok().map(|it| format!(", {} ago", spoken(it)));
     Some(format!("{shown} UTC{}", ago.unwrap_or_default()))
 }
 
@@ -162,18 +143,11 @@ fn since(text: &str, now: Moment) -> Option<String> {
 mod tests {
     use super::*;
 
-    const PLAIN: Style = Style {
-        colour: false,
-        signs: false,
-    };
+    const PLAIN: Style = Style { colour: false, signs: false };
 
     fn at(ms: u64) -> Moment {
         let start = Duration::from_secs(1_795_165_200) + Duration::from_millis(ms);
-        Moment {
-            boot: start,
-            raw: start,
-            wall: start,
-        }
+        Moment { boot: start, raw: start, wall: start }
     }
 
     fn shown(raw: &str) -> String {
@@ -231,9 +205,6 @@ mod tests {
     #[test]
     fn nobody_leading_is_said_in_words() {
         let text = shown(r#"{"state":"starting","role":"passive","valid_for_ms":0,"index":1}"#);
-        assert!(
-            text.contains("nobody that we know of") && text.contains("none yet"),
-            "{text}"
-        );
+        assert!(text.contains("nobody that we know of") && text.contains("none yet"), "{text}");
     }
 }

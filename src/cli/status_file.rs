@@ -30,18 +30,12 @@ pub(super) struct Said {
 pub(super) fn read(path: &Path) -> Result<Said, String> {
     let cannot = |error: std::io::Error| format!("cannot be read: {error}");
     let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)
-        .map_err(cannot)?;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(cannot)?;
     if !file.metadata().map_err(cannot)?.is_file() {
         return Err("is no regular file".to_owned());
     }
     let mut text = String::new();
-    file.take(LONGEST + 1)
-        .read_to_string(&mut text)
-        .map_err(cannot)?;
+    file.take(LONGEST + 1).read_to_string(&mut text).map_err(cannot)?;
     if text.len() as u64 > LONGEST {
         return Err("is too long for a status file".to_owned());
     }
@@ -53,14 +47,11 @@ fn parse(text: &str) -> Result<Said, String> {
         return serde_json::from_str(text).map_err(|error| format!("is no status file: {error}"));
     }
     let value = |name: &str| {
-        text.lines()
-            .find_map(|line| unquoted(line.strip_prefix(name)?.strip_prefix('=')?))
+        text.lines().find_map(|line| unquoted(line.strip_prefix(name)?.strip_prefix('=')?))
     };
     let wanted = |name: &str| value(name).ok_or(format!("is no status file: it has no {name}"));
     let number = |name: &str| {
-        wanted(name)?
-            .parse()
-            .map_err(|_| format!("is no status file: {name} is no number"))
+        wanted(name)?.parse().map_err(|_| format!("is no status file: {name} is no number"))
     };
     let role = match wanted("TENURE_ROLE")?.as_str() {
         "active" => Role::Active,
@@ -108,11 +99,8 @@ mod tests {
     #[test]
     fn what_is_missing_or_torn_is_no_status_file() {
         for line in ENV.lines().filter(|it| !it.starts_with("TENURE_TERM")) {
-            let without: String = ENV
-                .lines()
-                .filter(|it| *it != line)
-                .collect::<Vec<_>>()
-                .join("\n");
+            let without: String =
+                ENV.lines().filter(|it| *it != line).collect::<Vec<_>>().join("\n");
             assert!(parse(&without).is_err(), "{without}");
         }
         for text in ["", "{", "{}", "hello", "TENURE_ROLE='activ"] {
@@ -125,20 +113,12 @@ mod tests {
     #[test]
     fn directories_and_pipes_are_refused_without_waiting() {
         let directory = tempfile::tempdir().unwrap();
-        assert!(
-            read(directory.path())
-                .unwrap_err()
-                .contains("no regular file")
-        );
+        assert!(read(directory.path()).unwrap_err().contains("no regular file"));
         let pipe = directory.path().join("pipe");
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         assert!(read(&pipe).unwrap_err().contains("no regular file"));
-        assert!(
-            read(&directory.path().join("none"))
-                .unwrap_err()
-                .contains("cannot be read")
-        );
+        assert!(read(&directory.path().join("none")).unwrap_err().contains("cannot be read"));
     }
 
     proptest! {

@@ -60,9 +60,7 @@ impl Style {
 
     fn of(environment: &Environment, terminal: bool) -> Self {
         let dumb = environment.get("TERM") == Some("dumb");
-        let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
-            .iter()
-            .find_map(|it| environment.get(it));
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|it| environment.get(it));
         let utf8 = locale.is_some_and(|it| {
             let it = it.to_ascii_lowercase();
             it.ends_with("utf-8") || it.ends_with("utf8")
@@ -102,9 +100,7 @@ pub(super) fn spoken(duration: Duration) -> String {
 
 /// Text from elsewhere, made fit for a terminal: no control characters.
 pub(super) fn harmless(text: &str) -> String {
-    text.chars()
-        .map(|it| if it.is_control() { ' ' } else { it })
-        .collect()
+    text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
 }
 
 #[cfg(test)]
@@ -133,19 +129,9 @@ mod tests {
         assert!(colour(&[], true) && !colour(&[], false));
         assert!(!colour(&[("NO_COLOR", "1")], true) && colour(&[("NO_COLOR", "")], true));
         assert!(!colour(&[("TERM", "dumb")], true));
-        let plain = Style {
-            colour: false,
-            signs: false,
-        };
+        let plain = Style { colour: false, signs: false };
         assert_eq!(plain.paint(Colour::Red, "x"), "x");
-        assert_eq!(
-            Style {
-                colour: true,
-                ..plain
-            }
-            .paint(Colour::Red, "x"),
-            "\x1b[31mx\x1b[0m"
-        );
+        assert_eq!(Style { colour: true, ..plain }.paint(Colour::Red, "x"), "\x1b[31mx\x1b[0m");
     }
 
     #[test]

@@ -53,10 +53,7 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
 /// only with the next change. Never resolves where output is a file.
 async fn closed() {
     let out = std::io::stdout();
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     loop {
         let mut fds = [PollFd::new(&out, PollFlags::empty())];
         let gone = PollFlags::ERR | PollFlags::HUP;
@@ -101,12 +98,7 @@ async fn stream(
         let Ok(document) = serde_json::from_str::<Document>(&data) else {
             continue;
         };
-        let face = (
-            document.instance,
-            document.index,
-            document.state,
-            document.role.as_str(),
-        );
+        let face = (document.instance, document.index, document.state, document.role.as_str());
         if printed.as_ref() == Some(&face) {
             continue;
         }

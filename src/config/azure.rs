@@ -82,10 +82,7 @@ pub(super) fn credential(
 ) -> AzureCredential {
     type Make = fn(SecretSource) -> AzureCredential;
     let kinds: [(&str, Make); 3] = [
-        (
-            "AZURE_STORAGE_CONNECTION_STRING",
-            AzureCredential::ConnectionString,
-        ),
+        ("AZURE_STORAGE_CONNECTION_STRING", AzureCredential::ConnectionString),
         ("AZURE_STORAGE_KEY", AzureCredential::Key),
         ("AZURE_STORAGE_SAS_TOKEN", AzureCredential::Sas),
     ];
@@ -109,9 +106,7 @@ pub(super) fn credential(
     let managed = client_id.is_some()
         || environment.in_kubernetes()
         || environment.on_azure
-        || ["IDENTITY_ENDPOINT", "MSI_ENDPOINT"]
-            .iter()
-            .any(|it| environment.get(it).is_some());
+        || ["IDENTITY_ENDPOINT", "MSI_ENDPOINT"].iter().any(|it| environment.get(it).is_some());
     if !managed && has_cli_sign_in(environment) {
         return AzureCredential::AzureCli;
     }
@@ -144,25 +139,14 @@ fn wanted(name: &str, environment: &Environment, faults: &mut Vec<Fault>) -> Str
                  azure.workload.identity/use: \"true\" and an annotated service account"
             ),
         );
-        faults.push(Fault::new(
-            name,
-            None,
-            Source::Variable(name.to_owned()),
-            problem,
-        ));
+        faults.push(Fault::new(name, None, Source::Variable(name.to_owned()), problem));
         String::new()
     })
 }
 
 fn has_cli_sign_in(environment: &Environment) -> bool {
-    let home = environment
-        .get("HOME")
-        .map(|it| Path::new(it).join(".azure"));
-    let directory = environment
-        .get("AZURE_CONFIG_DIR")
-        .map(Path::new)
-        .map(Path::to_owned)
-        .or(home);
+    let home = environment.get("HOME").map(|it| Path::new(it).join(".azure"));
+    let directory = environment.get("AZURE_CONFIG_DIR").map(Path::new).map(Path::to_owned).or(home);
     directory.is_some_and(|it| it.join("azureProfile.json").is_file())
 }
 
@@ -172,34 +156,21 @@ pub(super) fn proxy(
     faults: &mut Vec<Fault>,
 ) -> (Option<String>, Option<String>) {
     let either = |names: [&'static str; 2]| {
-        names
-            .into_iter()
-            .find_map(|name| environment.get(name).map(|it| (name, it)))
+        names.into_iter().find_map(|name| environment.get(name).map(|it| (name, it)))
     };
     let proxy = either(["HTTPS_PROXY", "https_proxy"]);
     if let Some((name, value)) = proxy {
-        let with_scheme = if value.contains("://") {
-            value.to_owned()
-        } else {
-            format!("http://{value}")
-        };
+        let with_scheme =
+            if value.contains("://") { value.to_owned() } else { format!("http://{value}") };
         let usable = Url::parse(&with_scheme).is_ok_and(|url| url.has_host());
         if !usable {
             let shown = without_secrets(value);
             let problem = Problem::new("is no address of a proxy", "write http://host:port");
-            faults.push(Fault::new(
-                name,
-                Some(&shown),
-                Source::Variable(name.to_owned()),
-                problem,
-            ));
+            faults.push(Fault::new(name, Some(&shown), Source::Variable(name.to_owned()), problem));
         }
     }
     let no_proxy = either(["NO_PROXY", "no_proxy"]);
-    (
-        proxy.map(|(_, it)| it.to_owned()),
-        no_proxy.map(|(_, it)| it.to_owned()),
-    )
+    (proxy.map(|(_, it)| it.to_owned()), no_proxy.map(|(_, it)| it.to_owned()))
 }
 
 #[cfg(test)]
@@ -210,11 +181,8 @@ mod tests {
 
     fn picked(variables: &[(&str, &str)]) -> (String, Vec<Fault>) {
         let mut faults = Vec::new();
-        let credential = credential(
-            "acct",
-            &Environment::of(variables.iter().copied()),
-            &mut faults,
-        );
+        let credential =
+            credential("acct", &Environment::of(variables.iter().copied()), &mut faults);
         (format!("{credential:?}"), faults)
     }
 
@@ -234,17 +202,11 @@ mod tests {
             ("AZURE_CLIENT_ID", "client"),
         ];
         for (expected, next) in [
-            (
-                "ConnectionString(Value(…))",
-                "AZURE_STORAGE_CONNECTION_STRING",
-            ),
+            ("ConnectionString(Value(…))", "AZURE_STORAGE_CONNECTION_STRING"),
             ("Key(File(\"/key\"))", "AZURE_STORAGE_KEY_FILE"),
             ("Sas(Value(…))", "AZURE_STORAGE_SAS_TOKEN"),
             ("WorkloadIdentity", "AZURE_FEDERATED_TOKEN_FILE"),
-            (
-                "ManagedIdentity { client_id: Some(\"client\") }",
-                "AZURE_CLIENT_ID",
-            ),
+            ("ManagedIdentity { client_id: Some(\"client\") }", "AZURE_CLIENT_ID"),
             ("ManagedIdentity { client_id: None }", "IDENTITY_ENDPOINT"),
             ("AzureCli", "HOME"),
             ("ManagedIdentity { client_id: None }", ""),
@@ -258,15 +220,10 @@ mod tests {
 
     #[test]
     fn a_secret_given_twice_is_a_fault_that_shows_no_secret() {
-        let (_, faults) = picked(&[
-            ("AZURE_STORAGE_KEY", "hidden"),
-            ("AZURE_STORAGE_KEY_FILE", "/key"),
-        ]);
+        let (_, faults) =
+            picked(&[("AZURE_STORAGE_KEY", "hidden"), ("AZURE_STORAGE_KEY_FILE", "/key")]);
         let text = super::super::Faults(faults).to_string();
-        assert!(
-            text.contains("given twice") && !text.contains("hidden"),
-            "{text}"
-        );
+        assert!(text.contains("given twice") && !text.contains("hidden"), "{text}");
     }
 
     #[test]
@@ -280,11 +237,8 @@ mod tests {
     fn azurite_alone_means_its_usual_address_and_key() {
         let endpoint = usual_endpoint(DEVELOPMENT_ACCOUNT).unwrap();
         assert_eq!(endpoint.as_str(), "http://127.0.0.1:10000/devstoreaccount1");
-        let credential = credential(
-            DEVELOPMENT_ACCOUNT,
-            &Environment::of([("", "")]),
-            &mut Vec::new(),
-        );
+        let credential =
+            credential(DEVELOPMENT_ACCOUNT, &Environment::of([("", "")]), &mut Vec::new());
         assert!(
             matches!(credential, AzureCredential::Key(SecretSource::Value(it)) if it == DEVELOPMENT_KEY)
         );
@@ -292,24 +246,12 @@ mod tests {
 
     #[test]
     fn plain_http_stays_on_this_machine_unless_allowed() {
-        for near in [
-            "http://127.0.0.1:1/a",
-            "http://[::1]:1/a",
-            "http://localhost:1/a",
-        ] {
+        for near in ["http://127.0.0.1:1/a", "http://[::1]:1/a", "http://localhost:1/a"] {
             assert!(endpoint(near, false).is_ok(), "{near}");
         }
         let far = "http://azurite.test:10000/a/";
-        assert!(
-            endpoint(far, false)
-                .unwrap_err()
-                .remedy
-                .contains("--azure-insecure-http")
-        );
-        assert_eq!(
-            endpoint(far, true).unwrap().as_str(),
-            "http://azurite.test:10000/a"
-        );
+        assert!(endpoint(far, false).unwrap_err().remedy.contains("--azure-insecure-http"));
+        assert_eq!(endpoint(far, true).unwrap().as_str(), "http://azurite.test:10000/a");
         for bad in [
             "ftp://a/b",
             "https://",
@@ -327,20 +269,11 @@ mod tests {
         let mut faults = Vec::new();
         let environment = Environment::of([("https_proxy", "proxy:3128"), ("NO_PROXY", "a,b")]);
         let (proxy_url, no_proxy) = proxy(&environment, &mut faults);
-        assert_eq!(
-            (proxy_url.as_deref(), no_proxy.as_deref()),
-            (Some("proxy:3128"), Some("a,b"))
-        );
+        assert_eq!((proxy_url.as_deref(), no_proxy.as_deref()), (Some("proxy:3128"), Some("a,b")));
         assert_eq!(faults, []);
-        proxy(
-            &Environment::of([("HTTPS_PROXY", "http://me:hidden@:x")]),
-            &mut faults,
-        );
+        proxy(&Environment::of([("HTTPS_PROXY", "http://me:hidden@:x")]), &mut faults);
         let text = super::super::Faults(faults).to_string();
-        assert!(
-            text.contains("no address") && !text.contains("hidden"),
-            "{text}"
-        );
+        assert!(text.contains("no address") && !text.contains("hidden"), "{text}");
     }
 
     proptest! {

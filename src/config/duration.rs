@@ -31,18 +31,12 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     let mut total: u64 = 0;
     let mut units = UNITS.iter();
     while !rest.is_empty() {
-        let digits = rest.len()
-            - rest
-                .trim_start_matches(|it: char| it.is_ascii_digit())
-                .len();
+        let digits = rest.len() - rest.trim_start_matches(|it: char| it.is_ascii_digit()).len();
         if digits == 0 {
             return Err(unreadable(rest));
         }
         let (number, tail) = rest.split_at(digits);
-        let word = tail.len()
-            - tail
-                .trim_start_matches(|it: char| it.is_ascii_alphabetic())
-                .len();
+        let word = tail.len() - tail.trim_start_matches(|it: char| it.is_ascii_alphabetic()).len();
         let (unit, tail) = tail.split_at(word);
         if unit.is_empty() {
             return Err(if tail.is_empty() {
@@ -54,21 +48,12 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         let Some((_, length)) = units.find(|(name, _)| *name == unit) else {
             return Err(wrong_unit(unit));
         };
-        let part = number
-            .parse::<u64>()
-            .ok()
-            .and_then(|it| it.checked_mul(*length));
-        total = part
-            .and_then(|it| total.checked_add(it))
-            .ok_or_else(too_long)?;
+        let part = number.parse::<u64>().ok().and_then(|it| it.checked_mul(*length));
+        total = part.and_then(|it| total.checked_add(it)).ok_or_else(too_long)?;
         rest = tail;
     }
     let total = Duration::from_millis(total);
-    if total > LONGEST {
-        Err(too_long())
-    } else {
-        Ok(total)
-    }
+    if total > LONGEST { Err(too_long()) } else { Ok(total) }
 }
 
 /// Writes a duration as [`parse`] reads it, to the millisecond, cutting off what is below.
@@ -83,11 +68,7 @@ pub fn format(duration: Duration) -> String {
             text.push_str(&format!("{count}{unit}"));
         }
     }
-    if text.is_empty() {
-        "0s".to_owned()
-    } else {
-        text
-    }
+    if text.is_empty() { "0s".to_owned() } else { text }
 }
 
 fn unreadable(rest: &str) -> String {
@@ -119,13 +100,9 @@ mod tests {
 
     #[test]
     fn the_forms_of_the_contract_are_read() {
-        for (text, ms) in [
-            ("15s", 15_000),
-            ("1m30s", 90_000),
-            ("500ms", 500),
-            ("0s", 0),
-            ("1h1ms", 3_600_001),
-        ] {
+        for (text, ms) in
+            [("15s", 15_000), ("1m30s", 90_000), ("500ms", 500), ("0s", 0), ("1h1ms", 3_600_001)]
+        {
             assert_eq!(parse(text), Ok(Duration::from_millis(ms)), "{text}");
         }
     }

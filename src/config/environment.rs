@@ -54,10 +54,7 @@ impl Environment {
         Self {
             variables,
             not_utf8,
-            host_name: rustix::system::uname()
-                .nodename()
-                .to_string_lossy()
-                .into_owned(),
+            host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             uid: rustix::process::geteuid().as_raw(),
             on_terminal: std::io::stderr().is_terminal(),
             run: PathBuf::from("/run"),
@@ -70,10 +67,7 @@ impl Environment {
         variables: impl IntoIterator<Item = (K, V)>,
     ) -> Self {
         Self {
-            variables: variables
-                .into_iter()
-                .map(|(k, v)| (k.into(), v.into()))
-                .collect(),
+            variables: variables.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
             not_utf8: BTreeSet::new(),
             host_name: "host".to_owned(),
             uid: 1_000,
@@ -86,10 +80,7 @@ impl Environment {
     /// The variable's value, unless it is not set or empty.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.variables
-            .get(name)
-            .map(String::as_str)
-            .filter(|it| !it.is_empty())
+        self.variables.get(name).map(String::as_str).filter(|it| !it.is_empty())
     }
 
     /// Whether the variable is set to something that is not UTF-8.
@@ -100,10 +91,7 @@ impl Environment {
 
     /// The names of all variables that are set.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.variables
-            .keys()
-            .chain(&self.not_utf8)
-            .map(String::as_str)
+        self.variables.keys().chain(&self.not_utf8).map(String::as_str)
     }
 
     /// Whether we run in a pod of Kubernetes.
@@ -116,19 +104,12 @@ impl Environment {
     /// ours or can be made, else `/tmp/tenure-UID`. Makes nothing.
     #[must_use]
     pub fn runtime_directory(&self) -> PathBuf {
-        if let Some(base) = self
-            .get("XDG_RUNTIME_DIR")
-            .map(Path::new)
-            .filter(|it| it.is_absolute())
+        if let Some(base) = self.get("XDG_RUNTIME_DIR").map(Path::new).filter(|it| it.is_absolute())
         {
             return base.join("tenure");
         }
         let run = self.run.join("tenure");
-        if self.is_usable(&run) {
-            run
-        } else {
-            PathBuf::from(format!("/tmp/tenure-{}", self.uid))
-        }
+        if self.is_usable(&run) { run } else { PathBuf::from(format!("/tmp/tenure-{}", self.uid)) }
     }
 
     fn is_usable(&self, directory: &Path) -> bool {
@@ -152,10 +133,7 @@ mod tests {
     #[test]
     fn an_empty_variable_is_not_set() {
         let environment = Environment::of([("A", ""), ("B", "x")]);
-        assert_eq!(
-            (environment.get("A"), environment.get("B")),
-            (None, Some("x"))
-        );
+        assert_eq!((environment.get("A"), environment.get("B")), (None, Some("x")));
     }
 
     #[test]
@@ -163,10 +141,7 @@ mod tests {
         let run = tempfile::tempdir().unwrap();
         let mut environment = Environment::of([("XDG_RUNTIME_DIR", "/run/user/7")]);
         environment.run = run.path().to_owned();
-        assert_eq!(
-            environment.runtime_directory(),
-            Path::new("/run/user/7/tenure")
-        );
+        assert_eq!(environment.runtime_directory(), Path::new("/run/user/7/tenure"));
 
         let mut environment = Environment::of([("XDG_RUNTIME_DIR", "relative")]);
         environment.uid = rustix::process::geteuid().as_raw();

@@ -46,10 +46,7 @@ pub(super) struct Problem {
 impl Problem {
     /// Makes a problem of its words.
     pub(super) fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self {
-            problem: problem.into(),
-            remedy: remedy.into(),
-        }
+        Self { problem: problem.into(), remedy: remedy.into() }
     }
 }
 
@@ -153,12 +150,8 @@ mod tests {
         let source = Source::Variable("TENURE_ELECTION".to_owned());
         let problem = Problem::new("has a space", "write a-b");
         let text = Faults(vec![Fault::new("election", Some("a b"), source, problem)]).to_string();
-        for words in [
-            "election = \"a b\"",
-            "variable TENURE_ELECTION",
-            "has a space",
-            "write a-b",
-        ] {
+        for words in ["election = \"a b\"", "variable TENURE_ELECTION", "has a space", "write a-b"]
+        {
             assert!(text.contains(words), "{words} in {text}");
         }
     }
@@ -166,10 +159,7 @@ mod tests {
     #[test]
     fn a_long_value_is_cut_and_stays_on_one_line() {
         let quoted = quote(&"ä\n".repeat(1_000));
-        assert!(
-            quoted.chars().count() < 300 && !quoted.contains('\n'),
-            "{quoted}"
-        );
+        assert!(quoted.chars().count() < 300 && !quoted.contains('\n'), "{quoted}");
     }
 
     #[test]

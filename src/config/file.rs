@@ -39,14 +39,9 @@ fn text(path: &Path) -> Result<String, Problem> {
     };
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(cannot)?;
-    file.take(LARGEST + 1)
-        .read_to_string(&mut text)
-        .map_err(cannot)?;
+    file.take(LARGEST + 1).read_to_string(&mut text).map_err(cannot)?;
     if text.len() as u64 > LARGEST {
-        return Err(Problem::new(
-            "is larger than 1 MiB",
-            "name a file of settings",
-        ));
+        return Err(Problem::new("is larger than 1 MiB", "name a file of settings"));
     }
     Ok(text)
 }
@@ -68,17 +63,11 @@ fn keys(path: &Path, text: &str, format: FileFormat) -> (Vec<(&'static str, Raw)
         Ok(table) => table,
         Err(error) => {
             let problem = Problem::new(
-                format!(
-                    "cannot be understood: {}",
-                    without_excerpt(&error.to_string())
-                ),
+                format!("cannot be understood: {}", without_excerpt(&error.to_string())),
                 "mend the file; each line is one setting, such as election = \"orders\" in TOML \
                  or election: orders in YAML",
             );
-            return (
-                Vec::new(),
-                vec![Fault::new("config", path.to_str(), source, problem)],
-            );
+            return (Vec::new(), vec![Fault::new("config", path.to_str(), source, problem)]);
         }
     };
     let mut raw = Vec::new();
@@ -87,22 +76,11 @@ fn keys(path: &Path, text: &str, format: FileFormat) -> (Vec<(&'static str, Raw)
     table.sort_by(|(a, _), (b, _)| a.cmp(b));
     for (key, value) in table {
         let Some(setting) = file_settings().find(|it| it.name == key) else {
-            faults.push(Fault::new(
-                &key,
-                None,
-                source.clone(),
-                unknown(&key, &value.kind),
-            ));
+            faults.push(Fault::new(&key, None, source.clone(), unknown(&key, &value.kind)));
             continue;
         };
         match values(setting, value.kind) {
-            Ok(values) => raw.push((
-                setting.name,
-                Raw {
-                    values,
-                    source: source.clone(),
-                },
-            )),
+            Ok(values) => raw.push((setting.name, Raw { values, source: source.clone() })),
             Err(problem) => faults.push(Fault::new(&key, None, source.clone(), problem)),
         }
     }
@@ -124,24 +102,21 @@ fn values(setting: &Setting, kind: ValueKind) -> Result<Vec<String>, Problem> {
         ValueKind::Array(items) if setting.arity == Arity::Many => {
             items.into_iter().map(|it| scalar(it.kind)).collect()
         }
-        ValueKind::Array(_) => Err(Problem::new(
-            "is a list, and takes one value",
-            "write the one value",
-        )),
+        ValueKind::Array(_) => {
+            Err(Problem::new("is a list, and takes one value", "write the one value"))
+        }
         other => Ok(vec![scalar(other)?]),
     }
 }
 
 fn scalar(kind: ValueKind) -> Result<String, Problem> {
     match kind {
-        ValueKind::Nil => Err(Problem::new(
-            "has no value",
-            "write a value, or leave the key out for the default",
-        )),
-        ValueKind::Table(_) => Err(Problem::new(
-            "is a table",
-            "write one value; the keys of the file are flat",
-        )),
+        ValueKind::Nil => {
+            Err(Problem::new("has no value", "write a value, or leave the key out for the default"))
+        }
+        ValueKind::Table(_) => {
+            Err(Problem::new("is a table", "write one value; the keys of the file are flat"))
+        }
         ValueKind::Array(_) => Err(Problem::new("is a list in a list", "write a flat list")),
         ValueKind::Boolean(it) => Ok(it.to_string()),
         ValueKind::I64(it) => Ok(it.to_string()),
@@ -189,11 +164,7 @@ mod tests {
 
     fn faults(text: &str, format: FileFormat) -> String {
         let (_, faults) = keys(Path::new("f"), text, format);
-        if faults.is_empty() {
-            String::new()
-        } else {
-            super::super::Faults(faults).to_string()
-        }
+        if faults.is_empty() { String::new() } else { super::super::Faults(faults).to_string() }
     }
 
     #[test]
@@ -209,10 +180,7 @@ mod tests {
             ("[azure]\nendpoint = \"hidden\"", "flat"),
         ] {
             let text = faults(line, FileFormat::Toml);
-            assert!(
-                text.contains(name) && !text.contains("hidden"),
-                "{line}: {text}"
-            );
+            assert!(text.contains(name) && !text.contains("hidden"), "{line}: {text}");
         }
     }
 
@@ -237,10 +205,7 @@ mod tests {
         ] {
             let text = faults(text, format);
             assert!(text.contains("line 2") || text.contains("line 3"), "{text}");
-            assert!(
-                text.contains("cannot be understood") && !text.contains("hidden"),
-                "{text}"
-            );
+            assert!(text.contains("cannot be understood") && !text.contains("hidden"), "{text}");
         }
     }
 

@@ -36,27 +36,16 @@ impl Setting {
     /// The name of its variable.
     #[must_use]
     pub fn variable(&self) -> String {
-        format!(
-            "TENURE_{}",
-            self.name.to_ascii_uppercase().replace('-', "_")
-        )
+        format!("TENURE_{}", self.name.to_ascii_uppercase().replace('-', "_"))
     }
 }
 
 const fn one(name: &'static str, default: Option<&'static str>) -> Setting {
-    Setting {
-        name,
-        arity: Arity::One,
-        default,
-    }
+    Setting { name, arity: Arity::One, default }
 }
 
 const fn switch(name: &'static str) -> Setting {
-    Setting {
-        name,
-        arity: Arity::Switch,
-        default: Some("false"),
-    }
+    Setting { name, arity: Arity::Switch, default: Some("false") }
 }
 
 /// All settings of `tenure run`.
@@ -74,17 +63,9 @@ pub const SETTINGS: [Setting; 19] = [
     one("retry-period", Some("2s")),
     one("request-timeout", Some("2s")),
     one("activation-delay", Some("0s")),
-    Setting {
-        name: "listen",
-        arity: Arity::Many,
-        default: Some("127.0.0.1:4040"),
-    },
+    Setting { name: "listen", arity: Arity::Many, default: Some("127.0.0.1:4040") },
     one("max-connections", Some("512")),
-    Setting {
-        name: "status-file",
-        arity: Arity::Many,
-        default: None,
-    },
+    Setting { name: "status-file", arity: Arity::Many, default: None },
     one("log-format", None),
     one("log-level", Some("info")),
     // Last, because it only says where the file is: it is a key of no file.
@@ -144,9 +125,7 @@ pub(super) fn gather(flags: &Flags, environment: &Environment) -> Layers {
     let known = |name: &str| SETTINGS.iter().any(|it| it.variable() == name);
     for name in environment.names().filter(|it| it.starts_with("TENURE_")) {
         if !known(name) && !OTHER_VARIABLES.contains(&name) {
-            layers
-                .notes
-                .push(format!("the variable {name} is no setting and is not read"));
+            layers.notes.push(format!("the variable {name} is no setting and is not read"));
         }
     }
     layers
@@ -159,20 +138,12 @@ fn said(
     faults: &mut Vec<Fault>,
 ) -> Option<Raw> {
     if let Some(values) = flags.get(setting.name).filter(|it| !it.is_empty()) {
-        return Some(Raw {
-            values: values.clone(),
-            source: Source::Flag(setting.name.to_owned()),
-        });
+        return Some(Raw { values: values.clone(), source: Source::Flag(setting.name.to_owned()) });
     }
     let variable = setting.variable();
     if environment.is_not_utf8(&variable) {
         let problem = Problem::new("is not UTF-8", "write it in UTF-8, or unset the variable");
-        faults.push(Fault::new(
-            setting.name,
-            None,
-            Source::Variable(variable),
-            problem,
-        ));
+        faults.push(Fault::new(setting.name, None, Source::Variable(variable), problem));
         return None;
     }
     let value = environment.get(&variable)?;
@@ -180,8 +151,5 @@ fn said(
         Arity::Many => value.split(',').map(|it| it.trim().to_owned()).collect(),
         Arity::One | Arity::Switch => vec![value.to_owned()],
     };
-    Some(Raw {
-        values,
-        source: Source::Variable(variable),
-    })
+    Some(Raw { values, source: Source::Variable(variable) })
 }

@@ -29,10 +29,7 @@ pub struct Loaded {
 /// Returns all faults at once.
 pub fn load(flags: &Flags, environment: &Environment) -> Result<Loaded, Faults> {
     let Layers { raw, faults, notes } = gather(flags, environment);
-    let mut reader = Reader {
-        layers: Layers { raw, faults, notes },
-        environment,
-    };
+    let mut reader = Reader { layers: Layers { raw, faults, notes }, environment };
     let settings = reader.settings();
     let Layers { faults, notes, .. } = reader.layers;
     match settings {
@@ -85,10 +82,7 @@ impl Reader<'_> {
         let setting = SETTINGS.iter().find(|it| it.name == name);
         said.or_else(|| {
             let default = setting?.default?;
-            Some(Raw {
-                values: vec![default.to_owned()],
-                source: Source::Default,
-            })
+            Some(Raw { values: vec![default.to_owned()], source: Source::Default })
         })
     }
 
@@ -97,9 +91,7 @@ impl Reader<'_> {
     }
 
     fn fault(&mut self, name: &str, value: Option<&str>, source: Source, problem: Problem) {
-        self.layers
-            .faults
-            .push(Fault::new(name, value, source, problem));
+        self.layers.faults.push(Fault::new(name, value, source, problem));
     }
 
     fn many<T>(
@@ -107,10 +99,7 @@ impl Reader<'_> {
         name: &'static str,
         read: impl Fn(&[String]) -> Result<T, Problem>,
     ) -> Option<T> {
-        let raw = self.raw(name).unwrap_or(Raw {
-            values: Vec::new(),
-            source: Source::Default,
-        });
+        let raw = self.raw(name).unwrap_or(Raw { values: Vec::new(), source: Source::Default });
         read(&raw.values)
             .map_err(|it| self.fault(name, Some(&raw.values.join(",")), raw.source, it))
             .ok()
@@ -129,11 +118,8 @@ impl Reader<'_> {
             Ok(it) => Some(Some(it)),
             Err(problem) => {
                 // A misplaced secret must not reach a log by way of a message.
-                let shown = if value.contains(':') {
-                    without_secrets(value)
-                } else {
-                    value.to_owned()
-                };
+                let shown =
+                    if value.contains(':') { without_secrets(value) } else { value.to_owned() };
                 self.fault(name, Some(&shown), raw.source, problem);
                 None
             }
@@ -167,15 +153,8 @@ impl Reader<'_> {
     }
 
     fn log_format(&mut self) -> Option<LogFormat> {
-        let usual = if self.environment.on_terminal {
-            LogFormat::Text
-        } else {
-            LogFormat::Json
-        };
-        Some(
-            self.optional("log-format", values::log_format)?
-                .unwrap_or(usual),
-        )
+        let usual = if self.environment.on_terminal { LogFormat::Text } else { LogFormat::Json };
+        Some(self.optional("log-format", values::log_format)?.unwrap_or(usual))
     }
 
     fn timings(&mut self) -> Option<Timings> {
@@ -201,22 +180,15 @@ impl Reader<'_> {
         };
         for (name, mut problem) in timings::check(&timings, limits) {
             // Which of them somebody set, so that the one to mend is found.
-            let set: Vec<String> = [
-                "lease-duration",
-                "renew-deadline",
-                "retry-period",
-                "request-timeout",
-            ]
-            .iter()
-            .filter(|other| **other != name)
-            .map(|other| format!("{other}: {}", self.source(other)))
-            .collect();
+            let set: Vec<String> =
+                ["lease-duration", "renew-deadline", "retry-period", "request-timeout"]
+                    .iter()
+                    .filter(|other| **other != name)
+                    .map(|other| format!("{other}: {}", self.source(other)))
+                    .collect();
             problem.problem.push_str(&format!(" [{}]", set.join(", ")));
             let raw = self.raw(name);
-            let value = raw
-                .as_ref()
-                .and_then(|it| it.values.first())
-                .map(String::as_str);
+            let value = raw.as_ref().and_then(|it| it.values.first()).map(String::as_str);
             self.fault(name, value, self.source(name), problem);
         }
     }
@@ -228,9 +200,7 @@ impl Reader<'_> {
     ) -> Option<StoreSettings> {
         let url = self.optional("store", store_url::parse);
         // A switch that cannot be read has its own fault, and need not bring the endpoint's too.
-        let insecure = self
-            .one("azure-insecure-http", values::switch)
-            .unwrap_or(true);
+        let insecure = self.one("azure-insecure-http", values::switch).unwrap_or(true);
         let endpoint = self.optional("azure-endpoint", |it| azure::endpoint(it, insecure));
         let prefix = self.optional("azure-blob-prefix", values::blob_prefix);
         match url? {
@@ -275,9 +245,5 @@ impl Reader<'_> {
 }
 
 fn file(directory: PathBuf, is_default: bool, election: &str) -> StoreSettings {
-    StoreSettings::File(FileSettings {
-        directory,
-        is_default,
-        election: election.to_owned(),
-    })
+    StoreSettings::File(FileSettings { directory, is_default, election: election.to_owned() })
 }

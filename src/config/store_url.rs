@@ -44,15 +44,8 @@ impl fmt::Display for StoreUrl {
 const KINDS: &str = "file:///DIRECTORY, azure://ACCOUNT/CONTAINER or memory:";
 
 /// Schemes that are to come, so that their absence is told from a misspelling.
-const TO_COME: [&str; 7] = [
-    "kubernetes",
-    "etcd",
-    "zookeeper",
-    "mongodb",
-    "redis",
-    "postgres",
-    "s3",
-];
+const TO_COME: [&str; 7] =
+    ["kubernetes", "etcd", "zookeeper", "mongodb", "redis", "postgres", "s3"];
 
 /// Reads a store URL.
 ///
@@ -71,10 +64,7 @@ pub(super) fn parse(text: &str) -> Result<StoreUrl, Problem> {
         "file" => file(text, rest),
         "azure" => azure(rest),
         "memory" if rest.is_empty() => Ok(StoreUrl::Memory),
-        "memory" => Err(Problem::new(
-            "says more than memory:",
-            "write memory: alone",
-        )),
+        "memory" => Err(Problem::new("says more than memory:", "write memory: alone")),
         _ => Err(unsupported(scheme, rest)),
     }
 }
@@ -84,11 +74,7 @@ fn unsupported(scheme: &str, rest: &str) -> Problem {
         let problem = format!("names a kind of store, {scheme}:, that this version does not have");
         return Problem::new(problem, format!("write {KINDS}"));
     }
-    let host = rest
-        .trim_start_matches('/')
-        .split(['/', '?'])
-        .next()
-        .unwrap_or_default();
+    let host = rest.trim_start_matches('/').split(['/', '?']).next().unwrap_or_default();
     if let Some(account) = host.split_once(".blob.").map(|(account, _)| account)
         && is_account(account)
     {
@@ -116,9 +102,7 @@ fn file(text: &str, rest: &str) -> Result<StoreUrl, Problem> {
             "write ? as %3F and # as %23 if they belong to the directory's name",
         ));
     }
-    let directory = url::Url::parse(text)
-        .ok()
-        .and_then(|it| it.to_file_path().ok());
+    let directory = url::Url::parse(text).ok().and_then(|it| it.to_file_path().ok());
     match directory {
         Some(directory) if !directory.as_os_str().as_encoded_bytes().contains(&0) => {
             Ok(StoreUrl::File(directory))
@@ -137,9 +121,8 @@ fn azure(rest: &str) -> Result<StoreUrl, Problem> {
             ),
         ));
     }
-    let parts: Option<Vec<&str>> = rest
-        .strip_prefix("//")
-        .map(|it| it.strip_suffix('/').unwrap_or(it).split('/').collect());
+    let parts: Option<Vec<&str>> =
+        rest.strip_prefix("//").map(|it| it.strip_suffix('/').unwrap_or(it).split('/').collect());
     let (account, container) = match parts.as_deref() {
         Some([account, container]) => (*account, *container),
         Some([_, _, _, ..]) => {
@@ -172,24 +155,17 @@ fn azure(rest: &str) -> Result<StoreUrl, Problem> {
              no dash",
         ));
     }
-    Ok(StoreUrl::Azure {
-        account: account.to_owned(),
-        container: container.to_owned(),
-    })
+    Ok(StoreUrl::Azure { account: account.to_owned(), container: container.to_owned() })
 }
 
 fn is_account(name: &str) -> bool {
     (3..=24).contains(&name.len())
-        && name
-            .bytes()
-            .all(|it| it.is_ascii_lowercase() || it.is_ascii_digit())
+        && name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit())
 }
 
 fn is_container(name: &str) -> bool {
     (3..=63).contains(&name.len())
-        && name
-            .bytes()
-            .all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-')
+        && name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-')
         && !name.starts_with('-')
         && !name.ends_with('-')
         && !name.contains("--")
@@ -205,14 +181,9 @@ mod tests {
     fn the_forms_of_the_contract_are_read() {
         assert_eq!(parse("memory:"), Ok(StoreUrl::Memory));
         assert_eq!(parse("file:///dir"), Ok(StoreUrl::File("/dir".into())));
-        assert_eq!(
-            parse("file:///a%20b/c"),
-            Ok(StoreUrl::File("/a b/c".into()))
-        );
-        let expected = StoreUrl::Azure {
-            account: "acct".to_owned(),
-            container: "leases-1".to_owned(),
-        };
+        assert_eq!(parse("file:///a%20b/c"), Ok(StoreUrl::File("/a b/c".into())));
+        let expected =
+            StoreUrl::Azure { account: "acct".to_owned(), container: "leases-1".to_owned() };
         assert_eq!(parse("azure://acct/leases-1"), Ok(expected.clone()));
         assert_eq!(parse("azure://acct/leases-1/"), Ok(expected));
     }
@@ -231,23 +202,11 @@ mod tests {
             ("azure:acct/box", "no account", "azure://ACCOUNT/CONTAINER"),
             ("azure://acct", "no account", "azure://ACCOUNT/CONTAINER"),
             ("azure://acct/box/blob", "more than", "--azure-blob-prefix"),
-            (
-                "azure://acct/box?sig=x",
-                "more in it",
-                "AZURE_STORAGE_SAS_TOKEN_FILE",
-            ),
+            ("azure://acct/box?sig=x", "more in it", "AZURE_STORAGE_SAS_TOKEN_FILE"),
             ("azure://Acct/box", "\"Acct\"", "lower-case"),
             ("azure://acct/a--b", "\"a--b\"", "single dashes"),
-            (
-                "azure://acct.blob.core.windows.net/box",
-                "by its host",
-                "azure://acct/box",
-            ),
-            (
-                "https://acct.blob.core.windows.net/box",
-                "web address",
-                "azure://acct/CONTAINER",
-            ),
+            ("azure://acct.blob.core.windows.net/box", "by its host", "azure://acct/box"),
+            ("https://acct.blob.core.windows.net/box", "web address", "azure://acct/CONTAINER"),
             ("etcd://host", "does not have", "memory:"),
             ("kubernetes:a/b", "does not have", "memory:"),
             ("azur://a/b", "does not exist", "did you mean azure:?"),

@@ -58,17 +58,8 @@ fn nothing_said_is_the_documented_defaults() {
          activation-delay=0s observe=false listen=127.0.0.1:4040 status-file=none"
     );
     assert_eq!(settings.max_connections, 512);
-    assert_eq!(
-        (settings.log_format, settings.log_level.as_str()),
-        (LogFormat::Json, "info")
-    );
-    assert!(matches!(
-        settings.store,
-        StoreSettings::File(FileSettings {
-            is_default: true,
-            ..
-        })
-    ));
+    assert_eq!((settings.log_format, settings.log_level.as_str()), (LogFormat::Json, "info"));
+    assert!(matches!(settings.store, StoreSettings::File(FileSettings { is_default: true, .. })));
 }
 
 #[test]
@@ -86,22 +77,15 @@ fn every_setting_means_the_same_as_flag_variable_and_key() {
         .zip(SAMPLES)
         .map(|(setting, (_, values))| (setting.variable(), values.join(",")))
         .collect();
-    let variables: Vec<_> = variables
-        .iter()
-        .map(|(k, v)| (k.as_str(), v.as_str()))
-        .collect();
+    let variables: Vec<_> = variables.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     let list = |values: &[&str]| match values {
         [one] => format!("{one:?}"),
         many => format!("{many:?}"),
     };
-    let toml: String = SAMPLES
-        .iter()
-        .map(|(name, values)| format!("{name} = {}\n", list(values)))
-        .collect();
-    let yaml: String = SAMPLES
-        .iter()
-        .map(|(name, values)| format!("{name}: {}\n", list(values)))
-        .collect();
+    let toml: String =
+        SAMPLES.iter().map(|(name, values)| format!("{name} = {}\n", list(values))).collect();
+    let yaml: String =
+        SAMPLES.iter().map(|(name, values)| format!("{name}: {}\n", list(values))).collect();
 
     let flags = text(&flags);
     assert_eq!(text(&loaded(&[], &variables).unwrap()), flags);
@@ -121,11 +105,8 @@ fn every_setting_changes_something() {
 
 #[test]
 fn values_that_yaml_and_toml_type_themselves_are_taken() {
-    let settings = of_file(
-        "toml",
-        "observe = true\nmax-connections = 9\nlisten = \"off\"",
-    )
-    .unwrap();
+    let settings =
+        of_file("toml", "observe = true\nmax-connections = 9\nlisten = \"off\"").unwrap();
     assert!(settings.observe && settings.max_connections == 9 && settings.listen.is_empty());
     let settings = of_file("yaml", "observe: yes\nelection: 2026\nlisten: off").unwrap();
     assert!(settings.observe && settings.election == "2026" && settings.listen.is_empty());
@@ -135,11 +116,8 @@ fn values_that_yaml_and_toml_type_themselves_are_taken() {
 fn flag_beats_variable_beats_file_beats_default() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.toml");
-    std::fs::write(
-        &path,
-        "election = \"file\"\nidentity = \"file\"\nadvertise = \"file\"",
-    )
-    .unwrap();
+    std::fs::write(&path, "election = \"file\"\nidentity = \"file\"\nadvertise = \"file\"")
+        .unwrap();
     let path = path.to_str().unwrap();
     let flags: &[(&str, &[&str])] = &[("election", &["flag"])];
     let variables = [
@@ -149,11 +127,7 @@ fn flag_beats_variable_beats_file_beats_default() {
         ("POD_NAME", "pod"),
     ];
     let it = loaded(flags, &variables).unwrap();
-    let found = (
-        it.election.as_str(),
-        it.identity.as_str(),
-        it.advertise.as_deref(),
-    );
+    let found = (it.election.as_str(), it.identity.as_str(), it.advertise.as_deref());
     assert_eq!(found, ("flag", "variable", Some("file")));
     assert_eq!(loaded(&[], &[("POD_NAME", "pod")]).unwrap().identity, "pod");
 }
@@ -170,18 +144,12 @@ fn all_faults_of_all_sources_come_in_one_message() {
     let path = directory.path().join("a.yaml");
     std::fs::write(&path, "retry-period: 2\nlisten: [here]\nelecton: x").unwrap();
     let path = path.to_str().unwrap();
-    let flags: &[(&str, &[&str])] = &[
-        ("config", &[path]),
-        ("election", &["A B"]),
-        ("store", &["azur://a/b"]),
-    ];
+    let flags: &[(&str, &[&str])] =
+        &[("config", &[path]), ("election", &["A B"]), ("store", &["azur://a/b"])];
     let variables = [("TENURE_OBSERVE", "maybe"), ("TENURE_MAX_CONNECTIONS", "0")];
     let faults = loaded(flags, &variables).unwrap_err();
-    let named: Vec<_> = faults
-        .0
-        .iter()
-        .map(|it| (it.setting.as_str(), it.source.to_string()))
-        .collect();
+    let named: Vec<_> =
+        faults.0.iter().map(|it| (it.setting.as_str(), it.source.to_string())).collect();
     let file = format!("file {path}");
     let expected = [
         ("electon", file.as_str()),
@@ -192,16 +160,9 @@ fn all_faults_of_all_sources_come_in_one_message() {
         ("listen", &file),
         ("max-connections", "variable TENURE_MAX_CONNECTIONS"),
     ];
-    let expected: Vec<_> = expected
-        .map(|(name, source)| (name, source.to_owned()))
-        .into();
+    let expected: Vec<_> = expected.map(|(name, source)| (name, source.to_owned())).into();
     assert_eq!(named, expected);
-    assert!(
-        faults
-            .0
-            .iter()
-            .all(|it| !it.remedy.is_empty() && !it.problem.is_empty())
-    );
+    assert!(faults.0.iter().all(|it| !it.remedy.is_empty() && !it.problem.is_empty()));
     assert!(faults.to_string().starts_with("7 settings are wrong"));
 }
 
@@ -211,19 +172,13 @@ fn an_empty_flag_or_key_is_a_fault_and_an_empty_variable_is_none() {
         let variable = format!("TENURE_{}", name.to_uppercase().replace('-', "_"));
         assert!(loaded(&[], &[(&variable, "")]).is_ok(), "{name}");
         assert!(loaded(&[(name, &[""])], &[]).is_err(), "{name}");
-        assert!(
-            of_file("toml", &format!("{name} = \"\"")).is_err(),
-            "{name}"
-        );
+        assert!(of_file("toml", &format!("{name} = \"\"")).is_err(), "{name}");
     }
 }
 
 #[test]
 fn the_timing_rule_names_numbers_and_sources() {
-    let faults = loaded(
-        &[("renew-deadline", &["5s"])],
-        &[("TENURE_RETRY_PERIOD", "3s")],
-    );
+    let faults = loaded(&[("renew-deadline", &["5s"])], &[("TENURE_RETRY_PERIOD", "3s")]);
     let text = faults.unwrap_err().to_string();
     for words in [
         "renew-deadline = \"5s\" (flag --renew-deadline)",
@@ -237,22 +192,11 @@ fn the_timing_rule_names_numbers_and_sources() {
 
 #[test]
 fn azure_binds_the_lease_and_other_stores_do_not() {
-    let lease: &[(&str, &[&str])] = &[
-        ("store", &["azure://acct/box"]),
-        ("lease-duration", &["90s"]),
-    ];
+    let lease: &[(&str, &[&str])] =
+        &[("store", &["azure://acct/box"]), ("lease-duration", &["90s"])];
     let text = loaded(lease, &[]).unwrap_err().to_string();
-    assert!(
-        text.contains("15s to 60s") && text.contains("lease-duration = \"90s\""),
-        "{text}"
-    );
-    assert!(
-        loaded(
-            &[("store", &["memory:"]), ("lease-duration", &["90s"])],
-            &[]
-        )
-        .is_ok()
-    );
+    assert!(text.contains("15s to 60s") && text.contains("lease-duration = \"90s\""), "{text}");
+    assert!(loaded(&[("store", &["memory:"]), ("lease-duration", &["90s"])], &[]).is_ok());
 }
 
 #[test]
@@ -272,24 +216,13 @@ fn an_azure_store_is_put_together_from_its_settings() {
         ("election", &["orders"]),
         ("azure-blob-prefix", &["team/prod/"]),
     ];
-    let variables = [
-        ("AZURE_STORAGE_KEY", "hidden"),
-        ("HTTPS_PROXY", "http://p:1"),
-    ];
+    let variables = [("AZURE_STORAGE_KEY", "hidden"), ("HTTPS_PROXY", "http://p:1")];
     let settings = loaded(all, &variables).unwrap();
-    let StoreSettings::Azure(azure) = &settings.store else {
-        panic!("{settings:?}")
-    };
-    assert_eq!(
-        azure.endpoint.as_str(),
-        "https://acct.blob.core.windows.net/"
-    );
+    let StoreSettings::Azure(azure) = &settings.store else { panic!("{settings:?}") };
+    assert_eq!(azure.endpoint.as_str(), "https://acct.blob.core.windows.net/");
     assert_eq!(azure.blob, "team/prod/orders");
     assert_eq!(azure.proxy.as_deref(), Some("http://p:1"));
-    assert_eq!(
-        settings.store.to_string(),
-        "azure://acct/box/team/prod/orders"
-    );
+    assert_eq!(settings.store.to_string(), "azure://acct/box/team/prod/orders");
     assert!(!text(&settings).contains("hidden") && !settings.summary().contains("hidden"));
 }
 
@@ -320,17 +253,11 @@ fn an_unknown_variable_is_a_note_and_no_fault() {
 
 #[test]
 fn a_file_that_cannot_be_had_is_a_fault_of_config() {
-    for (name, words) in [
-        ("/nonexistent.toml", "cannot be read"),
-        ("/dev/null", "no format"),
-    ] {
+    for (name, words) in [("/nonexistent.toml", "cannot be read"), ("/dev/null", "no format")] {
         let faults = loaded(&[], &[("TENURE_CONFIG", name)]).unwrap_err();
         assert_eq!(faults.0.len(), 1);
         let text = faults.to_string();
-        assert!(
-            text.contains(words) && text.contains("variable TENURE_CONFIG"),
-            "{text}"
-        );
+        assert!(text.contains(words) && text.contains("variable TENURE_CONFIG"), "{text}");
     }
 }
 

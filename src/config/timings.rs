@@ -31,10 +31,9 @@ pub(super) enum Limits {
 #[must_use]
 pub(super) fn check(timings: &Timings, limits: Limits) -> Vec<(&'static str, Problem)> {
     let mut problems = Vec::new();
-    for (name, value) in [
-        ("retry-period", timings.retry_period),
-        ("request-timeout", timings.request_timeout),
-    ] {
+    for (name, value) in
+        [("retry-period", timings.retry_period), ("request-timeout", timings.request_timeout)]
+    {
         if value < SHORTEST {
             let problem = format!("is shorter than {}", format(SHORTEST));
             problems.push((name, Problem::new(problem, proposal(timings, limits))));
@@ -61,9 +60,7 @@ fn renewals(it: &Timings, limits: Limits) -> Option<Problem> {
         format(it.request_timeout),
         format(needed),
     );
-    let longest = it
-        .lease_duration
-        .saturating_sub(least_margin(it.lease_duration));
+    let longest = it.lease_duration.saturating_sub(least_margin(it.lease_duration));
     let remedy = if needed <= longest {
         format!(
             "set renew-deadline from {} to {}, or shorten retry-period or request-timeout",
@@ -79,18 +76,11 @@ fn renewals(it: &Timings, limits: Limits) -> Option<Problem> {
 /// `lease-duration − renew-deadline` is what drift and pauses may eat.
 fn margin(it: &Timings, limits: Limits) -> Option<Problem> {
     let least = least_margin(it.lease_duration);
-    if it
-        .lease_duration
-        .checked_sub(it.renew_deadline)
-        .is_some_and(|margin| margin >= least)
-    {
+    if it.lease_duration.checked_sub(it.renew_deadline).is_some_and(|margin| margin >= least) {
         return None;
     }
     let problem = if it.renew_deadline >= it.lease_duration {
-        format!(
-            "is not shorter than lease-duration, {}",
-            format(it.lease_duration)
-        )
+        format!("is not shorter than lease-duration, {}", format(it.lease_duration))
     } else {
         format!(
             "leaves {} to the end of lease-duration, {}; needed are {} (a tenth, and 200ms)",
@@ -123,15 +113,9 @@ fn azure(it: &Timings) -> Option<Problem> {
         return None;
     }
     let (problem, nearest) = if whole || lease < shortest || lease > longest {
-        (
-            "is outside of the 15s to 60s that Azure allows",
-            lease.clamp(shortest, longest),
-        )
+        ("is outside of the 15s to 60s that Azure allows", lease.clamp(shortest, longest))
     } else {
-        (
-            "is no whole number of seconds, as Azure wants it",
-            Duration::from_secs(lease.as_secs()),
-        )
+        ("is no whole number of seconds, as Azure wants it", Duration::from_secs(lease.as_secs()))
     };
     Some(Problem::new(
         problem,
@@ -151,11 +135,7 @@ fn shortest_lease(deadline: Duration) -> Duration {
     let exact = (deadline + LEAST_MARGIN).max(deadline * 10 / 9);
     let up = Duration::from_secs(exact.as_secs() + u64::from(exact.subsec_nanos() > 0));
     // Only long leases have room for rounding up that nobody minds.
-    if exact < Duration::from_secs(2) {
-        exact + Duration::from_millis(1)
-    } else {
-        up
-    }
+    if exact < Duration::from_secs(2) { exact + Duration::from_millis(1) } else { up }
 }
 
 /// Timings that are valid together, in the proportions of the defaults.
@@ -166,11 +146,7 @@ fn proposal(it: &Timings, limits: Limits) -> String {
     };
     let part = |of: u32| {
         let ms = u64::try_from((lease * of / 15).as_millis()).unwrap_or(u64::MAX);
-        Duration::from_millis(if ms > 1_000 {
-            ms / 100 * 100
-        } else {
-            ms / 10 * 10
-        })
+        Duration::from_millis(if ms > 1_000 { ms / 100 * 100 } else { ms / 10 * 10 })
     };
     format!(
         "set, for instance, lease-duration to {}, renew-deadline to {}, retry-period to {} and \
@@ -202,11 +178,9 @@ mod tests {
 
     #[test]
     fn the_documented_profiles_are_valid_everywhere() {
-        for (lease, deadline, retry) in [
-            ("15s", "10s", "2s"),
-            ("30s", "20s", "4s"),
-            ("60s", "28s", "5s"),
-        ] {
+        for (lease, deadline, retry) in
+            [("15s", "10s", "2s"), ("30s", "20s", "4s"), ("60s", "28s", "5s")]
+        {
             let timings = timings(lease, deadline, retry, "2s");
             assert_eq!(check(&timings, Limits::None), []);
             assert_eq!(check(&timings, Limits::Azure), []);
@@ -216,22 +190,13 @@ mod tests {
     #[test]
     fn the_bounds_of_the_rule_are_exact() {
         assert_eq!(check(&timings("15s", "6s", "2s", "2s"), Limits::None), []);
-        assert_eq!(
-            check(&timings("15s", "13s500ms", "2s", "2s"), Limits::None),
-            []
-        );
-        assert_eq!(
-            check(&timings("1s", "800ms", "100ms", "100ms"), Limits::None),
-            []
-        );
+        assert_eq!(check(&timings("15s", "13s500ms", "2s", "2s"), Limits::None), []);
+        assert_eq!(check(&timings("1s", "800ms", "100ms", "100ms"), Limits::None), []);
         for (it, words) in [
             (timings("15s", "5s999ms", "2s", "2s"), "2 × 2s + 2s = 6s"),
             (timings("15s", "13s501ms", "2s", "2s"), "leaves 1s499ms"),
             (timings("1s", "801ms", "100ms", "100ms"), "needed are 200ms"),
-            (
-                timings("10s", "10s", "2s", "2s"),
-                "not shorter than lease-duration, 10s",
-            ),
+            (timings("10s", "10s", "2s", "2s"), "not shorter than lease-duration, 10s"),
             (timings("15s", "10s", "9ms", "2s"), "shorter than 10ms"),
         ] {
             let problems = check(&it, Limits::None);
@@ -242,12 +207,8 @@ mod tests {
 
     #[test]
     fn azure_wants_whole_seconds_from_15_to_60() {
-        for (lease, nearest) in [
-            ("14s", "15s"),
-            ("61s", "1m"),
-            ("15s500ms", "15s,"),
-            ("5m", "1m"),
-        ] {
+        for (lease, nearest) in [("14s", "15s"), ("61s", "1m"), ("15s500ms", "15s,"), ("5m", "1m")]
+        {
             let it = timings(lease, "10s", "2s", "2s");
             let problems = check(&it, Limits::Azure);
             assert_eq!(problems.len(), 1, "{lease}: {problems:?}");
@@ -260,14 +221,8 @@ mod tests {
     fn the_remedies_name_values_that_are_valid() {
         let (name, problem) = check(&timings("5s", "10s", "2s", "2s"), Limits::None).remove(0);
         assert_eq!(name, "renew-deadline");
-        assert!(
-            problem.remedy.contains("renew-deadline to 3s300ms"),
-            "{problem:?}"
-        );
-        assert_eq!(
-            check(&timings("5s", "3s300ms", "660ms", "660ms"), Limits::None),
-            []
-        );
+        assert!(problem.remedy.contains("renew-deadline to 3s300ms"), "{problem:?}");
+        assert_eq!(check(&timings("5s", "3s300ms", "660ms", "660ms"), Limits::None), []);
     }
 
     proptest! {

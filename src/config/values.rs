@@ -18,10 +18,7 @@ pub(super) fn election(text: &str) -> Result<String, Problem> {
         "is empty"
     } else if text.len() > 63 {
         "is longer than 63 characters"
-    } else if !text
-        .chars()
-        .all(|it| alphanumeric(it) || it == '-' || it == '.')
-    {
+    } else if !text.chars().all(|it| alphanumeric(it) || it == '-' || it == '.') {
         "has other characters than a-z, 0-9, - and ."
     } else if !text.starts_with(alphanumeric) || !text.ends_with(alphanumeric) {
         "begins or ends with - or ."
@@ -31,21 +28,12 @@ pub(super) fn election(text: &str) -> Result<String, Problem> {
     let near: String = text
         .chars()
         .map(|it| it.to_ascii_lowercase())
-        .map(|it| {
-            if alphanumeric(it) || it == '.' {
-                it
-            } else {
-                '-'
-            }
-        })
+        .map(|it| if alphanumeric(it) || it == '.' { it } else { '-' })
         .take(63)
         .collect();
     let near = near.trim_matches(['-', '.']);
     let near = if near.is_empty() { "orders" } else { near };
-    Err(Problem::new(
-        problem,
-        format!("write a name such as {near}"),
-    ))
+    Err(Problem::new(problem, format!("write a name such as {near}")))
 }
 
 /// An identity: 1–128 printable ASCII characters, first and last no space.
@@ -56,10 +44,7 @@ pub(super) fn identity(text: &str) -> Result<String, Problem> {
 /// The address of a service, as printable ASCII without spaces.
 pub(super) fn advertise(text: &str) -> Result<String, Problem> {
     if text.contains(' ') {
-        return Err(Problem::new(
-            "has a space",
-            "write an address such as 10.0.3.7:8080",
-        ));
+        return Err(Problem::new("has a space", "write an address such as 10.0.3.7:8080"));
     }
     printable(text, 255)
 }
@@ -76,10 +61,7 @@ fn printable(text: &str, longest: usize) -> Result<String, Problem> {
     } else {
         return Ok(text.to_owned());
     };
-    Err(Problem::new(
-        problem,
-        format!("write 1 to {longest} printable ASCII characters"),
-    ))
+    Err(Problem::new(problem, format!("write 1 to {longest} printable ASCII characters")))
 }
 
 /// The prefix of the blob's name: path segments without empty ones, `.` and `..`.
@@ -91,10 +73,7 @@ pub(super) fn blob_prefix(text: &str) -> Result<String, Problem> {
         "is empty"
     } else if trimmed.len() > 512 {
         "is longer than 512 characters"
-    } else if trimmed
-        .split('/')
-        .any(|it| it.is_empty() || it.ends_with('.'))
-    {
+    } else if trimmed.split('/').any(|it| it.is_empty() || it.ends_with('.')) {
         "has a segment that is empty or ends with a dot"
     } else if !trimmed.split('/').all(|it| it.chars().all(plain)) {
         "has other characters than letters, digits, - _ . and /"
@@ -129,10 +108,7 @@ pub(super) fn switch(text: &str) -> Result<bool, Problem> {
 pub(super) fn max_connections(text: &str) -> Result<usize, Problem> {
     match text.parse::<usize>() {
         Ok(number @ 1..=65_535) => Ok(number),
-        _ => Err(Problem::new(
-            "is not a number from 1 to 65535",
-            "write a number such as the 512",
-        )),
+        _ => Err(Problem::new("is not a number from 1 to 65535", "write a number such as the 512")),
     }
 }
 
@@ -145,10 +121,7 @@ pub(super) fn listen(texts: &[String]) -> Result<Vec<Listen>, Problem> {
         return Ok(Vec::new());
     }
     if texts.is_empty() {
-        return Err(Problem::new(
-            "is an empty list",
-            "write off to have no status listener",
-        ));
+        return Err(Problem::new("is an empty list", "write off to have no status listener"));
     }
     let mut all = Vec::new();
     for text in texts {
@@ -161,10 +134,7 @@ pub(super) fn listen(texts: &[String]) -> Result<Vec<Listen>, Problem> {
         let one = address(text)?;
         let any_port = matches!(&one, Listen::Tcp(it) if it.port() == 0);
         if all.contains(&one) && !any_port {
-            return Err(Problem::new(
-                format!("names {text} twice"),
-                "name each address once",
-            ));
+            return Err(Problem::new(format!("names {text} twice"), "name each address once"));
         }
         all.push(one);
     }
@@ -182,15 +152,11 @@ fn address(text: &str) -> Result<Listen, Problem> {
         } else {
             return Ok(Listen::Unix(PathBuf::from(path)));
         };
-        return Err(Problem::new(
-            problem,
-            "write a path such as unix:/run/tenure/status.sock",
-        ));
+        return Err(Problem::new(problem, "write a path such as unix:/run/tenure/status.sock"));
     }
     text.parse::<SocketAddr>().map(Listen::Tcp).map_err(|_| {
-        let remedy = if let Some(port) = text
-            .strip_prefix(':')
-            .filter(|it| it.parse::<u16>().is_ok())
+        let remedy = if let Some(port) =
+            text.strip_prefix(':').filter(|it| it.parse::<u16>().is_ok())
         {
             format!("write [::]:{port} or 0.0.0.0:{port} for all addresses")
         } else if text.parse::<u16>().is_ok() {
@@ -229,10 +195,7 @@ pub(super) fn status_files(texts: &[String]) -> Result<Vec<StatusFile>, Problem>
             }
         };
         if all.iter().any(|it| it.path == path) {
-            return Err(Problem::new(
-                format!("names {text} twice"),
-                "name each file once",
-            ));
+            return Err(Problem::new(format!("names {text} twice"), "name each file once"));
         }
         all.push(StatusFile { path, format });
     }
@@ -256,16 +219,10 @@ pub(super) fn log_level(text: &str) -> Result<String, Problem> {
     const REMEDY: &str =
         "write error, warn, info, debug, trace or off; or info,tenure::store=debug";
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
-    let bare = text
-        .split(',')
-        .map(str::trim)
-        .filter(|it| !it.contains(['=', '[']));
+    let bare = text.split(',').map(str::trim).filter(|it| !it.contains(['=', '[']));
     for word in bare {
         if !levels.contains(&word.to_ascii_lowercase().as_str()) {
-            return Err(Problem::new(
-                format!("has {word:?}, which is no level"),
-                REMEDY,
-            ));
+            return Err(Problem::new(format!("has {word:?}, which is no level"), REMEDY));
         }
     }
     tracing_subscriber::EnvFilter::builder()
@@ -339,30 +296,15 @@ mod tests {
     #[test]
     fn the_ending_of_a_status_file_chooses_its_format() {
         let all = status_files(&strings(&["/a.json", "b.env"])).unwrap();
-        assert_eq!(
-            (all[0].format, all[1].format),
-            (FileFormat::Json, FileFormat::Env)
-        );
-        for bad in [
-            &["/a"][..],
-            &["/a.txt"],
-            &[".json"],
-            &[""],
-            &["a.env", "a.env"],
-        ] {
+        assert_eq!((all[0].format, all[1].format), (FileFormat::Json, FileFormat::Env));
+        for bad in [&["/a"][..], &["/a.txt"], &[".json"], &[""], &["a.env", "a.env"]] {
             assert!(status_files(&strings(bad)).is_err(), "{bad:?}");
         }
     }
 
     #[test]
     fn a_misspelt_level_is_no_target() {
-        for good in [
-            "info",
-            "DEBUG",
-            "off",
-            "warn,tenure=debug",
-            "tenure[span]=info",
-        ] {
+        for good in ["info", "DEBUG", "off", "warn,tenure=debug", "tenure[span]=info"] {
             assert_eq!(log_level(good).as_deref(), Ok(good));
         }
         for bad in ["inof", "", "info,inof", "tenure=loud"] {

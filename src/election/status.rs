@@ -62,11 +62,7 @@ impl Belief {
     /// What is left of the belief at `now`; zero after a jump of the clocks (R10).
     #[must_use]
     pub fn remaining(&self, now: Moment) -> Duration {
-        if self.suspended || self.sent.jumped(now) {
-            Duration::ZERO
-        } else {
-            self.until_end(now)
-        }
+        if self.suspended || self.sent.jumped(now) { Duration::ZERO } else { self.until_end(now) }
     }
 
     /// What is left by the lease clocks alone: at zero the tenure is over (R6).
@@ -129,9 +125,7 @@ impl Status {
             Standing::Starting => State::Starting,
             Standing::Standby => State::Standby,
             Standing::Activating => State::Activating,
-            Standing::Leader {
-                jeopardy: false, ..
-            } if self.is_leader(now) => State::Leader,
+            Standing::Leader { jeopardy: false, .. } if self.is_leader(now) => State::Leader,
             Standing::Leader { .. } => State::Jeopardy,
             Standing::Observing => State::Observing,
             Standing::Stopped => State::Stopped,

@@ -30,11 +30,7 @@ impl Shared {
     }
 
     fn wait(&self, bound: Duration, until: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
-        self.0
-            .1
-            .wait_timeout_while(self.lock(), bound, |it| !it.over && !until(it))
-            .unwrap()
-            .0
+        self.0.1.wait_timeout_while(self.lock(), bound, |it| !it.over && !until(it)).unwrap().0
     }
 }
 
@@ -112,21 +108,12 @@ impl Sidecar {
     pub(crate) fn wait_for(&self, path: &str) {
         let asked = |it: &State| it.asked.iter().any(|it| it.starts_with(path));
         let state = self.shared.wait(Duration::from_secs(20), asked);
-        assert!(
-            asked(&state),
-            "nobody asked for {path}, but for {:?}",
-            state.asked
-        );
+        assert!(asked(&state), "nobody asked for {path}, but for {:?}", state.asked);
     }
 
     /// How often a path that begins so has been asked for.
     pub(crate) fn count(&self, path: &str) -> usize {
-        self.shared
-            .lock()
-            .asked
-            .iter()
-            .filter(|it| it.starts_with(path))
-            .count()
+        self.shared.lock().asked.iter().filter(|it| it.starts_with(path)).count()
     }
 }
 
@@ -178,9 +165,7 @@ fn serve(from: impl Read, mut to: impl Write, shared: &Shared) {
         None if path == "/watch" => stream(&mut to, shared),
         Some(("/watch", query)) => {
             let value = |name: &str| {
-                query
-                    .split('&')
-                    .find_map(|it| it.strip_prefix(name)?.strip_prefix('='))
+                query.split('&').find_map(|it| it.strip_prefix(name)?.strip_prefix('='))
             };
             let index: u64 = value("index").unwrap().parse().unwrap();
             let wait = tenure::config::duration::parse(value("wait").unwrap()).unwrap();
@@ -192,19 +177,12 @@ fn serve(from: impl Read, mut to: impl Write, shared: &Shared) {
 }
 
 fn answer(to: &mut impl Write, code: &str, body: &str) -> std::io::Result<()> {
-    write!(
-        to,
-        "HTTP/1.1 {code}\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
+    write!(to, "HTTP/1.1 {code}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
 /// The status at once, at each change, and again without one, as a sidecar does every 10 s.
 fn stream(to: &mut impl Write, shared: &Shared) -> std::io::Result<()> {
-    write!(
-        to,
-        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
-    )?;
+    write!(to, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")?;
     loop {
         let (document, index) = {
             let it = shared.lock();
