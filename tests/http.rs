@@ -6,8 +6,8 @@ mod server;
 mod status;
 
 use server::Server;
-use status::{Feed, about, failing, holder, in_jeopardy, leading, ms, pass, status as of};
-use tenure::election::{Standing, State, Status};
+use status::{Feed, failing, holder, in_jeopardy, leading, ms, pass, status as of};
+use tenure::election::{Standing, Status};
 
 const LEADER: [&str; 3] = ["/leader", "/active", "/primary"];
 const STANDBY: [&str; 3] = ["/standby", "/passive", "/replica"];
@@ -184,4 +184,163 @@ async fn min_remaining_asks_for_time_left() {
     }
     server.feed().change(of(Standing::Standby));
     assert_eq!(server.code("/leader?min_remaining=0s").await, 503);
+}
+
+#[tokio::test]
+async fn the_status_document_has_its_fields_and_no_others() {
+    let server = serving(Standing::Standby).await;
+    let led = Status {
+        holder: holder("us", Some("10.0.3.7:8080"), 42),
+        store: failing(2, "no route"),
+        ..of(leading(42, ms(10_000)))
+    };
+    server.feed().change(led);
+    pass(ms(412));
+    let answer = server.get("/status").await;
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    let expected = serde_json::json!({
+        "election": "orders", "identity": "us", "instance": "us-1", "state": "leader",
+        "role": "active", "term": 42, "valid_for_ms": 9_588,
+        "valid_until_boottime_ns": 1_010_000_000_000_u64,
+        "boot_id": "5ca1ab1e-0000-4000-8000-000000000000", "since": "2026-11-20T09:00:00Z",
+        "index": 2, "holder": {"identity": "us", "address": "10.0.3.7:8080", "term": 42},
+        "store": {"kind": "azure", "last_success_ms_ago": 412, "failures": 2, "last_error": "no route"},
+        "version": env!("CARGO_PKG_VERSION"),
+    });
+    assert_eq!(answer.json(), expected);
+
+    server.feed().change(of(Standing::Starting));
+    let document = server.get("/status").await.json();
+    let nulls = ["/term", "/holder", "/store/last_success_ms_ago", "/store/last_error"];
+    for path in nulls {
+        assert!(document.pointer(path).is_some_and(serde_json::Value::is_null), "{path}");
+    }
+    assert_eq!((&document["role"], &document["state"]), (&"passive".into(), &"starting".into()));
+    server.feed().change(Status { holder: holder("them", None, 43), ..of(Standing::Standby) });
+    let document = server.get("/status").await.json();
+    assert_eq!(document["holder"], serde_json::json!({"identity": "them", "address": null, "term": 43}));
+    assert_eq!((&document["term"], &document["index"]), (&serde_json::Value::Null, &4.into()));
+}
+
+#[tokio::test]
+async fn the_root_lists_the_paths_as_text() {
+    let server = serving(Standing::Standby).await;
+    let answer = server.get("/").await;
+    assert!(answer.header("content-type").unwrap().starts_with("text/plain"));
+    for path in ["/leader", "/standby", "/livez", "/readyz", "/status", "/watch", "/metrics"] {
+        assert!(answer.body.contains(path), "{path}");
+    }
+    let metrics = server.get("/metrics").await;
+    assert!(metrics.header("content-type").unwrap().starts_with("text/plain; version=0.0.4"));
+    assert!(metrics.body.contains("tenure_is_leader"));
+}
+
+#[tokio::test]
+async fn other_paths_are_404_and_other_methods_405() {
+    let server = serving(leading(42, ms(10_000))).await;
+    for path in ["/leaders", "/leader/", "//leader", "/LEADER", "/v1/step-down", "/%00", "/status.json"] {
+        assert_eq!(server.code(path).await, 404, "{path}");
+    }
+    for path in ALL {
+        for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "BREW"] {
+            let answer = server.connect().await.ask(method, path).await;
+            assert_eq!(answer.code, 405, "{method} {path}");
+            let allowed: Vec<_> = answer.header("allow").expect(path).split(',').map(str::trim).collect();
+            assert!(allowed.len() == 2 && allowed.contains(&"GET") && allowed.contains(&"HEAD"));
+        }
+    }
+    assert_eq!(server.connect().await.ask("POST", "/nowhere").await.code, 404);
+}
+
+/// Sends bytes on a connection of their own, and gives the code of what comes back.
+async fn code_of(server: &Server, bytes: &str) -> u16 {
+    let mut client = server.connect().await;
+    client.send(bytes).await;
+    client.answer("GET").await.code
+}
+
+#[tokio::test]
+async fn odd_requests_are_answered_and_end_nothing() {
+    let server = serving(leading(42, ms(10_000))).await;
+    let odd = [
+        ("GET http://elsewhere/leader HTTP/1.1\r\nHost: x\r\n\r\n", 200),
+        ("GET /leader HTTP/1.0\r\n\r\n", 200),
+        ("OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        ("CONNECT elsewhere:443 HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        ("GET /leader?min_remaining=1s&min_remaining=2s HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        ("GET /leader HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello", 200),
+    ];
+    for (request, code) in odd {
+        assert_eq!(code_of(&server, request).await, code, "{request}");
+    }
+    // A client that says at once that it will send no more still gets its answer.
+    let mut client = server.connect().await;
+    client.send("GET /leader HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    client.end().await;
+    assert_eq!(client.answer("GET").await.code, 200);
+    // Requests sent in one go are answered in turn.
+    let mut client = server.connect().await;
+    client.send("GET /leader HTTP/1.1\r\nHost: x\r\n\r\nGET /standby HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert_eq!((client.answer("GET").await.code, client.answer("GET").await.code), (200, 503));
+}
+
+#[tokio::test]
+async fn bad_http_is_400() {
+    let server = serving(Standing::Standby).await;
+    let bad = [
+        "nonsense\r\n\r\n",
+        "GET /leader\r\n\r\n",
+        "GET /leader HTTP/9.9\r\n\r\n",
+        "GET /leader HTTP/1.1\r\nno colon\r\n\r\n",
+        "GET /lea der HTTP/1.1\r\n\r\n",
+        "GET /leader HTTP/1.1\r\nContent-Length: many\r\n\r\n",
+        "\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}\u{0}\r\n\r\n",
+    ];
+    for request in bad {
+        assert_eq!(code_of(&server, request).await, 400, "{request:?}");
+    }
+    assert_eq!(server.code("/standby").await, 200);
+}
+
+#[tokio::test]
+async fn large_requests_are_413_and_431() {
+    let server = serving(Standing::Standby).await;
+    let body = "x".repeat(100_000);
+    let large = format!("POST /leader HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{body}");
+    assert_eq!(code_of(&server, &large).await, 413);
+    let endless = "GET /leader HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert_eq!(code_of(&server, endless).await, 413);
+    let header = format!("GET /leader HTTP/1.1\r\nHost: x\r\nBig: {body}\r\n\r\n");
+    assert_eq!(code_of(&server, &header).await, 431);
+    let headers = "A: b\r\n".repeat(200);
+    assert_eq!(code_of(&server, &format!("GET /leader HTTP/1.1\r\n{headers}\r\n")).await, 431);
+    let path = format!("GET /{body} HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!([414, 431].contains(&code_of(&server, &path).await));
+    assert_eq!(server.code("/standby").await, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn livez_tells_a_hang_of_the_election_from_a_pause_of_all() {
+    let server = serving(Standing::Starting).await;
+    // The store is away for an hour, and the loop turns.
+    for _ in 0..3_600 {
+        server.heartbeat.beat();
+        tokio::time::sleep(ms(1_000)).await;
+    }
+    assert_eq!(server.code("/livez").await, 200);
+    // Everything stands still for an hour: nobody's hang.
+    server.heartbeat.beat();
+    tokio::time::sleep(ms(1_500)).await;
+    tokio::time::advance(ms(3_600_000)).await;
+    assert_eq!(server.code("/livez").await, 200);
+    server.heartbeat.beat();
+    tokio::time::sleep(ms(1_500)).await;
+    // The loop alone stands still, while this listener turns.
+    tokio::time::sleep(ms(6_000)).await;
+    assert_eq!(server.code("/livez").await, 200);
+    tokio::time::sleep(ms(8_000)).await;
+    assert_eq!(server.code("/livez").await, 503);
+    server.heartbeat.beat();
+    tokio::time::sleep(ms(2_000)).await;
+    assert_eq!(server.code("/livez").await, 200);
 }

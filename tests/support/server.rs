@@ -1,7 +1,7 @@
 //! The real status listener, on a free port and on a unix socket, and a client that says exactly
 //! what it is told to.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

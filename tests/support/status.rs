@@ -2,7 +2,7 @@
 //!
 //! The clock is the thread's own: a test and what it starts run on one thread.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
 use std::cell::Cell;
 use std::sync::Arc;
