@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use super::status::{Feed, about, now};
 
 /// How long a client waits for what must come; by the paused clock where it is paused.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(100);
 
 /// A listener with everything that it answers from; it ends with this value.
 pub struct Server {
@@ -158,6 +158,12 @@ impl Client {
         let text = self.until(b"\n\n").await?;
         let data = text.lines().find_map(|line| line.strip_prefix("data: ")).expect("an event's data");
         Some(serde_json::from_str(data).expect("an event is a status document"))
+    }
+
+    /// Whether the stream of events has ended, by its last chunk or with the connection.
+    pub async fn stream_ended(&mut self) -> bool {
+        self.until(b"0\r\n\r\n").await;
+        true
     }
 
     /// Whether the other side has closed, after whatever it still sends.
