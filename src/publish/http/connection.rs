@@ -20,6 +20,7 @@ use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
 use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use axum::response::IntoResponse;
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -75,6 +76,18 @@ const STREAMING: u8 = 3;
 /// Marks an answer whose body goes on for as long as somebody reads it.
 #[derive(Clone, Copy)]
 pub(super) struct Streaming;
+
+/// Held by such a body: when it is dropped, the connection waits for its next request.
+struct Streamed {
+    activity: Arc<Activity>,
+    connections: Connections,
+}
+
+impl Drop for Streamed {
+    fn drop(&mut self) {
+        self.activity.answered(self.connections.tick());
+    }
+}
 
 /// A place, given back at its end.
 struct Place {
@@ -132,7 +145,7 @@ impl Activity {
     fn heard(&self) {
         match self.phase.load(Ordering::Relaxed) {
             IDLE => self.enter(READING),
-            ANSWERING => self.more.store(true, Ordering::Relaxed),
+            ANSWERING | STREAMING => self.more.store(true, Ordering::Relaxed),
             _ => {}
         }
     }
@@ -197,12 +210,19 @@ where
         let (router, activity) = (router.clone(), Arc::clone(&activity));
         async move {
             let response = respond(request, router).await;
-            if response.extensions().get::<Streaming>().is_some() {
-                activity.enter(STREAMING);
-            } else {
+            if response.extensions().get::<Streaming>().is_none() {
                 activity.answered(connections.tick());
+                return Ok::<_, Infallible>(response);
             }
-            Ok::<_, Infallible>(response)
+            activity.enter(STREAMING);
+            // The body is dropped at its end, or at once where the request was HEAD.
+            let streamed = Streamed { activity, connections: connections.clone() };
+            Ok(response.map(|body| {
+                Body::new(body.map_frame(move |frame| {
+                    let _held = &streamed;
+                    frame
+                }))
+            }))
         }
     });
     let connection = http1::Builder::new()

@@ -1,0 +1,169 @@
+//! What the status listener bears: many connections, slow ones, and ones that never read.
+
+#[path = "support/server.rs"]
+mod server;
+#[path = "support/status.rs"]
+mod status;
+
+use server::{Client, Server};
+use status::{Feed, failing, leading, ms, status as of};
+use tenure::election::{Standing, Status};
+use tokio::time::{sleep, timeout};
+
+/// By the paused clock.
+#[allow(clippy::disallowed_methods, reason = "the tests' own clock, which tokio moves")]
+fn started() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
+async fn with_places(places: usize) -> Server {
+    Server::with_places(Feed::new(leading(42, ms(10_000))), places).await
+}
+
+/// A connection that has asked once and now is idle.
+async fn idle(server: &Server) -> Client {
+    let mut client = server.connect().await;
+    assert_eq!(client.ask("GET", "/leader").await.code, 200);
+    client
+}
+
+#[tokio::test]
+async fn the_connection_that_was_idle_for_longest_makes_room() {
+    let server = with_places(3).await;
+    let (mut first, mut second, mut third) =
+        (idle(&server).await, idle(&server).await, idle(&server).await);
+    // The first to come is not the first to go: it asked again.
+    assert_eq!(first.ask("GET", "/leader").await.code, 200);
+    let mut fourth = idle(&server).await;
+    assert!(second.closed().await);
+    assert_eq!(first.ask("GET", "/leader").await.code, 200);
+    let mut fifth = server.connect_unix().await;
+    assert_eq!(fifth.ask("GET", "/leader").await.code, 200, "both listeners share the places");
+    assert!(third.closed().await);
+    for client in [&mut first, &mut fourth, &mut fifth] {
+        assert_eq!(client.ask("GET", "/leader").await.code, 200);
+    }
+}
+
+#[tokio::test]
+async fn connections_that_never_ask_make_room_for_one_that_does() {
+    let server = with_places(3).await;
+    let mut silent = Vec::new();
+    for _ in 0..10 {
+        silent.push(server.connect().await);
+    }
+    idle(&server).await;
+    assert!(silent[0].closed().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn busy_connections_keep_their_places() {
+    let server = with_places(3).await;
+    let mut subscriber = server.connect().await;
+    subscriber.subscribe().await;
+    subscriber.event().await.expect("the present");
+    let mut poll = server.connect().await;
+    poll.send("GET /watch?index=1&wait=5m HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    sleep(ms(1_000)).await;
+    let mut third = idle(&server).await;
+    for _ in 0..5 {
+        let mut next = idle(&server).await;
+        assert!(third.closed().await, "the only idle one makes room");
+        assert_eq!(next.ask("GET", "/leader").await.code, 200);
+        third = next;
+    }
+    server.feed().change(of(Standing::Standby));
+    assert_eq!(subscriber.event().await.expect("it is served yet")["state"], "standby");
+    assert_eq!(poll.answer("GET").await.code, 200);
+}
+
+#[tokio::test]
+async fn a_stream_that_has_ended_leaves_an_idle_connection() {
+    let server = with_places(2).await;
+    // HEAD of a stream has no stream.
+    let mut asked = server.connect().await;
+    assert_eq!(asked.ask("HEAD", "/watch").await.code, 200);
+    let mut second = idle(&server).await;
+    idle(&server).await;
+    assert!(asked.closed().await, "it was idle for longest");
+    assert_eq!(second.ask("GET", "/leader").await.code, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_not_complete_in_five_seconds_is_closed() {
+    let server = with_places(512).await;
+    let mut idle = idle(&server).await;
+    for path in ["/leader", "/watch"] {
+        for unix in [false, true] {
+            let mut client = if unix { server.connect_unix().await } else { server.connect().await };
+            // The second request of a connection is bounded as the first is.
+            assert_eq!(client.ask("HEAD", path).await.code, 200);
+            sleep(ms(20_000)).await;
+            let begun = started();
+            client.send("GET /leader HTTP/1.1\r\n").await;
+            let drip = async {
+                loop {
+                    sleep(ms(1_000)).await;
+                    client.send("A: b\r\n").await;
+                    if timeout(ms(1), client.closed()).await.is_ok() {
+                        return;
+                    }
+                }
+            };
+            timeout(ms(60_000), drip).await.expect("it is closed");
+            let took = begun.elapsed();
+            assert!(took > ms(3_500) && took < ms(8_000), "after {path}: {took:?}");
+        }
+    }
+    sleep(ms(3_600_000)).await;
+    assert_eq!(idle.ask("GET", "/leader").await.code, 200, "idle for an hour, and not slow");
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_requests_take_no_places_for_good() {
+    let server = with_places(4).await;
+    let mut slow = Vec::new();
+    for _ in 0..4 {
+        let mut client = server.connect().await;
+        client.send("GET /lea").await;
+        slow.push(client);
+        sleep(ms(10)).await;
+    }
+    sleep(ms(10_000)).await;
+    idle(&server).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_holds_nobody_up() {
+    let server = with_places(512).await;
+    let mut client = server.connect().await;
+    client.send("POST /leader HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n").await;
+    let begun = started();
+    assert_eq!(client.answer("POST").await.code, 405);
+    assert!(client.closed().await);
+    assert!(begun.elapsed() < ms(7_000), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_that_never_reads_is_dropped_and_disturbs_nobody() {
+    let server = with_places(512).await;
+    let mut deaf = server.connect_unix().await;
+    deaf.send("GET /watch HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let mut other = server.connect().await;
+    other.subscribe().await;
+    other.event().await.expect("the present");
+    let words = "no route ".repeat(2_000);
+    for _ in 0..100 {
+        server.feed().change(Status { store: failing(1, &words), ..of(leading(42, ms(10_000))) });
+        other.event().await.expect("the other is told of each change");
+    }
+    let mut probe = idle(&server).await;
+    for _ in 0..30 {
+        sleep(ms(1_000)).await;
+        assert_eq!(probe.ask("GET", "/leader").await.code, 200);
+    }
+    // What was sent before is there; then the connection has ended.
+    assert!(deaf.closed().await);
+    assert!(deaf.unread().len() > 10_000);
+    other.event().await.expect("the other is served yet");
+}
