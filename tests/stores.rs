@@ -2,17 +2,27 @@
 //!
 //! A new store is plugged in by a [`Harness`] and one line of `conformance!`.
 
+#[path = "support/azurite.rs"]
+mod azurite;
+#[path = "support/blob_server.rs"]
+mod blob_server;
 #[path = "support/conformance.rs"]
 mod conformance;
+#[path = "support/raw.rs"]
+mod raw;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use azurite::Azurite;
+use blob_server::BlobServer;
 use conformance::Harness;
+use raw::Raw;
 use tempfile::TempDir;
-use tenure::clock::Moment;
-use tenure::config::FileSettings;
+use tenure::clock::{self, Moment};
+use tenure::config::{AzureSettings, FileSettings};
+use tenure::store::azure::Azure;
 use tenure::store::file::FileStore;
 use tenure::store::memory::Memory;
 use tenure::store::{LeaseStore, Sight};
@@ -140,5 +150,162 @@ impl Harness for FileLock {
     }
 }
 
+/// What else could be in the place of a blob of ours, as metadata.
+const FOREIGN_BLOBS: &[&str] = &["owner=somebody", "tenure_term=seven", "tenure_term=-7"];
+
+/// A blob, and what others do to it.
+struct Blob {
+    settings: AzureSettings,
+    raw: Raw,
+}
+
+impl Blob {
+    fn new(settings: AzureSettings) -> Self {
+        Self {
+            raw: Raw::new(&settings),
+            settings,
+        }
+    }
+
+    fn candidate(&self) -> Arc<dyn LeaseStore> {
+        Arc::new(Azure::open(self.settings.clone()).expect("the settings are good"))
+    }
+
+    async fn delete(&self) {
+        let broken = self
+            .raw
+            .lease("break", &[("x-ms-lease-break-period", "0")])
+            .await;
+        assert_eq!(broken.status, 202, "{broken:?}");
+        let deleted = self.raw.blob("DELETE", "", &[]).await;
+        assert_eq!(deleted.status, 202, "{deleted:?}");
+    }
+
+    async fn plant(&self, foreign: &str) {
+        let (name, value) = foreign.split_once('=').expect("NAME=VALUE");
+        let name = format!("x-ms-meta-{name}");
+        self.raw.container("PUT").await;
+        let headers = [("x-ms-blob-type", "BlockBlob"), (name.as_str(), value)];
+        let made = self.raw.blob("PUT", "", &headers).await;
+        assert_eq!(made.status, 201, "{made:?}");
+    }
+
+    async fn bytes(&self) -> Vec<u8> {
+        let answer = self.raw.blob("HEAD", "", &[]).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let kept = |name: &str| name == "content-length" || name.starts_with("x-ms-meta-");
+        let kept = answer
+            .headers
+            .iter()
+            .filter(|(name, _)| kept(name.as_str()));
+        let mut lines: Vec<_> = kept
+            .map(|(name, value)| format!("{name}: {value:?}\n"))
+            .collect();
+        lines.sort();
+        lines.concat().into_bytes()
+    }
+}
+
+/// A blob on a server that follows Microsoft's tables, with a clock that the test turns.
+struct TableLock {
+    server: BlobServer,
+    blob: Blob,
+}
+
+impl Harness for TableLock {
+    const LEASE: Duration = Duration::from_secs(15);
+    const FOREIGN: &'static [&'static str] = FOREIGN_BLOBS;
+
+    async fn start() -> Self {
+        let server = BlobServer::start().await;
+        let blob = Blob::new(server.settings("team", "orders"));
+        Self { server, blob }
+    }
+
+    fn candidate(&self) -> Arc<dyn LeaseStore> {
+        self.blob.candidate()
+    }
+
+    async fn advance(&self, by: Duration) {
+        self.server.advance(by);
+    }
+
+    async fn delete(&self) {
+        self.blob.delete().await;
+    }
+
+    async fn plant(&self, foreign: &str) {
+        self.blob.plant(foreign).await;
+    }
+
+    async fn bytes(&self) -> Vec<u8> {
+        self.blob.bytes().await
+    }
+}
+
+/// A blob of an Azurite, whose time is the real one.
+struct AzuriteLock {
+    _azurite: Arc<Azurite>,
+    blob: Blob,
+}
+
+impl AzuriteLock {
+    /// The Azurite that the tests running now share; it ends with the last of them.
+    async fn azurite() -> Arc<Azurite> {
+        static SHARED: tokio::sync::Mutex<Weak<Azurite>> =
+            tokio::sync::Mutex::const_new(Weak::new());
+        let mut shared = SHARED.lock().await;
+        if let Some(running) = shared.upgrade() {
+            return running;
+        }
+        let started = Arc::new(Azurite::start().await);
+        *shared = Arc::downgrade(&started);
+        started
+    }
+}
+
+impl Harness for AzuriteLock {
+    const LEASE: Duration = Duration::from_secs(15);
+    const FOREIGN: &'static [&'static str] = FOREIGN_BLOBS;
+
+    async fn start() -> Self {
+        static LOCKS: AtomicU64 = AtomicU64::new(0);
+        let azurite = Self::azurite().await;
+        let container = format!("team-{}", LOCKS.fetch_add(1, Ordering::Relaxed));
+        let blob = Blob::new(azurite.settings(&container, "orders"));
+        Self {
+            _azurite: azurite,
+            blob,
+        }
+    }
+
+    fn candidate(&self) -> Arc<dyn LeaseStore> {
+        self.blob.candidate()
+    }
+
+    async fn advance(&self, by: Duration) {
+        // Its clock is the wall's, and what it answers may be some milliseconds old.
+        let by = by + Duration::from_millis(200);
+        let start = clock::now();
+        while start.elapsed_min(clock::now()) < by {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    async fn delete(&self) {
+        self.blob.delete().await;
+    }
+
+    async fn plant(&self, foreign: &str) {
+        self.blob.plant(foreign).await;
+    }
+
+    async fn bytes(&self) -> Vec<u8> {
+        self.blob.bytes().await
+    }
+}
+
 conformance!(memory, MemoryLock);
 conformance!(file, FileLock);
+conformance!(azure_by_the_tables, TableLock);
+conformance!(azurite_itself, AzuriteLock);

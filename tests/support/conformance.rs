@@ -209,9 +209,17 @@ pub(crate) async fn a_lease_that_runs_out_is_free_for_another<H: Harness>(lock: 
     assert_eq!(b.acquire().await.expect("granted").term, Some(term));
     assert_refused(a.acquire().await);
     assert_refused(a.renew().await);
-    assert_refused(a.inaugurate(0).await);
+    // The record still bears a's nonce, so a store may tell of the term that a had.
+    let late = a.inaugurate(0).await;
+    assert!(
+        matches!(late, Err(StoreError::Refused(_))) || late == Ok(term),
+        "{late:?}"
+    );
     assert_refused(a.release().await);
     b.renew().await.expect("nothing that a did has touched it");
+    assert_eq!(b.look().await.record.term, Some(term));
+    assert_eq!(b.inaugurate(0).await, Ok(term + 1));
+    assert_refused(a.inaugurate(0).await);
 }
 
 pub(crate) async fn a_late_renewal_is_granted_only_if_the_lease_is_still_there<H: Harness>(
