@@ -3,8 +3,9 @@
 
 #![allow(
     dead_code,
+    clippy::unwrap_used,
     unreachable_pub,
-    reason = "each test file uses a part of it"
+    reason = "each test file uses a part of it, and all of it is test code"
 )]
 
 use std::io::{BufRead, BufReader, Write};
