@@ -117,13 +117,13 @@ async fn a_filesystem_that_is_not_known_to_be_local_is_refused_by_name() {
 /// This test binary as a user who is not root; itself where we are none.
 fn as_somebody(place: &Place) -> Command {
     use std::os::unix::process::CommandExt;
-    let this = std::env::current_exe().unwrap();
+    let this = std::env::current_exe().expect("this binary");
     if !rustix::process::geteuid().is_root() {
         return Command::new(this);
     }
     // Our own may lie where only root can go.
     let copy = place.directory.with_file_name("test");
-    fs::copy(this, &copy).unwrap();
+    fs::copy(this, &copy).expect("a copy");
     let mut command = Command::new(copy);
     command.uid(65534).gid(65534).current_dir("/");
     command

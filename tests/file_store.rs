@@ -9,9 +9,10 @@ mod file_place;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use file_child::{bid, named};
+use file_child::{LEASE, bid, named};
 use file_place::{Place, assert_foreign, fresh_bid, lead};
 use proptest::prelude::*;
 use rustix::fs::{FileType, Mode, mknodat};
@@ -23,7 +24,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .unwrap();
+        .expect("a runtime");
     runtime.block_on(future)
 }
 
@@ -40,17 +41,19 @@ async fn a_record_cut_short_anywhere_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_record_of_a_newer_format_is_refused_and_left_as_it_is() {
+async fn a_record_of_a_newer_format_is_refused_as_such_and_left_as_it_is() {
     let place = Place::new();
     lead(&place.store()).await;
-    let newer = fs::read_to_string(place.record())
-        .unwrap()
-        .replace("\"tenure\": 1", "\"tenure\": 2");
+    let newer = fs::read_to_string(place.record()).unwrap();
+    let newer = newer.replace("\"tenure\": 1", "\"tenure\": 2, \"more\": []");
     fs::write(place.record(), &newer).unwrap();
     assert_foreign(&place).await;
     assert_eq!(fs::read_to_string(place.record()).unwrap(), newer);
     let words = place.store().look().await.unwrap_err().to_string();
-    assert!(words.contains("format 2"), "{words}");
+    assert!(
+        words.contains("this version knows formats up to 1"),
+        "{words}"
+    );
 }
 
 #[tokio::test]
@@ -205,8 +208,8 @@ fn readings(seconds: &'static [u64]) -> impl Fn() -> Moment + Send + Sync {
     let left = Mutex::new(seconds.iter());
     let last = Mutex::new(0);
     move || {
-        let mut last = last.lock().unwrap();
-        if let Some(next) = left.lock().unwrap().next() {
+        let mut last = last.lock().expect("no panic");
+        if let Some(next) = left.lock().expect("no panic").next() {
             *last = *next;
         }
         let boot = Duration::from_secs(*last);
@@ -260,4 +263,42 @@ async fn a_renewal_that_lands_late_does_not_shorten_a_newer_one() {
     at(&[109]).renew(&bid).await.unwrap();
     at(&[105, 110]).renew(&bid).await.unwrap();
     assert!(!free_at(&place, &[123]).await);
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_writes_nothing_when_it_goes_on() {
+    let place = Place::new();
+    let (has_lock, mut stopped) = tokio::sync::mpsc::unbounded_channel();
+    let (go_on, told) = std::sync::mpsc::channel::<()>();
+    let told = Mutex::new(told);
+    let calls = AtomicU64::new(0);
+    let store = FileStore::with_clock(&named(&place.directory), move || {
+        // The first reading begins the call, the second is made under the lock.
+        if calls.fetch_add(1, Ordering::Relaxed) == 1 {
+            let _ = has_lock.send(());
+            let _ = told.lock().unwrap().recv();
+        }
+        clock::now()
+    });
+    let lost = bid(Version("0".into()), Duration::from_secs(15));
+    tokio::select! {
+        outcome = store.acquire(&lost) => panic!("it is stopped: {outcome:?}"),
+        it = stopped.recv() => it.unwrap(),
+    }
+    go_on.send(()).unwrap();
+
+    let other = place.store();
+    let next = bid(Version("0".into()), LEASE);
+    let granted = async {
+        loop {
+            match other.acquire(&next).await {
+                Err(StoreError::Unknown(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
+                outcome => break outcome,
+            }
+        }
+    };
+    let granted = tokio::time::timeout(Duration::from_secs(20), granted)
+        .await
+        .unwrap();
+    assert!(granted.is_ok(), "{granted:?}");
 }
