@@ -12,8 +12,18 @@ use tenure::election::{Standing, Status};
 const LEADER: [&str; 3] = ["/leader", "/active", "/primary"];
 const STANDBY: [&str; 3] = ["/standby", "/passive", "/replica"];
 const ALL: [&str; 12] = [
-    "/leader", "/active", "/primary", "/standby", "/passive", "/replica", "/livez", "/readyz",
-    "/status", "/metrics", "/", "/watch?index=0",
+    "/leader",
+    "/active",
+    "/primary",
+    "/standby",
+    "/passive",
+    "/replica",
+    "/livez",
+    "/readyz",
+    "/status",
+    "/metrics",
+    "/",
+    "/watch?index=0",
 ];
 
 async fn serving(standing: Standing) -> Server {
@@ -124,7 +134,9 @@ async fn no_answer_may_be_stored() {
 #[tokio::test]
 async fn the_term_is_told_only_while_it_is_ours_and_the_time_always() {
     let server = serving(leading(42, ms(10_000))).await;
-    server.feed().change(Status { holder: holder("them", None, 41), ..of(leading(42, ms(10_000))) });
+    server
+        .feed()
+        .change(Status { holder: holder("them", None, 41), ..of(leading(42, ms(10_000))) });
     pass(ms(1_877));
     let told = ["/leader", "/active", "/primary", "/standby", "/passive", "/replica", "/status"];
     for path in told {
@@ -132,7 +144,8 @@ async fn the_term_is_told_only_while_it_is_ours_and_the_time_always() {
         assert_eq!(answer.header("tenure-term"), Some("42"), "{path}");
         assert_eq!(answer.header("tenure-valid-for-ms"), Some("8123"), "{path}");
     }
-    for standing in [Standing::Standby, Standing::Activating, Standing::Starting, Standing::Stopped] {
+    for standing in [Standing::Standby, Standing::Activating, Standing::Starting, Standing::Stopped]
+    {
         server.feed().change(Status { holder: holder("them", None, 43), ..of(standing.clone()) });
         for path in told {
             let answer = server.get(path).await;
@@ -169,7 +182,9 @@ async fn min_remaining_asks_for_time_left() {
     let server = serving(leading(42, ms(10_000))).await;
     pass(ms(4_000));
     for path in LEADER {
-        for (asked, code) in [("5s", 200), ("6s", 200), ("6001ms", 503), ("1m30s", 503), ("0s", 200)] {
+        for (asked, code) in
+            [("5s", 200), ("6s", 200), ("6001ms", 503), ("1m30s", 503), ("0s", 200)]
+        {
             let answer = server.get(&format!("{path}?min_remaining={asked}")).await;
             assert_eq!(answer.code, code, "{path} {asked}");
             assert_eq!(answer.header("tenure-valid-for-ms"), Some("6000"));
@@ -218,7 +233,10 @@ async fn the_status_document_has_its_fields_and_no_others() {
     assert_eq!((&document["role"], &document["state"]), (&"passive".into(), &"starting".into()));
     server.feed().change(Status { holder: holder("them", None, 43), ..of(Standing::Standby) });
     let document = server.get("/status").await.json();
-    assert_eq!(document["holder"], serde_json::json!({"identity": "them", "address": null, "term": 43}));
+    assert_eq!(
+        document["holder"],
+        serde_json::json!({"identity": "them", "address": null, "term": 43})
+    );
     assert_eq!((&document["term"], &document["index"]), (&serde_json::Value::Null, &4.into()));
 }
 
@@ -238,14 +256,17 @@ async fn the_root_lists_the_paths_as_text() {
 #[tokio::test]
 async fn other_paths_are_404_and_other_methods_405() {
     let server = serving(leading(42, ms(10_000))).await;
-    for path in ["/leaders", "/leader/", "//leader", "/LEADER", "/v1/step-down", "/%00", "/status.json"] {
+    for path in
+        ["/leaders", "/leader/", "//leader", "/LEADER", "/v1/step-down", "/%00", "/status.json"]
+    {
         assert_eq!(server.code(path).await, 404, "{path}");
     }
     for path in ALL {
         for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "BREW"] {
             let answer = server.connect().await.ask(method, path).await;
             assert_eq!(answer.code, 405, "{method} {path}");
-            let allowed: Vec<_> = answer.header("allow").expect(path).split(',').map(str::trim).collect();
+            let allowed: Vec<_> =
+                answer.header("allow").expect(path).split(',').map(str::trim).collect();
             assert!(allowed.len() == 2 && allowed.contains(&"GET") && allowed.contains(&"HEAD"));
         }
     }
@@ -280,7 +301,9 @@ async fn odd_requests_are_answered_and_end_nothing() {
     assert_eq!(client.answer("GET").await.code, 200);
     // Requests sent in one go are answered in turn.
     let mut client = server.connect().await;
-    client.send("GET /leader HTTP/1.1\r\nHost: x\r\n\r\nGET /standby HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    client
+        .send("GET /leader HTTP/1.1\r\nHost: x\r\n\r\nGET /standby HTTP/1.1\r\nHost: x\r\n\r\n")
+        .await;
     assert_eq!((client.answer("GET").await.code, client.answer("GET").await.code), (200, 503));
 }
 

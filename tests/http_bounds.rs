@@ -95,7 +95,8 @@ async fn a_request_that_is_not_complete_in_five_seconds_is_closed() {
     let mut idle = idle(&server).await;
     for path in ["/leader", "/watch"] {
         for unix in [false, true] {
-            let mut client = if unix { server.connect_unix().await } else { server.connect().await };
+            let mut client =
+                if unix { server.connect_unix().await } else { server.connect().await };
             // The second request of a connection is bounded as the first is.
             assert_eq!(client.ask("HEAD", path).await.code, 200);
             sleep(ms(20_000)).await;

@@ -119,7 +119,10 @@ async fn a_long_poll_waits_for_the_index_to_pass() {
     server.feed().change(Status { store: failing(1, "no route"), ..of(Standing::Standby) });
     let begun = started();
     let document = asked.await.json();
-    assert_eq!((&document["index"], &document["store"]["last_error"]), (&3.into(), &"no route".into()));
+    assert_eq!(
+        (&document["index"], &document["store"]["last_error"]),
+        (&3.into(), &"no route".into())
+    );
     assert!(begun.elapsed() < ms(5_000));
 }
 
@@ -146,9 +149,14 @@ async fn a_long_poll_without_a_change_ends_with_the_document_as_it_is() {
 async fn a_malformed_long_poll_is_400_in_words() {
     let server = Server::start(Feed::new(Standing::Standby)).await;
     let wrong = [
-        ("index=x", "index"), ("index=", "index"), ("index=-1", "index"), ("index=1.5", "index"),
-        ("index=18446744073709551616", "index"), ("index=1&wait=5", "wait"),
-        ("index=0&wait=soon", "wait"), ("index=1&wait=", "wait"),
+        ("index=x", "index"),
+        ("index=", "index"),
+        ("index=-1", "index"),
+        ("index=1.5", "index"),
+        ("index=18446744073709551616", "index"),
+        ("index=1&wait=5", "wait"),
+        ("index=0&wait=soon", "wait"),
+        ("index=1&wait=", "wait"),
     ];
     for (query, word) in wrong {
         let answer = server.get(&format!("/watch?{query}")).await;

@@ -76,7 +76,14 @@ fn json(path: &Path) -> serde_json::Value {
 }
 
 const NAMES: [&str; 8] = [
-    "ROLE", "STATE", "ELECTION", "IDENTITY", "TERM", "VALID_UNTIL", "VALID_UNTIL_BOOTTIME_NS", "BOOT_ID",
+    "ROLE",
+    "STATE",
+    "ELECTION",
+    "IDENTITY",
+    "TERM",
+    "VALID_UNTIL",
+    "VALID_UNTIL_BOOTTIME_NS",
+    "BOOT_ID",
 ];
 
 #[tokio::test]
@@ -87,26 +94,40 @@ async fn both_formats_carry_what_tells_a_file_left_behind() {
     let mut writing = Writing::start(feed, about(), &paths).await.unwrap();
     let document = json(&paths[0]);
     let expected = [
-        ("role", "active".into()), ("state", "leader".into()), ("election", "orders".into()),
-        ("identity", "us".into()), ("term", 42.into()), ("valid_until", "2026-11-20T09:00:10Z".into()),
-        ("valid_until_boottime_ns", 1_010_000_000_000_u64.into()), ("boot_id", about().boot_id.into()),
+        ("role", "active".into()),
+        ("state", "leader".into()),
+        ("election", "orders".into()),
+        ("identity", "us".into()),
+        ("term", 42.into()),
+        ("valid_until", "2026-11-20T09:00:10Z".into()),
+        ("valid_until_boottime_ns", 1_010_000_000_000_u64.into()),
+        ("boot_id", about().boot_id.into()),
     ];
     for (name, value) in &expected {
         assert_eq!(&document[name], value, "{name}");
     }
     let text = fs::read_to_string(&paths[1]).unwrap();
-    let lines: Vec<_> = expected.iter().map(|(name, value)| {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        format!("TENURE_{}='{value}'\n", name.to_uppercase())
-    }).collect();
+    let lines: Vec<_> = expected
+        .iter()
+        .map(|(name, value)| {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            format!("TENURE_{}='{value}'\n", name.to_uppercase())
+        })
+        .collect();
     assert_eq!(text, lines.concat());
 
     writing.say(Status { holder: holder("them", None, 43), ..of(Standing::Standby) }).await;
     let document = json(&paths[0]);
     assert_eq!((&document["role"], &document["state"]), (&"passive".into(), &"standby".into()));
-    assert_eq!((document["term"].as_u64(), document["valid_until_boottime_ns"].as_u64()), (None, Some(0)));
+    assert_eq!(
+        (document["term"].as_u64(), document["valid_until_boottime_ns"].as_u64()),
+        (None, Some(0))
+    );
     let text = fs::read_to_string(&paths[1]).unwrap();
-    assert!(text.contains("TENURE_ROLE='passive'\n") && text.contains("TENURE_TERM=''\n"), "{text}");
+    assert!(
+        text.contains("TENURE_ROLE='passive'\n") && text.contains("TENURE_TERM=''\n"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -139,7 +160,10 @@ async fn the_last_publication_is_written_after_the_driver_is_gone() {
     writing.feed = None;
     let ended = timeout(Duration::from_secs(20), writing.tasks.join_next()).await;
     ended.expect("the writer ends").unwrap().unwrap();
-    assert_eq!((&json(&path)["state"], &json(&path)["role"]), (&"stopped".into(), &"passive".into()));
+    assert_eq!(
+        (&json(&path)["state"], &json(&path)["role"]),
+        (&"stopped".into(), &"passive".into())
+    );
 }
 
 fn fifo(path: &Path) {
@@ -175,6 +199,7 @@ async fn what_is_no_file_is_refused_at_the_start_by_name() {
         }
     }
     let missing = PathBuf::from("/nowhere/at/all/status.json");
-    let started = Writing::start(Feed::new(Standing::Standby), about(), std::slice::from_ref(&missing)).await;
+    let started =
+        Writing::start(Feed::new(Standing::Standby), about(), std::slice::from_ref(&missing)).await;
     assert!(format!("{:#}", started.err().unwrap()).contains("/nowhere/at/all/status.json"));
 }

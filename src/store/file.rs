@@ -30,9 +30,7 @@ use tokio::sync::Semaphore;
 use self::fault::Fault;
 use self::place::{Directory, Lock, Place};
 use self::record::{Reading, Stored};
-use super::{
-    Bid, Cause, Failure, Finding, Grant, LeaseStore, Record, Rules, Sight, StoreError, Version,
-};
+use super::{Bid, Cause, Failure, Finding, Grant, LeaseStore, Record, Rules, Sight, StoreError};
 use crate::clock::{self, Moment};
 use crate::config::FileSettings;
 
@@ -243,7 +241,7 @@ impl LeaseStore for FileStore {
 
     async fn look(&self) -> Result<Sight, StoreError> {
         let nothing =
-            || Sight { free: true, record: Record::default(), version: Version("none".into()) };
+            || Sight { free: true, record: Record::default(), version: Stored::first().version() };
         self.attempt(move |attempt| {
             let now = attempt.reading(attempt.boot_id()?);
             let Some(directory) = attempt.place.open()? else {
@@ -263,8 +261,13 @@ impl LeaseStore for FileStore {
         let outcome = self.attempt(move |attempt| {
             let directory = attempt.place.open_or_make()?;
             attempt.change_in(&directory, &bid, |locked, stored| {
-                if !stored.is_free(&locked.now) && !stored.is_of(&bid, &locked.now) {
-                    return Ok(Err("another candidate holds the lease"));
+                if !stored.is_of(&bid, &locked.now) {
+                    if !stored.is_free(&locked.now) {
+                        return Ok(Err("another candidate holds the lease"));
+                    }
+                    if stored.version() != bid.seen {
+                        return Ok(Err("the record has changed since it was seen free"));
+                    }
                 }
                 let record = stored.record();
                 stored.extend(&bid, &locked.began);

@@ -135,7 +135,8 @@ impl Client {
     /// Reads one answer to `method`.
     pub async fn answer(&mut self, method: &str) -> Answer {
         let head = self.until(b"\r\n\r\n").await.expect("an answer");
-        let code = head.get(9..12).and_then(|it| it.parse().ok()).unwrap_or_else(|| panic!("{head}"));
+        let code =
+            head.get(9..12).and_then(|it| it.parse().ok()).unwrap_or_else(|| panic!("{head}"));
         let mut answer = Answer { code, head, body: String::new() };
         let length = answer.header("content-length").map_or(0, |it| it.parse().expect("a length"));
         if method != "HEAD" {
@@ -156,7 +157,8 @@ impl Client {
     /// The status document of the next event; `None` when there are no more.
     pub async fn event(&mut self) -> Option<Value> {
         let text = self.until(b"\n\n").await?;
-        let data = text.lines().find_map(|line| line.strip_prefix("data: ")).expect("an event's data");
+        let data =
+            text.lines().find_map(|line| line.strip_prefix("data: ")).expect("an event's data");
         Some(serde_json::from_str(data).expect("an event is a status document"))
     }
 
@@ -193,7 +195,8 @@ impl Client {
     async fn more(&mut self) -> bool {
         let mut bytes = [0; 4096];
         let read = tokio::time::timeout(PATIENCE, self.stream.read(&mut bytes)).await;
-        let read = read.unwrap_or_else(|_| panic!("neither bytes nor an end; unread: {}", self.unread()));
+        let read =
+            read.unwrap_or_else(|_| panic!("neither bytes nor an end; unread: {}", self.unread()));
         let length = read.unwrap_or_default();
         self.unread.extend_from_slice(&bytes[..length]);
         length > 0
