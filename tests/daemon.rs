@@ -1,5 +1,7 @@
 //! The real driver, on a store in memory and a clock that a test moves.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

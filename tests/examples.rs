@@ -1,5 +1,6 @@
 //! The examples that show how a service asks, run against a leader and against nobody.
 #![allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 #[path = "support/process.rs"]
 mod process;

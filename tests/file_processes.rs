@@ -1,5 +1,7 @@
 //! The `file:` store among real processes that are killed and stopped at any moment.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
 #[path = "support/file_child.rs"]
 mod file_child;
 

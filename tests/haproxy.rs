@@ -1,5 +1,6 @@
 //! HAProxy, with nothing but `option httpchk GET /leader`, follows a handover.
 #![allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 #[path = "support/process.rs"]
 mod process;

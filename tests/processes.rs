@@ -1,6 +1,7 @@
 //! Three real processes on a real store, judged by the recorder: one leads; SIGTERM hands over;
 //! kill −9 hands over; the killed one comes back as standby.
 #![allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 #[path = "support/azurite.rs"]
 mod azurite;

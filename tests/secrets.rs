@@ -1,5 +1,6 @@
 //! No secret at any log level: the trace-level log of a full run on Azurite shows none.
 #![allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 #[path = "support/azurite.rs"]
 mod azurite;

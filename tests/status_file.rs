@@ -93,7 +93,7 @@ async fn both_formats_carry_what_tells_a_file_left_behind() {
     let feed = Feed::new(leading(42, ms(10_000)));
     let mut writing = Writing::start(feed, about(), &paths).await.unwrap();
     let document = json(&paths[0]);
-    let expected = [
+    let expected: [(&str, serde_json::Value); 8] = [
         ("role", "active".into()),
         ("state", "leader".into()),
         ("election", "orders".into()),
@@ -202,4 +202,145 @@ async fn what_is_no_file_is_refused_at_the_start_by_name() {
     let started =
         Writing::start(Feed::new(Standing::Standby), about(), std::slice::from_ref(&missing)).await;
     assert!(format!("{:#}", started.err().unwrap()).contains("/nowhere/at/all/status.json"));
+}
+
+#[tokio::test]
+async fn what_becomes_no_file_later_is_counted_and_the_others_are_written() {
+    for make in no_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = ["bad.json", "good.json"].map(|it| directory.path().join(it));
+        let mut writing =
+            Writing::start(Feed::new(Standing::Starting), about(), &paths).await.unwrap();
+        assert_eq!(writing.errors(), 0);
+        fs::remove_file(&paths[0]).unwrap();
+        make(&paths[0]);
+        // Word is given though a file failed: a release must not wait for it.
+        writing.say(of(leading(42, ms(10_000)))).await;
+        writing.say(of(Standing::Standby)).await;
+        assert_eq!(json(&paths[1])["state"], "standby");
+        assert!(!fs::symlink_metadata(&paths[0]).unwrap().is_file(), "nothing was replaced");
+        until(|| writing.errors() == 2).await;
+    }
+}
+
+/// Waits for a condition that another task brings about.
+async fn until(mut condition: impl FnMut() -> bool) {
+    let met = async {
+        while !condition() {
+            tokio::time::sleep(ms(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), met).await.expect("the condition comes true");
+}
+
+#[tokio::test]
+async fn a_directory_that_vanishes_and_comes_back_is_written_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let inner = directory.path().join("inner");
+    fs::create_dir(&inner).unwrap();
+    let path = inner.join("status.json");
+    let mut writing =
+        Writing::start(Feed::new(Standing::Starting), about(), std::slice::from_ref(&path))
+            .await
+            .unwrap();
+    fs::remove_dir_all(&inner).unwrap();
+    writing.say(of(leading(42, ms(10_000)))).await;
+    until(|| writing.errors() == 1).await;
+    fs::create_dir(&inner).unwrap();
+    writing.say(of(Standing::Standby)).await;
+    assert_eq!(json(&path)["state"], "standby");
+    assert_eq!(writing.errors(), 1);
+}
+
+#[tokio::test]
+async fn word_is_given_only_after_the_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("status.json");
+    let feed = Feed::new(Standing::Starting);
+    let mut writing = Writing::start(feed, about(), std::slice::from_ref(&path)).await.unwrap();
+    for term in 1..50 {
+        writing.feed().change(of(leading(term, ms(10_000))));
+        let sequence = writing.feed().last().sequence;
+        let early = timeout(Duration::ZERO, writing.word.reached(sequence)).await;
+        assert!(early.is_err() || json(&path)["term"] == term, "word before the write");
+        writing.said().await;
+        assert_eq!(json(&path)["term"], term);
+    }
+    let never = timeout(ms(200), writing.word.reached(writing.feed().last().sequence + 1)).await;
+    assert!(never.is_err(), "word of what was not published");
+}
+
+#[tokio::test]
+async fn a_reader_never_sees_half_a_file_and_nothing_is_left_beside_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("status.json");
+    let feed = Feed::new(Standing::Starting);
+    let mut writing = Writing::start(feed, about(), std::slice::from_ref(&path)).await.unwrap();
+    let done = Arc::new(AtomicBool::new(false));
+    let (ends, read) = (Arc::clone(&done), path.clone());
+    let reader = std::thread::spawn(move || {
+        let mut count = 0;
+        while !ends.load(Ordering::Relaxed) {
+            let text = fs::read_to_string(&read).expect("the file is always there");
+            serde_json::from_str::<serde_json::Value>(&text)
+                .unwrap_or_else(|_| panic!("torn: {text:?}"));
+            count += 1;
+        }
+        count
+    });
+    for term in 0..500 {
+        writing.say(of(leading(term, ms(10_000)))).await;
+    }
+    done.store(true, Ordering::Relaxed);
+    assert!(reader.join().expect("no file was torn") > 10);
+    let names: Vec<_> =
+        fs::read_dir(directory.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(names, ["status.json"]);
+}
+
+/// What a shell makes of the files' variables, each ended by a line of its own.
+fn sourced(paths: &[PathBuf]) -> String {
+    let print: String =
+        NAMES.iter().map(|name| format!("printf '%s\\n' \"$TENURE_{name}\"; ")).collect();
+    let script = format!("set -eu; for file; do . \"$file\"; {print} done");
+    let output = Command::new("sh")
+        .args(["-c", &script, "sh"])
+        .args(paths)
+        .env_clear()
+        .stdin(Stdio::null())
+        .output()
+        .expect("sh is there");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn a_shell_reads_back_any_identity(
+        mut identities in prop::collection::vec("[ -~]{1,128}", 20),
+    ) {
+        let nasty = ["'", "''", "\\'", "$(touch pwned)", "`id`", "a'; exit 7; '", "\"$HOME\"", "-n", "\\", "!!", "#"];
+        identities.extend(nasty.map(str::to_owned));
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut paths = Vec::new();
+        for (number, identity) in identities.iter().enumerate() {
+            let path = directory.path().join(format!("{number}.env"));
+            let about = About { identity: identity.clone(), ..about() };
+            let feed = Feed::new(leading(42, ms(10_000)));
+            runtime.block_on(Writing::start(feed, about, std::slice::from_ref(&path))).unwrap();
+            paths.push(path);
+        }
+        let printed = sourced(&paths);
+        let lines: Vec<_> = printed.lines().collect();
+        prop_assert_eq!(lines.len(), identities.len() * NAMES.len());
+        for (values, identity) in lines.chunks(NAMES.len()).zip(&identities) {
+            prop_assert_eq!(values[0], "active");
+            prop_assert_eq!(values[3], identity.as_str());
+            prop_assert_eq!(values[4], "42");
+            prop_assert_eq!(values[6], "1010000000000");
+        }
+    }
 }

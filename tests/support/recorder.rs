@@ -4,6 +4,7 @@
 //! `valid_for_ms`. Two claims of two instances that overlap are a dual; the clock is the raw
 //! monotonic one of this host.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::collections::BTreeMap;
