@@ -1,5 +1,6 @@
 //! The metrics, as Prometheus and its linter meet them.
 #![allow(clippy::disallowed_methods, reason = "promtool is a process of the test's own")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 #[path = "support/status.rs"]
 mod status;

@@ -1,6 +1,7 @@
 //! Status files, as a reader meets them: both formats, bad targets, a disk that fails, and the
 //! word that they give to the driver.
 #![allow(clippy::disallowed_methods, reason = "tests wait on a real disk and real shells")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 #[path = "support/status.rs"]
 mod status;

@@ -71,6 +71,7 @@ pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: impl Future<Out
     for listener in listeners {
         tasks.spawn(connection::accept(listener, connections.clone(), router.clone()));
     }
+    tasks.spawn(connections.sweep());
     tasks.spawn(watch_the_election(shared));
     shutdown.await;
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -28,13 +28,17 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{MissedTickBehavior, Sleep, interval, sleep};
 use tower_service::Service;
 
 use super::listener::{Listener, Stream};
 
-/// From a request's first byte to its complete head.
-const REQUEST_TIME: Duration = Duration::from_secs(5);
+/// How often the connections are looked through for requests that do not get complete. One look at
+/// all of them is cheaper than a timer in each, which every request would set and clear.
+const SWEEP: Duration = Duration::from_millis(500);
+
+/// How many sweeps may find one request incomplete: it ends 4.5 to 5 s after its first byte.
+const PATIENCE: u32 = 10;
 
 /// How long a client may leave an answer unread before it is dropped.
 const WRITE_TIME: Duration = Duration::from_secs(10);
@@ -64,7 +68,8 @@ struct Activity {
     idle_since: AtomicU64,
     /// Whether bytes of a next request came while one was answered.
     more: AtomicBool,
-    changed: Notify,
+    /// How many sweeps have found it in its present phase.
+    swept: AtomicU32,
     close: Notify,
 }
 
@@ -122,6 +127,18 @@ impl Connections {
         Some(Place { id, activity, connections: self.clone() })
     }
 
+    /// Ends what was begun and does not get complete, for ever.
+    pub(super) async fn sweep(self) {
+        let mut sweeps = interval(SWEEP);
+        // After a pause the missed ones must not be made up for: nobody could have been heard.
+        sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            sweeps.tick().await;
+            let taken = self.taken.lock().expect("nothing panics while the lock is held");
+            taken.values().filter(|it| it.is_overdue()).for_each(|it| it.close.notify_one());
+        }
+    }
+
     fn tick(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
@@ -138,7 +155,7 @@ impl Drop for Place {
 impl Activity {
     fn enter(&self, phase: u8) {
         self.phase.store(phase, Ordering::Relaxed);
-        self.changed.notify_one();
+        self.swept.store(0, Ordering::Relaxed);
     }
 
     /// Bytes came.
@@ -157,17 +174,10 @@ impl Activity {
         self.enter(if more { READING } else { IDLE });
     }
 
-    /// Resolves when a request was begun and not complete in time.
-    async fn overdue(&self) {
-        loop {
-            let reading = self.phase.load(Ordering::Relaxed) == READING;
-            let changed = self.changed.notified();
-            if !reading {
-                changed.await;
-            } else if tokio::time::timeout(REQUEST_TIME, changed).await.is_err() {
-                return;
-            }
-        }
+    /// Counts one more sweep; whether a request was begun too many sweeps ago.
+    fn is_overdue(&self) -> bool {
+        self.phase.load(Ordering::Relaxed) == READING
+            && self.swept.fetch_add(1, Ordering::Relaxed) + 1 >= PATIENCE
     }
 }
 
@@ -234,7 +244,6 @@ where
         biased;
         // How a client ended is its own affair.
         _ = connection => {}
-        () = place.activity.overdue() => {}
         () = place.activity.close.notified() => {}
     }
 }
