@@ -110,7 +110,8 @@ impl Sidecar {
     pub(crate) fn wait_for(&self, path: &str) {
         let asked = |it: &State| it.asked.iter().any(|it| it.starts_with(path));
         let state = self.shared.wait(Duration::from_secs(20), asked);
-        assert!(asked(&state), "nobody asked for {path}, but for {:?}", state.asked);
+        let last: Vec<_> = state.asked.iter().rev().take(5).collect();
+        assert!(asked(&state), "nobody asked for {path}, but last for {last:?}");
     }
 
     /// How often a path that begins so has been asked for.
