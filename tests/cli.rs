@@ -198,6 +198,26 @@ fn doctor_tells_all_faults_of_the_settings_and_exits_with_1() {
 }
 
 #[test]
+fn doctor_makes_what_is_missing_only_when_it_is_told_that_no_leader_lives() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("file://{}", directory.path().display());
+    let doctor = |more: &[&str]| {
+        let arguments = ["doctor", "--store", &store, "--create"];
+        tenure(&arguments.iter().chain(more).copied().collect::<Vec<_>>(), &[])
+    };
+    let ran = doctor(&[]);
+    assert_eq!(ran.code, 2, "{}", ran.out);
+    assert!(ran.err.contains("say so with --yes"), "{}", ran.err);
+    let made = |ran: &Ran| ran.out.contains("create") && !ran.out.contains("nothing was missing");
+    assert!(!made(&ran));
+
+    let ran = doctor(&["--yes"]);
+    assert!(ran.code == 0 && made(&ran), "{}{}", ran.out, ran.err);
+    let ran = doctor(&["--yes"]);
+    assert!(ran.code == 0 && !made(&ran), "there is nothing to make twice: {}", ran.out);
+}
+
+#[test]
 fn completions_are_scripts_that_their_shells_can_parse() {
     let directory = tempfile::tempdir().unwrap();
     for shell in ["bash", "zsh", "fish"] {

@@ -218,6 +218,10 @@ pub(super) fn log_format(text: &str) -> Result<LogFormat, Problem> {
 pub(super) fn log_level(text: &str) -> Result<String, Problem> {
     const REMEDY: &str =
         "write error, warn, info, debug, trace or off; or info,tenure::store=debug";
+    // The filter's own parser panics on some of what is not ASCII.
+    if !text.is_ascii() {
+        return Err(Problem::new("has characters that are not ASCII", REMEDY));
+    }
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     let bare = text.split(',').map(str::trim).filter(|it| !it.contains(['=', '[']));
     for word in bare {
@@ -307,7 +311,7 @@ mod tests {
         for good in ["info", "DEBUG", "off", "warn,tenure=debug", "tenure[span]=info"] {
             assert_eq!(log_level(good).as_deref(), Ok(good));
         }
-        for bad in ["inof", "", "info,inof", "tenure=loud"] {
+        for bad in ["inof", "", "info,inof", "tenure=loud", " 㐀="] {
             assert!(log_level(bad).is_err(), "{bad}");
         }
     }

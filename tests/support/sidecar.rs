@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -26,11 +26,13 @@ struct Shared(Arc<(Mutex<State>, Condvar)>);
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.0.lock().unwrap()
+        // A test that failed under the lock still has to end its sidecar.
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wait(&self, bound: Duration, until: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
-        self.0.1.wait_timeout_while(self.lock(), bound, |it| !it.over && !until(it)).unwrap().0
+        let waited = self.0.1.wait_timeout_while(self.lock(), bound, |it| !it.over && !until(it));
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
@@ -108,7 +110,8 @@ impl Sidecar {
     pub(crate) fn wait_for(&self, path: &str) {
         let asked = |it: &State| it.asked.iter().any(|it| it.starts_with(path));
         let state = self.shared.wait(Duration::from_secs(20), asked);
-        assert!(asked(&state), "nobody asked for {path}, but for {:?}", state.asked);
+        let last: Vec<_> = state.asked.iter().rev().take(5).collect();
+        assert!(asked(&state), "nobody asked for {path}, but last for {last:?}");
     }
 
     /// How often a path that begins so has been asked for.
