@@ -35,8 +35,7 @@ impl Acknowledgements {
         (said, Self(word))
     }
 
-    /// Resolves when the publication `sequence` or a later one has been written to every file, or
-    /// could not be.
+    /// Resolves when the publication `sequence` or a later one has been written to every file.
     pub async fn reached(&mut self, sequence: u64) {
         // The writer ends with the process alone; then there is nothing more to wait for.
         let _ = self.0.wait_for(|said| *said >= sequence).await;
@@ -112,9 +111,11 @@ impl Writer {
             }
             outcome
         });
-        let outcome = written.await.expect("writing a file does not panic");
+        written.await.expect("writing a file does not panic")?;
+        // Only what was written gives word: a file that still says active keeps the release waiting
+        // for as long as R8 lets it.
         self.written.send_replace(published.sequence);
-        outcome
+        Ok(())
     }
 }
 

@@ -22,7 +22,8 @@ use crate::clock::Moment;
 use connection::Connections;
 pub use listener::{Listener, bind};
 
-/// Most event streams and long polls at a time; above that 503.
+/// Most event streams and long polls at a time, and never more than half of the connections, so
+/// that probes always find a place; above that 503.
 pub const MAX_STREAMS: usize = 128;
 
 /// How often the listener notes that it turns, and whether the election did.
@@ -61,9 +62,10 @@ struct Shared {
 /// Serves the listeners until `shutdown`; then all connections end.
 pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: impl Future<Output = ()>) {
     let connections = Connections::new(app.max_connections);
+    let streams = MAX_STREAMS.min(app.max_connections.div_ceil(2));
     let shared = Arc::new(Shared {
         app,
-        streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+        streams: Arc::new(Semaphore::new(streams)),
         quiet: AtomicU32::new(0),
     });
     let router = routes::router(Arc::clone(&shared));

@@ -11,7 +11,7 @@
 //! - Stopped while it has the lock, it keeps the others from changing anything until it is
 //!   continued or killed: that costs progress and never safety. When it goes on, what it writes
 //!   rests on the record as it still is, and a lease counts from a reading of the clock before the
-//!   lock was tried ([`Attempt::began`]), so that a grant that lands late is as old as its request.
+//!   lock was tried (`Attempt::began`), so that a grant that lands late is as old as its request.
 //! - Given up by its caller before it has the lock, an attempt does nothing; so nothing lands after
 //!   the caller's next request.
 //!
@@ -38,6 +38,7 @@ mod examine;
 mod fault;
 mod place;
 mod record;
+mod trust;
 
 /// How many attempts may be under way at once. Only a disk that hangs brings more than one, and
 /// then each holds a thread until the disk answers.

@@ -244,3 +244,54 @@ impl LeaseStore for Memory {
         Ok(vec![format!("a first term, {floor}, in memory")])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Candidate, Nonce};
+    use super::*;
+
+    fn bid(number: u128, seen: Version) -> Bid {
+        let candidate = Candidate { identity: "a".into(), instance: "1".into(), address: None };
+        Bid {
+            lease: LeaseId::from_random(number),
+            nonce: Nonce(number),
+            candidate: Arc::new(candidate),
+            lease_duration: Duration::from_secs(15),
+            seen,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_bid_for_what_is_no_more_as_it_was_seen_is_refused() {
+        let memory = Memory::new();
+        let seen = memory.look().await.unwrap().version;
+        let (a, b) = (bid(1, seen.clone()), bid(2, seen));
+        memory.acquire(&a).await.unwrap();
+        memory.acquire(&a).await.expect("the same bid again");
+        memory.release(&a).await.unwrap();
+        assert!(matches!(memory.acquire(&b).await, Err(StoreError::Refused(_))));
+        let seen = memory.look().await.unwrap().version;
+        memory.acquire(&bid(2, seen)).await.expect("seen as it is");
+    }
+
+    #[tokio::test]
+    async fn a_change_wakes_once_those_who_have_not_seen_it() {
+        let memory = Memory::new();
+        let other = memory.clone();
+        let seen = other.look().await.unwrap().version;
+        let mut woken = Box::pin(other.changed());
+        assert!(futures::poll!(&mut woken).is_pending());
+        let a = bid(1, seen);
+        memory.acquire(&a).await.unwrap();
+        assert!(futures::poll!(&mut woken).is_ready());
+        drop(woken);
+        assert!(futures::poll!(Box::pin(other.changed())).is_pending(), "told already");
+        memory.renew(&a).await.unwrap();
+        assert!(futures::poll!(Box::pin(other.changed())).is_pending(), "a renewal is no news");
+        memory.release(&a).await.unwrap();
+        assert!(futures::poll!(Box::pin(other.changed())).is_ready(), "between look and wait");
+        memory.clear();
+        other.look().await.unwrap();
+        assert!(futures::poll!(Box::pin(other.changed())).is_pending(), "seen already");
+    }
+}

@@ -15,6 +15,7 @@ use axum::routing::get;
 use serde::Deserialize;
 
 use super::{PATIENCE, Shared, watch};
+use crate::clock::Moment;
 use crate::config::duration;
 use crate::election::{Standing, State};
 use crate::publish::{Judgement, Role, metrics};
@@ -52,7 +53,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
 }
 
 impl Shared {
-    pub(super) fn judge(&self) -> Judgement {
+    fn judge(&self) -> Judgement {
         Judgement::of(&self.app.published.borrow().status, (self.app.now)())
     }
 }
@@ -66,7 +67,7 @@ async fn leader(Shares(shared): Shares<Arc<Shared>>, Query(asked): Query<Asked>)
     let least = match asked.min_remaining.as_deref().map(duration::parse) {
         None => Duration::ZERO,
         Some(Ok(least)) => least,
-        Some(Err(error)) => return bad("min_remaining", &error),
+        Some(Err(error)) => return bad_duration("min_remaining", &error),
     };
     let judgement = shared.judge();
     let leads = judgement.role() == Role::Active && judgement.remaining >= least;
@@ -97,8 +98,10 @@ async fn readyz(Shares(shared): Shares<Arc<Shared>>) -> Response {
 }
 
 async fn status(Shares(shared): Shares<Arc<Shared>>) -> Response {
-    let judgement = shared.judge();
-    let json = document(&shared);
+    // One reading of the clock for both, lest head and body tell two stories.
+    let now = (shared.app.now)();
+    let judgement = Judgement::of(&shared.app.published.borrow().status, now);
+    let json = document(&shared, now);
     let mut response = ([(CONTENT_TYPE, "application/json")], json).into_response();
     head(&mut response, judgement);
     response
@@ -111,10 +114,10 @@ async fn metrics_text(Shares(shared): Shares<Arc<Shared>>) -> Response {
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
-/// The status document as it is true now.
-pub(super) fn document(shared: &Shared) -> String {
+/// The status document as it is true at `now`.
+pub(super) fn document(shared: &Shared, now: Moment) -> String {
     let published = shared.app.published.borrow();
-    let document = published.document(&shared.app.about, (shared.app.now)());
+    let document = published.document(&shared.app.about, now);
     serde_json::to_string(&document).expect("a document is JSON")
 }
 
@@ -136,6 +139,11 @@ fn head(response: &mut Response, judgement: Judgement) {
     if let Some(term) = judgement.term {
         headers.insert(TERM, HeaderValue::from(term));
     }
+}
+
+/// Says which parameter is no duration, and why.
+pub(super) fn bad_duration(parameter: &str, error: &str) -> Response {
+    bad(parameter, &format!("{error}; write a duration such as 15s, 1m30s or 500ms"))
 }
 
 /// Says which parameter is wrong, and why.

@@ -20,9 +20,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::watch::Receiver;
 use tokio::time::{sleep, timeout};
 
+use super::Shared;
 use super::connection::Streaming;
-use super::routes::{bad, document};
-use super::{MAX_STREAMS, Shared};
+use super::routes::{bad, bad_duration, document};
 use crate::config::duration;
 use crate::election::State;
 use crate::publish::{Judgement, Published, Role};
@@ -50,7 +50,7 @@ pub(super) async fn watch(
     Query(asked): Query<Asked>,
 ) -> Response {
     let Ok(place) = Arc::clone(&shared.streams).try_acquire_owned() else {
-        let body = format!("there are {MAX_STREAMS} event streams already\n");
+        let body = "there are as many event streams already as there may be\n";
         return (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "5")], body).into_response();
     };
     let Some(index) = asked.index else {
@@ -63,12 +63,12 @@ pub(super) async fn watch(
     };
     let wait = match duration::parse(asked.wait.as_deref().unwrap_or(USUAL_WAIT)) {
         Ok(wait) => wait.min(LONGEST_WAIT),
-        Err(error) => return bad("wait", &error),
+        Err(error) => return bad_duration("wait", &error),
     };
     let mut changes = Changes::since(&shared, Some(index));
     // No change within the time is an answer too: the document as it is.
     let _ = timeout(wait, changes.next()).await;
-    ([(CONTENT_TYPE, "application/json")], document(&shared)).into_response()
+    ([(CONTENT_TYPE, "application/json")], document(&shared, (shared.app.now)())).into_response()
 }
 
 /// The status at once, at each change, and every ten seconds.
@@ -81,7 +81,9 @@ fn events(
         if timeout(EVERY, changes.next()).await == Ok(Next::Over) {
             return None;
         }
-        let event = Event::default().id(changes.seen.index.to_string()).data(document(&shared));
+        let event = Event::default()
+            .id(changes.seen.index.to_string())
+            .data(document(&shared, (shared.app.now)()));
         Some((Ok(event), (shared, place, changes)))
     })
 }

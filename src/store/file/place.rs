@@ -16,6 +16,7 @@ use rustix::process::geteuid;
 
 use super::fault::Fault;
 use super::record::Stored;
+use super::trust::{judge_directory, local_filesystem, other_filesystem};
 use crate::config::FileSettings;
 
 /// More than any record of ours.
@@ -305,107 +306,4 @@ fn check_file(path: &Path, found: &Stat) -> Result<(), Fault> {
         format!("{} belongs to user {owner}, and we are user {us}", path.display()),
         "run all candidates of an election as the same user",
     ))
-}
-
-/// Judges a directory by its owner and mode: who could put other files in the place of ours? Its
-/// owner can, so that must be us or root; and so can whoever may write in it, unless it is sticky.
-/// A group that may write was let in by the owner.
-fn judge_directory(
-    owner: u32,
-    mode: Mode,
-    us: u32,
-    is_default: bool,
-) -> Result<(), (String, &'static str)> {
-    if is_default {
-        if owner == us && !mode.intersects(Mode::RWXG | Mode::RWXO) {
-            return Ok(());
-        }
-        let what = format!(
-            "should be ours alone, but belongs to user {owner} with mode {:o} (we are user {us})",
-            mode.bits()
-        );
-        return Err((what, "remove it, or have --store name another directory"));
-    }
-    if owner != us && owner != 0 {
-        let what = format!("belongs to user {owner}, who is neither us (user {us}) nor root");
-        return Err((what, "chown it, or have --store name another directory"));
-    }
-    if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
-        let what = format!("can be written by everybody (mode {:o})", mode.bits());
-        return Err((what, "chmod o-w it, or have --store name a directory below it"));
-    }
-    Ok(())
-}
-
-/// The filesystems on which `flock` and `rename` are known to hold among all processes of a host.
-fn local_filesystem(magic: u32) -> Option<&'static str> {
-    Some(match magic {
-        0x0000_ef53 => "ext",
-        0x5846_5342 => "xfs",
-        0x9123_683e => "btrfs",
-        0x2fc1_2fc1 => "zfs",
-        0xf2f5_2010 => "f2fs",
-        0x0102_1994 => "tmpfs",
-        0x794c_7630 => "overlay",
-        _ => return None,
-    })
-}
-
-/// Names for the filesystems that people do try.
-fn other_filesystem(magic: u32) -> Option<&'static str> {
-    Some(match magic {
-        0x0000_6969 => "nfs",
-        0xff53_4d42 | 0xfe53_4d42 | 0x0000_517b => "smb",
-        0x6573_5546 => "fuse",
-        0x0102_1997 => "9p",
-        0x00c3_6400 => "ceph",
-        0x0bd0_0bd0 => "lustre",
-        0x0116_1970 => "gfs2",
-        0x7461_636f => "ocfs2",
-        0x0000_4d44 => "vfat",
-        0x0000_9fa0 => "proc",
-        0x6265_6572 => "sysfs",
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn judged(owner: u32, mode: u32, us: u32, is_default: bool) -> bool {
-        judge_directory(owner, Mode::from_raw_mode(mode), us, is_default).is_ok()
-    }
-
-    #[test]
-    fn a_directory_is_ours_or_roots_and_not_for_everybody_to_write() {
-        for (owner, mode, us, well) in [
-            (1000, 0o700, 1000, true),
-            (1000, 0o775, 1000, true),
-            (0, 0o770, 1000, true),
-            (0, 0o1777, 1000, true),
-            (0, 0o777, 1000, false),
-            (1000, 0o777, 1000, false),
-            (1001, 0o700, 1000, false),
-            (1001, 0o1777, 1000, false),
-            (1001, 0o700, 0, false),
-        ] {
-            assert_eq!(judged(owner, mode, us, false), well, "{owner} {mode:o} {us}");
-        }
-    }
-
-    #[test]
-    fn the_default_directory_is_ours_alone() {
-        assert!(judged(1000, 0o700, 1000, true));
-        assert!(!judged(1000, 0o750, 1000, true));
-        assert!(!judged(1000, 0o701, 1000, true));
-        assert!(!judged(0, 0o700, 1000, true));
-    }
-
-    #[test]
-    fn network_filesystems_are_not_local() {
-        for magic in [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997, 0] {
-            assert_eq!(local_filesystem(magic), None, "{magic:x}");
-        }
-    }
 }
