@@ -1,115 +1,196 @@
-//! The `file:` store among real processes that are killed and stopped at any moment.
+//! The file store among real processes, which are killed and stopped at any moment.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#[path = "support/candidate_process.rs"]
+mod processes;
 
-#[path = "support/file_child.rs"]
-mod file_child;
+use std::path::Path;
 
-use std::fs;
-use std::thread;
-use std::time::Duration;
-
-use file_child::{LEASE, Process, bid, named};
+use processes::{GO, LEASE, Process, bid, draw, now, open, pause, random, until};
 use rustix::process::Signal;
+use tempfile::TempDir;
 use tenure::clock;
-use tenure::store::LeaseStore;
-use tenure::store::file::FileStore;
+use tenure::store::{Cause, LeaseStore, StoreError};
 
-/// Time in which one process believed to lead, in nanoseconds since boot.
+/// Where a process that a test has started plays its role; otherwise there is nothing to it.
+#[test]
+fn candidate_process() {
+    processes::play_role();
+}
+
+fn scratch() -> TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+#[test]
+fn a_record_is_whole_at_every_moment_and_after_every_kill() {
+    let scratch = scratch();
+    let store = open(scratch.path());
+    let mut last = 0;
+    for round in 0..25 {
+        let mut process = Process::start("write", scratch.path());
+        until("a term", || !process.told("term").is_empty());
+        let end = clock::now();
+        let length = random(30);
+        while end.elapsed_max(clock::now()) < length {
+            now(store.look()).expect("a whole record, read while it is written");
+        }
+        process.kill();
+        let told = process.told("term");
+        let terms: Vec<u64> = told.iter().map(|term| term.parse().expect("a term")).collect();
+        let sight = now(store.look()).expect("a whole record");
+        let term = sight.record.term.expect("a term");
+        assert!(terms.is_sorted_by(|a, b| a < b) && terms[0] > last, "{last} {terms:?}");
+        assert!(term >= terms[terms.len() - 1], "round {round}: {term} after {terms:?}");
+        assert_eq!(process.told("error"), Vec::<String>::new());
+        last = term;
+    }
+}
+
+/// One tenure as its leader told it.
 #[derive(Debug)]
-struct Claim {
+struct Tenure {
     term: u64,
     from: u128,
     until: u128,
 }
 
-/// Puts together what one process has said. What it had begun when it was killed ends where it
-/// began, for all that is known.
-fn claims(lines: &[String]) -> Vec<Claim> {
-    let mut claims: Vec<Claim> = Vec::new();
-    for line in lines {
-        let words: Vec<&str> = line.split(' ').collect();
-        let [word, term, at] = words[..] else { panic!("what does it mean by {line}?") };
-        let (term, at) = (term.parse().unwrap(), at.parse().unwrap());
-        if word == "from" {
-            claims.push(Claim { term, from: at, until: at });
-        } else {
-            let last = claims.last_mut().unwrap();
-            assert_eq!(last.term, term);
-            last.until = at;
+fn numbers(line: &str) -> Vec<u128> {
+    line.split(' ').map(|number| number.parse().expect("a number")).collect()
+}
+
+fn tenures(process: &Process) -> Vec<Tenure> {
+    let mut tenures: Vec<Tenure> = Vec::new();
+    for line in process.told("claim") {
+        let [term, from, until] = numbers(&line)[..] else { panic!("{line}") };
+        let term = u64::try_from(term).expect("a term");
+        match tenures.last_mut() {
+            Some(last) if last.term == term => last.until = last.until.max(until),
+            _ => tenures.push(Tenure { term, from, until }),
         }
     }
-    claims
-}
-
-/// Waits, since it is for a length that something is done.
-#[allow(clippy::disallowed_methods, reason = "a test that has its thread to itself")]
-fn wait(milliseconds: u64) {
-    thread::sleep(Duration::from_millis(milliseconds));
-}
-
-#[tokio::test]
-async fn a_kill_at_any_moment_leaves_a_whole_record_and_no_lock() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = FileStore::open(&named(directory.path()));
-    let mut last = 0;
-    for round in 0..20 {
-        let mut writer = Process::start("compete", directory.path());
-        writer.line("store: from").expect("it leads");
-        // A cycle of its writes takes some milliseconds; each kill hits another part of one.
-        wait(round * 3);
-        writer.kill("store: ");
-
-        let term = store.look().await.expect("a whole record").record.term.expect("a term");
-        assert!(term > last, "{term} after {last}");
-        let start = clock::now();
-        let bid = loop {
-            let sight = store.look().await.expect("a whole record");
-            if sight.free {
-                break bid(sight.version, LEASE);
-            }
-            assert!(start.elapsed_min(clock::now()) < LEASE * 2, "its lease runs out");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        };
-        store.acquire(&bid).await.expect("no lock outlives its process");
-        last = store.inaugurate(&bid, 1).await.expect("nobody else is there");
-        assert_eq!(last, term + 1);
-        store.release(&bid).await.unwrap();
+    for line in process.told("resign") {
+        let [term, at] = numbers(&line)[..] else { panic!("{line}") };
+        if let Some(tenure) = tenures.iter_mut().find(|it| u128::from(it.term) == term) {
+            tenure.until = tenure.until.min(at);
+        }
     }
-    // What a kill may leave behind goes with the next write.
-    let left = fs::read_dir(directory.path()).unwrap();
-    let mut left: Vec<_> = left.map(|it| it.unwrap().file_name()).collect();
-    left.sort();
-    assert_eq!(left, ["orders.json", "orders.lock"]);
+    tenures
 }
 
 #[test]
-fn processes_that_are_stopped_and_continued_never_lead_at_the_same_time() {
-    let directory = tempfile::tempdir().unwrap();
-    let processes: Vec<_> = (0..3).map(|_| Process::start("compete", directory.path())).collect();
-    // Stops shorter and longer than a lease, and two processes at once now and then.
-    for round in 0..30_usize {
-        let stopped = &processes[round % 3];
-        stopped.signal(Signal::STOP);
-        wait([20, 90, 250, 400][round % 4]);
-        if round % 5 == 0 {
-            let other = &processes[(round + 1) % 3];
-            other.signal(Signal::STOP);
-            wait(350);
-            other.signal(Signal::CONT);
+fn killed_or_stopped_at_any_moment_no_two_lead_at_once_and_terms_grow() {
+    let scratch = scratch();
+    let mut processes: Vec<_> = (0..3).map(|_| Process::start("contend", scratch.path())).collect();
+    let mut gone = Vec::new();
+    let mut signals = 0;
+    until("a leader", || processes.iter().any(|it| !it.told("claim").is_empty()));
+    // As many as are seen to find a lease that is written late, and then until each has led.
+    while signals < 40 || processes.iter().any(|it| it.told("claim").is_empty()) {
+        signals += 1;
+        assert!(signals < 400, "some process never led");
+        let victim = usize::try_from(draw() % 3).expect("small");
+        pause(random(60));
+        if draw().is_multiple_of(4) {
+            processes[victim].kill();
+            let next = Process::start("contend", scratch.path());
+            gone.push(std::mem::replace(&mut processes[victim], next));
+        } else {
+            processes[victim].signal(Signal::STOP);
+            pause(random(if draw().is_multiple_of(2) { 1200 } else { 20 }));
+            processes[victim].signal(Signal::CONT);
         }
-        stopped.signal(Signal::CONT);
-        wait(37);
     }
-    let mut all = Vec::new();
-    for process in processes {
-        let own = claims(&process.kill("store: "));
-        assert!(own.len() > 3, "each leads now and then: {own:?}");
-        all.extend(own);
+    for process in &mut processes {
+        process.kill();
     }
-    all.sort_by_key(|claim| claim.from);
-    for pair in all.windows(2) {
-        assert!(pair[0].until <= pair[1].from, "two at the same time: {pair:?}");
-        assert!(pair[0].term < pair[1].term, "terms grow: {pair:?}");
+    let all: Vec<_> = processes.iter().chain(&gone).collect();
+    for process in &all {
+        assert_eq!(process.told("error"), Vec::<String>::new());
     }
+    let mut tenures: Vec<_> = all.iter().flat_map(|it| tenures(it)).collect();
+    tenures.sort_by_key(|it| it.from);
+    assert!(tenures.len() > 10, "hardly anybody led: {tenures:?}");
+    for pair in tenures.windows(2) {
+        assert!(pair[0].until <= pair[1].from, "two led at once: {pair:?}");
+        assert!(pair[0].term < pair[1].term, "a term fell or was shared: {pair:?}");
+    }
+}
+
+/// Starts a candidate that stops with the lock in its hands, and sees that the others can neither
+/// change anything meanwhile nor are told anything wrong.
+fn stopped_with_the_lock(role: &str, directory: &Path) -> Process {
+    let process = Process::start(role, directory);
+    until("the stop", || process.is_stopped());
+    let store = open(directory);
+    let busy =
+        now(async { store.acquire(&bid(&store).await).await }).expect_err("the lock is taken");
+    assert!(matches!(&busy, StoreError::Unknown(it) if it.cause == Cause::Unavailable), "{busy:?}");
+    assert!(busy.to_string().contains("stopped"), "{busy}");
+    assert!(now(store.look()).expect("a look needs no lock").free);
+    process
+}
+
+fn go_on_too_late(process: &Process, directory: &Path) {
+    let begun = clock::now();
+    until("the end of its lease", || begun.elapsed_min(clock::now()) > LEASE);
+    std::fs::write(directory.join(GO), "").expect("written");
+    process.signal(Signal::CONT);
+}
+
+#[test]
+fn a_candidate_stopped_with_the_lock_writes_nothing_when_its_time_is_over() {
+    let scratch = scratch();
+    let process = stopped_with_the_lock("stop before writing", scratch.path());
+    go_on_too_late(&process, scratch.path());
+    until("an answer", || !process.told("error").is_empty());
+    assert!(process.told("error")[0].contains("longer than its lease"));
+    assert!(!scratch.path().join("orders.json").exists());
+}
+
+#[test]
+fn what_a_candidate_stopped_with_the_lock_writes_late_is_already_over() {
+    let scratch = scratch();
+    let role = "stop after the last look at the clock";
+    let process = stopped_with_the_lock(role, scratch.path());
+    go_on_too_late(&process, scratch.path());
+    until("an answer", || process.has_told("granted"));
+    let store = open(scratch.path());
+    assert!(scratch.path().join("orders.json").exists());
+    assert!(now(store.look()).expect("a look").free);
+    now(async { store.acquire(&bid(&store).await).await }).expect("granted at once");
+}
+
+#[test]
+fn a_candidate_killed_with_the_lock_leaves_it_to_the_others() {
+    let scratch = scratch();
+    let role = "stop after the last look at the clock";
+    stopped_with_the_lock(role, scratch.path()).kill();
+    let store = open(scratch.path());
+    assert!(scratch.path().join("orders.tmp").exists(), "killed before the rename");
+    now(async { store.acquire(&bid(&store).await).await }).expect("granted at once");
+    assert!(!scratch.path().join("orders.tmp").exists());
+}
+
+#[test]
+fn a_directory_that_we_cannot_write_is_said_until_we_can() {
+    let scratch = scratch();
+    let mode = |mode| {
+        use std::os::unix::fs::PermissionsExt;
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(scratch.path(), permissions).expect("chmod");
+    };
+    mode(0o555);
+    // Root can write everywhere, so the candidate is somebody else then.
+    let user = rustix::process::geteuid().is_root().then_some(65_534);
+    let process = Process::start_as("bid once", scratch.path(), user);
+    until("an answer", || !process.told("error").is_empty());
+    let said = process.told("error").remove(0);
+    assert!(
+        said.starts_with("Settings ") && said.contains("orders.lock cannot be opened"),
+        "{said}"
+    );
+    assert!(said.contains("let our user write in the directory"), "{said}");
+    mode(if user.is_some() { 0o1777 } else { 0o755 });
+    let process = Process::start_as("bid once", scratch.path(), user);
+    until("an answer", || process.has_told("granted"));
 }

@@ -215,12 +215,15 @@ async fn what_becomes_no_file_later_is_counted_and_the_others_are_written() {
         assert_eq!(writing.errors(), 0);
         fs::remove_file(&paths[0]).unwrap();
         make(&paths[0]);
-        // Word is given though a file failed: a release must not wait for it.
-        writing.say(of(leading(42, ms(10_000)))).await;
-        writing.say(of(Standing::Standby)).await;
+        writing.feed().change(of(leading(42, ms(10_000))));
+        until(|| writing.errors() == 1).await;
+        writing.feed().change(of(Standing::Standby));
+        until(|| writing.errors() == 2).await;
+        // No word is given of what one file did not say: a release waits for it as long as it may.
+        let sequence = writing.feed().last().sequence;
+        assert!(timeout(ms(200), writing.word.reached(sequence)).await.is_err());
         assert_eq!(json(&paths[1])["state"], "standby");
         assert!(!fs::symlink_metadata(&paths[0]).unwrap().is_file(), "nothing was replaced");
-        until(|| writing.errors() == 2).await;
     }
 }
 
@@ -245,7 +248,7 @@ async fn a_directory_that_vanishes_and_comes_back_is_written_again() {
             .await
             .unwrap();
     fs::remove_dir_all(&inner).unwrap();
-    writing.say(of(leading(42, ms(10_000)))).await;
+    writing.feed().change(of(leading(42, ms(10_000))));
     until(|| writing.errors() == 1).await;
     fs::create_dir(&inner).unwrap();
     writing.say(of(Standing::Standby)).await;

@@ -48,9 +48,11 @@ async fn play(role: &str, directory: &Path) {
     match role {
         "contend" => contend(&open(directory)).await,
         "write" => write(&open(directory)).await,
-        "bid once" => bid_once(&open(directory)).await,
-        "stop before writing" => bid_once(&stopping(directory, true)).await,
-        "stop after the last look at the clock" => bid_once(&stopping(directory, false)).await,
+        "bid once" => bid_once(&open(directory), directory).await,
+        "stop before writing" => bid_once(&stopping(directory, true), directory).await,
+        "stop after the last look at the clock" => {
+            bid_once(&stopping(directory, false), directory).await
+        }
         role => panic!("no such role: {role}"),
     }
 }
@@ -94,14 +96,15 @@ pub(crate) fn draw() -> u128 {
     uuid::Uuid::new_v4().as_u128()
 }
 
-pub(crate) fn bid() -> Bid {
+/// A new bid for what is seen now.
+pub(crate) async fn bid(store: &FileStore) -> Bid {
     let instance = std::process::id().to_string();
     Bid {
         lease: LeaseId::from_random(draw()),
         nonce: Nonce(draw()),
         candidate: Arc::new(Candidate { identity: "a".into(), instance, address: None }),
         lease_duration: LEASE,
-        seen: Version("".into()),
+        seen: store.look().await.map_or(Version("".into()), |sight| sight.version),
     }
 }
 
@@ -148,7 +151,7 @@ async fn contend(store: &FileStore) {
             tokio::time::sleep(Duration::from_millis(2)).await;
             continue;
         }
-        let bid = bid();
+        let bid = bid(&store).await;
         let mut sent = clock::now();
         if definite(async || store.acquire(&bid).await).await.is_none() {
             continue;
@@ -173,7 +176,7 @@ async fn contend(store: &FileStore) {
 /// Writes term after term.
 async fn write(store: &FileStore) {
     loop {
-        let bid = bid();
+        let bid = bid(&store).await;
         if definite(async || store.acquire(&bid).await).await.is_none() {
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
@@ -185,8 +188,10 @@ async fn write(store: &FileStore) {
     }
 }
 
-async fn bid_once(store: &FileStore) {
-    match store.acquire(&bid()).await {
+async fn bid_once(store: &FileStore, directory: &Path) {
+    // The look is another store's, so that it does not count among the readings of the clock.
+    let bid = bid(&open(directory)).await;
+    match store.acquire(&bid).await {
         Ok(_) => tell("granted"),
         Err(error) => tell(&format!("error {:?} {error}", error.failure().cause)),
     }
