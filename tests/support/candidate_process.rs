@@ -151,7 +151,7 @@ async fn contend(store: &FileStore) {
             tokio::time::sleep(Duration::from_millis(2)).await;
             continue;
         }
-        let bid = bid(&store).await;
+        let bid = bid(store).await;
         let mut sent = clock::now();
         if definite(async || store.acquire(&bid).await).await.is_none() {
             continue;
@@ -176,7 +176,7 @@ async fn contend(store: &FileStore) {
 /// Writes term after term.
 async fn write(store: &FileStore) {
     loop {
-        let bid = bid(&store).await;
+        let bid = bid(store).await;
         if definite(async || store.acquire(&bid).await).await.is_none() {
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;

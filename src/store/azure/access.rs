@@ -125,8 +125,12 @@ impl Access {
             let wanted = &settings.account;
             return Err(format!("it is for the account {account}, and --store names {wanted}"));
         }
-        let usual = format!("https://{}.blob.core.windows.net/", settings.account);
-        let endpoint = endpoint.filter(|_| settings.endpoint.as_str() == usual);
+        let usual = [
+            format!("https://{}.blob.core.windows.net/", settings.account),
+            format!("http://127.0.0.1:10000/{}", settings.account),
+        ];
+        let is_usual = usual.iter().any(|usual| settings.endpoint.as_str() == usual);
+        let endpoint = endpoint.filter(|_| is_usual);
         if endpoint.as_ref().is_some_and(|url| url.scheme() == "http" && !is_loopback(url)) {
             return Err("its endpoint is plain http: name it with --azure-endpoint, and allow it \
                         with --azure-insecure-http"
