@@ -120,3 +120,17 @@ fn module_or_nothing(name: &str) -> Vec<(PathBuf, String)> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/{name}.rs"));
     if file.exists() { module(name) } else { Vec::new() }
 }
+
+#[test]
+fn every_setting_is_in_the_readme_and_in_the_help() {
+    let readme = include_str!("../README.md");
+    let help = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"))
+        .args(["run", "--help"])
+        .output()
+        .unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    for setting in &tenure::config::SETTINGS {
+        assert!(readme.contains(&format!("`{}`", setting.name)), "{} in README.md", setting.name);
+        assert!(help.contains(&format!("--{}", setting.name)), "{} in the help", setting.name);
+    }
+}

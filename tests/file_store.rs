@@ -205,7 +205,7 @@ fn readings(seconds: &'static [u64]) -> impl Fn() -> Moment + Send + Sync {
 /// Whether the lease is free at a second.
 async fn free_at(place: &Place, second: &'static [u64]) -> bool {
     let store = FileStore::with_clock(&named(&place.directory), readings(second));
-    store.look().await.unwrap().free
+    store.look().await.expect("a look").free
 }
 
 #[tokio::test]
