@@ -9,7 +9,7 @@
 
 Builds the release profile first. Needs what tests/run --tools installs, and wrk (Debian's `wrk`).
 """
-import contextlib, http.client, json, os, pathlib, re, shutil, signal, socket, statistics, subprocess
+import contextlib, http.client, json, os, pathlib, random, re, shutil, signal, socket, statistics, subprocess
 import sys, tempfile, time, venv
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -222,8 +222,7 @@ def one_handover(store, election, how):
         until(lambda: sum(map(leads, ports)) == 1)
         until(lambda: all(b'"standby"' in ask(p, "/status")[1] or leads(p) for p in ports))
         first = 0 if leads(ports[0]) else 1
-        # Somewhere within a renewal's period, as chance would have it.
-        time.sleep(2 + (hash(election) % 200) / 100)
+        time.sleep(random.uniform(2, 4))  # somewhere within the periods of both
         age = json.loads(ask(ports[first], "/status")[1])["store"]["last_success_ms_ago"] / 1000
         ended = now()
         processes[first].send_signal(how)
@@ -237,7 +236,7 @@ def peer_handover(store, blob, how):
         first.stdout.readline()
         second = loop(store, blob, stdout=subprocess.PIPE)
         try:
-            time.sleep(4)
+            time.sleep(random.uniform(4, 6))
             ended = now()
             first.send_signal(how)
             return float(second.stdout.readline().split()[1]) - ended
