@@ -169,7 +169,7 @@ impl Election {
     /// in flight has ended (R3), so within two request-timeouts.
     pub fn handle_resign(&mut self, now: Moment, chance: Chance) {
         self.judge(now, chance);
-        if !matches!(self.role, Role::Resigned { .. }) {
+        if !matches!(self.role, Role::Resigned) {
             self.become_resigned(now);
         }
         self.ask(now);
@@ -192,7 +192,10 @@ impl Election {
         let belief = self.role.tenure().map_or(Duration::MAX, |it| it.belief.until_end(now));
         let next = match (&self.in_flight, &self.owed) {
             (Some(_), _) => Duration::MAX,
-            (None, Some(owed)) => owed.left(now, self.config.request_timeout),
+            (None, Some(owed)) => {
+                let patience = self.config.request_timeout;
+                owed.left(now, patience).min(self.time_to_release(owed, now))
+            }
             (None, None) => self.role.until_next_request(now),
         };
         belief.min(next)
@@ -213,7 +216,7 @@ impl Election {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         let waits = self.in_flight.as_ref().is_some_and(|request| request.op.lease().is_some());
-        matches!(self.role, Role::Resigned { .. }) && self.owed.is_none() && !waits
+        matches!(self.role, Role::Resigned) && self.owed.is_none() && !waits
     }
 
     fn standing(&self) -> Standing {
@@ -227,7 +230,7 @@ impl Election {
                 belief: leader.tenure.belief,
                 jeopardy: leader.jeopardy || leader.tenure.belief.suspended,
             },
-            Role::Resigned { .. } => Standing::Stopped,
+            Role::Resigned => Standing::Stopped,
         }
     }
 
@@ -255,6 +258,11 @@ impl Election {
             }
             _ => {}
         }
+        let owed = self.owed.as_ref().filter(|_| self.in_flight.is_none());
+        if owed.is_some_and(|owed| self.time_to_release(owed, now).is_zero()) {
+            self.owed = None;
+            self.notices.push_back(Notice::ReleaseUnknown);
+        }
     }
 
     /// Suspends the belief when the clocks jumped, and has it renewed at once (R10).
@@ -280,9 +288,9 @@ impl Election {
         if let (Op::Inaugurate { .. }, Role::Activating(it)) = (&op, &mut self.role) {
             it.first_write.get_or_insert(now);
         }
-        let timeout = match self.role {
-            Role::Resigned { since } => self.time_to_resign(since, now),
-            _ => self.config.request_timeout,
+        let timeout = match &self.owed {
+            Some(owed) => self.time_to_release(owed, now).min(self.config.request_timeout),
+            None => self.config.request_timeout,
         };
         let id = RequestId(self.next_id);
         self.next_id += 1;
@@ -302,10 +310,10 @@ impl Election {
         }
     }
 
-    /// What one request may take of the two request-timeouts in which a resignation ends (R3).
-    fn time_to_resign(&self, since: Moment, now: Moment) -> Duration {
-        let request_timeout = self.config.request_timeout;
-        (request_timeout * 2).saturating_sub(since.elapsed_max(now)).min(request_timeout)
+    /// What is left of the two request-timeouts in which a lease is released or left to run out:
+    /// so long at most does a resignation take (R3).
+    fn time_to_release(&self, owed: &Owed, now: Moment) -> Duration {
+        (self.config.request_timeout * 2).saturating_sub(owed.since.elapsed_max(now))
     }
 
     // The roles, and nowhere else do they change.
@@ -316,7 +324,7 @@ impl Election {
         debug_assert!(matches!(self.role, Role::Standby { .. }) && self.owed.is_none());
         let hold = self.hold_for(&grant.record).max(self.config.activation_delay);
         let floor = match grant.record.term {
-            Some(found) if found >= self.highest => found + 1,
+            Some(found) if found >= self.highest => found + 1, // take_grant saw to the overflow
             _ => self.fresh_floor(grant, now),
         };
         let sent = bidding.first_sent;
@@ -358,8 +366,8 @@ impl Election {
 
     /// We leave by will, for good.
     fn become_resigned(&mut self, now: Moment) {
-        debug_assert!(!matches!(self.role, Role::Resigned { .. }));
-        self.leave_tenure(Role::Resigned { since: now }, Reason::Resigned, now);
+        debug_assert!(!matches!(self.role, Role::Resigned));
+        self.leave_tenure(Role::Resigned, Reason::Resigned, now);
     }
 
     /// Leaves whatever lease or bid the role has for another role.
@@ -379,7 +387,7 @@ impl Election {
                 self.owe(it.tenure.bid, now, false);
                 Some(Ended { term: it.term, lasted: it.since.elapsed_max(now) })
             }
-            Role::Resigned { .. } => None,
+            Role::Resigned => None,
         };
         if reason == Reason::Lost {
             self.owed = None;
@@ -391,14 +399,14 @@ impl Election {
     /// Remembers to release a lease that may be ours; `announced` if nobody ever heard active.
     fn owe(&mut self, bid: Bid, now: Moment, announced: bool) {
         debug_assert!(self.owed.is_none(), "one lease at a time");
-        self.owed = Some(Owed { bid, since: now, announced, retried: false });
+        self.owed = Some(Owed { bid, since: now, announced, pace: Pace::at_once(now) });
     }
 
     /// Drops a bid and stays away for about a lease-duration, so that another may try (R5).
     fn back_off(&mut self, now: Moment, chance: Chance) {
         if let Role::Standby { looks, bidding } = &mut self.role {
             *bidding = None;
-            *looks = Pace::spread(now, self.config.lease_duration, chance.jitter);
+            *looks = Pace::apart(now, self.config.lease_duration, chance.jitter);
         }
     }
 

@@ -27,7 +27,8 @@ impl Report {
                     self.repeats = 0;
                 }
             }
-            Err(error) if self.last_error.as_ref() == Some(error) => {
+            // By outcome: in one outage the words differ from request to request.
+            Err(error) if self.last_error.as_ref().is_some_and(|it| is_alike(it, error)) => {
                 self.repeats += 1;
                 tracing::debug!(times = self.repeats + 1, "the same error again: {error}");
             }
@@ -61,11 +62,20 @@ impl Report {
                 found,
                 "the recorded term went back: the store lost writes, or somebody changed the record"
             ),
+            Notice::TermTooLarge { found } => tracing::error!(
+                found,
+                "the recorded term is too large for another to follow; if no leader lives, delete \
+                 the record, and `tenure doctor --create` begins anew"
+            ),
             Notice::ReleaseUnknown => tracing::warn!(
                 "whether the lease was released is not known: at worst it runs out by itself"
             ),
         }
     }
+}
+
+fn is_alike(one: &StoreError, other: &StoreError) -> bool {
+    one.outcome() == other.outcome()
 }
 
 fn tell_transition(transition: &Transition) {

@@ -9,6 +9,10 @@ use super::{Bidding, Holder, Pace, Role};
 use crate::clock::Moment;
 use crate::store::{Bid, Grant, LeaseId, Record, Sight, StoreError};
 
+/// The largest term that a successor can follow: beyond 2⁵³ not every reader of JSON can tell one
+/// number from the next.
+const LARGEST_TERM: u64 = 1 << 53;
+
 impl Election {
     /// Takes the answer to the current request.
     pub(super) fn take_answer(
@@ -118,6 +122,11 @@ impl Election {
     /// A grant counts from the first sending of its bid; what is left of it may be nothing.
     fn take_grant(&mut self, bidding: Bidding, grant: &Grant, now: Moment, chance: Chance) {
         self.inspect(&grant.record);
+        if grant.record.term.is_some_and(|term| term >= LARGEST_TERM) {
+            self.owe(bidding.bid, now, true);
+            self.back_off(now, chance);
+            return;
+        }
         let sent = bidding.first_sent;
         if sent.elapsed_max(now) >= self.config.renew_deadline || sent.jumped(now) {
             self.owe(bidding.bid, now, true);
@@ -200,26 +209,15 @@ impl Election {
         self.tell_transition(reason, None, now);
     }
 
+    /// What is not known to be released is released again, for as long as `judge` allows.
     fn take_release(&mut self, answer: &Result<Answer, StoreError>, now: Moment) {
         let Some(owed) = &mut self.owed else { return };
-        let unknown = match answer {
-            Ok(_) | Err(StoreError::Refused(_)) => false,
-            Err(StoreError::Broken(_)) if !owed.retried => {
-                owed.retried = true;
-                let in_time = match self.role {
-                    Role::Resigned { since } => !self.time_to_resign(since, now).is_zero(),
-                    _ => true,
-                };
-                if in_time {
-                    return;
-                }
-                true
+        match answer {
+            Err(error @ (StoreError::Broken(_) | StoreError::Unknown(_))) => {
+                let broken = matches!(error, StoreError::Broken(_));
+                owed.pace.fail(now, self.config.retry_period, broken, 1.0);
             }
-            Err(_) => true,
-        };
-        self.owed = None;
-        if unknown {
-            self.notices.push_back(Notice::ReleaseUnknown);
+            _ => self.owed = None,
         }
     }
 
@@ -255,12 +253,14 @@ impl Election {
             None if self.highest > 0 || !self.config.rules.missing_is_free => {
                 Some(Notice::RecordMissing { hold: self.hold_for(record) })
             }
+            Some(found) if found >= LARGEST_TERM => Some(Notice::TermTooLarge { found }),
             Some(found) if found < self.highest => {
                 Some(Notice::TermFell { seen: self.highest, found })
             }
             _ => None,
         };
-        self.highest = self.highest.max(record.term.unwrap_or_default());
+        let found = record.term.filter(|term| *term < LARGEST_TERM);
+        self.highest = self.highest.max(found.unwrap_or_default());
         if self.defect != defect {
             self.defect.clone_from(&defect);
             self.notices.extend(defect);

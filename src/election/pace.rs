@@ -16,12 +16,14 @@ pub(super) struct Pace {
     hurried: bool,
     /// How many waits followed failures.
     steps: u32,
+    /// Whether nothing but time may make it due.
+    patient: bool,
 }
 
 impl Pace {
     /// Due after `wait` from `from`.
     pub(super) fn after(from: Moment, wait: Duration) -> Self {
-        Self { from, wait, hurried: false, steps: 0 }
+        Self { from, wait, hurried: false, steps: 0, patient: false }
     }
 
     /// Due at once.
@@ -32,6 +34,12 @@ impl Pace {
     /// Due after a mean of `period` ± 50 %: two that collided once drift apart.
     pub(super) fn spread(now: Moment, period: Duration, jitter: f32) -> Self {
         Self::after(now, period.mul_f32(0.5 + jitter))
+    }
+
+    /// Like [`spread`](Self::spread), and no wake-up brings it forward: a candidate that stands
+    /// back for others must not be called by its own traces in the store.
+    pub(super) fn apart(now: Moment, period: Duration, jitter: f32) -> Self {
+        Self { patient: true, ..Self::spread(now, period, jitter) }
     }
 
     /// Due later, after a failure: at once when a connection broke for the first time, then a
@@ -50,6 +58,9 @@ impl Pace {
 
     /// Makes it due now, keeping what is known of failures.
     pub(super) fn hasten(&mut self, now: Moment) {
+        if self.patient {
+            return;
+        }
         self.from = now;
         self.wait = Duration::ZERO;
     }

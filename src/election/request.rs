@@ -115,6 +115,11 @@ pub enum Notice {
         /// The term found.
         found: u64,
     },
+    /// The recorded term is so large that none can follow it: no lease is held on it.
+    TermTooLarge {
+        /// The term found.
+        found: u64,
+    },
     /// The outcome of a release is unknown: at worst the lease runs out by itself.
     ReleaseUnknown,
 }

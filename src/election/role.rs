@@ -32,10 +32,7 @@ pub(super) enum Role {
     /// Leads, as long as the belief lasts.
     Leader(Leader),
     /// Leaves.
-    Resigned {
-        /// When it resigned.
-        since: Moment,
-    },
+    Resigned,
 }
 
 /// A bid that was sent, and is sent again with its id until the answer is certain (R5).
@@ -88,8 +85,8 @@ pub(super) struct Owed {
     pub(super) since: Moment,
     /// Whether every publisher says so too.
     pub(super) announced: bool,
-    /// Whether the one further try after a broken connection was spent.
-    pub(super) retried: bool,
+    /// When to try again, after a try whose outcome is unknown.
+    pub(super) pace: Pace,
 }
 
 impl Role {
@@ -97,7 +94,7 @@ impl Role {
         match self {
             Self::Activating(it) => Some(&it.tenure),
             Self::Leader(it) => Some(&it.tenure),
-            Self::Standby { .. } | Self::Resigned { .. } => None,
+            Self::Standby { .. } | Self::Resigned => None,
         }
     }
 
@@ -105,7 +102,7 @@ impl Role {
         match self {
             Self::Activating(it) => Some(&mut it.tenure),
             Self::Leader(it) => Some(&mut it.tenure),
-            Self::Standby { .. } | Self::Resigned { .. } => None,
+            Self::Standby { .. } | Self::Resigned => None,
         }
     }
 
@@ -139,7 +136,7 @@ impl Role {
             Self::Standby { bidding: Some(it), .. } => it.pace.left(now),
             Self::Activating(it) => it.tenure.renewal.left(now).min(it.until_write(now)),
             Self::Leader(it) => it.tenure.renewal.left(now),
-            Self::Resigned { .. } => Duration::MAX,
+            Self::Resigned => Duration::MAX,
         }
     }
 }
@@ -172,12 +169,14 @@ impl Activating {
 }
 
 impl Owed {
-    /// How long until the release may be sent: until all say passive, at most `patience`.
+    /// How long until the release may be sent, or sent again: not before all say passive, for
+    /// which it waits for at most `patience`.
     pub(super) fn left(&self, now: Moment, patience: Duration) -> Duration {
-        if self.announced {
+        let announcing = if self.announced {
             Duration::ZERO
         } else {
             patience.saturating_sub(self.since.elapsed_min(now))
-        }
+        };
+        announcing.max(self.pace.left(now))
     }
 }

@@ -1,1 +1,266 @@
-//! Each rule once, by name.
+//! Each rule once, by name: one candidate under test, and a store and clocks that a test moves by
+//! hand.
+
+mod belief;
+mod bidding;
+mod random;
+mod record;
+mod resigning;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{
+    Answer, Chance, Config, Election, Notice, Op, Reason, Request, State, TRANSITIONS, Transition,
+};
+use crate::clock::Moment;
+use crate::store::{
+    Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Sight, StoreError, Version,
+};
+
+const LEASE: u64 = 15_000;
+const DEADLINE: u64 = 10_000;
+const RETRY: u64 = 2_000;
+const REQUEST: u64 = 2_000;
+
+/// Unix time in milliseconds when a test begins.
+const EPOCH: u64 = 1_800_000_000_000;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn start() -> Moment {
+    Moment { boot: ms(5_000_000), raw: ms(4_000_000), wall: ms(EPOCH) }
+}
+
+/// Rules like those of a store on one host.
+const LOCAL: Rules = Rules { longest_lease: None, missing_is_free: true };
+
+/// Rules like Azure's.
+const REMOTE: Rules =
+    Rules { longest_lease: Some(Duration::from_secs(60)), missing_is_free: false };
+
+fn config() -> Config {
+    Config {
+        candidate: Arc::new(candidate("us")),
+        rules: LOCAL,
+        lease_duration: ms(LEASE),
+        renew_deadline: ms(DEADLINE),
+        retry_period: ms(RETRY),
+        request_timeout: ms(REQUEST),
+        activation_delay: Duration::ZERO,
+        observe: false,
+    }
+}
+
+fn candidate(name: &str) -> crate::store::Candidate {
+    crate::store::Candidate { identity: name.into(), instance: format!("{name}-1"), address: None }
+}
+
+/// The candidate under test, with its clocks and the request that is under way.
+struct Bench {
+    election: Election,
+    now: Moment,
+    request: Option<Request>,
+    notices: Vec<Notice>,
+    drawn: u128,
+    jitter: f32,
+}
+
+impl Bench {
+    fn new(config: Config) -> Self {
+        let now = start();
+        let election = Election::new(config, now);
+        let mut bench =
+            Self { election, now, request: None, notices: Vec::new(), drawn: 0, jitter: 0.5 };
+        bench.tick();
+        bench
+    }
+
+    /// A candidate that leads in term 8, freshly elected.
+    fn leader() -> Self {
+        Self::leader_with(config())
+    }
+
+    fn leader_with(config: Config) -> Self {
+        let mut bench = Self::activating_with(config);
+        bench.expect("inaugurate");
+        bench.answer(Ok(Answer::Term(8)));
+        assert_eq!(bench.state(), State::Leader);
+        bench
+    }
+
+    /// A candidate that was just granted the lease on the record of term 7.
+    fn activating_with(config: Config) -> Self {
+        let mut bench = Self::bidding_with(config);
+        bench.answer(Ok(grant(Some(7))));
+        assert_eq!(bench.state(), State::Activating);
+        bench
+    }
+
+    /// A candidate whose first bid is under way.
+    fn bidding() -> Self {
+        Self::bidding_with(config())
+    }
+
+    fn bidding_with(config: Config) -> Self {
+        let mut bench = Self::new(config);
+        bench.expect("look");
+        bench.answer(Ok(free(Some(7))));
+        bench.expect("acquire");
+        bench
+    }
+
+    fn chance(&mut self) -> Chance {
+        self.drawn += 1;
+        Chance { lease: self.drawn << 64, nonce: Nonce(self.drawn), jitter: self.jitter }
+    }
+
+    /// Lets out what the election wants, after each event, as the driver does.
+    fn drain(&mut self) {
+        if let Some(request) = self.election.poll_command() {
+            assert!(self.request.is_none(), "two requests in flight: {request:?}");
+            self.request = Some(request);
+        }
+        while let Some(notice) = self.election.poll_notice() {
+            if let Notice::Transition(Transition { from, to, reason, .. }) = notice {
+                assert!(TRANSITIONS.contains(&(from, to, reason)), "not in the table: {notice:?}");
+            }
+            self.notices.push(notice);
+        }
+    }
+
+    fn tick(&mut self) {
+        let chance = self.chance();
+        self.election.handle_timeout(self.now, chance);
+        self.drain();
+    }
+
+    /// All clocks advance, and nobody looks at them.
+    fn sleep(&mut self, millis: u64) {
+        self.now.boot += ms(millis);
+        self.now.raw += ms(millis);
+        self.now.wall += ms(millis);
+    }
+
+    /// Time passes, and the election is called whenever it asks to be, as the driver does.
+    fn pass(&mut self, millis: u64) {
+        let mut left = ms(millis);
+        for _ in 0..100_000 {
+            let step = self.election.poll_timeout(self.now).min(ms(1_000)).min(left);
+            self.now.boot += step;
+            self.now.raw += step;
+            self.now.wall += step;
+            left -= step;
+            self.tick();
+            if left.is_zero() {
+                return;
+            }
+        }
+        panic!("the election asks to be called without end");
+    }
+
+    /// Answers the request that is under way.
+    fn answer(&mut self, answer: Result<Answer, StoreError>) {
+        let request = self.request.take().expect("a request is under way");
+        let chance = self.chance();
+        self.election.handle_answer(request.id, answer, self.now, chance);
+        self.drain();
+    }
+
+    /// Lets time pass until a request is under way, which must be this one; says how long it took.
+    fn next(&mut self, name: &str) -> u64 {
+        for waited in 0..200_000 {
+            if self.request.is_some() {
+                self.expect(name);
+                return waited;
+            }
+            self.sleep(1);
+            self.tick();
+        }
+        panic!("no {name} in 200 s");
+    }
+
+    fn expect(&self, name: &str) {
+        assert_eq!(self.request.as_ref().map(|it| it.op.name()), Some(name));
+    }
+
+    fn resign(&mut self) {
+        let chance = self.chance();
+        self.election.handle_resign(self.now, chance);
+        self.drain();
+    }
+
+    fn announce(&mut self) {
+        let chance = self.chance();
+        self.election.handle_announced(self.now, chance);
+        self.drain();
+    }
+
+    fn state(&self) -> State {
+        self.election.status().state(self.now)
+    }
+
+    fn leads(&self) -> bool {
+        self.election.status().is_leader(self.now)
+    }
+
+    fn remaining(&self) -> Duration {
+        self.election.status().remaining(self.now)
+    }
+
+    /// The lease of the request that is under way.
+    fn lease(&self) -> LeaseId {
+        self.request.as_ref().and_then(|it| it.op.lease()).expect("a request for a lease")
+    }
+
+    /// Why the state changed last.
+    fn reason(&self) -> Option<Reason> {
+        self.notices.iter().rev().find_map(|notice| match notice {
+            Notice::Transition(transition) => Some(transition.reason),
+            _ => None,
+        })
+    }
+}
+
+fn record(term: Option<u64>) -> Record {
+    let holder = term.map(|_| Arc::new(candidate("other")));
+    Record { term, holder, nonce: term.map(|term| Nonce(u128::from(term) << 100)) }
+}
+
+fn sight(free: bool, term: Option<u64>) -> Answer {
+    Answer::Sight(Sight { free, record: record(term), version: Version("1".into()) })
+}
+
+fn free(term: Option<u64>) -> Answer {
+    sight(true, term)
+}
+
+fn held(term: Option<u64>) -> Answer {
+    sight(false, term)
+}
+
+fn grant(term: Option<u64>) -> Answer {
+    Answer::Grant(Grant { record: record(term), date: None })
+}
+
+fn failure() -> Failure {
+    Failure::new(Cause::Network, "in a test")
+}
+
+fn unknown() -> Result<Answer, StoreError> {
+    Err(StoreError::Unknown(failure()))
+}
+
+fn broken() -> Result<Answer, StoreError> {
+    Err(StoreError::Broken(failure()))
+}
+
+fn refused() -> Result<Answer, StoreError> {
+    Err(StoreError::Refused(failure()))
+}
+
+fn foreign() -> Result<Answer, StoreError> {
+    Err(StoreError::Foreign(failure()))
+}

@@ -1,0 +1,191 @@
+//! R1, R2, R4, R6, R9 and R10: until when a leader believes, and what keeps it going.
+
+use super::*;
+
+#[test]
+fn r1_belief_counts_from_the_sending_and_not_from_the_answer() {
+    let mut bench = Bench::leader();
+    bench.next("renew");
+    bench.sleep(1_500);
+    bench.answer(Ok(Answer::Done));
+    assert_eq!(bench.remaining(), ms(DEADLINE - 1_500));
+}
+
+#[test]
+fn r1_a_grant_counts_from_the_sending_of_its_bid() {
+    let mut bench = Bench::bidding();
+    bench.sleep(1_000);
+    bench.answer(Ok(grant(Some(7))));
+    bench.sleep(500);
+    bench.answer(Ok(Answer::Term(8)));
+    assert_eq!(bench.remaining(), ms(DEADLINE - 1_500));
+}
+
+#[test]
+fn r1_belief_is_judged_when_asked_and_needs_no_turn_of_the_loop() {
+    let mut bench = Bench::leader();
+    bench.sleep(DEADLINE - 1);
+    assert!(bench.leads());
+    bench.sleep(1);
+    assert!(!bench.leads(), "active at the deadline, with no event in between");
+    assert_eq!(bench.state(), State::Jeopardy);
+}
+
+#[test]
+fn r2_the_clock_that_ran_further_ends_a_belief() {
+    for forward in [
+        |now: &mut Moment| now.boot += ms(60_000), // suspend: the raw clock stood still
+        |now: &mut Moment| now.raw += ms(60_000),
+    ] {
+        let mut bench = Bench::leader();
+        forward(&mut bench.now);
+        assert!(!bench.leads(), "active at the first question after a minute");
+        bench.tick();
+        assert_eq!(bench.reason(), Some(Reason::Lapsed));
+    }
+}
+
+#[test]
+fn r4_unknown_never_extends_a_belief() {
+    let mut bench = Bench::leader();
+    for _ in 0..3 {
+        bench.next("renew");
+        let before = bench.remaining();
+        bench.answer(unknown());
+        assert_eq!(bench.remaining(), before);
+    }
+    assert_eq!(bench.state(), State::Jeopardy);
+    assert!(bench.leads(), "failures alone do not end it");
+    bench.next("renew");
+    bench.answer(Ok(Answer::Done));
+    assert_eq!((bench.state(), bench.reason()), (State::Leader, Some(Reason::Renewed)));
+}
+
+#[test]
+fn r4_a_refused_renewal_ends_a_tenure_at_once_and_nothing_is_released() {
+    let mut bench = Bench::leader();
+    bench.next("renew");
+    bench.answer(refused());
+    assert_eq!((bench.leads(), bench.reason()), (false, Some(Reason::Lost)));
+    bench.next("look");
+}
+
+#[test]
+fn r6_a_late_renewal_does_not_revive_a_tenure() {
+    let mut bench = Bench::leader();
+    bench.next("renew");
+    bench.sleep(DEADLINE);
+    bench.answer(Ok(Answer::Done));
+    assert_eq!((bench.leads(), bench.reason()), (false, Some(Reason::Lapsed)));
+    bench.announce();
+    bench.expect("release");
+    bench.answer(Ok(Answer::Done));
+    bench.next("look");
+}
+
+#[test]
+fn r6_a_lapsed_tenure_is_never_renewed_again() {
+    let mut bench = Bench::leader();
+    while bench.leads() {
+        match bench.request {
+            Some(_) => bench.answer(unknown()),
+            None => bench.pass(100),
+        }
+    }
+    for _ in 0..50 {
+        if let Some(request) = &bench.request {
+            assert_ne!(request.op.name(), "renew");
+            bench.answer(unknown());
+        }
+        bench.pass(500);
+    }
+}
+
+#[test]
+fn r9_the_first_retry_after_a_broken_connection_is_immediate_and_the_next_ones_wait_longer() {
+    let mut bench = Bench::leader();
+    bench.next("renew");
+    bench.answer(broken());
+    bench.expect("renew");
+    assert_eq!(bench.state(), State::Leader, "one broken connection is no jeopardy");
+    for wait in [RETRY / 4, RETRY / 2, RETRY, RETRY] {
+        bench.answer(broken());
+        assert_eq!(bench.next("renew"), wait);
+    }
+}
+
+#[test]
+fn r9_an_immediate_retry_has_a_sending_of_its_own() {
+    let mut bench = Bench::leader();
+    bench.next("renew");
+    bench.sleep(700);
+    bench.answer(broken());
+    bench.sleep(100);
+    bench.answer(Ok(Answer::Done));
+    assert_eq!(bench.remaining(), ms(DEADLINE - 100));
+}
+
+#[test]
+fn r10_an_unseen_pause_leaves_nothing_until_a_renewal_sent_after_it_is_granted() {
+    let mut bench = Bench::leader();
+    bench.now.wall += ms(1_001);
+    assert!(!bench.leads(), "judged at the question");
+    bench.tick();
+    assert_eq!((bench.state(), bench.reason()), (State::Jeopardy, Some(Reason::ClockJumped)));
+    bench.expect("renew");
+    bench.answer(Ok(Answer::Done));
+    assert!(bench.leads());
+    assert_eq!(bench.election.status().term(), Some(8), "the same term goes on");
+}
+
+#[test]
+fn r10_a_renewal_sent_before_the_jump_does_not_restore_the_belief() {
+    let mut bench = Bench::leader();
+    bench.next("renew");
+    bench.now.wall += ms(5_000);
+    bench.tick();
+    bench.answer(Ok(Answer::Done));
+    assert!(!bench.leads(), "that answer says nothing about the time after the pause");
+    bench.expect("renew");
+    bench.answer(Ok(Answer::Done));
+    assert!(bench.leads());
+}
+
+#[test]
+fn r10_a_clock_that_jumps_back_again_restores_nothing() {
+    let mut bench = Bench::leader();
+    bench.now.wall += ms(3_600_000);
+    bench.tick();
+    bench.now.wall -= ms(3_600_000);
+    assert!(!bench.leads());
+    bench.answer(unknown());
+    assert!(!bench.leads());
+}
+
+#[test]
+fn r10_any_clock_that_goes_back_leaves_nothing() {
+    for back in [
+        |now: &mut Moment| now.boot -= ms(1_000),
+        |now: &mut Moment| now.raw -= ms(1_000),
+        |now: &mut Moment| now.wall -= ms(1_000),
+    ] {
+        let mut bench = Bench::leader();
+        back(&mut bench.now);
+        assert!(!bench.leads());
+        bench.tick();
+        bench.expect("renew");
+        bench.answer(Ok(Answer::Done));
+        assert!(bench.leads());
+    }
+}
+
+#[test]
+fn r10_a_suspended_tenure_lapses_at_its_old_deadline() {
+    let mut bench = Bench::leader();
+    bench.now.wall += ms(5_000);
+    bench.tick();
+    bench.answer(unknown());
+    bench.sleep(DEADLINE);
+    bench.tick();
+    assert_eq!(bench.reason(), Some(Reason::Lapsed));
+}

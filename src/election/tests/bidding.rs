@@ -1,0 +1,212 @@
+//! R3, R4, R5 and R7: how a standby becomes leader, and how it does not.
+
+use super::*;
+
+#[test]
+fn r3_an_answer_counts_once_and_for_the_current_request_only() {
+    let mut bench = Bench::bidding();
+    let old = bench.request.clone().expect("the bid");
+    bench.answer(refused());
+    let chance = bench.chance();
+    bench.election.handle_answer(old.id, Ok(grant(Some(7))), bench.now, chance);
+    bench.drain();
+    assert_eq!(bench.state(), State::Standby, "a grant that was refused before");
+    bench.next("look");
+    let chance = bench.chance();
+    bench.election.handle_answer(old.id, Ok(free(Some(7))), bench.now, chance);
+    bench.drain();
+    bench.expect("look");
+}
+
+#[test]
+fn r4_an_unknown_bid_makes_no_leader_and_is_repeated_with_its_id_without_a_look() {
+    let mut bench = Bench::bidding();
+    let (lease, began) = (bench.lease(), bench.now);
+    for _ in 0..2 {
+        bench.answer(unknown());
+        assert_eq!(bench.state(), State::Standby);
+        bench.next("acquire");
+        assert_eq!(bench.lease(), lease);
+    }
+    bench.answer(Ok(grant(Some(7))));
+    bench.answer(Ok(Answer::Term(8)));
+    let since = began.elapsed_max(bench.now);
+    assert_eq!(bench.remaining(), ms(DEADLINE) - since, "counts from the first sending");
+}
+
+#[test]
+fn r5_a_grant_that_comes_when_its_belief_would_be_over_is_released() {
+    let mut bench = Bench::bidding();
+    let lease = bench.lease();
+    bench.sleep(DEADLINE);
+    bench.answer(Ok(grant(Some(7))));
+    assert_eq!(bench.state(), State::Standby);
+    bench.expect("release");
+    assert_eq!(bench.lease(), lease);
+}
+
+#[test]
+fn r5_a_bid_unknown_for_a_lease_duration_is_released_and_its_id_is_dead() {
+    let mut bench = Bench::bidding();
+    let (lease, began) = (bench.lease(), bench.now);
+    while bench.request.as_ref().is_some_and(|it| it.op.name() == "acquire") {
+        bench.sleep(1_000);
+        bench.answer(unknown());
+        bench.pass(RETRY);
+    }
+    let gave_up = began.elapsed_max(bench.now);
+    assert!(gave_up >= ms(LEASE) && gave_up < ms(LEASE + RETRY + 1_500), "{gave_up:?}");
+    bench.expect("release");
+    assert_eq!(bench.lease(), lease);
+    bench.answer(Ok(Answer::Done));
+    assert!(bench.next("look") >= LEASE / 2, "it backs off, so that another may try");
+    bench.answer(Ok(free(Some(7))));
+    assert_ne!(bench.lease(), lease);
+}
+
+#[test]
+fn r5_each_acquisition_has_an_id_of_its_own() {
+    let mut bench = Bench::bidding();
+    let mut seen = vec![bench.lease()];
+    for _ in 0..5 {
+        bench.answer(refused());
+        bench.next("look");
+        bench.answer(Ok(free(Some(7))));
+        bench.expect("acquire");
+        assert!(!seen.contains(&bench.lease()));
+        seen.push(bench.lease());
+    }
+}
+
+#[test]
+fn r5_a_term_that_cannot_be_written_gives_the_lease_up_after_a_lease_duration() {
+    let mut bench = Bench::activating_with(config());
+    let began = bench.now;
+    loop {
+        match bench.request.as_ref().map(|it| it.op.name()) {
+            Some("inaugurate") => bench.answer(unknown()),
+            Some("renew") => bench.answer(Ok(Answer::Done)),
+            Some("release") => break,
+            Some(other) => panic!("{other}"),
+            None => bench.pass(10),
+        }
+        assert_ne!(bench.state(), State::Leader, "active without a term");
+    }
+    let held = began.elapsed_max(bench.now);
+    assert!(held >= ms(LEASE) && held < ms(LEASE + RETRY), "{held:?}");
+    assert_eq!(bench.reason(), Some(Reason::WriteFailed));
+    bench.answer(Ok(Answer::Done));
+    assert!(bench.next("look") >= LEASE / 2, "it backs off, so that another may try");
+}
+
+#[test]
+fn r5_a_lease_on_a_foreign_record_is_released_and_never_led_on() {
+    for at_write in [false, true] {
+        let mut bench = Bench::bidding();
+        if at_write {
+            bench.answer(Ok(grant(Some(7))));
+        }
+        bench.answer(foreign());
+        assert_eq!(bench.state(), State::Standby);
+        bench.expect("release");
+        bench.answer(Ok(Answer::Done));
+        assert!(bench.next("look") >= LEASE / 2);
+    }
+}
+
+#[test]
+fn r7_nobody_is_active_before_the_term_is_written() {
+    let mut bench = Bench::bidding();
+    bench.answer(Ok(grant(Some(7))));
+    assert!(!bench.leads());
+    bench.expect("inaugurate");
+    bench.answer(unknown());
+    assert!(!bench.leads());
+    bench.next("inaugurate");
+    bench.answer(Ok(Answer::Term(8)));
+    assert!(bench.leads());
+    assert_eq!(bench.election.status().term(), Some(8));
+}
+
+#[test]
+fn r7_a_term_written_when_no_time_is_left_makes_no_leader() {
+    let mut bench = Bench::activating_with(config());
+    bench.sleep(DEADLINE);
+    bench.answer(Ok(Answer::Term(8)));
+    assert_eq!((bench.leads(), bench.reason()), (false, Some(Reason::Lapsed)));
+}
+
+#[test]
+fn r7_a_refused_term_means_that_the_lease_is_lost() {
+    let mut bench = Bench::activating_with(config());
+    bench.answer(refused());
+    assert_eq!((bench.state(), bench.reason()), (State::Standby, Some(Reason::Lost)));
+    bench.next("look");
+}
+
+#[test]
+fn a_standby_bids_only_for_what_it_saw_free() {
+    let mut bench = Bench::new(config());
+    for _ in 0..5 {
+        bench.answer(Ok(held(Some(7))));
+        bench.next("look");
+    }
+    let holder = bench.election.status().holder.expect("seen");
+    assert_eq!((holder.candidate.identity.as_str(), holder.term), ("other", 7));
+}
+
+#[test]
+fn a_record_of_the_time_when_the_lease_was_free_names_nobody_who_holds_it_later() {
+    let mut bench = Bench::new(config());
+    bench.answer(Ok(free(Some(7))));
+    bench.answer(refused());
+    bench.next("look");
+    bench.answer(Ok(held(Some(7))));
+    assert_eq!(bench.election.status().holder, None, "whoever holds it has written no term yet");
+    bench.next("look");
+    bench.answer(Ok(held(Some(8))));
+    assert!(bench.election.status().holder.is_some_and(|holder| holder.term == 8));
+}
+
+#[test]
+fn looks_are_spread_by_half_of_the_retry_period() {
+    for (jitter, wait) in [(0.0, RETRY / 2), (0.5, RETRY), (1.0, RETRY * 3 / 2)] {
+        let mut bench = Bench::new(config());
+        bench.jitter = jitter;
+        bench.answer(Ok(held(Some(7))));
+        assert_eq!(bench.next("look"), wait);
+    }
+}
+
+#[test]
+fn a_store_that_is_away_is_asked_again_within_the_retry_period_and_not_in_a_storm() {
+    let mut bench = Bench::new(config());
+    bench.jitter = 1.0;
+    for wait in [RETRY / 4, RETRY / 2, RETRY, RETRY] {
+        bench.answer(unknown());
+        assert_eq!(bench.state(), State::Starting);
+        assert_eq!(bench.next("look"), wait);
+    }
+    bench.answer(Ok(held(Some(7))));
+    assert_eq!((bench.state(), bench.reason()), (State::Standby, Some(Reason::Heard)));
+}
+
+#[test]
+fn a_wake_up_brings_the_next_look_forward_and_nothing_else() {
+    let mut bench = Bench::new(config());
+    bench.answer(Ok(held(Some(7))));
+    let chance = bench.chance();
+    bench.election.handle_wakeup(bench.now, chance);
+    bench.drain();
+    bench.expect("look");
+}
+
+#[test]
+fn an_observer_never_bids() {
+    let mut bench = Bench::new(Config { observe: true, ..config() });
+    for _ in 0..10 {
+        bench.answer(Ok(free(Some(7))));
+        assert_eq!(bench.state(), State::Observing);
+        bench.next("look");
+    }
+}

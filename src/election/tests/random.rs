@@ -1,0 +1,171 @@
+//! What must hold in every history: random events, and the rules as invariants.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Event {
+    Pass(u64),
+    Freeze(u64),
+    WallJump(i64),
+    Suspend(u64),
+    Answer(u8),
+    Again,
+    Wakeup,
+    Announce,
+    Resign,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        8 => (1_u64..3_000).prop_map(Event::Pass),
+        1 => (1_u64..30_000).prop_map(Event::Freeze),
+        1 => (-5_000_i64..5_000).prop_map(Event::WallJump),
+        1 => (1_u64..30_000).prop_map(Event::Suspend),
+        16 => (0_u8..8).prop_map(Event::Answer),
+        2 => Just(Event::Again),
+        1 => Just(Event::Wakeup),
+        2 => Just(Event::Announce),
+        1 => Just(Event::Resign),
+    ]
+}
+
+/// What a history showed, to hold the election to.
+#[derive(Default)]
+struct Witness {
+    /// The lease that a granted request was for, and when the last one was sent.
+    granted: Option<(LeaseId, Moment)>,
+    /// The lease under which a term was written.
+    written: Option<LeaseId>,
+    dead: Vec<LeaseId>,
+    sent: Option<Moment>,
+    last: Option<Request>,
+    resigned: Option<Moment>,
+}
+
+impl Witness {
+    /// Notes a request that was just sent.
+    fn note(&mut self, bench: &Bench) {
+        let Some(request) = &bench.request else { return };
+        if self.last.as_ref().is_some_and(|last| last.id == request.id) {
+            return;
+        }
+        if let Some(lease) = request.op.lease() {
+            let releases = request.op.name() == "release";
+            assert!(releases || !self.dead.contains(&lease), "a dead lease id is used again");
+            if releases && !self.dead.contains(&lease) {
+                self.dead.push(lease);
+            }
+        }
+        self.sent = Some(bench.now);
+        self.last = Some(request.clone());
+    }
+
+    /// Leadership has its reason: a term under a lease whose last granted request is young.
+    fn judge(&self, bench: &Bench) {
+        if !bench.leads() {
+            return;
+        }
+        assert!(self.resigned.is_none(), "active after resigning");
+        let (lease, sent) = self.granted.expect("active without a grant");
+        assert_eq!(self.written, Some(lease), "active without a term under this lease");
+        assert!(sent.elapsed_max(bench.now) < ms(DEADLINE), "active after the deadline");
+        assert!(!self.dead.contains(&lease), "active on a dead lease");
+    }
+
+    fn answer(&mut self, bench: &mut Bench, kind: u8) {
+        let Some(request) = bench.request.clone() else { return };
+        let answer = match (kind, request.op.name()) {
+            (0..4, "look") => Ok(if kind < 3 { free(Some(7)) } else { held(Some(9)) }),
+            (0..4, "acquire") => Ok(grant(Some(7))),
+            (0..4, "inaugurate") => Ok(Answer::Term(10)),
+            (0..4, _) => Ok(Answer::Done),
+            (4, _) => refused(),
+            (5, _) => broken(),
+            (6, _) => foreign(),
+            _ => unknown(),
+        };
+        let lease = request.op.lease();
+        match (&answer, request.op.name()) {
+            (Ok(_), "acquire" | "renew") => {
+                // A repeated bid counts from its first sending; later is more lenient here.
+                self.granted = lease.zip(self.sent);
+            }
+            (Ok(_), "inaugurate") => self.written = lease,
+            (Err(StoreError::Refused(_)), _) => self.dead.extend(lease),
+            _ => {}
+        }
+        bench.answer(answer);
+    }
+
+    fn apply(&mut self, bench: &mut Bench, event: Event) {
+        match event {
+            Event::Pass(millis) => {
+                // No request outlives its time: the driver answers for it.
+                bench.pass(millis);
+                let over = |it: &Request, sent: Moment| sent.elapsed_max(bench.now) >= it.timeout;
+                if bench.request.as_ref().zip(self.sent).is_some_and(|(it, sent)| over(it, sent)) {
+                    bench.answer(unknown());
+                }
+            }
+            Event::Freeze(millis) => bench.sleep(millis),
+            Event::WallJump(millis) => {
+                bench.now.wall = bench.now.wall.saturating_add(ms(millis.unsigned_abs()));
+            }
+            Event::Suspend(millis) => {
+                bench.now.boot += ms(millis);
+                bench.now.wall += ms(millis);
+            }
+            Event::Answer(kind) => self.answer(bench, kind),
+            Event::Again => {
+                if let Some(last) = self.last.clone().filter(|_| bench.request.is_none()) {
+                    let chance = bench.chance();
+                    bench.election.handle_answer(last.id, Ok(Answer::Done), bench.now, chance);
+                    bench.drain();
+                }
+            }
+            Event::Wakeup => {
+                let chance = bench.chance();
+                bench.election.handle_wakeup(bench.now, chance);
+                bench.drain();
+            }
+            Event::Announce => bench.announce(),
+            Event::Resign => {
+                bench.resign();
+                self.resigned.get_or_insert(bench.now);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_leadership_has_its_reason_and_every_resignation_ends(
+        events in prop::collection::vec(event(), 1..120),
+    ) {
+        let mut bench = Bench::new(config());
+        let mut witness = Witness::default();
+        witness.note(&bench);
+        for event in events {
+            witness.apply(&mut bench, event);
+            witness.note(&bench);
+            witness.judge(&bench);
+        }
+        bench.resign();
+        prop_assert!(!bench.leads());
+        for _ in 0..1_000 {
+            if bench.election.is_finished() {
+                return Ok(());
+            }
+            if bench.request.is_some() {
+                bench.answer(unknown());
+            } else {
+                bench.pass(10);
+            }
+        }
+        prop_assert!(false, "a resignation without end");
+    }
+}

@@ -1,0 +1,149 @@
+//! R11 and the activation delay: what is held, for how long, and which term comes of it.
+
+use super::*;
+
+fn remote() -> Config {
+    Config { rules: REMOTE, ..config() }
+}
+
+/// Renews for so long, and says when the term's write was sent.
+fn hold_until_written(bench: &mut Bench) -> u64 {
+    for waited in 0..200_000 {
+        match bench.request.as_ref().map(|it| it.op.name()) {
+            Some("inaugurate") => return waited,
+            Some("renew") => bench.answer(Ok(Answer::Done)),
+            Some(other) => panic!("{other}"),
+            None => {}
+        }
+        assert_eq!(bench.state(), State::Activating);
+        assert!(!bench.leads(), "active during the hold");
+        bench.sleep(1);
+        bench.tick();
+    }
+    panic!("no term in 200 s");
+}
+
+fn floor(bench: &Bench) -> u64 {
+    match bench.request.as_ref().map(|it| &it.op) {
+        Some(Op::Inaugurate { floor, .. }) => *floor,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn r11_a_missing_record_holds_the_lease_for_the_longest_that_the_store_allows() {
+    let mut bench = Bench::bidding_with(remote());
+    bench.sleep(700);
+    bench.answer(Ok(grant(None)));
+    assert_eq!(hold_until_written(&mut bench), 60_000, "counted from the grant's answer");
+    assert!(floor(&bench) >= EPOCH, "unix milliseconds");
+    assert!(bench.notices.contains(&Notice::RecordMissing { hold: ms(60_000) }));
+}
+
+#[test]
+fn r11_the_slower_clock_counts_the_hold() {
+    let mut bench = Bench::bidding_with(remote());
+    bench.answer(Ok(grant(None)));
+    for _ in 0..61 {
+        bench.now.boot += ms(1_000);
+        bench.now.raw += ms(500);
+        bench.now.wall += ms(1_000);
+        bench.tick();
+        if bench.request.is_some() {
+            bench.expect("renew");
+            bench.answer(Ok(Answer::Done));
+        }
+    }
+    assert_eq!(bench.state(), State::Activating, "31 s by the raw clock");
+}
+
+#[test]
+fn r11_a_missing_record_of_a_local_store_needs_no_hold() {
+    let mut bench = Bench::new(config());
+    bench.answer(Ok(free(None)));
+    bench.answer(Ok(grant(None)));
+    bench.expect("inaugurate");
+    assert!(floor(&bench) >= EPOCH);
+}
+
+#[test]
+fn r11_a_term_that_fell_is_an_alarm_and_a_hold_in_every_store() {
+    for (rules, hold) in [(LOCAL, LEASE), (REMOTE, 60_000)] {
+        let mut bench = Bench::new(Config { rules, ..config() });
+        bench.answer(Ok(held(Some(EPOCH * 2))));
+        bench.next("look");
+        bench.answer(Ok(free(Some(7))));
+        assert!(bench.notices.contains(&Notice::TermFell { seen: EPOCH * 2, found: 7 }));
+        bench.answer(Ok(grant(Some(7))));
+        // A renewal that is due in the same millisecond goes first.
+        let held = hold_until_written(&mut bench);
+        assert!((hold..hold + 10).contains(&held), "{held}");
+        assert!(floor(&bench) > EPOCH * 2, "above all that was seen");
+    }
+}
+
+#[test]
+fn r11_the_store_s_date_counts_where_it_tells_one() {
+    let mut bench = Bench::bidding_with(remote());
+    let date = time::OffsetDateTime::from_unix_timestamp(4_000_000_000).expect("a date");
+    bench.answer(Ok(Answer::Grant(Grant { record: Record::default(), date: Some(date) })));
+    hold_until_written(&mut bench);
+    assert_eq!(floor(&bench), 4_000_000_000_000);
+}
+
+#[test]
+fn r11_an_alarm_is_told_once() {
+    let mut bench = Bench::new(remote());
+    for _ in 0..5 {
+        bench.answer(Ok(held(None)));
+        bench.next("look");
+    }
+    let told = bench.notices.iter().filter(|it| matches!(it, Notice::RecordMissing { .. })).count();
+    assert_eq!(told, 1);
+}
+
+#[test]
+fn a_term_that_none_can_follow_is_given_back_and_said() {
+    let mut bench = Bench::bidding();
+    bench.answer(Ok(grant(Some(u64::MAX))));
+    assert_eq!(bench.state(), State::Standby);
+    bench.expect("release");
+    assert!(bench.notices.contains(&Notice::TermTooLarge { found: u64::MAX }));
+}
+
+#[test]
+fn an_ordinary_record_is_followed_at_once_by_the_next_term() {
+    let mut bench = Bench::bidding_with(remote());
+    bench.answer(Ok(grant(Some(7))));
+    bench.expect("inaugurate");
+    assert_eq!(floor(&bench), 8);
+}
+
+#[test]
+fn the_activation_delay_holds_the_lease_before_the_term_is_written() {
+    let delayed = Config { activation_delay: ms(5_000), ..config() };
+    let mut bench = Bench::bidding_with(delayed);
+    bench.sleep(500);
+    bench.answer(Ok(grant(Some(7))));
+    assert_eq!(hold_until_written(&mut bench), 5_000, "from the grant's answer");
+}
+
+#[test]
+fn a_lease_lost_during_the_hold_leads_to_nothing() {
+    let mut bench = Bench::bidding_with(remote());
+    bench.answer(Ok(grant(None)));
+    bench.next("renew");
+    bench.answer(refused());
+    assert_eq!((bench.state(), bench.reason()), (State::Standby, Some(Reason::Lost)));
+}
+
+#[test]
+fn a_wake_up_does_not_cut_short_standing_back_for_others() {
+    let mut bench = Bench::bidding();
+    bench.answer(foreign());
+    bench.answer(Ok(Answer::Done));
+    let chance = bench.chance();
+    bench.election.handle_wakeup(bench.now, chance);
+    bench.drain();
+    assert!(bench.request.is_none());
+}

@@ -1,0 +1,176 @@
+//! R3 and R8: how a candidate lets go.
+
+use super::*;
+
+#[test]
+fn r8_passive_waits_for_nothing() {
+    let mut bench = Bench::leader();
+    bench.next("renew");
+    bench.resign();
+    assert_eq!((bench.leads(), bench.state()), (false, State::Stopped));
+    assert!(!bench.election.is_finished());
+}
+
+#[test]
+fn r8_a_lease_is_not_released_before_all_have_said_passive() {
+    let mut bench = Bench::leader();
+    bench.resign();
+    bench.pass(REQUEST - 1);
+    assert!(bench.request.is_none(), "nobody has said passive yet");
+    bench.announce();
+    bench.expect("release");
+    bench.answer(Ok(Answer::Done));
+    assert!(bench.election.is_finished());
+}
+
+#[test]
+fn r8_who_does_not_say_passive_holds_up_a_release_for_one_request_timeout() {
+    let mut bench = Bench::leader();
+    bench.resign();
+    assert_eq!(bench.next("release"), REQUEST);
+}
+
+#[test]
+fn r8_the_slower_clock_counts_that_wait() {
+    let mut bench = Bench::leader();
+    bench.resign();
+    bench.now.boot += ms(REQUEST);
+    bench.now.wall += ms(REQUEST);
+    bench.tick();
+    assert!(bench.request.is_none());
+    bench.now.raw += ms(REQUEST);
+    bench.tick();
+    assert!(bench.request.is_some());
+}
+
+#[test]
+fn r8_a_lapse_waits_for_the_announcement_too() {
+    let mut bench = Bench::leader();
+    bench.next("renew");
+    bench.sleep(DEADLINE);
+    bench.answer(unknown());
+    assert_eq!(bench.reason(), Some(Reason::Lapsed));
+    bench.pass(REQUEST - 1);
+    assert!(bench.request.is_none());
+    bench.announce();
+    bench.expect("release");
+}
+
+#[test]
+fn r3_a_release_waits_for_the_request_in_flight() {
+    let mut bench = Bench::leader();
+    bench.next("renew");
+    bench.resign();
+    bench.announce();
+    bench.expect("renew");
+    bench.pass(1_500);
+    bench.answer(Ok(Answer::Done));
+    bench.expect("release");
+    assert!(!bench.leads());
+}
+
+#[test]
+fn r3_a_grant_that_comes_after_resigning_is_released_and_never_active() {
+    for answer in [Ok(grant(Some(7))), unknown(), broken()] {
+        let mut bench = Bench::bidding();
+        let lease = bench.lease();
+        bench.resign();
+        bench.answer(answer);
+        assert_eq!(bench.state(), State::Stopped);
+        bench.expect("release");
+        assert_eq!(bench.lease(), lease);
+        bench.answer(Ok(Answer::Done));
+        assert!(bench.election.is_finished());
+    }
+}
+
+#[test]
+fn r3_a_bid_refused_after_resigning_leaves_nothing_to_release() {
+    let mut bench = Bench::bidding();
+    bench.resign();
+    bench.answer(refused());
+    assert!(bench.election.is_finished());
+}
+
+#[test]
+fn r3_a_term_written_after_resigning_is_released_and_never_led() {
+    let mut bench = Bench::activating_with(config());
+    bench.resign();
+    bench.answer(Ok(Answer::Term(8)));
+    assert_eq!(bench.state(), State::Stopped);
+    bench.expect("release");
+}
+
+#[test]
+fn a_standby_and_one_that_only_looks_leave_at_once() {
+    let mut bench = Bench::new(config());
+    bench.expect("look");
+    bench.resign();
+    assert!(bench.election.is_finished(), "a look in flight is nothing to wait for");
+}
+
+#[test]
+fn resigning_while_activating_releases_at_once() {
+    let mut bench = Bench::activating_with(Config { activation_delay: ms(5_000), ..config() });
+    bench.resign();
+    bench.expect("release");
+}
+
+#[test]
+fn an_unknown_release_is_tried_again_within_two_request_timeouts() {
+    for answer in [unknown(), broken()] {
+        let mut bench = Bench::leader();
+        bench.resign();
+        bench.announce();
+        bench.answer(answer);
+        bench.next("release");
+        bench.answer(Ok(Answer::Done));
+        assert!(bench.election.is_finished());
+        assert!(!bench.notices.contains(&Notice::ReleaseUnknown));
+    }
+}
+
+#[test]
+fn r3_a_resignation_ends_within_two_request_timeouts_whatever_the_store_does() {
+    let mut bench = Bench::leader();
+    bench.next("renew");
+    bench.resign();
+    let began = bench.now;
+    let mut left = REQUEST;
+    while !bench.election.is_finished() {
+        if let Some(request) = &bench.request {
+            // Each request takes all the time that it is given.
+            let taken = u64::try_from(request.timeout.as_millis()).expect("short").min(left);
+            bench.pass(taken);
+            bench.answer(unknown());
+            left = REQUEST;
+        } else {
+            bench.pass(10);
+        }
+        assert!(began.elapsed_max(bench.now) <= ms(2 * REQUEST + 10), "it takes too long");
+    }
+    assert!(bench.notices.contains(&Notice::ReleaseUnknown), "it is said");
+}
+
+#[test]
+fn a_lapsed_leader_competes_anew_for_a_new_term_once_its_release_is_over() {
+    let mut bench = Bench::leader();
+    bench.next("renew");
+    bench.sleep(DEADLINE);
+    bench.answer(unknown());
+    bench.announce();
+    for _ in 0..10 {
+        if bench.request.as_ref().is_none_or(|it| it.op.name() != "release") {
+            break;
+        }
+        bench.answer(unknown());
+        bench.pass(RETRY);
+    }
+    bench.next("look");
+    bench.answer(Ok(free(Some(8))));
+    bench.answer(Ok(grant(Some(8))));
+    let Some(Op::Inaugurate { floor, .. }) = bench.request.as_ref().map(|it| it.op.clone()) else {
+        panic!("{:?}", bench.request);
+    };
+    assert_eq!(floor, 9);
+}
