@@ -23,7 +23,8 @@ pub mod metrics;
 pub struct Published {
     /// The status.
     pub status: Status,
-    /// Grows with each change that people would call one; not with renewals.
+    /// Grows with each change that people would call one, not with renewals; by [`Self::step`], to
+    /// leave room for the change that the clock alone makes (see [`Self::index_at`]).
     pub index: u64,
     /// Grows with each publication.
     pub sequence: u64,
@@ -105,7 +106,7 @@ pub struct Document<'a> {
     pub boot_id: &'a str,
     /// Since when the state lasts; leader and jeopardy count as one. RFC 3339.
     pub since: String,
-    /// Grows with each change.
+    /// Grows with each change, by one or more.
     pub index: u64,
     /// Who was last seen to hold the lease.
     pub holder: Option<HolderDocument<'a>>,
@@ -171,6 +172,21 @@ impl Judgement {
 }
 
 impl Published {
+    /// The index at `now`: one more than was published once a leader's belief is over, which is a
+    /// change that nobody publishes.
+    #[must_use]
+    pub fn index_at(&self, now: Moment) -> u64 {
+        let judgement = Judgement::of(&self.status, now);
+        let over = judgement.state.is_leading() && judgement.role() == Role::Passive;
+        self.index + u64::from(over)
+    }
+
+    /// By how much the index grows with a change of this status: past all that it has ever been.
+    #[must_use]
+    pub fn step(&self) -> u64 {
+        if self.status.standing.state().is_leading() { 2 } else { 1 }
+    }
+
     /// Makes the status document as it is true at `now`.
     #[must_use]
     pub fn document<'a>(&'a self, about: &'a About, now: Moment) -> Document<'a> {
@@ -187,7 +203,7 @@ impl Published {
             valid_until_boottime_ns: valid_until_boottime_ns(&judgement, now),
             boot_id: &about.boot_id,
             since: rfc3339(self.status.since.date()),
-            index: self.index,
+            index: self.index_at(now),
             holder: self.status.holder.as_ref().map(|holder| HolderDocument {
                 identity: &holder.candidate.identity,
                 address: holder.candidate.address.as_deref(),

@@ -127,6 +127,21 @@ async fn a_long_poll_waits_for_the_index_to_pass() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_long_poll_is_told_of_a_belief_that_ended_before_it_asked() {
+    let server = Server::start(Feed::new(leading(42, ms(10_000)))).await;
+    let before = server.get("/status").await.json();
+    assert_eq!((&before["role"], &before["index"]), (&"active".into(), &1.into()));
+    pass(ms(10_000));
+    let begun = started();
+    let told = server.get("/watch?index=1&wait=1m").await.json();
+    assert_eq!((&told["role"], &told["index"]), (&"passive".into(), &2.into()));
+    assert!(begun.elapsed() < ms(5_000), "{:?}", begun.elapsed());
+    // It is told once: whoever has seen it waits.
+    let again = timeout(ms(20_000), server.get("/watch?index=2&wait=1m")).await;
+    assert!(again.is_err(), "{again:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_long_poll_without_a_change_ends_with_the_document_as_it_is() {
     let server = Server::start(Feed::new(Standing::Standby)).await;
     for (path, least, most) in [

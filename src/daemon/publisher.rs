@@ -38,7 +38,9 @@ impl Publisher {
             self.ending = Some(sequence);
         }
         self.sender.send_modify(|last| {
-            last.index += u64::from(differs(&last.status, &status));
+            if differs(&last.status, &status) {
+                last.index += last.step();
+            }
             last.sequence = sequence;
             last.status = status;
         });
@@ -63,4 +65,49 @@ fn differs(before: &Status, after: &Status) -> bool {
         || before.term() != after.term()
         || before.holder != after.holder
         || outcome(before) != outcome(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::Moment;
+    use crate::election::{Belief, Standing, StoreHealth};
+
+    fn at(seconds: u64) -> Moment {
+        let reading = Duration::from_secs(seconds);
+        Moment { boot: reading, raw: reading, wall: reading }
+    }
+
+    fn standing(standing: Standing) -> Status {
+        Status { standing, since: at(0), holder: None, store: StoreHealth::default() }
+    }
+
+    fn leader(sent: u64, jeopardy: bool) -> Status {
+        let belief = Belief { sent: at(sent), length: Duration::from_secs(10), suspended: false };
+        standing(Standing::Leader { term: 7, belief, jeopardy })
+    }
+
+    #[test]
+    fn the_index_tells_each_change_from_all_before_even_the_clocks_own() {
+        let first = Published { status: standing(Standing::Standby), index: 1, sequence: 1 };
+        let (sender, published) = watch::channel(first);
+        let mut publisher = Publisher::new(sender, Acknowledgements::of_no_files());
+        let index = |now| published.borrow().index_at(at(now));
+        let mut seen = vec![index(0)];
+        publisher.publish(leader(0, false));
+        seen.push(index(9));
+        publisher.publish(leader(5, false));
+        assert_eq!(index(14), *seen.last().unwrap(), "a renewal is no change");
+        seen.push(index(15));
+        publisher.publish(leader(5, true));
+        seen.extend([index(14), index(15)]);
+        publisher.publish(leader(20, false));
+        seen.extend([index(20), index(30)]);
+        publisher.publish(standing(Standing::Standby));
+        seen.push(index(30));
+        assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}");
+        assert_eq!(published.borrow().sequence, 6);
+    }
 }

@@ -1,14 +1,17 @@
 //! Status files: the status for readers without HTTP, with the end of its own validity in it.
 //!
-//! What it does not do: it delays nobody. Disk work runs on a thread of its own, at most one write
-//! at a time, and a disk that hangs holds up the files alone. It never follows a symbolic link.
+//! What it does not do: it delays nobody. Each file has a writer of its own, whose disk work runs on
+//! another thread, one write at a time: a disk that hangs or is full holds up its own file alone. It
+//! never follows a symbolic link.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
+use futures::future::join_all;
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -17,42 +20,36 @@ use super::{About, Document, Judgement, Published, rfc3339, valid_until_boottime
 use crate::clock::Moment;
 use crate::config::{FileFormat, StatusFile};
 
-/// The files' word on how far they have said what was published.
+/// The files' word, each for itself, on how far they have said what was published.
 #[derive(Clone, Debug)]
-pub struct Acknowledgements(watch::Receiver<u64>);
+pub struct Acknowledgements(Vec<watch::Receiver<u64>>);
 
 impl Acknowledgements {
     /// The word of no files at all: whatever is published has been said.
     #[must_use]
     pub fn of_no_files() -> Self {
-        Self(watch::channel(u64::MAX).1)
+        Self(Vec::new())
     }
 
     /// Word that somebody else gives, as the number of the last publication that was said.
     #[must_use]
     pub fn channel() -> (watch::Sender<u64>, Self) {
         let (said, word) = watch::channel(0);
-        (said, Self(word))
+        (said, Self(vec![word]))
     }
 
-    /// Resolves when the publication `sequence` or a later one has been written to every file.
+    /// Resolves when the publication `sequence` or a later one has been written to every file. May
+    /// be dropped and called again.
     pub async fn reached(&mut self, sequence: u64) {
-        // The writer ends with the process alone; then there is nothing more to wait for.
-        let _ = self.0.wait_for(|said| *said >= sequence).await;
+        for word in &mut self.0 {
+            // A writer ends with the process alone; then there is nothing more to wait for.
+            let _ = word.wait_for(|said| *said >= sequence).await;
+        }
     }
 }
 
 /// Writes the status files.
-pub struct Writer {
-    files: Vec<StatusFile>,
-    about: About,
-    metrics: Metrics,
-    published: watch::Receiver<Published>,
-    written: watch::Sender<u64>,
-    now: fn() -> Moment,
-    /// The error that was told last, so that it is told once.
-    told: Option<String>,
-}
+pub struct Writer(Vec<FileWriter>);
 
 impl Writer {
     /// Writes the files for the first time.
@@ -66,19 +63,55 @@ impl Writer {
         published: watch::Receiver<Published>,
         now: fn() -> Moment,
     ) -> anyhow::Result<(Self, Acknowledgements)> {
-        let (written, acknowledgements) = Acknowledgements::channel();
-        let mut writer = Self { files, about, metrics, published, written, now, told: None };
-        writer.write_all().await?;
-        Ok((writer, acknowledgements))
+        let about = Arc::new(about);
+        let (mut writers, mut words) = (Vec::new(), Vec::new());
+        for file in files {
+            let (written, word) = watch::channel(0);
+            words.push(word);
+            writers.push(FileWriter {
+                file,
+                about: Arc::clone(&about),
+                metrics: metrics.clone(),
+                published: published.clone(),
+                written,
+                now,
+                replace,
+                told: None,
+            });
+        }
+        for outcome in join_all(writers.iter_mut().map(FileWriter::write)).await {
+            outcome?;
+        }
+        Ok((Self(writers), Acknowledgements(words)))
     }
 
     /// Writes each publication, the newest first, until the driver is gone and the last is written.
-    pub async fn run(mut self) {
+    pub async fn run(self) {
+        join_all(self.0.into_iter().map(FileWriter::run)).await;
+    }
+}
+
+/// Writes one status file.
+struct FileWriter {
+    file: StatusFile,
+    about: Arc<About>,
+    metrics: Metrics,
+    published: watch::Receiver<Published>,
+    written: watch::Sender<u64>,
+    now: fn() -> Moment,
+    /// How a file is replaced: [`replace`], or a test's disk that hangs.
+    replace: fn(&Path, &str) -> io::Result<()>,
+    /// The error that was told last, so that it is told once.
+    told: Option<String>,
+}
+
+impl FileWriter {
+    async fn run(mut self) {
         while self.published.changed().await.is_ok() {
-            match self.write_all().await {
+            match self.write().await {
                 Ok(()) => {
                     if self.told.take().is_some() {
-                        tracing::info!("status files are written again");
+                        tracing::info!("status file {} is written again", self.file.path.display());
                     }
                 }
                 Err(error) => {
@@ -93,25 +126,17 @@ impl Writer {
         }
     }
 
-    /// Writes every file, whatever becomes of the others, and gives word of it.
-    async fn write_all(&mut self) -> anyhow::Result<()> {
+    /// Writes the newest publication, and gives word of it.
+    async fn write(&mut self) -> anyhow::Result<()> {
         let published = self.published.borrow_and_update().clone();
-        let now = (self.now)();
-        let texts: Vec<_> = self
-            .files
-            .iter()
-            .map(|file| (file.path.clone(), text(file.format, &self.about, &published, now)))
-            .collect();
-        let written = tokio::task::spawn_blocking(move || {
-            let mut outcome = Ok(());
-            for (path, text) in texts {
-                let result = replace(&path, &text)
-                    .with_context(|| format!("status file {} cannot be written", path.display()));
-                outcome = outcome.and(result);
-            }
-            outcome
-        });
-        written.await.expect("writing a file does not panic")?;
+        let text = text(self.file.format, &self.about, &published, (self.now)());
+        let (path, replace) = (self.file.path.clone(), self.replace);
+        tokio::task::spawn_blocking(move || replace(&path, &text))
+            .await
+            .expect("writing a file does not panic")
+            .with_context(|| {
+                format!("status file {} cannot be written", self.file.path.display())
+            })?;
         // Only what was written gives word: a file that still says active keeps the release waiting
         // for as long as R8 lets it.
         self.written.send_replace(published.sequence);
@@ -136,10 +161,7 @@ fn text(format: FileFormat, about: &About, published: &Published, now: Moment) -
         FileFormat::Json => {
             let document = FileDocument { document, valid_until };
             let json = serde_json::to_string(&document).expect("a document is JSON");
-            format!(
-                "{json}
-"
-            )
+            format!("{json}\n")
         }
         FileFormat::Env => {
             let term = document.term.map(|term| term.to_string()).unwrap_or_default();
@@ -201,4 +223,82 @@ fn beside(path: &Path) -> io::Result<PathBuf> {
     hidden.push(name);
     hidden.push(format!(".{}.tmp", std::process::id()));
     Ok(path.with_file_name(hidden))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::clock;
+    use crate::election::{Standing, Status, StoreHealth};
+
+    /// Whether the disk of the file that hangs is well again.
+    static MENDED: AtomicBool = AtomicBool::new(true);
+
+    /// Mends the disk at the end of a test, however it ends: else the runtime would wait for it.
+    struct Mend;
+
+    impl Drop for Mend {
+        fn drop(&mut self) {
+            MENDED.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn hangs_for_one(path: &Path, text: &str) -> io::Result<()> {
+        while path.ends_with("hangs.json") && !MENDED.load(Ordering::Relaxed) {
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+        replace(path, text)
+    }
+
+    fn published(sequence: u64, standing: Standing) -> Published {
+        let store = StoreHealth::default();
+        let status = Status { standing, since: clock::now(), holder: None, store };
+        Published { status, index: sequence, sequence }
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_hangs_holds_up_its_own_file_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = ["hangs.json", "well.json"].map(|it| directory.path().join(it));
+        let files = paths.clone().map(|path| StatusFile { path, format: FileFormat::Json });
+        let about = About {
+            election: "orders".to_owned(),
+            identity: "us".to_owned(),
+            instance: "us-1".to_owned(),
+            boot_id: "this".to_owned(),
+            store: "memory",
+        };
+        let (sender, receiver) = watch::channel(published(1, Standing::Starting));
+        let metrics = Metrics::new(&about);
+        let started = Writer::start(files.to_vec(), about, metrics, receiver, clock::now).await;
+        let (mut writer, mut word) = started.unwrap();
+        writer.0.iter_mut().for_each(|it| it.replace = hangs_for_one);
+        let [mut hung, mut well] =
+            [0, 1].map(|number: usize| Acknowledgements(vec![word.0[number].clone()]));
+        let bound = Duration::from_secs(20);
+        let mend = Mend;
+        let test = async {
+            MENDED.store(false, Ordering::Relaxed);
+            for sequence in 2..5 {
+                sender.send_replace(published(sequence, Standing::Standby));
+                timeout(bound, well.reached(sequence)).await.expect("the other file is written");
+            }
+            let early = timeout(Duration::from_millis(50), hung.reached(2)).await;
+            assert!(early.is_err(), "it gave word of what hangs");
+            let early = timeout(Duration::from_millis(50), word.reached(2)).await;
+            assert!(early.is_err(), "the word of all is the word of each");
+            drop(mend);
+            timeout(bound, word.reached(4)).await.expect("the newest is written at last");
+            drop(sender);
+        };
+        timeout(bound * 3, async { tokio::join!(test, writer.run()) }).await.expect("it ends");
+        for path in paths {
+            assert!(std::fs::read_to_string(path).unwrap().contains("standby"));
+        }
+    }
 }

@@ -144,6 +144,7 @@ impl Changes {
 
 fn face(shared: &Shared) -> Face {
     let published = shared.app.published.borrow();
-    let judgement = Judgement::of(&published.status, (shared.app.now)());
-    Face { index: published.index, state: judgement.state, role: judgement.role() }
+    let now = (shared.app.now)();
+    let judgement = Judgement::of(&published.status, now);
+    Face { index: published.index_at(now), state: judgement.state, role: judgement.role() }
 }
