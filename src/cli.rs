@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 pub mod check;
 mod client;
 pub mod completions;
+mod descriptors;
 pub mod doctor;
 mod document;
 pub mod run;

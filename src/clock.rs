@@ -8,6 +8,7 @@
 //! advances are: [`Moment::elapsed_max`] ends a belief, [`Moment::elapsed_min`] ends a wait, so
 //! that a clock which runs wrong errs towards safety in both.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -58,8 +59,13 @@ fn read(clock: ClockId) -> Duration {
 /// without `/proc`.
 #[must_use]
 pub fn boot_id() -> Option<String> {
+    // It cannot change under a process, and a later reading could want for descriptors.
+    static BOOT_ID: OnceLock<String> = OnceLock::new();
+    if let Some(known) = BOOT_ID.get() {
+        return Some(known.clone());
+    }
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(text.trim().to_owned())
+    Some(BOOT_ID.get_or_init(|| text.trim().to_owned()).clone())
 }
 
 impl Moment {

@@ -4,12 +4,14 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
+use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
-use super::{SettingsArgs, terminal};
+use super::{SettingsArgs, descriptors, terminal};
 use crate::clock;
 use crate::config::{Environment, Listen, Loaded, Settings, StoreSettings, load};
 use crate::daemon::{Driver, Publisher, Report};
@@ -20,6 +22,12 @@ use crate::publish::http::{self, App, Listener};
 use crate::publish::metrics::Metrics;
 use crate::publish::{About, Heartbeat, Published};
 use crate::store::{self, Candidate, Rules};
+
+/// How long the status files may take to be written for the first time.
+const START: Duration = Duration::from_secs(5);
+
+/// How long the status files may take to be written for the last time.
+const LAST_WORD: Duration = Duration::from_millis(250);
 
 /// Runs until a signal ends it: 0 after an orderly end, 1 when it cannot begin, 2 when the settings
 /// are wrong, 128 + n at a second signal n.
@@ -46,9 +54,27 @@ pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
     })
 }
 
-/// Puts the sidecar together and runs it.
+/// Runs the sidecar until it has resigned, or a second signal ends it.
 async fn sidecar(settings: Settings, logs: &Logs) -> anyhow::Result<ExitCode> {
     let signals = Signals::listen()?;
+    let (resign, resigned) = oneshot::channel();
+    let resigned = async {
+        let _ = resigned.await;
+    };
+    // A signal is obeyed from the start on, whatever the start waits for.
+    tokio::select! {
+        ended = assemble_and_run(settings, logs, resigned) => ended.map(|()| ExitCode::SUCCESS),
+        code = signals.obey(resign) => Ok(code),
+    }
+}
+
+/// Puts the sidecar together, and runs it until `resigned` has come and its work is done.
+async fn assemble_and_run(
+    mut settings: Settings,
+    logs: &Logs,
+    resigned: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    settings.max_connections = descriptors::make_room(settings.max_connections);
     let store = store::open(&settings)?;
     let candidate = Candidate {
         identity: settings.identity.clone(),
@@ -73,7 +99,9 @@ async fn sidecar(settings: Settings, logs: &Logs) -> anyhow::Result<ExitCode> {
     if !settings.status_files.is_empty() {
         let (names, published) = (settings.status_files.clone(), published.clone());
         let writing = Writer::start(names, about.clone(), metrics.clone(), published, clock::now);
-        let (writer, word) = writing.await?;
+        let (writer, word) = tokio::time::timeout(START, writing)
+            .await
+            .context("a status file could not be written in time: its disk hangs")??;
         files.spawn(writer.run());
         acknowledgements = word;
     }
@@ -98,22 +126,13 @@ async fn sidecar(settings: Settings, logs: &Logs) -> anyhow::Result<ExitCode> {
         report: Report::default(),
         now: clock::now,
     };
-    let (resign, resigned) = oneshot::channel();
-    let work = async {
-        let resigned = async {
-            let _ = resigned.await;
-        };
-        tokio::select! {
-            () = driver.run(resigned) => {}
-            () = http::serve(listeners, app, std::future::pending()) => {}
-        }
-        // The last word of the files; a disk that hangs does not hold up the end.
-        let _ = tokio::time::timeout(settings.timings.request_timeout, files.join_next()).await;
-    };
     tokio::select! {
-        () = work => Ok(ExitCode::SUCCESS),
-        code = signals.obey(resign) => Ok(code),
+        () = driver.run(resigned) => {}
+        () = http::serve(listeners, app, std::future::pending()) => {}
     }
+    // Passive was said before the release; what may be missing is the last word on the store.
+    let _ = tokio::time::timeout(LAST_WORD, files.join_next()).await;
+    Ok(())
 }
 
 /// What the election is told.

@@ -65,7 +65,6 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
 /// Resolves when the instance has the role; keeps in `last` what it was told before.
 async fn until(sidecar: &Sidecar, role: Role, last: &mut String) {
     let mut told = String::new();
-    let mut seen = None;
     loop {
         let problem = match sidecar.status().await {
             Ok(heard) => {
@@ -76,11 +75,10 @@ async fn until(sidecar: &Sidecar, role: Role, last: &mut String) {
                 *last = format!("{}, {}", heard.role(clock::now()).as_str(), {
                     harmless(&heard.document.state)
                 });
-                // A poll that ended without a change must not become a question without a pause.
-                if seen.replace(heard.document.index) == Some(heard.document.index) {
-                    tokio::time::sleep(PAUSE).await;
-                }
-                match sidecar.changed(heard.document.index, POLL).await {
+                // Polls that end at once, as those of several sidecars behind one address do, must
+                // not become questions without a pause.
+                let poll = sidecar.changed(heard.document.index, POLL);
+                match tokio::join!(poll, tokio::time::sleep(PAUSE)).0 {
                     Ok(()) => continue,
                     Err(trouble) => trouble,
                 }

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use futures::future::join_all;
@@ -16,9 +17,12 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use super::metrics::Metrics;
-use super::{About, Document, Judgement, Published, rfc3339, valid_until_boottime_ns};
+use super::{About, Document, Judgement, Published, Role, rfc3339, valid_until_boottime_ns};
 use crate::clock::Moment;
 use crate::config::{FileFormat, StatusFile};
+
+/// After how long a write that has not ended is told of.
+const SLOW: Duration = Duration::from_secs(2);
 
 /// The files' word, each for itself, on how far they have said what was published.
 #[derive(Clone, Debug)]
@@ -114,29 +118,45 @@ impl FileWriter {
                         tracing::info!("status file {} is written again", self.file.path.display());
                     }
                 }
-                Err(error) => {
-                    self.metrics.file_error();
-                    let words = format!("{error:#}");
-                    if self.told.as_ref() != Some(&words) {
-                        tracing::error!("{words}; the file says itself until when it holds");
-                        self.told = Some(words);
-                    }
-                }
+                Err(error) => self.tell(format!("{error:#}")),
             }
+        }
+    }
+
+    /// Counts an error, and tells it when it is another than before.
+    fn tell(&mut self, words: String) {
+        self.metrics.file_error();
+        if self.told.as_ref() != Some(&words) {
+            tracing::error!("{words}; the file says itself until when it holds");
+            self.told = Some(words);
         }
     }
 
     /// Writes the newest publication, and gives word of it.
     async fn write(&mut self) -> anyhow::Result<()> {
         let published = self.published.borrow_and_update().clone();
-        let text = text(self.file.format, &self.about, &published, (self.now)());
+        let now = (self.now)();
+        let text = text(self.file.format, &self.about, &published, now);
+        let passive = Judgement::of(&published.status, now).role() == Role::Passive;
         let (path, replace) = (self.file.path.clone(), self.replace);
-        tokio::task::spawn_blocking(move || replace(&path, &text))
-            .await
-            .expect("writing a file does not panic")
-            .with_context(|| {
-                format!("status file {} cannot be written", self.file.path.display())
-            })?;
+        let write = move || {
+            replace(&path, &text).inspect_err(|_| {
+                if passive {
+                    remove(&path);
+                }
+            })
+        };
+        let mut writing = tokio::task::spawn_blocking(write);
+        let written = match tokio::time::timeout(SLOW, &mut writing).await {
+            Ok(written) => written,
+            Err(_) => {
+                self.tell(format!("status file {} hangs", self.file.path.display()));
+                writing.await
+            }
+        };
+        written.expect("writing a file does not panic").with_context(|| {
+            format!("status file {} cannot be written", self.file.path.display())
+        })?;
         // Only what was written gives word: a file that still says active keeps the release waiting
         // for as long as R8 lets it.
         self.written.send_replace(published.sequence);
@@ -202,6 +222,14 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
         let _ = std::fs::remove_file(&beside);
     }
     written
+}
+
+/// Removes a file that says active and could not be told otherwise, which works on a full disk too:
+/// no file is unknown, and unknown is never active.
+fn remove(path: &Path) {
+    if refuse_what_is_no_file(path).is_ok() {
+        let _ = std::fs::remove_file(path);
+    }
 }
 
 fn refuse_what_is_no_file(path: &Path) -> io::Result<()> {

@@ -106,25 +106,22 @@ impl Connections {
         Self { max, taken: Arc::default(), next: Arc::default() }
     }
 
-    /// Takes a place; the connection that was idle for longest makes room. Gives none when all
-    /// others are busy.
+    /// Takes a place; another makes room where all are taken. Gives none when all are busy.
     fn take(&self) -> Option<Place> {
         let mut taken = self.taken.lock().expect("nothing panics while the lock is held");
-        if taken.len() >= self.max {
-            let oldest = taken
-                .iter()
-                .filter(|(_, it)| it.phase.load(Ordering::Relaxed) == IDLE)
-                .min_by_key(|(_, it)| it.idle_since.load(Ordering::Relaxed))
-                .map(|(id, _)| *id)?;
-            if let Some(activity) = taken.remove(&oldest) {
-                activity.close.notify_one();
-            }
+        if taken.len() >= self.max && !end_one(&mut taken) {
+            return None;
         }
         let id = self.tick();
         let activity = Arc::new(Activity::default());
         activity.idle_since.store(id, Ordering::Relaxed);
         taken.insert(id, Arc::clone(&activity));
         Some(Place { id, activity, connections: self.clone() })
+    }
+
+    /// Ends a connection that waits, so that its descriptor is free.
+    fn make_room(&self) {
+        end_one(&mut self.taken.lock().expect("nothing panics while the lock is held"));
     }
 
     /// Ends what was begun and does not get complete, for ever.
@@ -142,6 +139,23 @@ impl Connections {
     fn tick(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
+}
+
+/// Ends the connection that was idle for longest, else the oldest whose request is not complete:
+/// those who are answered stay. Says whether there was one.
+fn end_one(taken: &mut BTreeMap<u64, Arc<Activity>>) -> bool {
+    let oldest = |phase: u8| {
+        taken
+            .iter()
+            .filter(|(_, it)| it.phase.load(Ordering::Relaxed) == phase)
+            .min_by_key(|(_, it)| it.idle_since.load(Ordering::Relaxed))
+            .map(|(id, _)| *id)
+    };
+    let ended = oldest(IDLE).or_else(|| oldest(READING)).and_then(|id| taken.remove(&id));
+    if let Some(activity) = &ended {
+        activity.close.notify_one();
+    }
+    ended.is_some()
 }
 
 impl Drop for Place {
@@ -184,6 +198,7 @@ impl Activity {
 /// Accepts connections for ever, and owns them.
 pub(super) async fn accept(listener: Listener, connections: Connections, router: Router) {
     let mut tasks = JoinSet::new();
+    let mut failing = false;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -191,6 +206,7 @@ pub(super) async fn accept(listener: Listener, connections: Connections, router:
         };
         match accepted {
             Ok(stream) => {
+                failing = false;
                 if let Some(place) = connections.take() {
                     let router = router.clone();
                     match stream {
@@ -200,8 +216,11 @@ pub(super) async fn accept(listener: Listener, connections: Connections, router:
                 }
             }
             Err(error) => {
-                // Out of descriptors, most likely: another connection must end first.
-                tracing::debug!("a connection could not be accepted: {error}");
+                // Out of descriptors, most likely: the store needs them more than who waits here.
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!("a connection could not be accepted: {error}");
+                }
+                connections.make_room();
                 sleep(Duration::from_millis(100)).await;
             }
         }

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -33,13 +33,29 @@ pub(super) enum Stream {
     Unix(UnixStream),
 }
 
-/// The file of a unix socket, removed at the end.
-pub struct SocketFile(PathBuf);
+/// The file of a unix socket, removed at the end, unless another has taken its place.
+pub struct SocketFile {
+    path: PathBuf,
+    made: Option<(u64, u64)>,
+}
+
+impl SocketFile {
+    fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), made: file_id(path) }
+    }
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        if self.made.is_some() && file_id(&self.path) == self.made {
+            let _ = fs::remove_file(&self.path);
+        }
     }
+}
+
+/// Tells one file from another of the same name.
+fn file_id(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// Binds one listener.
@@ -60,7 +76,7 @@ pub async fn bind(listen: &Listen) -> anyhow::Result<Listener> {
                 .with_context(|| format!("cannot listen on unix:{}", path.display()))?;
             let bound = UnixListener::bind(path)
                 .with_context(|| format!("cannot listen on unix:{}", path.display()))?;
-            let file = SocketFile(path.clone());
+            let file = SocketFile::new(path);
             // Who may ask is the directory's matter: the answers are no secret on this host.
             fs::set_permissions(path, fs::Permissions::from_mode(0o666))
                 .with_context(|| format!("cannot open unix:{} to others", path.display()))?;
@@ -95,7 +111,7 @@ impl Listener {
             Self::Tcp(bound) => {
                 bound.local_addr().map_or_else(|e| e.to_string(), |it| it.to_string())
             }
-            Self::Unix(_, file) => format!("unix:{}", file.0.display()),
+            Self::Unix(_, file) => format!("unix:{}", file.path.display()),
         }
     }
 

@@ -14,7 +14,7 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::watch::Receiver;
@@ -32,6 +32,10 @@ const EVERY: Duration = Duration::from_secs(10);
 
 /// How often the clock is asked whether a belief has ended without a publication.
 const GLANCE: Duration = Duration::from_secs(1);
+
+/// The longest that one stream lasts. Subscribers connect again by themselves; one that has stopped
+/// reading would keep its place for as long as the kernel keeps bytes for it.
+const LONGEST_STREAM: Duration = Duration::from_secs(600);
 
 /// The longest that a long poll waits, whatever it asks for.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
@@ -71,7 +75,7 @@ pub(super) async fn watch(
     ([(CONTENT_TYPE, "application/json")], document(&shared, (shared.app.now)())).into_response()
 }
 
-/// The status at once, at each change, and every ten seconds.
+/// The status at once, at each change, and every ten seconds, for so long as one stream may last.
 fn events(
     shared: Arc<Shared>,
     place: OwnedSemaphorePermit,
@@ -86,6 +90,7 @@ fn events(
             .data(document(&shared, (shared.app.now)()));
         Some((Ok(event), (shared, place, changes)))
     })
+    .take_until(sleep(LONGEST_STREAM))
 }
 
 /// Finds changes: what was published, and what the clock alone changes.

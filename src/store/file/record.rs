@@ -49,6 +49,7 @@ struct StoredHolder {
 struct StoredLease {
     id: String,
     boot_id: String,
+    from_boottime_ns: u64,
     until_boottime_ns: u64,
 }
 
@@ -124,10 +125,16 @@ impl Stored {
     }
 
     /// How long the lease still runs at `now`; zero when it is over, `None` when it was released.
-    /// A lease of another boot is over, for its holder did not survive.
+    /// What is left of the lease at `now`; `None` where there is none.
+    ///
+    /// Another boot id alone does not free it: containers may be given boot ids of their own on one
+    /// kernel. A boot clock that reads less than the lease began with has begun anew, and its
+    /// holder did not survive that; one that reads within the lease cannot tell, and waits.
     pub(super) fn remaining(&self, now: &Reading) -> Option<Duration> {
         let lease = self.lease.as_ref()?;
-        if lease.boot_id != now.boot_id {
+        let rebooted =
+            lease.boot_id != now.boot_id && now.boot < Duration::from_nanos(lease.from_boottime_ns);
+        if rebooted {
             return Some(Duration::ZERO);
         }
         Some(Duration::from_nanos(lease.until_boottime_ns).saturating_sub(now.boot))
@@ -152,8 +159,9 @@ impl Stored {
         if let (true, Some(lease)) = (self.is_of(bid, began), &self.lease) {
             until_boottime_ns = until_boottime_ns.max(lease.until_boottime_ns);
         }
+        let from_boottime_ns = u64::try_from(began.boot.as_nanos()).unwrap_or(u64::MAX);
         let (id, boot_id) = (bid.lease.to_wire(), began.boot_id.clone());
-        self.lease = Some(StoredLease { id, boot_id, until_boottime_ns });
+        self.lease = Some(StoredLease { id, boot_id, from_boottime_ns, until_boottime_ns });
     }
 
     /// Frees the lease.
