@@ -128,21 +128,27 @@ proptest! {
     }
 }
 
+/// Makes the record one of another boot id, whose clock had run for so much longer than ours.
+fn move_to_another_boot(place: &Place, ahead: Duration) {
+    let bytes = fs::read(place.record()).unwrap();
+    let mut record: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let lease = &mut record["lease"];
+    assert_eq!(lease["boot_id"], clock::boot_id().unwrap());
+    lease["boot_id"] = "00000000-0000-4000-8000-000000000000".into();
+    for name in ["from_boottime_ns", "until_boottime_ns"] {
+        let reading = lease[name].as_u64().unwrap();
+        lease[name] = (reading + u64::try_from(ahead.as_nanos()).unwrap()).into();
+    }
+    fs::write(place.record(), serde_json::to_vec(&record).unwrap()).unwrap();
+}
+
 #[tokio::test]
 async fn a_lease_of_another_boot_is_over_and_its_term_is_kept() {
     let place = Place::new();
     let store = place.store();
-    let mut first = fresh_bid(&store).await;
-    first.lease_duration = Duration::from_secs(3600);
-    store.acquire(&first).await.unwrap();
-    let term = store.inaugurate(&first, 7).await.unwrap();
+    let (first, term) = lead(&store).await;
     assert!(!store.look().await.unwrap().free);
-
-    let this_boot = clock::boot_id().unwrap();
-    let text = fs::read_to_string(place.record()).unwrap();
-    assert!(text.contains(&this_boot), "{text}");
-    let other = text.replace(&this_boot, "00000000-0000-4000-8000-000000000000");
-    fs::write(place.record(), other).unwrap();
+    move_to_another_boot(&place, Duration::from_secs(3600));
 
     let sight = store.look().await.unwrap();
     assert!(sight.free);
@@ -152,6 +158,15 @@ async fn a_lease_of_another_boot_is_over_and_its_term_is_kept() {
     }
     let (_, next) = lead(&store).await;
     assert_eq!(next, term + 1);
+}
+
+#[tokio::test]
+async fn another_boot_id_on_the_same_clock_frees_nothing() {
+    let place = Place::new();
+    let store = place.store();
+    lead(&store).await;
+    move_to_another_boot(&place, Duration::ZERO);
+    assert!(!store.look().await.unwrap().free, "containers may have boot ids of their own");
 }
 
 #[tokio::test]
