@@ -1,6 +1,8 @@
 //! The `file:` store where it differs from others: what can lie in the place of its record, what a
 //! record of another boot says, and what a call does in whose middle time passes.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
 #[path = "support/file_child.rs"]
 mod file_child;
 #[path = "support/file_place.rs"]
