@@ -147,3 +147,14 @@ fn a_wake_up_does_not_cut_short_standing_back_for_others() {
     bench.drain();
     assert!(bench.request.is_none());
 }
+
+#[test]
+fn a_clock_that_goes_back_starts_a_hold_anew_and_no_more() {
+    let mut bench = Bench::bidding_with(remote());
+    bench.answer(Ok(grant(None)));
+    bench.sleep(1_000);
+    bench.now.boot -= ms(3_600_000);
+    bench.tick();
+    let held = hold_until_written(&mut bench);
+    assert!((60_000..60_010).contains(&held), "{held}");
+}
