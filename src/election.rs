@@ -355,7 +355,6 @@ impl Election {
         };
         let tenure = tenure.clone();
         self.role = Role::Leader(Leader { tenure, term, since: now, jeopardy: false });
-        self.highest = self.highest.max(term);
         self.defect = None;
         let candidate = Arc::clone(&self.config.candidate);
         self.set_holder(Some(Holder { candidate, term }));
