@@ -129,10 +129,17 @@ fn a_leader_stopped_for_longer_than_its_lease_never_says_active_again_in_its_old
     let leader = settled(&candidates);
     let other = 1 - leader;
     let old = candidates[leader].status().unwrap()["term"].as_u64().unwrap();
+    let heard = |name: &str| {
+        until(Duration::from_secs(10), "the recorder hears it", || {
+            recorder.heard(name).then_some(())
+        });
+    };
+    heard(&candidates[leader].name);
     candidates[leader].signal(Signal::STOP);
     until(Duration::from_secs(30), "the other leads", || {
         candidates[other].is_leader().then_some(())
     });
+    heard(&candidates[other].name);
     candidates[leader].signal(Signal::CONT);
     until(Duration::from_secs(10), "the stopped one stands by", || {
         (candidates[leader].state()? == "standby").then_some(())
