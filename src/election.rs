@@ -239,6 +239,12 @@ impl Election {
     /// Ends what is over at `now`: a belief, a bid, a term's write, a resignation.
     fn judge(&mut self, now: Moment, chance: Chance) {
         self.notice_jump(now);
+        if let Role::Activating(it) = &mut self.role {
+            it.restart_if_back(now);
+        }
+        if let Some(owed) = &mut self.owed {
+            owed.restart_if_back(now);
+        }
         let lease_duration = self.config.lease_duration;
         match &self.role {
             Role::Standby { bidding: Some(it), .. } if it.is_over(now, lease_duration) => {
@@ -349,7 +355,6 @@ impl Election {
         };
         let tenure = tenure.clone();
         self.role = Role::Leader(Leader { tenure, term, since: now, jeopardy: false });
-        self.highest = self.highest.max(term);
         self.defect = None;
         let candidate = Arc::clone(&self.config.candidate);
         self.set_holder(Some(Holder { candidate, term }));

@@ -23,6 +23,12 @@ impl Election {
         chance: Chance,
     ) {
         self.note_health(&answer, now);
+        // What an answer says of the record is true even when it comes too late for its lease.
+        match &answer {
+            Ok(Answer::Grant(grant)) => self.inspect(&grant.record),
+            Ok(Answer::Term(term)) => self.highest = self.highest.max(*term),
+            _ => {}
+        }
         match request.op {
             Op::Look => self.take_look(answer, now, chance),
             Op::Release(_) => self.take_release(&answer, now),
@@ -121,7 +127,6 @@ impl Election {
 
     /// A grant counts from the first sending of its bid; what is left of it may be nothing.
     fn take_grant(&mut self, bidding: Bidding, grant: &Grant, now: Moment, chance: Chance) {
-        self.inspect(&grant.record);
         if grant.record.term.is_some_and(|term| term >= LARGEST_TERM) {
             self.owe(bidding.bid, now, true);
             self.back_off(now, chance);

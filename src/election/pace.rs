@@ -77,9 +77,14 @@ impl Pace {
 
     /// How long until it is due. A clock that went back must not stretch it.
     pub(super) fn left(&self, now: Moment) -> Duration {
-        if now.boot < self.from.boot || now.raw < self.from.raw {
+        if went_back(self.from, now) {
             return Duration::ZERO;
         }
         self.wait.saturating_sub(self.from.elapsed_max(now))
     }
+}
+
+/// Whether a lease clock shows less at `now` than it did at `from`.
+pub(super) fn went_back(from: Moment, now: Moment) -> bool {
+    now.boot < from.boot || now.raw < from.raw
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::pace::Pace;
+use super::pace::{Pace, went_back};
 use super::request::Op;
 use super::status::Belief;
 use crate::clock::Moment;
@@ -156,6 +156,14 @@ impl Tenure {
 }
 
 impl Activating {
+    /// Starts the hold anew if a clock went back behind its start: it is long enough from now on,
+    /// and the clock may take hours to come back.
+    pub(super) fn restart_if_back(&mut self, now: Moment) {
+        if went_back(self.granted, now) {
+            self.granted = now;
+        }
+    }
+
     /// How long until the term may be written, or written again.
     fn until_write(&self, now: Moment) -> Duration {
         self.hold.saturating_sub(self.granted.elapsed_min(now)).max(self.write.left(now))
@@ -169,6 +177,13 @@ impl Activating {
 }
 
 impl Owed {
+    /// Starts the wait anew if a clock went back behind its start, as a hold does.
+    pub(super) fn restart_if_back(&mut self, now: Moment) {
+        if went_back(self.since, now) {
+            self.since = now;
+        }
+    }
+
     /// How long until the release may be sent, or sent again: not before all say passive, for
     /// which it waits for at most `patience`.
     pub(super) fn left(&self, now: Moment, patience: Duration) -> Duration {

@@ -152,6 +152,17 @@ fn r10_a_renewal_sent_before_the_jump_does_not_restore_the_belief() {
 }
 
 #[test]
+fn r10_not_even_when_the_clock_has_jumped_back_meanwhile() {
+    let mut bench = Bench::leader();
+    bench.next("renew");
+    bench.now.wall += ms(5_000);
+    bench.tick();
+    bench.now.wall -= ms(5_000);
+    bench.answer(Ok(Answer::Done));
+    assert!(!bench.leads(), "the jump was seen after that renewal was sent");
+}
+
+#[test]
 fn r10_a_clock_that_jumps_back_again_restores_nothing() {
     let mut bench = Bench::leader();
     bench.now.wall += ms(3_600_000);

@@ -41,6 +41,7 @@ fn r5_a_grant_that_comes_when_its_belief_would_be_over_is_released() {
     bench.sleep(DEADLINE);
     bench.answer(Ok(grant(Some(7))));
     assert_eq!(bench.state(), State::Standby);
+    assert_ne!(bench.reason(), Some(Reason::Lapsed), "nothing began, so nothing ends");
     bench.expect("release");
     assert_eq!(bench.lease(), lease);
 }

@@ -147,3 +147,26 @@ fn a_wake_up_does_not_cut_short_standing_back_for_others() {
     bench.drain();
     assert!(bench.request.is_none());
 }
+
+#[test]
+fn a_clock_that_goes_back_starts_a_hold_anew_and_no_more() {
+    let mut bench = Bench::bidding_with(remote());
+    bench.answer(Ok(grant(None)));
+    bench.sleep(1_000);
+    bench.now.boot -= ms(3_600_000);
+    bench.tick();
+    let held = hold_until_written(&mut bench);
+    assert!((60_000..60_010).contains(&held), "{held}");
+}
+
+#[test]
+fn r11_a_term_that_was_written_too_late_is_seen_all_the_same() {
+    let mut bench = Bench::activating_with(config());
+    bench.sleep(DEADLINE);
+    bench.answer(Ok(Answer::Term(8)));
+    bench.expect("release");
+    bench.answer(Ok(Answer::Done));
+    bench.next("look");
+    bench.answer(Ok(free(Some(7))));
+    assert!(bench.notices.contains(&Notice::TermFell { seen: 8, found: 7 }));
+}

@@ -174,3 +174,13 @@ fn a_lapsed_leader_competes_anew_for_a_new_term_once_its_release_is_over() {
     };
     assert_eq!(floor, 9);
 }
+
+#[test]
+fn a_clock_that_goes_back_starts_the_wait_for_publishers_anew_and_no_more() {
+    let mut bench = Bench::leader();
+    bench.resign();
+    bench.sleep(500);
+    bench.now.boot -= ms(3_600_000);
+    bench.tick();
+    assert_eq!(bench.next("release"), REQUEST);
+}

@@ -11,23 +11,22 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
-use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use axum::http::header::{CACHE_CONTROL, CONNECTION};
+use axum::http::{HeaderValue, Request, Response, StatusCode};
 use axum::response::IntoResponse;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::Notify;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, Sleep, interval, sleep};
 use tower_service::Service;
 
@@ -70,7 +69,8 @@ struct Activity {
     partial: AtomicBool,
     /// How many sweeps have found it in its present phase.
     swept: AtomicU32,
-    close: Notify,
+    /// Ends the connection's task.
+    task: OnceLock<AbortHandle>,
 }
 
 const IDLE: u8 = 0;
@@ -132,7 +132,7 @@ impl Connections {
         loop {
             sweeps.tick().await;
             let taken = self.taken.lock().expect("nothing panics while the lock is held");
-            taken.values().filter(|it| it.is_overdue()).for_each(|it| it.close.notify_one());
+            taken.values().filter(|it| it.is_overdue()).for_each(|it| it.end());
         }
     }
 
@@ -153,7 +153,7 @@ fn end_one(taken: &mut BTreeMap<u64, Arc<Activity>>) -> bool {
     };
     let ended = oldest(IDLE).or_else(|| oldest(READING)).and_then(|id| taken.remove(&id));
     if let Some(activity) = &ended {
-        activity.close.notify_one();
+        activity.end();
     }
     ended.is_some()
 }
@@ -188,6 +188,12 @@ impl Activity {
         self.enter(if partial { READING } else { IDLE });
     }
 
+    fn end(&self) {
+        if let Some(task) = self.task.get() {
+            task.abort();
+        }
+    }
+
     /// Counts one more sweep; whether a request was begun too many sweeps ago.
     fn is_overdue(&self) -> bool {
         self.phase.load(Ordering::Relaxed) == READING
@@ -208,11 +214,13 @@ pub(super) async fn accept(listener: Listener, connections: Connections, router:
             Ok(stream) => {
                 failing = false;
                 if let Some(place) = connections.take() {
-                    let router = router.clone();
-                    match stream {
+                    let (activity, router) = (Arc::clone(&place.activity), router.clone());
+                    let task = match stream {
                         Stream::Tcp(it) => tasks.spawn(serve(it, place, router)),
                         Stream::Unix(it) => tasks.spawn(serve(it, place, router)),
                     };
+                    // It is set once: the place was made for this task.
+                    let _ = activity.task.set(task);
                 }
             }
             Err(error) => {
@@ -264,17 +272,14 @@ where
         .max_headers(MAX_HEADERS)
         .header_read_timeout(None)
         .serve_connection(io, answer);
-    tokio::select! {
-        biased;
-        // How a client ended is its own affair.
-        _ = connection => {}
-        () = place.activity.close.notified() => {}
-    }
+    // How a client ended is its own affair.
+    let _ = connection.await;
 }
 
 /// Answers one request, with what all answers have in common.
 async fn respond(request: Request<Incoming>, mut router: Router) -> Response<Body> {
-    let body = body_length(request.headers());
+    // One that announces no length may be of any.
+    let body = request.body().size_hint().upper().unwrap_or(u64::MAX);
     let mut response = if body > MAX_BODY {
         (StatusCode::PAYLOAD_TOO_LARGE, "no request here needs a body\n").into_response()
     } else {
@@ -290,15 +295,6 @@ async fn respond(request: Request<Incoming>, mut router: Router) -> Response<Bod
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
-}
-
-/// The length of a request's body as announced; one that announces none may be of any length.
-fn body_length(headers: &HeaderMap) -> u64 {
-    if headers.contains_key(TRANSFER_ENCODING) {
-        return u64::MAX;
-    }
-    let announced = headers.get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
-    announced.unwrap_or_default()
 }
 
 /// A stream that tells when bytes come, and fails when its reader has stalled for too long.

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Query, State as Shares};
+use axum::extract::{Query, Request, State as Shares};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Deserialize;
@@ -63,15 +63,26 @@ struct Asked {
     min_remaining: Option<String>,
 }
 
-async fn leader(Shares(shared): Shares<Arc<Shared>>, Query(asked): Query<Asked>) -> Response {
-    let least = match asked.min_remaining.as_deref().map(duration::parse) {
-        None => Duration::ZERO,
-        Some(Ok(least)) => least,
-        Some(Err(error)) => return bad_duration("min_remaining", &error),
+async fn leader(Shares(shared): Shares<Arc<Shared>>, request: Request) -> Response {
+    let least = match least_remaining(request.uri()) {
+        Ok(least) => least,
+        Err(refusal) => return *refusal,
     };
     let judgement = shared.judge();
     let leads = judgement.role() == Role::Active && judgement.remaining >= least;
     answer(leads, judgement)
+}
+
+/// How much time must be left for a 200. Nearly nobody asks for any, so it is read by need.
+fn least_remaining(uri: &Uri) -> Result<Duration, Box<Response>> {
+    if uri.query().is_none() {
+        return Ok(Duration::ZERO);
+    }
+    let Query(Asked { min_remaining }) =
+        Query::try_from_uri(uri).map_err(|error| Box::new(error.into_response()))?;
+    min_remaining.as_deref().map_or(Ok(Duration::ZERO), |text| {
+        duration::parse(text).map_err(|error| Box::new(bad_duration("min_remaining", &error)))
+    })
 }
 
 async fn standby(Shares(shared): Shares<Arc<Shared>>) -> Response {
