@@ -121,6 +121,31 @@ async fn a_request_that_is_not_complete_in_five_seconds_is_closed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_begins_behind_another_is_bounded_too() {
+    let server = with_places(512).await;
+    let whole = "GET /leader HTTP/1.1\r\nHost: x\r\n\r\n";
+    let mut slow = server.connect().await;
+    slow.send(&format!("{whole}{whole}GET /lea")).await;
+    let begun = started();
+    assert_eq!((slow.answer("GET").await.code, slow.answer("GET").await.code), (200, 200));
+    timeout(ms(60_000), slow.closed()).await.expect("it is closed");
+    assert!(begun.elapsed() < ms(8_000), "{:?}", begun.elapsed());
+
+    // Whole requests in one go, and one whose end comes in two pieces, leave idle connections.
+    let mut pair = server.connect().await;
+    pair.send(&format!("{whole}{whole}")).await;
+    assert_eq!((pair.answer("GET").await.code, pair.answer("GET").await.code), (200, 200));
+    let mut pieces = server.connect().await;
+    pieces.send(whole.strip_suffix("\n").expect("it ends so")).await;
+    sleep(ms(1_000)).await;
+    pieces.send("\n").await;
+    assert_eq!(pieces.answer("GET").await.code, 200);
+    sleep(ms(60_000)).await;
+    assert_eq!(pair.ask("GET", "/leader").await.code, 200);
+    assert_eq!(pieces.ask("GET", "/leader").await.code, 200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn slow_requests_take_no_places_for_good() {
     let server = with_places(4).await;
     let mut slow = Vec::new();

@@ -98,6 +98,26 @@ async fn the_last_word_is_told_and_the_stream_ends_with_the_driver() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_subscriber_that_never_reads_does_not_hold_up_the_end() {
+    let mut server = Server::start(Feed::new(Standing::Standby)).await;
+    let mut deaf = server.connect_unix().await;
+    deaf.send("GET /watch HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let mut other = subscribed(&server).await;
+    event(&mut other).await;
+    let words = "no route ".repeat(2_000);
+    for _ in 0..100 {
+        server.feed().change(Status { store: failing(1, &words), ..of(Standing::Standby) });
+        event(&mut other).await;
+    }
+    let begun = started();
+    server.end(of(Standing::Stopped));
+    server.ended().await;
+    // It was given a moment to read, and no more.
+    let took = begun.elapsed();
+    assert!(took >= ms(200) && took < ms(500), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_long_poll_waits_for_the_index_to_pass() {
     let server = Server::start(Feed::new(Standing::Starting)).await;
     server.feed().change(of(Standing::Standby));

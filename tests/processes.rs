@@ -10,6 +10,8 @@ mod process;
 #[path = "support/recorder.rs"]
 mod recorder;
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use process::{Candidate, until};
@@ -148,4 +150,28 @@ fn a_leader_stopped_for_longer_than_its_lease_never_says_active_again_in_its_old
     verdict.assert_safe();
     assert_eq!(verdict.terms[0], (old, candidates[leader].name.clone()));
     assert_eq!(verdict.terms.len(), 2, "one handover, and no term comes back: {verdict:?}");
+}
+
+#[test]
+fn subscribers_are_told_the_last_word_before_the_process_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    // An observer has nothing to release: its first word after the signal is its last.
+    let arguments = ["--store", "memory:", "--observe"];
+    let mut observer = Candidate::start("observer", directory.path(), &arguments, &[]);
+    let bound = Duration::from_secs(20);
+    let mut subscriber = TcpStream::connect(observer.address).unwrap();
+    subscriber.set_read_timeout(Some(bound)).unwrap();
+    subscriber.write_all(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut told = BufReader::new(subscriber);
+    let mut until_line = |words: &str| {
+        let mut line = String::new();
+        while !line.contains(words) {
+            line.clear();
+            assert!(told.read_line(&mut line).unwrap() > 0, "it ended without {words}");
+        }
+    };
+    until_line(r#""state":"observing""#);
+    observer.signal(Signal::TERM);
+    until_line(r#""state":"stopped""#);
+    assert!(observer.wait(bound).success());
 }

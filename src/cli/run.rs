@@ -126,10 +126,15 @@ async fn assemble_and_run(
         report: Report::default(),
         now: clock::now,
     };
-    tokio::select! {
-        () = driver.run(resigned) => {}
-        () = http::serve(listeners, app, std::future::pending()) => {}
-    }
+    let (end, ended) = oneshot::channel();
+    let drive = async {
+        driver.run(resigned).await;
+        let _ = end.send(());
+    };
+    let serve = http::serve(listeners, app, async {
+        let _ = ended.await;
+    });
+    tokio::join!(drive, serve);
     // Passive was said before the release; what may be missing is the last word on the store.
     let _ = tokio::time::timeout(LAST_WORD, files.join_next()).await;
     Ok(())

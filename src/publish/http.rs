@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::metrics::Metrics;
 use super::{About, Heartbeat, Published};
@@ -28,6 +28,9 @@ pub const MAX_STREAMS: usize = 128;
 
 /// How often the listener notes that it turns, and whether the election did.
 const TICK: Duration = Duration::from_secs(1);
+
+/// How long event streams and long polls may take to tell the last word.
+const LAST_WORD: Duration = Duration::from_millis(200);
 
 /// For how many ticks of the listener the election may stand still before `/livez` says so.
 const PATIENCE: u32 = 10;
@@ -59,7 +62,8 @@ struct Shared {
     quiet: AtomicU32,
 }
 
-/// Serves the listeners until `shutdown`; then all connections end.
+/// Serves the listeners until `shutdown`; then all connections end, those of subscribers when they
+/// were told the last status, if the driver is gone by then.
 pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: impl Future<Output = ()>) {
     let connections = Connections::new(app.max_connections);
     let streams = MAX_STREAMS.min(app.max_connections.div_ceil(2));
@@ -74,8 +78,11 @@ pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: impl Future<Out
         tasks.spawn(connection::accept(listener, connections.clone(), router.clone()));
     }
     tasks.spawn(connections.sweep());
-    tasks.spawn(watch_the_election(shared));
+    tasks.spawn(watch_the_election(Arc::clone(&shared)));
     shutdown.await;
+    // All places are free when every stream has ended. One that nobody reads may not hold us up.
+    let all = u32::try_from(streams).unwrap_or(u32::MAX);
+    let _ = timeout(LAST_WORD, shared.streams.acquire_many(all)).await;
 }
 
 /// Counts for how long the election has not turned while this listener did.

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tenure::config::Listen;
+use tenure::election::Status;
 use tenure::publish::Heartbeat;
 use tenure::publish::http::{App, bind, serve};
 use tenure::publish::metrics::Metrics;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::status::{Feed, about, now};
@@ -28,7 +30,8 @@ pub struct Server {
     pub address: SocketAddr,
     pub socket: PathBuf,
     _directory: tempfile::TempDir,
-    _tasks: JoinSet<()>,
+    end: Option<oneshot::Sender<()>>,
+    tasks: JoinSet<()>,
 }
 
 impl Server {
@@ -54,9 +57,25 @@ impl Server {
         };
         let address = tcp.address().parse().expect("it says its address");
         let mut tasks = JoinSet::new();
-        tasks.spawn(serve(vec![tcp, unix], app, std::future::pending()));
-        let feed = Some(feed);
-        Self { feed, heartbeat, address, socket, _directory: directory, _tasks: tasks }
+        let (end, ended) = oneshot::channel();
+        tasks.spawn(serve(vec![tcp, unix], app, async {
+            ended.await.expect("a server that was not told to end is aborted");
+        }));
+        let (feed, end) = (Some(feed), Some(end));
+        Self { feed, heartbeat, address, socket, _directory: directory, end, tasks }
+    }
+
+    /// Publishes a last status and ends the driver and with it the listener, which hears of its own
+    /// end before its connections hear of the status.
+    pub fn end(&mut self, last: Status) {
+        self.end.take().expect("it was not told before").send(()).expect("it serves yet");
+        self.feed.take().expect("the driver is not gone").change(last);
+    }
+
+    /// Waits until the listener has ended.
+    pub async fn ended(&mut self) {
+        let ended = tokio::time::timeout(PATIENCE, self.tasks.join_next()).await;
+        ended.expect("it ends").expect("there is one").expect("it does not panic");
     }
 
     pub fn feed(&self) -> &Feed {

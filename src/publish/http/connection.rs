@@ -65,8 +65,8 @@ struct Activity {
     phase: AtomicU8,
     /// When it last became idle, in turns of all connections; the smallest is the oldest.
     idle_since: AtomicU64,
-    /// Whether bytes of a next request came while one was answered.
-    more: AtomicBool,
+    /// Whether the bytes that came last are those of a request that is not complete.
+    partial: AtomicBool,
     /// How many sweeps have found it in its present phase.
     swept: AtomicU32,
     /// Ends the connection's task.
@@ -172,20 +172,20 @@ impl Activity {
         self.swept.store(0, Ordering::Relaxed);
     }
 
-    /// Bytes came.
-    fn heard(&self) {
-        match self.phase.load(Ordering::Relaxed) {
-            IDLE => self.enter(READING),
-            ANSWERING | STREAMING => self.more.store(true, Ordering::Relaxed),
-            _ => {}
+    /// Bytes came, whose end is that of a request or is not.
+    fn heard(&self, partial: bool) {
+        self.partial.store(partial, Ordering::Relaxed);
+        if self.phase.load(Ordering::Relaxed) == IDLE {
+            self.enter(READING);
         }
     }
 
-    /// The answer is made; unless the next request has begun, the connection is idle.
+    /// The answer is made; unless the next request has begun, the connection is idle. One that is
+    /// there as a whole is answered next, whatever is said here.
     fn answered(&self, tick: u64) {
         self.idle_since.store(tick, Ordering::Relaxed);
-        let more = self.more.swap(false, Ordering::Relaxed);
-        self.enter(if more { READING } else { IDLE });
+        let partial = self.partial.load(Ordering::Relaxed);
+        self.enter(if partial { READING } else { IDLE });
     }
 
     fn end(&self) {
@@ -240,7 +240,12 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let activity = Arc::clone(&place.activity);
-    let io = TokioIo::new(Watched { stream, activity: Arc::clone(&activity), stalled: None });
+    let io = TokioIo::new(Watched {
+        stream,
+        activity: Arc::clone(&activity),
+        tail: [0; 4],
+        stalled: None,
+    });
     let connections = &place.connections;
     let answer = service_fn(|request| {
         activity.enter(ANSWERING);
@@ -296,7 +301,19 @@ async fn respond(request: Request<Incoming>, mut router: Router) -> Response<Bod
 struct Watched<S> {
     stream: S,
     activity: Arc<Activity>,
+    /// The last bytes that came: a request without a body ends with an empty line.
+    tail: [u8; 4],
     stalled: Option<Pin<Box<Sleep>>>,
+}
+
+/// The last bytes of what came, where `before` were the last until then.
+fn tail_of(before: [u8; 4], came: &[u8]) -> [u8; 4] {
+    let mut tail = before;
+    for byte in &came[came.len().saturating_sub(tail.len())..] {
+        tail.rotate_left(1);
+        tail[3] = *byte;
+    }
+    tail
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
@@ -307,8 +324,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        if buffer.filled().len() > before {
-            self.activity.heard();
+        let came = &buffer.filled()[before..];
+        if !came.is_empty() {
+            self.tail = tail_of(self.tail, came);
+            let complete = self.tail == *b"\r\n\r\n" || self.tail.ends_with(b"\n\n");
+            self.activity.heard(!complete);
         }
         Poll::Ready(Ok(()))
     }
