@@ -14,6 +14,7 @@ mod pace;
 mod request;
 mod role;
 mod status;
+mod telling;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +29,7 @@ use role::{Activating, Bidding, Leader, Owed, Role, Tenure};
 pub use status::{
     Belief, Holder, Reason, Standing, State, Status, StoreHealth, TRANSITIONS, Transition,
 };
+use telling::Ended;
 
 use crate::clock::Moment;
 use crate::store::{Bid, Candidate, Grant, Record, Rules, StoreError};
@@ -219,21 +221,6 @@ impl Election {
         matches!(self.role, Role::Resigned) && self.owed.is_none() && !waits
     }
 
-    fn standing(&self) -> Standing {
-        match &self.role {
-            Role::Standby { .. } if !self.heard => Standing::Starting,
-            Role::Standby { .. } if self.config.observe => Standing::Observing,
-            Role::Standby { .. } => Standing::Standby,
-            Role::Activating(_) => Standing::Activating,
-            Role::Leader(leader) => Standing::Leader {
-                term: leader.term,
-                belief: leader.tenure.belief,
-                jeopardy: leader.jeopardy || leader.tenure.belief.suspended,
-            },
-            Role::Resigned => Standing::Stopped,
-        }
-    }
-
     // What time alone decides.
 
     /// Ends what is over at `now`: a belief, a bid, a term's write, a resignation.
@@ -414,36 +401,4 @@ impl Election {
             *looks = Pace::apart(now, self.config.lease_duration, chance.jitter);
         }
     }
-
-    // What is told.
-
-    fn set_holder(&mut self, holder: Option<Holder>) {
-        if self.holder != holder {
-            self.holder.clone_from(&holder);
-            self.notices.push_back(Notice::HolderChanged(holder));
-        }
-    }
-
-    /// Tells a change of state, if there is one; a tenure that `ended` gives its term and length.
-    fn tell_transition(&mut self, reason: Reason, ended: Option<Ended>, now: Moment) {
-        let standing = self.standing();
-        let (from, to) = (self.state, standing.state());
-        if from == to {
-            return;
-        }
-        self.state = to;
-        if !(from.is_leading() && to.is_leading()) {
-            self.since = now;
-        }
-        let term = ended.map_or(standing.term(), |it| Some(it.term));
-        let tenure = ended.map(|it| it.lasted);
-        self.notices.push_back(Notice::Transition(Transition { from, to, reason, term, tenure }));
-    }
-}
-
-/// A leadership that is over.
-#[derive(Clone, Copy)]
-struct Ended {
-    term: u64,
-    lasted: Duration,
 }

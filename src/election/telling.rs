@@ -1,0 +1,55 @@
+//! What the election tells of itself: its standing, the holder, each change of state.
+//!
+//! What it does not do: it changes no role and asks nothing of the store.
+
+use std::time::Duration;
+
+use super::{Election, Holder, Notice, Reason, Role, Standing, Transition};
+use crate::clock::Moment;
+
+impl Election {
+    pub(super) fn standing(&self) -> Standing {
+        match &self.role {
+            Role::Standby { .. } if !self.heard => Standing::Starting,
+            Role::Standby { .. } if self.config.observe => Standing::Observing,
+            Role::Standby { .. } => Standing::Standby,
+            Role::Activating(_) => Standing::Activating,
+            Role::Leader(leader) => Standing::Leader {
+                term: leader.term,
+                belief: leader.tenure.belief,
+                jeopardy: leader.jeopardy || leader.tenure.belief.suspended,
+            },
+            Role::Resigned => Standing::Stopped,
+        }
+    }
+
+    pub(super) fn set_holder(&mut self, holder: Option<Holder>) {
+        if self.holder != holder {
+            self.holder.clone_from(&holder);
+            self.notices.push_back(Notice::HolderChanged(holder));
+        }
+    }
+
+    /// Tells a change of state, if there is one; a tenure that `ended` gives its term and length.
+    pub(super) fn tell_transition(&mut self, reason: Reason, ended: Option<Ended>, now: Moment) {
+        let standing = self.standing();
+        let (from, to) = (self.state, standing.state());
+        if from == to {
+            return;
+        }
+        self.state = to;
+        if !(from.is_leading() && to.is_leading()) {
+            self.since = now;
+        }
+        let term = ended.map_or(standing.term(), |it| Some(it.term));
+        let tenure = ended.map(|it| it.lasted);
+        self.notices.push_back(Notice::Transition(Transition { from, to, reason, term, tenure }));
+    }
+}
+
+/// A leadership that is over.
+#[derive(Clone, Copy)]
+pub(super) struct Ended {
+    pub(super) term: u64,
+    pub(super) lasted: Duration,
+}
