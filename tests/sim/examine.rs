@@ -66,6 +66,7 @@ impl World<'_> {
     pub(super) fn examine(&mut self) {
         match self.examination.step {
             Step::Spell => {
+                self.examination.leader = None;
                 let begin = self.calm_down();
                 let bound = self.recovery_bound();
                 self.next_step(Step::Recovery, begin + bound);

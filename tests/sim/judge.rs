@@ -55,6 +55,11 @@ pub struct Judge {
     pub tenures: Vec<Tenure>,
     /// No later term may be lower.
     pub floor: u64,
+    /// The largest term of all.
+    pub highest: u64,
+    /// A term came again after the record was set back by somebody who had not been told of it:
+    /// terms promise nothing any more in this episode.
+    pub terms_void: bool,
     /// Whether the record was lost or set back since the last term was written.
     pub record_lost: bool,
     pub elections: u64,
@@ -91,6 +96,8 @@ impl Judge {
                 format!("candidate {node} wrote term {term} after {floor}")
             });
         }
+        self.terms_void |= term <= self.highest;
+        self.highest = self.highest.max(term);
         self.floor = self.floor.max(term);
         self.record_lost = false;
         self.tenures.push(tenure);

@@ -51,6 +51,21 @@ pub struct Message {
     pub heard: u64,
 }
 
+impl std::fmt::Display for Fate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ms =
+            |span: Option<Span>| span.map_or("never".into(), |it| format!("{} ms", it / MILLI));
+        write!(f, "there after {}, back after {}", ms(self.there), ms(self.back))?;
+        if let Some(again) = self.again {
+            write!(f, ", there again after {} ms", again / MILLI)?;
+        }
+        if self.broken {
+            write!(f, ", connection broken")?;
+        }
+        self.error.map_or(Ok(()), |error| write!(f, ", the store errs: {error:?}"))
+    }
+}
+
 /// Whether something with a chance in percent happens, counting that it did.
 fn strikes(rng: &mut Rng, percent: u8, faults: &mut u64) -> bool {
     let strikes = percent > 0 && rng.u8(..100) < percent;

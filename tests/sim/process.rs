@@ -11,8 +11,8 @@ use tenure::store::{Candidate, Nonce, Rules};
 
 use super::clock::Clocks;
 use super::network::Link;
-use super::scenario::{NodePlan, Timings};
 use super::queue::{Event, Queue};
+use super::scenario::{NodePlan, Timings};
 use super::{Instant, SECOND, Span};
 
 /// A machine with one candidate.
@@ -139,11 +139,7 @@ impl Node {
 
     /// Draws chance for one turn.
     pub fn chance(&mut self) -> Chance {
-        Chance {
-            lease: self.rng.u128(..),
-            nonce: Nonce(self.rng.u128(..)),
-            jitter: self.rng.f32(),
-        }
+        Chance { lease: self.rng.u128(..), nonce: Nonce(self.rng.u128(..)), jitter: self.rng.f32() }
     }
 
     /// Reads this machine's clocks.

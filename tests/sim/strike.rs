@@ -51,7 +51,9 @@ impl World<'_> {
         }
         self.faults += u64::from(strikes);
         if strikes {
-            self.tell(|_| format!("fault {index}: {:?} for {} ms", fault.kind, fault.length / 1_000_000));
+            self.tell(|_| {
+                format!("fault {index}: {:?} for {} ms", fault.kind, fault.length / 1_000_000)
+            });
         }
     }
 

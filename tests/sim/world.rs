@@ -80,9 +80,8 @@ impl<'a> World<'a> {
     pub fn new(scenario: &'a Scenario, kept: &'a [u32]) -> Self {
         let mut seeds = Rng::with_seed(scenario.seed ^ 0x5eed);
         let plans = scenario.nodes.iter().enumerate();
-        let nodes: Vec<Node> = plans
-            .map(|(index, plan)| Node::new(index as u8, *plan, seeds.u64(..)))
-            .collect();
+        let nodes: Vec<Node> =
+            plans.map(|(index, plan)| Node::new(index as u8, *plan, seeds.u64(..))).collect();
         let clients = scenario.nodes.iter().map(|plan| Client::new(plan.client_ppm)).collect();
         let mut world = Self {
             scenario,
@@ -323,8 +322,17 @@ impl<'a> World<'a> {
             self.queue.plan(at, Event::GiveUp { node, life, request: id.0 });
         }
         let name = op.name();
-        self.tell(|_| format!("candidate {node} sends {name} ({fate:?})"));
-        let message = Message { node, life, id, op, stage: Stage::First, fate, answer: None, heard: heard_of };
+        self.tell(|_| format!("candidate {node} sends {name}, {fate}"));
+        let message = Message {
+            node,
+            life,
+            id,
+            op,
+            stage: Stage::First,
+            fate,
+            answer: None,
+            heard: heard_of,
+        };
         if let (true, Some(heard)) = (fate.broken, heard) {
             let answer = Some(Err(network::broken()));
             let told = self.keep(Message { answer, ..message.clone() });
@@ -386,7 +394,16 @@ impl<'a> World<'a> {
             _ => answer,
         };
         self.tell(|_| {
-            format!("store: {} of candidate {}: {answer:?}", message.op.name(), message.node)
+            let outcome = match &answer {
+                Ok(Answer::Sight(sight)) => {
+                    format!("free: {}, {:?}", sight.free, sight.record.term)
+                }
+                Ok(Answer::Grant(grant)) => format!("granted on term {:?}", grant.record.term),
+                Ok(Answer::Term(term)) => format!("term {term}"),
+                Ok(Answer::Done) => "done".to_owned(),
+                Err(error) => format!("{}: {error}", error.outcome()),
+            };
+            format!("store: {} of candidate {}: {outcome}", message.op.name(), message.node)
         });
         let Some(back) = message.fate.back else { return };
         message.answer = Some(answer);
