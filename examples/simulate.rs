@@ -121,11 +121,15 @@ fn report(seed: u64, found: &Found) {
     );
 }
 
-fn counts(tally: &Tally) -> [(&'static str, u64); 3] {
+fn counts(tally: &Tally) -> [(&'static str, u64); 4] {
     [
-        ("dual", tally.count(&[Kind::DualLeaders, Kind::DualClients, Kind::ObserverLed])),
+        (
+            "dual",
+            tally.count(&[Kind::DualLeaders, Kind::DualClients, Kind::ObserverLed, Kind::Revived]),
+        ),
         ("term_falls", tally.count(&[Kind::TermFell, Kind::TermUnwritten])),
-        ("stuck", tally.count(&[Kind::Leaderless, Kind::SlowHandover, Kind::Panicked])),
+        ("stuck", tally.count(&[Kind::Leaderless, Kind::SlowHandover, Kind::LeftBehind])),
+        ("broken", tally.count(&[Kind::TwoRequests, Kind::Panicked])),
     ]
 }
 

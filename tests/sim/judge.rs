@@ -18,6 +18,12 @@ pub enum Kind {
     TermFell,
     /// A leader without a term of its own under the lease.
     TermUnwritten,
+    /// A tenure whose deadline had passed was led again.
+    Revived,
+    /// A second request was sent while one was under way.
+    TwoRequests,
+    /// A candidate had left, and its lease was still there, though nothing had gone wrong.
+    LeftBehind,
     /// An observer led.
     ObserverLed,
     /// No leader within the bound after the faults had stopped.

@@ -117,6 +117,11 @@ impl Store {
         self.changes
     }
 
+    /// Whether this lease is the one that is held, and not breaking.
+    pub fn is_leased_to(&self, lease: LeaseId) -> bool {
+        matches!(&self.lease, Lease::Leased { id, .. } if *id == lease)
+    }
+
     /// Whether somebody has the lease.
     pub fn is_leased(&mut self, now: Instant) -> bool {
         let time = self.time(now);
