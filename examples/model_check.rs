@@ -3,12 +3,12 @@
 #[path = "../tests/model/checked.rs"]
 mod checked;
 
-use std::env;
+use checked::{Bounds, Checked, Fault};
 use stateright::{Checker, Model, report::WriteReporter};
-use checked::{Bounds, Checked};
+use std::env;
 
 fn main() {
-    let mut bounds = Bounds { candidates: 3, bids: Some(2), failures: Some(1), crashes: Some(1), resignations: Some(1), breaks: Some(1), seizures: Some(1), slips: Some(1) };
+    let mut bounds = Bounds { candidates: 3, bids: None, faults: Some(1), each: [None; 7] };
     let mut threads = 1;
     for arg in env::args().skip(1) {
         let (name, value) = arg.split_once('=').unwrap();
@@ -16,16 +16,23 @@ fn main() {
         match name {
             "candidates" => bounds.candidates = n.unwrap(),
             "bids" => bounds.bids = n,
-            "failures" => bounds.failures = n,
-            "crashes" => bounds.crashes = n,
-            "resignations" => bounds.resignations = n,
-            "breaks" => bounds.breaks = n,
-            "seizures" => bounds.seizures = n,
-            "slips" => bounds.slips = n,
+            "faults" => bounds.faults = n,
+            "each" => bounds.each = [n; 7],
             "threads" => threads = n.unwrap().into(),
-            _ => panic!("{name}"),
+            _ => {
+                let fault = Fault::ALL
+                    .into_iter()
+                    .find(|it| format!("{it:?}").to_lowercase() == name)
+                    .unwrap();
+                bounds.each[fault as usize] = n;
+            }
         }
     }
-    let checker = Checked { bounds }.checker().threads(threads).spawn_bfs().report(&mut WriteReporter::new(&mut std::io::stdout()));
+    let checker = Checked { bounds }
+        .checker()
+        .threads(threads)
+        .finish_when(stateright::HasDiscoveries::AnyFailures)
+        .spawn_bfs()
+        .report(&mut WriteReporter::new(&mut std::io::stdout()));
     println!("depth {}", checker.max_depth());
 }

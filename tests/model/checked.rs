@@ -16,7 +16,7 @@ use std::hash::{Hash, Hasher};
 
 use stateright::{Model, Property};
 
-pub use world::{Bounds, Event, World};
+pub use world::{Bounds, Event, Fault, World};
 
 impl Hash for World {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -48,7 +48,9 @@ impl Model for Checked {
     }
 
     fn next_state(&self, world: &World, event: Event) -> Option<World> {
-        world.after(event)
+        let mut next = world.clone();
+        next.happen(event)?;
+        Some(next)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
@@ -70,18 +72,24 @@ impl Model for Checked {
                 terms.sort_unstable();
                 terms.windows(2).all(|two| two[0] < two[1])
             }),
-            Property::always("terms grow from leader to leader", |_, world: &World| world.wrong.is_none()),
+            Property::always("terms grow from leader to leader", |_, world: &World| {
+                world.wrong.is_none()
+            }),
             Property::always("nobody leads in a term that is not recorded", |_, world: &World| {
                 world.led <= world.store.term
             }),
-            Property::always("a leader arises once faults stop", |_, world: &World| world.recovers()),
+            Property::always("a leader arises once faults stop", |_, world: &World| {
+                world.recovers()
+            }),
             Property::sometimes("a leader", |_, world: &World| {
                 world.peers.iter().any(|peer| peer.believes())
             }),
-            Property::sometimes("a leader after another", |_, world: &World| {
-                world.peers.iter().any(|peer| {
-                    peer.believes() && peer.term() > Some(store::FIRST_TERM + 1)
-                })
+            Property::sometimes("a successor before the old leader knows", |_, world: &World| {
+                let late = |peer: &&std::sync::Arc<peer::Peer>| {
+                    !peer.believes() && peer.standing().term().is_some()
+                };
+                world.peers.iter().any(|peer| peer.believes())
+                    && world.peers.iter().any(|it| late(&it))
             }),
             Property::sometimes("a believer whose lease another has", |_, world: &World| {
                 world.peers.iter().filter(|peer| peer.believes()).count() > 1

@@ -32,8 +32,7 @@ impl World {
         let counts = matches!(self.store.lease, Lease::Held(_) | Lease::Breaking(_));
         (if counts { self.store.age } else { 0 }).hash(&mut hasher);
         std::mem::discriminant(&self.store.lease).hash(&mut hasher);
-        (left.failures, left.crashes, left.resignations).hash(&mut hasher);
-        (left.breaks, left.seizures, left.slips).hash(&mut hasher);
+        (left.faults, left.each).hash(&mut hasher);
         (self.store.term - self.led.min(self.store.term)).min(2).hash(&mut hasher);
         self.wrong.hash(&mut hasher);
         hasher.finish()

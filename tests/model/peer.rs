@@ -26,6 +26,10 @@ pub struct Peer {
     /// Which candidate this is; it enters its ids alone.
     pub number: u8,
     pub now: Moment,
+    /// The lease that it has, bids for, or owes.
+    pub lease: Option<LeaseId>,
+    /// The term that it has just begun to lead in.
+    pub began: Option<u64>,
     /// How many leases it has bid for, in all its lives.
     pub drawn: u64,
     /// The request that the driver waits for.
@@ -57,11 +61,8 @@ pub struct Message {
 }
 
 fn config(number: u8) -> Config {
-    let candidate = Candidate {
-        identity: "one".to_owned(),
-        instance: number.to_string(),
-        address: None,
-    };
+    let candidate =
+        Candidate { identity: "one".to_owned(), instance: number.to_string(), address: None };
     Config {
         candidate: Arc::new(candidate),
         rules: Rules { longest_lease: None, missing_is_free: true },
@@ -82,6 +83,8 @@ impl Peer {
             election: Election::new(config(number), now),
             number,
             now,
+            lease: None,
+            began: None,
             drawn: 0,
             wire: None,
             late: None,
@@ -93,6 +96,7 @@ impl Peer {
     /// The process begins anew; what it had sent may still be on its way.
     pub fn restart(&mut self, keep: bool) {
         self.election = Election::new(config(self.number), self.now);
+        self.lease = None;
         let wire = self.wire.take();
         if keep {
             self.late = wire;
@@ -150,13 +154,14 @@ impl Peer {
         (u128::from(self.number) + 1) << 32 | u128::from(drawn)
     }
 
-    /// One turn of the driver. Returns the term that began with it, if one did.
-    pub fn turn(&mut self, event: impl FnOnce(&mut Election, Moment, Chance)) -> Option<u64> {
+    /// One turn of the driver.
+    pub fn turn(&mut self, event: impl FnOnce(&mut Election, Moment, Chance)) {
         let before = self.election.status();
-        let lease = lease_of(&self.election);
+        let lease = self.lease;
         let chance = self.chance();
         event(&mut self.election, self.now, chance);
         let after = self.election.status();
+        self.lease = lease_of(&self.election);
         if let Some(request) = self.election.poll_command() {
             self.send(request);
         }
@@ -164,15 +169,14 @@ impl Peer {
             let _: Notice = notice;
         }
         match (before.term(), after.term()) {
-            (None, Some(began)) => Some(began),
+            (None, began) => self.began = began,
             (Some(_), None) => {
                 self.unannounced = true;
                 if before.is_leader(self.now) {
                     self.said = Some(Said { status: before, lease });
                 }
-                None
             }
-            _ => None,
+            _ => {}
         }
     }
 
@@ -186,18 +190,18 @@ impl Peer {
     }
 
     /// Hands the current answer to the election.
-    pub fn take_answer(&mut self, again: bool) -> Option<u64> {
-        let message = self.wire.take()?;
+    pub fn take_answer(&mut self, again: bool) {
+        let Some(message) = self.wire.take() else { return };
         if again {
             self.late = Some(message.clone());
         }
-        let answer = message.answer?;
-        self.turn(|it, now, chance| it.handle_answer(message.id, answer, now, chance))
+        let Some(answer) = message.answer else { return };
+        self.turn(|it, now, chance| it.handle_answer(message.id, answer, now, chance));
     }
 
     /// The driver gives up waiting: the connection broke, or the request's time is up.
-    pub fn fail(&mut self, keep: bool) -> Option<u64> {
-        let message = self.wire.take()?;
+    pub fn fail(&mut self, keep: bool) {
+        let Some(message) = self.wire.take() else { return };
         let id = message.id;
         if keep {
             self.late = Some(message);
@@ -208,9 +212,13 @@ impl Peer {
         })
     }
 
-    /// The lease that this candidate has, bids for, or owes.
-    pub fn lease(&self) -> Option<LeaseId> {
-        lease_of(&self.election)
+    pub fn has_lease(&self) -> bool {
+        self.lease.is_some()
+    }
+
+    /// Whether time that passes now is time that it waits for something that could be done.
+    pub fn is_waiting(&self) -> bool {
+        self.wire.is_some() || self.unannounced || self.has_lease() && self.is_due()
     }
 }
 

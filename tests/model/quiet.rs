@@ -8,7 +8,7 @@
 //! What it does not do: it spends no bounds and adds no state.
 
 use super::peer::LEASE_DURATION;
-use super::world::{Event, World};
+use super::world::{Bounds, Event, World};
 
 /// In ticks: a lease that nobody knows of runs out, a candidate that stood back comes in, and
 /// three requests are answered; twice, since the first may find a break.
@@ -18,13 +18,12 @@ impl World {
     /// Whether a leader arises within a bound once faults stop.
     pub fn recovers(&self) -> bool {
         let mut world = self.clone();
-        world.left.bids = None;
+        world.left = Bounds { bids: None, faults: None, each: Default::default(), ..world.left };
         for _ in 0..RECOVERY {
             if world.settle() {
                 return true;
             }
-            let Some(next) = world.after(Event::Tick { slow: 0 }) else { return false };
-            world = next;
+            world.happen(Event::Tick { slow: 0 });
         }
         false
     }
@@ -42,9 +41,9 @@ impl World {
                 break;
             }
         }
-        self.peers.iter().any(|peer| {
-            peer.believes() && peer.lease().is_some() && peer.lease() == self.store.holder()
-        })
+        self.peers
+            .iter()
+            .any(|peer| peer.believes() && peer.has_lease() && peer.lease == self.store.holder())
     }
 
     fn advance(&mut self, who: u8) -> bool {
@@ -58,7 +57,7 @@ impl World {
             Event::Announce(who)
         } else if peer.election.is_finished() {
             Event::Restart(who)
-        } else if peer.lease().is_some() {
+        } else if peer.has_lease() {
             if !peer.is_due() {
                 return false;
             }
@@ -68,12 +67,6 @@ impl World {
         } else {
             return false;
         };
-        match self.after(event) {
-            Some(next) => {
-                *self = next;
-                true
-            }
-            None => false,
-        }
+        self.happen(event).is_some()
     }
 }

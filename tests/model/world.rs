@@ -11,24 +11,65 @@ use tenure::store::LeaseId;
 use super::peer::{LEASE_DURATION, Peer};
 use super::store::{FIRST_TERM, Lease, Store};
 
-/// How much of what is tried. `None` is without end.
-#[derive(Clone, Copy, Debug)]
+/// What goes wrong, or is done to the candidates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A tick passes while a candidate's request, its answer, or its due turn waits.
+    Delay,
+    /// A request or its answer is lost, late or doubled.
+    Failure,
+    /// A candidate is killed, and starts anew.
+    Crash,
+    /// A candidate is told to stop, and starts anew.
+    Resignation,
+    /// An operator breaks the lease, and it runs out.
+    Break,
+    /// An operator breaks the lease at once, behind the holder's back.
+    Seizure,
+    /// A candidate's lease clocks miss a tick.
+    Slip,
+}
+
+impl Fault {
+    pub const ALL: [Self; 7] = [
+        Self::Delay,
+        Self::Failure,
+        Self::Crash,
+        Self::Resignation,
+        Self::Break,
+        Self::Seizure,
+        Self::Slip,
+    ];
+}
+
+/// How much is tried. `None` is without end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bounds {
     pub candidates: u8,
     /// Leases that each candidate bids for.
     pub bids: Option<u8>,
-    /// Requests, over all candidates, that fail, come late, or are doubled.
-    pub failures: Option<u8>,
-    /// Crashes, each with a restart.
-    pub crashes: Option<u8>,
-    /// Resignations, each with a restart.
-    pub resignations: Option<u8>,
-    /// Breaks by an operator that let the lease run out.
-    pub breaks: Option<u8>,
-    /// Breaks at once, behind the holder's back.
-    pub seizures: Option<u8>,
-    /// Ticks that a candidate's lease clocks miss.
-    pub slips: Option<u8>,
+    /// Faults of all kinds together.
+    pub faults: Option<u8>,
+    /// Faults of each kind.
+    pub each: [Option<u8>; Fault::ALL.len()],
+}
+
+impl Bounds {
+    /// How many more of a fault there may be.
+    fn left(&self, fault: Fault) -> u8 {
+        let of = |left: Option<u8>| left.unwrap_or(u8::MAX);
+        of(self.faults).min(of(self.each[fault as usize]))
+    }
+
+    fn allow(&self, fault: Fault) -> bool {
+        self.left(fault) > 0
+    }
+
+    fn spend(&mut self, fault: Fault, times: u8) {
+        for left in [&mut self.faults, &mut self.each[fault as usize]].into_iter().flatten() {
+            *left -= times;
+        }
+    }
 }
 
 /// One thing that happens; the number is the candidate's.
@@ -99,65 +140,81 @@ impl World {
 
     /// Everything that may happen next.
     pub fn events(&self, events: &mut Vec<Event>) {
-        let more = |left: Option<u8>| left != Some(0);
-        let mut slow = 0_u8;
         for who in 0..self.left.candidates {
-            let peer = self.peer(who);
-            if more(self.left.slips) && peer.lease().is_some() {
-                slow |= 1 << who;
-            }
-            match &peer.wire {
-                None => self.idle_events(who, events),
-                Some(message) => {
-                    let fails = more(self.left.failures);
-                    let next = |twice| match message.answer {
-                        None => Event::Serve { who, twice },
-                        Some(_) => Event::Answer { who, twice },
-                    };
-                    events.push(next(false));
-                    if fails {
-                        events.extend([next(true), Event::Fail { who, late: true }]);
-                        events.push(Event::Fail { who, late: false });
-                    }
-                    if peer.is_due() {
-                        events.push(Event::Turn(who));
-                    }
-                }
-            }
-            if peer.late.is_some() {
-                events.push(Event::Late(who));
-            }
-            if peer.unannounced {
-                events.push(Event::Announce(who));
-            }
-            let stopped = matches!(peer.standing(), Standing::Stopped);
-            if !stopped && more(self.left.resignations) {
-                events.push(Event::Resign(who));
-            }
-            let young = peer.lease().is_none() && peer.wire.is_none();
-            if more(self.left.crashes) && !young {
-                events.push(Event::Crash { who, late: false });
-                if peer.wire.as_ref().is_some_and(|wire| wire.answer.is_none()) {
-                    events.push(Event::Crash { who, late: true });
-                }
-            }
+            self.events_of(who, events);
         }
         if let Lease::Held(_) = self.store.lease {
-            if more(self.left.breaks) {
+            if self.left.allow(Fault::Break) {
                 events.push(Event::Break);
             }
-            if more(self.left.seizures) {
+            if self.left.allow(Fault::Seizure) {
                 events.push(Event::Seize);
             }
         }
-        // Every set of slow clocks.
+        self.ticks(events);
+    }
+
+    /// A tick with every set of slow clocks.
+    fn ticks(&self, events: &mut Vec<Event>) {
+        if self.waiting() > self.left.left(Fault::Delay) {
+            return;
+        }
+        let clocked = |who: &u8| self.peer(*who).has_lease();
+        let slow = (0..self.left.candidates).filter(clocked).fold(0, |all, who| all | 1_u8 << who);
         let mut set = slow;
         loop {
-            events.push(Event::Tick { slow: set });
+            let mut left = self.left;
+            left.spend(Fault::Delay, self.waiting());
+            if set.count_ones() <= left.left(Fault::Slip).into() {
+                events.push(Event::Tick { slow: set });
+            }
             if set == 0 {
                 break;
             }
             set = (set - 1) & slow;
+        }
+    }
+
+    /// How many candidates a tick would keep waiting.
+    fn waiting(&self) -> u8 {
+        self.peers.iter().map(|peer| u8::from(peer.is_waiting())).sum()
+    }
+
+    fn events_of(&self, who: u8, events: &mut Vec<Event>) {
+        let peer = self.peer(who);
+        match &peer.wire {
+            None => self.idle_events(who, events),
+            Some(message) => {
+                let next = |twice| match message.answer {
+                    None => Event::Serve { who, twice },
+                    Some(_) => Event::Answer { who, twice },
+                };
+                events.push(next(false));
+                if self.left.allow(Fault::Failure) {
+                    events.extend([next(true), Event::Fail { who, late: true }]);
+                    events.push(Event::Fail { who, late: false });
+                }
+                if peer.is_due() {
+                    events.push(Event::Turn(who));
+                }
+            }
+        }
+        if peer.late.is_some() {
+            events.push(Event::Late(who));
+        }
+        if peer.unannounced {
+            events.push(Event::Announce(who));
+        }
+        let stopped = matches!(peer.standing(), Standing::Stopped);
+        if !stopped && self.left.allow(Fault::Resignation) {
+            events.push(Event::Resign(who));
+        }
+        let young = !peer.has_lease() && peer.wire.is_none();
+        if self.left.allow(Fault::Crash) && !young {
+            events.push(Event::Crash { who, late: false });
+            if peer.wire.as_ref().is_some_and(|wire| wire.answer.is_none()) {
+                events.push(Event::Crash { who, late: true });
+            }
         }
     }
 
@@ -166,7 +223,7 @@ impl World {
         let peer = self.peer(who);
         if peer.election.is_finished() {
             events.push(Event::Restart(who));
-        } else if peer.lease().is_some() {
+        } else if peer.has_lease() {
             if peer.is_due() {
                 events.push(Event::Turn(who));
             }
@@ -176,67 +233,68 @@ impl World {
         }
     }
 
-    /// What comes of an event; `None` if nothing does.
-    pub fn after(&self, event: Event) -> Option<Self> {
-        let mut next = self.clone();
-        let began = next.apply(event)?;
-        if let Some(term) = began {
-            if term <= next.led {
-                next.wrong = Some("a term that is not above all before it");
+    /// Lets an event happen; `None` if it can not.
+    pub fn happen(&mut self, event: Event) -> Option<()> {
+        self.apply(event)?;
+        for who in 0..self.left.candidates {
+            let Some(term) = self.peer(who).began else { continue };
+            self.peer_mut(who).began = None;
+            if term <= self.led && !self.is_deceived(self.peer(who)) {
+                self.wrong = Some("a term that is not above all before it");
             }
-            next.led = next.led.max(term);
+            self.led = self.led.max(term);
         }
-        next.forget();
-        Some(next)
+        self.forget();
+        Some(())
     }
 
-    fn apply(&mut self, event: Event) -> Option<Option<u64>> {
-        let mut began = None;
+    fn apply(&mut self, event: Event) -> Option<()> {
         match event {
             Event::Tick { slow } => self.tick(slow),
-            Event::Turn(who) => began = self.peer_mut(who).turn(|it, now, by| it.handle_timeout(now, by)),
-            Event::Look(who) => return self.look(who),
+            Event::Turn(who) => self.peer_mut(who).turn(|it, now, by| it.handle_timeout(now, by)),
+            Event::Look(who) => self.look(who)?,
             Event::Serve { who, twice } => self.serve(who, twice),
             Event::Answer { who, twice } => {
-                spend(&mut self.left.failures, twice);
-                began = self.peer_mut(who).take_answer(twice);
+                self.left.spend(Fault::Failure, twice.into());
+                self.peer_mut(who).take_answer(twice);
             }
             Event::Fail { who, late } => {
-                spend(&mut self.left.failures, true);
-                began = self.peer_mut(who).fail(late);
+                self.left.spend(Fault::Failure, 1);
+                self.peer_mut(who).fail(late);
             }
-            Event::Late(who) => began = self.late(who),
+            Event::Late(who) => self.late(who),
             Event::Announce(who) => {
                 let peer = self.peer_mut(who);
                 peer.said = None;
                 peer.unannounced = false;
-                began = peer.turn(|it, now, by| it.handle_announced(now, by));
+                peer.turn(|it, now, by| it.handle_announced(now, by));
             }
             Event::Resign(who) => {
-                spend(&mut self.left.resignations, true);
-                began = self.peer_mut(who).turn(|it, now, by| it.handle_resign(now, by));
+                self.left.spend(Fault::Resignation, 1);
+                self.peer_mut(who).turn(|it, now, by| it.handle_resign(now, by));
             }
             Event::Restart(who) => self.peer_mut(who).restart(false),
             Event::Crash { who, late } => {
-                spend(&mut self.left.crashes, true);
+                self.left.spend(Fault::Crash, 1);
                 self.peer_mut(who).restart(late);
             }
             Event::Break => {
-                spend(&mut self.left.breaks, true);
+                self.left.spend(Fault::Break, 1);
                 let Lease::Held(id) = self.store.lease else { return None };
                 self.store.lease = Lease::Breaking(id);
             }
             Event::Seize => {
-                spend(&mut self.left.seizures, true);
+                self.left.spend(Fault::Seizure, 1);
                 self.seized.extend(self.store.holder());
                 self.store.lease = Lease::Free;
             }
         }
-        Some(began)
+        Some(())
     }
 
     fn tick(&mut self, slow: u8) {
-        spend(&mut self.left.slips, slow != 0);
+        self.left.spend(Fault::Delay, self.waiting());
+        self.left.spend(Fault::Slip, slow.count_ones() as u8);
         self.store.tick();
         for who in 0..self.left.candidates {
             self.peer_mut(who).tick(slow & (1 << who) != 0);
@@ -245,16 +303,17 @@ impl World {
 
     /// A wake-up, the look and its answer at one instant: a look changes nothing in the store, and
     /// its bid may still be late.
-    fn look(&mut self, who: u8) -> Option<Option<u64>> {
+    fn look(&mut self, who: u8) -> Option<()> {
         self.peer_mut(who).turn(|it, now, by| it.handle_wakeup(now, by));
         let mut message = self.peer_mut(who).wire.take()?;
         message.answer = Some(self.store.serve(&message.op));
         self.peer_mut(who).wire = Some(message);
-        Some(self.peer_mut(who).take_answer(false))
+        self.peer_mut(who).take_answer(false);
+        Some(())
     }
 
     fn serve(&mut self, who: u8, twice: bool) {
-        spend(&mut self.left.failures, twice);
+        self.left.spend(Fault::Failure, twice.into());
         let Some(mut message) = self.peer_mut(who).wire.take() else { return };
         if twice {
             self.peer_mut(who).late = Some(message.clone());
@@ -263,19 +322,23 @@ impl World {
         self.peer_mut(who).wire = Some(message);
     }
 
-    fn late(&mut self, who: u8) -> Option<u64> {
-        let mut message = self.peer_mut(who).late.take()?;
+    fn late(&mut self, who: u8) {
+        let Some(mut message) = self.peer_mut(who).late.take() else { return };
         match message.answer.take() {
             None => {
                 message.answer = Some(self.store.serve(&message.op));
                 if !message.orphan {
                     self.peer_mut(who).late = Some(message);
                 }
-                None
             }
-            Some(answer) => self
-                .peer_mut(who)
-                .turn(|it, now, by| it.handle_answer(message.id, answer, now, by)),
+            Some(answer) => {
+                let peer = self.peer_mut(who);
+                // Of two answers to one request the first counts, and the other is late.
+                if let Some(wire) = peer.wire.take_if(|wire| wire.id == message.id) {
+                    peer.late = Some(wire);
+                }
+                peer.turn(|it, now, by| it.handle_answer(message.id, answer, now, by));
+            }
         }
     }
 
@@ -295,7 +358,7 @@ impl World {
         let peers = &self.peers;
         self.seized.retain(|id| {
             peers.iter().any(|peer| {
-                peer.lease() == Some(*id)
+                peer.lease == Some(*id)
                     || peer.said.as_ref().is_some_and(|it| it.lease == Some(*id))
             })
         });
@@ -304,12 +367,6 @@ impl World {
     /// Whether a candidate believes in a lease that was freed behind its back.
     pub fn is_deceived(&self, peer: &Peer) -> bool {
         let said = peer.said.as_ref().and_then(|it| it.lease);
-        [peer.lease(), said].into_iter().flatten().any(|id| self.seized.contains(&id))
-    }
-}
-
-fn spend(left: &mut Option<u8>, really: bool) {
-    if let (Some(left), true) = (left, really) {
-        *left = left.saturating_sub(1);
+        [peer.lease, said].into_iter().flatten().any(|id| self.seized.contains(&id))
     }
 }
