@@ -47,6 +47,7 @@ impl World {
             self.message(message.as_ref(), &mut names, &mut word);
         }
         word(peer.unannounced.into());
+        word(peer.stopping.into());
         word(peer.said.is_some().into());
         if let Some(said) = &peer.said {
             word(said.lease.map_or(0, |lease| names.name(lease)));

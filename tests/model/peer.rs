@@ -38,6 +38,8 @@ pub struct Peer {
     pub late: Option<Message>,
     /// What the slowest publisher still says of a leadership that is over.
     pub said: Option<Said>,
+    /// Whether it was told to stop.
+    pub stopping: bool,
     /// Whether the publishers have yet to report that they say passive.
     pub unannounced: bool,
 }
@@ -89,6 +91,7 @@ impl Peer {
             wire: None,
             late: None,
             said: None,
+            stopping: false,
             unannounced: false,
         }
     }
@@ -108,6 +111,7 @@ impl Peer {
         }
         // The file of a killed process ends by its own deadline; its listener is gone.
         self.unannounced = false;
+        self.stopping = false;
     }
 
     /// A tick of true time, which the wall clock shows; the lease clocks may miss it.
@@ -183,7 +187,7 @@ impl Peer {
     fn send(&mut self, request: Request) {
         assert!(self.wire.is_none(), "two requests in flight");
         let Request { id, op, timeout: _ } = request;
-        if op.lease() == Some(LeaseId::from_random(self.bits(self.drawn + 1))) {
+        if matches!(&op, Op::Acquire(bid) if bid.nonce.0 == self.bits(self.drawn + 1)) {
             self.drawn += 1;
         }
         self.wire = Some(Message { id, op, answer: None, orphan: false });

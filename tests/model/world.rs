@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use tenure::election::Standing;
 use tenure::store::LeaseId;
 
 use super::peer::{LEASE_DURATION, Peer};
@@ -55,6 +54,21 @@ pub struct Bounds {
 }
 
 impl Bounds {
+    /// So many faults of any kind, and elections without end.
+    pub fn of_faults(candidates: u8, faults: u8) -> Self {
+        Self { candidates, bids: None, faults: Some(faults), each: Default::default() }
+    }
+
+    /// Lets none but some kinds happen.
+    pub fn only(mut self, kinds: &[Fault]) -> Self {
+        for fault in Fault::ALL {
+            if !kinds.contains(&fault) {
+                self.each[fault as usize] = Some(0);
+            }
+        }
+        self
+    }
+
     /// How many more of a fault there may be.
     fn left(&self, fault: Fault) -> u8 {
         let of = |left: Option<u8>| left.unwrap_or(u8::MAX);
@@ -205,8 +219,7 @@ impl World {
         if peer.unannounced {
             events.push(Event::Announce(who));
         }
-        let stopped = matches!(peer.standing(), Standing::Stopped);
-        if !stopped && self.left.allow(Fault::Resignation) {
+        if !peer.stopping && self.left.allow(Fault::Resignation) {
             events.push(Event::Resign(who));
         }
         let young = !peer.has_lease() && peer.wire.is_none();
@@ -271,7 +284,9 @@ impl World {
             }
             Event::Resign(who) => {
                 self.left.spend(Fault::Resignation, 1);
-                self.peer_mut(who).turn(|it, now, by| it.handle_resign(now, by));
+                let peer = self.peer_mut(who);
+                peer.stopping = true;
+                peer.turn(|it, now, by| it.handle_resign(now, by));
             }
             Event::Restart(who) => self.peer_mut(who).restart(false),
             Event::Crash { who, late } => {
@@ -362,6 +377,12 @@ impl World {
                     || peer.said.as_ref().is_some_and(|it| it.lease == Some(*id))
             })
         });
+    }
+
+    /// The candidates that are active and meet a condition.
+    pub fn active(&self, meets: impl Fn(&Peer) -> bool) -> impl Iterator<Item = &Peer> {
+        let peers = self.peers.iter().map(AsRef::as_ref);
+        peers.filter(move |peer| peer.is_active() && meets(peer))
     }
 
     /// Whether a candidate believes in a lease that was freed behind its back.
