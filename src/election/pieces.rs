@@ -4,12 +4,13 @@
 //! a field more in the election or a role does not compile until it is put on one side here.
 //! Nothing but the checker asks.
 
+use std::time::Duration;
+
 use super::pace::Pace;
 use super::role::{Activating, Bidding, Leader, Owed, Role, Tenure};
 use super::{Election, InFlight, Op};
 use crate::clock::Moment;
 use crate::store::LeaseId;
-use std::time::Duration;
 
 /// One thing that an election goes by.
 #[derive(Clone, Copy, Debug)]

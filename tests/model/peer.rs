@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure::clock::Moment;
 use tenure::election::{
-    Answer, Chance, Config, Election, Notice, Op, Request, RequestId, Standing, Status,
+    Answer, Chance, Config, Election, Op, Request, RequestId, Standing, Status,
 };
 use tenure::store::{Candidate, Cause, Failure, LeaseId, Nonce, Rules, StoreError};
 
@@ -109,7 +109,8 @@ impl Peer {
         if let Some(late) = &mut self.late {
             late.orphan = true;
         }
-        // The file of a killed process ends by its own deadline; its listener is gone.
+        // The listener is gone. What the killed one's file still says it would itself say for as
+        // long, had it not been killed and never been called again.
         self.unannounced = false;
         self.stopping = false;
     }
@@ -155,7 +156,7 @@ impl Peer {
     }
 
     fn bits(&self, drawn: u64) -> u128 {
-        (u128::from(self.number) + 1) << 32 | u128::from(drawn)
+        ((u128::from(self.number) + 1) << 32) | u128::from(drawn)
     }
 
     /// One turn of the driver.
@@ -169,9 +170,7 @@ impl Peer {
         if let Some(request) = self.election.poll_command() {
             self.send(request);
         }
-        while let Some(notice) = self.election.poll_notice() {
-            let _: Notice = notice;
-        }
+        while self.election.poll_notice().is_some() {}
         match (before.term(), after.term()) {
             (None, began) => self.began = began,
             (Some(_), None) => {
