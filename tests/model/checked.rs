@@ -92,6 +92,9 @@ impl Model for Checked {
             Property::always("no term begins before it is recorded", |_, it: &World| {
                 it.led <= it.store.term
             }),
+            Property::always("no candidate has two requests in flight", |_, it: &World| {
+                !it.peers.iter().any(|peer| peer.hasty)
+            }),
             Property::always("who was told to stop is active no more", |_, it: &World| {
                 !it.peers.iter().any(|peer| peer.stopping && peer.believes())
             }),

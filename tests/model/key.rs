@@ -48,6 +48,7 @@ impl World {
         }
         word(peer.unannounced.into());
         word(peer.stopping.into());
+        word(peer.hasty.into());
         word(peer.said.is_some().into());
         if let Some(said) = &peer.said {
             word(said.lease.map_or(0, |lease| names.name(lease)));

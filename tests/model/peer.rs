@@ -38,6 +38,8 @@ pub struct Peer {
     pub late: Option<Message>,
     /// What the slowest publisher still says of a leadership that is over.
     pub said: Option<Said>,
+    /// Whether it ever sent a request while another was under way.
+    pub hasty: bool,
     /// Whether it was told to stop.
     pub stopping: bool,
     /// Whether the publishers have yet to report that they say passive.
@@ -91,6 +93,7 @@ impl Peer {
             wire: None,
             late: None,
             said: None,
+            hasty: false,
             stopping: false,
             unannounced: false,
         }
@@ -184,7 +187,7 @@ impl Peer {
     }
 
     fn send(&mut self, request: Request) {
-        assert!(self.wire.is_none(), "two requests in flight");
+        self.hasty |= self.wire.is_some();
         let Request { id, op, timeout: _ } = request;
         if matches!(&op, Op::Acquire(bid) if bid.nonce.0 == self.bits(self.drawn + 1)) {
             self.drawn += 1;
