@@ -26,7 +26,12 @@
 //!   older term's after a newer's, as long as no two who believe have one term; and it takes the
 //!   newest leader's, as long as a term that begins is above all before it. Both are checked.
 
-#![allow(dead_code, unreachable_pub, reason = "each program that includes it uses a part of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    reason = "each program that includes it uses a part of it"
+)]
 
 mod key;
 mod peer;
