@@ -65,6 +65,8 @@
 //!   longest lease that the store allows before its term, of unix milliseconds, is written.
 //! - **R12** Breaking a lease lets it run out; at once is a choice of its own, with a warning.
 
+#![forbid(unsafe_code)]
+
 pub mod cli;
 pub mod clock;
 pub mod config;
