@@ -72,6 +72,8 @@ pub mod clock;
 pub mod config;
 pub mod daemon;
 pub mod election;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod logs;
 pub mod publish;
 pub mod store;

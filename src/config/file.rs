@@ -57,7 +57,11 @@ fn format(path: &Path) -> Result<FileFormat, Problem> {
     }
 }
 
-fn keys(path: &Path, text: &str, format: FileFormat) -> (Vec<(&'static str, Raw)>, Vec<Fault>) {
+pub(super) fn keys(
+    path: &Path,
+    text: &str,
+    format: FileFormat,
+) -> (Vec<(&'static str, Raw)>, Vec<Fault>) {
     let source = Source::File(path.to_owned());
     let table = match config::File::from_str(text, format).collect() {
         Ok(table) => table,
