@@ -91,8 +91,12 @@ pub(super) fn keys(
     (raw, faults)
 }
 
-/// Cuts the excerpt out of a parser's message: its first line says where, its last one what.
+/// Cuts the excerpt out of a parser's message: its first line says where, its last one what. A
+/// message on the type of the whole file shows its content.
 fn without_excerpt(message: &str) -> String {
+    if message.contains("invalid type") {
+        return "it has no keys with values".to_owned();
+    }
     let mut lines = message.lines().map(str::trim).filter(|it| !it.is_empty());
     let first = lines.next().unwrap_or_default();
     match lines.next_back() {
@@ -210,6 +214,15 @@ mod tests {
             let text = faults(text, format);
             assert!(text.contains("line 2") || text.contains("line 3"), "{text}");
             assert!(text.contains("cannot be understood") && !text.contains("hidden"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_without_keys_is_not_shown() {
+        for text in ["hidden", "listen = \"hidden\"", "\"hidden\"", "47110815", "[hidden]"] {
+            let text = faults(text, FileFormat::Yaml);
+            assert!(text.contains("no keys with values"), "{text}");
+            assert!(!text.contains("hidden") && !text.contains("4711"), "{text}");
         }
     }
 
