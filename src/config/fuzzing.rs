@@ -41,9 +41,11 @@ pub fn store_url(data: &[u8]) {
         assert!(url.query().is_none() && url.fragment().is_none(), "{url}");
         assert_eq!(azure::endpoint(url.as_str(), insecure).as_ref(), Ok(&url));
     }
-    let signed = format!("https://user:{SECRET}@host/{}?sig={SECRET}", text.replace(SECRET, ""));
-    let shown = faults::without_secrets(&signed);
-    assert!(!shown.contains(SECRET), "{shown}");
+    if !text.contains(SECRET) {
+        let signed = format!("https://user:{SECRET}@host/{text}?sig={SECRET}");
+        let shown = faults::without_secrets(&signed);
+        assert!(!shown.contains(SECRET), "{shown}");
+    }
 }
 
 /// Files of settings, the first byte for the format: what is taken is a setting with a value, and
