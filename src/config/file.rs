@@ -109,7 +109,8 @@ fn without_excerpt(message: &str) -> String {
     if first.starts_with("TOML parse error at line ") {
         format!("{first}: {}", lines.next_back().unwrap_or_default())
     } else if message.rsplit_once(" at byte ").is_some_and(|(_, place)| is_place(place)) {
-        first.to_owned()
+        // The key that is there twice stands before these words, and may be a table of its own.
+        first.rfind("duplicated key").map_or(first, |at| &first[at..]).to_owned()
     } else {
         "it is not one table of keys with values".to_owned()
     }
@@ -253,6 +254,7 @@ mod tests {
             "{a: hidden}: a",
             "a: !!float hidden",
             "hidden: a\n---\nhidden: b",
+            "? [hidden]\n: a\n? [hidden]\n: b",
             "\"hidden at byte 1 line 1 column 1\"",
         ] {
             let text = faults(text, FileFormat::Yaml);
