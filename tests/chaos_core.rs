@@ -65,7 +65,7 @@ fn fault_08_a_pause_that_no_clock_sees_makes_no_dual_up_to_the_margin() {
 
 #[test]
 fn fault_08_beyond_the_margin_only_the_term_fences() {
-    let world = paused(0, 2 * MARGIN, false);
+    let world = paused(0, MARGIN + 200, false);
     let duals = world.duals();
     assert_eq!(duals.len(), 1, "this is what no clock of the guest can know");
     let (old, new) = duals[0];

@@ -21,6 +21,9 @@ pub const DEADLINE: u64 = 10_000;
 pub const RETRY: u64 = 2_000;
 pub const REQUEST: u64 = 2_000;
 
+/// Between two looks of the one that stands by: it leads as soon as the store lets it.
+const EAGER: u64 = 20;
+
 /// One step of true time, in milliseconds.
 const STEP: u64 = 5;
 
@@ -61,7 +64,7 @@ pub struct Node {
 }
 
 impl Node {
-    fn new(name: &str, offset: u64) -> Self {
+    fn new(name: &str, retry_period: u64, offset: u64) -> Self {
         let candidate =
             Candidate { identity: name.to_owned(), instance: format!("{name}-1"), address: None };
         let config = Config {
@@ -69,7 +72,7 @@ impl Node {
             rules: Rules { longest_lease: None, missing_is_free: true },
             lease_duration: ms(LEASE),
             renew_deadline: ms(DEADLINE),
-            retry_period: ms(RETRY),
+            retry_period: ms(retry_period),
             request_timeout: ms(REQUEST),
             activation_delay: Duration::ZERO,
             observe: false,
@@ -206,7 +209,7 @@ impl World {
     pub fn led_by_the_first() -> Self {
         let mut world = Self {
             now: 0,
-            nodes: [Node::new("a", 0), Node::new("b", 33_000)],
+            nodes: [Node::new("a", RETRY, 0), Node::new("b", EAGER, 33_000)],
             store: Store::default(),
             drawn: 0,
             reigns: Vec::new(),
