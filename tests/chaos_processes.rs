@@ -1,0 +1,238 @@
+//! Faults of processes: killed, stopped, frozen, starved, aborted; with a lease of two seconds on
+//! this host, judged by the recorder. The numbers in the names are the faults'.
+#![allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+#[path = "support/cgroup.rs"]
+mod cgroup;
+#[path = "support/crew.rs"]
+mod crew;
+#[path = "support/process.rs"]
+mod process;
+#[path = "support/recorder.rs"]
+mod recorder;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use cgroup::{Cgroup, Controller};
+use crew::{Crew, PATIENCE, SHORT, Timings};
+use process::{Candidate, until};
+use rustix::process::Signal;
+use tenure::clock;
+
+/// What the table of faults allows beside the lease and the polls.
+const ALLOWANCE: Duration = Duration::from_secs(1);
+
+/// A handover on a machine with much else to do: one late one proves nothing, three do.
+fn assert_one_within(took: &[Duration], bound: Duration) {
+    let shortest = took.iter().min().unwrap();
+    assert!(*shortest <= bound, "{took:?}, and at most {bound:?} were due");
+}
+
+/// The boot clock's reading up to which an instance's status file says active.
+fn file_until(crew: &Crew, instance: &str) -> Option<Duration> {
+    let text = std::fs::read_to_string(crew.file_of(instance)).ok()?;
+    let document: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let until = Duration::from_nanos(document["valid_until_boottime_ns"].as_u64()?);
+    (document["role"] == "active").then_some(until)
+}
+
+/// Ends the leader three times over, and has the others take over.
+fn crashes(names: [&str; 2], crash: fn(&mut Candidate)) {
+    let mut crew = Crew::start(&names, SHORT);
+    let mut took = Vec::new();
+    for _ in 0..3 {
+        let leader = crew.settle();
+        let name = crew.candidates[leader].name.clone();
+        until(PATIENCE, "the file says active", || file_until(&crew, &name));
+        let ended = clock::now();
+        crash(&mut crew.candidates[leader]);
+        let until_boot = file_until(&crew, &name).expect("nobody is there to say otherwise");
+        let gone = crew.candidates.remove(leader);
+        until(PATIENCE, "the file says passive", || (crew.check_file(&name) == 1).then_some(()));
+        let now = clock::now().boot;
+        assert!(now >= until_boot, "passive by its own deadline");
+        assert!(until_boot <= ended.boot + SHORT.renew_deadline + Duration::from_millis(100));
+        let (_, after) = crew.next_leader(ended);
+        assert!(clock::now().boot > until_boot, "another leads when the file's word is over");
+        took.push(after);
+        crew.settle();
+        crew.join(gone.name.split('-').next().unwrap(), &[], &[]);
+    }
+    assert_one_within(&took, SHORT.lease_duration + SHORT.retry_period * 3 / 2 + ALLOWANCE);
+    let verdict = crew.judge();
+    assert_eq!(verdict.terms.len(), 4, "{verdict:?}");
+}
+
+#[test]
+fn fault_01_after_a_kill_another_leads_and_the_file_says_passive_by_its_own_deadline() {
+    crashes(["a", "b"], Candidate::crash);
+}
+
+#[test]
+fn fault_02_after_sigterm_another_leads_as_soon_as_it_looks() {
+    let mut crew = Crew::start(&["a", "b"], SHORT);
+    let mut took = Vec::new();
+    for _ in 0..3 {
+        let leader = crew.settle();
+        crew.lets_go(leader);
+        let mut stopped = crew.candidates.remove(leader);
+        let asked = clock::now();
+        stopped.signal(Signal::TERM);
+        let (_, after) = crew.next_leader(asked);
+        took.push(after);
+        assert!(stopped.wait(PATIENCE).success(), "an orderly end");
+        assert_eq!(crew.check_file(&stopped.name), 1, "its file says passive");
+        crew.join(stopped.name.split('-').next().unwrap(), &[], &[]);
+    }
+    assert_one_within(&took, SHORT.retry_period * 3 / 2 + ALLOWANCE);
+    crew.settle();
+    let verdict = crew.judge();
+    assert_eq!(verdict.terms.len(), 4, "{verdict:?}");
+}
+
+#[test]
+fn fault_03_a_stop_shorter_than_the_deadline_changes_nothing() {
+    // Of the default deadline, 10 s, the fault takes 3 s: as much of this one is 0.8 s.
+    let timings = Timings {
+        lease_duration: Duration::from_secs(4),
+        renew_deadline: Duration::from_millis(2_600),
+        ..SHORT
+    };
+    let crew = Crew::start(&["a", "b"], timings);
+    let leader = crew.settle();
+    let term = crew.term(leader);
+    for _ in 0..5 {
+        crew.candidates[leader].signal(Signal::STOP);
+        std::thread::sleep(Duration::from_millis(800));
+        crew.candidates[leader].signal(Signal::CONT);
+        std::thread::sleep(Duration::from_millis(800));
+    }
+    assert_eq!((crew.settle(), crew.term(leader)), (leader, term));
+    assert_eq!(crew.judge().terms.len(), 1);
+}
+
+/// A connection with a question whose answer has not been read.
+struct Question(TcpStream);
+
+impl Question {
+    fn new(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(stream)
+    }
+
+    fn ask(&mut self) {
+        self.0.write_all(b"GET /leader HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    }
+
+    /// The code of the answer.
+    fn answer(&mut self) -> u16 {
+        let mut text = Vec::new();
+        let mut bytes = [0; 1024];
+        while !text.windows(4).any(|it| it == b"\r\n\r\n") {
+            let count = self.0.read(&mut bytes).expect("an answer within its time");
+            assert!(count > 0, "the connection is kept");
+            text.extend_from_slice(&bytes[..count]);
+        }
+        String::from_utf8_lossy(&text[9..12]).parse().unwrap()
+    }
+}
+
+/// Does something once, at the latest when it is dropped: what stands still cannot be ended.
+struct Once<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for Once<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Holds the leader for longer than its lease, with questions queued.
+fn held(crew: Crew, leader: usize, stop: impl FnOnce(), go_on: impl FnMut()) {
+    let address = crew.candidates[leader].address;
+    let term = crew.term(leader);
+    let mut questions: Vec<_> = (0..10).map(|_| Question::new(address)).collect();
+    for question in &mut questions {
+        question.ask();
+        assert_eq!(question.answer(), 200);
+    }
+    let go_on = Once(go_on);
+    stop();
+    // Half of the questions come over connections that wait to be accepted.
+    questions.extend((0..10).map(|_| Question::new(address)));
+    questions.iter_mut().for_each(Question::ask);
+    let other = until(PATIENCE, "the other leads", || {
+        let is_other = |(index, it): &(usize, &Candidate)| *index != leader && it.is_leader();
+        Some(crew.candidates.iter().enumerate().find(is_other)?.0)
+    });
+    crew.hear(other);
+    drop(go_on);
+    let codes: Vec<_> = questions.iter_mut().map(Question::answer).collect();
+    assert_eq!(codes, [503; 20], "judged after it went on");
+    assert_eq!(crew.settle(), other, "the held one stands by");
+    let name = crew.candidates[leader].name.clone();
+    let verdict = crew.judge();
+    assert_eq!(verdict.terms.len(), 2, "one handover, and no term comes back: {verdict:?}");
+    assert_eq!(verdict.terms[0], (term, name));
+}
+
+fn is_stopped(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    stat.rsplit(") ").next().unwrap().starts_with('T')
+}
+
+#[test]
+fn fault_04_a_leader_stopped_for_longer_than_its_lease_answers_no_queued_question_with_200() {
+    let crew = Crew::start(&["a", "b"], SHORT);
+    let leader = crew.settle();
+    let process = crew.candidates[leader].id();
+    let send = |signal| {
+        let id = rustix::process::Pid::from_raw(process.try_into().unwrap()).unwrap();
+        rustix::process::kill_process(id, signal).unwrap();
+    };
+    let stop = || {
+        send(Signal::STOP);
+        until(PATIENCE, "it stands still", || is_stopped(process).then_some(()));
+    };
+    held(crew, leader, stop, || send(Signal::CONT));
+}
+
+#[test]
+fn fault_05_a_leader_frozen_for_longer_than_its_lease_answers_no_queued_question_with_200() {
+    let crew = Crew::start(&["a", "b"], SHORT);
+    let leader = crew.settle();
+    let freezer = Cgroup::new(Controller::Freezer);
+    freezer.take(crew.candidates[leader].id());
+    held(crew, leader, || freezer.freeze(), || freezer.thaw());
+}
+
+#[test]
+fn fault_06_a_leader_with_1_percent_of_a_cpu_may_lose_but_never_makes_a_dual() {
+    let crew = Crew::start(&["a", "b", "c"], SHORT);
+    let leader = crew.settle();
+    let quota = Cgroup::new(Controller::Cpu);
+    quota.take(crew.candidates[leader].id());
+    quota.throttle();
+    std::thread::sleep(SHORT.lease_duration * 4);
+    // Then all of them have to do with it.
+    for candidate in &crew.candidates {
+        quota.take(candidate.id());
+    }
+    std::thread::sleep(SHORT.lease_duration * 4);
+    assert!(quota.throttled() > 0, "the quota was felt");
+    quota.unthrottle();
+    crew.settle();
+    crew.judge();
+}
+
+/// What a panic comes to in the shipped binary: `panic = "abort"` raises this signal.
+#[test]
+fn fault_35_after_an_abort_another_leads_and_the_file_says_passive_by_its_own_deadline() {
+    crashes(["a", "b"], |leader| {
+        leader.signal(Signal::ABORT);
+        assert!(!leader.wait(PATIENCE).success());
+    });
+}
