@@ -7,6 +7,8 @@
 mod cgroup;
 #[path = "support/crew.rs"]
 mod crew;
+#[path = "support/faketime.rs"]
+mod faketime;
 #[path = "support/process.rs"]
 mod process;
 #[path = "support/recorder.rs"]
@@ -18,6 +20,7 @@ use std::time::Duration;
 
 use cgroup::{Cgroup, Controller};
 use crew::{Crew, PATIENCE, SHORT, Timings};
+use faketime::FakeTime;
 use process::{Candidate, until};
 use rustix::process::Signal;
 use tenure::clock;
@@ -226,6 +229,73 @@ fn fault_06_a_leader_with_1_percent_of_a_cpu_may_lose_but_never_makes_a_dual() {
     quota.unthrottle();
     crew.settle();
     crew.judge();
+}
+
+/// Joins a candidate that is lied to about the time.
+fn join_lied_to(crew: &mut Crew, name: &str, fake: &FakeTime) {
+    let variables = fake.variables();
+    let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    crew.join(name, &["--log-level", "info"], &variables);
+}
+
+/// How far a candidate's wall clock is ahead of ours, by when the store last answered it.
+fn ahead(candidate: &Candidate) -> f64 {
+    let (_, text) = candidate.get("/metrics").expect("it answers");
+    let line = text.lines().find(|it| it.starts_with("tenure_store_last_success_timestamp_"));
+    let wall: f64 = line.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    wall - clock::now().wall.as_secs_f64()
+}
+
+#[test]
+fn fault_09_a_wall_clock_set_by_an_hour_under_a_real_leader_costs_no_term() {
+    let mut crew = Crew::empty(SHORT);
+    let fakes = [FakeTime::new("+0", false), FakeTime::new("+0", false)];
+    join_lied_to(&mut crew, "a", &fakes[0]);
+    crew.settle();
+    join_lied_to(&mut crew, "b", &fakes[1]);
+    crew.settle();
+    let term = crew.term(0);
+    let jumps = |crew: &Crew| crew.candidates[0].log().matches("clock-jumped").count();
+    for (seen, lie, hours) in [(1, "+3600", 1.0), (2, "-3600", -1.0), (3, "+0", 0.0)] {
+        fakes.iter().for_each(|it| it.say(lie));
+        until(PATIENCE, "the leader sees that its clock was set", || {
+            (jumps(&crew) >= seen).then_some(())
+        });
+        until(PATIENCE, "and leads again", || crew.candidates[0].is_leader().then_some(()));
+        until(PATIENCE, "the lie is believed", || {
+            ((ahead(&crew.candidates[0]) - hours * 3_600.0).abs() < 60.0).then_some(())
+        });
+        assert_eq!(crew.term(0), term);
+    }
+    assert_eq!(crew.settle(), 0);
+    assert_eq!(crew.judge().terms.len(), 1);
+}
+
+#[test]
+fn fault_09_a_wall_clock_and_timers_slewed_by_8_percent_make_no_dual() {
+    let mut crew = Crew::empty(SHORT);
+    let fakes = [FakeTime::new("+0 x1.08", true), FakeTime::new("+0 x0.92", true)];
+    join_lied_to(&mut crew, "a", &fakes[0]);
+    join_lied_to(&mut crew, "b", &fakes[1]);
+    for _ in 0..2 {
+        let leader = crew.settle();
+        let term = crew.term(leader);
+        std::thread::sleep(SHORT.lease_duration * 3);
+        assert_eq!(crew.term(leader), term, "a slew costs nothing");
+        let is_fast = crew.candidates[leader].name.starts_with('a');
+        let ahead = ahead(&crew.candidates[leader]);
+        assert!(if is_fast { ahead > 0.3 } else { ahead < -0.3 }, "the lie is believed: {ahead}");
+        // The boot clock is read past the lie: a belief ends when it says.
+        let until_boot = file_until(&crew, &crew.candidates[leader].name).expect("it leads");
+        assert!(until_boot <= clock::now().boot + SHORT.renew_deadline);
+        crew.candidates[leader].crash();
+        let name = crew.candidates.remove(leader).name.clone();
+        crew.settle();
+        let (name, fake) = if name.starts_with('a') { ("a", &fakes[0]) } else { ("b", &fakes[1]) };
+        join_lied_to(&mut crew, name, fake);
+    }
+    crew.settle();
+    assert_eq!(crew.judge().terms.len(), 3);
 }
 
 /// What a panic comes to in the shipped binary: `panic = "abort"` raises this signal.

@@ -57,11 +57,13 @@ impl Crew {
 
     /// A crew that nobody has joined yet.
     pub fn empty(timings: Timings) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(directory.path().join("lease")).expect("a directory");
         Self {
             candidates: Vec::new(),
             recorder: Recorder::start(),
             timings,
-            directory: tempfile::tempdir().expect("a directory"),
+            directory,
             released: Vec::new(),
             starts: 0,
         }
@@ -92,7 +94,6 @@ impl Crew {
         let mut arguments: Vec<&str> = shared.iter().map(String::as_str).collect();
         arguments.extend(["--status-file", &file]);
         arguments.extend(more);
-        std::fs::create_dir_all(self.directory.path().join("lease")).expect("a directory");
         let mut candidate = Candidate::start(name, self.directory.path(), &arguments, variables);
         candidate.name = instance;
         self.recorder.follow(&candidate.name, candidate.address);
