@@ -1,4 +1,5 @@
-//! A few candidates on one `file:` lease of about two seconds, with the recorder beside them.
+//! A few candidates on one lease, with the recorder beside them: on a `file:` lease of about two
+//! seconds, or on a store of the test's own.
 //!
 //! What it does not do: it injects nothing. Each test brings its own fault.
 
@@ -35,12 +36,22 @@ pub const SHORT: Timings = Timings {
     request_timeout: Duration::from_millis(500),
 };
 
+/// The shortest lease that Azure gives, with a deadline far before its end.
+pub const ON_BLOBS: Timings = Timings {
+    lease_duration: Duration::from_secs(15),
+    renew_deadline: Duration::from_secs(4),
+    retry_period: Duration::from_millis(500),
+    request_timeout: Duration::from_secs(1),
+};
+
 /// Candidates, the recorder that follows them, and the directory with the lease and the logs.
 pub struct Crew {
     pub candidates: Vec<Candidate>,
     pub recorder: Recorder,
     pub timings: Timings,
     directory: TempDir,
+    store: Vec<String>,
+    variables: Vec<(String, String)>,
     released: Vec<String>,
     starts: usize,
 }
@@ -58,12 +69,21 @@ impl Crew {
     /// A crew that nobody has joined yet.
     pub fn empty(timings: Timings) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        std::fs::create_dir(directory.path().join("lease")).expect("a directory");
+        let lease = directory.path().join("lease");
+        std::fs::create_dir(&lease).expect("a directory");
+        let store = ["--store".to_owned(), format!("file://{}", lease.display())];
+        Self { directory, ..Self::on(store.into(), Vec::new(), timings) }
+    }
+
+    /// A crew on the store of these arguments and variables, that nobody has joined yet.
+    pub fn on(store: Vec<String>, variables: Vec<(String, String)>, timings: Timings) -> Self {
         Self {
             candidates: Vec::new(),
             recorder: Recorder::start(),
             timings,
-            directory,
+            directory: tempfile::tempdir().expect("a directory"),
+            store,
+            variables,
             released: Vec::new(),
             starts: 0,
         }
@@ -73,16 +93,14 @@ impl Crew {
     pub fn arguments(&self) -> Vec<String> {
         let text = |length: Duration| format!("{}ms", length.as_millis());
         let timings = &self.timings;
-        [
-            ("--store", format!("file://{}", self.directory.path().join("lease").display())),
+        let given = [
             ("--lease-duration", text(timings.lease_duration)),
             ("--renew-deadline", text(timings.renew_deadline)),
             ("--retry-period", text(timings.retry_period)),
             ("--request-timeout", text(timings.request_timeout)),
-        ]
-        .into_iter()
-        .flat_map(|(name, value)| [name.to_owned(), value])
-        .collect()
+        ];
+        let given = given.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
+        self.store.iter().cloned().chain(given).collect()
     }
 
     /// Starts one more candidate, with a status file; the recorder takes it for a new instance.
@@ -94,7 +112,9 @@ impl Crew {
         let mut arguments: Vec<&str> = shared.iter().map(String::as_str).collect();
         arguments.extend(["--status-file", &file]);
         arguments.extend(more);
-        let mut candidate = Candidate::start(name, self.directory.path(), &arguments, variables);
+        let all = self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let all: Vec<_> = all.chain(variables.iter().copied()).collect();
+        let mut candidate = Candidate::start(name, self.directory.path(), &arguments, &all);
         candidate.name = instance;
         self.recorder.follow(&candidate.name, candidate.address);
         self.candidates.push(candidate);
@@ -123,11 +143,12 @@ impl Crew {
         leader
     }
 
-    /// Waits until the recorder has heard a candidate claim leadership.
+    /// Waits until the recorder has heard a candidate claim leadership in its present term.
     pub fn hear(&self, index: usize) {
-        let name = &self.candidates[index].name;
+        let candidate = &self.candidates[index];
         until(PATIENCE, "the recorder hears the leader", || {
-            self.recorder.heard(name).then_some(())
+            let term = candidate.status()?["term"].as_u64()?;
+            self.recorder.heard_in(&candidate.name, term).then_some(())
         });
     }
 
