@@ -15,7 +15,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crew::{Crew, PATIENCE, SHORT};
+use crew::{Crew, PATIENCE, SHORT, tells};
 use process::{Candidate, until};
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -99,7 +99,7 @@ fn breaks_and_is_mended(file: &Path, after: i32, breaks: impl FnOnce(), mend: im
     assert!(log.contains(file.to_str().unwrap()) && log.contains("ERROR"), "{log}");
     mend();
     until(PATIENCE, "the file says active again", || (check(file) == 0).then_some(()));
-    assert!(leader.log().contains("is written again"));
+    tells(leader, "is written again");
     assert_eq!(crew.judge().terms.len(), 1);
 }
 

@@ -22,7 +22,7 @@ mod recorder;
 use std::time::Duration;
 
 use account::Account;
-use crew::{Crew, ON_BLOBS, PATIENCE};
+use crew::{Crew, ON_BLOBS, PATIENCE, tells};
 use process::{Candidate, until};
 use raw::Raw;
 use rustix::process::Signal;
@@ -179,6 +179,8 @@ impl Harmed {
     fn recovers(self, alarm: &str) {
         let Self { crew, term, .. } = self;
         let next = crew.settle();
+        let words = format!(r#""reason":"inaugurated","term":{}"#, crew.term(next));
+        tells(&crew.candidates[next], &words);
         let last = |reason| *changes(&crew.candidates[next], reason).last().unwrap();
         let held = last("inaugurated") - last("granted");
         assert!(held >= HOLD, "{held}");

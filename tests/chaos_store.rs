@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use account::Account;
 use blob_server::Fault;
-use crew::{Crew, ON_BLOBS, PATIENCE, SHORT};
+use crew::{Crew, ON_BLOBS, PATIENCE, SHORT, tells};
 use process::{Candidate, until};
 use rustix::process::Signal;
 use tenure::clock;
@@ -77,7 +77,7 @@ fn fault_18_errors_that_stay_end_the_tenure_at_its_deadline_without_a_storm() {
     tables.take_log();
     tables.inject("any", vec![Fault::Answer(503, "ServerBusy"); ENDLESS]);
     reach(&crew.candidates[leader], "standby");
-    assert!(crew.candidates[leader].log().contains(r#""reason":"lapsed""#));
+    tells(&crew.candidates[leader], r#""reason":"lapsed""#);
     let renewals = tables.take_log().iter().filter(|it| it.op == "renew").count();
     assert!((4..=14).contains(&renewals), "{renewals} in 4 s, a half-second apart at last");
     let begun = clock::now();
@@ -111,9 +111,9 @@ fn fault_19_a_leader_whose_rights_are_revoked_is_active_until_its_deadline_and_s
     });
     assert!(last >= ON_BLOBS.renew_deadline / 2, "a 403 ends nothing by itself: {last:?}");
     assert!(last <= ON_BLOBS.renew_deadline + ON_BLOBS.retry_period, "{last:?}");
-    assert!(leader.log().contains(r#""reason":"lapsed""#));
+    tells(leader, r#""reason":"lapsed""#);
     assert!(requests(leader, "renew", "auth") > 0);
-    assert!(leader.log().contains(r#""cause":"auth""#), "and the log");
+    tells(leader, r#""cause":"auth""#);
     account.tables().heal();
     account.let_leases_end();
     crew.settle();
@@ -139,7 +139,7 @@ fn fault_21_an_answer_that_names_another_lease_ends_the_tenure_at_once() {
     let leader = crew.settle();
     account.tables().inject("renew", [Fault::WrongLease]);
     reach(&crew.candidates[leader], "standby");
-    assert!(crew.candidates[leader].log().contains(r#""reason":"lost""#));
+    tells(&crew.candidates[leader], r#""reason":"lost""#);
     account.let_leases_end();
     crew.settle();
     assert_eq!(crew.judge().terms.len(), 2);

@@ -179,6 +179,13 @@ impl Crew {
     }
 }
 
+/// Waits for words in a candidate's log, which is written a little after the fact.
+pub fn tells(candidate: &Candidate, words: &str) {
+    until(PATIENCE, &format!("{} tells {words}", candidate.name), || {
+        candidate.log().contains(words).then_some(())
+    });
+}
+
 /// Waits for somebody to lead, and for all others to say that they stand by.
 pub fn settled(candidates: &[Candidate]) -> usize {
     until(Duration::from_secs(90), "one leads and the others stand by", || {
