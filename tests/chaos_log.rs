@@ -113,7 +113,8 @@ fn fault_34_a_log_that_nobody_reads_drops_and_counts_lines_and_harms_no_renewal(
     until(PATIENCE, "new lines are written", || (size() > waited).then_some(()));
     assert_eq!(piped.dropped(), dropped, "and none is dropped any more");
     piped.signal(Signal::TERM);
-    assert!(piped.child.wait().unwrap().success());
+    let ended = until(PATIENCE, "it ends", || piped.child.try_wait().unwrap());
+    assert!(ended.success());
     reader.join().unwrap();
     let text = String::from_utf8(std::mem::take(&mut *read.lock().unwrap())).unwrap();
     for line in text.lines() {
