@@ -20,7 +20,7 @@ pub enum Controller {
     Cpu,
 }
 
-/// The cgroup; when it is dropped its processes run on, in the cgroup above.
+/// The cgroup; when it is dropped its processes go on, in the cgroup above.
 pub struct Cgroup {
     path: PathBuf,
     above: PathBuf,
@@ -64,12 +64,6 @@ impl Cgroup {
             let state = fs::read_to_string(self.path.join(file)).ok()?;
             state.contains(word).then_some(())
         });
-    }
-
-    /// Lets them go on.
-    pub fn thaw(&self) {
-        let (file, order) = self.freezer(false);
-        write(&file, order);
     }
 
     /// Gives all processes in it one percent of one CPU together.
