@@ -15,7 +15,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crew::{Crew, PATIENCE, SHORT, tells};
+use crew::{Crew, PATIENCE, STEADY, tells};
 use process::{Candidate, until};
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -78,7 +78,7 @@ fn check(file: &Path) -> i32 {
 /// A leader whose status file is on a disk that breaks and is mended while it leads. `after` is
 /// what the file comes to meanwhile.
 fn breaks_and_is_mended(file: &Path, after: i32, breaks: impl FnOnce(), mend: impl FnOnce()) {
-    let mut crew = Crew::empty(SHORT);
+    let mut crew = Crew::empty(STEADY);
     crew.join("a", &["--status-file", file.to_str().unwrap()], &[]);
     crew.settle();
     crew.join("b", &[], &[]);
@@ -90,8 +90,7 @@ fn breaks_and_is_mended(file: &Path, after: i32, breaks: impl FnOnce(), mend: im
     let broken = clock::now();
     until(PATIENCE, "an error is counted", || (errors(leader) > 0).then_some(()));
     until(PATIENCE, "the file's word is over", || (check(file) == after).then_some(()));
-    std::thread::sleep(SHORT.lease_duration * 2);
-    assert!(broken.elapsed_min(clock::now()) > SHORT.lease_duration * 2);
+    std::thread::sleep(STEADY.lease_duration.saturating_sub(broken.elapsed_min(clock::now())));
     assert!(leader.is_leader() && crew.term(0) == term, "the loop is unharmed");
     assert_eq!(crew.check_file(&leader.name), 0, "and so is the other file");
     let log = leader.log();
@@ -138,7 +137,7 @@ fn fault_29_a_disk_of_4_kib_never_says_active_for_longer_than_it_holds() {
     // One page holds the first word, and no second file beside it.
     let disk = Disk::new(4);
     let file = disk.path().join("status.json");
-    let mut crew = Crew::empty(SHORT);
+    let mut crew = Crew::empty(STEADY);
     crew.join("a", &["--status-file", file.to_str().unwrap()], &[]);
     crew.settle();
     until(PATIENCE, "an error is counted", || (errors(&crew.candidates[0]) > 0).then_some(()));
@@ -151,7 +150,7 @@ fn fault_29_a_disk_of_4_kib_never_says_active_for_longer_than_it_holds() {
 fn fault_29_on_a_full_disk_a_leader_that_resigns_takes_its_word_back() {
     let disk = Disk::new(16);
     let file = disk.path().join("status.json");
-    let mut crew = Crew::empty(SHORT);
+    let mut crew = Crew::empty(STEADY);
     crew.join("a", &["--status-file", file.to_str().unwrap()], &[]);
     crew.settle();
     crew.join("b", &[], &[]);

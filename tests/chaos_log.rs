@@ -15,7 +15,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use crew::{Crew, PATIENCE, SHORT};
+use crew::{Crew, PATIENCE, STEADY};
 use process::{get, until};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -81,14 +81,14 @@ impl Piped {
 
 #[test]
 fn fault_34_a_log_that_nobody_reads_drops_and_counts_lines_and_harms_no_renewal() {
-    let mut crew = Crew::empty(SHORT);
+    let mut crew = Crew::empty(STEADY);
     let mut piped = Piped::start(&crew);
     crew.recorder.follow("piped", piped.address);
     piped.leads();
     let (dropped, renewals) = (piped.dropped(), piped.renewals());
     assert!(dropped > 0, "{NOISE} lines fit nowhere");
     crew.join("other", &[], &[]);
-    std::thread::sleep(SHORT.lease_duration * 3);
+    std::thread::sleep(STEADY.lease_duration);
     piped.leads();
     assert!(piped.renewals() >= renewals + 6, "the loop goes on");
     assert!(piped.dropped() > dropped, "what it says meanwhile is dropped, too");
@@ -106,7 +106,7 @@ fn fault_34_a_log_that_nobody_reads_drops_and_counts_lines_and_harms_no_renewal(
     let size = || read.lock().unwrap().len();
     until(PATIENCE, "what waited is written", || {
         let before = size();
-        std::thread::sleep(SHORT.retry_period / 3);
+        std::thread::sleep(STEADY.retry_period / 3);
         (size() == before && before > 0).then_some(())
     });
     let (waited, dropped) = (size(), piped.dropped());
@@ -134,7 +134,7 @@ fn fault_34_a_log_that_nobody_reads_drops_and_counts_lines_and_harms_no_renewal(
 
 #[test]
 fn fault_34_a_log_that_nobody_reads_holds_up_no_end() {
-    let crew = Crew::empty(SHORT);
+    let crew = Crew::empty(STEADY);
     let mut piped = Piped::start(&crew);
     piped.leads();
     assert!(piped.dropped() > 0);

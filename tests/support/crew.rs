@@ -36,6 +36,13 @@ pub const SHORT: Timings = Timings {
     request_timeout: Duration::from_millis(500),
 };
 
+/// A belief long enough to outlast a busy machine, for what must cost no term.
+pub const STEADY: Timings = Timings {
+    lease_duration: Duration::from_millis(5_000),
+    renew_deadline: Duration::from_millis(3_500),
+    ..SHORT
+};
+
 /// The shortest lease that Azure gives, with a deadline far before its end.
 pub const ON_BLOBS: Timings = Timings {
     lease_duration: Duration::from_secs(15),
