@@ -127,7 +127,7 @@ fn apart(election: &str) -> (Scene, Vec<Network>) {
     for index in 0..2 {
         let network = Network::new();
         let store = scene.endpoint().socket_addrs(|| None).unwrap()[0];
-        let proxy = FaultProxy::start_on(network.store_side, store);
+        let proxy = FaultProxy::start_on((network.store_side, 0), store);
         let endpoint = proxy.endpoint(scene.endpoint());
         scene.proxies.push(proxy);
         let host = network.asked_at.to_string();

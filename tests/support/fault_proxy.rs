@@ -144,15 +144,15 @@ impl Drop for FaultProxy {
 impl FaultProxy {
     /// Starts it before a store, on a free port of loopback.
     pub fn start(store: SocketAddr) -> Self {
-        Self::start_on(Ipv4Addr::LOCALHOST, store)
+        Self::start_on((Ipv4Addr::LOCALHOST, 0), store)
     }
 
-    /// Starts it on a free port of one of this host's addresses.
-    pub fn start_on(host: Ipv4Addr, store: SocketAddr) -> Self {
+    /// Starts it on one of this host's addresses; port 0 stands for a free one.
+    pub fn start_on(at: impl Into<SocketAddr>, store: SocketAddr) -> Self {
         let place = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None);
         let place = place.expect("a socket");
         sockopt::set_socket_reuseaddr(&place, true).expect("the address can be shared");
-        rustix::net::bind(&place, &SocketAddr::from((host, 0))).expect("a free port");
+        rustix::net::bind(&place, &at.into()).expect("a free port");
         let address = rustix::net::getsockname(&place).expect("an address");
         let address = SocketAddr::try_from(address).expect("an address of TCP");
         let shared = Shared { state: Mutex::default(), ended: Condvar::new(), store };
