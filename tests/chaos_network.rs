@@ -74,6 +74,22 @@ fn fault_11_a_bid_whose_answer_is_lost_is_repeated_with_its_id_and_makes_one_lea
 }
 
 #[test]
+fn fault_11_a_candidate_that_is_never_answered_gives_back_what_it_was_granted() {
+    let mut scene = Scene::new("fault-11-never");
+    scene.add_proxy().always(Call::Acquire, Fault::DropAfter(Then::Silence));
+    scene.add();
+    until(SLACK, "the first bid is granted", || {
+        (scene.calls(0, Call::Acquire).first()?.status == 201).then_some(())
+    });
+    scene.add();
+    scene.leads(1, D + RETRY * 3 / 2 + SLACK);
+    let bids = scene.calls(0, Call::Acquire);
+    let given_back = scene.calls(0, Call::Release);
+    assert!(given_back.iter().any(|it| it.status == 200 && it.lease == bids[0].lease), "{bids:?}");
+    scene.judge(&[], &["c1"]);
+}
+
+#[test]
 fn fault_12_a_renewal_whose_answer_is_lost_is_retried() {
     let scene = Scene::led("fault-12-renewal", 2);
     for then in [Then::Silence, Then::Reset, Then::Close] {

@@ -58,9 +58,10 @@ pub enum Fault {
 }
 
 /// What becomes of connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Door {
     /// They are served.
+    #[default]
     Open,
     /// They are accepted, and nothing is read from them: half open.
     Deaf,
@@ -97,7 +98,7 @@ struct State {
     last: Vec<Message>,
     connections: HashMap<u64, TcpStream>,
     accepted: u64,
-    deaf: bool,
+    door: Door,
     over: bool,
 }
 
@@ -200,7 +201,7 @@ impl FaultProxy {
     /// Says what becomes of connections from now on.
     pub fn door(&self, door: Door) {
         let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
-        self.shared.lock().deaf = door == Door::Deaf;
+        self.shared.lock().door = door;
         if door == Door::Shut {
             if let Some(open) = listener.take() {
                 // Wakes the thread that accepts, which closes it.
@@ -247,13 +248,18 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     while let Ok((stream, _)) = listener.accept() {
         let Ok(kept) = stream.try_clone() else { continue };
         let mut state = shared.lock();
+        let door = state.door;
+        if door == Door::Shut {
+            // Accepted just before, and not yet among those that were broken.
+            let _ = sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
+            continue;
+        }
         state.accepted += 1;
         let id = state.accepted;
         state.connections.insert(id, kept);
-        let deaf = state.deaf;
         drop(state);
         let shared = Arc::clone(shared);
-        if !deaf {
+        if door == Door::Open {
             thread::spawn(move || {
                 let _ = serve(stream, id, &shared);
                 shared.lock().connections.remove(&id);
