@@ -27,9 +27,22 @@ impl Candidate {
         arguments: &[&str],
         variables: &[(&str, &str)],
     ) -> Self {
+        Self::start_through(&[], name, directory, arguments, variables)
+    }
+
+    /// The same through `wrapper`: a command that becomes the one that follows it.
+    pub fn start_through(
+        wrapper: &[&str],
+        name: &str,
+        directory: &Path,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Self {
         let log = directory.join(format!("{name}.log"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        let mut words = wrapper.iter().copied().chain([env!("CARGO_BIN_EXE_tenure")]);
+        let mut command = Command::new(words.next().expect("there is a command"));
         command
+            .args(words)
             .args(["run", "--identity", name, "--listen", "127.0.0.1:0", "--log-format", "json"])
             .args(arguments)
             .env_remove("POD_NAME")
