@@ -11,7 +11,7 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, Sleep, interval, sleep};
 use tower_service::Service;
@@ -54,7 +55,8 @@ const MAX_BODY: u64 = 1024;
 /// The places for connections, over all listeners.
 #[derive(Clone)]
 pub(super) struct Connections {
-    max: usize,
+    /// One for each descriptor that may be open.
+    free: Arc<Semaphore>,
     taken: Arc<Mutex<BTreeMap<u64, Arc<Activity>>>>,
     next: Arc<AtomicU64>,
 }
@@ -63,7 +65,7 @@ pub(super) struct Connections {
 #[derive(Default)]
 struct Activity {
     phase: AtomicU8,
-    /// When it last became idle, in turns of all connections; the smallest is the oldest.
+    /// When it began or was last answered, in turns of all connections; the smallest is the oldest.
     idle_since: AtomicU64,
     /// Whether the bytes that came last are those of a request that is not complete.
     partial: AtomicBool,
@@ -94,34 +96,43 @@ impl Drop for Streamed {
     }
 }
 
-/// A place, given back at its end.
+/// A place, given back when its connection is closed.
 struct Place {
     id: u64,
     activity: Arc<Activity>,
     connections: Connections,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Connections {
     pub(super) fn new(max: usize) -> Self {
-        Self { max, taken: Arc::default(), next: Arc::default() }
+        let free = Arc::new(Semaphore::new(max));
+        Self { free, taken: Arc::default(), next: Arc::default() }
     }
 
     /// Takes a place; another makes room where all are taken. Gives none when all are busy.
-    fn take(&self) -> Option<Place> {
-        let mut taken = self.taken.lock().expect("nothing panics while the lock is held");
-        if taken.len() >= self.max && !end_one(&mut taken) {
-            return None;
-        }
+    async fn take(&self) -> Option<Place> {
+        let permit = match Arc::clone(&self.free).try_acquire_owned() {
+            Ok(permit) => permit,
+            // A connection that is ended is closed a little later. Were that not awaited, a burst
+            // would open more files than there are places, at the store's expense.
+            Err(_) if self.make_room() => Arc::clone(&self.free).acquire_owned().await.ok()?,
+            Err(_) => return None,
+        };
         let id = self.tick();
         let activity = Arc::new(Activity::default());
         activity.idle_since.store(id, Ordering::Relaxed);
-        taken.insert(id, Arc::clone(&activity));
-        Some(Place { id, activity, connections: self.clone() })
+        self.lock().insert(id, Arc::clone(&activity));
+        Some(Place { id, activity, connections: self.clone(), _permit: permit })
     }
 
-    /// Ends a connection that waits, so that its descriptor is free.
-    fn make_room(&self) {
-        end_one(&mut self.taken.lock().expect("nothing panics while the lock is held"));
+    /// Ends a connection that waits, so that its descriptor is free. Says whether there was one.
+    fn make_room(&self) -> bool {
+        end_one(&mut self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Activity>>> {
+        self.taken.lock().expect("nothing panics while the lock is held")
     }
 
     /// Ends what was begun and does not get complete, for ever.
@@ -131,8 +142,7 @@ impl Connections {
         sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             sweeps.tick().await;
-            let taken = self.taken.lock().expect("nothing panics while the lock is held");
-            taken.values().filter(|it| it.is_overdue()).for_each(|it| it.end());
+            self.lock().values().filter(|it| it.is_overdue()).for_each(|it| it.end());
         }
     }
 
@@ -213,7 +223,7 @@ pub(super) async fn accept(listener: Listener, connections: Connections, router:
         match accepted {
             Ok(stream) => {
                 failing = false;
-                if let Some(place) = connections.take() {
+                if let Some(place) = connections.take().await {
                     let (activity, router) = (Arc::clone(&place.activity), router.clone());
                     let task = match stream {
                         Stream::Tcp(it) => tasks.spawn(serve(it, place, router)),
