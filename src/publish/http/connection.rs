@@ -151,17 +151,16 @@ impl Connections {
     }
 }
 
-/// Ends the connection that was idle for longest, else the oldest whose request is not complete:
-/// those who are answered stay. Says whether there was one.
+/// Ends the connection whose last answer, or else its beginning, is longest ago, whether it is idle
+/// or has begun a request: were those who begin one spared, they would crowd out all who have just
+/// come. Those who are answered stay. Says whether there was one.
 fn end_one(taken: &mut BTreeMap<u64, Arc<Activity>>) -> bool {
-    let oldest = |phase: u8| {
-        taken
-            .iter()
-            .filter(|(_, it)| it.phase.load(Ordering::Relaxed) == phase)
-            .min_by_key(|(_, it)| it.idle_since.load(Ordering::Relaxed))
-            .map(|(id, _)| *id)
-    };
-    let ended = oldest(IDLE).or_else(|| oldest(READING)).and_then(|id| taken.remove(&id));
+    let oldest = taken
+        .iter()
+        .filter(|(_, it)| matches!(it.phase.load(Ordering::Relaxed), IDLE | READING))
+        .min_by_key(|(_, it)| it.idle_since.load(Ordering::Relaxed))
+        .map(|(id, _)| *id);
+    let ended = oldest.and_then(|id| taken.remove(&id));
     if let Some(activity) = &ended {
         activity.end();
     }
