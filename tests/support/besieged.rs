@@ -116,6 +116,11 @@ impl Besieged {
     /// The siege is over: panics unless memory comes back, the others were answered all the time,
     /// and the leader has led in one term throughout.
     pub fn relieved(self) {
+        self.relieved_though_cut(1);
+    }
+
+    /// The same where there are few places: of ten questions so many may have been cut.
+    pub fn relieved_though_cut(self, of_ten: usize) {
         self.await_few_descriptors();
         self.assert_bounded();
         assert!(self.grown() < KEPT, "{} KiB more than before", self.grown());
@@ -124,7 +129,7 @@ impl Besieged {
             let asked = asker.join().expect("a client is answered");
             eprintln!("{asked:?}");
             assert!(asked.answered > 10, "{asked:?}");
-            assert!(asked.cut * 10 <= asked.answered, "{asked:?}");
+            assert!(asked.cut * 10 <= asked.answered * of_ten, "{asked:?}");
         }
         assert!(self.candidate.is_leader(), "it leads yet");
         let verdict = self.recorder.finish(&[]);
@@ -145,7 +150,10 @@ fn ask_on(address: SocketAddr, pause: Duration, over: Arc<AtomicBool>) -> JoinHa
                         assert_eq!(code, 200, "it does not lead any more");
                         break;
                     }
-                    None => asked.cut += 1,
+                    None => {
+                        asked.cut += 1;
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
                 }
                 assert!(since(begun) < PATIENCE, "nobody answered: {asked:?}");
             }
