@@ -14,6 +14,7 @@ mod recorder;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::time::Duration;
 
 use crew::settled;
@@ -121,4 +122,38 @@ fn subscribers_are_told_the_last_word_before_the_process_ends() {
     observer.signal(Signal::TERM);
     until_line(r#""state":"stopped""#);
     assert!(observer.wait(bound).success());
+}
+
+/// Starts a candidate whose first status file takes `delay` to be renamed into its place.
+fn starting_on_a_slow_disk(directory: &Path, delay: Duration) -> Candidate {
+    let renames = "rename,renameat,renameat2";
+    let inject = format!("inject={renames}:delay_enter={}", delay.as_micros());
+    let traced = format!("trace={renames}");
+    let nowhere = directory.join("trace").display().to_string();
+    // The tracer is a grandchild, so that the process that is started becomes tenure itself.
+    let wrapper = ["strace", "-D", "-f", "-o", &nowhere, "-e", &traced, "-e", &inject];
+    let file = directory.join("status.json").display().to_string();
+    let arguments = ["--store", "memory:", "--status-file", &file];
+    let candidate = Candidate::start_by(&wrapper, "127.0.0.1", "slow", directory, &arguments, &[]);
+    assert!(!candidate.log().contains("started with"), "the start waits for the disk");
+    candidate
+}
+
+#[test]
+fn signals_are_obeyed_while_the_start_waits_for_a_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut hung = starting_on_a_slow_disk(directory.path(), Duration::from_secs(4));
+    hung.signal(Signal::TERM);
+    until(Duration::from_secs(10), "it has heard the first", || {
+        hung.log().contains("a second signal ends at once").then_some(())
+    });
+    hung.signal(Signal::TERM);
+    assert_eq!(hung.wait(Duration::from_secs(20)).code(), Some(128 + 15), "{}", hung.log());
+    assert!(!hung.log().contains("started with"), "at once, and not when the disk was done");
+
+    let directory = tempfile::tempdir().unwrap();
+    let mut slow = starting_on_a_slow_disk(directory.path(), Duration::from_secs(2));
+    slow.signal(Signal::TERM);
+    assert!(slow.wait(Duration::from_secs(30)).success(), "{}", slow.log());
+    assert!(slow.log().contains("\"to\":\"stopped\""), "{}", slow.log());
 }
