@@ -14,11 +14,18 @@ use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use besieged::{Besieged, connect_as, descriptors, since};
 use process::{Candidate, until};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+/// One at a time: each is to have the machine.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Runs the command that follows under limits of open files: soft, and hard.
 fn limited(soft: &'static str, hard: &'static str) -> [&'static str; 5] {
@@ -77,6 +84,7 @@ fn assert_keeps(besieged: &Besieged, least: usize) {
 
 #[test]
 fn fault_31_a_low_limit_of_open_files_is_raised() {
+    let _alone = alone();
     let besieged = Besieged::start(&limited("100", "4000"), &[]);
     assert!(limit_of(&besieged.candidate) >= 512 + 64, "{}", limit_of(&besieged.candidate));
     hold(&besieged, 600, Duration::from_secs(2));
@@ -87,6 +95,7 @@ fn fault_31_a_low_limit_of_open_files_is_raised() {
 
 #[test]
 fn fault_31_under_a_limit_that_cannot_be_raised_renewals_are_unharmed() {
+    let _alone = alone();
     let besieged = Besieged::start(&limited("100", "100"), &[]);
     let log = besieged.candidate.log();
     assert!(log.contains("max-connections is lowered from 512 to 36"), "{log}");
@@ -97,6 +106,7 @@ fn fault_31_under_a_limit_that_cannot_be_raised_renewals_are_unharmed() {
 
 #[test]
 fn fault_31_descriptors_that_are_taken_away_are_those_of_who_asks() {
+    let _alone = alone();
     let besieged = Besieged::start(&[], &[]);
     let process = Pid::from_raw(besieged.candidate.id().try_into().unwrap());
     let low = Rlimit { current: Some(128), maximum: Some(20_000) };
@@ -133,6 +143,7 @@ fn fault_31_descriptors_that_are_taken_away_are_those_of_who_asks() {
 
 #[test]
 fn fault_31_one_that_cannot_be_accepted_takes_the_place_of_one_that_waits() {
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     // So many listeners that less is left for connections than was reckoned with.
     let arguments = [&["--store", "memory:"][..], &["--listen", "127.0.0.1:0"].repeat(70)].concat();

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 use tenure::clock::Moment;
@@ -189,7 +189,9 @@ pub fn room_for_connections() -> usize {
 /// Connects from one of 200 addresses of loopback: each has ports of its own.
 pub fn connect_as(number: usize, address: SocketAddr) -> io::Result<TcpStream> {
     let from = Ipv4Addr::new(127, 0, 0, 1 + u8::try_from(number % 200).expect("small"));
-    let made = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    // No process that another test starts meanwhile inherits it.
+    let flags = SocketFlags::CLOEXEC;
+    let made = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
     bind(&made, &SocketAddrV4::new(from, 0))?;
     connect(&made, &address)?;
     Ok(TcpStream::from(made))
