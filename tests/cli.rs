@@ -87,7 +87,7 @@ fn tenure(arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
 // --- settings ---
 
 #[test]
-fn each_kind_of_bad_setting_exits_with_2_and_says_what_to_do() {
+fn fault_36_each_kind_of_bad_setting_exits_with_2_and_says_what_to_do() {
     type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a [&'a str]);
     let cases: &[Case<'_>] = &[
         (&["--election", "A B"], &[], &["election = \"A B\" (flag --election)", "such as a-b"]),
@@ -133,13 +133,29 @@ fn each_kind_of_bad_setting_exits_with_2_and_says_what_to_do() {
 }
 
 #[test]
-fn several_faults_come_in_one_message_each_with_its_source() {
+fn fault_36_several_faults_come_in_one_message_and_nothing_is_started() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("tenure.yaml");
     std::fs::write(&file, "retry-period: soon\nelecton: orders\n").unwrap();
     let file = file.to_str().unwrap();
+    let [socket, status, lease] =
+        ["socket", "status.json", "lease"].map(|it| directory.path().join(it));
+    let (listen, store) =
+        (format!("unix:{}", socket.display()), format!("file://{}", lease.display()));
     let ran = tenure(
-        &["run", "--election", "Orders", "--config", file],
+        &[
+            "run",
+            "--election",
+            "Orders",
+            "--config",
+            file,
+            "--listen",
+            &listen,
+            "--status-file",
+            status.to_str().unwrap(),
+            "--store",
+            &store,
+        ],
         &[("TENURE_MAX_CONNECTIONS", "many"), ("TENURE_PORT", "tcp://10.0.0.1:80")],
     );
     assert_eq!(ran.code, 2);
@@ -153,6 +169,9 @@ fn several_faults_come_in_one_message_each_with_its_source() {
         assert!(ran.err.contains(words), "{words} in {}", ran.err);
     }
     assert!(!ran.err.contains("TENURE_PORT"), "an unknown variable is no fault");
+    for made in [socket, status, lease] {
+        assert!(!made.exists(), "{} was made", made.display());
+    }
 }
 
 #[test]

@@ -5,6 +5,8 @@
 
 #[path = "support/azurite.rs"]
 mod azurite;
+#[path = "support/crew.rs"]
+mod crew;
 #[path = "support/process.rs"]
 mod process;
 #[path = "support/recorder.rs"]
@@ -14,19 +16,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use crew::settled;
 use process::{Candidate, until};
 use recorder::Recorder;
 use rustix::process::Signal;
-
-/// Waits for somebody to lead, and for all others to say that they stand by.
-fn settled(candidates: &[Candidate]) -> usize {
-    until(Duration::from_secs(90), "one leads and the others stand by", || {
-        let states: Vec<_> = candidates.iter().map(|it| it.state().unwrap_or_default()).collect();
-        let leader = states.iter().position(|state| state == "leader")?;
-        let standbys = states.iter().filter(|state| *state == "standby").count();
-        (standbys == states.len() - 1).then_some(leader)
-    })
-}
 
 fn hands_over(arguments: &[&str], variables: &[(&str, &str)]) {
     let directory = tempfile::tempdir().unwrap();
@@ -104,52 +97,6 @@ async fn three_processes_on_azurite_hand_over_without_a_dual() {
         ],
         &[],
     );
-}
-
-#[test]
-fn a_leader_stopped_for_longer_than_its_lease_never_says_active_again_in_its_old_term() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = format!("file://{}", directory.path().display());
-    let arguments = [
-        "--store",
-        &store,
-        "--lease-duration",
-        "2s",
-        "--renew-deadline",
-        "1300ms",
-        "--retry-period",
-        "300ms",
-        "--request-timeout",
-        "500ms",
-    ];
-    let mut recorder = Recorder::start();
-    let candidates: Vec<_> =
-        ["a", "b"].map(|name| Candidate::start(name, directory.path(), &arguments, &[])).into();
-    for candidate in &candidates {
-        recorder.follow(&candidate.name, candidate.address);
-    }
-    let leader = settled(&candidates);
-    let other = 1 - leader;
-    let old = candidates[leader].status().unwrap()["term"].as_u64().unwrap();
-    let heard = |name: &str| {
-        until(Duration::from_secs(10), "the recorder hears it", || {
-            recorder.heard(name).then_some(())
-        });
-    };
-    heard(&candidates[leader].name);
-    candidates[leader].signal(Signal::STOP);
-    until(Duration::from_secs(30), "the other leads", || {
-        candidates[other].is_leader().then_some(())
-    });
-    heard(&candidates[other].name);
-    candidates[leader].signal(Signal::CONT);
-    until(Duration::from_secs(10), "the stopped one stands by", || {
-        (candidates[leader].state()? == "standby").then_some(())
-    });
-    let verdict = recorder.finish(&[]);
-    verdict.assert_safe();
-    assert_eq!(verdict.terms[0], (old, candidates[leader].name.clone()));
-    assert_eq!(verdict.terms.len(), 2, "one handover, and no term comes back: {verdict:?}");
 }
 
 #[test]

@@ -185,7 +185,7 @@ fn no_files() -> [fn(&Path); 4] {
 }
 
 #[tokio::test]
-async fn what_is_no_file_is_refused_at_the_start_by_name() {
+async fn fault_30_what_is_no_file_is_refused_at_the_start_by_name() {
     for make in no_files() {
         let directory = tempfile::tempdir().unwrap();
         let paths = ["good.env", "bad.json"].map(|it| directory.path().join(it));
@@ -206,7 +206,7 @@ async fn what_is_no_file_is_refused_at_the_start_by_name() {
 }
 
 #[tokio::test]
-async fn what_becomes_no_file_later_is_counted_and_the_others_are_written() {
+async fn fault_30_what_becomes_no_file_later_is_counted_and_the_others_are_written() {
     for make in no_files() {
         let directory = tempfile::tempdir().unwrap();
         let paths = ["bad.json", "good.json"].map(|it| directory.path().join(it));
@@ -238,7 +238,7 @@ async fn until(mut condition: impl FnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn a_directory_that_vanishes_and_comes_back_is_written_again() {
+async fn fault_29_a_directory_that_vanishes_and_comes_back_is_written_again() {
     let directory = tempfile::tempdir().unwrap();
     let inner = directory.path().join("inner");
     fs::create_dir(&inner).unwrap();
