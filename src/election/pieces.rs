@@ -51,6 +51,8 @@ pub enum Piece {
     FirstWrite(Moment),
     /// Since when a lease is owed.
     Owed(Moment),
+    /// From when, and for how long, our word may still be acted on.
+    Promise(Moment, Duration),
     /// The least term.
     Floor(u64),
     /// The term that we lead in.
@@ -93,10 +95,14 @@ impl Election {
             tell(Piece::Form((*after_jump).into()));
         }
         tell(Piece::Form(owed.is_some().into()));
-        if let Some(Owed { bid, since, announced, pace }) = owed {
+        if let Some(Owed { bid, since, announced, promised, pace }) = owed {
             tell(Piece::Lease(bid.lease));
             tell(Piece::Owed(*since));
             tell(Piece::Form((*announced).into()));
+            tell(Piece::Form(promised.is_some().into()));
+            if let Some((sent, length)) = promised {
+                tell(Piece::Promise(*sent, *length));
+            }
             pace.pieces(tell);
         }
     }

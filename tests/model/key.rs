@@ -94,7 +94,8 @@ impl World {
             Piece::Bid(from) => age(from, now, LEASE_DURATION, word),
             Piece::FirstWrite(from) => word(ticks(from, now).min(LEASE_DURATION)),
             Piece::Hold(granted, hold) => word(left(granted, hold, now)),
-            Piece::Owed(since) => word(ticks(since, now).min(2)),
+            Piece::Owed(since) => word(ticks(since, now).min(LEASE_DURATION + 2)),
+            Piece::Promise(sent, length) => word(left(sent, length, now)),
             // No floor but one above what the store would write anyway has an effect.
             Piece::Floor(floor) => word(floor.saturating_sub(self.store.term + 1).min(9) as u8),
             Piece::Term(term) => word(self.behind(term)),
