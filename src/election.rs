@@ -11,6 +11,7 @@
 
 mod answers;
 mod pace;
+mod pieces;
 mod request;
 mod role;
 mod status;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pace::Pace;
+pub use pieces::Piece;
 pub use request::{Answer, Chance, Notice, Op, Request, RequestId};
 use role::{Activating, Bidding, Leader, Owed, Role, Tenure};
 pub use status::{
@@ -304,9 +306,12 @@ impl Election {
     }
 
     /// What is left of the two request-timeouts in which a lease is released or left to run out:
-    /// so long at most does a resignation take (R3).
+    /// so long at most does a resignation take (R3). Where a promise must end first, the margin
+    /// comes before them.
     fn time_to_release(&self, owed: &Owed, now: Moment) -> Duration {
-        (self.config.request_timeout * 2).saturating_sub(owed.since.elapsed_max(now))
+        let margin = self.config.lease_duration.saturating_sub(self.config.renew_deadline);
+        let first = owed.promised.map_or(Duration::ZERO, |_| margin);
+        (first + self.config.request_timeout * 2).saturating_sub(owed.since.elapsed_max(now))
     }
 
     // The roles, and nowhere else do they change.
@@ -359,6 +364,9 @@ impl Election {
     /// We leave by will, for good.
     fn become_resigned(&mut self, now: Moment) {
         debug_assert!(!matches!(self.role, Role::Resigned));
+        if let Some(owed) = &mut self.owed {
+            owed.take_back(now);
+        }
         self.leave_tenure(Role::Resigned, Reason::Resigned, now);
     }
 
@@ -376,7 +384,15 @@ impl Election {
                 None
             }
             Role::Leader(it) => {
-                self.owe(it.tenure.bid, now, false);
+                let (sent, length) = (it.tenure.belief.sent, self.config.lease_duration);
+                // Found out when the lease was over by itself: nothing is left to give back.
+                let over = reason == Reason::Lapsed && sent.elapsed_max(now) >= length;
+                if !over {
+                    self.owe(it.tenure.bid, now, false);
+                }
+                if let (Reason::Lapsed, Some(owed)) = (reason, &mut self.owed) {
+                    owed.promised = Some((sent, length));
+                }
                 Some(Ended { term: it.term, lasted: it.since.elapsed_max(now) })
             }
             Role::Resigned => None,
@@ -391,7 +407,8 @@ impl Election {
     /// Remembers to release a lease that may be ours; `announced` if nobody ever heard active.
     fn owe(&mut self, bid: Bid, now: Moment, announced: bool) {
         debug_assert!(self.owed.is_none(), "one lease at a time");
-        self.owed = Some(Owed { bid, since: now, announced, pace: Pace::at_once(now) });
+        let pace = Pace::at_once(now);
+        self.owed = Some(Owed { bid, since: now, announced, promised: None, pace });
     }
 
     /// Drops a bid and stays away for about a lease-duration, so that another may try (R5).
