@@ -71,7 +71,7 @@ fn led_again(scene: &Scene, since: Moment, bound: Duration) -> Duration {
 
 #[test]
 fn fault_15_a_leader_whom_the_store_refuses_is_passive_at_its_deadline_and_another_leads() {
-    let scene = Scene::led("fault-15", 3);
+    let scene = Scene::new("fault-15").led_by_first_of(3);
     scene.renews(0);
     let cut = clock::now();
     scene.proxies[0].door(Door::Shut);
@@ -88,7 +88,7 @@ fn fault_15_a_leader_whom_the_store_refuses_is_passive_at_its_deadline_and_anoth
 
 #[test]
 fn fault_16_without_a_store_all_are_passive_and_alive_ask_no_more_than_before_and_come_back() {
-    let scene = Scene::led("fault-16", 3);
+    let scene = Scene::new("fault-16").led_by_first_of(3);
     scene.renews(0);
     let cut = clock::now();
     for proxy in &scene.proxies {

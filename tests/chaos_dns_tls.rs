@@ -43,18 +43,18 @@ fn says(candidate: &Candidate, words: &str) -> String {
     })
 }
 
-/// Whether a line of a candidate's log has these words in its message.
-fn logged(candidate: &Candidate, words: &str) -> bool {
-    let lines = candidate.log();
-    let mut lines = lines.lines().filter_map(|it| serde_json::from_str(it).ok());
-    lines.any(|it: serde_json::Value| {
-        it["message"].as_str().is_some_and(|message| message.contains(words))
-    })
+/// Waits for a line of a candidate's log with these words in its message.
+fn logs(candidate: &Candidate, words: &str) {
+    until(SLACK, &format!("{} logs {words}", candidate.name), || {
+        let lines = candidate.log();
+        let mut lines = lines.lines().filter_map(|it| serde_json::from_str(it).ok());
+        let has = |it: serde_json::Value| Some(it["message"].as_str()?.contains(words));
+        lines.any(|it| has(it).unwrap_or_default()).then_some(())
+    });
 }
 
 /// A scene whose first candidate knows the store by a name, of its own resolver, and nothing else.
-fn by_name(election: &str, reply: Reply) -> (Scene, Resolver) {
-    let mut scene = Scene::new(election);
+fn by_name(mut scene: Scene, reply: Reply) -> (Scene, Resolver) {
     let resolver = Resolver::start(scene.directory.path(), reply);
     let port = scene.add_proxy().address.port();
     scene.add_by(&format!("http://{NAME}:{port}"), |name, directory, arguments| {
@@ -65,7 +65,7 @@ fn by_name(election: &str, reply: Reply) -> (Scene, Resolver) {
 
 #[test]
 fn fault_27_a_name_that_is_gone_is_a_failure_like_others_and_found_again_in_the_same_term() {
-    let (mut scene, resolver) = by_name("fault-27-gone", Reply::NoSuchName);
+    let (mut scene, resolver) = by_name(Scene::new("fault-27-gone").patient(), Reply::NoSuchName);
     let gone = format!("the name {NAME} could not be resolved");
     says(&scene.candidates[0], &gone);
     assert_eq!(scene.candidates[0].state().unwrap(), "starting");
@@ -83,13 +83,14 @@ fn fault_27_a_name_that_is_gone_is_a_failure_like_others_and_found_again_in_the_
     assert!(scene.candidates[0].is_leader(), "until its deadline");
     resolver.reply(Reply::Address(Ipv4Addr::LOCALHOST));
     scene.renews(0);
-    assert!(logged(&scene.candidates[0], &gone));
+    logs(&scene.candidates[0], &gone);
     scene.judge(&[], &["c0"]);
 }
 
 #[test]
 fn fault_27_a_resolver_that_is_silent_holds_up_neither_the_loop_nor_the_end() {
-    let (mut scene, resolver) = by_name("fault-27-silent", Reply::Address(Ipv4Addr::LOCALHOST));
+    let (mut scene, resolver) =
+        by_name(Scene::new("fault-27-silent"), Reply::Address(Ipv4Addr::LOCALHOST));
     scene.leads(0, SLACK);
     scene.add();
     scene.stands_by(1, SLACK);
@@ -126,7 +127,8 @@ fn fault_27_a_resolver_that_is_silent_holds_up_neither_the_loop_nor_the_end() {
 
 #[test]
 fn fault_27_a_new_address_is_used_as_soon_as_the_old_one_fails() {
-    let (mut scene, resolver) = by_name("fault-27-moved", Reply::Address(Ipv4Addr::LOCALHOST));
+    let (mut scene, resolver) =
+        by_name(Scene::new("fault-27-moved").patient(), Reply::Address(Ipv4Addr::LOCALHOST));
     scene.leads(0, SLACK);
     scene.add();
     scene.stands_by(1, SLACK);
@@ -168,7 +170,7 @@ fn refuses(election: &str, words: &str, bad: impl FnOnce(&Authority) -> Shown) {
     scene.proxies[0].break_connections();
     let told = says(&scene.candidates[0], "TLS with 127.0.0.1 failed: invalid peer certificate");
     assert!(told.contains(words), "{told}");
-    assert!(logged(&scene.candidates[0], &told), "the log says it too");
+    logs(&scene.candidates[0], &told);
     scene.proxies[0].take_log();
     scene.leads(1, D + RETRY * 3 / 2 + SLACK);
     assert_eq!(scene.proxies[0].log().len(), 0, "nothing was sent");

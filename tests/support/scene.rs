@@ -65,6 +65,7 @@ pub struct Scene {
     pub recorder: Recorder,
     pub directory: TempDir,
     election: String,
+    timings: &'static [&'static str],
     store: Arc<Store>,
 }
 
@@ -83,20 +84,27 @@ impl Scene {
             recorder: Recorder::start(),
             directory: tempfile::tempdir().expect("a temporary directory"),
             election: election.to_owned(),
+            timings: &[],
             store,
         }
     }
 
-    /// An election with so many candidates, of which the first leads and the others stand by.
-    pub fn led(election: &str, candidates: usize) -> Self {
-        let mut it = Self::new(election);
-        it.add();
-        it.leads(0, SLACK);
+    /// Gives its candidates the longest lease, where nobody waits for one to run out: then a
+    /// machine that is slow for a while costs no leadership.
+    pub fn patient(mut self) -> Self {
+        self.timings = &["--lease-duration", "60s", "--renew-deadline", "50s"];
+        self
+    }
+
+    /// Adds so many candidates, of whom the first leads and the others stand by.
+    pub fn led_by_first_of(mut self, candidates: usize) -> Self {
+        self.add();
+        self.leads(0, SLACK);
         for index in 1..candidates {
-            it.add();
-            it.stands_by(index, SLACK);
+            self.add();
+            self.stands_by(index, SLACK);
         }
-        it
+        self
     }
 
     /// Puts one more proxy before the store.
@@ -135,6 +143,7 @@ impl Scene {
             "--election",
             &self.election,
         ];
+        let arguments = [&arguments, self.timings].concat();
         let candidate = start(&name, self.directory.path(), &arguments);
         self.recorder.follow(&name, candidate.address);
         self.candidates.push(candidate);
