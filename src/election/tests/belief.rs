@@ -84,6 +84,24 @@ fn r6_a_late_renewal_does_not_revive_a_tenure() {
 }
 
 #[test]
+fn r6_a_renewal_that_was_sent_in_time_and_is_granted_too_late_revives_nothing() {
+    let mut bench = Bench::leader();
+    for _ in 0..20 {
+        bench.next("renew");
+        if bench.remaining() <= ms(RETRY) {
+            break;
+        }
+        bench.answer(unknown());
+    }
+    bench.sleep(RETRY);
+    assert!(!bench.leads());
+    bench.answer(Ok(Answer::Done));
+    assert_eq!((bench.leads(), bench.reason()), (false, Some(Reason::Lapsed)));
+    bench.announce();
+    bench.expect("release");
+}
+
+#[test]
 fn r6_a_lapsed_tenure_is_never_renewed_again() {
     let mut bench = Bench::leader();
     for _ in 0..2 * DEADLINE / 100 {
