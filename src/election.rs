@@ -377,6 +377,9 @@ impl Election {
             }
             Role::Leader(it) => {
                 self.owe(it.tenure.bid, now, false);
+                if let (Reason::Lapsed, Some(owed)) = (reason, &mut self.owed) {
+                    owed.promised = Some(it.tenure.belief);
+                }
                 Some(Ended { term: it.term, lasted: it.since.elapsed_max(now) })
             }
             Role::Resigned => None,
@@ -391,7 +394,8 @@ impl Election {
     /// Remembers to release a lease that may be ours; `announced` if nobody ever heard active.
     fn owe(&mut self, bid: Bid, now: Moment, announced: bool) {
         debug_assert!(self.owed.is_none(), "one lease at a time");
-        self.owed = Some(Owed { bid, since: now, announced, pace: Pace::at_once(now) });
+        let pace = Pace::at_once(now);
+        self.owed = Some(Owed { bid, since: now, announced, promised: None, pace });
     }
 
     /// Drops a bid and stays away for about a lease-duration, so that another may try (R5).

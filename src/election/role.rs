@@ -85,6 +85,9 @@ pub(super) struct Owed {
     pub(super) since: Moment,
     /// Whether every publisher says so too.
     pub(super) announced: bool,
+    /// What clients were promised, where nothing took it back: they count it by clocks of their
+    /// own, so the release waits until our slower clock has seen its end too.
+    pub(super) promised: Option<Belief>,
     /// When to try again, after a try whose outcome is unknown.
     pub(super) pace: Pace,
 }
@@ -185,13 +188,16 @@ impl Owed {
     }
 
     /// How long until the release may be sent, or sent again: not before all say passive, for
-    /// which it waits for at most `patience`.
+    /// which it waits for at most `patience`, nor while anybody may act on an answer of ours.
     pub(super) fn left(&self, now: Moment, patience: Duration) -> Duration {
         let announcing = if self.announced {
             Duration::ZERO
         } else {
             patience.saturating_sub(self.since.elapsed_min(now))
         };
-        announcing.max(self.pace.left(now))
+        let promise = self.promised.map_or(Duration::ZERO, |belief| {
+            belief.length.saturating_sub(belief.sent.elapsed_min(now))
+        });
+        announcing.max(promise).max(self.pace.left(now))
     }
 }

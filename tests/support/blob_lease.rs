@@ -11,77 +11,23 @@ pub struct Refusal(pub u16, pub &'static str);
 const MISMATCH: Refusal = Refusal(409, "LeaseIdMismatchWithLeaseOperation");
 const NOT_PRESENT: Refusal = Refusal(409, "LeaseNotPresentWithLeaseOperation");
 
-/// The lease, as it was when it was last touched.
-#[derive(Debug, Default)]
-pub enum Lease {
+/// The lease, as it was when it was last touched; `Id` is what tells one holder from another.
+#[derive(Clone, Debug, Default)]
+pub enum Lease<Id> {
     /// Nobody has it.
     #[default]
     Available,
     /// Somebody has it until then, or without end.
-    Leased { id: String, length: Option<Duration>, until: Option<Duration> },
+    Leased { id: Id, length: Option<Duration>, until: Option<Duration> },
     /// Somebody has it until then, and cannot renew it.
-    Breaking { id: String, until: Duration },
+    Breaking { id: Id, until: Duration },
     /// It was broken.
-    Broken { id: String },
+    Broken { id: Id },
     /// It ran out; its length would count anew with a renewal.
-    Expired { id: String, length: Option<Duration> },
+    Expired { id: Id, length: Option<Duration> },
 }
 
-/// What a lease request says.
-#[derive(Debug)]
-pub struct Given {
-    action: String,
-    id: Option<String>,
-    proposed: Option<String>,
-    length: Option<Duration>,
-    period: Option<Duration>,
-}
-
-impl Given {
-    /// Reads and checks the headers.
-    pub fn new<'a>(
-        action: &str,
-        header: impl Fn(&str) -> Option<&'a str>,
-    ) -> Result<Self, Refusal> {
-        let invalid = Refusal(400, "InvalidHeaderValue");
-        let guid = |name: &str| match header(name) {
-            Some(id) if uuid::Uuid::try_parse(id).is_ok() => Ok(Some(id.to_ascii_lowercase())),
-            Some(_) => Err(invalid),
-            None => Ok(None),
-        };
-        let number = |name: &str| match header(name).map(str::parse::<i64>) {
-            Some(Ok(number)) => Ok(Some(number)),
-            Some(Err(_)) => Err(invalid),
-            None => Ok(None),
-        };
-        let length = match (action, number("x-ms-lease-duration")?) {
-            ("acquire", None) => return Err(Refusal(400, "MissingRequiredHeader")),
-            ("acquire", Some(-1)) | (_, None) => None,
-            ("acquire", Some(it @ 15..=60)) => Some(Duration::from_secs(it.unsigned_abs())),
-            _ => return Err(invalid),
-        };
-        let period = match number("x-ms-lease-break-period")? {
-            Some(it @ 0..=60) => Some(Duration::from_secs(it.unsigned_abs())),
-            Some(_) => return Err(invalid),
-            None => None,
-        };
-        let (id, proposed) = (guid("x-ms-lease-id")?, guid("x-ms-proposed-lease-id")?);
-        let missing = (matches!(action, "renew" | "release" | "change") && id.is_none())
-            || (action == "change" && proposed.is_none());
-        if missing {
-            return Err(Refusal(400, "MissingRequiredHeader"));
-        }
-        Ok(Self { action: action.to_owned(), id, proposed, length, period })
-    }
-}
-
-type Answer = (u16, Vec<(String, String)>);
-
-fn with_id(status: u16, id: &str) -> Answer {
-    (status, vec![("x-ms-lease-id".to_owned(), id.to_owned())])
-}
-
-impl Lease {
+impl<Id: Clone + PartialEq> Lease<Id> {
     /// The state's name at a time.
     pub fn state(&mut self, now: Duration) -> &'static str {
         self.settle(now);
@@ -98,36 +44,25 @@ impl Lease {
     fn settle(&mut self, now: Duration) {
         match self {
             Self::Leased { id, length, until: Some(until) } if *until <= now => {
-                *self = Self::Expired { id: std::mem::take(id), length: *length };
+                *self = Self::Expired { id: id.clone(), length: *length };
             }
             Self::Breaking { id, until } if *until <= now => {
-                *self = Self::Broken { id: std::mem::take(id) };
+                *self = Self::Broken { id: id.clone() };
             }
             _ => (),
         }
     }
 
-    /// Does a lease operation.
-    pub fn operate(&mut self, given: &Given, now: Duration) -> Result<Answer, Refusal> {
+    /// Takes the lease for `length`, or without end; counts anew where it is held by this id.
+    pub fn acquire(
+        &mut self,
+        proposed: Id,
+        length: Option<Duration>,
+        now: Duration,
+    ) -> Result<(), Refusal> {
         self.settle(now);
-        let id = given.id.as_deref().unwrap_or_default();
-        match given.action.as_str() {
-            "acquire" => self.acquire(given, now),
-            "renew" => self.renew(id, now),
-            "release" => self.release(id),
-            "change" => self.change(id, given.proposed.as_deref().unwrap_or_default()),
-            "break" => self.break_lease(given.period, now),
-            _ => Err(Refusal(400, "InvalidHeaderValue")),
-        }
-    }
-
-    fn acquire(&mut self, given: &Given, now: Duration) -> Result<Answer, Refusal> {
-        let proposed = given.proposed.clone();
         match self {
-            Self::Leased { id, .. } if proposed.as_ref() != Some(id) => {
-                return Err(Refusal(409, "LeaseAlreadyPresent"));
-            }
-            Self::Breaking { id, .. } if proposed.as_ref() != Some(id) => {
+            Self::Leased { id, .. } | Self::Breaking { id, .. } if *id != proposed => {
                 return Err(Refusal(409, "LeaseAlreadyPresent"));
             }
             Self::Breaking { .. } => {
@@ -135,18 +70,19 @@ impl Lease {
             }
             _ => (),
         }
-        let id = proposed.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
-        let until = given.length.map(|length| now + length);
-        *self = Self::Leased { id: id.clone(), length: given.length, until };
-        Ok(with_id(201, &id))
+        let until = length.map(|length| now + length);
+        *self = Self::Leased { id: proposed, length, until };
+        Ok(())
     }
 
-    fn renew(&mut self, asked: &str, now: Duration) -> Result<Answer, Refusal> {
+    /// Counts the lease anew, one that ran out too.
+    pub fn renew(&mut self, asked: &Id, now: Duration) -> Result<(), Refusal> {
+        self.settle(now);
         match self {
             Self::Leased { id, length, .. } | Self::Expired { id, length } if id == asked => {
                 let until = length.map(|length| now + length);
-                *self = Self::Leased { id: asked.to_owned(), length: *length, until };
-                Ok(with_id(200, asked))
+                *self = Self::Leased { id: asked.clone(), length: *length, until };
+                Ok(())
             }
             Self::Breaking { id, .. } | Self::Broken { id } if id == asked => {
                 Err(Refusal(409, "LeaseIsBrokenAndCannotBeRenewed"))
@@ -155,7 +91,9 @@ impl Lease {
         }
     }
 
-    fn release(&mut self, asked: &str) -> Result<Answer, Refusal> {
+    /// Frees the lease.
+    pub fn release(&mut self, asked: &Id, now: Duration) -> Result<(), Refusal> {
+        self.settle(now);
         match self {
             Self::Leased { id, .. }
             | Self::Breaking { id, .. }
@@ -164,17 +102,19 @@ impl Lease {
                 if id == asked =>
             {
                 *self = Self::Available;
-                Ok((200, Vec::new()))
+                Ok(())
             }
             _ => Err(MISMATCH),
         }
     }
 
-    fn change(&mut self, asked: &str, proposed: &str) -> Result<Answer, Refusal> {
+    /// Gives the lease another id, without counting it anew.
+    pub fn change(&mut self, asked: &Id, proposed: &Id, now: Duration) -> Result<(), Refusal> {
+        self.settle(now);
         match self {
             Self::Leased { id, .. } if id == asked || id == proposed => {
                 proposed.clone_into(id);
-                Ok(with_id(200, proposed))
+                Ok(())
             }
             Self::Leased { .. } => Err(MISMATCH),
             Self::Breaking { id, .. } if id == asked => {
@@ -185,18 +125,21 @@ impl Lease {
         }
     }
 
-    fn break_lease(&mut self, period: Option<Duration>, now: Duration) -> Result<Answer, Refusal> {
+    /// Breaks the lease after `period`, if that is shorter than what is left of it, and says how
+    /// long it lasts yet.
+    pub fn break_lease(
+        &mut self,
+        period: Option<Duration>,
+        now: Duration,
+    ) -> Result<Duration, Refusal> {
+        self.settle(now);
         let (id, rest) = match self {
             Self::Available => return Err(NOT_PRESENT),
-            Self::Leased { id, until: Some(until), .. } => {
+            Self::Leased { id, until: Some(until), .. } | Self::Breaking { id, until } => {
                 let rest = until.saturating_sub(now);
                 (id.clone(), period.map_or(rest, |period| period.min(rest)))
             }
             Self::Leased { id, until: None, .. } => (id.clone(), period.unwrap_or_default()),
-            Self::Breaking { id, until } => {
-                let rest = until.saturating_sub(now);
-                (id.clone(), period.map_or(rest, |period| period.min(rest)))
-            }
             Self::Broken { id } | Self::Expired { id, .. } => (id.clone(), Duration::ZERO),
         };
         *self = if rest.is_zero() {
@@ -204,11 +147,11 @@ impl Lease {
         } else {
             Self::Breaking { id, until: now + rest }
         };
-        Ok((202, vec![("x-ms-lease-time".to_owned(), rest.as_secs().to_string())]))
+        Ok(rest)
     }
 
     /// Says whether a write with this lease id may be done.
-    pub fn check_write(&mut self, given: Option<&str>, now: Duration) -> Result<(), Refusal> {
+    pub fn check_write(&mut self, given: Option<&Id>, now: Duration) -> Result<(), Refusal> {
         self.settle(now);
         match (&*self, given) {
             (Self::Available | Self::Broken { .. } | Self::Expired { .. }, None) => Ok(()),

@@ -26,6 +26,8 @@ use url::Url;
 
 #[path = "blob_lease.rs"]
 pub mod blob_lease;
+#[path = "blob_request.rs"]
+pub mod blob_request;
 
 use blob_lease::{Lease, Refusal};
 
@@ -101,7 +103,7 @@ struct Blob {
     metadata: BTreeMap<String, String>,
     length: usize,
     tier: Option<String>,
-    lease: Lease,
+    lease: Lease<String>,
 }
 
 #[derive(Debug, Default)]
@@ -468,11 +470,11 @@ fn apply(state: &mut State, asked: &Asked) -> Result<Done, Refusal> {
         return make(container, asked, etag, now);
     }
     let blob = container.blobs.get_mut(&asked.blob).ok_or(Refusal(404, "BlobNotFound"))?;
-    let lease = asked.header("x-ms-lease-id");
+    let lease = asked.header("x-ms-lease-id").map(str::to_owned);
     match asked.op.as_str() {
         "look" => Ok(look(blob, now)),
         "write" => {
-            blob.lease.check_write(lease, now)?;
+            blob.lease.check_write(lease.as_ref(), now)?;
             if asked.header("if-match").is_some_and(|it| it != tag(blob.etag)) {
                 return Err(Refusal(412, "ConditionNotMet"));
             }
@@ -482,14 +484,14 @@ fn apply(state: &mut State, asked: &Asked) -> Result<Done, Refusal> {
             Ok(Done::new(200).with("etag", tag(etag)))
         }
         "delete" => {
-            blob.lease.check_write(lease, now)?;
+            blob.lease.check_write(lease.as_ref(), now)?;
             container.blobs.remove(&asked.blob);
             Ok(Done::new(202))
         }
         "acquire" if blob.tier.as_deref() == Some("Archive") => Err(Refusal(409, "BlobArchived")),
         action @ ("acquire" | "renew" | "release" | "change" | "break") => {
-            let given = blob_lease::Given::new(action, |name| asked.header(name))?;
-            let (status, more) = blob.lease.operate(&given, now)?;
+            let given = blob_request::Given::new(action, |name| asked.header(name))?;
+            let (status, more) = given.apply(&mut blob.lease, now)?;
             let mut done = Done::new(status).with("etag", tag(blob.etag));
             done.headers.extend(more);
             Ok(done)
@@ -517,7 +519,8 @@ fn make(
 ) -> Result<Done, Refusal> {
     let mut lease = Lease::default();
     if let Some(blob) = container.blobs.get_mut(&asked.blob) {
-        blob.lease.check_write(asked.header("x-ms-lease-id"), now)?;
+        let given = asked.header("x-ms-lease-id").map(str::to_owned);
+        blob.lease.check_write(given.as_ref(), now)?;
         if asked.header("if-none-match") == Some("*") {
             return Err(Refusal(409, "BlobAlreadyExists"));
         }

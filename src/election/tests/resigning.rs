@@ -184,3 +184,30 @@ fn a_clock_that_goes_back_starts_the_wait_for_publishers_anew_and_no_more() {
     bench.tick();
     assert_eq!(bench.next("release"), REQUEST);
 }
+
+#[test]
+fn r8_a_lapsed_lease_is_not_released_while_a_client_may_act_on_an_answer() {
+    // The boot clock is set forward: our belief is over at once, but whoever was told just before
+    // that we lead counts by clocks of their own.
+    let mut bench = Bench::leader();
+    bench.now.boot += ms(DEADLINE);
+    bench.tick();
+    assert_eq!(bench.reason(), Some(Reason::Lapsed));
+    bench.announce();
+    bench.sleep(REQUEST);
+    bench.tick();
+    assert!(bench.request.is_none(), "released while an answer still holds");
+}
+
+#[test]
+fn r8_a_lapsed_lease_that_the_slower_clock_lets_go_in_time_is_released() {
+    let mut bench = Bench::leader();
+    let sent = bench.now;
+    bench.sleep(DEADLINE - REQUEST);
+    bench.now.boot += ms(REQUEST);
+    bench.tick();
+    assert_eq!(bench.reason(), Some(Reason::Lapsed));
+    bench.announce();
+    bench.next("release");
+    assert!(sent.elapsed_min(bench.now) >= ms(DEADLINE));
+}

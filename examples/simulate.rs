@@ -1,0 +1,147 @@
+//! Plays the election in a simulated world where everything goes wrong, and says what it found.
+//!
+//! The world is that of `tests/sim.rs`; this is its command line.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line")]
+#![allow(clippy::disallowed_methods, reason = "it measures how fast it is")]
+#![allow(clippy::cast_possible_truncation, reason = "indices of a few dozen")]
+
+#[path = "../tests/sim/simulation.rs"]
+mod simulation;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+use simulation::campaign::{self, Found, Tally};
+use simulation::judge::Kind;
+use simulation::world::World;
+
+/// Simulates the election under faults, from a seed.
+///
+/// The last line says how many hours were simulated, how many faults struck, how often two led at
+/// once (dual), a term fell, or nobody led in time (stuck). Exit code 1 if any did; the command
+/// that replays the shortest schedule showing it comes before that line.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  cargo run --release --example simulate -- --hours 20000 --seed 7 --json
+  cargo run --release --example simulate -- --seed 7 --episode 12 --faults 3,17 --trace")]
+struct Arguments {
+    /// How many hours to simulate
+    #[arg(long, default_value_t = 1_000.0)]
+    hours: f64,
+    /// The seed; drawn if absent
+    #[arg(long)]
+    seed: Option<u64>,
+    /// End with a line of JSON
+    #[arg(long)]
+    json: bool,
+    /// Play this one episode of the seed again
+    #[arg(long)]
+    episode: Option<u64>,
+    /// With --episode: only these faults of its schedule
+    #[arg(long, value_delimiter = ',', requires = "episode")]
+    faults: Option<Vec<u32>>,
+    /// With --episode: tell everything that happens
+    #[arg(long, requires = "episode")]
+    trace: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
+    if arguments.seed.is_none() {
+        println!("seed {seed}");
+    }
+    let began = Instant::now();
+    let tally = match arguments.episode {
+        Some(episode) => replay(seed, episode, &arguments),
+        None => campaign::run(seed, arguments.hours),
+    };
+    let rate = tally.hours() / began.elapsed().as_secs_f64().max(1e-9);
+    if let Some(found) = &tally.found {
+        report(seed, found);
+    }
+    if arguments.json {
+        println!("{}", json(&tally, rate));
+    } else {
+        summarize(&tally, rate);
+    }
+    ExitCode::from(u8::from(tally.found.is_some()))
+}
+
+/// Plays one episode again.
+fn replay(seed: u64, episode: u64, arguments: &Arguments) -> Tally {
+    let scenario = campaign::scenario(seed, episode);
+    let all: Vec<u32> = (0..scenario.faults.len() as u32).collect();
+    let kept = arguments.faults.clone().unwrap_or(all);
+    let mut world = World::new(&scenario, &kept);
+    if arguments.trace {
+        println!("{scenario:#?}");
+        world = world.traced();
+    }
+    let outcome = world.play();
+    for line in world.lines() {
+        println!("{line}");
+    }
+    Tally {
+        seed,
+        length: outcome.length,
+        episodes: 1,
+        faults: outcome.faults,
+        elections: outcome.elections,
+        history: outcome.history,
+        found: outcome.violation.map(|violation| Found { episode, violation, kept }),
+    }
+}
+
+fn report(seed: u64, found: &Found) {
+    let Found { episode, violation, kept } = found;
+    let seconds = violation.at as f64 / simulation::SECOND as f64;
+    eprintln!("{:?} after {seconds:.3} s of episode {episode}: {}", violation.kind, violation.text);
+    let kept: Vec<String> = kept.iter().map(u32::to_string).collect();
+    let faults = if kept.is_empty() { String::new() } else { format!(" --faults {}", kept.join(",")) };
+    eprintln!(
+        "see it again:\n  cargo run --release --example simulate -- --seed {seed} --episode \
+         {episode}{faults} --trace"
+    );
+}
+
+fn counts(tally: &Tally) -> [(&'static str, u64); 3] {
+    [
+        ("dual", tally.count(&[Kind::DualLeaders, Kind::DualClients, Kind::ObserverLed])),
+        ("term_falls", tally.count(&[Kind::TermFell, Kind::TermUnwritten])),
+        ("stuck", tally.count(&[Kind::Leaderless, Kind::SlowHandover, Kind::Panicked])),
+    ]
+}
+
+fn json(tally: &Tally, rate: f64) -> String {
+    let mut line = serde_json::json!({
+        "hours": tally.hours().round(),
+        "seed": tally.seed,
+        "episodes": tally.episodes,
+        "faults": tally.faults,
+        "elections": tally.elections,
+        "history": format!("{:016x}", tally.history),
+        "hours_per_second": rate.round(),
+    });
+    for (name, count) in counts(tally) {
+        line[name] = count.into();
+    }
+    line.to_string()
+}
+
+fn summarize(tally: &Tally, rate: f64) {
+    println!(
+        "{:.0} hours in {} episodes, {} faults, {} elections, history {:016x}, {rate:.0} hours a \
+         second",
+        tally.hours(),
+        tally.episodes,
+        tally.faults,
+        tally.elections,
+        tally.history,
+    );
+    for (name, count) in counts(tally) {
+        println!("{name}: {count}");
+    }
+}

@@ -1,0 +1,199 @@
+//! The calm after each spell of faults: everything heals, and the election must show that it
+//! lives.
+//!
+//! In each calm: a leader within the bound; then that leader resigns, and the next comes in the
+//! time of a graceful handover. In the last calm leader after leader is killed for good, until
+//! only one candidate is left: whoever were wedged could not lead.
+
+use tenure::election::Election;
+
+use super::judge::Kind;
+use super::queue::Event;
+use super::store;
+use super::world::World;
+use super::{Instant, MILLI, SECOND, Span};
+
+/// How far an episode has come.
+#[derive(Debug, Default)]
+pub struct Examination {
+    spell: usize,
+    step: Step,
+    /// Who led when the last step began, and in which life.
+    leader: Option<(u8, u32)>,
+    /// Until when a third party may have the lease.
+    pub strangers_until: Instant,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Step {
+    /// The spell of faults goes on.
+    #[default]
+    Spell,
+    /// Somebody must lead at the end of this.
+    Recovery,
+    /// Whoever stands back comes to compete again.
+    Patience,
+    /// Another must lead at the end of this.
+    Handover,
+    /// Another must lead at the end of this, until nobody else is left.
+    Killing,
+    /// The episode is over.
+    Over,
+}
+
+impl Examination {
+    /// Whether nothing is left to examine.
+    pub fn is_over(&self) -> bool {
+        self.step == Step::Over
+    }
+}
+
+impl World<'_> {
+    /// Plans the faults of the next spell, and its end.
+    pub(super) fn begin_spell(&mut self) {
+        let spell = self.examination.spell;
+        self.examination.step = Step::Spell;
+        for index in self.kept {
+            let fault = &self.scenario.faults[*index as usize];
+            if usize::from(fault.spell) == spell {
+                self.queue.plan(self.now + fault.at, Event::Strike { fault: *index });
+            }
+        }
+        self.queue.plan(self.now + self.scenario.spells[spell], Event::Examine);
+    }
+
+    /// The next step.
+    pub(super) fn examine(&mut self) {
+        match self.examination.step {
+            Step::Spell => {
+                let begin = self.calm_down();
+                let bound = self.recovery_bound();
+                self.next_step(Step::Recovery, begin + bound);
+            }
+            Step::Recovery => {
+                if self.expect_leader(Kind::Leaderless, "the faults stopped") {
+                    let patience = 2 * self.scenario.longest(|it| it.lease_duration);
+                    self.next_step(Step::Patience, self.now + patience);
+                }
+            }
+            Step::Patience => {
+                self.examination.leader = None;
+                if self.expect_leader(Kind::Leaderless, "it had recovered")
+                    && let Some((leader, _)) = self.examination.leader
+                {
+                    self.resign(usize::from(leader), SECOND);
+                    let bound = self.handover_bound();
+                    self.next_step(Step::Handover, self.now + bound);
+                }
+            }
+            Step::Handover => {
+                if self.expect_leader(Kind::SlowHandover, "the leader resigned") {
+                    self.examination.spell += 1;
+                    if self.examination.spell < self.scenario.spells.len() {
+                        self.begin_spell();
+                    } else {
+                        self.kill_leader();
+                    }
+                }
+            }
+            Step::Killing => {
+                if self.expect_leader(Kind::Leaderless, "the leader was killed") {
+                    self.kill_leader();
+                }
+            }
+            Step::Over => {}
+        }
+    }
+
+    fn next_step(&mut self, step: Step, at: Instant) {
+        self.examination.step = step;
+        self.queue.plan(at, Event::Examine);
+    }
+
+    /// Ends all faults; says when their last trace is gone.
+    fn calm_down(&mut self) -> Instant {
+        self.lasting.clear();
+        self.relink();
+        let mut begin = self.now.max(self.last_arrival).max(self.examination.strangers_until);
+        let leaving = 2 * self.scenario.longest(|it| it.request_timeout);
+        for index in 0..self.nodes.len() {
+            let it = &mut self.nodes[index];
+            it.publisher_delay = 0;
+            it.clocks.slew(it.plan.drift_ppm, self.now);
+            begin = begin.max(it.asleep_until).max(it.starts_at);
+            if let Some(process) = &mut it.process {
+                process.back_after = 0;
+                if process.status.standing == tenure::election::Standing::Stopped {
+                    begin = begin.max(self.now + leaving);
+                }
+            }
+            self.turn(index as u8, Election::handle_timeout);
+        }
+        self.tell(|_| "calm".to_owned());
+        begin
+    }
+
+    /// Somebody must lead, and not the one who led when the step began.
+    fn expect_leader(&mut self, kind: Kind, since: &str) -> bool {
+        let leader = self.nodes.iter().find(|it| it.believes(self.now));
+        let leader = leader.map(|it| (it.index, it.life));
+        let before = self.examination.leader;
+        if leader.is_none() || leader == before {
+            let states: Vec<_> = self
+                .nodes
+                .iter()
+                .map(|it| it.process.as_ref().map(|it| it.status.standing.state()))
+                .collect();
+            self.judge.accuse(kind, self.now, || format!("no leader since {since}: {states:?}"));
+            return false;
+        }
+        self.examination.leader = leader;
+        true
+    }
+
+    /// The leader is killed for good, if anybody is left to follow.
+    fn kill_leader(&mut self) {
+        let Some((leader, _)) = self.examination.leader else { return };
+        self.crash(usize::from(leader), None);
+        let left = self.nodes.iter().any(|it| !it.plan.observe && it.process.is_some());
+        if left {
+            let bound = self.recovery_bound();
+            self.next_step(Step::Killing, self.now + bound);
+        } else {
+            self.examination.step = Step::Over;
+        }
+    }
+
+    /// From the end of all faults to a leader: lease-duration, three retry-periods and two
+    /// request-timeouts, and what holds a new leader up on purpose.
+    fn recovery_bound(&self) -> Span {
+        let timings = self.scenario;
+        let base = timings.longest(|it| it.lease_duration)
+            + 3 * timings.longest(|it| it.retry_period)
+            + 2 * timings.longest(|it| it.request_timeout)
+            + timings.longest(|it| it.activation_delay);
+        // Clocks may be slow by as much as the claim allows.
+        (base + self.hold()) * 11 / 10 + 200 * MILLI
+    }
+
+    /// From a resignation to the next leader: one and a half retry-periods and a second.
+    fn handover_bound(&self) -> Span {
+        let timings = self.scenario;
+        let base = timings.longest(|it| it.retry_period) * 3 / 2
+            + timings.longest(|it| it.activation_delay);
+        (base + self.hold()) * 11 / 10 + SECOND
+    }
+
+    /// How long the next leader may hold the lease before it is active: where the record is
+    /// missing, or lower than what somebody was told.
+    fn hold(&self) -> Span {
+        let term = self.store.term();
+        let told = self.nodes.iter().filter_map(|it| it.process.as_ref()).map(|it| it.heard).max();
+        match (self.store.kind(), term) {
+            (store::Kind::Host, None) => 0,
+            (_, Some(term)) if told.unwrap_or(0) <= term => 0,
+            (store::Kind::Blob, _) => 60 * SECOND,
+            (store::Kind::Host, Some(_)) => self.scenario.longest(|it| it.lease_duration),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What must hold, and whether it does: at each true instant, over each term, in each calm.
+//!
+//! What it does not do: it changes nothing of the world. It knows the truth, which no candidate
+//! does: true time, which request the store has done, who wrote which term.
+
+use tenure::store::Nonce;
+
+use super::Instant;
+
+/// What was violated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Two candidates believed at one true instant.
+    DualLeaders,
+    /// Two clients acted at one true instant on the words of two leaders.
+    DualClients,
+    /// A term was not larger than all before, or two leaders bore the same.
+    TermFell,
+    /// A leader without a term of its own under the lease.
+    TermUnwritten,
+    /// An observer led.
+    ObserverLed,
+    /// No leader within the bound after the faults had stopped.
+    Leaderless,
+    /// The next leader came too late after one that resigned.
+    SlowHandover,
+    /// The election broke one of its own assertions.
+    Panicked,
+}
+
+/// A violation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    pub kind: Kind,
+    pub at: Instant,
+    /// In words.
+    pub text: String,
+}
+
+/// A term that was written, and by whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Tenure {
+    pub term: u64,
+    pub nonce: Nonce,
+    pub node: u8,
+    pub life: u32,
+    /// The leader gave it up by will: what it promised before is taken back.
+    pub by_will: bool,
+}
+
+/// The judge of one episode.
+#[derive(Debug, Default)]
+pub struct Judge {
+    /// Terms as they were written, in true order.
+    pub tenures: Vec<Tenure>,
+    /// No later term may be lower.
+    pub floor: u64,
+    /// Whether the record was lost or set back since the last term was written.
+    pub record_lost: bool,
+    pub elections: u64,
+    pub violation: Option<Violation>,
+}
+
+impl Judge {
+    /// Notes a violation, if it is the first.
+    pub fn accuse(&mut self, kind: Kind, at: Instant, text: impl FnOnce() -> String) {
+        if self.violation.is_none() {
+            self.violation = Some(Violation { kind, at, text: text() });
+        }
+    }
+
+    /// The store wrote a term. `heard` is the largest that its writer was ever told; `clock` is the
+    /// least unix milliseconds that the writer's sources could have told.
+    pub fn written(&mut self, tenure: Tenure, heard: u64, clock: u64, now: Instant) {
+        let Tenure { term, node, nonce, .. } = tenure;
+        if self.tenures.iter().rev().any(|it| it.nonce == nonce) {
+            return; // a late copy of the same write, where the record had been set back
+        }
+        if term <= heard {
+            self.accuse(Kind::TermFell, now, || {
+                format!("candidate {node} wrote term {term}, though it had been told of {heard}")
+            });
+        }
+        // Where the record was lost, terms grow only if the clock is ahead of every earlier one.
+        if self.record_lost && clock <= self.floor {
+            self.floor = 0;
+        }
+        let floor = self.floor;
+        if term <= floor {
+            self.accuse(Kind::TermFell, now, || {
+                format!("candidate {node} wrote term {term} after {floor}")
+            });
+        }
+        self.floor = self.floor.max(term);
+        self.record_lost = false;
+        self.tenures.push(tenure);
+    }
+
+    /// The tenure of a leader in this term.
+    pub fn tenure(&self, term: u64, node: u8, life: u32) -> Option<usize> {
+        let is_it = |it: &Tenure| it.term == term && it.node == node && it.life == life;
+        self.tenures.iter().rposition(is_it)
+    }
+
+    /// Whether a leader gave this term up by will.
+    pub fn is_by_will(&self, term: u64, node: u8, life: u32) -> bool {
+        self.tenure(term, node, life).is_some_and(|it| self.tenures[it].by_will)
+    }
+}

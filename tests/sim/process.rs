@@ -1,0 +1,200 @@
+//! One candidate: its machine, and the process in which the real core is driven by the real
+//! driver's rule: one event in, the status published, the request sent, the timer armed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tenure::clock::Moment;
+use tenure::election::{Chance, Config, Election, Request, RequestId, Status};
+use tenure::store::{Candidate, Nonce, Rules};
+
+use super::clock::Clocks;
+use super::network::Link;
+use super::scenario::{NodePlan, Timings};
+use super::queue::{Event, Queue};
+use super::{Instant, SECOND, Span};
+
+/// A machine with one candidate.
+#[derive(Debug)]
+pub struct Node {
+    pub index: u8,
+    pub plan: NodePlan,
+    pub clocks: Clocks,
+    pub link: Link,
+    pub process: Option<Process>,
+    /// How many processes there were.
+    pub life: u32,
+    /// Nothing runs here before.
+    pub asleep_until: Instant,
+    /// Whether the machine as a whole stands still, and nobody on it can ask anything.
+    pub machine_stands: bool,
+    /// How it stands still, and for how long.
+    pub sleep: Option<(Sleep, Span)>,
+    /// When its lease clocks were last wrong beyond their drift.
+    pub disturbed: Option<Instant>,
+    /// Whether its wall clock was ever set, slewed or stopped.
+    pub wall_disturbed: bool,
+    /// How long publishers take to say passive.
+    pub publisher_delay: Span,
+    /// When its process starts, if it runs none.
+    pub starts_at: Instant,
+    /// Chance for the core.
+    rng: Rng,
+    /// Chance for what becomes of its messages.
+    pub network: Rng,
+}
+
+/// How a node stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sleep {
+    /// Its process is stopped.
+    Stopped,
+    /// The machine sleeps, and its boot clock knows.
+    Suspended,
+    /// The machine stands, and no clock of its own knows; the wall clock is put right if `synced`.
+    Frozen { synced: bool },
+}
+
+/// A running process.
+#[derive(Debug)]
+pub struct Process {
+    pub election: Election,
+    /// What was published last.
+    pub status: Status,
+    /// The request that the driver waits for.
+    pub waits_for: Option<RequestId>,
+    /// The timer that counts; others are stale.
+    pub timer: u32,
+    /// When it is over.
+    pub wakes_at: Instant,
+    /// Counts the times when leadership ended: the publishers' words are for one of them.
+    pub ended: u32,
+    /// When it is back after it left.
+    pub back_after: Span,
+    /// The largest term that it has been told.
+    pub heard: u64,
+}
+
+impl Node {
+    /// A machine that is switched on.
+    pub fn new(index: u8, plan: NodePlan, seed: u64) -> Self {
+        Self {
+            index,
+            plan,
+            clocks: Clocks::new(plan.drift_ppm, plan.clock_start),
+            link: Link::default(),
+            process: None,
+            life: 0,
+            asleep_until: 0,
+            machine_stands: false,
+            sleep: None,
+            disturbed: None,
+            wall_disturbed: false,
+            publisher_delay: 0,
+            starts_at: 0,
+            rng: Rng::with_seed(seed),
+            network: Rng::with_seed(!seed),
+        }
+    }
+
+    /// Starts a process with a new instance.
+    pub fn start(&mut self, rules: Rules, now: Instant) {
+        self.life += 1;
+        let Timings {
+            lease_duration,
+            renew_deadline,
+            retry_period,
+            request_timeout,
+            activation_delay,
+        } = self.plan.timings;
+        let config = Config {
+            candidate: Arc::new(Candidate {
+                // Some bear the same name: only the instance tells them apart.
+                identity: format!("candidate-{}", self.index / 2),
+                instance: format!("{}-{}", self.index, self.life),
+                address: None,
+            }),
+            rules,
+            lease_duration,
+            renew_deadline,
+            retry_period,
+            request_timeout,
+            activation_delay,
+            observe: self.plan.observe,
+        };
+        let election = Election::new(config, self.clocks.read(now));
+        let status = election.status();
+        self.process = Some(Process {
+            election,
+            status,
+            waits_for: None,
+            timer: 0,
+            wakes_at: Instant::MAX,
+            ended: 0,
+            back_after: 0,
+            heard: 0,
+        });
+    }
+
+    /// Draws chance for one turn.
+    pub fn chance(&mut self) -> Chance {
+        Chance {
+            lease: self.rng.u128(..),
+            nonce: Nonce(self.rng.u128(..)),
+            jitter: self.rng.f32(),
+        }
+    }
+
+    /// Reads this machine's clocks.
+    pub fn moment(&self, now: Instant) -> Moment {
+        self.clocks.read(now)
+    }
+
+    /// Whether it would answer at this instant that it leads; a machine that stands answers
+    /// nobody.
+    pub fn believes(&self, now: Instant) -> bool {
+        let Some(process) = &self.process else { return false };
+        !self.machine_stands && process.status.is_leader(self.clocks.read(now))
+    }
+
+    /// Whether its wall clock was never wrong beyond its drift.
+    pub fn has_true_wall(&self) -> bool {
+        !self.wall_disturbed
+    }
+
+    /// Has the driver sleep until the core wants to be called.
+    ///
+    /// The real driver sleeps a second at most. Where no clock is disturbed, each of those naps
+    /// would find nothing due, so they are slept as one; [`Self::nap`] is for where one is.
+    pub fn arm(&mut self, wait: Duration, now: Instant, queue: &mut Queue) {
+        let Some(process) = &mut self.process else { return };
+        process.timer += 1;
+        if wait == Duration::MAX {
+            process.wakes_at = Instant::MAX;
+            return;
+        }
+        // Timers tell milliseconds apart.
+        let at = now + self.clocks.timer(wait).max(1_000_000);
+        process.wakes_at = at;
+        queue.plan(at, Event::Wake { node: self.index, stamp: process.timer });
+    }
+
+    /// Has the driver wake within its longest sleep, after `share` of it, if it would not sooner.
+    pub fn nap(&mut self, share: f64, now: Instant, queue: &mut Queue) {
+        let Some(process) = &mut self.process else { return };
+        let at = now + (share * SECOND as f64) as Span;
+        if at < process.wakes_at {
+            process.timer += 1;
+            process.wakes_at = at;
+            queue.plan(at, Event::Wake { node: self.index, stamp: process.timer });
+        }
+    }
+
+    /// The next request of its core.
+    pub fn command(&mut self) -> Option<Request> {
+        let process = self.process.as_mut()?;
+        while process.election.poll_notice().is_some() {}
+        process.election.poll_command()
+    }
+}

@@ -1,0 +1,101 @@
+//! What will happen, in the order of true time; at one instant, in the order it was planned.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::Instant;
+
+/// One thing that will happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Event {
+    /// A driver's timer is over, if it is still the one with this stamp.
+    Wake { node: u8, stamp: u32 },
+    /// A driver's patience with a request is over.
+    GiveUp { node: u8, life: u32, request: u64 },
+    /// All publishers of a node have said passive.
+    Announced { node: u8, stamp: u32 },
+    /// The store tells a standby that something changed.
+    Changed { node: u8 },
+    /// A message reaches the store.
+    Arrive { message: u32 },
+    /// An answer reaches the candidate.
+    Deliver { message: u32 },
+    /// The machine or process of a node goes on.
+    GoOn { node: u8 },
+    /// A process starts.
+    Start { node: u8 },
+    /// A client sends a question, one of its regular ones if `again`.
+    Ask { client: u8, again: bool },
+    /// A question reaches a candidate's listener.
+    Question { client: u8, stamp: u32 },
+    /// The answer to a question reaches the client.
+    Told { client: u8, stamp: u32 },
+    /// A fault of the schedule begins.
+    Strike { fault: u32 },
+    /// A fault that lasts is over.
+    Heal { fault: u32 },
+    /// The next step of the examination after a spell of faults.
+    Examine,
+}
+
+impl Event {
+    /// The node that must be awake for it, where one must.
+    pub fn needs_awake(self) -> Option<u8> {
+        match self {
+            Self::Wake { node, .. }
+            | Self::GiveUp { node, .. }
+            | Self::Announced { node, .. }
+            | Self::Changed { node }
+            | Self::Start { node } => Some(node),
+            Self::Question { client, .. } => Some(client),
+            _ => None,
+        }
+    }
+
+    /// A number that tells it from others, for the history.
+    pub fn digest(self) -> u64 {
+        let (kind, a, b) = match self {
+            Self::Wake { node, stamp } => (1, node, u64::from(stamp)),
+            Self::GiveUp { node, request, .. } => (2, node, request),
+            Self::Announced { node, stamp } => (3, node, u64::from(stamp)),
+            Self::Changed { node } => (4, node, 0),
+            Self::Arrive { message } => (5, 0, u64::from(message)),
+            Self::Deliver { message } => (6, 0, u64::from(message)),
+            Self::GoOn { node } => (7, node, 0),
+            Self::Start { node } => (8, node, 0),
+            Self::Ask { client, again } => (9, client, u64::from(again)),
+            Self::Question { client, stamp } => (10, client, u64::from(stamp)),
+            Self::Told { client, stamp } => (11, client, u64::from(stamp)),
+            Self::Strike { fault } => (12, 0, u64::from(fault)),
+            Self::Heal { fault } => (13, 0, u64::from(fault)),
+            Self::Examine => (14, 0, 0),
+        };
+        kind << 56 | u64::from(a) << 48 | b
+    }
+}
+
+/// The events to come.
+#[derive(Debug, Default)]
+pub struct Queue {
+    heap: BinaryHeap<Reverse<(Instant, u64, Event)>>,
+    planned: u64,
+}
+
+impl Queue {
+    /// Plans an event.
+    pub fn plan(&mut self, at: Instant, event: Event) {
+        self.planned += 1;
+        self.heap.push(Reverse((at, self.planned, event)));
+    }
+
+    /// Takes the next event.
+    pub fn next(&mut self) -> Option<(Instant, Event)> {
+        self.heap.pop().map(|Reverse((at, _, event))| (at, event))
+    }
+
+    /// Forgets everything, keeping the room.
+    pub fn clear(&mut self) {
+        self.heap.clear();
+        self.planned = 0;
+    }
+}

@@ -1,0 +1,180 @@
+//! One episode's settings and schedule, drawn from its seed.
+//!
+//! What it does not do: it plays nothing. A *faithful* episode keeps the assumptions of the claim
+//! (the world leaves out what would break them); any other breaks them on purpose, and is held to
+//! what terms promise alone.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::faults::{self, Fault, log_span};
+use super::store::Kind;
+use super::{MILLI, SECOND, Span, span};
+
+/// How a node's clocks may go wrong, so that in a faithful episode errors of several kinds never
+/// add up to more than the claim allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nature {
+    /// Freezes that no guest clock sees, up to the margin.
+    Freezing,
+    /// Freezes of any length over a second and a half, after which the wall clock is put right.
+    Virtual,
+    /// Boot and wall clock are slewed.
+    Slewed,
+    /// The machine sleeps now and then.
+    Sleepy,
+    /// One clock at a time is set forward or back.
+    Jumpy,
+}
+
+/// One candidate's settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Timings {
+    pub lease_duration: Duration,
+    pub renew_deadline: Duration,
+    pub retry_period: Duration,
+    pub request_timeout: Duration,
+    pub activation_delay: Duration,
+}
+
+/// One candidate and its machine.
+#[derive(Clone, Copy, Debug)]
+pub struct NodePlan {
+    pub timings: Timings,
+    pub observe: bool,
+    pub nature: Nature,
+    /// The rate error of its clocks, in millionths.
+    pub drift_ppm: i64,
+    /// The same of the client beside it.
+    pub client_ppm: i64,
+    /// The longest freeze that the margin allows.
+    pub freeze_budget: Span,
+    /// The totals that boot and raw begin with.
+    pub clock_start: [u64; 2],
+}
+
+/// A whole episode.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub seed: u64,
+    pub faithful: bool,
+    pub store: Kind,
+    pub store_ppm: i64,
+    /// A term that was written before, if any.
+    pub seeded: Option<u64>,
+    pub nodes: Vec<NodePlan>,
+    pub faults: Vec<Fault>,
+    /// How long each spell of faults lasts; after each the election is examined in calm.
+    pub spells: Vec<Span>,
+}
+
+impl Scenario {
+    /// Draws the episode of a seed.
+    pub fn draw(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let faithful = rng.u8(..10) < 8;
+        let store = if rng.u8(..3) < 2 { Kind::Blob } else { Kind::Host };
+        let common = Timings::draw(&mut rng, store);
+        let alike = rng.u8(..4) > 0;
+        let count = if rng.bool() { 3 } else { rng.u8(2..=7) };
+        let mut nodes = Vec::with_capacity(usize::from(count));
+        for index in 0..count {
+            let timings = if alike { common } else { Timings::draw(&mut rng, store) };
+            let observe = index >= 2 && rng.u8(..8) == 0;
+            nodes.push(NodePlan::draw(&mut rng, timings, observe));
+        }
+        let share = nodes.iter().map(|it| it.timings.drift_share()).fold(1.0, f64::min);
+        let store_ppm = (share * (rng.f64() * 2.0 - 1.0)) as i64;
+        let seeded = match rng.u8(..4) {
+            0 => None,
+            1 => Some(rng.u64(1..1_000)),
+            _ => Some(1_700_000_000_000 + rng.u64(..1_000_000)),
+        };
+        let mut scenario = Self {
+            seed,
+            faithful,
+            store,
+            store_ppm,
+            seeded,
+            nodes,
+            faults: Vec::new(),
+            spells: Vec::new(),
+        };
+        scenario.plan(&mut rng);
+        scenario
+    }
+
+    /// The longest of a setting among the candidates that compete.
+    pub fn longest(&self, of: impl Fn(&Timings) -> Duration) -> Span {
+        let lengths = self.nodes.iter().map(|node| span(of(&node.timings)));
+        lengths.max().unwrap_or_default()
+    }
+
+    fn plan(&mut self, rng: &mut Rng) {
+        let lease = self.longest(|it| it.lease_duration);
+        let nodes = u8::try_from(self.nodes.len()).unwrap_or(u8::MAX);
+        let gap = log_span(rng, 4 * SECOND, lease);
+        for spell in 0..3 {
+            let end = 600 * SECOND + rng.u64(..600) * SECOND;
+            // Some spells begin in peace.
+            let mut at = if rng.bool() { lease * 2 } else { 0 };
+            while at < end {
+                let fault = faults::draw(rng, nodes, lease, self.faithful);
+                self.faults.push(Fault { spell, at, ..fault });
+                at += log_span(rng, gap / 8, gap * 2);
+            }
+            self.spells.push(end);
+        }
+    }
+}
+
+impl Timings {
+    /// Settings that the daemon would accept.
+    fn draw(rng: &mut Rng, store: Kind) -> Self {
+        let lease_duration = match (rng.u8(..4), store) {
+            (0, _) => Duration::from_secs(15),
+            (_, Kind::Blob) => Duration::from_secs(rng.u64(15..=60)),
+            (_, Kind::Host) => Duration::from_millis(rng.u64(10_000..=90_000)),
+        };
+        let renew_deadline = lease_duration.mul_f64(0.5 + 0.4 * rng.f64());
+        let request_timeout = renew_deadline.mul_f64(0.05 + 0.25 * rng.f64());
+        let most = (renew_deadline - request_timeout) / 2;
+        let retry_period = most.mul_f64(0.25 + 0.75 * rng.f64());
+        let activation_delay = match rng.u8(..8) {
+            0 => Duration::from_millis(rng.u64(..10_000)),
+            _ => Duration::ZERO,
+        };
+        Self { lease_duration, renew_deadline, retry_period, request_timeout, activation_delay }
+    }
+
+    /// The largest rate error, in millionths, that leaves something of the margin for pauses.
+    fn drift_share(&self) -> f64 {
+        let margin = 1.0 - self.renew_deadline.as_secs_f64() / self.lease_duration.as_secs_f64();
+        margin / 6.0 * 1_000_000.0
+    }
+}
+
+impl NodePlan {
+    fn draw(rng: &mut Rng, timings: Timings, observe: bool) -> Self {
+        let nature = match rng.u8(..5) {
+            0 => Nature::Freezing,
+            1 => Nature::Virtual,
+            2 => Nature::Slewed,
+            3 => Nature::Sleepy,
+            _ => Nature::Jumpy,
+        };
+        // Three clocks may err: this node's, the store's and a client's. What is left of the
+        // margin is for freezes.
+        let most = timings.drift_share() / 1_000_000.0;
+        let length = |duration: Duration, factor: f64| duration.as_secs_f64() * factor;
+        let left = length(timings.lease_duration, 1.0 - most)
+            - length(timings.renew_deadline, 1.0 + 3.0 * most);
+        let freeze_budget = (left.max(0.0) * SECOND as f64) as Span;
+        let drift_ppm = (timings.drift_share() * (rng.f64() * 2.0 - 1.0)) as i64;
+        let client_ppm = (timings.drift_share() * (rng.f64() * 2.0 - 1.0)) as i64;
+        let clock_start = [rng.u64(..1 << 50) + MILLI, rng.u64(..1 << 50) + MILLI];
+        let clock_start = clock_start.map(|it| it + 10_000 * SECOND);
+        Self { timings, observe, nature, drift_ppm, client_ppm, freeze_budget, clock_start }
+    }
+}
