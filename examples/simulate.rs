@@ -39,12 +39,23 @@ struct Arguments {
     /// Play this one episode of the seed again
     #[arg(long)]
     episode: Option<u64>,
-    /// With --episode: only these faults of its schedule
-    #[arg(long, value_delimiter = ',', requires = "episode")]
-    faults: Option<Vec<u32>>,
+    /// With --episode: only these faults of its schedule, by number (`3,17`, or `none`)
+    #[arg(long, requires = "episode", value_parser = chosen)]
+    faults: Option<Chosen>,
     /// With --episode: tell everything that happens
     #[arg(long, requires = "episode")]
     trace: bool,
+}
+
+/// Faults by number.
+#[derive(Clone, Debug)]
+struct Chosen(Vec<u32>);
+
+fn chosen(text: &str) -> Result<Chosen, std::num::ParseIntError> {
+    match text {
+        "none" => Ok(Chosen(Vec::new())),
+        list => list.split(',').map(str::parse).collect::<Result<_, _>>().map(Chosen),
+    }
 }
 
 fn main() -> ExitCode {
@@ -73,8 +84,11 @@ fn main() -> ExitCode {
 /// Plays one episode again.
 fn replay(seed: u64, episode: u64, arguments: &Arguments) -> Tally {
     let scenario = campaign::scenario(seed, episode);
-    let all: Vec<u32> = (0..scenario.faults.len() as u32).collect();
-    let kept = arguments.faults.clone().unwrap_or(all);
+    let all = 0..scenario.faults.len() as u32;
+    let kept = match &arguments.faults {
+        Some(Chosen(some)) => all.filter(|it| some.contains(it)).collect(),
+        None => all.collect::<Vec<u32>>(),
+    };
     let mut world = World::new(&scenario, &kept);
     if arguments.trace {
         println!("{scenario:#?}");
@@ -100,18 +114,22 @@ fn report(seed: u64, found: &Found) {
     let seconds = violation.at as f64 / simulation::SECOND as f64;
     eprintln!("{:?} after {seconds:.3} s of episode {episode}: {}", violation.kind, violation.text);
     let kept: Vec<String> = kept.iter().map(u32::to_string).collect();
-    let faults = if kept.is_empty() { String::new() } else { format!(" --faults {}", kept.join(",")) };
+    let faults = if kept.is_empty() { "none".to_owned() } else { kept.join(",") };
     eprintln!(
         "see it again:\n  cargo run --release --example simulate -- --seed {seed} --episode \
-         {episode}{faults} --trace"
+         {episode} --faults {faults} --trace"
     );
 }
 
-fn counts(tally: &Tally) -> [(&'static str, u64); 3] {
+fn counts(tally: &Tally) -> [(&'static str, u64); 4] {
     [
-        ("dual", tally.count(&[Kind::DualLeaders, Kind::DualClients, Kind::ObserverLed])),
+        (
+            "dual",
+            tally.count(&[Kind::DualLeaders, Kind::DualClients, Kind::ObserverLed, Kind::Revived]),
+        ),
         ("term_falls", tally.count(&[Kind::TermFell, Kind::TermUnwritten])),
-        ("stuck", tally.count(&[Kind::Leaderless, Kind::SlowHandover, Kind::Panicked])),
+        ("stuck", tally.count(&[Kind::Leaderless, Kind::SlowHandover, Kind::LeftBehind])),
+        ("broken", tally.count(&[Kind::TwoRequests, Kind::Panicked])),
     ]
 }
 

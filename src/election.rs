@@ -304,9 +304,12 @@ impl Election {
     }
 
     /// What is left of the two request-timeouts in which a lease is released or left to run out:
-    /// so long at most does a resignation take (R3).
+    /// so long at most does a resignation take (R3). Where a promise must end first, the margin
+    /// comes before them.
     fn time_to_release(&self, owed: &Owed, now: Moment) -> Duration {
-        (self.config.request_timeout * 2).saturating_sub(owed.since.elapsed_max(now))
+        let margin = self.config.lease_duration.saturating_sub(self.config.renew_deadline);
+        let first = owed.promised.map_or(Duration::ZERO, |_| margin);
+        (first + self.config.request_timeout * 2).saturating_sub(owed.since.elapsed_max(now))
     }
 
     // The roles, and nowhere else do they change.
@@ -359,6 +362,9 @@ impl Election {
     /// We leave by will, for good.
     fn become_resigned(&mut self, now: Moment) {
         debug_assert!(!matches!(self.role, Role::Resigned));
+        if let Some(owed) = &mut self.owed {
+            owed.take_back(now);
+        }
         self.leave_tenure(Role::Resigned, Reason::Resigned, now);
     }
 
@@ -376,9 +382,14 @@ impl Election {
                 None
             }
             Role::Leader(it) => {
-                self.owe(it.tenure.bid, now, false);
+                let (sent, length) = (it.tenure.belief.sent, self.config.lease_duration);
+                // Found out when the lease was over by itself: nothing is left to give back.
+                let over = reason == Reason::Lapsed && sent.elapsed_max(now) >= length;
+                if !over {
+                    self.owe(it.tenure.bid, now, false);
+                }
                 if let (Reason::Lapsed, Some(owed)) = (reason, &mut self.owed) {
-                    owed.promised = Some(it.tenure.belief);
+                    owed.promised = Some((sent, length));
                 }
                 Some(Ended { term: it.term, lasted: it.since.elapsed_max(now) })
             }

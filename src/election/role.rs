@@ -85,9 +85,10 @@ pub(super) struct Owed {
     pub(super) since: Moment,
     /// Whether every publisher says so too.
     pub(super) announced: bool,
-    /// What clients were promised, where nothing took it back: they count it by clocks of their
-    /// own, so the release waits until our slower clock has seen its end too.
-    pub(super) promised: Option<Belief>,
+    /// From when and for how long our word may still be acted on, where nothing took it back:
+    /// clients count by clocks of their own, for whose drift the whole margin is, so the release
+    /// waits until the last granted lease is over by our slower clock.
+    pub(super) promised: Option<(Moment, Duration)>,
     /// When to try again, after a try whose outcome is unknown.
     pub(super) pace: Pace,
 }
@@ -187,6 +188,13 @@ impl Owed {
         }
     }
 
+    /// What was promised is taken back by will: the release need not wait for it.
+    pub(super) fn take_back(&mut self, now: Moment) {
+        if self.promised.take().is_some() {
+            self.since = now;
+        }
+    }
+
     /// How long until the release may be sent, or sent again: not before all say passive, for
     /// which it waits for at most `patience`, nor while anybody may act on an answer of ours.
     pub(super) fn left(&self, now: Moment, patience: Duration) -> Duration {
@@ -195,9 +203,9 @@ impl Owed {
         } else {
             patience.saturating_sub(self.since.elapsed_min(now))
         };
-        let promise = self.promised.map_or(Duration::ZERO, |belief| {
-            belief.length.saturating_sub(belief.sent.elapsed_min(now))
-        });
+        let promise = self
+            .promised
+            .map_or(Duration::ZERO, |(sent, length)| length.saturating_sub(sent.elapsed_min(now)));
         announcing.max(promise).max(self.pace.left(now))
     }
 }

@@ -60,7 +60,8 @@ pub fn run(seed: u64, hours: f64) -> Tally {
         tally.length += outcome.length;
         tally.faults += outcome.faults;
         tally.elections += outcome.elections;
-        tally.history = (tally.history.rotate_left(7) ^ outcome.history).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        tally.history =
+            (tally.history.rotate_left(7) ^ outcome.history).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         tally.found = outcome.violation.map(|violation| {
             let kept = shrink::shrink(&scenario, violation.kind);
             Found { episode, violation, kept }

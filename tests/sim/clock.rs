@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use tenure::clock::Moment;
 
-use super::{Instant, Span};
+use super::{Instant, Span, span};
 
 /// Unix time at the beginning of each episode, in nanoseconds.
 pub const EPOCH: u64 = 1_800_000_000_000_000_000;
 
-/// Three clocks that run at rates of their own.
+/// No timer of an episode is longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3_600);
+
+/// Clocks that run at rates of their own.
 #[derive(Clone, Debug)]
 pub struct Clocks {
     /// When the readings were taken.
@@ -37,9 +40,9 @@ pub enum Which {
 
 impl Line {
     fn read(self, elapsed: Span) -> u64 {
+        // An episode is hours long: so many nanoseconds times a rate error fit.
         let elapsed = elapsed.cast_signed();
-        let drift = i128::from(elapsed) * i128::from(self.ppm) / 1_000_000;
-        self.reading.saturating_add_signed(elapsed + i64::try_from(drift).unwrap_or(0))
+        self.reading.saturating_add_signed(elapsed + elapsed * self.ppm / 1_000_000)
     }
 }
 
@@ -59,9 +62,9 @@ impl Clocks {
 
     /// How far the boot clock, which timers follow, advances in a length of true time.
     pub fn timer(&self, wait: Duration) -> Span {
-        let wait = i128::try_from(wait.as_nanos()).unwrap_or(i128::MAX).min(1 << 62);
-        let true_time = wait * 1_000_000 / i128::from(1_000_000 + self.boot.ppm);
-        u64::try_from(true_time + 1).unwrap_or(u64::MAX >> 1)
+        let ppm = self.boot.ppm;
+        let wait = span(wait.min(LONGEST_WAIT)).cast_signed();
+        (wait - wait * ppm / (1_000_000 + ppm) + 1).cast_unsigned()
     }
 
     /// Makes them anew at this instant, so that a rate or a reading can be changed.

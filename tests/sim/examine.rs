@@ -8,6 +8,7 @@
 use tenure::election::Election;
 
 use super::judge::Kind;
+use super::network::Illness;
 use super::queue::Event;
 use super::store;
 use super::world::World;
@@ -35,6 +36,9 @@ enum Step {
     Patience,
     /// Another must lead at the end of this.
     Handover,
+    /// Another must lead at the end of this, though one candidate may ask for the lease and no
+    /// more.
+    Illness,
     /// Another must lead at the end of this, until nobody else is left.
     Killing,
     /// The episode is over.
@@ -66,6 +70,7 @@ impl World<'_> {
     pub(super) fn examine(&mut self) {
         match self.examination.step {
             Step::Spell => {
+                self.examination.leader = None;
                 let begin = self.calm_down();
                 let bound = self.recovery_bound();
                 self.next_step(Step::Recovery, begin + bound);
@@ -88,6 +93,12 @@ impl World<'_> {
             }
             Step::Handover => {
                 if self.expect_leader(Kind::SlowHandover, "the leader resigned") {
+                    self.fall_ill();
+                }
+            }
+            Step::Illness => {
+                self.nodes.iter_mut().for_each(|it| it.link.illness = None);
+                if self.expect_leader(Kind::Leaderless, "the leader crashed with an ill heir") {
                     self.examination.spell += 1;
                     if self.examination.spell < self.scenario.spells.len() {
                         self.begin_spell();
@@ -149,6 +160,28 @@ impl World<'_> {
         }
         self.examination.leader = leader;
         true
+    }
+
+    /// One candidate that does not lead falls ill, and the leader crashes.
+    fn fall_ill(&mut self) {
+        let Some((leader, _)) = self.examination.leader else { return };
+        let illness = match self.rng.bool() {
+            true => Illness::CannotWrite,
+            false => Illness::NeverHears,
+        };
+        let heirs = self.nodes.iter_mut().filter(|it| it.index != leader && !it.plan.observe);
+        if let Some(heir) = heirs.last() {
+            heir.link.illness = Some(illness);
+        }
+        self.crash(usize::from(leader), Some(SECOND));
+        self.examination.leader = None;
+        // The ill one gives up after a lease-duration, and its last bid runs out in another; what
+        // holds a new leader up on purpose holds up its heir again.
+        let wasted = 2 * self.scenario.longest(|it| it.lease_duration)
+            + self.scenario.longest(|it| it.activation_delay)
+            + self.hold();
+        let bound = self.recovery_bound() + wasted;
+        self.next_step(Step::Illness, self.now + bound);
     }
 
     /// The leader is killed for good, if anybody is left to follow.

@@ -14,6 +14,8 @@ pub enum Target {
     Node(u8),
     /// Whoever leads when it strikes, else the first node.
     Leader,
+    /// Whoever has the lease in the store when it strikes, leading or not, else nobody.
+    Holder,
     /// All of them.
     All,
 }
@@ -63,6 +65,8 @@ pub enum Kind {
     Suspend,
     /// A pause that no guest clock sees; the wall clock is put right at its end if `synced`.
     Freeze { synced: bool },
+    /// The machine is restored from a picture of a moment ago: both lease clocks go back.
+    Restore,
     /// A clock is set, by so many nanoseconds.
     Jump { which: Which, by: i64 },
     /// Boot and wall clock are slewed.
@@ -128,7 +132,8 @@ pub fn draw(rng: &mut Rng, nodes: u8, lease: Span, faithful: bool) -> Fault {
         38..=46 => Kind::Pause,
         47..=58 => clock(rng, lease),
         59..=63 => Kind::Suspend,
-        64..=69 => Kind::Freeze { synced: rng.bool() },
+        64..=68 => Kind::Freeze { synced: rng.bool() },
+        69 => Kind::Restore,
         70..=77 => Kind::Crash,
         78..=85 => Kind::Resign,
         86..=88 => Kind::SlowPublisher,
@@ -150,6 +155,37 @@ pub fn draw(rng: &mut Rng, nodes: u8, lease: Span, faithful: bool) -> Fault {
         _ => target,
     };
     Fault { spell: 0, at: 0, length, target, kind }
+}
+
+/// Draws several faults that hurt together: the leader is cut off, stopped or frozen, meanwhile the
+/// record is lost or the lease broken, and whoever comes in between is struck too.
+pub fn ambush(rng: &mut Rng, lease: Span, faithful: bool) -> Vec<Fault> {
+    let fault = |at, length, target, kind| Fault { spell: 0, at, length, target, kind };
+    let long = rng.u64(lease / 2..lease * 3 / 2);
+    let first = match rng.u8(..4) {
+        0 => Kind::Pause,
+        1 => Kind::Freeze { synced: rng.bool() },
+        _ => Kind::Cut { refused: rng.bool() },
+    };
+    let second = match rng.u8(..5) {
+        0 => Kind::Break { period: None },
+        1 => Kind::SetBack { by: rng.u32(1..1_000), freed: !faithful && rng.bool() },
+        2 => Kind::Lose { whole: false },
+        _ => Kind::Lose { whole: true },
+    };
+    let third = match rng.u8(..4) {
+        0 => Kind::Crash,
+        1 => Kind::Resign,
+        2 => Kind::Pause,
+        _ => Kind::Cut { refused: rng.bool() },
+    };
+    let after = rng.u64(MILLI..lease / 4);
+    let later = after + log_span(rng, SECOND, lease);
+    vec![
+        fault(0, long, Target::Leader, first),
+        fault(after, 0, Target::All, second),
+        fault(later, log_span(rng, 100 * MILLI, lease), Target::Holder, third),
+    ]
 }
 
 fn weather(rng: &mut Rng, lease: Span) -> Weather {

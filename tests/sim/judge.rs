@@ -18,6 +18,12 @@ pub enum Kind {
     TermFell,
     /// A leader without a term of its own under the lease.
     TermUnwritten,
+    /// A tenure whose deadline had passed was led again.
+    Revived,
+    /// A second request was sent while one was under way.
+    TwoRequests,
+    /// A candidate had left, and its lease was still there, though nothing had gone wrong.
+    LeftBehind,
     /// An observer led.
     ObserverLed,
     /// No leader within the bound after the faults had stopped.
@@ -55,6 +61,11 @@ pub struct Judge {
     pub tenures: Vec<Tenure>,
     /// No later term may be lower.
     pub floor: u64,
+    /// The largest term of all.
+    pub highest: u64,
+    /// A term came again after the record was set back by somebody who had not been told of it:
+    /// terms promise nothing any more in this episode.
+    pub terms_void: bool,
     /// Whether the record was lost or set back since the last term was written.
     pub record_lost: bool,
     pub elections: u64,
@@ -91,6 +102,8 @@ impl Judge {
                 format!("candidate {node} wrote term {term} after {floor}")
             });
         }
+        self.terms_void |= term <= self.highest;
+        self.highest = self.highest.max(term);
         self.floor = self.floor.max(term);
         self.record_lost = false;
         self.tenures.push(tenure);

@@ -17,6 +17,17 @@ pub struct Link {
     pub cut: Option<bool>,
     /// How the store errs, and in which share of requests.
     pub error: Option<(Error, u8)>,
+    /// What this candidate alone can not do, for as long as it is examined.
+    pub illness: Option<Illness>,
+}
+
+/// An illness of one candidate that looks healthy: it may ask for the lease, and no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Illness {
+    /// Its writes fail.
+    CannotWrite,
+    /// The answers to its bids are lost.
+    NeverHears,
 }
 
 /// What becomes of one request.
@@ -51,6 +62,21 @@ pub struct Message {
     pub heard: u64,
 }
 
+impl std::fmt::Display for Fate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ms =
+            |span: Option<Span>| span.map_or("never".into(), |it| format!("{} ms", it / MILLI));
+        write!(f, "there after {}, back after {}", ms(self.there), ms(self.back))?;
+        if let Some(again) = self.again {
+            write!(f, ", there again after {} ms", again / MILLI)?;
+        }
+        if self.broken {
+            write!(f, ", connection broken")?;
+        }
+        self.error.map_or(Ok(()), |error| write!(f, ", the store errs: {error:?}"))
+    }
+}
+
 /// Whether something with a chance in percent happens, counting that it did.
 fn strikes(rng: &mut Rng, percent: u8, faults: &mut u64) -> bool {
     let strikes = percent > 0 && rng.u8(..100) < percent;
@@ -68,10 +94,17 @@ fn delay(rng: &mut Rng) -> Span {
 
 impl Fate {
     /// Draws it, and counts what goes wrong.
-    pub fn draw(rng: &mut Rng, link: &Link, faults: &mut u64) -> Self {
+    pub fn draw(rng: &mut Rng, link: &Link, op: &Op, faults: &mut u64) -> Self {
         let (there, back) = (delay(rng), delay(rng));
         let mut fate =
             Self { there: Some(there), between: back, back: Some(back), ..Self::default() };
+        match (link.illness, op) {
+            (Some(Illness::CannotWrite), Op::Inaugurate { .. }) => {
+                fate.error = Some(Error::Unknown);
+            }
+            (Some(Illness::NeverHears), Op::Acquire(_)) => fate.back = None,
+            _ => {}
+        }
         if let Some(refused) = link.cut {
             *faults += 1;
             fate.there = None;
@@ -106,6 +139,14 @@ impl Fate {
             fate.error = Some(error);
         }
         fate
+    }
+
+    /// Whether nothing is wrong with it.
+    pub fn is_well(&self, link: &Link) -> bool {
+        let slow = 200 * MILLI;
+        let in_time = |span: Option<Span>| span.is_some_and(|it| it < slow);
+        let single = self.again.is_none() && !self.broken && self.error.is_none();
+        single && link.illness.is_none() && in_time(self.there) && in_time(self.back)
     }
 
     /// When the candidate hears of it, counted from the sending; `None` if never. How long the

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tenure::clock::Moment;
-use tenure::election::{Chance, Config, Election, Request, RequestId, Status};
-use tenure::store::{Candidate, Nonce, Rules};
+use tenure::election::{Chance, Config, Election, Request, RequestId, Standing, Status};
+use tenure::store::{Candidate, LeaseId, Nonce, Rules};
 
 use super::clock::Clocks;
 use super::network::Link;
-use super::scenario::{NodePlan, Timings};
 use super::queue::{Event, Queue};
+use super::scenario::{NodePlan, Timings};
 use super::{Instant, SECOND, Span};
 
 /// A machine with one candidate.
@@ -74,6 +74,23 @@ pub struct Process {
     pub back_after: Span,
     /// The largest term that it has been told.
     pub heard: u64,
+    /// The lease that its last request was for.
+    pub lease: Option<LeaseId>,
+    /// The term whose deadline was seen to have passed.
+    pub over: Option<u64>,
+    /// Whether no message of its ever went astray, and it never stood still.
+    pub undisturbed: bool,
+}
+
+impl Process {
+    /// Notes whether the published belief is over at this moment: it must stay so.
+    pub fn note_end(&mut self, moment: Moment) {
+        if let Standing::Leader { term, belief, .. } = &self.status.standing
+            && belief.until_end(moment).is_zero()
+        {
+            self.over = Some(*term);
+        }
+    }
 }
 
 impl Node {
@@ -134,16 +151,15 @@ impl Node {
             ended: 0,
             back_after: 0,
             heard: 0,
+            lease: None,
+            over: None,
+            undisturbed: true,
         });
     }
 
     /// Draws chance for one turn.
     pub fn chance(&mut self) -> Chance {
-        Chance {
-            lease: self.rng.u128(..),
-            nonce: Nonce(self.rng.u128(..)),
-            jitter: self.rng.f32(),
-        }
+        Chance { lease: self.rng.u128(..), nonce: Nonce(self.rng.u128(..)), jitter: self.rng.f32() }
     }
 
     /// Reads this machine's clocks.

@@ -18,7 +18,7 @@ impl World<'_> {
         let there = self.rng.u64(MILLI / 10..30 * MILLI);
         self.queue.plan(self.now + there, Event::Question { client, stamp });
         if again {
-            let next = self.now + self.rng.u64(SECOND..15 * SECOND);
+            let next = self.now + self.rng.u64(2 * SECOND..30 * SECOND);
             self.queue.plan(next, Event::Ask { client, again });
         }
     }
@@ -52,7 +52,8 @@ impl World<'_> {
             return;
         }
         let Some(acting) = it.told(self.now) else { return };
-        if let Err((node, _)) = self.resource.write(acting.term, client, acting.life) {
+        let taken = self.resource.write(acting.term, client, acting.life);
+        if let (Err((node, _)), false) = (taken, self.judge.terms_void) {
             let say = || format!("candidates {client} and {node} led in one term, {}", acting.term);
             self.judge.accuse(Kind::TermFell, self.now, say);
         }

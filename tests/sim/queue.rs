@@ -1,12 +1,12 @@
 //! What will happen, in the order of true time; at one instant, in the order it was planned.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::Instant;
 
 /// One thing that will happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A driver's timer is over, if it is still the one with this stamp.
     Wake { node: u8, stamp: u32 },
@@ -74,10 +74,31 @@ impl Event {
     }
 }
 
+/// An event with its time, and with a number that tells which was planned first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Planned {
+    at: Instant,
+    number: u64,
+    event: Event,
+}
+
+impl Ord for Planned {
+    /// The earliest is the greatest, for the heap's sake.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.number).cmp(&(self.at, self.number))
+    }
+}
+
+impl PartialOrd for Planned {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 /// The events to come.
 #[derive(Debug, Default)]
 pub struct Queue {
-    heap: BinaryHeap<Reverse<(Instant, u64, Event)>>,
+    heap: BinaryHeap<Planned>,
     planned: u64,
 }
 
@@ -85,17 +106,11 @@ impl Queue {
     /// Plans an event.
     pub fn plan(&mut self, at: Instant, event: Event) {
         self.planned += 1;
-        self.heap.push(Reverse((at, self.planned, event)));
+        self.heap.push(Planned { at, number: self.planned, event });
     }
 
     /// Takes the next event.
     pub fn next(&mut self) -> Option<(Instant, Event)> {
-        self.heap.pop().map(|Reverse((at, _, event))| (at, event))
-    }
-
-    /// Forgets everything, keeping the room.
-    pub fn clear(&mut self) {
-        self.heap.clear();
-        self.planned = 0;
+        self.heap.pop().map(|it| (it.at, it.event))
     }
 }

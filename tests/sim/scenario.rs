@@ -120,8 +120,12 @@ impl Scenario {
             // Some spells begin in peace.
             let mut at = if rng.bool() { lease * 2 } else { 0 };
             while at < end {
-                let fault = faults::draw(rng, nodes, lease, self.faithful);
-                self.faults.push(Fault { spell, at, ..fault });
+                let drawn = match rng.u8(..30) {
+                    0 => faults::ambush(rng, lease, self.faithful),
+                    _ => vec![faults::draw(rng, nodes, lease, self.faithful)],
+                };
+                let placed = drawn.into_iter().map(|it| Fault { spell, at: at + it.at, ..it });
+                self.faults.extend(placed.filter(|it| it.at < end));
                 at += log_span(rng, gap / 8, gap * 2);
             }
             self.spells.push(end);

@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use tenure::election::{Answer, Op};
 use tenure::store::{
-    Bid, Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Sight, StoreError,
-    Version,
+    Bid, Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Sight, StoreError, Version,
 };
 use time::OffsetDateTime;
 
-use super::clock::EPOCH;
 use super::Instant;
+use super::clock::EPOCH;
 
 #[path = "../support/blob_lease.rs"]
 pub mod blob_lease;
@@ -104,8 +103,7 @@ impl Store {
 
     /// The store's own time.
     pub fn time(&self, now: Instant) -> Duration {
-        let drift = i128::from(now) * i128::from(self.ppm) / 1_000_000;
-        let drift = i64::try_from(drift).unwrap_or(0);
+        let drift = now.cast_signed() * self.ppm / 1_000_000;
         Duration::from_nanos((EPOCH + now).saturating_add_signed(drift))
     }
 
@@ -117,6 +115,11 @@ impl Store {
     /// Counts what changed.
     pub fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// Whether this lease is the one that is held, and not breaking.
+    pub fn is_leased_to(&self, lease: LeaseId) -> bool {
+        matches!(&self.lease, Lease::Leased { id, .. } if *id == lease)
     }
 
     /// Whether somebody has the lease.

@@ -10,7 +10,7 @@ use tenure::election::Election;
 use super::clock::Which;
 use super::faults::{Fault, Kind, Target};
 use super::network::Link;
-use super::process::Sleep;
+use super::process::{Node, Sleep};
 use super::queue::Event;
 use super::scenario::Nature;
 use super::store;
@@ -41,6 +41,7 @@ impl World<'_> {
             Kind::Pause
             | Kind::Suspend
             | Kind::Freeze { .. }
+            | Kind::Restore
             | Kind::Jump { .. }
             | Kind::Slew { .. }
             | Kind::Crash
@@ -51,7 +52,9 @@ impl World<'_> {
         }
         self.faults += u64::from(strikes);
         if strikes {
-            self.tell(|_| format!("fault {index}: {:?} for {} ms", fault.kind, fault.length / 1_000_000));
+            self.tell(|_| {
+                format!("fault {index}: {:?} for {} ms", fault.kind, fault.length / 1_000_000)
+            });
         }
     }
 
@@ -86,6 +89,13 @@ impl World<'_> {
         match target {
             Target::Node(node) => 1 << node,
             Target::Leader => 1 << leader(),
+            Target::Holder => {
+                let held = |it: &&Node| {
+                    let lease = it.process.as_ref().and_then(|it| it.lease);
+                    lease.is_some_and(|lease| self.store.is_leased_to(lease))
+                };
+                self.nodes.iter().find(held).map_or(0, |it| 1 << it.index)
+            }
             Target::All => u8::MAX,
         }
     }
@@ -119,6 +129,7 @@ impl World<'_> {
                 return false;
             }
             Kind::Freeze { synced } => return self.freeze(node, synced, fault.length),
+            Kind::Restore => return self.restore(node, fault.length),
             Kind::Jump { which, by } => return self.jump(node, which, by),
             Kind::Slew { ppm } => {
                 if !self.allows(node, Nature::Slewed) {
@@ -197,9 +208,22 @@ impl World<'_> {
         }
     }
 
+    /// Both lease clocks go back, so far that the wall clock shows it.
+    fn restore(&mut self, node: usize, length: Span) -> bool {
+        if !self.allows(node, Nature::Virtual) {
+            return false;
+        }
+        self.nodes[node].clocks.froze(length.max(SEEN_FREEZE), true, self.now);
+        self.disturbed(node);
+        true
+    }
+
     fn sleep(&mut self, node: usize, sleep: Sleep, length: Span) {
         let it = &mut self.nodes[node];
         it.asleep_until = self.now + length;
+        if let Some(process) = &mut it.process {
+            process.undisturbed = false;
+        }
         it.machine_stands = sleep != Sleep::Stopped;
         it.sleep = Some((sleep, length));
         self.queue.plan(self.now + length, Event::GoOn { node: node as u8 });

@@ -80,9 +80,8 @@ impl<'a> World<'a> {
     pub fn new(scenario: &'a Scenario, kept: &'a [u32]) -> Self {
         let mut seeds = Rng::with_seed(scenario.seed ^ 0x5eed);
         let plans = scenario.nodes.iter().enumerate();
-        let nodes: Vec<Node> = plans
-            .map(|(index, plan)| Node::new(index as u8, *plan, seeds.u64(..)))
-            .collect();
+        let nodes: Vec<Node> =
+            plans.map(|(index, plan)| Node::new(index as u8, *plan, seeds.u64(..))).collect();
         let clients = scenario.nodes.iter().map(|plan| Client::new(plan.client_ppm)).collect();
         let mut world = Self {
             scenario,
@@ -160,7 +159,9 @@ impl<'a> World<'a> {
         if let Some(node) = event.needs_awake() {
             let awake = self.nodes[usize::from(node)].asleep_until;
             if awake > self.now {
-                return self.queue.plan(awake, event);
+                // Who wakes finds an answer in its socket before it looks how long it waited.
+                let patience = u64::from(matches!(event, Event::GiveUp { .. }));
+                return self.queue.plan(awake + patience, event);
             }
         }
         self.remember(event);
@@ -220,6 +221,7 @@ impl<'a> World<'a> {
         let it = &mut self.nodes[usize::from(node)];
         let (moment, chance) = (it.moment(self.now), it.chance());
         let Some(process) = &mut it.process else { return };
+        process.note_end(moment);
         handle(&mut process.election, moment, chance);
         self.publish(node, moment);
         let it = &mut self.nodes[usize::from(node)];
@@ -229,14 +231,23 @@ impl<'a> World<'a> {
         let it = &mut self.nodes[usize::from(node)];
         let Some(process) = &mut it.process else { return };
         if process.election.is_finished() {
-            let back = self.now + process.back_after;
-            it.process = None;
-            it.starts_at = back;
-            self.queue.plan(back, Event::Start { node });
-            return;
+            return self.leave(node);
         }
         let wait = process.election.poll_timeout(moment);
         it.arm(wait, self.now, &mut self.queue);
+    }
+
+    /// A process has resigned and is done.
+    fn leave(&mut self, node: u8) {
+        let it = &mut self.nodes[usize::from(node)];
+        let Some(process) = it.process.take() else { return };
+        it.starts_at = self.now + process.back_after;
+        self.queue.plan(it.starts_at, Event::Start { node });
+        let left = process.lease.is_some_and(|lease| self.store.is_leased_to(lease));
+        if process.undisturbed && left && self.store.is_leased(self.now) {
+            let say = || format!("candidate {node} has left, and its lease is still there");
+            self.judge.accuse(judge::Kind::LeftBehind, self.now, say);
+        }
     }
 
     /// Publishes the status, and shows it to the judge.
@@ -247,6 +258,10 @@ impl<'a> World<'a> {
         let (was, is) = (process.status.term(), status.term());
         let leads = status.is_leader(moment);
         process.status = status;
+        if leads && is.is_some() && process.over == is {
+            let say = || format!("candidate {node} leads again in a term that was over");
+            self.judge.accuse(judge::Kind::Revived, self.now, say);
+        }
         if was != is {
             if was.is_some() {
                 process.ended += 1;
@@ -304,11 +319,17 @@ impl<'a> World<'a> {
 
     fn send(&mut self, node: u8, Request { id, op, timeout }: Request) {
         let it = &mut self.nodes[usize::from(node)];
-        let fate = Fate::draw(&mut it.network, &it.link, &mut self.faults);
+        let fate = Fate::draw(&mut it.network, &it.link, &op, &mut self.faults);
         let life = it.life;
         let mut heard_of = 0;
         if let Some(process) = &mut it.process {
+            if process.waits_for.is_some() {
+                let say = || format!("candidate {node} has two requests under way");
+                self.judge.accuse(judge::Kind::TwoRequests, self.now, say);
+            }
             process.waits_for = Some(id);
+            process.lease = op.lease().or(process.lease);
+            process.undisturbed &= fate.is_well(&it.link);
             heard_of = process.heard;
         }
         let requests = match &op {
@@ -323,8 +344,17 @@ impl<'a> World<'a> {
             self.queue.plan(at, Event::GiveUp { node, life, request: id.0 });
         }
         let name = op.name();
-        self.tell(|_| format!("candidate {node} sends {name} ({fate:?})"));
-        let message = Message { node, life, id, op, stage: Stage::First, fate, answer: None, heard: heard_of };
+        self.tell(|_| format!("candidate {node} sends {name}, {fate}"));
+        let message = Message {
+            node,
+            life,
+            id,
+            op,
+            stage: Stage::First,
+            fate,
+            answer: None,
+            heard: heard_of,
+        };
         if let (true, Some(heard)) = (fate.broken, heard) {
             let answer = Some(Err(network::broken()));
             let told = self.keep(Message { answer, ..message.clone() });
@@ -386,7 +416,16 @@ impl<'a> World<'a> {
             _ => answer,
         };
         self.tell(|_| {
-            format!("store: {} of candidate {}: {answer:?}", message.op.name(), message.node)
+            let outcome = match &answer {
+                Ok(Answer::Sight(sight)) => {
+                    format!("free: {}, {:?}", sight.free, sight.record.term)
+                }
+                Ok(Answer::Grant(grant)) => format!("granted on term {:?}", grant.record.term),
+                Ok(Answer::Term(term)) => format!("term {term}"),
+                Ok(Answer::Done) => "done".to_owned(),
+                Err(error) => format!("{}: {error}", error.outcome()),
+            };
+            format!("store: {} of candidate {}: {outcome}", message.op.name(), message.node)
         });
         let Some(back) = message.fate.back else { return };
         message.answer = Some(answer);

@@ -78,7 +78,7 @@ fn r6_a_late_renewal_does_not_revive_a_tenure() {
     bench.answer(Ok(Answer::Done));
     assert_eq!((bench.leads(), bench.reason()), (false, Some(Reason::Lapsed)));
     bench.announce();
-    bench.expect("release");
+    bench.next("release");
     bench.answer(Ok(Answer::Done));
     bench.next("look");
 }
