@@ -6,12 +6,15 @@
   benches/measure.py start       start to first answer, and to leader on file:
   benches/measure.py handover    SIGTERM and kill -9 on Azurite, 20 trials each
   benches/measure.py stopped     what a leader says after a stop longer than its lease, 20 trials
+  benches/measure.py lateness    how late renewals start under siege, beside the same leader idle
   benches/measure.py all         all of these
 
 Builds the release profile first. Needs what tests/run --tools installs, and wrk (Debian's `wrk`).
 """
-import contextlib, http.client, json, os, pathlib, random, re, shutil, signal, socket, statistics, subprocess
+import contextlib, datetime, http.client, json, os, pathlib, random, re, shutil, signal, socket, statistics, subprocess
 import sys, tempfile, time, venv
+
+from siege import siege
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOOLS = ROOT / "target/tools"
@@ -59,7 +62,7 @@ def connects(port):
 @contextlib.contextmanager
 def running(*command, **more):
     process = subprocess.Popen([str(it) for it in command], stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL, **more)
+                               **{"stderr": subprocess.DEVNULL, **more})
     try:
         yield process
     finally:
@@ -299,9 +302,61 @@ def stopped(trials=20):
     row("stopped for 25 s: questions answered \"leader\"", f"{lies} of {trials}")
 
 
+def renewals(log, since):
+    """When each renewal after `since` was sent, by the log."""
+    for line in log.read_text().splitlines():
+        with contextlib.suppress(ValueError):
+            it = json.loads(line)
+            if it.get("op") == "renew":
+                answered = datetime.datetime.fromisoformat(it["timestamp"]).timestamp()
+                sent = answered - int(it["ms"]) / 1000
+                if sent > since:
+                    yield sent
+
+
+def lateness(seconds=60, period=0.5):
+    heading("idle")
+
+    def late(log, since):
+        sent = list(renewals(log, since))
+        # Each is due a retry-period after the one before was sent.
+        return sorted(1000 * (after - before - period) for before, after in zip(sent, sent[1:]))
+
+    with tempfile.TemporaryDirectory() as home:
+        port, log = free_port(), pathlib.Path(home) / "log"
+        with log.open("w") as written, running(
+                TENURE, "run", "--listen", f"127.0.0.1:{port}", "--store", f"file://{home}/store",
+                "--retry-period", f"{round(1000 * period)}ms", "--log-format", "json", "--log-level", "tenure=debug",
+                stderr=written) as ours:
+            until(lambda: leads(port))
+            term = json.loads(ask(port, "/status")[1])["term"]
+            began = time.time()
+            time.sleep(seconds)
+            idle, calm = late(log, began), resident(ours.pid)
+            with siege(port):
+                time.sleep(10)  # until all of it is there
+                began, most = time.time(), 0
+                while time.time() < began + seconds:
+                    most = max(most, resident(ours.pid))
+                    time.sleep(0.1)
+                busy = late(log, began)
+            document = until(lambda: ask(port, "/status")[1])
+            time.sleep(10)
+            rest = resident(ours.pid)
+    if json.loads(document)["term"] != term:
+        raise SystemExit("the leader lost its term")
+    for what, pick in (("median", statistics.median), ("p99", lambda it: it[int(len(it) * 0.99)]),
+                       ("worst", max)):
+        row(f"renewals start late under siege, {what} (goal 50 ms)", f"{pick(busy):.1f} ms",
+            f"{pick(idle):.1f} ms")
+    row(f"  renewals in {seconds} s", len(busy) + 1, len(idle) + 1)
+    row("  resident memory, most (goal 32 MiB)", f"{most / MIB:.1f} MiB", f"{calm / MIB:.1f} MiB")
+    row("  resident memory, 10 s after the siege", f"{rest / MIB:.1f} MiB")
+
+
 def main():
     benches = {"footprint": footprint, "listener": listener, "start": start, "handover": handover,
-               "stopped": stopped}
+               "stopped": stopped, "lateness": lateness}
     wanted = sys.argv[1] if len(sys.argv) == 2 else ""
     if wanted not in (*benches, "all"):
         raise SystemExit(__doc__)

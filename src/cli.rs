@@ -12,6 +12,8 @@ pub mod completions;
 mod descriptors;
 pub mod doctor;
 mod document;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 pub mod run;
 mod settings;
 pub mod status;

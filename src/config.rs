@@ -19,6 +19,8 @@ pub mod duration;
 mod environment;
 mod faults;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod layers;
 mod resolve;
 mod store_url;

@@ -11,6 +11,7 @@
 
 mod answers;
 mod pace;
+mod pieces;
 mod request;
 mod role;
 mod status;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pace::Pace;
+pub use pieces::Piece;
 pub use request::{Answer, Chance, Notice, Op, Request, RequestId};
 use role::{Activating, Bidding, Leader, Owed, Role, Tenure};
 pub use status::{

@@ -65,11 +65,15 @@
 //!   longest lease that the store allows before its term, of unix milliseconds, is written.
 //! - **R12** Breaking a lease lets it run out; at once is a choice of its own, with a warning.
 
+#![forbid(unsafe_code)]
+
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod daemon;
 pub mod election;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod logs;
 pub mod publish;
 pub mod store;

@@ -1,5 +1,7 @@
 //! The binary: arguments → verb → exit code.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 use clap::Parser;

@@ -30,8 +30,8 @@ fn code(text: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn the_core_imports_values_and_nothing_that_acts() {
-    let allowed =
-        ["std::", "pace::", "request::", "role::", "status::", "telling::", "super::", "self::"];
+    let own = ["pace::", "pieces::", "request::", "role::", "status::", "telling::"];
+    let allowed = [&own[..], &["std::", "super::", "self::"]].concat();
     let crates = ["crate::clock::Moment", "crate::store::", "crate::election::"];
     for (path, text) in module("election") {
         if path.iter().any(|part| part == "tests" || part == "tests.rs") {
@@ -136,5 +136,23 @@ fn every_setting_is_in_the_readme_and_in_the_help() {
     for setting in &tenure::config::SETTINGS {
         assert!(readme.contains(&format!("`{}`", setting.name)), "{} in README.md", setting.name);
         assert!(help.contains(&format!("--{}", setting.name)), "{} in the help", setting.name);
+    }
+}
+
+/// A panic ends the process wherever it comes, as a kill would: nothing is left half-dead.
+#[test]
+fn fault_35_the_shipped_binary_aborts_on_a_panic_and_nothing_catches_one() {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let manifest = config::Config::builder().add_source(config::File::from(manifest)).build();
+    assert_eq!(manifest.unwrap().get_string("profile.release.panic").unwrap(), "abort");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for entry in fs::read_dir(source).unwrap() {
+        let name = entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned();
+        for (path, text) in module(&name) {
+            for word in ["catch_unwind", "panic::set_hook"] {
+                let found = code(&text).find(|line| line.contains(word));
+                assert!(found.is_none(), "{}: {word}", path.display());
+            }
+        }
     }
 }

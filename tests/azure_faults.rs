@@ -78,7 +78,7 @@ async fn one_call_is_one_request() {
 }
 
 #[tokio::test]
-async fn an_answer_that_names_another_lease_means_that_ours_is_lost() {
+async fn fault_21_an_answer_that_names_another_lease_means_that_ours_is_lost() {
     let (server, store) = leading().await;
     server.inject("any", [Fault::WrongLease, Fault::WrongLease]);
     assert_eq!(outcome(&soon(store.renew(&bid(A))).await), "refused");
@@ -86,7 +86,7 @@ async fn an_answer_that_names_another_lease_means_that_ours_is_lost() {
 }
 
 #[tokio::test]
-async fn a_page_in_the_place_of_an_answer_proves_nothing() {
+async fn fault_21_a_page_in_the_place_of_an_answer_proves_nothing() {
     let (server, store) = leading().await;
     for op in ["acquire", "renew", "release", "look", "write"] {
         server.inject(op, [Fault::Html]);
@@ -101,7 +101,7 @@ async fn a_page_in_the_place_of_an_answer_proves_nothing() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_never_followed() {
+async fn fault_21_a_redirect_is_never_followed() {
     let (server, store) = leading().await;
     let elsewhere = BlobServer::start().await;
     let to = format!("{}/locks/orders", elsewhere.endpoint);

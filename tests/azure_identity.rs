@@ -95,11 +95,13 @@ fn text(path: &Path) -> String {
 }
 
 #[tokio::test]
-async fn workload_identity_signs_in_and_follows_its_token_file() {
+async fn fault_20_workload_identity_signs_in_early_and_follows_its_token_file() {
     let certificate = Certificate::new();
     let (cert, key) = (text(&certificate.certificate), text(&certificate.key));
     let environment = [("SSL_CERT_FILE", &*cert), ("TENURE_TEST_KEY", &*key)];
-    if !within("workload_identity_signs_in_and_follows_its_token_file", &environment).await {
+    if !within("fault_20_workload_identity_signs_in_early_and_follows_its_token_file", &environment)
+        .await
+    {
         return;
     }
     let certificate =
@@ -136,7 +138,7 @@ async fn workload_identity_signs_in_and_follows_its_token_file() {
 }
 
 #[tokio::test]
-async fn managed_identity_signs_in_and_a_dead_endpoint_delays_no_renewal() {
+async fn fault_20_managed_identity_signs_in_early_and_a_dead_endpoint_delays_no_renewal() {
     let certificate = Certificate::new();
     let (cert, key) = (text(&certificate.certificate), text(&certificate.key));
     // The endpoint must be known before the process starts, and is served from within.
@@ -151,7 +153,7 @@ async fn managed_identity_signs_in_and_a_dead_endpoint_delays_no_renewal() {
         ("HTTPS_PROXY", "http://127.0.0.1:1"),
         ("HTTP_PROXY", "http://127.0.0.1:1"),
     ];
-    let name = "managed_identity_signs_in_and_a_dead_endpoint_delays_no_renewal";
+    let name = "fault_20_managed_identity_signs_in_early_and_a_dead_endpoint_delays_no_renewal";
     if !within(name, &environment).await {
         return;
     }

@@ -3,91 +3,23 @@
 #![allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "support/command.rs"]
+mod command;
 #[path = "support/sidecar.rs"]
 mod sidecar;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use command::{BOUND, Ran, Running, tenure};
 use sidecar::Sidecar;
-
-/// How long anything may take before a test gives up on it.
-const BOUND: Duration = Duration::from_secs(20);
-
-/// A run that has ended.
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-/// A run under way, ended with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Running {
-    fn start(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let child = Command::new(env!("CARGO_BIN_EXE_tenure"))
-            .args(arguments)
-            .env_clear()
-            .envs(variables.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Self(child)
-    }
-
-    fn end(mut self) -> Ran {
-        let start = tenure::clock::now();
-        let status = loop {
-            if let Some(status) = self.0.try_wait().unwrap() {
-                break status;
-            }
-            let waited = start.elapsed_min(tenure::clock::now());
-            assert!(waited < BOUND, "it should have ended");
-            std::thread::sleep(Duration::from_millis(5));
-        };
-        let mut ran = Ran { code: status.code().unwrap(), out: String::new(), err: String::new() };
-        if let Some(mut out) = self.0.stdout.take() {
-            out.read_to_string(&mut ran.out).unwrap();
-        }
-        self.0.stderr.take().unwrap().read_to_string(&mut ran.err).unwrap();
-        ran
-    }
-
-    /// The lines of standard output, as they come.
-    fn lines(&mut self) -> mpsc::Receiver<String> {
-        let out = BufReader::new(self.0.stdout.take().unwrap());
-        let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            out.lines()
-                .map_while(Result::ok)
-                .take_while(|it| sender.send(it.clone()).is_ok())
-                .count()
-        });
-        lines
-    }
-}
-
-fn tenure(arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
-    Running::start(arguments, variables).end()
-}
 
 // --- settings ---
 
 #[test]
-fn each_kind_of_bad_setting_exits_with_2_and_says_what_to_do() {
+fn fault_36_each_kind_of_bad_setting_exits_with_2_and_says_what_to_do() {
     type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a [&'a str]);
     let cases: &[Case<'_>] = &[
         (&["--election", "A B"], &[], &["election = \"A B\" (flag --election)", "such as a-b"]),
@@ -133,13 +65,29 @@ fn each_kind_of_bad_setting_exits_with_2_and_says_what_to_do() {
 }
 
 #[test]
-fn several_faults_come_in_one_message_each_with_its_source() {
+fn fault_36_several_faults_come_in_one_message_and_nothing_is_started() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("tenure.yaml");
     std::fs::write(&file, "retry-period: soon\nelecton: orders\n").unwrap();
     let file = file.to_str().unwrap();
+    let [socket, status, lease] =
+        ["socket", "status.json", "lease"].map(|it| directory.path().join(it));
+    let (listen, store) =
+        (format!("unix:{}", socket.display()), format!("file://{}", lease.display()));
     let ran = tenure(
-        &["run", "--election", "Orders", "--config", file],
+        &[
+            "run",
+            "--election",
+            "Orders",
+            "--config",
+            file,
+            "--listen",
+            &listen,
+            "--status-file",
+            status.to_str().unwrap(),
+            "--store",
+            &store,
+        ],
         &[("TENURE_MAX_CONNECTIONS", "many"), ("TENURE_PORT", "tcp://10.0.0.1:80")],
     );
     assert_eq!(ran.code, 2);
@@ -153,6 +101,9 @@ fn several_faults_come_in_one_message_each_with_its_source() {
         assert!(ran.err.contains(words), "{words} in {}", ran.err);
     }
     assert!(!ran.err.contains("TENURE_PORT"), "an unknown variable is no fault");
+    for made in [socket, status, lease] {
+        assert!(!made.exists(), "{} was made", made.display());
+    }
 }
 
 #[test]
@@ -390,51 +341,6 @@ fn somebody_else_on_the_port_is_told_from_a_sidecar() {
     let ran = tenure(&["status", "--url", &format!("{}/elsewhere", sidecar.url())], &[]);
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("answers 404"), "{}", ran.err);
-}
-
-// --- wait ---
-
-#[test]
-fn wait_ends_when_it_is_so_and_with_1_when_the_time_is_up() {
-    let sidecar = Sidecar::start();
-    let url = sidecar.url();
-    assert_eq!(tenure(&["wait", "--for", "passive", "--url", &url], &[]).code, 0);
-
-    let ran = tenure(&["wait", "--for", "active", "--timeout", "100ms", "--url", &url], &[]);
-    assert_eq!(ran.code, 1);
-    assert!(ran.err.contains("not active within 100ms; last: passive, standby"), "{}", ran.err);
-
-    let polls = sidecar.count("/watch?index=");
-    let waiting = Running::start(&["wait", "--for", "active", "--url", &url], &[]);
-    sidecar.wait_for("/watch?index=1");
-    sidecar.say("active", "leader", Some(42), 60_000);
-    assert_eq!(waiting.end().code, 0);
-    assert!(sidecar.count("/watch?index=") <= polls + 1, "by one long poll, and not by asking on");
-
-    let waiting = Running::start(&["wait", "--for", "passive", "--url", &url], &[]);
-    sidecar.wait_for("/watch?index=2");
-    sidecar.say("passive", "standby", None, 0);
-    assert_eq!(waiting.end().code, 0);
-}
-
-#[test]
-fn wait_survives_a_sidecar_that_is_not_up_yet_or_restarts() {
-    let sidecar = Sidecar::start();
-    let (address, url) = (sidecar.address, sidecar.url());
-    drop(sidecar);
-    let mut waiting = Running::start(&["wait", "--for", "active", "--url", &url], &[]);
-    let mut err = BufReader::new(waiting.0.stderr.take().unwrap());
-    let mut line = String::new();
-    err.read_line(&mut line).unwrap();
-    assert!(line.contains("nothing answers"), "{line}");
-
-    let sidecar = Sidecar::start_at(address);
-    sidecar.wait_for("/watch?index=");
-    drop(sidecar);
-    let sidecar = Sidecar::start_at(address);
-    sidecar.say("active", "leader", Some(43), 60_000);
-    let status = waiting.0.wait().unwrap();
-    assert_eq!(status.code(), Some(0));
 }
 
 // --- watch ---

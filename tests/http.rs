@@ -102,6 +102,22 @@ async fn a_socket_file_goes_with_its_listener_and_a_living_one_is_not_taken() {
 }
 
 #[tokio::test]
+async fn a_socket_file_that_is_another_s_by_now_stays_when_the_listener_ends() {
+    use tenure::config::Listen;
+    use tenure::publish::http::bind;
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("status.sock");
+    let first = bind(&Listen::Unix(socket.clone())).await.expect("a socket");
+    std::fs::remove_file(&socket).unwrap();
+    let second = bind(&Listen::Unix(socket.clone())).await.expect("its file is gone");
+    drop(first);
+    assert!(socket.exists(), "the second one's file is gone with the first");
+    std::os::unix::net::UnixStream::connect(&socket).expect("the second listens");
+    drop(second);
+    assert!(!socket.exists());
+}
+
+#[tokio::test]
 async fn head_answers_as_get_does_without_a_body() {
     let server = serving(leading(42, ms(10_000))).await;
     for path in ALL {

@@ -159,6 +159,60 @@ async fn slow_requests_take_no_places_for_good() {
     idle(&server).await;
 }
 
+#[tokio::test]
+async fn a_half_begun_request_makes_room_when_nobody_is_idle() {
+    let server = with_places(3).await;
+    let mut slow = Vec::new();
+    for _ in 0..3 {
+        let mut client = idle(&server).await;
+        client.send("GET /lea").await;
+        slow.push(client);
+    }
+    // Long before their five seconds are over.
+    idle(&server).await;
+    assert!(slow[0].closed().await, "the one that was answered longest ago makes room");
+    slow[2].send("der HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert_eq!(slow[2].answer("GET").await.code, 200);
+}
+
+#[tokio::test]
+async fn half_begun_requests_do_not_crowd_out_one_that_has_just_come() {
+    let server = with_places(3).await;
+    let mut slow = Vec::new();
+    for _ in 0..2 {
+        let mut client = idle(&server).await;
+        client.send("GET /lea").await;
+        slow.push(client);
+    }
+    let mut fresh = idle(&server).await;
+    for _ in 0..2 {
+        let mut client = server.connect().await;
+        client.send("GET /lea").await;
+        slow.push(client);
+    }
+    for client in &mut slow[..2] {
+        assert!(client.closed().await);
+    }
+    assert_eq!(fresh.ask("GET", "/leader").await.code, 200);
+}
+
+#[tokio::test]
+async fn a_request_with_a_body_is_the_last_of_its_connection() {
+    let server = with_places(512).await;
+    let mut client = server.connect().await;
+    // Were the body taken for the next request, there would be a second answer.
+    let body = "GET /status HTTP/1.1\r\nHost: x\r\n\r\n";
+    let head = format!("GET /leader HTTP/1.1\r\nHost: x\r\nContent-Length: {}", body.len());
+    client.send(format!("{head}\r\n\r\n{body}{body}")).await;
+    let answer = client.answer("GET").await;
+    assert_eq!((answer.code, answer.header("connection")), (200, Some("close")));
+    assert!(client.closed().await);
+    assert_eq!(client.unread(), "");
+    // One without a body leaves the connection open.
+    let mut client = idle(&server).await;
+    assert_eq!(client.ask("GET", "/leader").await.header("connection"), None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_come_holds_nobody_up() {
     let server = with_places(512).await;

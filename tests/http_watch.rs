@@ -98,6 +98,36 @@ async fn the_last_word_is_told_and_the_stream_ends_with_the_driver() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stream_ends_after_ten_minutes_and_can_be_asked_for_anew() {
+    let server = Server::start(Feed::new(Standing::Standby)).await;
+    let mut client = subscribed(&server).await;
+    let begun = started();
+    while begun.elapsed() < ms(585_000) {
+        assert_eq!(event(&mut client).await["state"], "standby");
+    }
+    timeout(ms(100_000), client.stream_ended()).await.expect("it ends");
+    let took = begun.elapsed();
+    assert!(took > ms(598_000) && took < ms(603_000), "{took:?}");
+    assert_eq!(client.subscribe().await.code, 200, "on the same connection");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_poll_waits_for_five_minutes_at_most() {
+    let server = Server::start(Feed::new(Standing::Standby)).await;
+    let mut client = server.connect().await;
+    for wait in ["6m", "100h"] {
+        let begun = started();
+        client.send(format!("GET /watch?index=1&wait={wait} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
+        // A client waits less long for a single answer than this one may take.
+        sleep(ms(290_000)).await;
+        assert_eq!(client.unread(), "");
+        assert_eq!(client.answer("GET").await.code, 200, "{wait}");
+        let took = begun.elapsed();
+        assert!(took > ms(298_000) && took < ms(305_000), "{wait}: {took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_subscriber_that_never_reads_does_not_hold_up_the_end() {
     let mut server = Server::start(Feed::new(Standing::Standby)).await;
     let mut deaf = server.connect_unix().await;

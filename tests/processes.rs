@@ -5,6 +5,8 @@
 
 #[path = "support/azurite.rs"]
 mod azurite;
+#[path = "support/crew.rs"]
+mod crew;
 #[path = "support/process.rs"]
 mod process;
 #[path = "support/recorder.rs"]
@@ -12,21 +14,13 @@ mod recorder;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::time::Duration;
 
+use crew::settled;
 use process::{Candidate, until};
 use recorder::Recorder;
 use rustix::process::Signal;
-
-/// Waits for somebody to lead, and for all others to say that they stand by.
-fn settled(candidates: &[Candidate]) -> usize {
-    until(Duration::from_secs(90), "one leads and the others stand by", || {
-        let states: Vec<_> = candidates.iter().map(|it| it.state().unwrap_or_default()).collect();
-        let leader = states.iter().position(|state| state == "leader")?;
-        let standbys = states.iter().filter(|state| *state == "standby").count();
-        (standbys == states.len() - 1).then_some(leader)
-    })
-}
 
 fn hands_over(arguments: &[&str], variables: &[(&str, &str)]) {
     let directory = tempfile::tempdir().unwrap();
@@ -107,52 +101,6 @@ async fn three_processes_on_azurite_hand_over_without_a_dual() {
 }
 
 #[test]
-fn a_leader_stopped_for_longer_than_its_lease_never_says_active_again_in_its_old_term() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = format!("file://{}", directory.path().display());
-    let arguments = [
-        "--store",
-        &store,
-        "--lease-duration",
-        "2s",
-        "--renew-deadline",
-        "1300ms",
-        "--retry-period",
-        "300ms",
-        "--request-timeout",
-        "500ms",
-    ];
-    let mut recorder = Recorder::start();
-    let candidates: Vec<_> =
-        ["a", "b"].map(|name| Candidate::start(name, directory.path(), &arguments, &[])).into();
-    for candidate in &candidates {
-        recorder.follow(&candidate.name, candidate.address);
-    }
-    let leader = settled(&candidates);
-    let other = 1 - leader;
-    let old = candidates[leader].status().unwrap()["term"].as_u64().unwrap();
-    let heard = |name: &str| {
-        until(Duration::from_secs(10), "the recorder hears it", || {
-            recorder.heard(name).then_some(())
-        });
-    };
-    heard(&candidates[leader].name);
-    candidates[leader].signal(Signal::STOP);
-    until(Duration::from_secs(30), "the other leads", || {
-        candidates[other].is_leader().then_some(())
-    });
-    heard(&candidates[other].name);
-    candidates[leader].signal(Signal::CONT);
-    until(Duration::from_secs(10), "the stopped one stands by", || {
-        (candidates[leader].state()? == "standby").then_some(())
-    });
-    let verdict = recorder.finish(&[]);
-    verdict.assert_safe();
-    assert_eq!(verdict.terms[0], (old, candidates[leader].name.clone()));
-    assert_eq!(verdict.terms.len(), 2, "one handover, and no term comes back: {verdict:?}");
-}
-
-#[test]
 fn subscribers_are_told_the_last_word_before_the_process_ends() {
     let directory = tempfile::tempdir().unwrap();
     // An observer has nothing to release: its first word after the signal is its last.
@@ -174,4 +122,38 @@ fn subscribers_are_told_the_last_word_before_the_process_ends() {
     observer.signal(Signal::TERM);
     until_line(r#""state":"stopped""#);
     assert!(observer.wait(bound).success());
+}
+
+/// Starts a candidate whose first status file takes `delay` to be renamed into its place.
+fn starting_on_a_slow_disk(directory: &Path, delay: Duration) -> Candidate {
+    let renames = "rename,renameat,renameat2";
+    let inject = format!("inject={renames}:delay_enter={}", delay.as_micros());
+    let traced = format!("trace={renames}");
+    let nowhere = directory.join("trace").display().to_string();
+    // The tracer is a grandchild, so that the process that is started becomes tenure itself.
+    let wrapper = ["strace", "-D", "-f", "-o", &nowhere, "-e", &traced, "-e", &inject];
+    let file = directory.join("status.json").display().to_string();
+    let arguments = ["--store", "memory:", "--status-file", &file];
+    let candidate = Candidate::start_by(&wrapper, "127.0.0.1", "slow", directory, &arguments, &[]);
+    assert!(!candidate.log().contains("started with"), "the start waits for the disk");
+    candidate
+}
+
+#[test]
+fn signals_are_obeyed_while_the_start_waits_for_a_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut hung = starting_on_a_slow_disk(directory.path(), Duration::from_secs(4));
+    hung.signal(Signal::TERM);
+    until(Duration::from_secs(10), "it has heard the first", || {
+        hung.log().contains("a second signal ends at once").then_some(())
+    });
+    hung.signal(Signal::TERM);
+    assert_eq!(hung.wait(Duration::from_secs(20)).code(), Some(128 + 15), "{}", hung.log());
+    assert!(!hung.log().contains("started with"), "at once, and not when the disk was done");
+
+    let directory = tempfile::tempdir().unwrap();
+    let mut slow = starting_on_a_slow_disk(directory.path(), Duration::from_secs(2));
+    slow.signal(Signal::TERM);
+    assert!(slow.wait(Duration::from_secs(30)).success(), "{}", slow.log());
+    assert!(slow.log().contains("\"to\":\"stopped\""), "{}", slow.log());
 }

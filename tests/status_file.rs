@@ -185,7 +185,7 @@ fn no_files() -> [fn(&Path); 4] {
 }
 
 #[tokio::test]
-async fn what_is_no_file_is_refused_at_the_start_by_name() {
+async fn fault_30_what_is_no_file_is_refused_at_the_start_by_name() {
     for make in no_files() {
         let directory = tempfile::tempdir().unwrap();
         let paths = ["good.env", "bad.json"].map(|it| directory.path().join(it));
@@ -206,7 +206,7 @@ async fn what_is_no_file_is_refused_at_the_start_by_name() {
 }
 
 #[tokio::test]
-async fn what_becomes_no_file_later_is_counted_and_the_others_are_written() {
+async fn fault_30_what_becomes_no_file_later_is_counted_and_the_others_are_written() {
     for make in no_files() {
         let directory = tempfile::tempdir().unwrap();
         let paths = ["bad.json", "good.json"].map(|it| directory.path().join(it));
@@ -238,7 +238,27 @@ async fn until(mut condition: impl FnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn a_directory_that_vanishes_and_comes_back_is_written_again() {
+async fn a_file_that_says_active_and_cannot_be_told_otherwise_is_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("status.json");
+    let feed = Feed::new(leading(42, ms(10_000)));
+    let mut writing = Writing::start(feed, about(), std::slice::from_ref(&path)).await.unwrap();
+    // Where the new file would be made stands what cannot be removed; no rights are needed for it.
+    let beside = directory.path().join(format!(".status.json.{}.tmp", std::process::id()));
+    fs::create_dir_all(beside.join("full")).unwrap();
+    writing.feed().renew(leading(42, ms(10_000)));
+    until(|| writing.errors() == 1).await;
+    assert_eq!(json(&path)["role"], "active", "while it is true it stays");
+    writing.feed().change(of(Standing::Standby));
+    until(|| writing.errors() == 2).await;
+    assert!(!path.exists(), "it says active yet");
+    fs::remove_dir_all(&beside).unwrap();
+    writing.say(of(Standing::Standby)).await;
+    assert_eq!(json(&path)["role"], "passive");
+}
+
+#[tokio::test]
+async fn fault_29_a_directory_that_vanishes_and_comes_back_is_written_again() {
     let directory = tempfile::tempdir().unwrap();
     let inner = directory.path().join("inner");
     fs::create_dir(&inner).unwrap();

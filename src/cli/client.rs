@@ -276,7 +276,7 @@ impl Events {
             if let Ok(bytes) = frame.into_data() {
                 self.parser.take(&bytes);
             }
-            if self.parser.buffer.len() > LONGEST {
+            if self.parser.held() > LONGEST {
                 return Err(self.sidecar.stranger("/watch"));
             }
         }
@@ -285,18 +285,23 @@ impl Events {
 
 /// Reads Server-Sent Events; only their data, which is all that Tenure's have of note.
 #[derive(Debug, Default)]
-struct EventParser {
+pub(super) struct EventParser {
     buffer: Vec<u8>,
     data: Vec<String>,
 }
 
 impl EventParser {
-    fn take(&mut self, bytes: &[u8]) {
+    pub(super) fn take(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
+    /// How many bytes wait for the end of their line or of their event.
+    fn held(&self) -> usize {
+        self.buffer.len() + self.data.iter().map(|line| line.len() + 1).sum::<usize>()
+    }
+
     /// The next event that is complete, its lines of data joined by spaces: JSON does not mind.
-    fn next(&mut self) -> Option<String> {
+    pub(super) fn next(&mut self) -> Option<String> {
         while let Some(end) = self.buffer.iter().position(|it| *it == b'\n') {
             let line: Vec<u8> = self.buffer.drain(..=end).collect();
             let line = String::from_utf8_lossy(&line);
@@ -358,6 +363,19 @@ mod tests {
         assert_eq!(parser.next(), None, "it may go on");
         parser.take(b"\n");
         assert_eq!(parser.next().as_deref(), Some("y"));
+    }
+
+    #[test]
+    fn lines_of_an_event_that_never_ends_are_counted() {
+        let mut parser = EventParser::default();
+        for _ in 0..1_000 {
+            parser.take(b"data:0123456789\ndata:\n");
+            assert_eq!(parser.next(), None);
+        }
+        assert!(parser.held() >= 12_000, "{}", parser.held());
+        parser.take(b"\n");
+        assert!(parser.next().is_some());
+        assert_eq!(parser.held(), 0);
     }
 
     proptest! {

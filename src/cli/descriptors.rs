@@ -23,11 +23,21 @@ pub(super) fn make_room(connections: usize) -> usize {
     if got >= wanted {
         return connections;
     }
-    let fits = usize::try_from(got.saturating_sub(RESERVE)).unwrap_or(connections).max(1);
+    let fits = fits(connections);
     tracing::warn!(
         limit = got,
         "max-connections is lowered from {connections} to {fits}: raise the limit of open files \
          (ulimit -n) to at least {wanted}"
     );
     fits
+}
+
+/// How many of so many connections fit into our limit of open files at this moment: somebody may
+/// have lowered it meanwhile.
+pub(super) fn fits(connections: usize) -> usize {
+    let Some(limit) = getrlimit(Resource::Nofile).current else {
+        return connections;
+    };
+    let room = usize::try_from(limit.saturating_sub(RESERVE)).unwrap_or(connections);
+    room.max(1).min(connections)
 }

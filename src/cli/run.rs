@@ -116,6 +116,7 @@ async fn assemble_and_run(
         heartbeat: heartbeat.clone(),
         now: clock::now,
         max_connections: settings.max_connections,
+        fits: descriptors::fits,
     };
     let driver = Driver {
         election,

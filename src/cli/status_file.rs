@@ -42,7 +42,7 @@ pub(super) fn read(path: &Path) -> Result<Said, String> {
     parse(&text)
 }
 
-fn parse(text: &str) -> Result<Said, String> {
+pub(super) fn parse(text: &str) -> Result<Said, String> {
     if text.trim_start().starts_with('{') {
         return serde_json::from_str(text).map_err(|error| format!("is no status file: {error}"));
     }

@@ -30,11 +30,14 @@ pub(super) fn usual_endpoint(account: &str) -> Option<Url> {
 pub(super) fn endpoint(text: &str, insecure: bool) -> Result<Url, Problem> {
     const WRITE: &str = "write https://ACCOUNT.blob.DOMAIN, or http://127.0.0.1:10000/ACCOUNT for \
                          Azurite";
-    let url = Url::parse(text.trim_end_matches('/'))
+    let mut url = Url::parse(text.trim_end_matches('/'))
         .map_err(|error| Problem::new(format!("is not a URL: {error}"), WRITE))?;
     if !matches!(url.scheme(), "https" | "http") {
         return Err(Problem::new("is neither https nor http", WRITE));
     }
+    // A dot at the end of a path leaves slashes behind.
+    let path = url.path().trim_end_matches('/').to_owned();
+    url.set_path(&path);
     let Some(host) = url.host() else {
         return Err(Problem::new("names no host", WRITE));
     };
@@ -262,6 +265,16 @@ mod tests {
         ] {
             assert!(endpoint(bad, true).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_endpoint_ends_in_no_slash_whatever_its_text_ends_in() {
+        for text in
+            ["https://h/a", "https://h/a/", "https://h/a//", "https://h/a//.", "https://h/a/b/.."]
+        {
+            assert_eq!(endpoint(text, false).unwrap().as_str(), "https://h/a", "{text}");
+        }
+        assert_eq!(endpoint("https://h//.", false).unwrap().as_str(), "https://h/");
     }
 
     #[test]

@@ -57,8 +57,19 @@ fn format(path: &Path) -> Result<FileFormat, Problem> {
     }
 }
 
-fn keys(path: &Path, text: &str, format: FileFormat) -> (Vec<(&'static str, Raw)>, Vec<Fault>) {
+pub(super) fn keys(
+    path: &Path,
+    text: &str,
+    format: FileFormat,
+) -> (Vec<(&'static str, Raw)>, Vec<Fault>) {
     let source = Source::File(path.to_owned());
+    if format == FileFormat::Yaml && is_deep(text) {
+        let problem = Problem::new(
+            "has a line that opens more levels than a file of settings has",
+            "write each setting on a line of its own, and its values as a list at most",
+        );
+        return (Vec::new(), vec![Fault::new("config", path.to_str(), source, problem)]);
+    }
     let table = match config::File::from_str(text, format).collect() {
         Ok(table) => table,
         Err(error) => {
@@ -87,14 +98,36 @@ fn keys(path: &Path, text: &str, format: FileFormat) -> (Vec<(&'static str, Raw)
     (raw, faults)
 }
 
-/// Cuts the excerpt out of a parser's message: its first line says where, its last one what.
+/// What a parser's message says without showing the file: TOML's has the place in its first line,
+/// the fault in its last and an excerpt between; YAML's ends with the place. Any other message is on
+/// a value of the wrong kind, and shows it.
 fn without_excerpt(message: &str) -> String {
     let mut lines = message.lines().map(str::trim).filter(|it| !it.is_empty());
     let first = lines.next().unwrap_or_default();
-    match lines.next_back() {
-        Some(last) => format!("{first}: {last}"),
-        None => first.to_owned(),
+    let is_place =
+        |it: &str| it.split(' ').all(|word| matches!(word, "line" | "column") || is_number(word));
+    if first.starts_with("TOML parse error at line ") {
+        format!("{first}: {}", lines.next_back().unwrap_or_default())
+    } else if message.rsplit_once(" at byte ").is_some_and(|(_, place)| is_place(place)) {
+        // The key that is there twice stands before these words, and may be a table of its own.
+        first.rfind("duplicated key").map_or(first, |at| &first[at..]).to_owned()
+    } else {
+        "it is not one table of keys with values".to_owned()
     }
+}
+
+fn is_number(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|it| it.is_ascii_digit())
+}
+
+/// Whether one line of YAML opens more levels than any file of settings has, which the reader
+/// would follow down to the end of the stack. Levels by indentation cost too much room for that.
+fn is_deep(text: &str) -> bool {
+    const LEVELS: usize = 16;
+    text.lines().filter(|line| !line.trim_start().starts_with('#')).any(|line| {
+        let opens = line.split_whitespace().filter(|word| matches!(*word, "-" | "?" | ":"));
+        opens.count() > LEVELS
+    })
 }
 
 fn values(setting: &Setting, kind: ValueKind) -> Result<Vec<String>, Problem> {
@@ -207,6 +240,45 @@ mod tests {
             assert!(text.contains("line 2") || text.contains("line 3"), "{text}");
             assert!(text.contains("cannot be understood") && !text.contains("hidden"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_file_without_keys_is_not_shown() {
+        for text in [
+            "hidden",
+            "listen = \"hidden\"",
+            "\"hidden\"",
+            "47110815",
+            "[hidden]",
+            "[hidden]: a",
+            "{a: hidden}: a",
+            "a: !!float hidden",
+            "hidden: a\n---\nhidden: b",
+            "? [hidden]\n: a\n? [hidden]\n: b",
+            "\"hidden at byte 1 line 1 column 1\"",
+        ] {
+            let text = faults(text, FileFormat::Yaml);
+            assert!(!text.contains("hidden") && !text.contains("4711"), "{text}");
+        }
+        assert!(faults("hidden", FileFormat::Yaml).contains("not one table of keys"));
+    }
+
+    #[test]
+    fn a_file_of_endless_levels_is_a_fault() {
+        for (level, format) in [
+            ("- ", FileFormat::Yaml),
+            ("? ", FileFormat::Yaml),
+            ("- ? ", FileFormat::Yaml),
+            ("[", FileFormat::Yaml),
+            ("a = [", FileFormat::Toml),
+        ] {
+            let text = format!("{}x", level.repeat(100_000));
+            assert!(faults(&text, format).contains("config"), "{level}");
+        }
+        assert_eq!(
+            faults("# - - - - - - - - - - - - - - - - - -\nlisten: off", FileFormat::Yaml),
+            ""
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! and it looks at no store.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Component, PathBuf};
 
 use super::faults::Problem;
 
@@ -103,11 +103,15 @@ fn file(text: &str, rest: &str) -> Result<StoreUrl, Problem> {
         ));
     }
     let directory = url::Url::parse(text).ok().and_then(|it| it.to_file_path().ok());
-    match directory {
-        Some(directory) if !directory.as_os_str().as_encoded_bytes().contains(&0) => {
-            Ok(StoreUrl::File(directory))
-        }
-        _ => Err(Problem::new("names no directory", WRITE)),
+    // A URL has no dots left in it but those behind an escaped slash, and written out as a URL
+    // again they would lead to another directory.
+    let is_plain = |it: &PathBuf| {
+        !it.as_os_str().as_encoded_bytes().contains(&0)
+            && !it.components().any(|part| part == Component::ParentDir)
+    };
+    match directory.filter(is_plain) {
+        Some(directory) => Ok(StoreUrl::File(directory)),
+        None => Err(Problem::new("names no directory", WRITE)),
     }
 }
 
@@ -215,6 +219,14 @@ mod tests {
             let found = parse(text).unwrap_err();
             assert!(found.problem.contains(problem), "{text}: {found:?}");
             assert!(found.remedy.contains(remedy), "{text}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_its_own_url_would_not_lead_to_is_refused() {
+        assert_eq!(parse("file:///a/../b"), Ok(StoreUrl::File("/b".into())));
+        for text in ["file:///a%2F..%2Fb", "file:///a%2f.."] {
+            assert!(parse(text).unwrap_err().problem.contains("no directory"), "{text}");
         }
     }
 

@@ -10,14 +10,14 @@ use crate::clock::Moment;
 /// The time of the next attempt.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    from: Moment,
-    wait: Duration,
+    pub(super) from: Moment,
+    pub(super) wait: Duration,
     /// Whether the one immediate retry was spent.
-    hurried: bool,
+    pub(super) hurried: bool,
     /// How many waits followed failures.
-    steps: u32,
+    pub(super) steps: u32,
     /// Whether nothing but time may make it due.
-    patient: bool,
+    pub(super) patient: bool,
 }
 
 impl Pace {

@@ -303,6 +303,15 @@ mod tests {
         };
         let (sender, receiver) = watch::channel(published(1, Standing::Starting));
         let metrics = Metrics::new(&about);
+        let errors = {
+            let (metrics, published) = (metrics.clone(), published(1, Standing::Starting));
+            move || {
+                let text = metrics.text(&published, 0, clock::now());
+                let line =
+                    text.lines().find(|it| it.starts_with("tenure_status_file_errors_total{"));
+                line.and_then(|it| it.split(' ').next_back()?.parse::<u64>().ok()).unwrap()
+            }
+        };
         let started = Writer::start(files.to_vec(), about, metrics, receiver, clock::now).await;
         let (mut writer, mut word) = started.unwrap();
         writer.0.iter_mut().for_each(|it| it.replace = hangs_for_one);
@@ -320,6 +329,10 @@ mod tests {
             assert!(early.is_err(), "it gave word of what hangs");
             let early = timeout(Duration::from_millis(50), word.reached(2)).await;
             assert!(early.is_err(), "the word of all is the word of each");
+            while errors() == 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            assert_eq!(errors(), 1, "that it hangs is told once");
             drop(mend);
             timeout(bound, word.reached(4)).await.expect("the newest is written at last");
             drop(sender);

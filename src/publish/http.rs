@@ -5,6 +5,7 @@
 
 mod connection;
 mod listener;
+mod places;
 mod routes;
 mod watch;
 
@@ -19,8 +20,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::metrics::Metrics;
 use super::{About, Heartbeat, Published};
 use crate::clock::Moment;
-use connection::Connections;
 pub use listener::{Listener, bind};
+use places::Connections;
 
 /// Most event streams and long polls at a time, and never more than half of the connections, so
 /// that probes always find a place; above that 503.
@@ -51,6 +52,8 @@ pub struct App {
     pub now: fn() -> Moment,
     /// Most connections at a time, over all listeners.
     pub max_connections: usize,
+    /// How many of so many connections fit into the limit of open files at this moment.
+    pub fits: fn(usize) -> usize,
 }
 
 /// What the handlers share.
@@ -65,7 +68,7 @@ struct Shared {
 /// Serves the listeners until `shutdown`; then all connections end, those of subscribers when they
 /// were told the last status, if the driver is gone by then.
 pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: impl Future<Output = ()>) {
-    let connections = Connections::new(app.max_connections);
+    let connections = Connections::new(app.max_connections, app.fits);
     let streams = MAX_STREAMS.min(app.max_connections.div_ceil(2));
     let shared = Arc::new(Shared {
         app,

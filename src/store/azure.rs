@@ -34,6 +34,8 @@ mod connection_string;
 mod credential;
 mod doctor;
 mod errors;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod making;
 mod record;
 mod shared_key;

@@ -36,6 +36,8 @@ use crate::config::FileSettings;
 
 mod examine;
 mod fault;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod place;
 mod record;
 mod trust;

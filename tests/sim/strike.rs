@@ -156,6 +156,9 @@ impl World<'_> {
     fn disturbed(&mut self, node: usize) {
         let share = self.rng.f64();
         let it = &mut self.nodes[node];
+        if let Some(process) = &mut it.process {
+            process.undisturbed = false;
+        }
         it.nap(share, self.now, &mut self.queue);
         if it.believes(self.now) {
             self.judge_belief(node as u8);
@@ -221,9 +224,6 @@ impl World<'_> {
     fn sleep(&mut self, node: usize, sleep: Sleep, length: Span) {
         let it = &mut self.nodes[node];
         it.asleep_until = self.now + length;
-        if let Some(process) = &mut it.process {
-            process.undisturbed = false;
-        }
         it.machine_stands = sleep != Sleep::Stopped;
         it.sleep = Some((sleep, length));
         self.queue.plan(self.now + length, Event::GoOn { node: node as u8 });

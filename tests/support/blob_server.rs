@@ -40,7 +40,7 @@ pub const KEY: &str = "bm90IGEgc2VjcmV0LCBidXQgYSB0ZXN0J3Mga2V5";
 /// What goes wrong with one request.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// Not done; this status and code.
+    /// Not done; this status and code; with 429 and 503 a `Retry-After` of a minute.
     Answer(u16, &'static str),
     /// Not done, and no answer ever.
     Hang,
@@ -557,7 +557,10 @@ fn render(state: &State, asked: &Asked, answer: Result<Done, Refusal>) -> Respon
     let (status, headers, body) = match answer {
         Ok(done) => (done.status, done.headers, String::new()),
         Err(Refusal(status, code)) => {
-            let headers = vec![("x-ms-error-code".to_owned(), code.to_owned())];
+            let mut headers = vec![("x-ms-error-code".to_owned(), code.to_owned())];
+            if matches!(status, 429 | 503) {
+                headers.push(("retry-after".to_owned(), "60".to_owned()));
+            }
             let body = format!(
                 "<?xml version=\"1.0\" encoding=\"utf-8\"?><Error><Code>{code}</Code>\
                  <Message>In XML.</Message></Error>"

@@ -27,10 +27,25 @@ impl Candidate {
         arguments: &[&str],
         variables: &[(&str, &str)],
     ) -> Self {
+        Self::start_by(&[], "127.0.0.1", name, directory, arguments, variables)
+    }
+
+    /// Starts it by another command, which becomes it, with a listener on an address of a host.
+    pub fn start_by(
+        by: &[&str],
+        host: &str,
+        name: &str,
+        directory: &Path,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Self {
         let log = directory.join(format!("{name}.log"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        let words = [by, &[env!("CARGO_BIN_EXE_tenure")]].concat();
+        let mut command = Command::new(words[0]);
         command
-            .args(["run", "--identity", name, "--listen", "127.0.0.1:0", "--log-format", "json"])
+            .args(&words[1..])
+            .args(["run", "--identity", name, "--log-format", "json"])
+            .args(["--listen", &format!("{host}:0")])
             .args(arguments)
             .env_remove("POD_NAME")
             .envs(variables.iter().copied())

@@ -59,6 +59,12 @@ impl Recorder {
         self.claims.lock().unwrap().iter().any(|claim| claim.instance == instance)
     }
 
+    /// Whether an instance has been heard to claim leadership in this term.
+    pub fn heard_in(&self, instance: &str, term: u64) -> bool {
+        let claims = self.claims.lock().unwrap();
+        claims.iter().rev().any(|claim| claim.instance == instance && claim.term == term)
+    }
+
     /// Ends the asking and judges all claims. `released` are the instances that let go by will:
     /// each counts until its last answer 200 was asked for, as the contract says.
     pub fn finish(self, released: &[&str]) -> Verdict {

@@ -54,6 +54,7 @@ impl Server {
             heartbeat: heartbeat.clone(),
             now,
             max_connections,
+            fits: std::convert::identity,
         };
         let address = tcp.address().parse().expect("it says its address");
         let mut tasks = JoinSet::new();

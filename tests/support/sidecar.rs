@@ -1,6 +1,8 @@
 //! A sidecar as far as the verbs can tell: it serves the status document that it is given, by
 //! `/status`, `/watch` and the long poll, until the test drops it.
 
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
@@ -16,6 +18,8 @@ struct State {
     index: u64,
     /// How long `/status` takes.
     delay: Duration,
+    /// Whether a long poll ends before anything has changed.
+    hasty: bool,
     asked: Vec<String>,
     streams: Vec<TcpStream>,
     over: bool,
@@ -106,6 +110,11 @@ impl Sidecar {
         self.shared.lock().delay = delay;
     }
 
+    /// Ends each long poll at once from now on, as one of several sidecars behind one address may.
+    pub(crate) fn end_polls_at_once(&self) {
+        self.shared.lock().hasty = true;
+    }
+
     /// Waits until a path that begins so has been asked for; panics after a while.
     pub(crate) fn wait_for(&self, path: &str) {
         let asked = |it: &State| it.asked.iter().any(|it| it.starts_with(path));
@@ -172,7 +181,7 @@ fn serve(from: impl Read, mut to: impl Write, shared: &Shared) {
             };
             let index: u64 = value("index").unwrap().parse().unwrap();
             let wait = tenure::config::duration::parse(value("wait").unwrap()).unwrap();
-            let document = shared.wait(wait, |it| it.index != index).document.clone();
+            let document = shared.wait(wait, |it| it.hasty || it.index != index).document.clone();
             answer(&mut to, "200 OK", &document)
         }
         _ => answer(&mut to, "404 Not Found", "no such path"),

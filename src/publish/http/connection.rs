@@ -1,17 +1,12 @@
-//! The connections of the status listener: their number, and how long each may keep us waiting.
+//! The connections of the status listener: how each is accepted, served and watched.
 //!
-//! hyper's own time limit for headers also ends idle connections that wait for their next request,
-//! which a prober may well keep. So the time is taken here, from a request's first byte to its
-//! complete head, and idle connections live until their place is needed.
-//!
-//! What it does not do: it knows no paths and no status.
+//! What it does not do: it knows no paths and no status, and which connection makes room for another
+//! is the places' matter.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -26,18 +21,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{MissedTickBehavior, Sleep, interval, sleep};
+use tokio::task::JoinSet;
+use tokio::time::{Sleep, sleep};
 use tower_service::Service;
 
 use super::listener::{Listener, Stream};
-
-/// How often the connections are looked through for requests that do not get complete. One look at
-/// all of them is cheaper than a timer in each, which every request would set and clear.
-const SWEEP: Duration = Duration::from_millis(500);
-
-/// How many sweeps may find one request incomplete: it ends 4.5 to 5 s after its first byte.
-const PATIENCE: u32 = 10;
+use super::places::{Activity, Connections, Place, Streamed};
 
 /// How long a client may leave an answer unread before it is dropped.
 const WRITE_TIME: Duration = Duration::from_secs(10);
@@ -51,155 +40,9 @@ const MAX_HEADERS: usize = 64;
 /// Most bytes of a request's body, which nothing here needs.
 const MAX_BODY: u64 = 1024;
 
-/// The places for connections, over all listeners.
-#[derive(Clone)]
-pub(super) struct Connections {
-    max: usize,
-    taken: Arc<Mutex<BTreeMap<u64, Arc<Activity>>>>,
-    next: Arc<AtomicU64>,
-}
-
-/// What one connection is about.
-#[derive(Default)]
-struct Activity {
-    phase: AtomicU8,
-    /// When it last became idle, in turns of all connections; the smallest is the oldest.
-    idle_since: AtomicU64,
-    /// Whether the bytes that came last are those of a request that is not complete.
-    partial: AtomicBool,
-    /// How many sweeps have found it in its present phase.
-    swept: AtomicU32,
-    /// Ends the connection's task.
-    task: OnceLock<AbortHandle>,
-}
-
-const IDLE: u8 = 0;
-const READING: u8 = 1;
-const ANSWERING: u8 = 2;
-const STREAMING: u8 = 3;
-
 /// Marks an answer whose body goes on for as long as somebody reads it.
 #[derive(Clone, Copy)]
 pub(super) struct Streaming;
-
-/// Held by such a body: when it is dropped, the connection waits for its next request.
-struct Streamed {
-    activity: Arc<Activity>,
-    connections: Connections,
-}
-
-impl Drop for Streamed {
-    fn drop(&mut self) {
-        self.activity.answered(self.connections.tick());
-    }
-}
-
-/// A place, given back at its end.
-struct Place {
-    id: u64,
-    activity: Arc<Activity>,
-    connections: Connections,
-}
-
-impl Connections {
-    pub(super) fn new(max: usize) -> Self {
-        Self { max, taken: Arc::default(), next: Arc::default() }
-    }
-
-    /// Takes a place; another makes room where all are taken. Gives none when all are busy.
-    fn take(&self) -> Option<Place> {
-        let mut taken = self.taken.lock().expect("nothing panics while the lock is held");
-        if taken.len() >= self.max && !end_one(&mut taken) {
-            return None;
-        }
-        let id = self.tick();
-        let activity = Arc::new(Activity::default());
-        activity.idle_since.store(id, Ordering::Relaxed);
-        taken.insert(id, Arc::clone(&activity));
-        Some(Place { id, activity, connections: self.clone() })
-    }
-
-    /// Ends a connection that waits, so that its descriptor is free.
-    fn make_room(&self) {
-        end_one(&mut self.taken.lock().expect("nothing panics while the lock is held"));
-    }
-
-    /// Ends what was begun and does not get complete, for ever.
-    pub(super) async fn sweep(self) {
-        let mut sweeps = interval(SWEEP);
-        // After a pause the missed ones must not be made up for: nobody could have been heard.
-        sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            sweeps.tick().await;
-            let taken = self.taken.lock().expect("nothing panics while the lock is held");
-            taken.values().filter(|it| it.is_overdue()).for_each(|it| it.end());
-        }
-    }
-
-    fn tick(&self) -> u64 {
-        self.next.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
-/// Ends the connection that was idle for longest, else the oldest whose request is not complete:
-/// those who are answered stay. Says whether there was one.
-fn end_one(taken: &mut BTreeMap<u64, Arc<Activity>>) -> bool {
-    let oldest = |phase: u8| {
-        taken
-            .iter()
-            .filter(|(_, it)| it.phase.load(Ordering::Relaxed) == phase)
-            .min_by_key(|(_, it)| it.idle_since.load(Ordering::Relaxed))
-            .map(|(id, _)| *id)
-    };
-    let ended = oldest(IDLE).or_else(|| oldest(READING)).and_then(|id| taken.remove(&id));
-    if let Some(activity) = &ended {
-        activity.end();
-    }
-    ended.is_some()
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Ok(mut taken) = self.connections.taken.lock() {
-            taken.remove(&self.id);
-        }
-    }
-}
-
-impl Activity {
-    fn enter(&self, phase: u8) {
-        self.phase.store(phase, Ordering::Relaxed);
-        self.swept.store(0, Ordering::Relaxed);
-    }
-
-    /// Bytes came, whose end is that of a request or is not.
-    fn heard(&self, partial: bool) {
-        self.partial.store(partial, Ordering::Relaxed);
-        if self.phase.load(Ordering::Relaxed) == IDLE {
-            self.enter(READING);
-        }
-    }
-
-    /// The answer is made; unless the next request has begun, the connection is idle. One that is
-    /// there as a whole is answered next, whatever is said here.
-    fn answered(&self, tick: u64) {
-        self.idle_since.store(tick, Ordering::Relaxed);
-        let partial = self.partial.load(Ordering::Relaxed);
-        self.enter(if partial { READING } else { IDLE });
-    }
-
-    fn end(&self) {
-        if let Some(task) = self.task.get() {
-            task.abort();
-        }
-    }
-
-    /// Counts one more sweep; whether a request was begun too many sweeps ago.
-    fn is_overdue(&self) -> bool {
-        self.phase.load(Ordering::Relaxed) == READING
-            && self.swept.fetch_add(1, Ordering::Relaxed) + 1 >= PATIENCE
-    }
-}
 
 /// Accepts connections for ever, and owns them.
 pub(super) async fn accept(listener: Listener, connections: Connections, router: Router) {
@@ -213,14 +56,13 @@ pub(super) async fn accept(listener: Listener, connections: Connections, router:
         match accepted {
             Ok(stream) => {
                 failing = false;
-                if let Some(place) = connections.take() {
+                if let Some(place) = connections.take().await {
                     let (activity, router) = (Arc::clone(&place.activity), router.clone());
                     let task = match stream {
                         Stream::Tcp(it) => tasks.spawn(serve(it, place, router)),
                         Stream::Unix(it) => tasks.spawn(serve(it, place, router)),
                     };
-                    // It is set once: the place was made for this task.
-                    let _ = activity.task.set(task);
+                    activity.is_of(task);
                 }
             }
             Err(error) => {
@@ -228,7 +70,7 @@ pub(super) async fn accept(listener: Listener, connections: Connections, router:
                 if !std::mem::replace(&mut failing, true) {
                     tracing::warn!("a connection could not be accepted: {error}");
                 }
-                connections.make_room();
+                connections.run_short();
                 sleep(Duration::from_millis(100)).await;
             }
         }
@@ -248,7 +90,7 @@ where
     });
     let connections = &place.connections;
     let answer = service_fn(|request| {
-        activity.enter(ANSWERING);
+        activity.answering();
         let (router, activity) = (router.clone(), Arc::clone(&activity));
         async move {
             let response = respond(request, router).await;
@@ -256,9 +98,9 @@ where
                 activity.answered(connections.tick());
                 return Ok::<_, Infallible>(response);
             }
-            activity.enter(STREAMING);
+            activity.streaming();
             // The body is dropped at its end, or at once where the request was HEAD.
-            let streamed = Streamed { activity, connections: connections.clone() };
+            let streamed = Streamed::new(activity, connections.clone());
             Ok(response.map(|body| {
                 Body::new(body.map_frame(move |frame| {
                     let _held = &streamed;

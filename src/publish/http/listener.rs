@@ -5,19 +5,24 @@
 
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::net::sockopt;
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, UnixStream};
 
 use crate::config::Listen;
 
 /// How long sent bytes may stay unacknowledged before a connection is given up: a subscriber
 /// whose machine is gone must not keep its place for hours.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
+
+/// How many connections may wait to be accepted. The kernel drops the first packet of one more,
+/// and its client comes again a second later: a burst of others must not keep a probe waiting.
+const BACKLOG: u32 = 1024;
 
 /// A bound listener.
 pub enum Listener {
@@ -65,7 +70,7 @@ fn file_id(path: &Path) -> Option<(u64, u64)> {
 pub async fn bind(listen: &Listen) -> anyhow::Result<Listener> {
     match listen {
         Listen::Tcp(address) => {
-            let bound = TcpListener::bind(address).await.with_context(|| {
+            let bound = listen_on(*address).with_context(|| {
                 format!("cannot listen on {address}; choose another address with --listen")
             })?;
             Ok(Listener::Tcp(bound))
@@ -74,7 +79,7 @@ pub async fn bind(listen: &Listen) -> anyhow::Result<Listener> {
             make_room(path)
                 .await
                 .with_context(|| format!("cannot listen on unix:{}", path.display()))?;
-            let bound = UnixListener::bind(path)
+            let bound = listen_at(path)
                 .with_context(|| format!("cannot listen on unix:{}", path.display()))?;
             let file = SocketFile::new(path);
             // Who may ask is the directory's matter: the answers are no secret on this host.
@@ -83,6 +88,20 @@ pub async fn bind(listen: &Listen) -> anyhow::Result<Listener> {
             Ok(Listener::Unix(bound, file))
         }
     }
+}
+
+fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Connections of a process that has just ended do not keep its successor from the address.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+fn listen_at(path: &Path) -> io::Result<UnixListener> {
+    let socket = UnixSocket::new_stream()?;
+    socket.bind(path)?;
+    socket.listen(BACKLOG)
 }
 
 /// Removes the socket file of a process that is gone.

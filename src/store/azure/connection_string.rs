@@ -7,7 +7,6 @@ use azure_core::credentials::Secret;
 use url::Url;
 
 use super::access::Proof;
-use super::transport::is_loopback;
 
 /// The account that every installation of Azurite has, and its key, which is no secret.
 pub(super) const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
@@ -101,21 +100,18 @@ fn endpoint(fields: &Fields<'_>, faults: &mut Vec<String>) -> Option<Url> {
         }
         (None, None) => return None,
     };
-    match Url::parse(&text) {
-        Ok(url) if url.query().is_some() || url.password().is_some() => {
-            faults.push("BlobEndpoint may hold neither a query nor a password".to_owned());
-            None
-        }
-        Ok(url) if url.scheme() == "https" || is_loopback(&url) => Some(url),
-        Ok(url) if url.scheme() == "http" => {
-            // Whoever wants this says so in the settings, where the endpoint is then named too.
-            Some(url)
-        }
-        _ => {
-            faults.push("BlobEndpoint is no http or https URL".to_owned());
-            None
-        }
+    // Plain http beyond this machine is for the settings to allow, where the endpoint is named too.
+    let Some(url) = Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
+    else {
+        faults.push("BlobEndpoint is no http or https URL".to_owned());
+        return None;
+    };
+    let bare = url.username().is_empty() && url.password().is_none();
+    if !bare || url.query().is_some() || url.fragment().is_some() {
+        faults.push("BlobEndpoint may hold nothing but host and path".to_owned());
+        return None;
     }
+    Some(url)
 }
 
 fn collect<T>(result: Result<T, String>, faults: &mut Vec<String>) -> Option<T> {
@@ -217,6 +213,22 @@ mod tests {
             assert!(faults.contains(part), "{part} in {faults}");
         }
         assert!(!faults.contains("not*base64") && !faults.contains("nonsense"), "{faults}");
+    }
+
+    #[test]
+    fn an_endpoint_is_a_web_address_of_host_and_path_alone() {
+        for (part, words) in [
+            ("BlobEndpoint=ftp://127.0.0.1/", "no http or https URL"),
+            ("BlobEndpoint=file:///127.0.0.1", "no http or https URL"),
+            ("BlobEndpoint=https://user@a/", "nothing but host and path"),
+            ("BlobEndpoint=https://:word@a/", "nothing but host and path"),
+            ("BlobEndpoint=https://a/?sig=x", "nothing but host and path"),
+            ("BlobEndpoint=https://a/#x", "nothing but host and path"),
+            ("EndpointSuffix=core@example.com", "nothing but host and path"),
+        ] {
+            let faults = faults(&format!("AccountName=acct;AccountKey=a2V5;{part}"));
+            assert!(faults.contains(words), "{part}: {faults}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ const IDENTITY: &str = "tenure_identity";
 const INSTANCE: &str = "tenure_instance";
 const ADDRESS: &str = "tenure_address";
 const NONCE: &str = "tenure_nonce";
-const OURS: [&str; 5] = [TERM, IDENTITY, INSTANCE, ADDRESS, NONCE];
+pub(super) const OURS: [&str; 5] = [TERM, IDENTITY, INSTANCE, ADDRESS, NONCE];
 
 /// The metadata of a blob, by name in lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

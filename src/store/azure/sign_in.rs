@@ -173,7 +173,7 @@ impl Policy for Listen {
 }
 
 /// The first sentence of what Entra says of an error, such as `AADSTS700024: …`.
-fn entra_words(body: &[u8]) -> Option<String> {
+pub(super) fn entra_words(body: &[u8]) -> Option<String> {
     let answer: serde_json::Value = serde_json::from_slice(body).ok()?;
     let words = answer.get("error_description")?.as_str()?;
     Some(first_line(words))
@@ -181,9 +181,11 @@ fn entra_words(body: &[u8]) -> Option<String> {
 
 fn first_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    // First, since an address is told by signs that such a character may stand between.
+    let line: String = line.chars().filter(|c| !c.is_control() && *c != '<').collect();
     let words: Vec<&str> =
         line.split(' ').filter(|word| !word.contains("://") && word.len() <= 60).collect();
-    words.join(" ").chars().filter(|c| !c.is_control() && *c != '<').take(200).collect()
+    words.join(" ").chars().take(200).collect()
 }
 
 /// The pod's token, read anew for each exchange: the platform replaces it before its end.
@@ -246,6 +248,12 @@ mod tests {
             "AADSTS700024: Client assertion is not within its valid time range. See"
         );
         assert_eq!(entra_words(b"<html>"), None);
+    }
+
+    #[test]
+    fn an_address_is_left_out_whatever_stands_between_its_signs() {
+        let body = br#"{"error_description":"see http:\u0001//login/x or https:<//y for more"}"#;
+        assert_eq!(entra_words(body).unwrap(), "see or for more");
     }
 
     #[tokio::test]

@@ -1,0 +1,110 @@
+"""Load and malice for a status listener, all at once: ten thousand connections, requests a byte at
+a time, headers without end, bad HTTP, and a thousand subscribers of whom half never read.
+
+What it does not do: it measures nothing.
+"""
+import contextlib, multiprocessing, resource, socket, time
+
+WHOLE = b"GET /leader HTTP/1.1\r\nHost: siege\r\n\r\n"
+
+
+def connect(port, number=0, block=True):
+    """A connection from one of 200 addresses of loopback, so that ports do not run out."""
+    it = socket.socket()
+    it.bind((f"127.0.0.{1 + number % 200}", 0))
+    it.settimeout(10)
+    it.connect(("127.0.0.1", port))
+    it.setblocking(block)
+    return it
+
+
+def say(it, words):
+    """Sends what can be sent now; whether the other side has not closed."""
+    try:
+        it.send(words)
+        return True
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def crowd(port, count):
+    """Holds `count` connections, and replaces a tenth of them again and again."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    held = []
+    for number in range(1 << 40):
+        with contextlib.suppress(OSError):
+            it = connect(port, number, block=False)
+            say(it, (b"", WHOLE, WHOLE[:20])[number % 3])
+            held.append(it)
+        if len(held) >= min(count, limit - 100):
+            for old in held[:count // 10]:
+                old.close()
+            del held[:count // 10]
+            time.sleep(1)
+
+
+def drip(port, count=300):
+    """Keeps `count` requests open that never get complete."""
+    held = {}
+    while True:
+        for number in range(count):
+            if number not in held or not say(held[number], b"x"):
+                with contextlib.suppress(OSError):
+                    held[number] = connect(port, number, block=False)
+                    say(held[number], b"GET /")
+        time.sleep(0.25)
+
+
+def pour(port):
+    """Sends headers of up to a GiB."""
+    while True:
+        with contextlib.suppress(OSError), connect(port) as it:
+            it.sendall(b"GET /leader HTTP/1.1\r\nBig: ")
+            for _ in range(1 << 14):
+                it.sendall(b"x" * 65536)
+        time.sleep(0.01)
+
+
+def babble(port):
+    """Sends what is no HTTP."""
+    while True:
+        for words in (b"nonsense\r\n\r\n", b"GET /leader HTTP/9.9\r\n\r\n", b"\x16\x03\x01\r\n\r\n"):
+            with contextlib.suppress(OSError), connect(port) as it:
+                it.sendall(words)
+                it.recv(64)
+            time.sleep(0.005)
+
+
+def subscribe(port, count=1000):
+    """Keeps asking for `count` event streams, and reads every other one."""
+    held = {}
+    while True:
+        for number in range(count):
+            if number not in held or not say(held[number], b""):
+                with contextlib.suppress(OSError):
+                    held[number] = connect(port, number, block=False)
+                    say(held[number], WHOLE.replace(b"/leader", b"/watch"))
+            elif number % 2:
+                with contextlib.suppress(OSError):
+                    if not held[number].recv(65536):
+                        del held[number]
+        time.sleep(0.5)
+
+
+@contextlib.contextmanager
+def siege(port, connections=10_000):
+    """Besieges a listener until the block ends."""
+    parts = [(crowd, connections), (drip,), (pour,), (babble,), (subscribe,)]
+    processes = [multiprocessing.Process(target=part, args=(port, *more), daemon=True)
+                 for part, *more in parts]
+    for process in processes:
+        process.start()
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()

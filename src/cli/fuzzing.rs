@@ -1,0 +1,34 @@
+//! What must hold of what the verbs read, whatever a sidecar or a file says.
+//!
+//! What is not here: sockets, and the screen.
+
+use super::client::EventParser;
+use super::document::Document;
+use super::status_file;
+
+/// Answers of a sidecar and status files, the first byte for where a stream is cut: that changes
+/// nothing, and no event can steer the terminal.
+pub fn client(data: &[u8]) {
+    let Some((&at, bytes)) = data.split_first() else { return };
+    let mut whole = EventParser::default();
+    whole.take(bytes);
+    let expected: Vec<String> = std::iter::from_fn(|| whole.next()).collect();
+    assert!(!expected.iter().any(|it| it.contains(char::is_control)), "{expected:?}");
+
+    let (head, tail) = bytes.split_at(usize::from(at).min(bytes.len()));
+    let mut parts = EventParser::default();
+    parts.take(head);
+    let mut found: Vec<String> = std::iter::from_fn(|| parts.next()).collect();
+    parts.take(tail);
+    found.extend(std::iter::from_fn(|| parts.next()));
+    assert_eq!(found, expected);
+
+    let Ok(text) = str::from_utf8(bytes) else { return };
+    let _ = serde_json::from_str::<Document>(text);
+    if let Ok(said) = status_file::parse(text) {
+        // Nothing is made up: role and deadline stand there, though JSON may escape a letter.
+        let deadline = said.valid_until_boottime_ns.to_string();
+        assert!(text.contains(said.role.as_str()) || text.contains('\\'), "{said:?}");
+        assert!(text.contains(&deadline), "{said:?}");
+    }
+}

@@ -1,0 +1,86 @@
+//! What a fuzzer calls: for each kind of foreign bytes a function that reads them and asserts what
+//! must hold of whatever was read. The functions stand beside their parsers; here they are named.
+//!
+//! What is not here: the fuzzer. `fuzz/` holds it, with the inputs that it found worth keeping;
+//! the tests below replay those with the ordinary compiler. In a build for use this is absent.
+
+pub use crate::cli::fuzzing::client;
+pub use crate::config::fuzzing::{duration, settings_file, store_url};
+pub use crate::store::azure::fuzzing::{azure_answer, azure_record, credential};
+pub use crate::store::file::fuzzing::file_record;
+
+/// A name, and what reads the bytes.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target by its name.
+pub const TARGETS: [Target; 8] = [
+    ("azure_answer", azure_answer),
+    ("azure_record", azure_record),
+    ("client", client),
+    ("credential", credential),
+    ("duration", duration),
+    ("file_record", file_record),
+    ("settings_file", settings_file),
+    ("store_url", store_url),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use proptest::prelude::*;
+
+    use super::TARGETS;
+
+    fn fuzz() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz")
+    }
+
+    fn names(directory: &Path) -> BTreeSet<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        entries.map(|it| it.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn every_input_that_the_fuzzer_kept_is_read_as_it_should_be() {
+        for (name, read) in TARGETS {
+            let directory = fuzz().join("corpus").join(name);
+            let inputs = names(&directory);
+            assert!(inputs.len() >= 10, "{name} has {} inputs", inputs.len());
+            for input in inputs {
+                let bytes = fs::read(directory.join(&input)).unwrap();
+                eprintln!("{name}/{input}");
+                read(&bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn every_target_has_a_program_and_a_corpus_and_nothing_else_has() {
+        let targets: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).into()).collect();
+        let programs = targets.iter().map(|name| format!("{name}.rs")).collect::<BTreeSet<_>>();
+        assert_eq!(names(&fuzz().join("fuzz_targets")), programs);
+        assert_eq!(names(&fuzz().join("corpus")), targets);
+        let manifest = fs::read_to_string(fuzz().join("Cargo.toml")).unwrap();
+        for name in targets {
+            let program = fuzz().join("fuzz_targets").join(format!("{name}.rs"));
+            let call = format!("tenure::fuzzing::{name}(data)");
+            assert!(fs::read_to_string(program).unwrap().contains(&call), "{name}");
+            assert!(manifest.contains(&format!("\nname = \"{name}\"\n")), "{name}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn any_bytes_are_read_as_they_should_be(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            for (_, read) in TARGETS {
+                read(&bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What must hold of what comes from Azure and from secrets' files, whatever it is.
+//!
+//! What is not here: connections, names and TLS. Answers come in whole, by a transport of its own.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use azure_core::error::{Error, ErrorKind};
+use azure_core::http::headers::Headers;
+use azure_core::http::{AsyncRawResponse, HttpClient, Request};
+use reqwest::header::{HeaderName, HeaderValue};
+use url::Url;
+
+use super::access::{Access, Proof};
+use super::credential::Credential;
+use super::record::OURS;
+use super::{Azure, connection_string, record, sign_in};
+use crate::config::{AzureCredential, AzureSettings, SecretSource};
+use crate::store::{Bid, Candidate, LeaseId, LeaseStore, Nonce, Record, StoreError, Version};
+
+/// Stands in our signature for what nobody may be shown.
+const SECRET: &str = "hunter2";
+
+const FLOOR: u64 = 1_000;
+
+/// Records as metadata, a header a line: what is read and written anew is read as the same, can
+/// travel in headers, and leaves what others have added.
+pub fn azure_record(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    let found = headers(text.lines());
+    let record = match record::read(&found, "locks/orders") {
+        Ok(record) => record,
+        Err(failure) => return assert!(failure.message.contains("locks/orders is not Tenure's")),
+    };
+    let Record { term, holder, nonce } = record;
+    let Some(holder) = holder else { return };
+    let bid = Bid { nonce: nonce.unwrap_or(Nonce(7)), candidate: Arc::clone(&holder), ..bid() };
+    let written = record::metadata(&found).inaugurate(&bid, term.unwrap_or(FLOOR));
+    let mut again = Headers::new();
+    for (name, value) in &written {
+        again.insert(format!("x-ms-meta-{name}"), value.clone());
+        if OURS.contains(&name.as_str()) {
+            assert!(value.bytes().all(|it| it.is_ascii_graphic()), "{name}: {value}");
+        }
+    }
+    for (name, value) in found.iter() {
+        let name = name.as_str().strip_prefix("x-ms-meta-");
+        let name = name.filter(|it| !OURS.contains(it));
+        assert!(name.is_none_or(|name| written.get(name).is_some_and(|it| it == value.as_str())));
+    }
+    let read = record::read(&again, "locks/orders").expect("it is of our making");
+    assert_eq!((read.term, read.nonce), (Some(term.unwrap_or(FLOOR)), Some(bid.nonce)));
+    let candidate = read.holder.expect("somebody wrote it");
+    assert_eq!((&candidate.identity, &candidate.instance), (&holder.identity, &holder.instance));
+    assert_eq!(candidate.address, holder.address.clone().filter(|it| !it.is_empty()));
+}
+
+/// Connection strings, signatures and keys: what is read goes to http or https and to nobody's
+/// user, and no fault shows the key or the signature.
+pub fn credential(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    match connection_string::parse(text) {
+        Ok(read) => {
+            if let Some(url) = &read.endpoint {
+                assert!(matches!(url.scheme(), "http" | "https") && url.has_host(), "{url}");
+                assert!(url.username().is_empty() && url.password().is_none(), "{url}");
+                assert!(url.query().is_none() && url.fragment().is_none(), "{url}");
+            }
+            assert!(!format!("{read:?}").contains(SECRET) || !is_secret(text), "{read:?}");
+        }
+        Err(faults) => {
+            let faults = faults.join("; ");
+            assert!(!faults.is_empty());
+            assert!(!faults.contains(SECRET) || !is_secret(text), "{faults}");
+        }
+    }
+    for proof in [Proof::sas(text), Proof::key("acct", text)] {
+        let shown = format!("{proof:?}");
+        assert!(!shown.contains(SECRET), "{shown}");
+    }
+    let transport: Arc<dyn HttpClient> = Arc::new(Script::default());
+    if let Err(fault) = Access::of(&settings(), &transport, text) {
+        assert!(!fault.contains(SECRET) || !is_secret(text), "{fault}");
+    }
+}
+
+/// Whether the secret stands where secrets do, and nowhere else.
+fn is_secret(text: &str) -> bool {
+    text.split(';').filter(|part| part.contains(SECRET)).all(|part| {
+        let name = part.split_once('=').map(|(name, _)| name.trim().to_ascii_lowercase());
+        matches!(name.as_deref(), None | Some("accountkey" | "sharedaccesssignature"))
+    })
+}
+
+/// Answers to a whole tenure, one after the other: nothing is granted or refused but by an answer
+/// that says so, and no message shows our signature or the lease id.
+pub fn azure_answer(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    for part in text.split("\n\n") {
+        if let Some(words) = sign_in::entra_words(part.as_bytes()) {
+            assert!(!words.contains("://") && !words.contains(char::is_control), "{words:?}");
+            assert!(words.split(' ').all(|it| it.len() <= 60), "{words:?}");
+        }
+    }
+    let script = Arc::new(Script::read(text));
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime of one thread needs nothing").block_on(tenure(&script));
+}
+
+async fn tenure(script: &Arc<Script>) {
+    let transport: Arc<dyn HttpClient> = Arc::clone(script) as _;
+    let settings = settings();
+    let credential = Credential::open(&settings, &transport).expect("a signature needs no sign-in");
+    let store = Azure { settings, transport, credential };
+    let bid = bid();
+
+    let sight = store.look().await;
+    let heard = script.heard();
+    if let Some(sight) = checked(&sight, &heard) {
+        let last = heard.last().expect("there is no sight without an answer");
+        let version = last.header("etag").unwrap_or_else(|| "missing".into());
+        let state = last.header("x-ms-lease-state").unwrap_or_default();
+        let free = matches!(state.as_str(), "available" | "expired" | "broken");
+        assert!((last.status == 404 && sight.free) || *sight.version.0 == version, "{sight:?}");
+        let held = matches!(state.as_str(), "leased" | "breaking");
+        assert!(last.status == 404 || if sight.free { free } else { held }, "{sight:?}");
+    }
+    let granted = store.acquire(&bid).await;
+    let heard = script.heard();
+    if checked(&granted, &heard).is_some() {
+        assert!(heard.iter().any(Answer::names_us), "{heard:?}");
+    }
+    let term = store.inaugurate(&bid, FLOOR).await;
+    let heard = script.heard();
+    if let Some(term) = checked(&term, &heard) {
+        // A term that bears our nonce is ours already, whatever it is.
+        let ours = |it: &Answer| {
+            it.header("x-ms-meta-tenure_nonce").and_then(|it| it.parse().ok()) == Some(bid.nonce)
+        };
+        if !heard.iter().any(ours) {
+            let before =
+                heard[0].header("x-ms-meta-tenure_term").and_then(|it| it.parse::<u64>().ok());
+            assert!(*term >= FLOOR && before.is_none_or(|it| *term > it), "{term}: {before:?}");
+        }
+    }
+    let renewed = store.renew(&bid).await;
+    let heard = script.heard();
+    if checked(&renewed, &heard).is_some() {
+        assert!(heard.iter().any(Answer::names_us), "{heard:?}");
+    }
+    let released = store.release(&bid).await;
+    let heard = script.heard();
+    checked(&released, &heard);
+}
+
+/// Checks what holds of every outcome, and gives what came, if something did.
+fn checked<'a, T>(outcome: &'a Result<T, StoreError>, heard: &[Answer]) -> Option<&'a T> {
+    let error = match outcome {
+        Ok(it) => {
+            let azure = |it: &Answer| it.header("x-ms-request-id").is_some() || it.status == 404;
+            assert!(heard.last().is_some_and(azure), "{heard:?}");
+            return Some(it);
+        }
+        Err(error) => error,
+    };
+    let shown = format!("{error} {error:?}");
+    assert!(!shown.contains(SECRET), "{shown}");
+    let named = heard.iter().any(|it| it.head.contains(&lease()) && it.head.contains("-meta-"));
+    assert!(!shown.contains(&lease()) || named, "{shown}");
+    let definite = |it: &Answer| matches!(it.status, 200..300 | 404 | 409 | 412);
+    if matches!(error, StoreError::Refused(_) | StoreError::Foreign(_)) {
+        assert!(heard.iter().any(definite), "{error}: {heard:?}");
+    }
+    None
+}
+
+fn lease() -> String {
+    bid().lease.to_wire()
+}
+
+fn bid() -> Bid {
+    Bid {
+        lease: LeaseId::from_random(7),
+        nonce: Nonce(0xfeed),
+        candidate: Arc::new(Candidate {
+            identity: "a b".into(),
+            instance: "1".into(),
+            address: Some("[::1]:80".into()),
+        }),
+        lease_duration: Duration::from_secs(15),
+        seen: Version("0".into()),
+    }
+}
+
+fn settings() -> AzureSettings {
+    AzureSettings {
+        endpoint: Url::parse("https://acct.blob.core.windows.net/").expect("it is one"),
+        account: "acct".into(),
+        container: "locks".into(),
+        blob: "orders".into(),
+        credential: AzureCredential::Sas(SecretSource::Value(format!("sv=1&sig={SECRET}"))),
+        request_timeout: Duration::from_secs(2),
+        proxy: None,
+        no_proxy: None,
+    }
+}
+
+/// The headers that a connection would let through.
+fn headers<'a>(lines: impl Iterator<Item = &'a str>) -> Headers {
+    let mut headers = Headers::new();
+    for (name, value) in lines.filter_map(|line| line.split_once(": ")) {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value.as_bytes())) {
+            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            headers.insert(name.as_str().to_owned(), value);
+        }
+    }
+    headers
+}
+
+/// One answer of the script.
+#[derive(Clone, Debug)]
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> Option<String> {
+        let headers = headers(self.head.lines());
+        let found = headers.iter().find(|(it, _)| it.as_str() == name);
+        found.map(|(_, value)| value.as_str().to_owned())
+    }
+
+    fn names_us(&self) -> bool {
+        (200..300).contains(&self.status)
+            && self.header("x-ms-lease-id").is_some_and(|id| id.eq_ignore_ascii_case(&lease()))
+    }
+}
+
+/// A transport that gives one answer after the other, and breaks at the end.
+#[derive(Debug, Default)]
+struct Script {
+    answers: Mutex<VecDeque<Answer>>,
+    heard: Mutex<Vec<Answer>>,
+}
+
+impl Script {
+    /// Reads answers: a status, headers, an empty line, a body, and a line of dashes between two.
+    fn read(text: &str) -> Self {
+        let answer = |text: &str| {
+            let (head, body) = text.split_once("\n\n").unwrap_or((text, ""));
+            let (status, head) = head.split_once('\n').unwrap_or((head, ""));
+            let status = status.parse().ok().filter(|it| (200..600).contains(it))?;
+            Some(Answer { status, head: head.to_owned(), body: body.to_owned() })
+        };
+        let answers = text.split("\n--\n").take(12).filter_map(answer).collect();
+        Self { answers: Mutex::new(answers), heard: Mutex::default() }
+    }
+
+    /// The answers since it was last asked.
+    fn heard(&self) -> Vec<Answer> {
+        std::mem::take(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[async_trait]
+impl HttpClient for Script {
+    async fn execute_request(&self, _: &Request) -> azure_core::Result<AsyncRawResponse> {
+        let next = self.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let Some(answer) = next else {
+            return Err(Error::with_message(ErrorKind::Io, "the script is over"));
+        };
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).push(answer.clone());
+        let Answer { status, head, body } = answer;
+        Ok(AsyncRawResponse::from_bytes(status.into(), headers(head.lines()), body.into_bytes()))
+    }
+}

@@ -1,0 +1,159 @@
+//! When two states of the world are the same: what the model leaves out, and why that loses
+//! nothing.
+//!
+//! - *Time* counts from now. An age beyond the longest length that it is compared with is as good
+//!   as that length.
+//! - *Terms* count from the recorded one. How far a term is behind matters to no rule.
+//! - *Lease ids* are random, so only which of them are equal matters; they are numbered as met.
+//! - *Candidates* are alike, so their order does not matter.
+//! - A *look* may come at any time, since a wake-up may; when the next poll is due says nothing.
+//!
+//! What it does not do: it drops no field of the election. Those that decide nothing are named in
+//! the election itself ([`Piece`]).
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use tenure::clock::Moment;
+use tenure::election::{Answer, Op, Piece};
+use tenure::store::LeaseId;
+
+use super::peer::{LEASE_DURATION, Message, Peer, TICK};
+use super::store::Lease;
+use super::world::World;
+
+impl World {
+    /// Names the state.
+    pub fn key(&self) -> u64 {
+        let mut peers: Vec<u64> = self.peers.iter().map(|peer| self.peer_key(peer)).collect();
+        peers.sort_unstable();
+        let left = self.left;
+        let mut hasher = DefaultHasher::new();
+        peers.hash(&mut hasher);
+        let counts = matches!(self.store.lease, Lease::Held(_) | Lease::Breaking(_));
+        (if counts { self.store.age } else { 0 }).hash(&mut hasher);
+        std::mem::discriminant(&self.store.lease).hash(&mut hasher);
+        (left.faults, left.each).hash(&mut hasher);
+        (self.store.term - self.led.min(self.store.term)).min(2).hash(&mut hasher);
+        self.wrong.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn peer_key(&self, peer: &Peer) -> u64 {
+        let mut names = Names::default();
+        let mut hasher = DefaultHasher::new();
+        let mut word = |word: u8| hasher.write_u8(word);
+        peer.election.pieces(&mut |piece| self.write(peer.now, piece, &mut names, &mut word));
+        for message in [&peer.wire, &peer.late] {
+            self.message(message.as_ref(), &mut names, &mut word);
+        }
+        word(peer.unannounced.into());
+        word(peer.stopping.into());
+        word(peer.hasty.into());
+        word(peer.said.is_some().into());
+        if let Some(said) = &peer.said {
+            word(said.lease.map_or(0, |lease| names.name(lease)));
+            word(said.status.remaining(peer.now).as_secs() as u8);
+            word(said.status.term().map_or(0, |term| self.behind(term)));
+        }
+        // What the store and the operator hold against it.
+        for (place, name) in names.0.clone().iter().enumerate() {
+            if self.store.holder() == Some(*name) {
+                word(100 + place as u8);
+            }
+            if self.seized.contains(name) {
+                word(120 + place as u8);
+            }
+            // A lease and its nonce are drawn from the same bits here.
+            if LeaseId::from_random(self.store.nonce.0) == *name {
+                word(140 + place as u8);
+            }
+        }
+        if let Some(bids) = self.left.bids {
+            word(bids - peer.drawn.min(bids.into()) as u8);
+        }
+        hasher.finish()
+    }
+
+    fn behind(&self, term: u64) -> u8 {
+        // A term above the recorded one would be a fault of its own, told by 128.
+        if term > self.store.term { 128 } else { (self.store.term - term).min(3) as u8 }
+    }
+
+    fn write(&self, now: Moment, piece: Piece, names: &mut Names, word: &mut impl FnMut(u8)) {
+        match piece {
+            Piece::Form(form) => word(form),
+            Piece::Lease(lease) => word(names.name(lease)),
+            Piece::Looks { from, wait, patient } => {
+                word(if patient { left(from, wait, now) } else { 0 });
+            }
+            Piece::Pace { from, wait, hurried, steps } => {
+                word(left(from, wait, now));
+                word((hurried || steps > 0).into());
+            }
+            Piece::Belief(sent) | Piece::Sent(sent) => age(sent, now, LEASE_DURATION - 1, word),
+            Piece::Bid(from) => age(from, now, LEASE_DURATION, word),
+            Piece::FirstWrite(from) => word(ticks(from, now).min(LEASE_DURATION)),
+            Piece::Hold(granted, hold) => word(left(granted, hold, now)),
+            Piece::Owed(since) => word(ticks(since, now).min(LEASE_DURATION + 2)),
+            Piece::Promise(sent, length) => word(left(sent, length, now)),
+            // No floor but one above what the store would write anyway has an effect.
+            Piece::Floor(floor) => word(floor.saturating_sub(self.store.term + 1).min(9) as u8),
+            Piece::Term(term) => word(self.behind(term)),
+            // No record is older than what was seen, unless a term was seen that is not recorded.
+            Piece::Highest(term) => word(term.saturating_sub(self.store.term).min(9) as u8),
+        }
+    }
+
+    fn message(&self, message: Option<&Message>, names: &mut Names, word: &mut impl FnMut(u8)) {
+        let Some(Message { id: _, op, answer, orphan }) = message else { return word(0) };
+        word(match op {
+            Op::Look => 1,
+            Op::Acquire(_) => 2,
+            Op::Inaugurate { .. } => 3,
+            Op::Renew(_) => 4,
+            Op::Release(_) => 5,
+        });
+        word(op.lease().map_or(0, |lease| names.name(lease)));
+        word((*orphan).into());
+        if let Op::Inaugurate { floor, .. } = op {
+            word(floor.saturating_sub(self.store.term + 1).min(9) as u8);
+        }
+        match answer {
+            None => word(0),
+            Some(Ok(Answer::Term(term))) => word(10 + self.behind(*term).min(9)),
+            Some(Ok(_)) => word(1),
+            Some(Err(_)) => word(2),
+        }
+    }
+}
+
+/// Ids in the order in which they were met.
+#[derive(Default)]
+struct Names(Vec<LeaseId>);
+
+impl Names {
+    fn name(&mut self, lease: LeaseId) -> u8 {
+        let known = self.0.iter().position(|it| *it == lease);
+        let place = known.unwrap_or_else(|| {
+            self.0.push(lease);
+            self.0.len() - 1
+        });
+        place as u8 + 1
+    }
+}
+
+fn ticks(from: Moment, now: Moment) -> u8 {
+    (from.elapsed_max(now).as_millis() / TICK.as_millis()).min(200) as u8
+}
+
+/// How old by the lease clocks, and how much of that they missed.
+fn age(from: Moment, now: Moment, most: u8, word: &mut impl FnMut(u8)) {
+    let age = ticks(from, now).min(most);
+    word(age);
+    let missed = (now.wall - from.wall).saturating_sub(from.elapsed_max(now));
+    word((missed.as_millis() / TICK.as_millis()).min(2) as u8);
+}
+
+fn left(from: Moment, wait: std::time::Duration, now: Moment) -> u8 {
+    wait.saturating_sub(from.elapsed_max(now)).as_millis().div_ceil(TICK.as_millis()) as u8
+}

@@ -1,0 +1,129 @@
+//! The store of the model: one lease by Microsoft's tables, and the record beside it.
+//!
+//! What it does not do: its time comes in whole ticks, the record is never lost, and a broken
+//! lease is as good as none, since no request of the election tells the two apart.
+
+use tenure::election::{Answer, Op};
+use tenure::store::{
+    Bid, Cause, Failure, Grant, LeaseId, Nonce, Record, Sight, StoreError, Version,
+};
+
+/// The term in the record before anybody leads.
+pub const FIRST_TERM: u64 = 1;
+
+/// The lease and its record.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pub lease: Lease,
+    /// Ticks of the store since the lease was last granted.
+    pub age: u8,
+    /// How many ticks a lease lasts.
+    pub length: u8,
+    pub term: u64,
+    pub nonce: Nonce,
+}
+
+/// Who has the lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lease {
+    Free,
+    Held(LeaseId),
+    /// An operator broke it, and it runs out without a renewal.
+    Breaking(LeaseId),
+    /// It ran out. Whoever had it may renew it, until another takes it.
+    Expired(LeaseId),
+}
+
+impl Store {
+    pub fn new(length: u8) -> Self {
+        Self { lease: Lease::Free, age: 0, length, term: FIRST_TERM, nonce: Nonce(0) }
+    }
+
+    pub fn is_free(&self) -> bool {
+        matches!(self.lease, Lease::Free | Lease::Expired(_))
+    }
+
+    /// A tick of true time passes; the store's clock is the true one.
+    pub fn tick(&mut self) {
+        self.age = (self.age + 1).min(self.length);
+        if self.age == self.length {
+            self.lease = match self.lease {
+                Lease::Held(id) => Lease::Expired(id),
+                Lease::Breaking(_) => Lease::Free,
+                other => other,
+            };
+        }
+    }
+
+    /// Does what a request asks.
+    pub fn serve(&mut self, op: &Op) -> Result<Answer, StoreError> {
+        match op {
+            Op::Look => Ok(Answer::Sight(Sight {
+                free: self.is_free(),
+                record: self.record(),
+                version: Version("".into()),
+            })),
+            Op::Acquire(bid) => self.acquire(bid),
+            Op::Inaugurate { bid, floor } => self.inaugurate(bid, *floor),
+            Op::Renew(bid) => self.renew(bid),
+            Op::Release(bid) => self.release(bid),
+        }
+    }
+
+    fn record(&self) -> Record {
+        Record { term: Some(self.term), holder: None, nonce: Some(self.nonce) }
+    }
+
+    fn grant(&mut self, bid: &Bid) {
+        self.lease = Lease::Held(bid.lease);
+        self.age = 0;
+    }
+
+    fn acquire(&mut self, bid: &Bid) -> Result<Answer, StoreError> {
+        let again = self.lease == Lease::Held(bid.lease);
+        if !again && !self.is_free() {
+            return Err(refused());
+        }
+        self.grant(bid);
+        Ok(Answer::Grant(Grant { record: self.record(), date: None }))
+    }
+
+    fn renew(&mut self, bid: &Bid) -> Result<Answer, StoreError> {
+        if ![Lease::Held(bid.lease), Lease::Expired(bid.lease)].contains(&self.lease) {
+            return Err(refused());
+        }
+        self.grant(bid);
+        Ok(Answer::Done)
+    }
+
+    fn inaugurate(&mut self, bid: &Bid, floor: u64) -> Result<Answer, StoreError> {
+        if ![Lease::Held(bid.lease), Lease::Breaking(bid.lease)].contains(&self.lease) {
+            return Err(refused());
+        }
+        if self.nonce != bid.nonce {
+            self.term = (self.term + 1).max(floor);
+            self.nonce = bid.nonce;
+        }
+        Ok(Answer::Term(self.term))
+    }
+
+    fn release(&mut self, bid: &Bid) -> Result<Answer, StoreError> {
+        if self.holder() != Some(bid.lease) {
+            return Err(refused());
+        }
+        self.lease = Lease::Free;
+        Ok(Answer::Done)
+    }
+
+    /// Whose lease it is, or was until nobody took it.
+    pub fn holder(&self) -> Option<LeaseId> {
+        match self.lease {
+            Lease::Free => None,
+            Lease::Held(id) | Lease::Breaking(id) | Lease::Expired(id) => Some(id),
+        }
+    }
+}
+
+fn refused() -> StoreError {
+    StoreError::Refused(Failure::new(Cause::Lease, "the lease is another's"))
+}

@@ -1,0 +1,393 @@
+//! The world of the model: candidates, store, and everything that may happen next.
+//!
+//! What it does not do: no event is ever forced. A candidate may be called late, a request may
+//! never be answered, time may pass or not; so every pause and every order is among what is tried.
+
+use std::sync::Arc;
+
+use tenure::store::LeaseId;
+
+use super::peer::{LEASE_DURATION, Peer};
+use super::store::{FIRST_TERM, Lease, Store};
+
+/// What goes wrong, or is done to the candidates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A tick passes while a candidate's request, its answer, or its due turn waits.
+    Delay,
+    /// A request or its answer is lost, late or doubled.
+    Failure,
+    /// A candidate is killed, and starts anew.
+    Crash,
+    /// A candidate is told to stop, and starts anew.
+    Resignation,
+    /// An operator breaks the lease, and it runs out.
+    Break,
+    /// An operator breaks the lease at once, behind the holder's back.
+    Seizure,
+    /// A candidate's lease clocks miss a tick.
+    Slip,
+}
+
+impl Fault {
+    pub const ALL: [Self; 7] = [
+        Self::Delay,
+        Self::Failure,
+        Self::Crash,
+        Self::Resignation,
+        Self::Break,
+        Self::Seizure,
+        Self::Slip,
+    ];
+}
+
+/// How much is tried. `None` is without end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Bounds {
+    pub candidates: u8,
+    /// Leases that each candidate bids for.
+    pub bids: Option<u8>,
+    /// Faults of all kinds together.
+    pub faults: Option<u8>,
+    /// Faults of each kind.
+    pub each: [Option<u8>; Fault::ALL.len()],
+}
+
+impl Bounds {
+    /// So many faults of any kind, and elections without end.
+    pub fn of_faults(candidates: u8, faults: u8) -> Self {
+        Self { candidates, bids: None, faults: Some(faults), each: Default::default() }
+    }
+
+    /// Lets none but some kinds happen.
+    pub fn only(mut self, kinds: &[Fault]) -> Self {
+        for fault in Fault::ALL {
+            if !kinds.contains(&fault) {
+                self.each[fault as usize] = Some(0);
+            }
+        }
+        self
+    }
+
+    /// How many more of a fault there may be.
+    fn left(&self, fault: Fault) -> u8 {
+        let of = |left: Option<u8>| left.unwrap_or(u8::MAX);
+        of(self.faults).min(of(self.each[fault as usize]))
+    }
+
+    fn allow(&self, fault: Fault) -> bool {
+        self.left(fault) > 0
+    }
+
+    fn spend(&mut self, fault: Fault, times: u8) {
+        for left in [&mut self.faults, &mut self.each[fault as usize]].into_iter().flatten() {
+            *left -= times;
+        }
+    }
+}
+
+/// One thing that happens; the number is the candidate's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Time passes. The lease clocks of the candidates whose bits are set do not see it.
+    Tick { slow: u8 },
+    /// The driver calls, since something is due.
+    Turn(u8),
+    /// It looks, sees the lease free, and bids.
+    Look(u8),
+    /// The store serves its request; `twice` leaves a duplicate on the way.
+    Serve { who: u8, twice: bool },
+    /// The answer arrives; `twice` leaves a duplicate on the way.
+    Answer { who: u8, twice: bool },
+    /// The driver gives up waiting; `late` leaves the request, or its answer, on the way.
+    Fail { who: u8, late: bool },
+    /// What nobody waits for gets on: a request to the store, an answer to the candidate.
+    Late(u8),
+    /// All publishers say passive.
+    Announce(u8),
+    /// It is told to stop.
+    Resign(u8),
+    /// It has stopped, and starts anew.
+    Restart(u8),
+    /// It is killed and starts anew; `late` leaves its request on the way.
+    Crash { who: u8, late: bool },
+    /// An operator breaks the lease, and it runs out.
+    Break,
+    /// An operator breaks the lease at once.
+    Seize,
+}
+
+/// One state of everything.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub peers: Vec<Arc<Peer>>,
+    pub store: Store,
+    /// What is left of each bound.
+    pub left: Bounds,
+    /// Leases that were freed behind the back of whoever believed in them.
+    pub seized: Vec<LeaseId>,
+    /// The largest term that anybody led in.
+    pub led: u64,
+    /// What went wrong on the way here, beyond what can be seen from here.
+    pub wrong: Option<&'static str>,
+}
+
+impl World {
+    pub fn new(bounds: Bounds) -> Self {
+        Self {
+            peers: (0..bounds.candidates).map(|number| Arc::new(Peer::new(number))).collect(),
+            store: Store::new(LEASE_DURATION),
+            left: bounds,
+            seized: Vec::new(),
+            led: FIRST_TERM,
+            wrong: None,
+        }
+    }
+
+    fn peer(&self, who: u8) -> &Peer {
+        &self.peers[usize::from(who)]
+    }
+
+    fn peer_mut(&mut self, who: u8) -> &mut Peer {
+        Arc::make_mut(&mut self.peers[usize::from(who)])
+    }
+
+    /// Everything that may happen next.
+    pub fn events(&self, events: &mut Vec<Event>) {
+        for who in 0..self.left.candidates {
+            self.events_of(who, events);
+        }
+        if let Lease::Held(_) = self.store.lease {
+            if self.left.allow(Fault::Break) {
+                events.push(Event::Break);
+            }
+            if self.left.allow(Fault::Seizure) {
+                events.push(Event::Seize);
+            }
+        }
+        self.ticks(events);
+    }
+
+    /// A tick with every set of slow clocks.
+    fn ticks(&self, events: &mut Vec<Event>) {
+        if self.waiting() > self.left.left(Fault::Delay) {
+            return;
+        }
+        let clocked = |who: &u8| self.peer(*who).has_lease();
+        let slow = (0..self.left.candidates).filter(clocked).fold(0, |all, who| all | 1_u8 << who);
+        let mut set = slow;
+        loop {
+            let mut left = self.left;
+            left.spend(Fault::Delay, self.waiting());
+            if set.count_ones() <= left.left(Fault::Slip).into() {
+                events.push(Event::Tick { slow: set });
+            }
+            if set == 0 {
+                break;
+            }
+            set = (set - 1) & slow;
+        }
+    }
+
+    /// How many candidates a tick would keep waiting.
+    fn waiting(&self) -> u8 {
+        self.peers.iter().map(|peer| u8::from(peer.is_waiting())).sum()
+    }
+
+    fn events_of(&self, who: u8, events: &mut Vec<Event>) {
+        let peer = self.peer(who);
+        match &peer.wire {
+            None => self.idle_events(who, events),
+            Some(message) => {
+                let next = |twice| match message.answer {
+                    None => Event::Serve { who, twice },
+                    Some(_) => Event::Answer { who, twice },
+                };
+                events.push(next(false));
+                if self.left.allow(Fault::Failure) {
+                    events.extend([next(true), Event::Fail { who, late: true }]);
+                    events.push(Event::Fail { who, late: false });
+                }
+                if peer.is_due() {
+                    events.push(Event::Turn(who));
+                }
+            }
+        }
+        if peer.late.is_some() {
+            events.push(Event::Late(who));
+        }
+        if peer.unannounced {
+            events.push(Event::Announce(who));
+        }
+        if !peer.stopping && self.left.allow(Fault::Resignation) {
+            events.push(Event::Resign(who));
+        }
+        let young = !peer.has_lease() && peer.wire.is_none();
+        if self.left.allow(Fault::Crash) && !young {
+            events.push(Event::Crash { who, late: false });
+            if peer.wire.as_ref().is_some_and(|wire| wire.answer.is_none()) {
+                events.push(Event::Crash { who, late: true });
+            }
+        }
+    }
+
+    /// What a candidate may do by itself while no request of its is under way.
+    fn idle_events(&self, who: u8, events: &mut Vec<Event>) {
+        let peer = self.peer(who);
+        if peer.election.is_finished() {
+            events.push(Event::Restart(who));
+        } else if peer.has_lease() {
+            if peer.is_due() {
+                events.push(Event::Turn(who));
+            }
+        } else if self.store.is_free() && self.left.bids.is_none_or(|bids| peer.drawn < bids.into())
+        {
+            events.push(Event::Look(who));
+        }
+    }
+
+    /// Lets an event happen; `None` if it can not.
+    pub fn happen(&mut self, event: Event) -> Option<()> {
+        self.apply(event)?;
+        for who in 0..self.left.candidates {
+            let Some(term) = self.peer(who).began else { continue };
+            self.peer_mut(who).began = None;
+            if term <= self.led && !self.is_deceived(self.peer(who)) {
+                self.wrong = Some("a term that is not above all before it");
+            }
+            self.led = self.led.max(term);
+        }
+        self.forget();
+        Some(())
+    }
+
+    fn apply(&mut self, event: Event) -> Option<()> {
+        match event {
+            Event::Tick { slow } => self.tick(slow),
+            Event::Turn(who) => self.peer_mut(who).turn(|it, now, by| it.handle_timeout(now, by)),
+            Event::Look(who) => self.look(who)?,
+            Event::Serve { who, twice } => self.serve(who, twice),
+            Event::Answer { who, twice } => {
+                self.left.spend(Fault::Failure, twice.into());
+                self.peer_mut(who).take_answer(twice);
+            }
+            Event::Fail { who, late } => {
+                self.left.spend(Fault::Failure, 1);
+                self.peer_mut(who).fail(late);
+            }
+            Event::Late(who) => self.late(who),
+            Event::Announce(who) => {
+                let peer = self.peer_mut(who);
+                peer.said = None;
+                peer.unannounced = false;
+                peer.turn(|it, now, by| it.handle_announced(now, by));
+            }
+            Event::Resign(who) => {
+                self.left.spend(Fault::Resignation, 1);
+                let peer = self.peer_mut(who);
+                peer.stopping = true;
+                peer.turn(|it, now, by| it.handle_resign(now, by));
+            }
+            Event::Restart(who) => self.peer_mut(who).restart(false),
+            Event::Crash { who, late } => {
+                self.left.spend(Fault::Crash, 1);
+                self.peer_mut(who).restart(late);
+            }
+            Event::Break => {
+                self.left.spend(Fault::Break, 1);
+                let Lease::Held(id) = self.store.lease else { return None };
+                self.store.lease = Lease::Breaking(id);
+            }
+            Event::Seize => {
+                self.left.spend(Fault::Seizure, 1);
+                self.seized.extend(self.store.holder());
+                self.store.lease = Lease::Free;
+            }
+        }
+        Some(())
+    }
+
+    fn tick(&mut self, slow: u8) {
+        self.left.spend(Fault::Delay, self.waiting());
+        self.left.spend(Fault::Slip, slow.count_ones() as u8);
+        self.store.tick();
+        for who in 0..self.left.candidates {
+            self.peer_mut(who).tick(slow & (1 << who) != 0);
+        }
+    }
+
+    /// A wake-up, the look and its answer at one instant: a look changes nothing in the store, and
+    /// its bid may still be late.
+    fn look(&mut self, who: u8) -> Option<()> {
+        self.peer_mut(who).turn(|it, now, by| it.handle_wakeup(now, by));
+        let mut message = self.peer_mut(who).wire.take()?;
+        message.answer = Some(self.store.serve(&message.op));
+        self.peer_mut(who).wire = Some(message);
+        self.peer_mut(who).take_answer(false);
+        Some(())
+    }
+
+    fn serve(&mut self, who: u8, twice: bool) {
+        self.left.spend(Fault::Failure, twice.into());
+        let Some(mut message) = self.peer_mut(who).wire.take() else { return };
+        if twice {
+            self.peer_mut(who).late = Some(message.clone());
+        }
+        message.answer = Some(self.store.serve(&message.op));
+        self.peer_mut(who).wire = Some(message);
+    }
+
+    fn late(&mut self, who: u8) {
+        let Some(mut message) = self.peer_mut(who).late.take() else { return };
+        match message.answer.take() {
+            None => {
+                message.answer = Some(self.store.serve(&message.op));
+                if !message.orphan {
+                    self.peer_mut(who).late = Some(message);
+                }
+            }
+            Some(answer) => {
+                let peer = self.peer_mut(who);
+                // Of two answers to one request the first counts, and the other is late.
+                if let Some(wire) = peer.wire.take_if(|wire| wire.id == message.id) {
+                    peer.late = Some(wire);
+                }
+                peer.turn(|it, now, by| it.handle_answer(message.id, answer, now, by));
+            }
+        }
+    }
+
+    /// Drops what can have no effect any more, so that states that act alike are alike.
+    fn forget(&mut self) {
+        let holder = self.store.holder();
+        for who in 0..self.left.candidates {
+            let peer = self.peer(who);
+            let dead = peer.late.as_ref().is_some_and(|it| {
+                let bids = matches!(it.op, tenure::election::Op::Acquire(_));
+                it.orphan && !bids && it.op.lease() != holder
+            });
+            if dead {
+                self.peer_mut(who).late = None;
+            }
+        }
+        let peers = &self.peers;
+        self.seized.retain(|id| {
+            peers.iter().any(|peer| {
+                peer.lease == Some(*id)
+                    || peer.said.as_ref().is_some_and(|it| it.lease == Some(*id))
+            })
+        });
+    }
+
+    /// The candidates that are active and meet a condition.
+    pub fn active(&self, meets: impl Fn(&Peer) -> bool) -> impl Iterator<Item = &Peer> {
+        let peers = self.peers.iter().map(AsRef::as_ref);
+        peers.filter(move |peer| peer.is_active() && meets(peer))
+    }
+
+    /// Whether a candidate believes in a lease that was freed behind its back.
+    pub fn is_deceived(&self, peer: &Peer) -> bool {
+        let said = peer.said.as_ref().and_then(|it| it.lease);
+        [peer.lease, said].into_iter().flatten().any(|id| self.seized.contains(&id))
+    }
+}
