@@ -125,7 +125,13 @@ fn counts(tally: &Tally) -> [(&'static str, u64); 4] {
     [
         (
             "dual",
-            tally.count(&[Kind::DualLeaders, Kind::DualClients, Kind::ObserverLed, Kind::Revived]),
+            tally.count(&[
+                Kind::DualLeaders,
+                Kind::DualClients,
+                Kind::ObserverLed,
+                Kind::Revived,
+                Kind::JumpForgotten,
+            ]),
         ),
         ("term_falls", tally.count(&[Kind::TermFell, Kind::TermUnwritten])),
         ("stuck", tally.count(&[Kind::Leaderless, Kind::SlowHandover, Kind::LeftBehind])),

@@ -124,6 +124,7 @@ impl World<'_> {
     /// Ends all faults; says when their last trace is gone.
     fn calm_down(&mut self) -> Instant {
         self.lasting.clear();
+        self.snared = 0;
         self.relink();
         let mut begin = self.now.max(self.last_arrival).max(self.examination.strangers_until);
         let leaving = 2 * self.scenario.longest(|it| it.request_timeout);

@@ -61,12 +61,16 @@ pub enum Kind {
     Outage { error: Error, share: u8 },
     /// SIGSTOP, a cgroup's freezer, a starved CPU: the process stands, its clocks run.
     Pause,
-    /// The machine sleeps: boot and wall run on, raw stands.
-    Suspend,
+    /// The machine sleeps: boot runs on, raw stands; the wall clock stands too if `wall_stands`.
+    Suspend { wall_stands: bool },
     /// A pause that no guest clock sees; the wall clock is put right at its end if `synced`.
     Freeze { synced: bool },
-    /// The machine is restored from a picture of a moment ago: both lease clocks go back.
-    Restore,
+    /// The machine is restored from a picture of a moment ago: both lease clocks go back, and the
+    /// wall clock by this share of it (percent).
+    Restore { wall: u8 },
+    /// The next renewal that the store grants catches the leader: it is stopped until its belief
+    /// is all but over, reads the answer then, and is cut off.
+    Snare,
     /// A clock is set, by so many nanoseconds.
     Jump { which: Which, by: i64 },
     /// Boot and wall clock are slewed.
@@ -126,14 +130,15 @@ pub fn draw(rng: &mut Rng, nodes: u8, lease: Span, faithful: bool) -> Fault {
     };
     let mut length = log_span(rng, lease / 100, lease * 2);
     let kind = match rng.u8(..100) {
-        0..=15 => Kind::Weather(weather(rng, lease)),
+        0..=13 => Kind::Weather(weather(rng, lease)),
+        14..=15 => Kind::Snare,
         16..=27 => Kind::Cut { refused: rng.bool() },
         28..=37 => outage(rng),
         38..=46 => Kind::Pause,
         47..=58 => clock(rng, lease),
-        59..=63 => Kind::Suspend,
+        59..=63 => Kind::Suspend { wall_stands: rng.bool() },
         64..=68 => Kind::Freeze { synced: rng.bool() },
-        69 => Kind::Restore,
+        69 => Kind::Restore { wall: rng.u8(..100) },
         70..=77 => Kind::Crash,
         78..=85 => Kind::Resign,
         86..=88 => Kind::SlowPublisher,
@@ -150,7 +155,11 @@ pub fn draw(rng: &mut Rng, nodes: u8, lease: Span, faithful: bool) -> Fault {
     if matches!(kind, Kind::Crash | Kind::Resign) {
         length = log_span(rng, 10 * MILLI, lease);
     }
+    if kind == Kind::Snare {
+        length = lease * 2;
+    }
     let target = match kind {
+        Kind::Snare => Target::Leader,
         Kind::Crash | Kind::Resign if target == Target::All => Target::Leader,
         _ => target,
     };

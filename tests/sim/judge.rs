@@ -20,6 +20,8 @@ pub enum Kind {
     TermUnwritten,
     /// A tenure whose deadline had passed was led again.
     Revived,
+    /// A jump of the clocks was seen, and forgotten before a later renewal was granted.
+    JumpForgotten,
     /// A second request was sent while one was under way.
     TwoRequests,
     /// A candidate had left, and its lease was still there, though nothing had gone wrong.

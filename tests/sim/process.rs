@@ -31,6 +31,8 @@ pub struct Node {
     pub machine_stands: bool,
     /// How it stands still, and for how long.
     pub sleep: Option<(Sleep, Span)>,
+    /// Until when it must not stand still, lest that hide what its clocks did.
+    pub restless_until: Instant,
     /// When its lease clocks were last wrong beyond their drift.
     pub disturbed: Option<Instant>,
     /// Whether its wall clock was ever set, slewed or stopped.
@@ -51,7 +53,7 @@ pub enum Sleep {
     /// Its process is stopped.
     Stopped,
     /// The machine sleeps, and its boot clock knows.
-    Suspended,
+    Suspended { wall_stands: bool },
     /// The machine stands, and no clock of its own knows; the wall clock is put right if `synced`.
     Frozen { synced: bool },
 }
@@ -76,19 +78,31 @@ pub struct Process {
     pub heard: u64,
     /// The lease that its last request was for.
     pub lease: Option<LeaseId>,
+    /// The term that it led in last.
+    pub led: Option<u64>,
     /// The term whose deadline was seen to have passed.
     pub over: Option<u64>,
+    /// When the request that it waits for was sent.
+    pub sent_at: Instant,
+    /// When the last renewal that was granted was sent.
+    pub renewed_at: Instant,
+    /// When a turn first found that the clocks had jumped since its belief's request was sent.
+    pub jumped_at: Option<Instant>,
     /// Whether no message of its ever went astray, and it never stood still.
     pub undisturbed: bool,
 }
 
 impl Process {
-    /// Notes whether the published belief is over at this moment: it must stay so.
-    pub fn note_end(&mut self, moment: Moment) {
-        if let Standing::Leader { term, belief, .. } = &self.status.standing
-            && belief.until_end(moment).is_zero()
-        {
-            self.over = Some(*term);
+    /// Notes what this moment says of the published belief: once over, it must stay so; after a
+    /// jump of the clocks, nothing but a later renewal may bring it back.
+    pub fn note(&mut self, moment: Moment, now: Instant) {
+        if let Standing::Leader { term, belief, .. } = &self.status.standing {
+            if belief.until_end(moment).is_zero() {
+                self.over = Some(*term);
+            }
+            if belief.sent.jumped(moment) {
+                self.jumped_at.get_or_insert(now);
+            }
         }
     }
 }
@@ -106,6 +120,7 @@ impl Node {
             asleep_until: 0,
             machine_stands: false,
             sleep: None,
+            restless_until: 0,
             disturbed: None,
             wall_disturbed: false,
             publisher_delay: 0,
@@ -152,7 +167,11 @@ impl Node {
             back_after: 0,
             heard: 0,
             lease: None,
+            led: None,
             over: None,
+            sent_at: now,
+            renewed_at: now,
+            jumped_at: None,
             undisturbed: true,
         });
     }

@@ -77,7 +77,7 @@ impl Scenario {
         let store = if rng.u8(..3) < 2 { Kind::Blob } else { Kind::Host };
         let common = Timings::draw(&mut rng, store);
         let alike = rng.u8(..4) > 0;
-        let count = if rng.bool() { 3 } else { rng.u8(2..=7) };
+        let count = if rng.u8(..3) > 0 { 3 } else { rng.u8(2..=7) };
         let mut nodes = Vec::with_capacity(usize::from(count));
         for index in 0..count {
             let timings = if alike { common } else { Timings::draw(&mut rng, store) };
@@ -136,15 +136,15 @@ impl Scenario {
 impl Timings {
     /// Settings that the daemon would accept.
     fn draw(rng: &mut Rng, store: Kind) -> Self {
-        let lease_duration = match (rng.u8(..4), store) {
+        let lease_duration = match (rng.u8(..6), store) {
             (0, _) => Duration::from_secs(15),
             (_, Kind::Blob) => Duration::from_secs(rng.u64(15..=60)),
-            (_, Kind::Host) => Duration::from_millis(rng.u64(10_000..=90_000)),
+            (_, Kind::Host) => Duration::from_millis(rng.u64(10_000..=150_000)),
         };
         let renew_deadline = lease_duration.mul_f64(0.5 + 0.4 * rng.f64());
         let request_timeout = renew_deadline.mul_f64(0.05 + 0.25 * rng.f64());
         let most = (renew_deadline - request_timeout) / 2;
-        let retry_period = most.mul_f64(0.25 + 0.75 * rng.f64());
+        let retry_period = most.mul_f64(0.4 + 0.6 * rng.f64());
         let activation_delay = match rng.u8(..8) {
             0 => Duration::from_millis(rng.u64(..10_000)),
             _ => Duration::ZERO,

@@ -27,7 +27,7 @@ impl World<'_> {
         let mask = self.struck(fault.target);
         let mut strikes = false;
         match fault.kind {
-            Kind::Weather(_) | Kind::Cut { .. } | Kind::Outage { .. } => {
+            Kind::Weather(_) | Kind::Cut { .. } | Kind::Outage { .. } | Kind::Snare => {
                 self.last(index, mask, fault.length);
                 strikes = true;
             }
@@ -39,9 +39,9 @@ impl World<'_> {
                 strikes = true;
             }
             Kind::Pause
-            | Kind::Suspend
+            | Kind::Suspend { .. }
             | Kind::Freeze { .. }
-            | Kind::Restore
+            | Kind::Restore { .. }
             | Kind::Jump { .. }
             | Kind::Slew { .. }
             | Kind::Crash
@@ -62,6 +62,9 @@ impl World<'_> {
     pub(super) fn heal(&mut self, index: u32) {
         let Some(at) = self.lasting.iter().position(|(it, _)| *it == index) else { return };
         let (_, mask) = self.lasting.swap_remove(at);
+        if self.scenario.faults[index as usize].kind == Kind::Snare {
+            self.snared &= !mask;
+        }
         if self.scenario.faults[index as usize].kind == Kind::SlowPublisher {
             self.each(mask, |world, node| world.nodes[node].publisher_delay = 0);
         }
@@ -105,8 +108,11 @@ impl World<'_> {
         for (node, it) in self.nodes.iter_mut().enumerate() {
             let mut link = Link::default();
             for (index, mask) in &self.lasting {
-                if mask & (1 << node) != 0 {
-                    link.worsen(self.scenario.faults[*index as usize].kind);
+                let caught = self.snared & (1 << node) != 0;
+                match self.scenario.faults[*index as usize].kind {
+                    _ if mask & (1 << node) == 0 => {}
+                    Kind::Snare if caught => link.cut = Some(false),
+                    kind => link.worsen(kind),
                 }
             }
             it.link = link;
@@ -119,17 +125,20 @@ impl World<'_> {
         if it.asleep_until > self.now {
             return false;
         }
+        let stands = matches!(fault.kind, Kind::Pause | Kind::Suspend { .. } | Kind::Freeze { .. });
+        if stands && self.scenario.faithful && it.restless_until > self.now {
+            return false;
+        }
         match fault.kind {
             Kind::Pause => self.sleep(node, Sleep::Stopped, fault.length),
-            Kind::Suspend => {
-                if self.allows(node, Nature::Sleepy) {
-                    self.sleep(node, Sleep::Suspended, fault.length);
-                    return true;
+            Kind::Suspend { wall_stands } => {
+                if !self.allows(node, Nature::Sleepy) {
+                    return false;
                 }
-                return false;
+                self.sleep(node, Sleep::Suspended { wall_stands }, fault.length);
             }
             Kind::Freeze { synced } => return self.freeze(node, synced, fault.length),
-            Kind::Restore => return self.restore(node, fault.length),
+            Kind::Restore { wall } => return self.restore(node, wall, fault.length),
             Kind::Jump { which, by } => return self.jump(node, which, by),
             Kind::Slew { ppm } => {
                 if !self.allows(node, Nature::Slewed) {
@@ -211,14 +220,40 @@ impl World<'_> {
         }
     }
 
-    /// Both lease clocks go back, so far that the wall clock shows it.
-    fn restore(&mut self, node: usize, length: Span) -> bool {
+    /// Both lease clocks go back by more than a lease-duration, so that each belief began in what
+    /// is their future now; the wall clock by a part of it.
+    fn restore(&mut self, node: usize, wall: u8, length: Span) -> bool {
         if !self.allows(node, Nature::Virtual) {
             return false;
         }
-        self.nodes[node].clocks.froze(length.max(SEEN_FREEZE), true, self.now);
+        let it = &mut self.nodes[node];
+        let back = length + span(it.plan.timings.lease_duration);
+        it.wall_disturbed = true;
+        it.restless_until = self.now + 2 * back;
+        it.clocks.froze(back, true, self.now);
+        it.clocks.jump(Which::Wall, -(back / 100 * u64::from(wall)).cast_signed(), self.now);
         self.disturbed(node);
         true
+    }
+
+    /// A renewal of this node was granted: a snare that waits for one catches it.
+    pub(super) fn spring(&mut self, node: u8) {
+        let bit = 1 << node;
+        let waits = |(index, mask): &(u32, u8)| {
+            mask & bit != 0 && self.scenario.faults[*index as usize].kind == Kind::Snare
+        };
+        let it = &self.nodes[usize::from(node)];
+        let awake = it.asleep_until <= self.now && it.restless_until <= self.now;
+        if self.snared & bit != 0 || !awake || !self.lasting.iter().any(waits) {
+            return;
+        }
+        self.snared |= bit;
+        self.relink();
+        let timings = self.nodes[usize::from(node)].plan.timings;
+        let left = span(timings.renew_deadline) - span(timings.retry_period);
+        let length = left / 100 * self.rng.u64(70..100);
+        self.sleep(usize::from(node), Sleep::Stopped, length);
+        self.tell(|_| format!("candidate {node} is snared for {} ms", length / 1_000_000));
     }
 
     fn sleep(&mut self, node: usize, sleep: Sleep, length: Span) {
@@ -236,7 +271,13 @@ impl World<'_> {
         let Some((sleep, length)) = it.sleep.take() else { return };
         match sleep {
             Sleep::Stopped => {}
-            Sleep::Suspended => it.clocks.suspended(length, self.now),
+            Sleep::Suspended { wall_stands } => {
+                it.clocks.suspended(length, self.now);
+                if wall_stands {
+                    it.wall_disturbed = true;
+                    it.clocks.jump(Which::Wall, -length.cast_signed(), self.now);
+                }
+            }
             Sleep::Frozen { synced } => {
                 it.wall_disturbed |= !synced;
                 it.clocks.froze(length, synced, self.now);
@@ -271,7 +312,8 @@ impl World<'_> {
         let it = &mut self.nodes[node];
         let Some(process) = &mut it.process else { return };
         process.back_after = down;
-        if let Some(term) = process.status.term()
+        // A lease that lapsed and was not released yet is taken back too.
+        if let Some(term) = process.led
             && let Some(tenure) = self.judge.tenure(term, node as u8, it.life)
         {
             self.judge.tenures[tenure].by_will = true;

@@ -64,6 +64,8 @@ pub struct World<'a> {
     pub(super) examination: Examination,
     /// The faults that last, with the nodes they struck.
     pub(super) lasting: Vec<(u32, u8)>,
+    /// The nodes that a snare has caught, one bit each.
+    pub(super) snared: u8,
     pub(super) faults: u64,
     pub(super) rng: Rng,
     /// When the last message that is under way reaches the store.
@@ -96,6 +98,7 @@ impl<'a> World<'a> {
             judge: Judge::default(),
             examination: Examination::default(),
             lasting: Vec::new(),
+            snared: 0,
             faults: 0,
             rng: seeds,
             last_arrival: 0,
@@ -221,7 +224,7 @@ impl<'a> World<'a> {
         let it = &mut self.nodes[usize::from(node)];
         let (moment, chance) = (it.moment(self.now), it.chance());
         let Some(process) = &mut it.process else { return };
-        process.note_end(moment);
+        process.note(moment, self.now);
         handle(&mut process.election, moment, chance);
         self.publish(node, moment);
         let it = &mut self.nodes[usize::from(node)];
@@ -258,6 +261,13 @@ impl<'a> World<'a> {
         let (was, is) = (process.status.term(), status.term());
         let leads = status.is_leader(moment);
         process.status = status;
+        process.note(moment, self.now);
+        process.jumped_at.take_if(|jumped| process.renewed_at >= *jumped);
+        let forgotten = process.jumped_at.is_some();
+        if leads && was == is && forgotten {
+            let say = || format!("candidate {node} leads on, though its clocks jumped");
+            self.judge.accuse(judge::Kind::JumpForgotten, self.now, say);
+        }
         if leads && is.is_some() && process.over == is {
             let say = || format!("candidate {node} leads again in a term that was over");
             self.judge.accuse(judge::Kind::Revived, self.now, say);
@@ -268,7 +278,9 @@ impl<'a> World<'a> {
                 let at = self.now + it.publisher_delay + self.rng.u64(..20 * MILLI);
                 self.queue.plan(at, Event::Announced { node, stamp: process.ended });
             }
+            process.jumped_at = None;
             if let Some(term) = is {
+                process.led = is;
                 self.elected(node, term);
             }
         }
@@ -328,6 +340,7 @@ impl<'a> World<'a> {
                 self.judge.accuse(judge::Kind::TwoRequests, self.now, say);
             }
             process.waits_for = Some(id);
+            process.sent_at = self.now;
             process.lease = op.lease().or(process.lease);
             process.undisturbed &= fate.is_well(&it.link);
             heard_of = process.heard;
@@ -415,6 +428,9 @@ impl<'a> World<'a> {
             (Some(Error::Foreign), Op::Acquire(_)) if answer.is_ok() => Err(foreign()),
             _ => answer,
         };
+        if answer.is_ok() && matches!(message.op, Op::Renew(_)) {
+            self.spring(message.node);
+        }
         self.tell(|_| {
             let outcome = match &answer {
                 Ok(Answer::Sight(sight)) => {
@@ -484,6 +500,9 @@ impl<'a> World<'a> {
             && process.waits_for == Some(message.id)
         {
             process.heard = process.heard.max(told_term(&answer));
+            if answer.is_ok() && matches!(message.op, Op::Renew(_)) {
+                process.renewed_at = process.sent_at;
+            }
         }
         self.answer(message.node, message.id, answer);
     }
