@@ -261,6 +261,9 @@ impl<'a> World<'a> {
         let (was, is) = (process.status.term(), status.term());
         let leads = status.is_leader(moment);
         process.status = status;
+        if was != is {
+            process.jumped_at = None;
+        }
         process.note(moment, self.now);
         process.jumped_at.take_if(|jumped| process.renewed_at >= *jumped);
         let forgotten = process.jumped_at.is_some();
@@ -278,7 +281,6 @@ impl<'a> World<'a> {
                 let at = self.now + it.publisher_delay + self.rng.u64(..20 * MILLI);
                 self.queue.plan(at, Event::Announced { node, stamp: process.ended });
             }
-            process.jumped_at = None;
             if let Some(term) = is {
                 process.led = is;
                 self.elected(node, term);
