@@ -502,6 +502,8 @@ impl<'a> World<'a> {
             && process.waits_for == Some(message.id)
         {
             process.heard = process.heard.max(told_term(&answer));
+            // What was refused is not owed, even where an operator made it so behind the lease.
+            process.undisturbed &= !matches!(answer, Err(StoreError::Refused(_)));
             if answer.is_ok() && matches!(message.op, Op::Renew(_)) {
                 process.renewed_at = process.sent_at;
             }
