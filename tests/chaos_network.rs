@@ -186,6 +186,8 @@ fn fault_13_answers_that_are_all_late_never_move_the_deadline() {
         scene.candidates.iter().position(process::Candidate::is_leader)
     });
     assert!(scene.leads(next, SLACK) > term);
+    // Long enough for the recorder to hear a new term of one whom it had heard before.
+    scene.renews(next);
     scene.judge(&[], &["c0", &format!("c{next}")]);
 }
 
