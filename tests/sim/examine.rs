@@ -18,6 +18,8 @@ use super::{Instant, MILLI, SECOND, Span};
 #[derive(Debug, Default)]
 pub struct Examination {
     spell: usize,
+    /// When the spell began.
+    spell_began: Instant,
     step: Step,
     /// Who led when the last step began, and in which life.
     leader: Option<(u8, u32)>,
@@ -57,13 +59,22 @@ impl World<'_> {
     pub(super) fn begin_spell(&mut self) {
         let spell = self.examination.spell;
         self.examination.step = Step::Spell;
-        for index in self.kept {
-            let fault = &self.scenario.faults[*index as usize];
-            if usize::from(fault.spell) == spell {
-                self.queue.plan(self.now + fault.at, Event::Strike { fault: *index });
-            }
-        }
+        let faults = &self.scenario.faults;
+        let of_spell = |it: &&u32| usize::from(faults[**it as usize].spell) == spell;
+        self.upcoming = self.kept.iter().filter(of_spell).copied().collect();
+        // The last is the next.
+        self.upcoming.sort_by_key(|it| std::cmp::Reverse(faults[*it as usize].at));
+        self.examination.spell_began = self.now;
+        self.plan_strike();
         self.queue.plan(self.now + self.scenario.spells[spell], Event::Examine);
+    }
+
+    /// Plans the next fault alone, so that the queue stays short.
+    pub(super) fn plan_strike(&mut self) {
+        if let Some(fault) = self.upcoming.pop() {
+            let at = self.examination.spell_began + self.scenario.faults[fault as usize].at;
+            self.queue.plan(at, Event::Strike { fault });
+        }
     }
 
     /// The next step.

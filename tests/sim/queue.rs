@@ -11,7 +11,7 @@ pub enum Event {
     /// A driver's timer is over, if it is still the one with this stamp.
     Wake { node: u8, stamp: u32 },
     /// A driver's patience with a request is over.
-    GiveUp { node: u8, life: u32, request: u64 },
+    GiveUp { node: u8, life: u32, request: u32 },
     /// All publishers of a node have said passive.
     Announced { node: u8, stamp: u32 },
     /// The store tells a standby that something changed.
@@ -56,7 +56,7 @@ impl Event {
     pub fn digest(self) -> u64 {
         let (kind, a, b) = match self {
             Self::Wake { node, stamp } => (1, node, u64::from(stamp)),
-            Self::GiveUp { node, request, .. } => (2, node, request),
+            Self::GiveUp { node, request, .. } => (2, node, u64::from(request)),
             Self::Announced { node, stamp } => (3, node, u64::from(stamp)),
             Self::Changed { node } => (4, node, 0),
             Self::Arrive { message } => (5, 0, u64::from(message)),
@@ -78,7 +78,7 @@ impl Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Planned {
     at: Instant,
-    number: u64,
+    number: u32,
     event: Event,
 }
 
@@ -99,7 +99,7 @@ impl PartialOrd for Planned {
 #[derive(Debug, Default)]
 pub struct Queue {
     heap: BinaryHeap<Planned>,
-    planned: u64,
+    planned: u32,
 }
 
 impl Queue {

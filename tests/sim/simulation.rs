@@ -17,6 +17,7 @@ pub mod examine;
 pub mod faults;
 pub mod judge;
 pub mod network;
+pub mod post;
 pub mod process;
 pub mod question;
 pub mod queue;

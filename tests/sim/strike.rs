@@ -23,6 +23,7 @@ const SEEN_FREEZE: Span = 2 * SECOND;
 impl World<'_> {
     /// A fault of the schedule begins.
     pub(super) fn strike(&mut self, index: u32) {
+        self.plan_strike();
         let fault = self.scenario.faults[index as usize];
         let mask = self.struck(fault.target);
         let mut strikes = false;

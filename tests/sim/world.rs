@@ -6,18 +6,17 @@
 
 use fastrand::Rng;
 use tenure::clock::Moment;
-use tenure::election::{Answer, Chance, Election, Op, Request, RequestId};
-use tenure::store::{Cause, Failure, StoreError};
+use tenure::election::{Chance, Election, RequestId};
 
 use super::client::{Client, Resource};
 use super::examine::Examination;
-use super::faults::Error;
-use super::judge::{self, Judge, Tenure, Violation};
-use super::network::{self, Fate, Message};
+use super::judge::{self, Judge, Violation};
+use super::network;
+use super::post::Post;
 use super::process::Node;
 use super::queue::{Event, Queue};
 use super::scenario::Scenario;
-use super::store::{Kind, Stage, Step, Store};
+use super::store::Store;
 use super::{Instant, MILLI, SECOND, Span};
 
 /// What came of an episode.
@@ -62,6 +61,8 @@ pub struct World<'a> {
     pub(super) snapshot: Option<Store>,
     pub(super) judge: Judge,
     pub(super) examination: Examination,
+    /// The faults of this spell that are to come, the next one last.
+    pub(super) upcoming: Vec<u32>,
     /// The faults that last, with the nodes they struck.
     pub(super) lasting: Vec<(u32, u8)>,
     /// The nodes that a snare has caught, one bit each.
@@ -70,8 +71,7 @@ pub struct World<'a> {
     pub(super) rng: Rng,
     /// When the last message that is under way reaches the store.
     pub(super) last_arrival: Instant,
-    messages: Vec<Option<Message>>,
-    spare: Vec<u32>,
+    pub(super) post: Post,
     history: u64,
     /// Lines for people, if they were asked for.
     pub(super) trace: Option<Vec<String>>,
@@ -97,13 +97,13 @@ impl<'a> World<'a> {
             snapshot: None,
             judge: Judge::default(),
             examination: Examination::default(),
+            upcoming: Vec::new(),
             lasting: Vec::new(),
             snared: 0,
             faults: 0,
             rng: seeds,
             last_arrival: 0,
-            messages: Vec::new(),
-            spare: Vec::new(),
+            post: Post::default(),
             history: scenario.seed,
             trace: None,
         };
@@ -175,7 +175,7 @@ impl<'a> World<'a> {
                 }
             }
             Event::GiveUp { node, life, request } => {
-                let id = RequestId(request);
+                let id = RequestId(u64::from(request));
                 if self.is_waiting(node, life, id) {
                     self.answer(node, id, Err(network::timeout()));
                 }
@@ -261,11 +261,9 @@ impl<'a> World<'a> {
         let (was, is) = (process.status.term(), status.term());
         let leads = status.is_leader(moment);
         process.status = status;
-        if was != is {
-            process.jumped_at = None;
-        }
+        let renewed_at = process.renewed_at;
+        process.jumped_at.take_if(|jumped| was != is || renewed_at >= *jumped);
         process.note(moment, self.now);
-        process.jumped_at.take_if(|jumped| process.renewed_at >= *jumped);
         let forgotten = process.jumped_at.is_some();
         if leads && was == is && forgotten {
             let say = || format!("candidate {node} leads on, though its clocks jumped");
@@ -328,215 +326,4 @@ impl<'a> World<'a> {
         let it = &self.nodes[usize::from(node)];
         it.life == life && it.process.as_ref().is_some_and(|it| it.waits_for == Some(id))
     }
-
-    // Messages.
-
-    fn send(&mut self, node: u8, Request { id, op, timeout }: Request) {
-        let it = &mut self.nodes[usize::from(node)];
-        let fate = Fate::draw(&mut it.network, &it.link, &op, &mut self.faults);
-        let life = it.life;
-        let mut heard_of = 0;
-        if let Some(process) = &mut it.process {
-            if process.waits_for.is_some() {
-                let say = || format!("candidate {node} has two requests under way");
-                self.judge.accuse(judge::Kind::TwoRequests, self.now, say);
-            }
-            process.waits_for = Some(id);
-            process.sent_at = self.now;
-            process.lease = op.lease().or(process.lease);
-            process.undisturbed &= fate.is_well(&it.link);
-            heard_of = process.heard;
-        }
-        let requests = match &op {
-            Op::Acquire(_) if self.store.kind() == Kind::Blob => 2,
-            Op::Inaugurate { .. } => 2,
-            _ => 1,
-        };
-        let patience = it.clocks.timer(timeout);
-        let heard = fate.heard_after(requests);
-        if heard.is_none_or(|heard| heard >= patience) {
-            let at = self.now + patience;
-            self.queue.plan(at, Event::GiveUp { node, life, request: id.0 });
-        }
-        let name = op.name();
-        self.tell(|_| format!("candidate {node} sends {name}, {fate}"));
-        let message = Message {
-            node,
-            life,
-            id,
-            op,
-            stage: Stage::First,
-            fate,
-            answer: None,
-            heard: heard_of,
-        };
-        if let (true, Some(heard)) = (fate.broken, heard) {
-            let answer = Some(Err(network::broken()));
-            let told = self.keep(Message { answer, ..message.clone() });
-            self.queue.plan(self.now + heard, Event::Deliver { message: told });
-        }
-        let Some(there) = fate.there else { return };
-        if let Some(later) = fate.again {
-            let copy = self.keep(message.clone());
-            self.plan_arrival(self.now + there + later, copy);
-        }
-        let message = self.keep(message);
-        self.plan_arrival(self.now + there, message);
-    }
-
-    fn plan_arrival(&mut self, at: Instant, message: u32) {
-        self.last_arrival = self.last_arrival.max(at);
-        self.queue.plan(at, Event::Arrive { message });
-    }
-
-    fn keep(&mut self, message: Message) -> u32 {
-        match self.spare.pop() {
-            Some(free) => {
-                self.messages[free as usize] = Some(message);
-                free
-            }
-            None => {
-                self.messages.push(Some(message));
-                self.messages.len() as u32 - 1
-            }
-        }
-    }
-
-    fn take(&mut self, message: u32) -> Option<Message> {
-        self.spare.push(message);
-        self.messages[message as usize].take()
-    }
-
-    /// A request reaches the store.
-    fn arrive(&mut self, index: u32) {
-        let Some(mut message) = self.take(index) else { return };
-        let done = match (message.fate.error, &message.op) {
-            (Some(Error::Unknown), _) => Step::Done(Err(erred())),
-            (Some(Error::Foreign), Op::Look | Op::Inaugurate { .. }) => Step::Done(Err(foreign())),
-            _ => self.serve(&message),
-        };
-        let answer = match done {
-            Step::More(stage) => {
-                message.stage = stage;
-                let at = self.now + message.fate.between;
-                let index = self.keep(message);
-                return self.plan_arrival(at, index);
-            }
-            Step::Done(answer) => answer,
-        };
-        let answer = match (message.fate.error, &message.op) {
-            (Some(Error::UnknownYetDone), _) => Err(erred()),
-            (Some(Error::OtherLease), Op::Acquire(_) | Op::Renew(_)) => Err(another()),
-            (Some(Error::Foreign), Op::Acquire(_)) if answer.is_ok() => Err(foreign()),
-            _ => answer,
-        };
-        if answer.is_ok() && matches!(message.op, Op::Renew(_)) {
-            self.spring(message.node);
-        }
-        self.tell(|_| {
-            let outcome = match &answer {
-                Ok(Answer::Sight(sight)) => {
-                    format!("free: {}, {:?}", sight.free, sight.record.term)
-                }
-                Ok(Answer::Grant(grant)) => format!("granted on term {:?}", grant.record.term),
-                Ok(Answer::Term(term)) => format!("term {term}"),
-                Ok(Answer::Done) => "done".to_owned(),
-                Err(error) => format!("{}: {error}", error.outcome()),
-            };
-            format!("store: {} of candidate {}: {outcome}", message.op.name(), message.node)
-        });
-        let Some(back) = message.fate.back else { return };
-        message.answer = Some(answer);
-        let message = self.keep(message);
-        self.queue.plan(self.now + back, Event::Deliver { message });
-    }
-
-    /// The store does what one request asks.
-    fn serve(&mut self, message: &Message) -> Step {
-        let mut wrote = None;
-        let changes = self.store.changes();
-        let done = self.store.step(&message.op, message.stage, self.now, &mut wrote);
-        if let Some((term, nonce)) = wrote {
-            let Message { node, life, .. } = *message;
-            let tenure = Tenure { term, nonce, node, life, by_will: false };
-            let (heard, clock) = (message.heard, self.least_clock(node));
-            self.judge.written(tenure, heard, clock, self.now);
-            self.mix(term);
-        }
-        if self.store.kind() == Kind::Host && self.store.changes() != changes {
-            self.wake_standbys();
-        }
-        done
-    }
-
-    /// The least unix milliseconds that a term may have begun with that is written now by a
-    /// candidate that found none: by the store's date, or else by its own wall clock.
-    fn least_clock(&self, node: u8) -> u64 {
-        let it = &self.nodes[usize::from(node)];
-        let millis = match self.store.kind() {
-            Kind::Blob => self.store.unix_millis(self.now),
-            Kind::Host if it.has_true_wall() => {
-                u64::try_from(it.moment(self.now).wall.as_millis()).unwrap_or_default()
-            }
-            Kind::Host => 0,
-        };
-        // It was read when the lease was granted, which a hold may have followed.
-        millis.saturating_sub(300_000)
-    }
-
-    pub(super) fn wake_standbys(&mut self) {
-        for node in 0..self.nodes.len() {
-            if self.rng.u8(..10) < 8 {
-                let at = self.now + self.rng.u64(MILLI..50 * MILLI);
-                self.queue.plan(at, Event::Changed { node: node as u8 });
-            }
-        }
-    }
-
-    /// An answer reaches its candidate, late ones and copies too.
-    fn deliver(&mut self, index: u32) {
-        let Some(message) = self.take(index) else { return };
-        let it = &mut self.nodes[usize::from(message.node)];
-        let Some(answer) = message.answer.filter(|_| it.life == message.life) else { return };
-        if let Some(process) = &mut it.process
-            && process.waits_for == Some(message.id)
-        {
-            process.heard = process.heard.max(told_term(&answer));
-            // What was refused is not owed, even where an operator made it so behind the lease.
-            process.undisturbed &= !matches!(answer, Err(StoreError::Refused(_)));
-            if answer.is_ok() && matches!(message.op, Op::Renew(_)) {
-                process.renewed_at = process.sent_at;
-            }
-        }
-        self.answer(message.node, message.id, answer);
-    }
-
-    fn answer(&mut self, node: u8, id: RequestId, answer: Result<Answer, StoreError>) {
-        if let Some(process) = &mut self.nodes[usize::from(node)].process {
-            process.waits_for.take_if(|it| *it == id);
-        }
-        self.turn(node, |election, now, chance| election.handle_answer(id, answer, now, chance));
-    }
-}
-
-/// The term that an answer tells of.
-fn told_term(answer: &Result<Answer, StoreError>) -> u64 {
-    match answer {
-        Ok(Answer::Sight(sight)) => sight.record.term.unwrap_or(0),
-        Ok(Answer::Grant(grant)) => grant.record.term.unwrap_or(0),
-        Ok(Answer::Term(term)) => *term,
-        _ => 0,
-    }
-}
-
-fn erred() -> StoreError {
-    StoreError::Unknown(Failure::new(Cause::Unavailable, "the store erred"))
-}
-
-fn foreign() -> StoreError {
-    StoreError::Foreign(Failure::new(Cause::Record, "a record of another's making"))
-}
-
-fn another() -> StoreError {
-    StoreError::Refused(Failure::new(Cause::Lease, "the answer names another lease"))
 }
