@@ -14,8 +14,12 @@ use std::time::Instant;
 
 use clap::Parser;
 use simulation::campaign::{self, Found, Tally};
+use simulation::chart::{Bar, Frame};
+use simulation::faults::{self, Kind as Fault, Target};
 use simulation::judge::Kind;
+use simulation::scenario::{Nature, Scenario};
 use simulation::world::World;
+use simulation::{MILLI, SECOND};
 
 /// Simulates the election under faults, from a seed.
 ///
@@ -45,6 +49,17 @@ struct Arguments {
     /// With --episode: tell everything that happens
     #[arg(long, requires = "episode")]
     trace: bool,
+    /// Draw a run by hand as SVG: the leader crashes, or is stopped for 20 s
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["episode", "json"])]
+    figure: Option<Figure>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Figure {
+    /// The leader is killed.
+    Crash,
+    /// The leader is stopped for 20 s and goes on.
+    Pause,
 }
 
 /// Faults by number.
@@ -60,6 +75,10 @@ fn chosen(text: &str) -> Result<Chosen, std::num::ParseIntError> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Some(figure) = arguments.figure {
+        println!("{}", draw(figure));
+        return ExitCode::SUCCESS;
+    }
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
     if arguments.seed.is_none() {
         println!("seed {seed}");
@@ -79,6 +98,49 @@ fn main() -> ExitCode {
         summarize(&tally, rate);
     }
     ExitCode::from(u8::from(tally.found.is_some()))
+}
+
+/// Plays a run with one fault, and draws what came of it.
+fn draw(figure: Figure) -> String {
+    const STRUCK: u64 = 60 * SECOND + 700 * MILLI;
+    let (kind, length, title, word) = match figure {
+        Figure::Crash => (
+            Fault::Crash,
+            3_600 * SECOND,
+            "The leader is killed: its belief is gone, its client's answer runs out, then the lease",
+            "killed",
+        ),
+        Figure::Pause => (
+            Fault::Pause,
+            20 * SECOND,
+            "The leader is stopped for 20 s: its belief ends by the clock, before the lease does",
+            "stopped",
+        ),
+    };
+    let fault = faults::Fault { spell: 0, at: STRUCK, length, target: Target::Leader, kind };
+    let scenario = Scenario::by_hand(Nature::Sleepy, vec![fault]);
+    let mut world = World::new(&scenario, &[0]).charted();
+    world.play();
+    let chart = world.chart().expect("it was asked for");
+    let led = |bar: &&Bar| bar.from > STRUCK;
+    let next = chart.beliefs.iter().find(led).expect("another leads");
+    let lost = chart.lease.iter().rev().find(|it| it.until > STRUCK && it.from < STRUCK);
+    let lost = lost.expect("there was a leader").until;
+    let marks = [
+        (STRUCK, word),
+        (lost, "the lease is over"),
+        (next.from, "another leads"),
+        (STRUCK + length, "goes on: passive"),
+    ];
+    let shown = if length > 60 * SECOND { 3 } else { 4 };
+    Frame {
+        title,
+        from: STRUCK - 7 * SECOND,
+        until: STRUCK + 23 * SECOND,
+        marks: &marks[..shown],
+        nodes: 3,
+    }
+    .draw(chart)
 }
 
 /// Plays one episode again.

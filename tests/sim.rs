@@ -9,15 +9,13 @@
 #[path = "sim/simulation.rs"]
 mod simulation;
 
-use std::time::Duration;
-
 use simulation::campaign::{self, Tally};
 use simulation::clock::Which;
 use simulation::faults::{Fault, Kind, Target};
 use simulation::judge;
-use simulation::scenario::{Nature, NodePlan, Scenario, Timings};
+use simulation::scenario::{Nature, Scenario};
 use simulation::world::{Outcome, World};
-use simulation::{SECOND, shrink, store};
+use simulation::{SECOND, shrink};
 
 /// A campaign must end without a violation.
 #[track_caller]
@@ -60,36 +58,6 @@ fn the_same_seed_is_the_same_history() {
     assert_ne!(one.history, campaign::run(4, 5.0).history);
 }
 
-/// Three candidates with the default settings on a blob, and a schedule by hand.
-fn by_hand(nature: Nature, faults: Vec<Fault>) -> Scenario {
-    let timings = Timings {
-        lease_duration: Duration::from_secs(15),
-        renew_deadline: Duration::from_secs(10),
-        retry_period: Duration::from_secs(2),
-        request_timeout: Duration::from_secs(2),
-        activation_delay: Duration::ZERO,
-    };
-    let node = NodePlan {
-        timings,
-        observe: false,
-        nature,
-        drift_ppm: 0,
-        client_ppm: 0,
-        freeze_budget: 4 * SECOND,
-        clock_start: [1_000_000 * SECOND, 500_000 * SECOND],
-    };
-    Scenario {
-        seed: 1,
-        faithful: true,
-        store: store::Kind::Blob,
-        store_ppm: 0,
-        seeded: Some(1),
-        nodes: vec![node; 3],
-        faults,
-        spells: vec![600 * SECOND],
-    }
-}
-
 fn at(seconds: u64, length: u64, target: Target, kind: Kind) -> Fault {
     Fault { spell: 0, at: seconds * SECOND, length: length * SECOND, target, kind }
 }
@@ -110,13 +78,18 @@ fn the_judge_sees_two_leaders_where_the_lease_is_freed_behind_the_holders_back()
     let kind_of_break = Kind::Break { period: Some(0) };
     let cut = Kind::Cut { refused: false };
     let faults = vec![at(60, 30, Target::Leader, cut), at(61, 0, Target::All, kind_of_break)];
-    assert_eq!(kind(&play(&by_hand(Nature::Sleepy, faults))), Some(judge::Kind::DualLeaders));
+    assert_eq!(
+        kind(&play(&Scenario::by_hand(Nature::Sleepy, faults))),
+        Some(judge::Kind::DualLeaders)
+    );
 }
 
 #[test]
 fn the_judge_sees_two_leaders_where_a_pause_beyond_the_margin_goes_unseen() {
-    let mut scenario =
-        by_hand(Nature::Freezing, vec![at(60, 14, Target::Leader, Kind::Freeze { synced: false })]);
+    let mut scenario = Scenario::by_hand(
+        Nature::Freezing,
+        vec![at(60, 14, Target::Leader, Kind::Freeze { synced: false })],
+    );
     scenario.nodes.iter_mut().for_each(|it| it.freeze_budget = 14 * SECOND);
     // Frozen right after a renewal, it goes on believing when another leads.
     let found = (0..40).find_map(|tenths: u64| {
@@ -133,7 +106,7 @@ fn a_lapse_by_a_clock_set_forward_takes_no_client_s_time() {
         let jump = Kind::Jump { which: Which::Boot, by: 27_000_000_000 };
         let fault =
             Fault { at: 60 * SECOND + tenths * SECOND / 10, ..at(0, 0, Target::Leader, jump) };
-        assert_eq!(kind(&play(&by_hand(Nature::Jumpy, vec![fault]))), None, "{tenths}");
+        assert_eq!(kind(&play(&Scenario::by_hand(Nature::Jumpy, vec![fault]))), None, "{tenths}");
     }
 }
 
@@ -143,7 +116,7 @@ fn a_lapse_by_a_fast_clock_takes_no_slow_client_s_time() {
         let cut = Kind::Cut { refused: false };
         let fault =
             Fault { at: 60 * SECOND + tenths * SECOND / 10, ..at(0, 11, Target::Leader, cut) };
-        let mut scenario = by_hand(Nature::Sleepy, vec![fault]);
+        let mut scenario = Scenario::by_hand(Nature::Sleepy, vec![fault]);
         for node in &mut scenario.nodes {
             (node.drift_ppm, node.client_ppm) = (40_000, -40_000);
         }
@@ -158,6 +131,6 @@ fn a_schedule_is_shrunk_to_the_faults_that_matter() {
     let cut = Kind::Cut { refused: false };
     faults.push(at(60, 30, Target::Leader, cut));
     faults.push(at(61, 0, Target::All, Kind::Break { period: Some(0) }));
-    let scenario = by_hand(Nature::Sleepy, faults);
+    let scenario = Scenario::by_hand(Nature::Sleepy, faults);
     assert_eq!(shrink::shrink(&scenario, judge::Kind::DualLeaders), [31]);
 }

@@ -6,6 +6,7 @@
 use tenure::election::{Answer, Op, Request, RequestId};
 use tenure::store::{Cause, Failure, StoreError};
 
+use super::chart;
 use super::faults::Error;
 use super::judge::{self, Tenure};
 use super::network::{self, Fate, Message};
@@ -164,6 +165,15 @@ impl World<'_> {
         }
         if self.store.kind() == Kind::Host && self.store.changes() != changes {
             self.wake_standbys();
+        }
+        if let Some(chart) = &mut self.chart {
+            for it in &self.nodes {
+                let lease = it.process.as_ref().and_then(|it| it.lease);
+                let until = lease.and_then(|lease| self.store.leased_until(lease));
+                if let Some(until) = until {
+                    chart::note(&mut chart.lease, it.index, self.now, until);
+                }
+            }
         }
         done
     }

@@ -2,6 +2,7 @@
 
 use tenure::publish::{Judgement, Role};
 
+use super::chart;
 use super::client::{Acting, Answer};
 use super::judge::Kind;
 use super::queue::Event;
@@ -18,7 +19,11 @@ impl World<'_> {
         let there = self.rng.u64(MILLI / 10..30 * MILLI);
         self.queue.plan(self.now + there, Event::Question { client, stamp });
         if again {
-            let next = self.now + self.rng.u64(2 * SECOND..30 * SECOND);
+            let pause = match self.chart {
+                None => self.rng.u64(2 * SECOND..30 * SECOND),
+                Some(_) => SECOND,
+            };
+            let next = self.now + pause;
             self.queue.plan(next, Event::Ask { client, again });
         }
     }
@@ -37,6 +42,9 @@ impl World<'_> {
             life: node.life,
             valid_for_ms: judgement.valid_for_ms(),
         });
+        if let Some(chart) = &mut self.chart {
+            chart.answers.push((client, self.now, answer.is_some()));
+        }
         if answer.is_none() && it.acting.is_none() {
             return;
         }
@@ -52,6 +60,9 @@ impl World<'_> {
             return;
         }
         let Some(acting) = it.told(self.now) else { return };
+        if let Some(chart) = &mut self.chart {
+            chart::note(&mut chart.acting, client, self.now, acting.until);
+        }
         let taken = self.resource.write(acting.term, client, acting.life);
         if let (Err((node, _)), false) = (taken, self.judge.terms_void) {
             let say = || format!("candidates {client} and {node} led in one term, {}", acting.term);

@@ -105,6 +105,37 @@ impl Scenario {
         scenario
     }
 
+    /// Three candidates with the default settings on a blob, clocks that run true, and a schedule
+    /// by hand.
+    pub fn by_hand(nature: Nature, faults: Vec<Fault>) -> Self {
+        let timings = Timings {
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+            request_timeout: Duration::from_secs(2),
+            activation_delay: Duration::ZERO,
+        };
+        let node = NodePlan {
+            timings,
+            observe: false,
+            nature,
+            drift_ppm: 0,
+            client_ppm: 0,
+            freeze_budget: 4 * SECOND,
+            clock_start: [1_000_000 * SECOND, 500_000 * SECOND],
+        };
+        Self {
+            seed: 1,
+            faithful: true,
+            store: Kind::Blob,
+            store_ppm: 0,
+            seeded: Some(1),
+            nodes: vec![node; 3],
+            faults,
+            spells: vec![600 * SECOND],
+        }
+    }
+
     /// The longest of a setting among the candidates that compete.
     pub fn longest(&self, of: impl Fn(&Timings) -> Duration) -> Span {
         let lengths = self.nodes.iter().map(|node| span(of(&node.timings)));

@@ -11,6 +11,7 @@
 #![allow(dead_code, unreachable_pub, reason = "the tests and the command line use parts of it")]
 
 pub mod campaign;
+pub mod chart;
 pub mod client;
 pub mod clock;
 pub mod examine;

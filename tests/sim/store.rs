@@ -122,6 +122,16 @@ impl Store {
         matches!(&self.lease, Lease::Leased { id, .. } if *id == lease)
     }
 
+    /// Until when this lease is held, by a store's clock that runs true.
+    pub fn leased_until(&self, lease: LeaseId) -> Option<Instant> {
+        match &self.lease {
+            Lease::Leased { id, until: Some(until), .. } if *id == lease => {
+                Some(super::span(*until) - EPOCH)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether somebody has the lease.
     pub fn is_leased(&mut self, now: Instant) -> bool {
         let time = self.time(now);

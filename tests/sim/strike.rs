@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tenure::election::Election;
 
+use super::chart;
 use super::clock::Which;
 use super::faults::{Fault, Kind, Target};
 use super::network::Link;
@@ -15,7 +16,7 @@ use super::queue::Event;
 use super::scenario::Nature;
 use super::store;
 use super::world::World;
-use super::{SECOND, Span, span};
+use super::{Instant, SECOND, Span, span};
 
 /// A freeze that the wall clock shows for certain: over the second that it must be ahead.
 const SEEN_FREEZE: Span = 2 * SECOND;
@@ -262,6 +263,9 @@ impl World<'_> {
         it.asleep_until = self.now + length;
         it.machine_stands = sleep != Sleep::Stopped;
         it.sleep = Some((sleep, length));
+        if let Some(chart) = &mut self.chart {
+            chart::note(&mut chart.absent, node as u8, self.now, self.now + length);
+        }
         self.queue.plan(self.now + length, Event::GoOn { node: node as u8 });
     }
 
@@ -300,6 +304,11 @@ impl World<'_> {
         let it = &mut self.nodes[node];
         if it.process.take().is_none() {
             return;
+        }
+        if let Some(chart) = &mut self.chart {
+            let until = down.map_or(Instant::MAX, |down| self.now + down);
+            chart::note(&mut chart.absent, node as u8, self.now, until);
+            chart::note(&mut chart.beliefs, node as u8, self.now, self.now);
         }
         if let Some(down) = down {
             it.starts_at = self.now + down;

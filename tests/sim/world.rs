@@ -8,6 +8,7 @@ use fastrand::Rng;
 use tenure::clock::Moment;
 use tenure::election::{Chance, Election, RequestId};
 
+use super::chart::{self, Chart};
 use super::client::{Client, Resource};
 use super::examine::Examination;
 use super::judge::{self, Judge, Violation};
@@ -17,7 +18,7 @@ use super::process::Node;
 use super::queue::{Event, Queue};
 use super::scenario::Scenario;
 use super::store::Store;
-use super::{Instant, MILLI, SECOND, Span};
+use super::{Instant, MILLI, SECOND, Span, span};
 
 /// What came of an episode.
 #[derive(Clone, Debug)]
@@ -75,6 +76,8 @@ pub struct World<'a> {
     history: u64,
     /// Lines for people, if they were asked for.
     pub(super) trace: Option<Vec<String>>,
+    /// What a figure shows, if one is to be drawn.
+    pub(super) chart: Option<Chart>,
 }
 
 impl<'a> World<'a> {
@@ -106,6 +109,7 @@ impl<'a> World<'a> {
             post: Post::default(),
             history: scenario.seed,
             trace: None,
+            chart: None,
         };
         world.begin();
         world
@@ -116,6 +120,18 @@ impl<'a> World<'a> {
     pub fn traced(mut self) -> Self {
         self.trace = Some(Vec::new());
         self
+    }
+
+    /// Has it keep what a figure shows; clients ask every second then.
+    #[must_use]
+    pub fn charted(mut self) -> Self {
+        self.chart = Some(Chart::default());
+        self
+    }
+
+    /// What a figure shows.
+    pub fn chart(&self) -> Option<&Chart> {
+        self.chart.as_ref()
     }
 
     /// What was told.
@@ -284,8 +300,18 @@ impl<'a> World<'a> {
                 self.elected(node, term);
             }
         }
+        self.chart_belief(node, moment);
         if leads {
             self.judge_belief(node);
+        }
+    }
+
+    /// Notes for a figure until when a candidate believes.
+    fn chart_belief(&mut self, node: u8, moment: Moment) {
+        if let Some(chart) = &mut self.chart {
+            let process = self.nodes[usize::from(node)].process.as_ref();
+            let left = process.map_or(0, |it| span(it.status.remaining(moment)));
+            chart::note(&mut chart.beliefs, node, self.now, self.now + left);
         }
     }
 
