@@ -150,7 +150,9 @@ impl World<'_> {
                     begin = begin.max(self.now + leaving);
                 }
             }
-            self.turn(index as u8, Election::handle_timeout);
+            if it.asleep_until <= self.now {
+                self.turn(index as u8, Election::handle_timeout);
+            }
         }
         self.tell(|_| "calm".to_owned());
         begin

@@ -263,6 +263,9 @@ impl World<'_> {
         it.asleep_until = self.now + length;
         it.machine_stands = sleep != Sleep::Stopped;
         it.sleep = Some((sleep, length));
+        if let Some(process) = &mut it.process {
+            process.undisturbed = false;
+        }
         if let Some(chart) = &mut self.chart {
             chart::note(&mut chart.absent, node as u8, self.now, self.now + length);
         }
