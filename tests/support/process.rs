@@ -78,6 +78,11 @@ impl Candidate {
         kill_process(id, signal).expect("the process takes a signal");
     }
 
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("the process can be asked").is_some()
+    }
+
     /// Waits for its end.
     pub fn wait(&mut self, bound: Duration) -> ExitStatus {
         until(bound, &format!("{} ends", self.name), || {

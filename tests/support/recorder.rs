@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two questions to one candidate.
+/// Between two questions to one candidate, unless told otherwise.
 const INTERVAL: Duration = Duration::from_millis(3);
 
 /// One answer 200.
@@ -30,28 +30,52 @@ pub struct Claim {
 /// Asks candidates from threads of its own until it is finished.
 pub struct Recorder {
     claims: Arc<Mutex<Vec<Claim>>>,
+    interval: Duration,
     over: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    /// Those who are followed, with what ends the following of each.
+    threads: Vec<(String, Arc<AtomicBool>, JoinHandle<()>)>,
 }
 
 impl Recorder {
     pub fn start() -> Self {
-        Self { claims: Arc::default(), over: Arc::default(), threads: Vec::new() }
+        Self::every(INTERVAL)
+    }
+
+    /// One that asks each candidate at this interval.
+    pub fn every(interval: Duration) -> Self {
+        Self { claims: Arc::default(), interval, over: Arc::default(), threads: Vec::new() }
+    }
+
+    /// The claims from the number `from` on.
+    pub fn claims(&self, from: usize) -> Vec<Claim> {
+        self.claims.lock().unwrap()[from..].to_vec()
+    }
+
+    /// Asks an instance no more: it is gone, and its address may be another's soon.
+    pub fn forget(&mut self, instance: &str) {
+        for (name, over, _) in &self.threads {
+            if name == instance {
+                over.store(true, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Asks one more candidate from now on. `instance` names the process, not the identity.
     pub fn follow(&mut self, instance: &str, address: SocketAddr) {
-        let (claims, over) = (Arc::clone(&self.claims), Arc::clone(&self.over));
+        let (claims, all_over) = (Arc::clone(&self.claims), Arc::clone(&self.over));
+        let (interval, over) = (self.interval, Arc::new(AtomicBool::default()));
+        let (name, forgotten) = (instance.to_owned(), Arc::clone(&over));
         let instance = instance.to_owned();
-        self.threads.push(std::thread::spawn(move || {
+        let thread = std::thread::spawn(move || {
             let mut connection = None;
-            while !over.load(Ordering::Relaxed) {
+            while !all_over.load(Ordering::Relaxed) && !forgotten.load(Ordering::Relaxed) {
                 if let Some(claim) = ask(&mut connection, address, &instance) {
                     claims.lock().unwrap().push(claim);
                 }
-                std::thread::sleep(INTERVAL);
+                std::thread::sleep(interval);
             }
-        }));
+        });
+        self.threads.push((name, over, thread));
     }
 
     /// Whether an instance has been heard to claim leadership.
@@ -69,7 +93,7 @@ impl Recorder {
     /// each counts until its last answer 200 was asked for, as the contract says.
     pub fn finish(self, released: &[&str]) -> Verdict {
         self.over.store(true, Ordering::Relaxed);
-        for thread in self.threads {
+        for (_, _, thread) in self.threads {
             thread.join().expect("a recorder's thread ends well");
         }
         let mut claims =

@@ -89,6 +89,12 @@ impl Scene {
         }
     }
 
+    /// Has it judged by another recorder.
+    pub fn judged_by(mut self, recorder: Recorder) -> Self {
+        self.recorder = recorder;
+        self
+    }
+
     /// Gives its candidates the longest lease, where nobody waits for one to run out: then a
     /// machine that is slow for a while costs no leadership.
     pub fn patient(mut self) -> Self {
@@ -145,7 +151,7 @@ impl Scene {
         ];
         let arguments = [&arguments, self.timings].concat();
         let candidate = start(&name, self.directory.path(), &arguments);
-        self.recorder.follow(&name, candidate.address);
+        self.recorder.follow(&candidate.name, candidate.address);
         self.candidates.push(candidate);
     }
 
