@@ -156,3 +156,29 @@ fn fault_35_the_shipped_binary_aborts_on_a_panic_and_nothing_catches_one() {
         }
     }
 }
+
+#[test]
+fn every_row_of_the_table_of_faults_has_a_test_and_every_test_is_in_the_table() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let table = fs::read_to_string(root.join("docs/verification.md")).unwrap();
+    let mut rows = [0; 37];
+    for entry in fs::read_dir(root.join("tests")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|it| it != "rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for name in text.split("fn fault_").skip(1) {
+            let name = name.split('(').next().unwrap_or_default();
+            let Some((row, rest)) = name.split_once('_') else { continue };
+            let Ok(row) = row.parse::<usize>() else { continue };
+            rows[row] += 1;
+            let words = rest.replace('_', " ");
+            let line = table.lines().find(|line| line.starts_with(&format!("| {row} |")));
+            assert!(line.is_some_and(|it| it.contains(&words)), "row {row} lacks: {words}");
+        }
+    }
+    for (row, tests) in rows.iter().enumerate().skip(1) {
+        assert!(*tests > 0, "no test injects row {row}");
+    }
+}
