@@ -17,6 +17,7 @@ pub mod clock;
 pub mod examine;
 pub mod faults;
 pub mod judge;
+pub mod machine;
 pub mod network;
 pub mod post;
 pub mod process;
