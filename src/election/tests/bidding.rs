@@ -211,3 +211,13 @@ fn an_observer_never_bids() {
         bench.next("look");
     }
 }
+
+#[test]
+fn r9_one_of_many_tries_an_unknown_bid_again_after_a_share_of_the_pace() {
+    for (jitter, waited) in [(0.0, RETRY / 8), (0.5, RETRY / 4 * 3 / 4), (1.0, RETRY / 4)] {
+        let mut bench = Bench::bidding();
+        bench.jitter = jitter;
+        bench.answer(unknown());
+        assert_eq!(bench.next("acquire"), waited, "jitter {jitter}");
+    }
+}
