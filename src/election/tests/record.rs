@@ -117,6 +117,23 @@ fn an_ordinary_record_is_followed_at_once_by_the_next_term() {
     bench.answer(Ok(grant(Some(7))));
     bench.expect("inaugurate");
     assert_eq!(floor(&bench), 8);
+    assert!(!alarmed(&bench), "{:?}", bench.notices);
+}
+
+#[test]
+fn the_first_use_of_a_local_store_is_no_alarm() {
+    let mut bench = Bench::new(config());
+    bench.answer(Ok(free(None)));
+    bench.answer(Ok(grant(None)));
+    bench.expect("inaugurate");
+    assert!(!alarmed(&bench), "{:?}", bench.notices);
+}
+
+fn alarmed(bench: &Bench) -> bool {
+    bench
+        .notices
+        .iter()
+        .any(|it| matches!(it, Notice::RecordMissing { .. } | Notice::TermFell { .. }))
 }
 
 #[test]
