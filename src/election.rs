@@ -10,6 +10,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod answers;
+mod config;
 mod pace;
 mod pieces;
 mod request;
@@ -24,6 +25,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use config::Config;
 use pace::Pace;
 pub use pieces::Piece;
 pub use request::{Answer, Chance, Notice, Op, Request, RequestId};
@@ -34,29 +36,7 @@ pub use status::{
 use telling::Ended;
 
 use crate::clock::Moment;
-use crate::store::{Bid, Candidate, Grant, Record, Rules, StoreError};
-
-/// What one candidate was told.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Who we are.
-    pub candidate: Arc<Candidate>,
-    /// How this kind of store behaves.
-    pub rules: Rules,
-    /// From each grant to the end of the lease in the store; over `renew_deadline` by the margin
-    /// for drift and unseen pauses.
-    pub lease_duration: Duration,
-    /// From the sending of the last granted request to the end of our belief (R1).
-    pub renew_deadline: Duration,
-    /// Leader: from the sending of one renewal to the next; standby: mean time between looks.
-    pub retry_period: Duration,
-    /// The longest that one request may take.
-    pub request_timeout: Duration,
-    /// From the grant's answer to the first moment we may be active.
-    pub activation_delay: Duration,
-    /// Never compete, only look.
-    pub observe: bool,
-}
+use crate::store::{Bid, Grant, Record, StoreError};
 
 /// One candidate's part in one election.
 ///

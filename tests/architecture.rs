@@ -30,7 +30,7 @@ fn code(text: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn the_core_imports_values_and_nothing_that_acts() {
-    let own = ["pace::", "pieces::", "request::", "role::", "status::", "telling::"];
+    let own = ["config::", "pace::", "pieces::", "request::", "role::", "status::", "telling::"];
     let allowed = [&own[..], &["std::", "super::", "self::"]].concat();
     let crates = ["crate::clock::Moment", "crate::store::", "crate::election::"];
     for (path, text) in module("election") {
