@@ -178,12 +178,10 @@ impl Election {
         now: Moment,
         chance: Chance,
     ) {
-        if self.role.lease() != Some(lease) {
-            return self.settle(lease, &answer);
-        }
         let period = self.config.retry_period;
-        let Some(tenure) = self.role.tenure_mut() else {
-            return;
+        let tenure = self.role.tenure_mut().filter(|it| it.bid.lease == lease);
+        let Some(tenure) = tenure else {
+            return self.settle(lease, &answer);
         };
         match answer {
             Ok(_) => {

@@ -8,7 +8,7 @@ use super::pace::{Pace, went_back};
 use super::request::Op;
 use super::status::Belief;
 use crate::clock::Moment;
-use crate::store::{Bid, LeaseId};
+use crate::store::Bid;
 
 /// What a candidate is.
 ///
@@ -107,14 +107,6 @@ impl Role {
             Self::Activating(it) => Some(&mut it.tenure),
             Self::Leader(it) => Some(&mut it.tenure),
             Self::Standby { .. } | Self::Resigned => None,
-        }
-    }
-
-    /// The lease that the role has or bids for.
-    pub(super) fn lease(&self) -> Option<LeaseId> {
-        match self {
-            Self::Standby { bidding, .. } => bidding.as_ref().map(|it| it.bid.lease),
-            _ => self.tenure().map(|it| it.bid.lease),
         }
     }
 

@@ -129,6 +129,15 @@ fn the_first_use_of_a_local_store_is_no_alarm() {
     assert!(!alarmed(&bench), "{:?}", bench.notices);
 }
 
+#[test]
+fn a_local_record_that_is_lost_is_told() {
+    let mut bench = Bench::new(config());
+    bench.answer(Ok(held(Some(7))));
+    bench.next("look");
+    bench.answer(Ok(free(None)));
+    assert!(alarmed(&bench), "{:?}", bench.notices);
+}
+
 fn alarmed(bench: &Bench) -> bool {
     bench
         .notices
