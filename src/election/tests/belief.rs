@@ -218,3 +218,16 @@ fn r10_a_suspended_tenure_lapses_at_its_old_deadline() {
     bench.tick();
     assert_eq!(bench.reason(), Some(Reason::Lapsed));
 }
+
+#[test]
+fn leader_and_jeopardy_count_as_one_state_since_when() {
+    let mut bench = Bench::leader();
+    let since = bench.now;
+    bench.next("renew");
+    bench.answer(unknown());
+    assert_eq!(bench.state(), State::Jeopardy);
+    assert_eq!(bench.election.status().since, since);
+    bench.next("renew");
+    bench.answer(refused());
+    assert_eq!((bench.state(), bench.election.status().since), (State::Standby, bench.now));
+}
