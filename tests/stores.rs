@@ -10,10 +10,6 @@ mod blob_server;
 mod conformance;
 #[path = "support/raw.rs"]
 mod raw;
-#[path = "support/simulated_lock.rs"]
-mod simulated_lock;
-#[path = "sim/simulation.rs"]
-mod simulation;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -23,8 +19,6 @@ use azurite::Azurite;
 use blob_server::BlobServer;
 use conformance::Harness;
 use raw::Raw;
-use simulated_lock::SimulatedLock;
-use simulation::store::Kind;
 use tempfile::TempDir;
 use tenure::clock::{self, Moment};
 use tenure::config::{AzureSettings, FileSettings};
@@ -287,40 +281,6 @@ impl Harness for AzuriteLock {
     }
 }
 
-/// The simulation's store, of one kind or the other: `BLOB` or not.
-struct Simulated<const BLOB: bool>(SimulatedLock);
-
-impl<const BLOB: bool> Harness for Simulated<BLOB> {
-    const LEASE: Duration = Duration::from_secs(15);
-    const FOREIGN: &'static [&'static str] = &[];
-
-    async fn start() -> Self {
-        Self(SimulatedLock::new(if BLOB { Kind::Blob } else { Kind::Host }))
-    }
-
-    fn candidate(&self) -> Arc<dyn LeaseStore> {
-        Arc::new(self.0.clone())
-    }
-
-    async fn advance(&self, by: Duration) {
-        self.0.advance(by);
-    }
-
-    async fn delete(&self) {
-        self.0.delete();
-    }
-
-    async fn plant(&self, foreign: &str) {
-        unreachable!("the simulation's faults do that, {foreign} is none of its store");
-    }
-
-    async fn bytes(&self) -> Vec<u8> {
-        self.0.bytes()
-    }
-}
-
-conformance!(simulated_blob, Simulated<true>);
-conformance!(simulated_host, Simulated<false>);
 conformance!(memory, MemoryLock);
 conformance!(file, FileLock);
 conformance!(azure_by_the_tables, TableLock);

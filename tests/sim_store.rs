@@ -1,0 +1,54 @@
+//! The simulation's store, held to the same sentences as the real ones in `tests/stores.rs`.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![allow(clippy::disallowed_methods, reason = "the suite waits on real stores too")]
+
+#[path = "support/conformance.rs"]
+mod conformance;
+#[path = "support/simulated_lock.rs"]
+mod simulated_lock;
+#[path = "sim/simulation.rs"]
+mod simulation;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conformance::Harness;
+use simulated_lock::SimulatedLock;
+use simulation::store::Kind;
+use tenure::store::LeaseStore;
+
+/// The simulation's store, of one kind or the other: `BLOB` or not.
+struct Simulated<const BLOB: bool>(SimulatedLock);
+
+impl<const BLOB: bool> Harness for Simulated<BLOB> {
+    const LEASE: Duration = Duration::from_secs(15);
+    const FOREIGN: &'static [&'static str] = &[];
+
+    async fn start() -> Self {
+        Self(SimulatedLock::new(if BLOB { Kind::Blob } else { Kind::Host }))
+    }
+
+    fn candidate(&self) -> Arc<dyn LeaseStore> {
+        Arc::new(self.0.clone())
+    }
+
+    async fn advance(&self, by: Duration) {
+        self.0.advance(by);
+    }
+
+    async fn delete(&self) {
+        self.0.delete();
+    }
+
+    async fn plant(&self, foreign: &str) {
+        unreachable!("the simulation's faults do that, {foreign} is none of its store");
+    }
+
+    async fn bytes(&self) -> Vec<u8> {
+        self.0.bytes()
+    }
+}
+
+conformance!(simulated_blob, Simulated<true>);
+conformance!(simulated_host, Simulated<false>);
