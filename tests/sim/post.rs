@@ -27,6 +27,11 @@ impl Post {
         &mut self.messages[index as usize]
     }
 
+    /// Whose answer it is.
+    pub fn addressee(&self, index: u32) -> u8 {
+        self.messages[index as usize].node
+    }
+
     fn keep(&mut self, message: Message) -> u32 {
         if let Some(free) = self.spare.pop() {
             self.messages[free as usize] = message;

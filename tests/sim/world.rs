@@ -175,7 +175,11 @@ impl<'a> World<'a> {
     }
 
     fn handle(&mut self, event: Event) {
-        if let Some(node) = event.needs_awake() {
+        let waits_for = match event {
+            Event::Deliver { message } => Some(self.post.addressee(message)),
+            other => other.needs_awake(),
+        };
+        if let Some(node) = waits_for {
             let awake = self.nodes[usize::from(node)].asleep_until;
             if awake > self.now {
                 // Who wakes finds an answer in its socket before it looks how long it waited.
