@@ -22,6 +22,7 @@
 //! - [`daemon`] drives one election: it selects an event, hands it in, and drains what comes out.
 //! - [`publish`] says the status in outside words, by HTTP, files and metrics.
 //! - [`config`] makes valid settings of arguments, environment and file.
+//! - [`exec`] keeps a command running while we lead, and ends it in time.
 //! - [`cli`] is the command line, with a file for each verb; [`logs`] writes what is told.
 //!
 //! # What is absent, and stays so
@@ -74,6 +75,7 @@ pub mod clock;
 pub mod config;
 pub mod daemon;
 pub mod election;
+pub mod exec;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod logs;
