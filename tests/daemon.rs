@@ -63,7 +63,7 @@ impl Running {
             boot_id: String::new(),
             store: store.kind(),
         };
-        let first = Published { status: election.status(), index: 0, sequence: 0 };
+        let first = Published::first(election.status());
         let (sender, published) = watch::channel(first);
         let (heartbeat, metrics) = (Heartbeat::default(), Metrics::new(&about));
         let (resign, resigned) = oneshot::channel::<()>();
