@@ -12,6 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use nix::sys::signal::SigSet;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use super::keeper;
@@ -66,7 +67,10 @@ fn launch(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     if bound.is_err() || getppid() != Some(keeper) {
         return ExitCode::from(CANNOT_RUN);
     }
-    // It also clears the mask of signals, and gives SIGPIPE its default back.
+    // It also gives SIGPIPE its default back, but passes the keeper's mask of signals on.
+    if SigSet::empty().thread_set_mask().is_err() {
+        return ExitCode::from(CANNOT_RUN);
+    }
     let error = Command::new(&program).arg0(&name).args(arguments).exec();
     complain(&program, &error);
     ExitCode::from(match error.kind() {
