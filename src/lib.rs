@@ -21,6 +21,7 @@
 //! - [`store`] is the trait that every lease store fulfils, with one file for each backend.
 //! - [`daemon`] drives one election: it selects an event, hands it in, and drains what comes out.
 //! - [`publish`] says the status in outside words, by HTTP, files and metrics.
+//! - [`health`] asks what must be well for us to compete; [`hooks`] tell others of what became of us.
 //! - [`config`] makes valid settings of arguments, environment and file.
 //! - [`cli`] is the command line, with a file for each verb; [`logs`] writes what is told.
 //!
@@ -71,11 +72,16 @@
 
 pub mod cli;
 pub mod clock;
+pub(crate) mod command;
 pub mod config;
 pub mod daemon;
 pub mod election;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+pub mod health;
+pub mod hooks;
+pub(crate) mod http_client;
 pub mod logs;
 pub mod publish;
+pub(crate) mod resolver;
 pub mod store;

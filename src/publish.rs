@@ -13,10 +13,14 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::clock::Moment;
 use crate::election::{State, Status};
+use crate::health::Board;
 
 pub mod file;
+mod health;
 pub mod http;
 pub mod metrics;
+
+pub use health::{HealthDocument, ProbeDocument};
 
 /// One publication of the driver.
 #[derive(Clone, Debug)]
@@ -43,6 +47,8 @@ pub struct About {
     pub boot_id: String,
     /// The kind of store.
     pub store: &'static str,
+    /// What the health probes last say; empty where none are set.
+    pub health: Board,
 }
 
 /// Proof that the election loop turns: the driver beats, others see that the count has grown.
@@ -112,6 +118,8 @@ pub struct Document<'a> {
     pub holder: Option<HolderDocument<'a>>,
     /// How the store answers.
     pub store: StoreDocument<'a>,
+    /// What the health probes say; `null` where none are set.
+    pub health: Option<HealthDocument>,
     /// Our version.
     pub version: &'static str,
 }
@@ -217,6 +225,7 @@ impl Published {
                 failures: store.failures,
                 last_error: store.last_error.as_ref().map(|error| error.failure().message.as_ref()),
             },
+            health: HealthDocument::of(&about.health, now),
             version: env!("CARGO_PKG_VERSION"),
         }
     }

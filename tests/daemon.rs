@@ -61,6 +61,7 @@ impl Running {
             instance: format!("{name}-1"),
             boot_id: String::new(),
             store: store.kind(),
+            health: Default::default(),
         };
         let first = Published { status: election.status(), index: 0, sequence: 0 };
         let (sender, published) = watch::channel(first);

@@ -16,6 +16,7 @@ use crate::clock;
 use crate::config::{Environment, Listen, Loaded, Settings, StoreSettings, load};
 use crate::daemon::{Driver, Publisher, Report};
 use crate::election::{Config, Election};
+use crate::health::Board;
 use crate::logs::{self, Logs};
 use crate::publish::file::{Acknowledgements, Writer};
 use crate::publish::http::{self, App, Listener};
@@ -87,6 +88,7 @@ async fn assemble_and_run(
         instance: candidate.instance.clone(),
         boot_id: clock::boot_id().unwrap_or_default(),
         store: store.kind(),
+        health: Board::default(),
     };
     let election = Election::new(terms(&settings, candidate, store.rules()), clock::now());
     let first = Published { status: election.status(), index: 1, sequence: 1 };
