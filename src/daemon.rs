@@ -117,14 +117,15 @@ impl Driver {
     /// Lets out what the election has to say, and returns the request to send, if there is one.
     fn drain(&mut self) -> Option<Request> {
         self.heartbeat.beat();
+        let notices: Vec<Notice> = std::iter::from_fn(|| self.election.poll_notice()).collect();
+        let transitions = notices.iter().filter_map(|it| match it {
+            Notice::Transition(transition) => Some(*transition),
+            _ => None,
+        });
         // Passive is published before anything else is done, a release above all (R8).
-        self.publisher.publish(self.election.status());
-        while let Some(notice) = self.election.poll_notice() {
-            if let Notice::Transition(transition) = &notice {
-                self.metrics.transition(transition);
-            }
-            self.report.notice(&notice);
-        }
+        self.publisher.publish(self.election.status(), transitions.clone(), self.now);
+        transitions.for_each(|it| self.metrics.transition(&it));
+        notices.iter().for_each(|it| self.report.notice(it));
         self.election.poll_command()
     }
 

@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::clock::Moment;
-use crate::election::{State, Status};
+use crate::election::{State, Status, Transition};
 use crate::health::Board;
 
 pub mod file;
@@ -21,6 +21,9 @@ pub mod http;
 pub mod metrics;
 
 pub use health::{HealthDocument, ProbeDocument};
+
+/// How many transitions are remembered.
+pub const REMEMBERED: usize = 20;
 
 /// One publication of the driver.
 #[derive(Clone, Debug)]
@@ -32,6 +35,17 @@ pub struct Published {
     pub index: u64,
     /// Grows with each publication.
     pub sequence: u64,
+    /// The last [`REMEMBERED`] changes of state, newest first.
+    pub history: Arc<[Past]>,
+}
+
+/// A change of state that has been.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Past {
+    /// When the driver took note of it.
+    pub at: Moment,
+    /// What changed, and why.
+    pub transition: Transition,
 }
 
 /// What does not change while the process runs.
@@ -180,6 +194,12 @@ impl Judgement {
 }
 
 impl Published {
+    /// The first publication of a process, in which nothing has changed yet.
+    #[must_use]
+    pub fn first(status: Status) -> Self {
+        Self { status, index: 1, sequence: 1, history: Arc::default() }
+    }
+
     /// The index at `now`: one more than was published once a leader's belief is over, which is a
     /// change that nobody publishes.
     #[must_use]

@@ -14,7 +14,8 @@ use tenure::publish::metrics::Metrics;
 use tenure::publish::{About, Heartbeat, Published};
 use tenure::store::memory::Memory;
 use tenure::store::{
-    Bid, Candidate, Cause, Failure, Finding, Grant, LeaseStore, Rules, Sight, StoreError,
+    Bid, Broken, Candidate, Cause, Failure, Finding, Grant, LeaseStore, Rules, Sight, StoreError,
+    Successor,
 };
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, LocalSet};
@@ -63,7 +64,7 @@ impl Running {
             store: store.kind(),
             health: Default::default(),
         };
-        let first = Published { status: election.status(), index: 0, sequence: 0 };
+        let first = Published::first(election.status());
         let (sender, published) = watch::channel(first);
         let (heartbeat, metrics) = (Heartbeat::default(), Metrics::new(&about));
         let (resign, resigned) = oneshot::channel::<()>();
@@ -138,6 +139,14 @@ impl LeaseStore for Hanging {
     async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
         self.pass().await;
         self.store.release(bid).await
+    }
+    async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+        self.pass().await;
+        self.store.nominate(bid, successor).await
+    }
+    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
+        self.pass().await;
+        self.store.break_lease(at_once).await
     }
     async fn examine(&self) -> Vec<Finding> {
         self.store.examine().await

@@ -91,7 +91,7 @@ async fn assemble_and_run(
         health: Board::default(),
     };
     let election = Election::new(terms(&settings, candidate, store.rules()), clock::now());
-    let first = Published { status: election.status(), index: 1, sequence: 1 };
+    let first = Published::first(election.status());
     let (sender, published) = watch::channel(first);
     let (metrics, heartbeat) = (Metrics::new(&about), Heartbeat::default());
 

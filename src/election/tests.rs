@@ -226,7 +226,7 @@ impl Bench {
 
 fn record(term: Option<u64>) -> Record {
     let holder = term.map(|_| Arc::new(candidate("other")));
-    Record { term, holder, nonce: term.map(|term| Nonce(u128::from(term) << 100)) }
+    Record { term, holder, nonce: term.map(|term| Nonce(u128::from(term) << 100)), successor: None }
 }
 
 fn sight(free: bool, term: Option<u64>) -> Answer {

@@ -286,7 +286,7 @@ mod tests {
     fn published(sequence: u64, standing: Standing) -> Published {
         let store = StoreHealth::default();
         let status = Status { standing, since: clock::now(), holder: None, store };
-        Published { status, index: sequence, sequence }
+        Published { index: sequence, sequence, ..Published::first(status) }
     }
 
     #[tokio::test]

@@ -71,7 +71,7 @@ impl Store {
     }
 
     fn record(&self) -> Record {
-        Record { term: Some(self.term), holder: None, nonce: Some(self.nonce) }
+        Record { term: Some(self.term), nonce: Some(self.nonce), ..Record::default() }
     }
 
     fn grant(&mut self, bid: &Bid) {

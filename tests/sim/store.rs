@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tenure::election::{Answer, Op};
 use tenure::store::{
-    Bid, Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Sight, StoreError, Version,
+    Bid, Broken, Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Sight, StoreError,
+    Successor, Version,
 };
 use time::OffsetDateTime;
 
@@ -249,7 +250,7 @@ impl Store {
         }
         let term = (self.record.term.unwrap_or(0) + 1).max(floor);
         let (holder, nonce) = (Some(Arc::clone(&bid.candidate)), Some(bid.nonce));
-        self.record = Record { term: Some(term), holder, nonce };
+        self.record = Record { term: Some(term), holder, nonce, successor: None };
         self.lease.written(time);
         self.touched();
         Ok((term, true))
@@ -260,6 +261,26 @@ impl Store {
             return Err(refused(Refusal(404, "BlobNotFound")));
         }
         self.lease.renew(&bid.lease, time).map_err(refused)
+    }
+
+    /// Names a successor in the record of this bid, under its lease.
+    pub fn nominate(
+        &mut self,
+        bid: &Bid,
+        successor: &Successor,
+        now: Instant,
+    ) -> Result<(), StoreError> {
+        let time = self.time(now);
+        if !self.exists || self.record.nonce != Some(bid.nonce) {
+            return Err(refused(Refusal(412, "the record is not ours")));
+        }
+        self.lease.check_write(Some(&bid.lease), time).map_err(refused)?;
+        let successor = Some(successor.as_stored());
+        if self.record.successor != successor {
+            self.record.successor = successor;
+            self.touched();
+        }
+        Ok(())
     }
 
     fn release(&mut self, bid: &Bid, time: Duration) -> Result<(), StoreError> {
@@ -276,11 +297,18 @@ impl Store {
 
 /// What others do to it behind the candidates' backs.
 impl Store {
-    /// An operator breaks the lease, after a period or (`None`) letting it run out.
-    pub fn break_lease(&mut self, period: Option<Duration>, now: Instant) {
+    /// An operator breaks the lease, after a period or (`None`) letting it run out. Nothing to
+    /// break is nothing done.
+    pub fn break_lease(&mut self, period: Option<Duration>, now: Instant) -> Broken {
         let time = self.time(now);
-        // Nothing to break is nothing done.
-        let _ = self.lease.break_lease(period, time);
+        if !self.is_leased(now) {
+            return Broken::NotHeld;
+        }
+        let record = self.record.clone();
+        match self.lease.break_lease(period, time) {
+            Ok(free_in) => Broken::Held { record, free_in },
+            Err(_) => Broken::NotHeld,
+        }
     }
 
     /// Somebody gives the lease an id of their own.
@@ -321,7 +349,7 @@ impl Store {
     /// A first record of a term that was written long ago.
     pub fn seed(&mut self, term: u64) {
         self.exists = true;
-        self.record = Record { term: Some(term), holder: None, nonce: Some(Nonce(1)) };
+        self.record = Record { term: Some(term), nonce: Some(Nonce(1)), ..Record::default() };
         self.touched();
     }
 

@@ -178,6 +178,7 @@ impl Store {
                         term: Some(next),
                         holder: Some(Arc::clone(&bid.candidate)),
                         nonce: Some(bid.nonce),
+                        successor: None,
                     };
                 }
                 Ok(Answer::Term(self.record.term.expect("it was written")))

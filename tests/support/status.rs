@@ -95,7 +95,7 @@ pub struct Feed(watch::Sender<Published>);
 impl Feed {
     /// Publishes a first status, with the index 1.
     pub fn new(standing: Standing) -> Self {
-        Self(watch::channel(Published { status: status(standing), index: 1, sequence: 1 }).0)
+        Self(watch::channel(Published::first(status(standing))).0)
     }
 
     pub fn subscribe(&self) -> watch::Receiver<Published> {
