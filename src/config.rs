@@ -15,7 +15,6 @@ use std::time::Duration;
 use url::Url;
 
 mod azure;
-mod beside;
 pub mod duration;
 mod environment;
 mod faults;
@@ -28,7 +27,6 @@ mod store_url;
 mod timings;
 mod values;
 
-pub use beside::{CommandLine, Health, Hook, Hooks, Probe};
 pub use environment::Environment;
 pub use faults::{Fault, Faults, Source};
 pub use layers::{Arity, Flags, SETTINGS, Setting};
