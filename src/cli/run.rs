@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::{SettingsArgs, descriptors, terminal};
 use crate::clock;
-use crate::config::{Environment, Listen, Loaded, Settings, StoreSettings, load};
+use crate::config::{Environment, Listen, Loaded, Settings, StoreSettings, Verb, load};
 use crate::daemon::{Driver, Publisher, Report};
 use crate::election::{Config, Election};
 use crate::health::Board;
@@ -33,7 +33,7 @@ const LAST_WORD: Duration = Duration::from_millis(250);
 /// Runs until a signal ends it: 0 after an orderly end, 1 when it cannot begin, 2 when the settings
 /// are wrong, 128 + n at a second signal n.
 pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
-    let Loaded { settings, notes } = match load(&args.flags(), environment) {
+    let Loaded { settings, notes } = match load(&args.flags(), environment, Verb::Run) {
         Ok(loaded) => loaded,
         Err(faults) => {
             terminal::complain(&faults.to_string());
