@@ -112,8 +112,8 @@ impl Metrics {
     }
 
     /// Counts a run of a hook.
-    pub fn hook_run(&self, hook: &str, outcome: &str) {
-        self.0.hook_runs.with_label_values(&[hook, outcome]).inc();
+    pub fn hook_run(&self, hook: hooks::Name, outcome: hooks::Outcome) {
+        self.0.hook_runs.with_label_values(&[hook.as_str(), outcome.as_str()]).inc();
     }
 
     /// Gives all series as Prometheus text, judged at `now`. `dropped_lines` is how many log lines
@@ -219,9 +219,9 @@ impl Maker<'_> {
     fn hook_runs(&self) -> IntCounterVec {
         let opts = self.opts("tenure_hook_runs_total", "Runs of hooks, by outcome.");
         let runs = self.register(IntCounterVec::new(opts, &["hook", "outcome"]));
-        for hook in hooks::NAMES {
-            for outcome in hooks::OUTCOMES {
-                runs.with_label_values(&[hook, outcome]);
+        for hook in hooks::Name::ALL {
+            for outcome in hooks::Outcome::ALL {
+                runs.with_label_values(&[hook.as_str(), outcome.as_str()]);
             }
         }
         runs
