@@ -2,6 +2,7 @@
 //!
 //! What it does not do: it decides nothing; it starts, and ends what it started.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,8 @@ use crate::clock;
 use crate::config::{Environment, Listen, Loaded, Settings, StoreSettings, Verb, load};
 use crate::daemon::{Driver, Publisher, Report};
 use crate::election::{Config, Election};
-use crate::health::Board;
+use crate::health::Probes;
+use crate::hooks::Hooks;
 use crate::logs::{self, Logs};
 use crate::publish::file::{Acknowledgements, Writer};
 use crate::publish::http::{self, App, Listener};
@@ -82,13 +84,14 @@ async fn assemble_and_run(
         instance: draw_instance(),
         address: settings.advertise.clone(),
     };
+    let probes = Probes::new(&settings.health, clock::now)?;
     let about = About {
         election: settings.election.clone(),
         identity: candidate.identity.clone(),
         instance: candidate.instance.clone(),
         boot_id: clock::boot_id().unwrap_or_default(),
         store: store.kind(),
-        health: Board::default(),
+        health: probes.board(),
     };
     let election = Election::new(terms(&settings, candidate, store.rules()), clock::now());
     let first = Published::first(election.status());
@@ -107,6 +110,15 @@ async fn assemble_and_run(
         files.spawn(writer.run());
         acknowledgements = word;
     }
+    let hooks = Hooks::new(
+        settings.hooks.clone(),
+        about.clone(),
+        metrics.clone(),
+        reached_at(&listeners),
+        clock::now,
+    )?;
+    let telling = hooks.run(published.clone(), |_| async {});
+    let probing = probes.run(published.clone(), |_, _, _| async {});
     tell_start(&settings, &about);
 
     let dropped = logs.dropped();
@@ -137,7 +149,7 @@ async fn assemble_and_run(
     let serve = http::serve(listeners, app, async {
         let _ = ended.await;
     });
-    tokio::join!(drive, serve);
+    tokio::join!(drive, serve, probing, telling);
     // Passive was said before the release; what may be missing is the last word on the store.
     let _ = tokio::time::timeout(LAST_WORD, files.join_next()).await;
     Ok(())
@@ -166,6 +178,20 @@ async fn listen(addresses: &[Listen]) -> anyhow::Result<Vec<Listener>> {
         listeners.push(listener);
     }
     Ok(listeners)
+}
+
+/// Where the commands of hooks can ask the first status listener.
+fn reached_at(listeners: &[Listener]) -> Option<String> {
+    let address = listeners.first()?.address();
+    let Ok(mut socket) = address.parse::<SocketAddr>() else {
+        return Some(address.to_owned());
+    };
+    match socket.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => socket.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => socket.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    Some(format!("http://{socket}"))
 }
 
 fn tell_start(settings: &Settings, about: &About) {
