@@ -195,7 +195,7 @@ async fn what_lags_behind_tells_the_newest_state_and_counts_what_it_skips() {
             scene.until_noted("begin active 1").await;
             for status in [standby(), leads(2), standby(), leads(3)] {
                 scene.feed().change(status);
-                tokio::task::yield_now().await;
+                tokio::time::sleep(ms(20)).await;
             }
             std::fs::write(&go, "").unwrap();
             scene.until_noted("end active 3").await;

@@ -45,6 +45,7 @@ impl View {
             Standing::Leader { term, belief, .. } if !belief.until_end(now).is_zero() => {
                 Self::Leads(*term)
             }
+            Standing::Draining { term, .. } => Self::Drains(*term),
             _ => Self::Not,
         }
     }
@@ -170,7 +171,8 @@ mod tests {
     }
 
     fn status(standing: Standing) -> Status {
-        Status { standing, since: at(0), holder: None, store: StoreHealth::default() }
+        let store = StoreHealth::default();
+        Status { standing, since: at(0), holder: None, successor: None, store }
     }
 
     fn leading(term: u64, sent: Moment) -> Status {
