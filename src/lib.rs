@@ -22,6 +22,7 @@
 //! - [`daemon`] drives one election: it selects an event, hands it in, and drains what comes out.
 //! - [`sidecar`] puts a whole one together from the settings, and runs it.
 //! - [`publish`] says the status in outside words, by HTTP, files and metrics.
+//! - [`health`] asks what must be well for us to compete; [`hooks`] tell others of what became of us.
 //! - [`config`] makes valid settings of arguments, environment and file.
 //! - [`cli`] is the command line, with a file for each verb; [`logs`] writes what is told.
 //!
@@ -73,13 +74,18 @@
 
 pub mod cli;
 pub mod clock;
+pub(crate) mod command;
 pub mod config;
 pub mod daemon;
 mod descriptors;
 pub mod election;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+pub mod health;
+pub mod hooks;
+pub(crate) mod http_client;
 pub mod logs;
 pub mod publish;
+pub(crate) mod resolver;
 pub mod sidecar;
 pub mod store;

@@ -4,6 +4,7 @@
 //! What it does not do: it decides nothing, and knows neither signals nor arguments. It starts, and
 //! ends what it started.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ use crate::config::{Health, Listen, Settings, StoreSettings};
 use crate::daemon::{Control, Driver, Publisher, Report};
 use crate::descriptors;
 use crate::election::{Config, Election, HealthRule};
+use crate::health::Probes;
+use crate::hooks::Hooks;
 use crate::publish::file::{Acknowledgements, Writer};
 use crate::publish::http::{self, App, Listener};
 use crate::publish::metrics::Metrics;
@@ -34,6 +37,8 @@ pub struct Sidecar {
     listeners: Vec<Listener>,
     app: App,
     files: JoinSet<()>,
+    probes: Probes,
+    hooks: Hooks,
     control: Control,
 }
 
@@ -56,12 +61,14 @@ impl Sidecar {
             instance: draw_instance(),
             address: settings.advertise.clone(),
         };
+        let probes = Probes::new(&settings.health, clock::now)?;
         let about = About {
             election: settings.election.clone(),
             identity: candidate.identity.clone(),
             instance: candidate.instance.clone(),
             boot_id: clock::boot_id().unwrap_or_default(),
             store: store.kind(),
+            health: probes.board(),
         };
         let terms = terms(&settings, candidate, store.rules(), escorts);
         let election = Election::new(terms, clock::now());
@@ -81,6 +88,13 @@ impl Sidecar {
             files.spawn(writer.run());
             acknowledgements = word;
         }
+        let hooks = Hooks::new(
+            settings.hooks.clone(),
+            about.clone(),
+            metrics.clone(),
+            reached_at(&listeners),
+            clock::now,
+        )?;
         tell_start(&settings, &about);
 
         let app = App {
@@ -104,7 +118,7 @@ impl Sidecar {
             report: Report::default(),
             now: clock::now,
         };
-        Ok(Self { driver, listeners, app, files, control })
+        Ok(Self { driver, listeners, app, files, probes, hooks, control })
     }
 
     /// The way to give this sidecar orders.
@@ -121,7 +135,8 @@ impl Sidecar {
 
     /// Runs until it has resigned, as ordered, and its work is done.
     pub async fn run(self) {
-        let Self { driver, listeners, app, mut files, control: _ } = self;
+        let Self { driver, listeners, app, mut files, probes, hooks, control } = self;
+        let published = app.published.clone();
         let (end, ended) = oneshot::channel();
         let drive = async {
             driver.run().await;
@@ -130,7 +145,18 @@ impl Sidecar {
         let serve = http::serve(listeners, app, async {
             let _ = ended.await;
         });
-        tokio::join!(drive, serve);
+        let probe = probes.run(published.clone(), |probe, well, term| {
+            let control = control.clone();
+            async move { control.probed(probe, well, term).await }
+        });
+        let tell = hooks.run(published, |term| {
+            let control = control.clone();
+            async move {
+                // A drain that is over already had its time.
+                let _ = control.drained(Some(term)).await;
+            }
+        });
+        tokio::join!(drive, serve, probe, tell);
         // Passive was said before the release; what may be missing is the last word on the store.
         let _ = tokio::time::timeout(LAST_WORD, files.join_next()).await;
     }
@@ -159,6 +185,20 @@ fn health_rule(health: &Health) -> Option<HealthRule> {
     let Health { probes, failures, successes, .. } = health;
     let rule = HealthRule { probes: probes.len(), failures: *failures, successes: *successes };
     (!probes.is_empty()).then_some(rule)
+}
+
+/// Where the commands of hooks can ask the first status listener.
+fn reached_at(listeners: &[Listener]) -> Option<String> {
+    let address = listeners.first()?.address();
+    let Ok(mut socket) = address.parse::<SocketAddr>() else {
+        return Some(address);
+    };
+    match socket.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => socket.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => socket.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    Some(format!("http://{socket}"))
 }
 
 async fn listen(addresses: &[Listen]) -> anyhow::Result<Vec<Listener>> {
