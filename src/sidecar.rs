@@ -40,6 +40,7 @@ pub struct Sidecar {
     probes: Probes,
     hooks: Hooks,
     control: Control,
+    url: Option<String>,
 }
 
 impl Sidecar {
@@ -88,11 +89,12 @@ impl Sidecar {
             files.spawn(writer.run());
             acknowledgements = word;
         }
+        let url = reached_at(&listeners);
         let hooks = Hooks::new(
             settings.hooks.clone(),
             about.clone(),
             metrics.clone(),
-            reached_at(&listeners),
+            url.clone(),
             clock::now,
         )?;
         tell_start(&settings, &about);
@@ -118,7 +120,7 @@ impl Sidecar {
             report: Report::default(),
             now: clock::now,
         };
-        Ok(Self { driver, listeners, app, files, probes, hooks, control })
+        Ok(Self { driver, listeners, app, files, probes, hooks, control, url })
     }
 
     /// The way to give this sidecar orders.
@@ -133,9 +135,21 @@ impl Sidecar {
         self.app.published.clone()
     }
 
+    /// Where its first status listener can be asked.
+    #[must_use]
+    pub fn url(&self) -> Option<&str> {
+        self.url.as_deref()
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.app.metrics.clone()
+    }
+
     /// Runs until it has resigned, as ordered, and its work is done.
     pub async fn run(self) {
-        let Self { driver, listeners, app, mut files, probes, hooks, control } = self;
+        let Self { driver, listeners, app, mut files, probes, hooks, control, url: _ } = self;
         let published = app.published.clone();
         let (end, ended) = oneshot::channel();
         let drive = async {

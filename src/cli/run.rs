@@ -9,6 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{SettingsArgs, terminal};
 use crate::config::{Environment, Loaded, Settings, Verb, load};
 use crate::daemon::Control;
+use crate::exec::inside;
 use crate::logs::{self, Logs};
 use crate::sidecar::Sidecar;
 
@@ -22,6 +23,10 @@ pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Some(refusal) = inside::refusal(&settings, environment) {
+        terminal::complain(&refusal);
+        return ExitCode::from(2);
+    }
     let outcome = match logs::start(settings.log_format, &settings.log_level) {
         Ok(logs) => {
             for note in notes {

@@ -47,6 +47,7 @@ struct Series {
     healthy: IntGauge,
     health: Board,
     hook_runs: IntCounterVec,
+    child_restarts: IntCounter,
 }
 
 impl Metrics {
@@ -89,6 +90,10 @@ impl Metrics {
             ),
             health: about.health.clone(),
             hook_runs: maker.hook_runs(),
+            child_restarts: maker.counter(
+                "tenure_child_restarts_total",
+                "Starts of exec's command after the first.",
+            ),
             registry: maker.registry,
         };
         Self(Arc::new(series))
@@ -114,6 +119,11 @@ impl Metrics {
     /// Counts a run of a hook.
     pub fn hook_run(&self, hook: hooks::Name, outcome: hooks::Outcome) {
         self.0.hook_runs.with_label_values(&[hook.as_str(), outcome.as_str()]).inc();
+    }
+
+    /// Counts a start of `exec`'s command that is not the first.
+    pub fn child_restart(&self) {
+        self.0.child_restarts.inc();
     }
 
     /// Gives all series as Prometheus text, judged at `now`. `dropped_lines` is how many log lines
