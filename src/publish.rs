@@ -17,6 +17,7 @@ use crate::election::{State, Status, Transition};
 pub mod file;
 pub mod http;
 pub mod metrics;
+pub(crate) mod words;
 
 /// How many transitions are remembered.
 pub const REMEMBERED: usize = 20;
@@ -33,6 +34,8 @@ pub struct Published {
     pub sequence: u64,
     /// The last [`REMEMBERED`] changes of state, newest first.
     pub history: Arc<[Past]>,
+    /// When the holder of this status was first seen.
+    pub holder_seen: Option<Moment>,
 }
 
 /// A change of state that has been.
@@ -126,6 +129,14 @@ pub struct Document<'a> {
     pub holder: Option<HolderDocument<'a>>,
     /// How the store answers.
     pub store: StoreDocument<'a>,
+    /// How long work begun as leader stays protected, while it drains; `null` otherwise.
+    pub drain_remaining_ms: Option<u64>,
+    /// Whom the others are to let go first; `null` if nobody is named.
+    pub successor: Option<SuccessorDocument<'a>>,
+    /// What the probes last said; `null` without probes.
+    pub health: Option<HealthDocument<'a>>,
+    /// The last changes of state, newest first.
+    pub transitions: Vec<TransitionDocument>,
     /// Our version.
     pub version: &'static str,
 }
@@ -152,6 +163,65 @@ pub struct StoreDocument<'a> {
     pub failures: u32,
     /// The last of them, in words.
     pub last_error: Option<&'a str>,
+}
+
+/// The successor in the status document.
+#[derive(Clone, Debug, Serialize)]
+pub struct SuccessorDocument<'a> {
+    /// Its identity.
+    pub identity: &'a str,
+    /// For how long the others let it go first, from their first sight of the lease free.
+    pub hold_off_ms: u64,
+}
+
+/// The probes in the status document.
+#[derive(Clone, Debug, Serialize)]
+pub struct HealthDocument<'a> {
+    /// Whether all are well enough for us to compete.
+    pub well: bool,
+    /// Each of them.
+    pub probes: Vec<ProbeDocument<'a>>,
+}
+
+/// One probe in the status document.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProbeDocument<'a> {
+    /// The probe, as configured.
+    pub probe: &'a str,
+    /// Whether it was well; `null` before its first word.
+    pub well: Option<bool>,
+    /// Its last word.
+    pub said: Option<&'a str>,
+    /// How long ago that was.
+    pub ms_ago: Option<u64>,
+}
+
+/// A change of state in the status document.
+#[derive(Clone, Debug, Serialize)]
+pub struct TransitionDocument {
+    /// When it was noted, RFC 3339.
+    pub at: String,
+    /// The state before.
+    pub from: &'static str,
+    /// The state after.
+    pub to: &'static str,
+    /// Why.
+    pub reason: &'static str,
+    /// The term that began, goes on, or ended.
+    pub term: Option<u64>,
+}
+
+impl From<&Past> for TransitionDocument {
+    fn from(past: &Past) -> Self {
+        let Transition { from, to, reason, term, .. } = past.transition;
+        Self {
+            at: rfc3339(past.at.date()),
+            from: from.as_str(),
+            to: to.as_str(),
+            reason: reason.as_str(),
+            term,
+        }
+    }
 }
 
 /// What a question is answered from, judged once.
@@ -189,7 +259,7 @@ impl Published {
     /// The first publication of a process, in which nothing has changed yet.
     #[must_use]
     pub fn first(status: Status) -> Self {
-        Self { status, index: 1, sequence: 1, history: Arc::default() }
+        Self { status, index: 1, sequence: 1, history: Arc::default(), holder_seen: None }
     }
 
     /// The index at `now`: one more than was published once a leader's belief is over, which is a
@@ -231,12 +301,14 @@ impl Published {
             }),
             store: StoreDocument {
                 kind: about.store,
-                last_success_ms_ago: store.last_success.map(|then| {
-                    u64::try_from(then.elapsed_max(now).as_millis()).unwrap_or(u64::MAX)
-                }),
+                last_success_ms_ago: store.last_success.map(|then| ms_between(then, now)),
                 failures: store.failures,
                 last_error: store.last_error.as_ref().map(|error| error.failure().message.as_ref()),
             },
+            drain_remaining_ms: None,
+            successor: None,
+            health: None,
+            transitions: self.history.iter().map(TransitionDocument::from).collect(),
             version: env!("CARGO_PKG_VERSION"),
         }
     }
@@ -251,6 +323,11 @@ pub fn valid_until_boottime_ns(judgement: &Judgement, now: Moment) -> u64 {
             u64::try_from((now.boot + judgement.remaining).as_nanos()).unwrap_or(u64::MAX)
         }
     }
+}
+
+/// How long ago something was, in whole milliseconds.
+fn ms_between(then: Moment, now: Moment) -> u64 {
+    u64::try_from(then.elapsed_max(now).as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A date for people and machines, in whole milliseconds.
