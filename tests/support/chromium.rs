@@ -124,10 +124,18 @@ impl Chromium {
 
     /// Shows pages in a window of a size, by day or by night.
     pub async fn look(&mut self, width: u32, height: u32, scheme: &str) {
-        let size = json!({"width": width, "height": height, "deviceScaleFactor": 2, "mobile": false});
+        let size =
+            json!({"width": width, "height": height, "deviceScaleFactor": 2, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", size).await;
+        self.call("Emulation.setScrollbarsHidden", json!({"hidden": true})).await;
         let feature = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.call("Emulation.setEmulatedMedia", feature).await;
+    }
+
+    /// Cuts the page off from everything, or not.
+    pub async fn offline(&mut self, offline: bool) {
+        let limits = json!({"offline": offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1});
+        self.call("Network.emulateNetworkConditions", limits).await;
     }
 
     /// Turns JavaScript on or off for the pages that are opened next.

@@ -31,8 +31,8 @@ const SCRIPT: &str = include_str!("page/page.js");
 /// What the page may do: run its own script and style, which these hashes name, and ask where it
 /// came from. A changed script or style needs its hash changed here; the tests say to what.
 const POLICY: &str = "default-src 'none'; \
-    script-src 'sha256-DLtfnP+r3NhTazQlCIQDUqEHwBtp9W3YJJF9Q9xUJa0='; \
-    style-src 'sha256-Gk/tvEjqFUviuHdIDFJdt1vX368IaGFd30zA/Xg0bDw='; \
+    script-src 'sha256-Q4jWObVORcoxOavZB5/tHGax4dbb7G5n6I6/hyGR6Z0='; \
+    style-src 'sha256-OqRqaaSH9V705nO36exJHqp1kKLS1I079MiXv743/Hk='; \
     img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'; require-trusted-types-for 'script'";
 
@@ -72,10 +72,17 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
     let holds = if active { document.valid_for_ms } else { PASSIVE_HOLDS_MS };
     let election = escaped(document.election);
     let leader = leader(&document);
+    let heard = document.store.last_success_ms_ago.is_some();
+    let unknown = if heard { "Nobody" } else { "Not known yet" };
     let title = leader.map_or_else(
-        || format!("Nobody leads {election}"),
+        || format!("{unknown}: {election}"),
         |it| format!("{} leads {election}", escaped(it)),
     );
+    let holder = document.holder.as_ref().filter(|it| Some(it.identity) == leader);
+    let address = holder.and_then(|it| it.address).map(|it| {
+        let address = escaped(it);
+        format!("<p class=\"soft\">{address}</p>\n")
+    });
     let long = leader.is_some_and(|it| it.chars().count() > LONG_NAME);
     fill(&[
         ("title", &title),
@@ -86,9 +93,11 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
         ("role", document.role.as_str()),
         ("holds", &holds.to_string()),
         ("election", &election),
-        ("label", if active { "Leads" } else { "Leader, as last seen" }),
+        ("label", if active { "Leader" } else { "Leader, as last seen" }),
         ("long", if long { " class=\"long\"" } else { "" }),
-        ("leader", &leader.map_or_else(|| "Nobody".to_owned(), escaped)),
+        ("leader", &leader.map_or_else(|| unknown.to_owned(), escaped)),
+        ("address", address.as_deref().unwrap_or_default()),
+        ("warn", if document.state == State::Jeopardy.as_str() { " warn" } else { "" }),
         ("say", &say(&document)),
         ("left", &left(published, &document)),
         ("facts", &facts(published, &document, now)),
@@ -109,7 +118,7 @@ fn leader<'a>(document: &Document<'a>) -> Option<&'a str> {
 /// What this instance does, in a sentence.
 fn say(document: &Document<'_>) -> String {
     if document.role == Role::Active && document.state == State::Leader.as_str() {
-        return "This instance leads.".to_owned();
+        return "This instance is the leader.".to_owned();
     }
     let words = match document.state {
         // Its time is over, and the election has not turned since.
@@ -158,19 +167,15 @@ fn facts(published: &Published, document: &Document<'_>, now: Moment) -> String 
         let words = format!("for {}", ago(ms_between(seen, now)));
         fact(&mut text, "Seen to lead since", &date(seen.date()), &[words]);
     }
-    let address = holder.filter(|_| leader(document).is_some()).and_then(|it| it.address);
-    if let Some(address) = address {
-        fact(&mut text, "Address of the leader", &escaped(address), &[]);
-    }
     let since = published.status.since;
     let words = format!("{}, for {}", document.state, ago(ms_between(since, now)));
     fact(&mut text, "This instance", &escaped(document.identity), &[words]);
+    store(&mut text, &document.store);
     if let Some(successor) = &document.successor {
         let words =
             format!("goes first, for {}", spoken(Duration::from_millis(successor.hold_off_ms)));
         fact(&mut text, "Successor", &escaped(successor.identity), &[words]);
     }
-    store(&mut text, &document.store);
     if let Some(health) = &document.health {
         probes(&mut text, health);
     }
@@ -229,9 +234,10 @@ fn past(document: &Document<'_>) -> String {
     for it in &document.transitions {
         let at = OffsetDateTime::parse(&it.at, &Rfc3339).map_or_else(|_| it.at.clone(), date);
         let term = it.term.map(|it| format!("term {it}")).unwrap_or_default();
+        let on = if matches!(it.to, "leader" | "jeopardy") { " class=\"on\"" } else { "" };
         let _ = writeln!(
             text,
-            "<tr><td>{at}</td><td><b>{}</b></td><td>{}</td><td>{term}</td></tr>",
+            "<tr><td>{at}</td><td><b{on}>{}</b></td><td>{}</td><td>{term}</td></tr>",
             it.to,
             words::reason(it.reason)
         );

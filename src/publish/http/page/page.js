@@ -100,9 +100,8 @@ addEventListener("DOMContentLoaded", () => {
     question.open("GET", "watch?wait=30s&index=" + document.body.dataset.tenure);
     question.timeout = 40000;
     question.onloadend = () => {
-      if (question.status !== 200) return setTimeout(listen, 5000);
       ask(true);
-      listen();
+      setTimeout(listen, question.status === 200 ? 0 : 5000);
     };
     question.send();
   };
