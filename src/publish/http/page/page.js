@@ -50,7 +50,7 @@ addEventListener("DOMContentLoaded", () => {
     if (gone >= holds && body.dataset.role !== "over") {
       // Nothing here may be claimed any longer.
       body.dataset.role = "over";
-      document.title = "asks again";
+      document.title = "Asking again";
       every("[data-over]", (it) => (it.textContent = it.dataset.over));
     }
     if (gone > Math.max(holds / 2, 1000) && !document.hidden) ask();
