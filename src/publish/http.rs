@@ -5,6 +5,7 @@
 
 mod connection;
 mod listener;
+mod page;
 mod places;
 mod routes;
 mod watch;
