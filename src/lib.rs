@@ -21,6 +21,7 @@
 //! - [`store`] is the trait that every lease store fulfils, with one file for each backend.
 //! - [`daemon`] drives one election: it selects an event, hands it in, and drains what comes out.
 //! - [`publish`] says the status in outside words, by HTTP, files and metrics.
+//! - [`listener`] binds and bounds what listens.
 //! - [`config`] makes valid settings of arguments, environment and file.
 //! - [`cli`] is the command line, with a file for each verb; [`logs`] writes what is told.
 //!
@@ -76,6 +77,7 @@ pub mod daemon;
 pub mod election;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+pub mod listener;
 pub mod logs;
 pub mod publish;
 pub mod store;
