@@ -8,6 +8,7 @@
 //!
 //! What it does not do: it decides nothing. When it wakes it reads the clock and asks the election.
 
+pub mod control;
 mod publisher;
 mod report;
 

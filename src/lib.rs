@@ -21,6 +21,7 @@
 //! - [`store`] is the trait that every lease store fulfils, with one file for each backend.
 //! - [`daemon`] drives one election: it selects an event, hands it in, and drains what comes out.
 //! - [`publish`] says the status in outside words, by HTTP, files and metrics.
+//! - [`admin`] takes what an operator wants, and hands it to the driver.
 //! - [`listener`] binds and bounds what listens.
 //! - [`config`] makes valid settings of arguments, environment and file.
 //! - [`cli`] is the command line, with a file for each verb; [`logs`] writes what is told.
@@ -70,6 +71,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -77,12 +77,7 @@ fn file_id(path: &Path) -> Option<(u64, u64)> {
 /// When the address is taken or not ours to take, naming it.
 pub async fn bind(listen: &Listen) -> anyhow::Result<Listener> {
     match listen {
-        Listen::Tcp(address) => {
-            let bound = listen_on(*address).with_context(|| {
-                format!("cannot listen on {address}; choose another address with --listen")
-            })?;
-            Ok(Listener::Tcp(bound))
-        }
+        Listen::Tcp(address) => Ok(bind_tcp(*address, "--listen")?.0),
         Listen::Unix(path) => {
             let (file, bound) = listen_at(path, 0o666).await?;
             // Who may ask is the directory's matter: the answers are no secret on this host.
@@ -91,6 +86,14 @@ pub async fn bind(listen: &Listen) -> anyhow::Result<Listener> {
             Ok(Listener::Unix(file, bound))
         }
     }
+}
+
+/// Binds a TCP address that was given by a setting; returns its port too.
+pub(crate) fn bind_tcp(address: SocketAddr, setting: &str) -> anyhow::Result<(Listener, u16)> {
+    let named = || format!("cannot listen on {address}; choose another address with {setting}");
+    let bound = listen_on(address).with_context(named)?;
+    let port = bound.local_addr().with_context(named)?.port();
+    Ok((Listener::Tcp(bound), port))
 }
 
 fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {

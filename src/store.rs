@@ -350,3 +350,12 @@ pub enum Verdict {
     /// Could not be looked at, because of something above it.
     Skipped,
 }
+
+/// Who goes first at the next election.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Successor {
+    /// Its identity.
+    pub identity: String,
+    /// For how long.
+    pub hold_off: std::time::Duration,
+}

@@ -42,14 +42,12 @@ pub(crate) struct Streaming;
 
 /// What is served at a listener.
 pub(crate) trait Site: Send + Sync + 'static {
-    /// Most bytes of a request's body.
-    const MAX_BODY: u64;
-
     /// What answers the requests of one connection.
     fn router(&self, stream: &Stream) -> Router;
 
-    /// The answer to a request whose body is longer, or of no announced length.
-    fn too_large(&self) -> Response<Body>;
+    /// The answer to a request with a body of at most so many bytes, where that is too much to be
+    /// looked at.
+    fn refusal(&self, body: u64) -> Option<Response<Body>>;
 }
 
 /// Accepts connections for ever, and owns them.
@@ -137,13 +135,12 @@ async fn respond<T: Site>(
 ) -> Response<Body> {
     // One that announces no length may be of any.
     let body = request.body().size_hint().upper().unwrap_or(u64::MAX);
-    let mut response = if body > T::MAX_BODY {
-        site.too_large()
-    } else {
-        match router.call(request).await {
+    let mut response = match site.refusal(body) {
+        Some(refusal) => refusal,
+        None => match router.call(request).await {
             Ok(response) => response,
             Err(never) => match never {},
-        }
+        },
     };
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -27,6 +27,9 @@ pub use crate::listener::{Listener, bind};
 /// that probes always find a place; above that 503.
 pub const MAX_STREAMS: usize = 128;
 
+/// Most bytes of a request's body, which nothing here needs.
+const MAX_BODY: u64 = 1024;
+
 /// How often the listener notes that it turns, and whether the election did.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -69,15 +72,13 @@ struct Shared {
 struct Paths(Router);
 
 impl Site for Paths {
-    /// Nothing here needs a body.
-    const MAX_BODY: u64 = 1024;
-
     fn router(&self, _: &Stream) -> Router {
         self.0.clone()
     }
 
-    fn too_large(&self) -> Response {
-        (StatusCode::PAYLOAD_TOO_LARGE, "no request here needs a body\n").into_response()
+    fn refusal(&self, body: u64) -> Option<Response> {
+        let refusal = (StatusCode::PAYLOAD_TOO_LARGE, "no request here needs a body\n");
+        (body > MAX_BODY).then(|| refusal.into_response())
     }
 }
 
