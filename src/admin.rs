@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::clock::Moment;
 use crate::config::Admin;
-use crate::daemon::control::Control;
+use crate::daemon::Control;
 use crate::listener::{self, Connections, Listener, Site, Stream};
 use crate::publish::Published;
 pub use call::{LONGEST_HOLD_OFF, USUAL_HOLD_OFF};

@@ -231,20 +231,6 @@ impl fmt::Display for Listen {
     }
 }
 
-/// Where the admin listener listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Admin {
-    /// A unix socket.
-    Unix(PathBuf),
-    /// A loopback address.
-    Tcp {
-        /// The address.
-        address: SocketAddr,
-        /// The file that holds the token.
-        token_file: PathBuf,
-    },
-}
-
 /// One status file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusFile {

@@ -17,7 +17,7 @@ use super::call::{Call, Fault, Verb};
 use super::guard::Denial;
 use super::reply::{Outlook, Reply};
 use super::{App, Desk};
-use crate::daemon::control::Progress;
+use crate::election::Progress;
 use crate::publish::Judgement;
 
 /// Most bytes of a body.
@@ -134,7 +134,7 @@ impl App {
     /// What comes next, by what the driver has published of it.
     fn outlook(&self, was_leading: bool) -> Outlook {
         let state = self.judge().state;
-        let drain_remaining = None::<Duration>;
+        let drain_remaining = self.published.borrow().status.drain_remaining((self.now)());
         let leaves = was_leading && !state.is_leading() || drain_remaining.is_some();
         let another_leads_in =
             leaves.then(|| drain_remaining.unwrap_or_default() + self.retry_period);
