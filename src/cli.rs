@@ -22,7 +22,7 @@ pub mod wait;
 pub mod watch;
 
 pub use client::UrlArgs;
-pub use settings::SettingsArgs;
+pub use settings::{ExecSettingsArgs, SettingsArgs};
 
 const EXAMPLES: &str = "\
 Examples:

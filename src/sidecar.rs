@@ -12,10 +12,10 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::clock;
-use crate::config::{Listen, Settings, StoreSettings};
+use crate::config::{Health, Listen, Settings, StoreSettings};
 use crate::daemon::{Control, Driver, Publisher, Report};
 use crate::descriptors;
-use crate::election::{Config, Election};
+use crate::election::{Config, Election, HealthRule};
 use crate::publish::file::{Acknowledgements, Writer};
 use crate::publish::http::{self, App, Listener};
 use crate::publish::metrics::Metrics;
@@ -147,11 +147,18 @@ fn terms(settings: &Settings, candidate: Candidate, rules: Rules, escorts: bool)
         retry_period: timings.retry_period,
         request_timeout: timings.request_timeout,
         activation_delay: timings.activation_delay,
-        drain_timeout: Duration::ZERO,
-        health: None,
+        drain_timeout: settings.drain_timeout,
+        health: health_rule(&settings.health),
         escorts,
         observe: settings.observe,
     }
+}
+
+/// When the service counts as well; nothing where nobody asks it.
+fn health_rule(health: &Health) -> Option<HealthRule> {
+    let Health { probes, failures, successes, .. } = health;
+    let rule = HealthRule { probes: probes.len(), failures: *failures, successes: *successes };
+    (!probes.is_empty()).then_some(rule)
 }
 
 async fn listen(addresses: &[Listen]) -> anyhow::Result<Vec<Listener>> {

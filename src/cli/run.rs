@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{SettingsArgs, terminal};
-use crate::config::{Environment, Loaded, Settings, load};
+use crate::config::{Environment, Loaded, Settings, Verb, load};
 use crate::daemon::Control;
 use crate::logs::{self, Logs};
 use crate::sidecar::Sidecar;
@@ -15,7 +15,7 @@ use crate::sidecar::Sidecar;
 /// Runs until a signal ends it: 0 after an orderly end, 1 when it cannot begin, 2 when the settings
 /// are wrong, 128 + n at a second signal n.
 pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
-    let Loaded { settings, notes } = match load(&args.flags(), environment) {
+    let Loaded { settings, notes } = match load(&args.flags(), environment, Verb::Run) {
         Ok(loaded) => loaded,
         Err(faults) => {
             terminal::complain(&faults.to_string());
