@@ -70,6 +70,12 @@ impl Bound {
 /// When the address is taken or not ours to take, naming it, and when the token's file has no token
 /// that can be used.
 pub async fn bind(admin: &Admin) -> anyhow::Result<Bound> {
+    let bound = bind_as(admin).await?;
+    tracing::info!(admin = bound.address(), "admin listener");
+    Ok(bound)
+}
+
+async fn bind_as(admin: &Admin) -> anyhow::Result<Bound> {
     match admin {
         Admin::Unix(path) => {
             let listener = listener::bind_private(path).await.context("the admin listener")?;
@@ -81,7 +87,7 @@ pub async fn bind(admin: &Admin) -> anyhow::Result<Bound> {
                 bail!("the admin listener listens on loopback alone, and {address} is not there");
             }
             let file = TokenFile::new(token_file);
-            file.read().await.map_err(|fault| anyhow::anyhow!("admin-token-file: {fault}"))?;
+            file.read().await.map_err(|fault| anyhow::anyhow!(fault))?;
             let (listener, port) = listener::bind_tcp(*address, "--admin")?;
             Ok(Bound { listener, guard: Guard::Token { file, port } })
         }

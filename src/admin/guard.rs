@@ -165,6 +165,8 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use axum::http::Request;
 
     use super::*;
@@ -234,6 +236,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         std::fs::write(&path, "0123456789abcdef").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
         let guard = Guard::Token { file: TokenFile::new(&path), port: 4_041 };
         let caller = Caller::Address("127.0.0.1:9".parse().unwrap());
         let host = ("host", "localhost:4041");
