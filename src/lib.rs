@@ -23,6 +23,8 @@
 //! - [`sidecar`] puts a whole one together from the settings, and runs it.
 //! - [`publish`] says the status in outside words, by HTTP, files and metrics.
 //! - [`health`] asks what must be well for us to compete; [`hooks`] tell others of what became of us.
+//! - [`admin`] takes what an operator wants, and hands it to the driver.
+//! - [`listener`] binds and bounds what listens.
 //! - [`config`] makes valid settings of arguments, environment and file.
 //! - [`cli`] is the command line, with a file for each verb; [`logs`] writes what is told.
 //!
@@ -72,6 +74,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod cli;
 pub mod clock;
 pub(crate) mod command;
@@ -84,6 +87,7 @@ pub mod fuzzing;
 pub mod health;
 pub mod hooks;
 pub(crate) mod http_client;
+pub mod listener;
 pub mod logs;
 pub mod publish;
 pub(crate) mod resolver;
