@@ -20,7 +20,7 @@
 //! - [`clock`] reads time, as a [`clock::Moment`] of three clocks.
 //! - [`store`] is the trait that every lease store fulfils, with one file for each backend.
 //! - [`daemon`] drives one election: it selects an event, hands it in, and drains what comes out.
-//! - [`publish`] says the status in outside words, by HTTP, files and metrics.
+//! - [`publish`] says the status in outside words, by HTTP, files, metrics and to systemd.
 //! - [`config`] makes valid settings of arguments, environment and file.
 //! - [`cli`] is the command line, with a file for each verb; [`logs`] writes what is told.
 //!

@@ -17,6 +17,7 @@ use crate::election::{State, Status};
 pub mod file;
 pub mod http;
 pub mod metrics;
+pub mod systemd;
 
 /// One publication of the driver.
 #[derive(Clone, Debug)]

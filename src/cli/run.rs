@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use futures::future::{FutureExt, OptionFuture};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
@@ -20,6 +21,7 @@ use crate::logs::{self, Logs};
 use crate::publish::file::{Acknowledgements, Writer};
 use crate::publish::http::{self, App, Listener};
 use crate::publish::metrics::Metrics;
+use crate::publish::systemd::Systemd;
 use crate::publish::{About, Heartbeat, Published};
 use crate::store::{self, Candidate, Rules};
 
@@ -44,7 +46,7 @@ pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
             for note in notes {
                 tracing::debug!("{note}");
             }
-            sidecar(settings, &logs).await
+            sidecar(settings, Systemd::from(environment), &logs).await
         }
         Err(error) => Err(error),
     };
@@ -55,7 +57,11 @@ pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
 }
 
 /// Runs the sidecar until it has resigned, or a second signal ends it.
-async fn sidecar(settings: Settings, logs: &Logs) -> anyhow::Result<ExitCode> {
+async fn sidecar(
+    settings: Settings,
+    systemd: Option<Systemd>,
+    logs: &Logs,
+) -> anyhow::Result<ExitCode> {
     let signals = Signals::listen()?;
     let (resign, resigned) = oneshot::channel();
     let resigned = async {
@@ -63,7 +69,7 @@ async fn sidecar(settings: Settings, logs: &Logs) -> anyhow::Result<ExitCode> {
     };
     // A signal is obeyed from the start on, whatever the start waits for.
     tokio::select! {
-        ended = assemble_and_run(settings, logs, resigned) => ended.map(|()| ExitCode::SUCCESS),
+        ended = assemble_and_run(settings, systemd, logs, resigned) => ended.map(|()| ExitCode::SUCCESS),
         code = signals.obey(resign) => Ok(code),
     }
 }
@@ -71,6 +77,7 @@ async fn sidecar(settings: Settings, logs: &Logs) -> anyhow::Result<ExitCode> {
 /// Puts the sidecar together, and runs it until `resigned` has come and its work is done.
 async fn assemble_and_run(
     mut settings: Settings,
+    systemd: Option<Systemd>,
     logs: &Logs,
     resigned: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
@@ -107,6 +114,11 @@ async fn assemble_and_run(
     }
     tell_start(&settings, &about);
 
+    let resigned = resigned.shared();
+    let notify =
+        OptionFuture::from(systemd.map(|it| {
+            it.run(published.clone(), heartbeat.clone(), about.clone(), resigned.clone())
+        }));
     let dropped = logs.dropped();
     let app = App {
         about,
@@ -135,7 +147,7 @@ async fn assemble_and_run(
     let serve = http::serve(listeners, app, async {
         let _ = ended.await;
     });
-    tokio::join!(drive, serve);
+    tokio::join!(drive, serve, notify);
     // Passive was said before the release; what may be missing is the last word on the store.
     let _ = tokio::time::timeout(LAST_WORD, files.join_next()).await;
     Ok(())
