@@ -12,12 +12,15 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::clock::Moment;
-use crate::election::{State, Status};
+use crate::election::{State, Status, Transition};
 
 pub mod file;
 pub mod http;
 pub mod metrics;
 pub mod systemd;
+
+/// How many transitions are remembered.
+pub const REMEMBERED: usize = 20;
 
 /// One publication of the driver.
 #[derive(Clone, Debug)]
@@ -29,6 +32,17 @@ pub struct Published {
     pub index: u64,
     /// Grows with each publication.
     pub sequence: u64,
+    /// The last [`REMEMBERED`] changes of state, newest first.
+    pub history: Arc<[Past]>,
+}
+
+/// A change of state that has been.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Past {
+    /// When the driver took note of it.
+    pub at: Moment,
+    /// What changed, and why.
+    pub transition: Transition,
 }
 
 /// What does not change while the process runs.
@@ -111,6 +125,10 @@ pub struct Document<'a> {
     pub index: u64,
     /// Who was last seen to hold the lease.
     pub holder: Option<HolderDocument<'a>>,
+    /// Whom the record names to lead next.
+    pub successor: Option<SuccessorDocument<'a>>,
+    /// How long work begun as leader stays protected, while it is being drained.
+    pub drain_remaining_ms: Option<u64>,
     /// How the store answers.
     pub store: StoreDocument<'a>,
     /// Our version.
@@ -126,6 +144,15 @@ pub struct HolderDocument<'a> {
     pub address: Option<&'a str>,
     /// Its term.
     pub term: u64,
+}
+
+/// The successor in the status document.
+#[derive(Clone, Debug, Serialize)]
+pub struct SuccessorDocument<'a> {
+    /// Its identity.
+    pub identity: &'a str,
+    /// How long the others wait for it.
+    pub hold_off_ms: u64,
 }
 
 /// The store in the status document.
@@ -162,7 +189,7 @@ impl Judgement {
     /// How long the role active holds in whole milliseconds, rounded down: an error towards safety.
     #[must_use]
     pub fn valid_for_ms(&self) -> u64 {
-        u64::try_from(self.remaining.as_millis()).unwrap_or(u64::MAX)
+        whole_ms(self.remaining)
     }
 
     /// The role. Active needs a whole millisecond left, so that it never comes with a 0.
@@ -173,6 +200,12 @@ impl Judgement {
 }
 
 impl Published {
+    /// The first publication of a process, in which nothing has changed yet.
+    #[must_use]
+    pub fn first(status: Status) -> Self {
+        Self { status, index: 1, sequence: 1, history: Arc::default() }
+    }
+
     /// The index at `now`: one more than was published once a leader's belief is over, which is a
     /// change that nobody publishes.
     #[must_use]
@@ -210,17 +243,25 @@ impl Published {
                 address: holder.candidate.address.as_deref(),
                 term: holder.term,
             }),
+            successor: self.status.successor.as_ref().map(|successor| SuccessorDocument {
+                identity: &successor.identity,
+                hold_off_ms: whole_ms(successor.hold_off),
+            }),
+            drain_remaining_ms: self.status.drain_remaining(now).map(whole_ms),
             store: StoreDocument {
                 kind: about.store,
-                last_success_ms_ago: store.last_success.map(|then| {
-                    u64::try_from(then.elapsed_max(now).as_millis()).unwrap_or(u64::MAX)
-                }),
+                last_success_ms_ago: store.last_success.map(|then| whole_ms(then.elapsed_max(now))),
                 failures: store.failures,
                 last_error: store.last_error.as_ref().map(|error| error.failure().message.as_ref()),
             },
             version: env!("CARGO_PKG_VERSION"),
         }
     }
+}
+
+/// Whole milliseconds, rounded down.
+fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Until which reading of the boot clock the role active holds; 0 when passive.

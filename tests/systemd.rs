@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use status::{Feed, about, failing, holder, in_jeopardy, leading, ms, status as of};
 use tenure::clock;
 use tenure::config::Environment;
-use tenure::election::Standing;
+use tenure::election::{Belief, Standing};
 use tenure::publish::Heartbeat;
 use tenure::publish::systemd::Systemd;
 use tokio::sync::oneshot;
@@ -314,6 +314,29 @@ async fn a_renewal_is_not_told_and_each_change_is_told_once() {
     assert!(alone.tasks.join_next().await.unwrap().is_ok());
     let heard = alone.hear(ms(0)).await;
     assert_eq!(heard, ["STATUS=passive: stopped; takes no part in orders any more"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_that_goes_on_while_we_stop_has_its_time_whatever_the_unit_gives() {
+    let mut alone = Alone::start("", |_| ());
+    let draining = |term| {
+        let began = clock::now();
+        let belief = Belief { sent: began, length: ms(10_000), suspended: false };
+        of(Standing::Draining { term, belief, began, length: ms(300_000) })
+    };
+    alone.hear(ms(1_000)).await;
+    alone.feed().change(draining(42));
+    let words = "draining, and holds the lease of orders in term 42 meanwhile";
+    assert_eq!(alone.hear(ms(5_000)).await, [format!("STATUS=passive: {words}")]);
+
+    alone.stop.take().unwrap().send(()).unwrap();
+    let heard = alone.hear(ms(5_000)).await;
+    let [stopping, extension] = &heard[..] else { panic!("{heard:?}") };
+    assert_eq!(stopping, "STOPPING=1");
+    let micros: u64 = extension.strip_prefix("EXTEND_TIMEOUT_USEC=").unwrap().parse().unwrap();
+    assert!((250_000_000..=310_000_000).contains(&micros), "{micros}");
+    alone.feed().renew(draining(42).standing);
+    assert_eq!(alone.hear(ms(5_000)).await, Vec::<String>::new(), "once is enough");
 }
 
 #[tokio::test(start_paused = true)]

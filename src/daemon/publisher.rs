@@ -5,9 +5,10 @@
 
 use tokio::sync::watch;
 
-use crate::election::Status;
-use crate::publish::Published;
+use crate::clock::Moment;
+use crate::election::{Status, Transition};
 use crate::publish::file::Acknowledgements;
+use crate::publish::{Past, Published, REMEMBERED};
 
 /// Publishes, and knows whether passive has been said everywhere.
 pub struct Publisher {
@@ -24,11 +25,19 @@ impl Publisher {
         Self { sender, acknowledgements, ending: None }
     }
 
-    /// Publishes a status, unless it is the one that was published last.
-    pub(super) fn publish(&mut self, status: Status) {
+    /// Publishes a status together with the transitions that led to it, dated by `now`, unless it
+    /// is the one that was published last.
+    pub(super) fn publish(
+        &mut self,
+        status: Status,
+        transitions: impl IntoIterator<Item = Transition>,
+        now: fn() -> Moment,
+    ) {
+        let mut past: Vec<Past> =
+            transitions.into_iter().map(|transition| Past { at: now(), transition }).collect();
         let (ends, sequence) = {
             let last = self.sender.borrow();
-            if last.status == status {
+            if last.status == status && past.is_empty() {
                 return;
             }
             let leads = |status: &Status| status.standing.state().is_leading();
@@ -38,8 +47,14 @@ impl Publisher {
             self.ending = Some(sequence);
         }
         self.sender.send_modify(|last| {
-            if differs(&last.status, &status) {
+            if differs(&last.status, &status) || !past.is_empty() {
                 last.index += last.step();
+            }
+            if !past.is_empty() {
+                past.reverse();
+                past.extend_from_slice(&last.history);
+                past.truncate(REMEMBERED);
+                last.history = past.into();
             }
             last.sequence = sequence;
             last.status = status;
@@ -64,6 +79,7 @@ fn differs(before: &Status, after: &Status) -> bool {
     before.standing.state() != after.standing.state()
         || before.term() != after.term()
         || before.holder != after.holder
+        || before.successor != after.successor
         || outcome(before) != outcome(after)
 }
 
@@ -72,8 +88,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::clock::Moment;
-    use crate::election::{Belief, Standing, StoreHealth};
+    use crate::election::{Belief, Reason, Standing, State, StoreHealth};
 
     fn at(seconds: u64) -> Moment {
         let reading = Duration::from_secs(seconds);
@@ -81,7 +96,13 @@ mod tests {
     }
 
     fn standing(standing: Standing) -> Status {
-        Status { standing, since: at(0), holder: None, store: StoreHealth::default() }
+        Status {
+            standing,
+            since: at(0),
+            holder: None,
+            successor: None,
+            store: StoreHealth::default(),
+        }
     }
 
     fn leader(sent: u64, jeopardy: bool) -> Status {
@@ -91,23 +112,51 @@ mod tests {
 
     #[test]
     fn the_index_tells_each_change_from_all_before_even_the_clocks_own() {
-        let first = Published { status: standing(Standing::Standby), index: 1, sequence: 1 };
-        let (sender, published) = watch::channel(first);
+        let (sender, published) = watch::channel(Published::first(standing(Standing::Standby)));
         let mut publisher = Publisher::new(sender, Acknowledgements::of_no_files());
         let index = |now| published.borrow().index_at(at(now));
         let mut seen = vec![index(0)];
-        publisher.publish(leader(0, false));
+        publisher.publish(leader(0, false), None, || at(0));
         seen.push(index(9));
-        publisher.publish(leader(5, false));
+        publisher.publish(leader(5, false), None, || at(0));
         assert_eq!(index(14), *seen.last().unwrap(), "a renewal is no change");
         seen.push(index(15));
-        publisher.publish(leader(5, true));
+        publisher.publish(leader(5, true), None, || at(0));
         seen.extend([index(14), index(15)]);
-        publisher.publish(leader(20, false));
+        publisher.publish(leader(20, false), None, || at(0));
         seen.extend([index(20), index(30)]);
-        publisher.publish(standing(Standing::Standby));
+        publisher.publish(standing(Standing::Standby), None, || at(0));
         seen.push(index(30));
         assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}");
         assert_eq!(published.borrow().sequence, 6);
+    }
+
+    #[test]
+    fn the_last_twenty_transitions_are_published_newest_first() {
+        let (sender, published) = watch::channel(Published::first(standing(Standing::Standby)));
+        let mut publisher = Publisher::new(sender, Acknowledgements::of_no_files());
+        let (from, to) = (State::Leader, State::Jeopardy);
+        let transition = |term| Transition {
+            from,
+            to,
+            reason: Reason::RenewalFailed,
+            term: Some(term),
+            tenure: None,
+        };
+        let terms = || -> Vec<u64> {
+            published.borrow().history.iter().filter_map(|it| it.transition.term).collect()
+        };
+        publisher.publish(leader(0, false), [transition(1), transition(2)], || at(3));
+        assert_eq!(terms(), [2, 1]);
+        assert_eq!(published.borrow().history[0].at, at(3));
+        publisher.publish(leader(5, false), None, || at(5));
+        assert_eq!(terms(), [2, 1], "a renewal takes none away");
+        // Even where the status is the same in the end.
+        let index = published.borrow().index;
+        for term in 3..=30 {
+            publisher.publish(leader(5, false), [transition(term)], || at(5));
+        }
+        assert_eq!(terms(), (11..=30).rev().collect::<Vec<_>>());
+        assert!(published.borrow().index > index);
     }
 }

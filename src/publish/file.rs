@@ -285,8 +285,8 @@ mod tests {
 
     fn published(sequence: u64, standing: Standing) -> Published {
         let store = StoreHealth::default();
-        let status = Status { standing, since: clock::now(), holder: None, store };
-        Published { status, index: sequence, sequence }
+        let status = Status { standing, since: clock::now(), holder: None, successor: None, store };
+        Published { index: sequence, sequence, ..Published::first(status) }
     }
 
     #[tokio::test]

@@ -25,7 +25,7 @@ use tokio::time::MissedTickBehavior;
 use super::{About, Heartbeat, Judgement, Published, Role};
 use crate::clock::{self, Moment};
 use crate::config::Environment;
-use crate::election::State;
+use crate::election::{Standing, State, Status};
 
 /// After how long a message that was not taken is sent again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -98,10 +98,11 @@ impl Systemd {
         let (mut told, mut fed, mut feed) = (Told::default(), 0, false);
         let mut over = false;
         loop {
-            let due = Told {
-                ready: true,
-                stopping: over || stop.is_terminated(),
-                words: words(&published.borrow_and_update(), &about, (self.now)()),
+            let due = {
+                let (published, now) = (published.borrow_and_update(), (self.now)());
+                let stopping = over || stop.is_terminated();
+                let drain = if stopping { drain(&published.status, now) } else { None };
+                Told { ready: true, stopping, drain, words: words(&published, &about, now) }
             };
             let owed = match self.send(&told.until(&due, feed)) {
                 Ok(()) => {
@@ -149,6 +150,8 @@ impl Systemd {
 struct Told {
     ready: bool,
     stopping: bool,
+    /// How long the stop may take, while a drain goes on.
+    drain: Option<Duration>,
     words: String,
 }
 
@@ -161,6 +164,9 @@ impl Told {
         }
         if due.stopping && !self.stopping {
             message.push_str("STOPPING=1\n");
+        }
+        if let (Some(time), None) = (due.drain, self.drain) {
+            message.push_str(&format!("EXTEND_TIMEOUT_USEC={}\n", time.as_micros()));
         }
         if due.words != self.words {
             message.push_str("STATUS=");
@@ -190,6 +196,17 @@ fn watchdog(environment: &Environment, own: u32) -> Option<Duration> {
     (ours && length > 0).then(|| Duration::from_micros(length))
 }
 
+/// How long a stop may yet take, while a drain goes on: the drain itself, however long the unit gives
+/// us to stop, and then as long as the lease is ours to release.
+fn drain(status: &Status, now: Moment) -> Option<Duration> {
+    match &status.standing {
+        Standing::Draining { began, length, belief, .. } => {
+            Some(length.saturating_sub(began.elapsed_min(now)) + belief.length)
+        }
+        _ => None,
+    }
+}
+
 /// The status in words, in one line, as it is true at `now`.
 fn words(published: &Published, about: &About, now: Moment) -> String {
     let status = &published.status;
@@ -214,7 +231,16 @@ fn words(published: &Published, about: &About, now: Moment) -> String {
         (State::Activating, _) => format!("has the lease of {election}, and does not lead yet"),
         (State::Observing, _) => format!("observes {election}; {}", others()),
         (State::Stopped, _) => format!("stopped; takes no part in {election} any more"),
-        (state, _) => format!("{} in {election}; {}", state.as_str(), others()),
+        (State::Draining, term) => {
+            let term = term.unwrap_or_default();
+            format!("draining, and holds the lease of {election} in term {term} meanwhile")
+        }
+        (State::Paused, _) => format!("paused, out of {election} until resumed; {}", others()),
+        (State::Unhealthy, _) => {
+            format!("out of {election} until the service is well; {}", others())
+        }
+        // A term comes with these two.
+        (State::Leader | State::Jeopardy, None) => format!("of {election}; {}", others()),
     };
     if let Some(error) = &status.store.last_error {
         text += "; the store: ";

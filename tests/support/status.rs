@@ -65,7 +65,7 @@ pub fn in_jeopardy(term: u64, length: Duration) -> Standing {
 pub fn status(standing: Standing) -> Status {
     let heard = standing != Standing::Starting;
     let store = StoreHealth { last_success: heard.then(now), failures: 0, last_error: None };
-    Status { standing, since: now(), holder: None, store }
+    Status { standing, since: now(), holder: None, successor: None, store }
 }
 
 /// A holder called `name`.
@@ -94,7 +94,7 @@ pub struct Feed(watch::Sender<Published>);
 impl Feed {
     /// Publishes a first status, with the index 1.
     pub fn new(standing: Standing) -> Self {
-        Self(watch::channel(Published { status: status(standing), index: 1, sequence: 1 }).0)
+        Self(watch::channel(Published::first(status(standing))).0)
     }
 
     pub fn subscribe(&self) -> watch::Receiver<Published> {
