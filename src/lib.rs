@@ -21,7 +21,7 @@
 //! - [`store`] is the trait that every lease store fulfils, with one file for each backend.
 //! - [`daemon`] drives one election: it selects an event, hands it in, and drains what comes out.
 //! - [`sidecar`] puts a whole one together from the settings, and runs it.
-//! - [`publish`] says the status in outside words, by HTTP, files and metrics.
+//! - [`publish`] says the status in outside words, by HTTP, files, metrics and to systemd.
 //! - [`health`] asks what must be well for us to compete; [`hooks`] tell others of what became of us.
 //! - [`admin`] takes what an operator wants, and hands it to the driver.
 //! - [`listener`] binds and bounds what listens.
