@@ -26,6 +26,7 @@
 //! - [`admin`] takes what an operator wants, and hands it to the driver.
 //! - [`listener`] binds and bounds what listens.
 //! - [`config`] makes valid settings of arguments, environment and file.
+//! - [`exec`] keeps a command running while we lead, and ends it in time.
 //! - [`cli`] is the command line, with a file for each verb; [`logs`] writes what is told.
 //!
 //! # What is absent, and stays so
@@ -82,6 +83,7 @@ pub mod config;
 pub mod daemon;
 mod descriptors;
 pub mod election;
+pub mod exec;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod health;
