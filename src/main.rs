@@ -34,6 +34,7 @@ async fn run(command: Command, environment: &Environment) -> ExitCode {
         Command::Wait(args) => cli::wait::run(args, environment).await,
         Command::Watch(args) => cli::watch::run(args, environment).await,
         Command::Doctor(args) => cli::doctor::run(*args, environment).await,
+        Command::Break(args) => cli::break_lease::run(*args, environment).await,
         Command::Completions(args) => cli::completions::run(&args),
     }
 }

@@ -15,6 +15,7 @@ use crate::config::{Environment, Loaded, Settings, Verb, command_line, duration,
 use crate::exec::handle::{OURSELVES, Task};
 use crate::exec::{Mode, Over, Signals, Supervisor, inside, stage};
 use crate::logs::{self, Logs};
+use crate::publish::systemd::Systemd;
 use crate::sidecar::Sidecar;
 
 /// The arguments of `tenure exec`.
@@ -126,7 +127,7 @@ async fn lead(
     let known = settings.clone();
     // A signal is obeyed from the start on, whatever the start waits for.
     let sidecar = tokio::select! {
-        sidecar = Sidecar::prepare(settings, dropped, true) => sidecar?,
+        sidecar = Sidecar::prepare(settings, dropped, true) => sidecar?.notifying(Systemd::from(environment)),
         number = signals.next() => {
             tracing::info!(signal = number, "stopped before the start");
             let code = if mode.once { 128 + number } else { 0 };

@@ -150,7 +150,10 @@ impl Running {
         if orderly {
             return;
         }
-        tracing::error!(term = self.term, "the command's keeper was killed, and the command with it");
+        tracing::error!(
+            term = self.term,
+            "the command's keeper was killed, and the command with it"
+        );
         if let Some(group) = self.group {
             while kill_process_group(group, Signal::KILL).is_ok() {
                 tokio::time::sleep(LOOK).await;

@@ -41,7 +41,9 @@ impl Signals {
         // take from them, and from a keeper, how their own children ended.
         let _ = signal(SignalKind::child())?;
         let all = [INT, TERM, QUIT, HUP, CONT].into_iter().chain(OTHERS);
-        all.map(|it| Ok((it, signal(SignalKind::from_raw(it))?))).collect::<Result<_, _>>().map(Self)
+        all.map(|it| Ok((it, signal(SignalKind::from_raw(it))?)))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     /// The next one's number.

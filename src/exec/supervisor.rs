@@ -183,13 +183,7 @@ impl Supervisor {
         }
     }
 
-    async fn start(
-        &mut self,
-        it: &mut Course,
-        term: u64,
-        end: End,
-        now: Moment,
-    ) -> Option<Over> {
+    async fn start(&mut self, it: &mut Course, term: u64, end: End, now: Moment) -> Option<Over> {
         it.starts += 1;
         if it.starts > 1 {
             self.metrics.child_restart();
