@@ -13,7 +13,9 @@ use tokio::task::JoinSet;
 
 use super::{SettingsArgs, descriptors, terminal};
 use crate::clock;
-use crate::config::{Environment, Listen, Loaded, Settings, StoreSettings, Verb, load};
+use crate::config::{
+    Doubt, Ending, Environment, Listen, Loaded, Settings, StoreSettings, Verb, load,
+};
 use crate::daemon::{Driver, Publisher, Report};
 use crate::election::{Config, Election};
 use crate::logs::{self, Logs};
@@ -32,7 +34,7 @@ const LAST_WORD: Duration = Duration::from_millis(250);
 /// Runs until a signal ends it: 0 after an orderly end, 1 when it cannot begin, 2 when the settings
 /// are wrong, 128 + n at a second signal n.
 pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
-    let Loaded { settings, notes } = match load(&args.flags(), environment, Verb::Run) {
+    let Loaded { settings, notes, doubts } = match load(&args.flags(), environment, Verb::Run) {
         Ok(loaded) => loaded,
         Err(faults) => {
             terminal::complain(&faults.to_string());
@@ -43,6 +45,9 @@ pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
         Ok(logs) => {
             for note in notes {
                 tracing::debug!("{note}");
+            }
+            for Doubt { subject, problem, remedy } in doubts {
+                tracing::warn!("{subject}: {problem}; {remedy}");
             }
             sidecar(settings, &logs).await
         }
@@ -173,6 +178,7 @@ fn tell_start(settings: &Settings, about: &About) {
         "started with {}",
         settings.summary()
     );
+    tracing::info!("an end by SIGTERM takes at most {}", Ending::of(settings));
     if matches!(settings.store, StoreSettings::File(_)) {
         tracing::info!(
             "the lease is kept on this host: candidates elsewhere compete on their own; name a \
