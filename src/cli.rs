@@ -9,7 +9,6 @@ use clap::{Parser, Subcommand};
 pub mod check;
 mod client;
 pub mod completions;
-mod descriptors;
 pub mod doctor;
 mod document;
 #[cfg(any(test, fuzzing))]

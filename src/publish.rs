@@ -124,6 +124,10 @@ pub struct Document<'a> {
     pub index: u64,
     /// Who was last seen to hold the lease.
     pub holder: Option<HolderDocument<'a>>,
+    /// Whom the record names to lead next.
+    pub successor: Option<SuccessorDocument<'a>>,
+    /// How long work begun as leader stays protected, while it is being drained.
+    pub drain_remaining_ms: Option<u64>,
     /// How the store answers.
     pub store: StoreDocument<'a>,
     /// Our version.
@@ -139,6 +143,15 @@ pub struct HolderDocument<'a> {
     pub address: Option<&'a str>,
     /// Its term.
     pub term: u64,
+}
+
+/// The successor in the status document.
+#[derive(Clone, Debug, Serialize)]
+pub struct SuccessorDocument<'a> {
+    /// Its identity.
+    pub identity: &'a str,
+    /// How long the others wait for it.
+    pub hold_off_ms: u64,
 }
 
 /// The store in the status document.
@@ -175,7 +188,7 @@ impl Judgement {
     /// How long the role active holds in whole milliseconds, rounded down: an error towards safety.
     #[must_use]
     pub fn valid_for_ms(&self) -> u64 {
-        u64::try_from(self.remaining.as_millis()).unwrap_or(u64::MAX)
+        whole_ms(self.remaining)
     }
 
     /// The role. Active needs a whole millisecond left, so that it never comes with a 0.
@@ -229,17 +242,25 @@ impl Published {
                 address: holder.candidate.address.as_deref(),
                 term: holder.term,
             }),
+            successor: self.status.successor.as_ref().map(|successor| SuccessorDocument {
+                identity: &successor.identity,
+                hold_off_ms: whole_ms(successor.hold_off),
+            }),
+            drain_remaining_ms: self.status.drain_remaining(now).map(whole_ms),
             store: StoreDocument {
                 kind: about.store,
-                last_success_ms_ago: store.last_success.map(|then| {
-                    u64::try_from(then.elapsed_max(now).as_millis()).unwrap_or(u64::MAX)
-                }),
+                last_success_ms_ago: store.last_success.map(|then| whole_ms(then.elapsed_max(now))),
                 failures: store.failures,
                 last_error: store.last_error.as_ref().map(|error| error.failure().message.as_ref()),
             },
             version: env!("CARGO_PKG_VERSION"),
         }
     }
+}
+
+/// Whole milliseconds, rounded down.
+fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Until which reading of the boot clock the role active holds; 0 when passive.
