@@ -1,0 +1,76 @@
+//! What `tenure doctor` finds out about what stands beside us: how long an end takes, the hooks, the
+//! admin listener's place.
+//!
+//! What it does not do: it runs no hook and posts to nobody; that would be a change that never was.
+
+use rustix::fs::Access;
+
+use super::finding;
+use crate::config::{Admin, Doubt, Ending, Hook, Loaded, Settings};
+use crate::store::{Finding, Verdict};
+
+/// All that can be seen without asking the service.
+pub(super) fn examine(loaded: &Loaded) -> Vec<Finding> {
+    let settings = &loaded.settings;
+    let mut findings = vec![end(settings)];
+    findings.extend(settings.hooks.iter().map(|(name, it)| hook(name, it)));
+    findings.extend(settings.admin.as_ref().map(admin));
+    findings.extend(loaded.doubts.iter().map(doubt));
+    findings
+}
+
+fn end(settings: &Settings) -> Finding {
+    let ending = Ending::of(settings);
+    let seconds = ending.seconds();
+    finding(
+        Verdict::Well,
+        "end",
+        format!(
+            "an end by SIGTERM takes at most {ending}: leave it that time by \
+             terminationGracePeriodSeconds: {seconds} in Kubernetes (30 if unset), \
+             TimeoutStopSec={seconds} in systemd (90 if unset)"
+        ),
+    )
+}
+
+fn hook(name: &'static str, hook: &Hook) -> Finding {
+    let does = match hook {
+        Hook::Command(_) => format!("runs {hook}, which is there and can be run"),
+        Hook::Webhook(_) => format!("is posted to {hook}, which was not tried"),
+    };
+    finding(Verdict::Well, name, does)
+}
+
+fn admin(admin: &Admin) -> Finding {
+    let directory = match admin {
+        Admin::Tcp { address, token_file } => {
+            let detail =
+                format!("listens at {address}, with the token of {}", token_file.display());
+            return finding(Verdict::Well, "admin", detail);
+        }
+        Admin::Unix(path) => path.parent().unwrap_or(path),
+    };
+    if rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK).is_err() {
+        return Finding {
+            remedy: Some(format!("let our user write to {}", directory.display())),
+            ..finding(
+                Verdict::Wrong,
+                "admin",
+                format!("{admin} cannot be made: we may not write to its directory"),
+            )
+        };
+    }
+    let detail = if admin.is_taken() {
+        format!("{admin} is listened at: by the sidecar, if it is up")
+    } else {
+        format!("{admin} can be made, for our own user")
+    };
+    finding(Verdict::Well, "admin", detail)
+}
+
+fn doubt(doubt: &Doubt) -> Finding {
+    Finding {
+        remedy: Some(doubt.remedy.clone()),
+        ..finding(Verdict::Doubtful, doubt.subject, doubt.problem.clone())
+    }
+}
