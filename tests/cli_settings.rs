@@ -129,7 +129,7 @@ fn the_readme_says_how_long_an_end_takes() {
         ),
     ] {
         assert!(readme.contains(row), "{row}");
-        let seconds = row.rsplit("| ").nth(0).unwrap().trim_end_matches(" s |");
+        let seconds = row.rsplit("| ").next().unwrap().trim_end_matches(" s |");
         let ran = tenure(&[&["doctor"], arguments].concat(), &[]);
         let words = format!("takes at most {seconds}s = ");
         assert!(ran.out.contains(&words), "{words} in {}", ran.out);
