@@ -4,21 +4,27 @@
 //! What it does not do: it decides nothing, and knows neither signals nor arguments. It starts, and
 //! ends what it started.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use futures::future::OptionFuture;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
+use crate::admin;
 use crate::clock;
-use crate::config::{Ending, Listen, Settings, StoreSettings};
+use crate::config::{Ending, Health, Listen, Settings, StoreSettings};
 use crate::daemon::{Control, Driver, Publisher, Report};
 use crate::descriptors;
-use crate::election::{Config, Election};
+use crate::election::{Config, Election, HealthRule};
+use crate::health::Probes;
+use crate::hooks::Hooks;
 use crate::publish::file::{Acknowledgements, Writer};
 use crate::publish::http::{self, App, Listener};
 use crate::publish::metrics::Metrics;
+use crate::publish::systemd::Systemd;
 use crate::publish::{About, Heartbeat, Published};
 use crate::store::{self, Candidate, Rules};
 
@@ -34,7 +40,11 @@ pub struct Sidecar {
     listeners: Vec<Listener>,
     app: App,
     files: JoinSet<()>,
+    probes: Probes,
+    hooks: Hooks,
     control: Control,
+    admin: Option<(admin::Bound, admin::App)>,
+    systemd: Option<Systemd>,
 }
 
 impl Sidecar {
@@ -56,12 +66,14 @@ impl Sidecar {
             instance: draw_instance(),
             address: settings.advertise.clone(),
         };
+        let probes = Probes::new(&settings.health, clock::now)?;
         let about = About {
             election: settings.election.clone(),
             identity: candidate.identity.clone(),
             instance: candidate.instance.clone(),
             boot_id: clock::boot_id().unwrap_or_default(),
             store: store.kind(),
+            health: probes.board(),
         };
         let terms = terms(&settings, candidate, store.rules(), escorts);
         let election = Election::new(terms, clock::now());
@@ -69,6 +81,10 @@ impl Sidecar {
         let (metrics, heartbeat) = (Metrics::new(&about), Heartbeat::default());
 
         let listeners = listen(&settings.listen).await?;
+        let admin = match &settings.admin {
+            Some(it) => Some(admin::bind(it).await?),
+            None => None,
+        };
         let mut files = JoinSet::new();
         let mut acknowledgements = Acknowledgements::of_no_files();
         if !settings.status_files.is_empty() {
@@ -81,6 +97,13 @@ impl Sidecar {
             files.spawn(writer.run());
             acknowledgements = word;
         }
+        let hooks = Hooks::new(
+            settings.hooks.clone(),
+            about.clone(),
+            metrics.clone(),
+            reached_at(&listeners),
+            clock::now,
+        )?;
         tell_start(&settings, &about);
 
         let app = App {
@@ -94,6 +117,7 @@ impl Sidecar {
             fits: descriptors::fits,
         };
         let (control, orders) = Control::new();
+        let admin = admin.map(|bound| (bound, operating(&settings, &control, &app.published)));
         let driver = Driver {
             election,
             store,
@@ -104,7 +128,13 @@ impl Sidecar {
             report: Report::default(),
             now: clock::now,
         };
-        Ok(Self { driver, listeners, app, files, control })
+        Ok(Self { driver, listeners, app, files, probes, hooks, control, admin, systemd: None })
+    }
+
+    /// Has systemd told how it goes, if it is there.
+    #[must_use]
+    pub fn notifying(self, systemd: Option<Systemd>) -> Self {
+        Self { systemd, ..self }
     }
 
     /// The way to give this sidecar orders.
@@ -121,18 +151,61 @@ impl Sidecar {
 
     /// Runs until it has resigned, as ordered, and its work is done.
     pub async fn run(self) {
-        let Self { driver, listeners, app, mut files, control: _ } = self;
+        let Self { driver, listeners, app, mut files, probes, hooks, control, admin, systemd } =
+            self;
+        let published = app.published.clone();
         let (end, ended) = oneshot::channel();
         let drive = async {
             driver.run().await;
             let _ = end.send(());
         };
+        let notify = OptionFuture::from(systemd.map(|it| {
+            let (published, heartbeat) = (app.published.clone(), app.heartbeat.clone());
+            it.run(published, heartbeat, app.about.clone(), control.leaving())
+        }));
         let serve = http::serve(listeners, app, async {
             let _ = ended.await;
         });
-        tokio::join!(drive, serve);
+        let probe = probes.run(published.clone(), |probe, well, term| {
+            let control = control.clone();
+            async move { control.probed(probe, well, term).await }
+        });
+        let tell = hooks.run(published, |term| {
+            let control = control.clone();
+            async move {
+                // A drain that is over already had its time.
+                let _ = control.drained(Some(term)).await;
+            }
+        });
+        let operate = async {
+            match admin {
+                Some((bound, app)) => admin::serve(bound, app, std::future::pending()).await,
+                None => std::future::pending().await,
+            }
+        };
+        // Who operates is served until all else has ended.
+        tokio::select! {
+            biased;
+            _ = async { tokio::join!(drive, serve, probe, tell, notify) } => {}
+            () = operate => {}
+        }
         // Passive was said before the release; what may be missing is the last word on the store.
         let _ = tokio::time::timeout(LAST_WORD, files.join_next()).await;
+    }
+}
+
+/// What the admin listener works with.
+fn operating(
+    settings: &Settings,
+    control: &Control,
+    published: &watch::Receiver<Published>,
+) -> admin::App {
+    admin::App {
+        control: control.clone(),
+        published: published.clone(),
+        identity: settings.identity.clone(),
+        retry_period: settings.timings.retry_period,
+        now: clock::now,
     }
 }
 
@@ -147,11 +220,32 @@ fn terms(settings: &Settings, candidate: Candidate, rules: Rules, escorts: bool)
         retry_period: timings.retry_period,
         request_timeout: timings.request_timeout,
         activation_delay: timings.activation_delay,
-        drain_timeout: Duration::ZERO,
-        health: None,
+        drain_timeout: settings.drain_timeout,
+        health: health_rule(&settings.health),
         escorts,
         observe: settings.observe,
     }
+}
+
+/// When the service counts as well; nothing where nobody asks it.
+fn health_rule(health: &Health) -> Option<HealthRule> {
+    let Health { probes, failures, successes, .. } = health;
+    let rule = HealthRule { probes: probes.len(), failures: *failures, successes: *successes };
+    (!probes.is_empty()).then_some(rule)
+}
+
+/// Where the commands of hooks can ask the first status listener.
+fn reached_at(listeners: &[Listener]) -> Option<String> {
+    let address = listeners.first()?.address();
+    let Ok(mut socket) = address.parse::<SocketAddr>() else {
+        return Some(address);
+    };
+    match socket.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => socket.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => socket.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    Some(format!("http://{socket}"))
 }
 
 async fn listen(addresses: &[Listen]) -> anyhow::Result<Vec<Listener>> {

@@ -1,18 +1,22 @@
-//! What `tenure doctor` finds out about what stands beside us: how long an end takes, the hooks, the
-//! admin listener's place.
+//! What `tenure doctor` finds out about what stands beside us: how long an end takes, the service's
+//! health, the hooks, the admin listener's place.
 //!
-//! What it does not do: it runs no hook and posts to nobody; that would be a change that never was.
+//! What it does not do: it runs no hook and posts to nobody; that would tell of a change that never
+//! was. Of a probe it takes one answer: a service that is not up yet is none of doctor's business.
 
 use rustix::fs::Access;
 
 use super::finding;
+use crate::clock;
 use crate::config::{Admin, Doubt, Ending, Hook, Loaded, Settings};
+use crate::health::Probes;
 use crate::store::{Finding, Verdict};
 
-/// All that can be seen without asking the service.
-pub(super) fn examine(loaded: &Loaded) -> Vec<Finding> {
+/// All that can be seen, each probe asked once.
+pub(super) async fn examine(loaded: &Loaded) -> Vec<Finding> {
     let settings = &loaded.settings;
     let mut findings = vec![end(settings)];
+    findings.extend(health(settings).await);
     findings.extend(settings.hooks.iter().map(|(name, it)| hook(name, it)));
     findings.extend(settings.admin.as_ref().map(admin));
     findings.extend(loaded.doubts.iter().map(doubt));
@@ -31,6 +35,27 @@ fn end(settings: &Settings) -> Finding {
              TimeoutStopSec={seconds} in systemd (90 if unset)"
         ),
     )
+}
+
+/// A probe that is not well is a note: the service may not be up while doctor looks.
+async fn health(settings: &Settings) -> Vec<Finding> {
+    let probes = match Probes::new(&settings.health, clock::now) {
+        Ok(probes) => probes,
+        Err(error) => {
+            return vec![finding(Verdict::Wrong, "health", format!("cannot be asked: {error:#}"))];
+        }
+    };
+    let one = |(name, well, said): (String, bool, String)| Finding {
+        remedy: (!well).then(|| {
+            "nobody competes here until it is well; start the service, or mend the probe".to_owned()
+        }),
+        ..finding(
+            if well { Verdict::Well } else { Verdict::Doubtful },
+            "health",
+            format!("{name} {}: {said}", if well { "is well" } else { "is not well" }),
+        )
+    };
+    probes.once().await.into_iter().map(one).collect()
 }
 
 fn hook(name: &'static str, hook: &Hook) -> Finding {
