@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::admin;
 use crate::assembly::Assembly;
 use crate::clock;
-use crate::config::{Listen, Settings, StoreSettings};
+use crate::config::{Ending, Listen, Settings, StoreSettings};
 use crate::daemon::{Control, Driver};
 use crate::descriptors;
 use crate::health::Probes;
@@ -211,6 +211,7 @@ fn tell_start(settings: &Settings, about: &About) {
         "started with {}",
         settings.summary()
     );
+    tracing::info!("an end by SIGTERM takes at most {}", Ending::of(settings));
     if matches!(settings.store, StoreSettings::File(_)) {
         tracing::info!(
             "the lease is kept on this host: candidates elsewhere compete on their own; name a \

@@ -108,6 +108,12 @@ impl Environment {
         self.get("KUBERNETES_SERVICE_HOST").is_some()
     }
 
+    /// Whether systemd started us as a service.
+    #[must_use]
+    pub fn under_systemd(&self) -> bool {
+        self.get("INVOCATION_ID").is_some()
+    }
+
     /// Chooses our runtime directory: `$XDG_RUNTIME_DIR/tenure`, else `/run/tenure` where it is
     /// ours or can be made, else `/tmp/tenure-UID`. Makes nothing.
     #[must_use]
