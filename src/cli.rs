@@ -10,7 +10,6 @@ pub mod break_lease;
 pub mod check;
 mod client;
 pub mod completions;
-mod descriptors;
 pub mod doctor;
 mod document;
 #[cfg(any(test, fuzzing))]
@@ -24,7 +23,7 @@ pub mod wait;
 pub mod watch;
 
 pub use client::UrlArgs;
-pub use settings::SettingsArgs;
+pub use settings::{ExecSettingsArgs, SettingsArgs};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -13,10 +13,15 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::clock::Moment;
 use crate::election::{State, Status, Transition};
+use crate::health::Board;
 
 pub mod file;
+mod health;
 pub mod http;
 pub mod metrics;
+pub(crate) mod words;
+
+pub use health::{HealthDocument, ProbeDocument};
 
 /// How many transitions are remembered.
 pub const REMEMBERED: usize = 20;
@@ -33,6 +38,8 @@ pub struct Published {
     pub sequence: u64,
     /// The last [`REMEMBERED`] changes of state, newest first.
     pub history: Arc<[Past]>,
+    /// When the holder of this status was first seen.
+    pub holder_seen: Option<Moment>,
 }
 
 /// A change of state that has been.
@@ -57,6 +64,8 @@ pub struct About {
     pub boot_id: String,
     /// The kind of store.
     pub store: &'static str,
+    /// What the health probes last say; empty where none are set.
+    pub health: Board,
 }
 
 /// Proof that the election loop turns: the driver beats, others see that the count has grown.
@@ -124,8 +133,16 @@ pub struct Document<'a> {
     pub index: u64,
     /// Who was last seen to hold the lease.
     pub holder: Option<HolderDocument<'a>>,
+    /// Whom the record names to lead next.
+    pub successor: Option<SuccessorDocument<'a>>,
+    /// How long work begun as leader stays protected, while it is being drained.
+    pub drain_remaining_ms: Option<u64>,
     /// How the store answers.
     pub store: StoreDocument<'a>,
+    /// What the health probes say; `null` where none are set.
+    pub health: Option<HealthDocument>,
+    /// The last changes of state, newest first.
+    pub transitions: Vec<TransitionDocument>,
     /// Our version.
     pub version: &'static str,
 }
@@ -141,6 +158,15 @@ pub struct HolderDocument<'a> {
     pub term: u64,
 }
 
+/// The successor in the status document.
+#[derive(Clone, Debug, Serialize)]
+pub struct SuccessorDocument<'a> {
+    /// Its identity.
+    pub identity: &'a str,
+    /// How long the others wait for it.
+    pub hold_off_ms: u64,
+}
+
 /// The store in the status document.
 #[derive(Clone, Debug, Serialize)]
 pub struct StoreDocument<'a> {
@@ -152,6 +178,34 @@ pub struct StoreDocument<'a> {
     pub failures: u32,
     /// The last of them, in words.
     pub last_error: Option<&'a str>,
+}
+
+/// A change of state in the status document.
+#[derive(Clone, Debug, Serialize)]
+pub struct TransitionDocument {
+    /// When it was noted, RFC 3339.
+    pub at: String,
+    /// The state before.
+    pub from: &'static str,
+    /// The state after.
+    pub to: &'static str,
+    /// Why.
+    pub reason: &'static str,
+    /// The term that began, goes on, or ended.
+    pub term: Option<u64>,
+}
+
+impl From<&Past> for TransitionDocument {
+    fn from(past: &Past) -> Self {
+        let Transition { from, to, reason, term, .. } = past.transition;
+        Self {
+            at: rfc3339(past.at.date()),
+            from: from.as_str(),
+            to: to.as_str(),
+            reason: reason.as_str(),
+            term,
+        }
+    }
 }
 
 /// What a question is answered from, judged once.
@@ -175,7 +229,7 @@ impl Judgement {
     /// How long the role active holds in whole milliseconds, rounded down: an error towards safety.
     #[must_use]
     pub fn valid_for_ms(&self) -> u64 {
-        u64::try_from(self.remaining.as_millis()).unwrap_or(u64::MAX)
+        whole_ms(self.remaining)
     }
 
     /// The role. Active needs a whole millisecond left, so that it never comes with a 0.
@@ -189,7 +243,7 @@ impl Published {
     /// The first publication of a process, in which nothing has changed yet.
     #[must_use]
     pub fn first(status: Status) -> Self {
-        Self { status, index: 1, sequence: 1, history: Arc::default() }
+        Self { status, index: 1, sequence: 1, history: Arc::default(), holder_seen: None }
     }
 
     /// The index at `now`: one more than was published once a leader's belief is over, which is a
@@ -229,17 +283,27 @@ impl Published {
                 address: holder.candidate.address.as_deref(),
                 term: holder.term,
             }),
+            successor: self.status.successor.as_ref().map(|successor| SuccessorDocument {
+                identity: &successor.identity,
+                hold_off_ms: whole_ms(successor.hold_off),
+            }),
+            drain_remaining_ms: self.status.drain_remaining(now).map(whole_ms),
             store: StoreDocument {
                 kind: about.store,
-                last_success_ms_ago: store.last_success.map(|then| {
-                    u64::try_from(then.elapsed_max(now).as_millis()).unwrap_or(u64::MAX)
-                }),
+                last_success_ms_ago: store.last_success.map(|then| whole_ms(then.elapsed_max(now))),
                 failures: store.failures,
                 last_error: store.last_error.as_ref().map(|error| error.failure().message.as_ref()),
             },
+            health: HealthDocument::of(&about.health, now),
+            transitions: self.history.iter().map(TransitionDocument::from).collect(),
             version: env!("CARGO_PKG_VERSION"),
         }
     }
+}
+
+/// Whole milliseconds, rounded down.
+fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Until which reading of the boot clock the role active holds; 0 when passive.

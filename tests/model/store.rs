@@ -67,6 +67,7 @@ impl Store {
             Op::Inaugurate { bid, floor } => self.inaugurate(bid, *floor),
             Op::Renew(bid) => self.renew(bid),
             Op::Release(bid) => self.release(bid),
+            Op::Nominate { .. } => unreachable!("nobody names a successor here"),
         }
     }
 

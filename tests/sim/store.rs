@@ -166,6 +166,11 @@ impl Store {
                 Step::Done(written.map(|(term, _)| Answer::Term(term)))
             }
             (Op::Renew(bid), _) => Step::Done(self.renew(bid, time).map(|()| Answer::Done)),
+            (Op::Nominate { bid, .. }, Stage::First) => self.read_ours(bid),
+            (Op::Nominate { bid, successor }, Stage::Second { seen }) => {
+                let named = self.name(bid, successor, seen, time);
+                Step::Done(named.map(|()| Answer::Done))
+            }
             (Op::Release(bid), _) => Step::Done(self.release(bid, time).map(|()| Answer::Done)),
         }
     }
@@ -256,6 +261,34 @@ impl Store {
         Ok((term, true))
     }
 
+    fn read_ours(&self, bid: &Bid) -> Step {
+        if self.exists && self.record.nonce == Some(bid.nonce) {
+            return Step::More(Stage::Second { seen: self.changes });
+        }
+        Step::Done(Err(refused(Refusal(412, "the record is another's"))))
+    }
+
+    /// Writes a successor's name under the lease.
+    fn name(
+        &mut self,
+        bid: &Bid,
+        successor: &Successor,
+        seen: u64,
+        time: Duration,
+    ) -> Result<(), StoreError> {
+        self.lease.check_write(Some(&bid.lease), time).map_err(refused)?;
+        if seen != self.changes {
+            return Err(refused(Refusal(412, "ConditionNotMet")));
+        }
+        let successor = Some(successor.as_stored());
+        if self.record.successor != successor {
+            self.record.successor = successor;
+            self.lease.written(time);
+            self.touched();
+        }
+        Ok(())
+    }
+
     fn renew(&mut self, bid: &Bid, time: Duration) -> Result<(), StoreError> {
         if !self.exists {
             return Err(refused(Refusal(404, "BlobNotFound")));
@@ -271,16 +304,10 @@ impl Store {
         now: Instant,
     ) -> Result<(), StoreError> {
         let time = self.time(now);
-        if !self.exists || self.record.nonce != Some(bid.nonce) {
-            return Err(refused(Refusal(412, "the record is not ours")));
+        match self.read_ours(bid) {
+            Step::More(Stage::Second { seen }) => self.name(bid, successor, seen, time),
+            _ => Err(refused(Refusal(412, "the record is not ours"))),
         }
-        self.lease.check_write(Some(&bid.lease), time).map_err(refused)?;
-        let successor = Some(successor.as_stored());
-        if self.record.successor != successor {
-            self.record.successor = successor;
-            self.touched();
-        }
-        Ok(())
     }
 
     fn release(&mut self, bid: &Bid, time: Duration) -> Result<(), StoreError> {

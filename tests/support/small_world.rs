@@ -75,6 +75,9 @@ impl Node {
             retry_period: ms(retry_period),
             request_timeout: ms(REQUEST),
             activation_delay: Duration::ZERO,
+            drain_timeout: Duration::ZERO,
+            health: None,
+            escorts: false,
             observe: false,
         };
         let clock = Moment {

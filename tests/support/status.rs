@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tenure::clock::Moment;
 use tenure::election::{Belief, Holder, Standing, Status, StoreHealth};
-use tenure::publish::{About, Published};
+use tenure::publish::{About, Past, Published};
 use tenure::store::{Candidate, Cause, Failure, StoreError};
 use tokio::sync::watch;
 
@@ -46,6 +46,7 @@ pub fn about() -> About {
         instance: "us-1".to_owned(),
         boot_id: "5ca1ab1e-0000-4000-8000-000000000000".to_owned(),
         store: "azure",
+        health: Default::default(),
     }
 }
 
@@ -65,7 +66,7 @@ pub fn in_jeopardy(term: u64, length: Duration) -> Standing {
 pub fn status(standing: Standing) -> Status {
     let heard = standing != Standing::Starting;
     let store = StoreHealth { last_success: heard.then(now), failures: 0, last_error: None };
-    Status { standing, since: now(), holder: None, store }
+    Status { standing, since: now(), holder: None, successor: None, store }
 }
 
 /// A holder called `name`.
@@ -104,6 +105,9 @@ impl Feed {
     /// Publishes a change.
     pub fn change(&self, status: Status) {
         self.0.send_modify(|last| {
+            if last.status.holder != status.holder {
+                last.holder_seen = status.holder.is_some().then(now);
+            }
             last.status = status;
             last.index += 1;
             last.sequence += 1;
@@ -116,6 +120,11 @@ impl Feed {
             last.status.standing = standing;
             last.sequence += 1;
         });
+    }
+
+    /// Publishes transitions that have been, newest first.
+    pub fn remember(&self, past: Vec<Past>) {
+        self.0.send_modify(|last| last.history = past.into());
     }
 
     pub fn last(&self) -> Published {
