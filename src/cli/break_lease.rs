@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::SettingsArgs;
-use super::terminal::{self, harmless, spoken};
+use super::terminal::{self, harmless};
 use crate::clock;
-use crate::config::{Environment, Settings, StoreSettings, load};
+use crate::config::{Environment, Settings, StoreSettings, Verb, load_to_look};
 use crate::publish::rfc3339;
+use crate::publish::words::spoken;
 use crate::store::{self, Broken, Cause, LeaseStore, Record, Sight, StoreError};
 
 /// How long one request may take, the sign-in before it included.
@@ -55,7 +56,7 @@ pub struct Args {
 
 /// Breaks the lease, and says what that means.
 pub async fn run(args: Args, environment: &Environment) -> ExitCode {
-    let settings = match load(&args.settings.flags(), environment) {
+    let settings = match load_to_look(&args.settings.flags(), environment, Verb::Run) {
         Ok(loaded) => loaded.settings,
         Err(faults) => {
             terminal::complain(&faults.to_string());
