@@ -9,6 +9,10 @@ use tenure::cli::{self, Cli, Command};
 use tenure::config::Environment;
 
 fn main() -> ExitCode {
+    // A stage of `exec` stays small: it is gone before anything else is set up.
+    if let Some(code) = tenure::exec::stage::run() {
+        return code;
+    }
     let cli = Cli::parse();
     let environment = Environment::of_process();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
