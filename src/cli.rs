@@ -9,7 +9,6 @@ use clap::{Parser, Subcommand};
 pub mod check;
 mod client;
 pub mod completions;
-mod descriptors;
 pub mod doctor;
 mod document;
 #[cfg(any(test, fuzzing))]
@@ -23,7 +22,7 @@ pub mod wait;
 pub mod watch;
 
 pub use client::UrlArgs;
-pub use settings::SettingsArgs;
+pub use settings::{ExecSettingsArgs, SettingsArgs};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -14,27 +14,36 @@ use std::time::Duration;
 
 use url::Url;
 
+pub mod admin;
 mod azure;
+mod beside;
+pub mod command_line;
 pub mod duration;
 mod environment;
 mod faults;
 mod file;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod health;
+mod hooks;
 mod layers;
 mod resolve;
 mod store_url;
 mod timings;
 mod values;
 
+pub use admin::Admin;
+pub use command_line::CommandLine;
 pub use environment::Environment;
 pub use faults::{Fault, Faults, Source};
-pub use layers::{Arity, Flags, SETTINGS, Setting};
-pub use resolve::{Loaded, load};
+pub use health::{Health, Probe};
+pub use hooks::{Hook, Hooks};
+pub use layers::{Arity, Flags, SETTINGS, Setting, UnderExec, Verb};
+pub use resolve::{Loaded, load, load_to_look};
 
 use store_url::StoreUrl;
 
-/// The settings of `tenure run`, all of them valid.
+/// The settings of `tenure run` or `tenure exec`, all of them valid.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Name of the election.
@@ -55,6 +64,19 @@ pub struct Settings {
     pub max_connections: usize,
     /// The status files.
     pub status_files: Vec<StatusFile>,
+    /// Where the admin listener listens.
+    pub admin: Option<Admin>,
+    /// What must be well for us to compete.
+    pub health: Health,
+    /// Longest time from saying passive to the release, for work begun as leader; default 0 s, under
+    /// `exec` 10 s. Too short cuts work off, too long keeps others waiting for who never says it has
+    /// ended.
+    pub drain_timeout: Duration,
+    /// Under `exec`, from the command's SIGTERM to belief's end, which is its SIGKILL, when renewals
+    /// fail; default 3 s. Too long ends the command for an outage that might have passed.
+    pub stop_timeout: Duration,
+    /// What is run or told when something changes.
+    pub hooks: Hooks,
     /// How log lines look.
     pub log_format: LogFormat,
     /// Which log lines are written: an `EnvFilter` directive.
@@ -79,7 +101,7 @@ impl Settings {
         format!(
             "election={} identity={:?} advertise={} store={} lease-duration={} renew-deadline={} \
              retry-period={} request-timeout={} activation-delay={} observe={} listen={} \
-             status-file={}",
+             status-file={} admin={} health={} drain-timeout={} hooks={}",
             self.election,
             self.identity,
             self.advertise.as_deref().unwrap_or("none"),
@@ -92,6 +114,10 @@ impl Settings {
             self.observe,
             list(self.listen.iter().map(ToString::to_string).collect()),
             list(self.status_files.iter().map(|it| it.path.display().to_string()).collect()),
+            self.admin.as_ref().map_or("none".to_owned(), ToString::to_string),
+            list(self.health.probes.iter().map(ToString::to_string).collect()),
+            duration::format(self.drain_timeout),
+            list(self.hooks.iter().map(|(name, hook)| format!("{name}:{hook}")).collect()),
         )
     }
 }

@@ -8,21 +8,25 @@
 //!
 //! What it does not do: it decides nothing. When it wakes it reads the clock and asks the election.
 
+mod control;
 mod publisher;
 mod report;
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, Fuse, FusedFuture, FutureExt};
+use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::clock::Moment;
-use crate::election::{Answer, Chance, Election, Notice, Op, Request, RequestId};
+use crate::election::{
+    Answer, Chance, Election, Notice, Op, Progress, Refusal, Request, RequestId,
+};
 use crate::publish::Heartbeat;
 use crate::publish::metrics::Metrics;
 use crate::store::{Cause, Failure, LeaseStore, Nonce, StoreError};
+pub use control::{Control, Order, Orders};
 pub use publisher::Publisher;
 pub use report::Report;
 
@@ -40,6 +44,8 @@ pub struct Driver {
     pub publisher: Publisher,
     /// What is counted.
     pub metrics: Metrics,
+    /// What is wanted of the election.
+    pub orders: Orders,
     /// Proof that the loop turns.
     pub heartbeat: Heartbeat,
     /// What is told to the log.
@@ -51,10 +57,16 @@ pub struct Driver {
 /// One thing that happened.
 enum Event {
     Answered(Answered),
-    Resign,
+    Ordered(Order),
     Announced,
     Wakeup,
     Timeout,
+}
+
+/// What somebody who gave an order waits to hear.
+struct Reply {
+    to: oneshot::Sender<Result<Progress, Refusal>>,
+    outcome: Result<Progress, Refusal>,
 }
 
 /// A request that has ended, with what came of it.
@@ -67,18 +79,23 @@ struct Answered {
 type Call<'a> = Fuse<BoxFuture<'a, Answered>>;
 
 impl Driver {
-    /// Drives the election until it has resigned, as `resign` asks, and nothing is left to do.
-    /// The last status that it publishes says stopped.
-    pub async fn run(mut self, resign: impl Future<Output = ()>) {
+    /// Drives the election until it has resigned, as ordered, and nothing is left to do. The last
+    /// status that it publishes says stopped.
+    pub async fn run(mut self) {
         let store = Arc::clone(&self.store);
-        let mut resign = pin!(resign.fuse());
         let mut changed = store.changed();
         let mut call: Call<'_> = Fuse::terminated();
+
+        let mut reply: Option<Reply> = None;
 
         self.election.handle_timeout((self.now)(), chance());
         loop {
             if let Some(request) = self.drain() {
                 call = self.send(&store, request).fuse();
+            }
+            if let Some(Reply { to, outcome }) = reply.take() {
+                // Whoever asked may have gone; it is done all the same.
+                let _ = to.send(outcome);
             }
             if self.election.is_finished() {
                 return;
@@ -87,7 +104,7 @@ impl Driver {
             let event = tokio::select! {
                 biased;
                 answered = &mut call, if !call.is_terminated() => Event::Answered(answered),
-                () = &mut resign, if !resign.is_terminated() => Event::Resign,
+                Some(order) = self.orders.recv() => Event::Ordered(order),
                 () = self.publisher.announced() => Event::Announced,
                 () = &mut changed => Event::Wakeup,
                 () = tokio::time::sleep(sleep) => Event::Timeout,
@@ -95,23 +112,42 @@ impl Driver {
             if matches!(event, Event::Wakeup) {
                 changed = store.changed();
             }
-            self.handle(event);
+            reply = self.handle(event);
         }
     }
 
     /// Hands one event to the election, with the time as it is now.
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) -> Option<Reply> {
         let (now, chance) = ((self.now)(), chance());
         match event {
             Event::Answered(Answered { id, answer }) => {
                 self.report.answered(&answer);
                 self.election.handle_answer(id, answer, now, chance);
             }
-            Event::Resign => self.election.handle_resign(now, chance),
+            Event::Ordered(order) => return self.obey(order, now, chance),
             Event::Announced => self.election.handle_announced(now, chance),
             Event::Wakeup => self.election.handle_wakeup(now, chance),
             Event::Timeout => self.election.handle_timeout(now, chance),
         }
+        None
+    }
+
+    /// Hands an order in, and says what is to be answered once the status is published: nobody
+    /// hears that we step down before all could read that we are passive.
+    fn obey(&mut self, order: Order, now: Moment, chance: Chance) -> Option<Reply> {
+        match order {
+            Order::Will(will, to) => {
+                return Some(Reply { to, outcome: self.election.handle_will(will, now, chance) });
+            }
+            Order::Probed { probe, well, term } => {
+                self.election.handle_probed(probe, well, term, now, chance);
+            }
+            Order::Vacated { term, hold_off } => {
+                self.election.handle_vacated(term, hold_off, now, chance);
+            }
+            Order::Resign => self.election.handle_resign(now, chance),
+        }
+        None
     }
 
     /// Lets out what the election has to say, and returns the request to send, if there is one.
@@ -160,6 +196,9 @@ async fn ask(store: &dyn LeaseStore, op: &Op) -> Result<Answer, StoreError> {
         Op::Acquire(bid) => store.acquire(bid).await.map(Answer::Grant),
         Op::Inaugurate { bid, floor } => store.inaugurate(bid, *floor).await.map(Answer::Term),
         Op::Renew(bid) => store.renew(bid).await.map(|()| Answer::Done),
+        Op::Nominate { bid, successor } => {
+            store.nominate(bid, successor).await.map(|()| Answer::Done)
+        }
         Op::Release(bid) => store.release(bid).await.map(|()| Answer::Done),
     }
 }

@@ -10,7 +10,10 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod answers;
+mod becoming;
 mod config;
+mod departing;
+mod health;
 mod pace;
 mod pieces;
 mod request;
@@ -19,24 +22,25 @@ mod status;
 mod telling;
 #[cfg(test)]
 mod tests;
+mod yielding;
 
 use std::collections::VecDeque;
-use std::mem;
-use std::sync::Arc;
 use std::time::Duration;
 
 pub use config::Config;
+use health::Health;
+pub use health::HealthRule;
 use pace::Pace;
 pub use pieces::Piece;
-pub use request::{Answer, Chance, Notice, Op, Request, RequestId};
-use role::{Activating, Bidding, Leader, Owed, Role, Tenure};
+pub use request::{Answer, Chance, Notice, Op, Progress, Refusal, Request, RequestId, Will};
+use role::{Owed, Role};
 pub use status::{
     Belief, Holder, Reason, Standing, State, Status, StoreHealth, TRANSITIONS, Transition,
 };
-use telling::Ended;
+use yielding::{Aside, Courtesy};
 
 use crate::clock::Moment;
-use crate::store::{Bid, Grant, Record, StoreError};
+use crate::store::{Record, StoreError, Successor};
 
 /// One candidate's part in one election.
 ///
@@ -50,6 +54,9 @@ use crate::store::{Bid, Grant, Record, StoreError};
 /// - `handle_answer`: a request was answered, or its time is up (an unknown outcome);
 /// - `handle_wakeup`: the store says that there may be something to see;
 /// - `handle_announced`: all publishers have said passive since we ceased to lead (R8);
+/// - `handle_probed`: the service beside us was asked whether it is well;
+/// - `handle_vacated`: the processes of a term have ended, where the config says that there are any;
+/// - `handle_will`: an operator, or the service, wants something of us;
 /// - `handle_resign`: we shall leave, for good.
 ///
 /// A command's request counts as sent when the event that caused it was handled, which is never
@@ -63,9 +70,16 @@ pub struct Election {
     outbox: Option<Request>,
     notices: VecDeque<Notice>,
     owed: Option<Owed>,
+    health: Health,
+    paused: bool,
+    aside: Option<Aside>,
+    courtesy: Option<Courtesy>,
+    /// The term whose processes may still run.
+    occupied: Option<u64>,
     heard: bool,
     store: StoreHealth,
     holder: Option<Holder>,
+    successor: Option<Successor>,
     /// The record that was seen while the lease was free: it names nobody who holds it later.
     past: Record,
     /// The largest term ever seen; the recorded one must never fall below it (R11).
@@ -91,6 +105,7 @@ impl Election {
     /// Starts as standby, to look at once.
     #[must_use]
     pub fn new(config: Config, now: Moment) -> Self {
+        let health = Health::new(config.health);
         Self {
             config,
             role: Role::Standby { looks: Pace::at_once(now), bidding: None },
@@ -99,9 +114,15 @@ impl Election {
             outbox: None,
             notices: VecDeque::new(),
             owed: None,
+            health,
+            paused: false,
+            aside: None,
+            courtesy: None,
+            occupied: None,
             heard: false,
             store: StoreHealth::default(),
             holder: None,
+            successor: None,
             past: Record::default(),
             highest: 0,
             defect: None,
@@ -143,20 +164,13 @@ impl Election {
 
     /// Every publisher has said passive since we ceased to lead: what is owed may go (R8).
     pub fn handle_announced(&mut self, now: Moment, chance: Chance) {
+        if let Role::Draining(it) = &mut self.role {
+            it.announced = true;
+        }
         if let Some(owed) = &mut self.owed {
             owed.announced = true;
         }
         self.handle_timeout(now, chance);
-    }
-
-    /// We shall leave: passive at once; whatever lease may be ours is released when the request
-    /// in flight has ended (R3), so within two request-timeouts.
-    pub fn handle_resign(&mut self, now: Moment, chance: Chance) {
-        self.judge(now, chance);
-        if !matches!(self.role, Role::Resigned) {
-            self.become_resigned(now);
-        }
-        self.ask(now);
     }
 
     /// The request to send now, if there is one.
@@ -177,12 +191,11 @@ impl Election {
         let next = match (&self.in_flight, &self.owed) {
             (Some(_), _) => Duration::MAX,
             (None, Some(owed)) => {
-                let patience = self.config.request_timeout;
-                owed.left(now, patience).min(self.time_to_release(owed, now))
+                self.until_release(owed, now).min(self.time_to_release(owed, now))
             }
             (None, None) => self.role.until_next_request(now),
         };
-        belief.min(next)
+        belief.min(next).min(self.until_drained(now))
     }
 
     /// Where we stand: the value that publishers read.
@@ -192,6 +205,7 @@ impl Election {
             standing: self.standing(),
             since: self.since,
             holder: self.holder.clone(),
+            successor: self.successor.clone(),
             store: self.store.clone(),
         }
     }
@@ -209,6 +223,9 @@ impl Election {
     fn judge(&mut self, now: Moment, chance: Chance) {
         self.notice_jump(now);
         if let Role::Activating(it) = &mut self.role {
+            it.restart_if_back(now);
+        }
+        if let Role::Draining(it) = &mut self.role {
             it.restart_if_back(now);
         }
         if let Some(owed) = &mut self.owed {
@@ -230,6 +247,13 @@ impl Election {
             }
             Role::Leader(it) if it.tenure.is_over(now) => {
                 self.become_standby(Reason::Lapsed, now, chance);
+            }
+            Role::Draining(it) if it.tenure.is_over(now) => {
+                self.end_drain(Reason::Lapsed, now, chance);
+            }
+            Role::Draining(it) if self.until_drained(now).is_zero() => {
+                let reason = if it.drained { Reason::Drained } else { Reason::DrainOver };
+                self.end_drain(reason, now, chance);
             }
             _ => {}
         }
@@ -277,7 +301,7 @@ impl Election {
     /// What is owed comes before all else, so that nothing is asked while a dead lease may live.
     fn next_request(&self, now: Moment) -> Option<Op> {
         match &self.owed {
-            Some(owed) if owed.left(now, self.config.request_timeout).is_zero() => {
+            Some(owed) if self.until_release(owed, now).is_zero() => {
                 Some(Op::Release(owed.bid.clone()))
             }
             Some(_) => None,
@@ -285,117 +309,22 @@ impl Election {
         }
     }
 
+    /// How long until what is owed may be released: not while processes of its term live (R8).
+    fn until_release(&self, owed: &Owed, now: Moment) -> Duration {
+        match self.occupied {
+            Some(_) => Duration::MAX,
+            None => owed.left(now, self.config.request_timeout),
+        }
+    }
+
     /// What is left of the two request-timeouts in which a lease is released or left to run out:
-    /// so long at most does a resignation take (R3). Where a promise must end first, the margin
-    /// comes before them.
+    /// so long at most does a resignation take (R3). Where a promise must end first, what is left of
+    /// it comes before them; where processes live that cannot be ended, the lease runs out.
     fn time_to_release(&self, owed: &Owed, now: Moment) -> Duration {
-        let margin = self.config.lease_duration.saturating_sub(self.config.renew_deadline);
-        let first = owed.promised.map_or(Duration::ZERO, |_| margin);
+        let first = match self.occupied {
+            Some(_) => self.config.lease_duration,
+            None => owed.promise_at_start(),
+        };
         (first + self.config.request_timeout * 2).saturating_sub(owed.since.elapsed_max(now))
-    }
-
-    // The roles, and nowhere else do they change.
-
-    /// The lease is granted: hold it for as long as R11 and the activation delay want, then have
-    /// the term written.
-    fn become_activating(&mut self, bidding: Bidding, grant: &Grant, now: Moment) {
-        debug_assert!(matches!(self.role, Role::Standby { .. }) && self.owed.is_none());
-        let hold = self.hold_for(&grant.record).max(self.config.activation_delay);
-        let floor = match grant.record.term {
-            Some(found) if found >= self.highest => found + 1, // take_grant saw to the overflow
-            _ => self.fresh_floor(grant, now),
-        };
-        let sent = bidding.first_sent;
-        let belief = Belief { sent, length: self.config.renew_deadline, suspended: false };
-        let renewal = Pace::after(sent, self.config.retry_period);
-        self.role = Role::Activating(Activating {
-            tenure: Tenure { bid: bidding.bid, belief, renewal },
-            granted: now,
-            hold,
-            floor,
-            write: Pace::at_once(now),
-            first_write: None,
-        });
-        self.set_holder(None);
-        self.tell_transition(Reason::Granted, None, now);
-    }
-
-    /// The term is written under the lease: lead, while the belief lasts (R7).
-    fn become_leader(&mut self, term: u64, now: Moment) {
-        let Role::Activating(Activating { tenure, .. }) = &self.role else {
-            unreachable!("only a candidate that holds the lease writes a term");
-        };
-        let tenure = tenure.clone();
-        self.role = Role::Leader(Leader { tenure, term, since: now, jeopardy: false });
-        self.defect = None;
-        let candidate = Arc::clone(&self.config.candidate);
-        self.set_holder(Some(Holder { candidate, term }));
-        self.tell_transition(Reason::Inaugurated, None, now);
-    }
-
-    /// The tenure is over against our will. The lease is owed back unless the store said that it
-    /// is not ours; its id is dead either way (R5, R6).
-    fn become_standby(&mut self, reason: Reason, now: Moment, chance: Chance) {
-        debug_assert!(self.role.tenure().is_some(), "only a tenure ends");
-        let looks = Pace::spread(now, self.config.retry_period, chance.jitter);
-        self.leave_tenure(Role::Standby { looks, bidding: None }, reason, now);
-    }
-
-    /// We leave by will, for good.
-    fn become_resigned(&mut self, now: Moment) {
-        debug_assert!(!matches!(self.role, Role::Resigned));
-        if let Some(owed) = &mut self.owed {
-            owed.take_back(now);
-        }
-        self.leave_tenure(Role::Resigned, Reason::Resigned, now);
-    }
-
-    /// Leaves whatever lease or bid the role has for another role.
-    fn leave_tenure(&mut self, to: Role, reason: Reason, now: Moment) {
-        let ended = match mem::replace(&mut self.role, to) {
-            Role::Standby { bidding, .. } => {
-                if let Some(Bidding { bid, .. }) = bidding {
-                    self.owe(bid, now, true);
-                }
-                None
-            }
-            Role::Activating(it) => {
-                self.owe(it.tenure.bid, now, true);
-                None
-            }
-            Role::Leader(it) => {
-                let (sent, length) = (it.tenure.belief.sent, self.config.lease_duration);
-                // Found out when the lease was over by itself: nothing is left to give back.
-                let over = reason == Reason::Lapsed && sent.elapsed_max(now) >= length;
-                if !over {
-                    self.owe(it.tenure.bid, now, false);
-                }
-                if let (Reason::Lapsed, Some(owed)) = (reason, &mut self.owed) {
-                    owed.promised = Some((sent, length));
-                }
-                Some(Ended { term: it.term, lasted: it.since.elapsed_max(now) })
-            }
-            Role::Resigned => None,
-        };
-        if reason == Reason::Lost {
-            self.owed = None;
-        }
-        self.set_holder(None);
-        self.tell_transition(reason, ended, now);
-    }
-
-    /// Remembers to release a lease that may be ours; `announced` if nobody ever heard active.
-    fn owe(&mut self, bid: Bid, now: Moment, announced: bool) {
-        debug_assert!(self.owed.is_none(), "one lease at a time");
-        let pace = Pace::at_once(now);
-        self.owed = Some(Owed { bid, since: now, announced, promised: None, pace });
-    }
-
-    /// Drops a bid and stays away for about a lease-duration, so that another may try (R5).
-    fn back_off(&mut self, now: Moment, chance: Chance) {
-        if let Role::Standby { looks, bidding } = &mut self.role {
-            *bidding = None;
-            *looks = Pace::apart(now, self.config.lease_duration, chance.jitter);
-        }
     }
 }

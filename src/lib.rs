@@ -7,8 +7,8 @@
 //!  ┌────────────┐  answer  ┌───────────────────────────┐  event + now    ┌────────────────────┐
 //!  │ store/*    │ ───────> │ daemon                    │ ──────────────> │ election (pure)    │
 //!  │ LeaseStore │ <─────── │   select → handle → drain │ <────────────── │ Standby, Activating│
-//!  └─────┬──────┘ acquire  └─────────────┬─────────────┘ command,        │ Leader, Resigned   │
-//!        │        renew                  │               next deadline,  │                    │
+//!  └─────┬──────┘ acquire  └─────────────┬─────────────┘ command,        │ Leader, Draining,  │
+//!        │        renew                  │               next deadline,  │ Resigned           │
 //!   Azure Blob    release                │               status          └────────────────────┘
 //!                           watch<Published>  one writer; the status carries its own end
 //!               ┌────────────┬───────────┴┐
@@ -20,7 +20,9 @@
 //! - [`clock`] reads time, as a [`clock::Moment`] of three clocks.
 //! - [`store`] is the trait that every lease store fulfils, with one file for each backend.
 //! - [`daemon`] drives one election: it selects an event, hands it in, and drains what comes out.
+//! - [`sidecar`] puts a whole one together from the settings, and runs it.
 //! - [`publish`] says the status in outside words, by HTTP, files and metrics.
+//! - [`health`] asks what must be well for us to compete; [`hooks`] tell others of what became of us.
 //! - [`config`] makes valid settings of arguments, environment and file.
 //! - [`cli`] is the command line, with a file for each verb; [`logs`] writes what is told.
 //!
@@ -55,8 +57,9 @@
 //! - **R6** When the deadline has passed the tenure is over; a late renewal does not revive it.
 //! - **R7** Active only after the term is written under the lease and time is left. "The record is
 //!   ours" means its nonce, not its name.
-//! - **R8** Stepping down is: passive in memory at once; then the status files say so (a wait of at
-//!   most one request-timeout); then the release. A lease that lapsed is released only when its whole
+//! - **R8** Stepping down is: passive in memory at once; then, by will, the drain, renewing on, until
+//!   the service has ended its work or its time is up; the status files say passive too (a wait of
+//!   at most one request-timeout) and no process of the term lives; then the release. A lease that lapsed is released only when its whole
 //!   length is over by the slower clock, since clients count what they were told by clocks of their
 //!   own, for whose drift the margin is; resigning by will takes that word back.
 //! - **R9** The driver owns every retry: at once after a broken connection, then a quarter of the
@@ -71,11 +74,18 @@
 
 pub mod cli;
 pub mod clock;
+pub(crate) mod command;
 pub mod config;
 pub mod daemon;
+mod descriptors;
 pub mod election;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+pub mod health;
+pub mod hooks;
+pub(crate) mod http_client;
 pub mod logs;
 pub mod publish;
+pub(crate) mod resolver;
+pub mod sidecar;
 pub mod store;

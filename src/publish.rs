@@ -13,11 +13,15 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::clock::Moment;
 use crate::election::{State, Status, Transition};
+use crate::health::Board;
 
 pub mod file;
+mod health;
 pub mod http;
 pub mod metrics;
 pub(crate) mod words;
+
+pub use health::{HealthDocument, ProbeDocument};
 
 /// How many transitions are remembered.
 pub const REMEMBERED: usize = 20;
@@ -60,6 +64,8 @@ pub struct About {
     pub boot_id: String,
     /// The kind of store.
     pub store: &'static str,
+    /// What the health probes last say; empty where none are set.
+    pub health: Board,
 }
 
 /// Proof that the election loop turns: the driver beats, others see that the count has grown.
@@ -127,14 +133,14 @@ pub struct Document<'a> {
     pub index: u64,
     /// Who was last seen to hold the lease.
     pub holder: Option<HolderDocument<'a>>,
+    /// Whom the record names to lead next.
+    pub successor: Option<SuccessorDocument<'a>>,
+    /// How long work begun as leader stays protected, while it is being drained.
+    pub drain_remaining_ms: Option<u64>,
     /// How the store answers.
     pub store: StoreDocument<'a>,
-    /// How long work begun as leader stays protected, while it drains; `null` otherwise.
-    pub drain_remaining_ms: Option<u64>,
-    /// Whom the others are to let go first; `null` if nobody is named.
-    pub successor: Option<SuccessorDocument<'a>>,
-    /// What the probes last said; `null` without probes.
-    pub health: Option<HealthDocument<'a>>,
+    /// What the health probes say; `null` where none are set.
+    pub health: Option<HealthDocument>,
     /// The last changes of state, newest first.
     pub transitions: Vec<TransitionDocument>,
     /// Our version.
@@ -152,6 +158,15 @@ pub struct HolderDocument<'a> {
     pub term: u64,
 }
 
+/// The successor in the status document.
+#[derive(Clone, Debug, Serialize)]
+pub struct SuccessorDocument<'a> {
+    /// Its identity.
+    pub identity: &'a str,
+    /// How long the others wait for it.
+    pub hold_off_ms: u64,
+}
+
 /// The store in the status document.
 #[derive(Clone, Debug, Serialize)]
 pub struct StoreDocument<'a> {
@@ -163,37 +178,6 @@ pub struct StoreDocument<'a> {
     pub failures: u32,
     /// The last of them, in words.
     pub last_error: Option<&'a str>,
-}
-
-/// The successor in the status document.
-#[derive(Clone, Debug, Serialize)]
-pub struct SuccessorDocument<'a> {
-    /// Its identity.
-    pub identity: &'a str,
-    /// For how long the others let it go first, from their first sight of the lease free.
-    pub hold_off_ms: u64,
-}
-
-/// The probes in the status document.
-#[derive(Clone, Debug, Serialize)]
-pub struct HealthDocument<'a> {
-    /// Whether all are well enough for us to compete.
-    pub well: bool,
-    /// Each of them.
-    pub probes: Vec<ProbeDocument<'a>>,
-}
-
-/// One probe in the status document.
-#[derive(Clone, Debug, Serialize)]
-pub struct ProbeDocument<'a> {
-    /// The probe, as configured.
-    pub probe: &'a str,
-    /// Whether it was well; `null` before its first word.
-    pub well: Option<bool>,
-    /// Its last word.
-    pub said: Option<&'a str>,
-    /// How long ago that was.
-    pub ms_ago: Option<u64>,
 }
 
 /// A change of state in the status document.
@@ -245,7 +229,7 @@ impl Judgement {
     /// How long the role active holds in whole milliseconds, rounded down: an error towards safety.
     #[must_use]
     pub fn valid_for_ms(&self) -> u64 {
-        u64::try_from(self.remaining.as_millis()).unwrap_or(u64::MAX)
+        whole_ms(self.remaining)
     }
 
     /// The role. Active needs a whole millisecond left, so that it never comes with a 0.
@@ -299,19 +283,27 @@ impl Published {
                 address: holder.candidate.address.as_deref(),
                 term: holder.term,
             }),
+            successor: self.status.successor.as_ref().map(|successor| SuccessorDocument {
+                identity: &successor.identity,
+                hold_off_ms: whole_ms(successor.hold_off),
+            }),
+            drain_remaining_ms: self.status.drain_remaining(now).map(whole_ms),
             store: StoreDocument {
                 kind: about.store,
-                last_success_ms_ago: store.last_success.map(|then| ms_between(then, now)),
+                last_success_ms_ago: store.last_success.map(|then| whole_ms(then.elapsed_max(now))),
                 failures: store.failures,
                 last_error: store.last_error.as_ref().map(|error| error.failure().message.as_ref()),
             },
-            drain_remaining_ms: None,
-            successor: None,
-            health: None,
+            health: HealthDocument::of(&about.health, now),
             transitions: self.history.iter().map(TransitionDocument::from).collect(),
             version: env!("CARGO_PKG_VERSION"),
         }
     }
+}
+
+/// Whole milliseconds, rounded down.
+fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Until which reading of the boot clock the role active holds; 0 when passive.
@@ -323,11 +315,6 @@ pub fn valid_until_boottime_ns(judgement: &Judgement, now: Moment) -> u64 {
             u64::try_from((now.boot + judgement.remaining).as_nanos()).unwrap_or(u64::MAX)
         }
     }
-}
-
-/// How long ago something was, in whole milliseconds.
-fn ms_between(then: Moment, now: Moment) -> u64 {
-    u64::try_from(then.elapsed_max(now).as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A date for people and machines, in whole milliseconds.

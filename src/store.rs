@@ -65,9 +65,31 @@ pub trait LeaseStore: Send + Sync {
     /// is lost for certain.
     async fn renew(&self, bid: &Bid) -> Result<(), StoreError>;
 
+    /// Names in our record, under the lease, who should lead next: the others let that candidate go
+    /// first. Term, holder and nonce stay, an earlier successor of ours is replaced, and the next
+    /// term write clears it.
+    ///
+    /// It is written as [`Successor::as_stored`] makes it; where that stands there already,
+    /// nothing is written. It counts nothing anew. [`StoreError::Refused`] means that lease or
+    /// record are not ours.
+    async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError>;
+
     /// Frees the lease, keeping the record. [`StoreError::Refused`] means that it was not ours any
     /// more, which comes to the same.
     async fn release(&self, bid: &Bid) -> Result<(), StoreError>;
+
+    /// Ends whoever's lease there is, for an operator (R12); the record stays.
+    ///
+    /// By default the lease runs out: nobody can have it before the time that it was granted for is
+    /// over, and from now on its holder's renewals are refused. That is safe. What stays safe
+    /// besides may stay possible until then: a release, in some stores a term's write too.
+    /// [`StoreError::Refused`] means that the lease has no end that it could run out at.
+    ///
+    /// With `at_once` it is free when the call returns, and its holder goes on believing until its
+    /// next renewal or its deadline: two may lead meanwhile. For a holder known to be dead.
+    ///
+    /// May be repeated: a lease that is being broken is held still, and runs out no later for it.
+    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError>;
 
     /// Resolves when there is a reason to look now. It is never evidence of anything, and never
     /// resolves where the store cannot tell.
@@ -156,6 +178,68 @@ pub struct Record {
     pub holder: Option<Arc<Candidate>>,
     /// Which acquisition wrote it.
     pub nonce: Option<Nonce>,
+    /// Whom that holder would have lead next.
+    pub successor: Option<Successor>,
+}
+
+/// Who should lead next, by the will of the holder whose record names it.
+///
+/// It is advice: no store holds anybody to it, and a successor who is dead or unknown costs no more
+/// than the hold-off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Successor {
+    /// The name of the candidate, not empty; of several that bear it any may come first.
+    pub identity: String,
+    /// How long every other candidate lets it go first: counted by each on its own clock, from its
+    /// first sight of the lease free. In a record: whole milliseconds, at most
+    /// [`LONGEST_HOLD_OFF`](Self::LONGEST_HOLD_OFF). Too short, and another wins; too long, and an
+    /// election whose successor is dead stands still for as long.
+    pub hold_off: Duration,
+}
+
+impl Successor {
+    /// The longest hold-off that a record can ask for. One that asks for more is read as if it
+    /// named nobody, since whoever wrote it may not keep everybody waiting.
+    pub const LONGEST_HOLD_OFF: Duration = Duration::from_secs(60 * 60);
+
+    /// The successor as a record keeps it: in whole milliseconds, rounded up, and at most
+    /// [`LONGEST_HOLD_OFF`](Self::LONGEST_HOLD_OFF).
+    #[must_use]
+    pub fn as_stored(&self) -> Self {
+        let hold_off = Duration::from_millis(self.hold_off_millis());
+        Self { identity: self.identity.clone(), hold_off }
+    }
+
+    /// The hold-off as a record keeps it.
+    fn hold_off_millis(&self) -> u64 {
+        let hold_off = self.hold_off.min(Self::LONGEST_HOLD_OFF);
+        u64::try_from(hold_off.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    }
+
+    /// The successor that a record names; `None` where it has no name or an absurd hold-off.
+    fn recorded(identity: &str, hold_off_millis: u64) -> Option<Self> {
+        let hold_off = Duration::from_millis(hold_off_millis);
+        if identity.is_empty() || hold_off > Self::LONGEST_HOLD_OFF {
+            return None;
+        }
+        Some(Self { identity: identity.to_owned(), hold_off })
+    }
+}
+
+/// What breaking the lease came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// Nobody held it, and nothing was changed.
+    NotHeld,
+    /// It was held, and its holder cannot renew it any more.
+    Held {
+        /// The record as found before. It may be that of an earlier tenure, where the holder had
+        /// not written its own yet.
+        record: Record,
+        /// How long it lasts at most from the answer on, until somebody can have it: zero where it
+        /// was freed at once.
+        free_in: Duration,
+    },
 }
 
 /// What came with a granted acquisition.

@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure::clock::Moment;
-use tenure::daemon::{Driver, Publisher, Report};
+use tenure::daemon::{Control, Driver, Publisher, Report};
 use tenure::election::{Config, Election, State};
 use tenure::publish::file::Acknowledgements;
 use tenure::publish::metrics::Metrics;
 use tenure::publish::{About, Heartbeat, Published};
 use tenure::store::memory::Memory;
 use tenure::store::{
-    Bid, Candidate, Cause, Failure, Finding, Grant, LeaseStore, Rules, Sight, StoreError,
+    Bid, Broken, Candidate, Cause, Failure, Finding, Grant, LeaseStore, Rules, Sight, StoreError,
+    Successor,
 };
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, LocalSet};
 
 /// The paused clock of tokio as all three clocks of a Moment.
@@ -32,7 +33,7 @@ struct Running {
     published: watch::Receiver<Published>,
     heartbeat: Heartbeat,
     metrics: Metrics,
-    resign: Option<oneshot::Sender<()>>,
+    control: Control,
     task: JoinHandle<()>,
 }
 
@@ -52,6 +53,9 @@ impl Running {
             retry_period: Duration::from_secs(2),
             request_timeout: Duration::from_secs(2),
             activation_delay: Duration::ZERO,
+            drain_timeout: Duration::ZERO,
+            health: None,
+            escorts: false,
             observe: false,
         };
         let election = Election::new(config, now());
@@ -61,24 +65,24 @@ impl Running {
             instance: format!("{name}-1"),
             boot_id: String::new(),
             store: store.kind(),
+            health: Default::default(),
         };
         let first = Published::first(election.status());
         let (sender, published) = watch::channel(first);
         let (heartbeat, metrics) = (Heartbeat::default(), Metrics::new(&about));
-        let (resign, resigned) = oneshot::channel::<()>();
+        let (control, orders) = Control::new();
         let driver = Driver {
             election,
             store,
             publisher: Publisher::new(sender, word),
             metrics: metrics.clone(),
+            orders,
             heartbeat: heartbeat.clone(),
             report: Report::default(),
             now,
         };
-        let task = tokio::task::spawn_local(driver.run(async {
-            let _ = resigned.await;
-        }));
-        Self { published, heartbeat, metrics, resign: Some(resign), task }
+        let task = tokio::task::spawn_local(driver.run());
+        Self { published, heartbeat, metrics, control, task }
     }
 
     fn state(&self) -> State {
@@ -92,8 +96,8 @@ impl Running {
         reached.unwrap_or_else(|_| panic!("never {state:?}")).unwrap();
     }
 
-    fn resign(&mut self) {
-        self.resign.take().unwrap().send(()).unwrap();
+    async fn resign(&self) {
+        self.control.resign().await;
     }
 }
 
@@ -138,6 +142,14 @@ impl LeaseStore for Hanging {
         self.pass().await;
         self.store.release(bid).await
     }
+    async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+        self.pass().await;
+        self.store.nominate(bid, successor).await
+    }
+    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
+        self.pass().await;
+        self.store.break_lease(at_once).await
+    }
     async fn examine(&self) -> Vec<Finding> {
         self.store.examine().await
     }
@@ -160,7 +172,7 @@ async fn one_leads_the_other_stands_by_and_takes_over_when_the_first_resigns() {
         second.until(State::Standby).await;
         let term = first.published.borrow().status.term().unwrap();
 
-        first.resign();
+        first.resign().await;
         first.until(State::Stopped).await;
         first.task.await.unwrap();
         second.until(State::Leader).await;
@@ -200,7 +212,7 @@ async fn a_hanging_store_holds_up_an_end_for_two_request_timeouts_at_most() {
         switch.send_replace(true);
         leader.until(State::Jeopardy).await;
         let asked = now();
-        leader.resign();
+        leader.resign().await;
         leader.until(State::Stopped).await;
         assert!(asked.elapsed_max(now()) < Duration::from_millis(1), "passive waits for nothing");
         leader.task.await.unwrap();
@@ -218,7 +230,7 @@ async fn the_lease_is_not_released_before_the_files_say_passive() {
         let (word, acknowledgements) = Acknowledgements::channel();
         let mut leader = Running::start_with("a", Arc::new(store.clone()), acknowledgements);
         leader.until(State::Leader).await;
-        leader.resign();
+        leader.resign().await;
         leader.until(State::Stopped).await;
         tokio::time::sleep(Duration::from_millis(1500)).await;
         assert!(!store.look().await.unwrap().free, "the files have not said so yet");
@@ -237,7 +249,7 @@ async fn files_that_hang_hold_up_the_release_for_one_request_timeout_at_most() {
         let mut leader = Running::start_with("a", Arc::new(store.clone()), acknowledgements);
         leader.until(State::Leader).await;
         let asked = now();
-        leader.resign();
+        leader.resign().await;
         leader.task.await.unwrap();
         let took = asked.elapsed_max(now());
         assert!(took >= Duration::from_secs(2) && took < Duration::from_millis(2100), "{took:?}");

@@ -243,7 +243,14 @@ async fn the_status_document_has_its_fields_and_no_others() {
 
     server.feed().change(of(Standing::Starting));
     let document = server.get("/status").await.json();
-    let nulls = ["/term", "/holder", "/store/last_success_ms_ago", "/store/last_error"];
+    let nulls = [
+        "/successor",
+        "/drain_remaining_ms",
+        "/term",
+        "/holder",
+        "/store/last_success_ms_ago",
+        "/store/last_error",
+    ];
     for path in nulls {
         assert!(document.pointer(path).is_some_and(serde_json::Value::is_null), "{path}");
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::SettingsArgs;
 use super::terminal::{self, Colour, Style, harmless};
 use crate::clock;
-use crate::config::{Environment, Faults, Settings, Timings, duration, load};
+use crate::config::{Environment, Faults, Settings, Timings, Verb, duration, load_to_look};
 use crate::store::{self, Finding, LeaseStore, Verdict};
 
 /// How long the store's examination may take: a dozen requests, each of which may time out.
@@ -45,7 +45,7 @@ pub struct Args {
 /// Examines, and prints each finding as it comes.
 pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     let mut report = Report { style: Style::of_stdout(environment), wrong: false };
-    let settings = match load(&args.settings.flags(), environment) {
+    let settings = match load_to_look(&args.settings.flags(), environment, Verb::Run) {
         Ok(loaded) => loaded.settings,
         Err(faults) => {
             of_faults(&faults).into_iter().for_each(|it| report.tell(&it));

@@ -1,38 +1,21 @@
-//! `tenure run`: the sidecar, put together from its parts.
+//! `tenure run`: the sidecar, until a signal ends it.
 //!
-//! What it does not do: it decides nothing; it starts, and ends what it started.
+//! What it does not do: it decides nothing; [`crate::sidecar`] puts the parts together.
 
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{oneshot, watch};
-use tokio::task::JoinSet;
 
-use super::{SettingsArgs, descriptors, terminal};
-use crate::clock;
-use crate::config::{Environment, Listen, Loaded, Settings, StoreSettings, load};
-use crate::daemon::{Driver, Publisher, Report};
-use crate::election::{Config, Election};
+use super::{SettingsArgs, terminal};
+use crate::config::{Environment, Loaded, Settings, Verb, load};
+use crate::daemon::Control;
 use crate::logs::{self, Logs};
-use crate::publish::file::{Acknowledgements, Writer};
-use crate::publish::http::{self, App, Listener};
-use crate::publish::metrics::Metrics;
-use crate::publish::{About, Heartbeat, Published};
-use crate::store::{self, Candidate, Rules};
-
-/// How long the status files may take to be written for the first time.
-const START: Duration = Duration::from_secs(5);
-
-/// How long the status files may take to be written for the last time.
-const LAST_WORD: Duration = Duration::from_millis(250);
+use crate::sidecar::Sidecar;
 
 /// Runs until a signal ends it: 0 after an orderly end, 1 when it cannot begin, 2 when the settings
 /// are wrong, 128 + n at a second signal n.
 pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
-    let Loaded { settings, notes } = match load(&args.flags(), environment) {
+    let Loaded { settings, notes } = match load(&args.flags(), environment, Verb::Run) {
         Ok(loaded) => loaded,
         Err(faults) => {
             terminal::complain(&faults.to_string());
@@ -56,136 +39,22 @@ pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
 
 /// Runs the sidecar until it has resigned, or a second signal ends it.
 async fn sidecar(settings: Settings, logs: &Logs) -> anyhow::Result<ExitCode> {
-    let signals = Signals::listen()?;
-    let (resign, resigned) = oneshot::channel();
-    let resigned = async {
-        let _ = resigned.await;
-    };
-    // A signal is obeyed from the start on, whatever the start waits for.
-    tokio::select! {
-        ended = assemble_and_run(settings, logs, resigned) => ended.map(|()| ExitCode::SUCCESS),
-        code = signals.obey(resign) => Ok(code),
-    }
-}
-
-/// Puts the sidecar together, and runs it until `resigned` has come and its work is done.
-async fn assemble_and_run(
-    mut settings: Settings,
-    logs: &Logs,
-    resigned: impl Future<Output = ()>,
-) -> anyhow::Result<()> {
-    settings.max_connections = descriptors::make_room(settings.max_connections);
-    let store = store::open(&settings)?;
-    let candidate = Candidate {
-        identity: settings.identity.clone(),
-        instance: draw_instance(),
-        address: settings.advertise.clone(),
-    };
-    let about = About {
-        election: settings.election.clone(),
-        identity: candidate.identity.clone(),
-        instance: candidate.instance.clone(),
-        boot_id: clock::boot_id().unwrap_or_default(),
-        store: store.kind(),
-    };
-    let election = Election::new(terms(&settings, candidate, store.rules()), clock::now());
-    let first = Published::first(election.status());
-    let (sender, published) = watch::channel(first);
-    let (metrics, heartbeat) = (Metrics::new(&about), Heartbeat::default());
-
-    let listeners = listen(&settings.listen).await?;
-    let mut files = JoinSet::new();
-    let mut acknowledgements = Acknowledgements::of_no_files();
-    if !settings.status_files.is_empty() {
-        let (names, published) = (settings.status_files.clone(), published.clone());
-        let writing = Writer::start(names, about.clone(), metrics.clone(), published, clock::now);
-        let (writer, word) = tokio::time::timeout(START, writing)
-            .await
-            .context("a status file could not be written in time: its disk hangs")??;
-        files.spawn(writer.run());
-        acknowledgements = word;
-    }
-    tell_start(&settings, &about);
-
+    let mut signals = Signals::listen()?;
     let dropped = logs.dropped();
-    let app = App {
-        about,
-        published,
-        metrics: metrics.clone(),
-        dropped_lines: Box::new(move || dropped.dropped_lines()),
-        heartbeat: heartbeat.clone(),
-        now: clock::now,
-        max_connections: settings.max_connections,
-        fits: descriptors::fits,
+    let dropped = Box::new(move || dropped.dropped_lines());
+    // A signal is obeyed from the start on, whatever the start waits for.
+    let sidecar = tokio::select! {
+        sidecar = Sidecar::prepare(settings, dropped, false) => sidecar?,
+        number = signals.next() => {
+            tracing::info!(signal = number, "stopped before the start");
+            return Ok(ExitCode::SUCCESS);
+        }
     };
-    let driver = Driver {
-        election,
-        store,
-        publisher: Publisher::new(sender, acknowledgements),
-        metrics,
-        heartbeat,
-        report: Report::default(),
-        now: clock::now,
-    };
-    let (end, ended) = oneshot::channel();
-    let drive = async {
-        driver.run(resigned).await;
-        let _ = end.send(());
-    };
-    let serve = http::serve(listeners, app, async {
-        let _ = ended.await;
-    });
-    tokio::join!(drive, serve);
-    // Passive was said before the release; what may be missing is the last word on the store.
-    let _ = tokio::time::timeout(LAST_WORD, files.join_next()).await;
-    Ok(())
-}
-
-/// What the election is told.
-fn terms(settings: &Settings, candidate: Candidate, rules: Rules) -> Config {
-    let timings = settings.timings;
-    Config {
-        candidate: Arc::new(candidate),
-        rules,
-        lease_duration: timings.lease_duration,
-        renew_deadline: timings.renew_deadline,
-        retry_period: timings.retry_period,
-        request_timeout: timings.request_timeout,
-        activation_delay: timings.activation_delay,
-        observe: settings.observe,
-    }
-}
-
-async fn listen(addresses: &[Listen]) -> anyhow::Result<Vec<Listener>> {
-    let mut listeners = Vec::new();
-    for address in addresses {
-        let listener = http::bind(address).await?;
-        tracing::info!(listening = listener.address(), "status listener");
-        listeners.push(listener);
-    }
-    Ok(listeners)
-}
-
-fn tell_start(settings: &Settings, about: &About) {
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        instance = about.instance,
-        "started with {}",
-        settings.summary()
-    );
-    if matches!(settings.store, StoreSettings::File(_)) {
-        tracing::info!(
-            "the lease is kept on this host: candidates elsewhere compete on their own; name a \
-             store that they share with --store"
-        );
-    }
-}
-
-/// Draws an instance id, which also sorts by the time of its start.
-fn draw_instance() -> String {
-    let wall = clock::now().wall;
-    let time = uuid::Timestamp::from_unix(uuid::NoContext, wall.as_secs(), wall.subsec_nanos());
-    uuid::Uuid::new_v7(time).simple().to_string()
+    let control = sidecar.control();
+    Ok(tokio::select! {
+        () = sidecar.run() => ExitCode::SUCCESS,
+        code = signals.obey(control) => code,
+    })
 }
 
 /// The signals that end the process.
@@ -206,10 +75,10 @@ impl Signals {
     }
 
     /// Resigns at the first, and resolves at the second.
-    async fn obey(mut self, resign: oneshot::Sender<()>) -> ExitCode {
+    async fn obey(mut self, control: Control) -> ExitCode {
         let number = self.next().await;
         tracing::info!(signal = number, "resigning; a second signal ends at once");
-        let _ = resign.send(());
+        control.resign().await;
         ExitCode::from(128 + self.next().await)
     }
 

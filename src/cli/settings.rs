@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::config::Flags;
 
-/// The flags of `tenure run` and `tenure doctor`.
+/// The flags of `tenure run`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SettingsArgs {
     #[command(flatten)]
@@ -18,6 +18,14 @@ pub struct SettingsArgs {
     timings: TimingArgs,
     #[command(flatten)]
     status: StatusArgs,
+    #[command(flatten)]
+    admin: AdminArgs,
+    #[command(flatten)]
+    health: HealthArgs,
+    #[command(flatten)]
+    drain: DrainArgs,
+    #[command(flatten)]
+    hooks: HookArgs,
     #[command(flatten)]
     logs: LogArgs,
     #[command(flatten)]
@@ -85,7 +93,7 @@ struct TimingArgs {
 #[command(next_help_heading = "Status")]
 struct StatusArgs {
     /// Where the status listener listens: an address, unix:/path, or off; may be given several
-    /// times [default: 127.0.0.1:4040]
+    /// times [default: 127.0.0.1:4040; exec: 127.0.0.1:0]
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
     /// Most connections on the status listener [default: 512]
@@ -94,6 +102,73 @@ struct StatusArgs {
     /// File that always holds the status, .json or .env; may be given several times
     #[arg(long, value_name = "PATH")]
     status_file: Vec<String>,
+}
+
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Operating")]
+struct AdminArgs {
+    /// Where the admin listener listens: unix:/path, for our own user; or a loopback address, with
+    /// --admin-token-file
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<String>,
+    /// File that holds the token for an --admin by address: one line of at least 16 characters,
+    /// not readable by others
+    #[arg(long, value_name = "PATH")]
+    admin_token_file: Option<String>,
+}
+
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Health")]
+struct HealthArgs {
+    /// What must be well for us to compete: http://HOST/PATH (answers 2xx), https://HOST/PATH,
+    /// tcp://HOST:PORT (connects), file:/PATH?max_age=30s (is there, and as fresh), exec:CMD (exits
+    /// with 0); may be given several times, all must be well
+    #[arg(long, value_name = "PROBE")]
+    health: Vec<String>,
+    /// Time between questions to each probe [default: 2s]
+    #[arg(long, value_name = "DURATION")]
+    health_interval: Option<String>,
+    /// Bound on one question to a probe [default: 1s]
+    #[arg(long, value_name = "DURATION")]
+    health_timeout: Option<String>,
+    /// After so many failures in a row a leader drains and resigns, a standby stops competing
+    /// [default: 3]
+    #[arg(long, value_name = "NUMBER")]
+    health_failures: Option<String>,
+    /// After so many successes in a row we compete, at the start too [default: 2]
+    #[arg(long, value_name = "NUMBER")]
+    health_successes: Option<String>,
+}
+
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Drain")]
+struct DrainArgs {
+    /// Longest time between saying passive and releasing the lease, for the service to end its work;
+    /// ends early by `tenure drained`, or when --on-drain has ended, or `exec`'s command
+    /// [default: 0s; exec: 10s]
+    #[arg(long, value_name = "DURATION")]
+    drain_timeout: Option<String>,
+}
+
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Hooks")]
+struct HookArgs {
+    /// What is run when we begin to say active: a command line, split like a shell would and run
+    /// without one, or an http:// or https:// address that gets the status document by POST
+    #[arg(long, value_name = "HOOK")]
+    on_active: Option<String>,
+    /// What is run when we begin to say passive
+    #[arg(long, value_name = "HOOK")]
+    on_passive: Option<String>,
+    /// What is run when a drain begins; the lease is released when it has ended
+    #[arg(long, value_name = "HOOK")]
+    on_drain: Option<String>,
+    /// What is run when another holder or term is seen, on standbys too
+    #[arg(long, value_name = "HOOK")]
+    on_leader_change: Option<String>,
+    /// How long a hook may take before it is ended [default: 10s]
+    #[arg(long, value_name = "DURATION")]
+    hook_timeout: Option<String>,
 }
 
 #[derive(Args, Clone, Debug, Default)]
@@ -116,12 +191,23 @@ struct FileArgs {
     config: Option<String>,
 }
 
+/// The flags of `tenure exec`: those of `tenure run`, and its own.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ExecSettingsArgs {
+    #[command(flatten)]
+    shared: SettingsArgs,
+    /// Under exec: time from the command's SIGTERM to its SIGKILL when renewals fail; the latter
+    /// comes when we no longer say active [default: 3s]
+    #[arg(long, value_name = "DURATION", help_heading = "Drain")]
+    stop_timeout: Option<String>,
+}
+
 impl SettingsArgs {
     /// The flags that were given, by setting.
     #[must_use]
     pub fn flags(self) -> Flags {
         let one = |value: Option<String>| value.into_iter().collect();
-        let all: [(&'static str, Vec<String>); 19] = [
+        let all: [(&'static str, Vec<String>); 32] = [
             ("election", one(self.election.election)),
             ("identity", one(self.election.identity)),
             ("advertise", one(self.election.advertise)),
@@ -138,11 +224,34 @@ impl SettingsArgs {
             ("listen", self.status.listen),
             ("max-connections", one(self.status.max_connections)),
             ("status-file", self.status.status_file),
+            ("admin", one(self.admin.admin)),
+            ("admin-token-file", one(self.admin.admin_token_file)),
+            ("health", self.health.health),
+            ("health-interval", one(self.health.health_interval)),
+            ("health-timeout", one(self.health.health_timeout)),
+            ("health-failures", one(self.health.health_failures)),
+            ("health-successes", one(self.health.health_successes)),
+            ("drain-timeout", one(self.drain.drain_timeout)),
+            ("on-active", one(self.hooks.on_active)),
+            ("on-passive", one(self.hooks.on_passive)),
+            ("on-drain", one(self.hooks.on_drain)),
+            ("on-leader-change", one(self.hooks.on_leader_change)),
+            ("hook-timeout", one(self.hooks.hook_timeout)),
             ("log-format", one(self.logs.log_format)),
             ("log-level", one(self.logs.log_level)),
             ("config", one(self.file.config)),
         ];
         all.into_iter().filter(|(_, values)| !values.is_empty()).collect()
+    }
+}
+
+impl ExecSettingsArgs {
+    /// The flags that were given, by setting.
+    #[must_use]
+    pub fn flags(self) -> Flags {
+        let mut flags = self.shared.flags();
+        flags.extend(self.stop_timeout.map(|it| ("stop-timeout", vec![it])));
+        flags
     }
 }
 
@@ -152,7 +261,14 @@ mod tests {
 
     use super::*;
     use crate::cli::{Cli, Command};
-    use crate::config::{Arity, SETTINGS};
+    use crate::config::{Arity, SETTINGS, Verb};
+
+    /// A command line of settings alone, as `tenure exec` takes them.
+    #[derive(Parser)]
+    struct Exec {
+        #[command(flatten)]
+        settings: ExecSettingsArgs,
+    }
 
     fn flags(arguments: &[&str]) -> Flags {
         let arguments = ["tenure", "run"].iter().chain(arguments);
@@ -162,44 +278,64 @@ mod tests {
         }
     }
 
+    fn exec_flags(arguments: &[&str]) -> Flags {
+        let arguments = ["exec"].iter().chain(arguments);
+        Exec::try_parse_from(arguments).unwrap().settings.flags()
+    }
+
     #[test]
     fn every_setting_is_a_flag_and_every_flag_a_setting() {
         let command = Cli::command();
         let run = command.find_subcommand("run").unwrap();
         let long: Vec<_> = run.get_arguments().filter_map(|it| it.get_long()).collect();
-        let settings: Vec<_> = SETTINGS.iter().map(|it| it.name).collect();
-        assert_eq!(long, settings);
-        for setting in &SETTINGS {
-            let flag = format!("--{}", setting.name);
-            let given = match setting.arity {
-                Arity::One => flags(&[&flag, "x"]),
-                Arity::Many => flags(&[&flag, "x", &flag, "y"]),
-                Arity::Switch => flags(&[&flag]),
-            };
-            let values: &[&str] = match setting.arity {
-                Arity::One => &["x"],
-                Arity::Many => &["x", "y"],
-                Arity::Switch => &["true"],
-            };
-            assert_eq!(given.len(), 1, "{flag}");
-            assert_eq!(given[setting.name], values, "{flag}");
-        }
+        let of_run: Vec<_> = SETTINGS.iter().filter(|it| it.is_flag_of(Verb::Run)).collect();
+        let names: Vec<_> = of_run.iter().map(|it| it.name).collect();
+        assert_eq!(long, names);
+        of_run.into_iter().for_each(|it| takes(it, flags));
+
+        let exec = Exec::command();
+        let mut long: Vec<_> = exec.get_arguments().filter_map(|it| it.get_long()).collect();
+        let mut names: Vec<_> = SETTINGS.iter().map(|it| it.name).collect();
+        long.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(long, names);
+        SETTINGS.iter().for_each(|it| takes(it, exec_flags));
+    }
+
+    fn takes(setting: &crate::config::Setting, flags: fn(&[&str]) -> Flags) {
+        let flag = format!("--{}", setting.name);
+        let given = match setting.arity {
+            Arity::One => flags(&[&flag, "x"]),
+            Arity::Many => flags(&[&flag, "x", &flag, "y"]),
+            Arity::Switch => flags(&[&flag]),
+        };
+        let values: &[&str] = match setting.arity {
+            Arity::One => &["x"],
+            Arity::Many => &["x", "y"],
+            Arity::Switch => &["true"],
+        };
+        assert_eq!(given.len(), 1, "{flag}");
+        assert_eq!(given[setting.name], values, "{flag}");
+    }
+
+    #[test]
+    fn a_flag_of_exec_alone_is_unknown_to_run() {
+        let refused = Cli::try_parse_from(["tenure", "run", "--stop-timeout", "1s"]).unwrap_err();
+        assert_eq!(refused.kind(), clap::error::ErrorKind::UnknownArgument);
     }
 
     #[test]
     fn the_help_names_the_defaults_that_there_are() {
-        let command = Cli::command();
-        let run = command.find_subcommand("run").unwrap();
+        let command = Exec::command();
         for setting in SETTINGS.iter().filter(|it| it.arity != Arity::Switch) {
-            let argument = run.get_arguments().find(|it| it.get_long() == Some(setting.name));
+            let argument = command.get_arguments().find(|it| it.get_long() == Some(setting.name));
             let help = argument.unwrap().get_help().unwrap().to_string();
-            if let Some(default) = setting.default {
-                assert!(
-                    help.contains(&format!("[default: {default}]")),
-                    "{}: {help}",
-                    setting.name
-                );
-            }
+            let Some(run) = setting.default_for(Verb::Run) else { continue };
+            let default = match setting.default_for(Verb::Exec) {
+                Some(exec) if exec != run => format!("[default: {run}; exec: {exec}]"),
+                _ => format!("[default: {run}]"),
+            };
+            assert!(help.contains(&default), "{}: {help}", setting.name);
         }
     }
 

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::command_line::{Quoted, quoted};
 use super::environment::Environment;
 use super::faults::{Fault, Problem, Source};
 use super::file;
@@ -21,6 +22,26 @@ pub enum Arity {
     Switch,
 }
 
+/// Which command the settings are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// `tenure run`.
+    Run,
+    /// `tenure exec`.
+    Exec,
+}
+
+/// What `tenure exec` makes of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnderExec {
+    /// The same as `tenure run`.
+    Same,
+    /// The same, with another default.
+    Default(&'static str),
+    /// It alone takes the flag; `tenure run` passes over variable and key, which both may share.
+    Alone,
+}
+
 /// One setting: the same word as flag, variable and key of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
@@ -28,11 +49,28 @@ pub struct Setting {
     pub name: &'static str,
     /// How many values it takes.
     pub arity: Arity,
-    /// Its default, where that is one value for all.
+    /// Its default, where that is one value for all; see also [`Setting::default_for`].
     pub default: Option<&'static str>,
+    /// What `tenure exec` makes of it.
+    pub under_exec: UnderExec,
 }
 
 impl Setting {
+    /// Its default for a command, where that is one value for all.
+    #[must_use]
+    pub fn default_for(&self, verb: Verb) -> Option<&'static str> {
+        match (verb, self.under_exec) {
+            (Verb::Exec, UnderExec::Default(it)) => Some(it),
+            _ => self.default,
+        }
+    }
+
+    /// Whether the command takes it as a flag.
+    #[must_use]
+    pub fn is_flag_of(&self, verb: Verb) -> bool {
+        verb == Verb::Exec || self.under_exec != UnderExec::Alone
+    }
+
     /// The name of its variable.
     #[must_use]
     pub fn variable(&self) -> String {
@@ -41,15 +79,25 @@ impl Setting {
 }
 
 const fn one(name: &'static str, default: Option<&'static str>) -> Setting {
-    Setting { name, arity: Arity::One, default }
+    Setting { name, arity: Arity::One, default, under_exec: UnderExec::Same }
+}
+
+const fn many(name: &'static str, default: Option<&'static str>) -> Setting {
+    Setting { arity: Arity::Many, ..one(name, default) }
 }
 
 const fn switch(name: &'static str) -> Setting {
-    Setting { name, arity: Arity::Switch, default: Some("false") }
+    Setting { arity: Arity::Switch, ..one(name, Some("false")) }
 }
 
-/// All settings of `tenure run`.
-pub const SETTINGS: [Setting; 19] = [
+impl Setting {
+    const fn under_exec(self, under_exec: UnderExec) -> Self {
+        Self { under_exec, ..self }
+    }
+}
+
+/// All settings of `tenure run` and `tenure exec`.
+pub const SETTINGS: [Setting; 33] = [
     one("election", Some("default")),
     one("identity", None),
     one("advertise", None),
@@ -63,9 +111,23 @@ pub const SETTINGS: [Setting; 19] = [
     one("retry-period", Some("2s")),
     one("request-timeout", Some("2s")),
     one("activation-delay", Some("0s")),
-    Setting { name: "listen", arity: Arity::Many, default: Some("127.0.0.1:4040") },
+    many("listen", Some("127.0.0.1:4040")).under_exec(UnderExec::Default("127.0.0.1:0")),
     one("max-connections", Some("512")),
-    Setting { name: "status-file", arity: Arity::Many, default: None },
+    many("status-file", None),
+    one("admin", None),
+    one("admin-token-file", None),
+    many("health", None),
+    one("health-interval", Some("2s")),
+    one("health-timeout", Some("1s")),
+    one("health-failures", Some("3")),
+    one("health-successes", Some("2")),
+    one("drain-timeout", Some("0s")).under_exec(UnderExec::Default("10s")),
+    one("stop-timeout", Some("3s")).under_exec(UnderExec::Alone),
+    one("on-active", None),
+    one("on-passive", None),
+    one("on-drain", None),
+    one("on-leader-change", None),
+    one("hook-timeout", Some("10s")),
     one("log-format", None),
     one("log-level", Some("info")),
     // Last, because it only says where the file is: it is a key of no file.
@@ -148,8 +210,57 @@ fn said(
     }
     let value = environment.get(&variable)?;
     let values = match setting.arity {
-        Arity::Many => value.split(',').map(|it| it.trim().to_owned()).collect(),
+        Arity::Many => items(value),
         Arity::One | Arity::Switch => vec![value.to_owned()],
     };
     Some(Raw { values, source: Source::Variable(variable) })
+}
+
+/// Takes a list apart at its commas. What follows `exec:` is a command line, whose quotes keep its
+/// commas; where one is left open there is nothing to keep.
+fn items(list: &str) -> Vec<String> {
+    let mut items = Vec::new();
+    let mut rest = list;
+    loop {
+        let is_command = rest.trim_start().starts_with("exec:");
+        let end = if is_command { unquoted_comma(rest) } else { rest.find(',') };
+        let Some(end) = end else {
+            items.push(rest.trim().to_owned());
+            return items;
+        };
+        items.push(rest[..end].trim().to_owned());
+        rest = &rest[end + 1..];
+    }
+}
+
+/// Where the first comma is that stands in no quotes, as a shell reads them.
+fn unquoted_comma(text: &str) -> Option<usize> {
+    match quoted(text) {
+        Some(all) => {
+            all.iter().find(|(_, it, quoted)| *it == ',' && *quoted == Quoted::Not).map(|it| it.0)
+        }
+        None => text.find(','),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_taken_apart_at_its_commas_but_for_those_that_a_command_quotes() {
+        for (list, expected) in [
+            ("a,b", &["a", "b"][..]),
+            (" a , b ", &["a", "b"]),
+            ("a,", &["a", ""]),
+            ("/it's.json,/that's.json", &["/it's.json", "/that's.json"]),
+            ("exec:a 'b,c',d", &["exec:a 'b,c'", "d"]),
+            ("d, exec:a \"b\\\",c\" e,f", &["d", "exec:a \"b\\\",c\" e", "f"]),
+            ("exec:a b\\,c", &["exec:a b\\,c"]),
+            ("exec:a 'b,c", &["exec:a 'b", "c"]),
+            ("exec:a '\\',b", &["exec:a '\\'", "b"]),
+        ] {
+            assert_eq!(items(list), expected, "{list}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::environment::Environment;
 use super::faults::{Fault, Faults, Problem, Source, without_secrets};
-use super::layers::{Flags, Layers, Raw, SETTINGS, gather};
+use super::layers::{Flags, Layers, Raw, SETTINGS, Verb, gather};
 use super::store_url::{self, StoreUrl};
 use super::timings::{self, Limits};
 use super::{
@@ -23,26 +23,50 @@ pub struct Loaded {
     pub notes: Vec<String>,
 }
 
-/// Reads flags, environment and file into valid settings.
+/// Reads flags, environment and file into valid settings for a command that is about to start.
 ///
 /// # Errors
 /// Returns all faults at once.
-pub fn load(flags: &Flags, environment: &Environment) -> Result<Loaded, Faults> {
-    let Layers { raw, faults, notes } = gather(flags, environment);
-    let mut reader = Reader { layers: Layers { raw, faults, notes }, environment };
-    let settings = reader.settings();
-    let Layers { faults, notes, .. } = reader.layers;
-    match settings {
-        Some(settings) if faults.is_empty() => Ok(Loaded { settings, notes }),
-        _ => Err(Faults(faults)),
-    }
+pub fn load(flags: &Flags, environment: &Environment, verb: Verb) -> Result<Loaded, Faults> {
+    Reader::of(flags, environment, verb, true).load()
+}
+
+/// As [`load`], for whoever starts nothing: the process that the settings are for may be up, and
+/// have what it asks for.
+///
+/// # Errors
+/// Returns all faults at once.
+pub fn load_to_look(
+    flags: &Flags,
+    environment: &Environment,
+    verb: Verb,
+) -> Result<Loaded, Faults> {
+    Reader::of(flags, environment, verb, false).load()
 }
 
 /// Reads values one by one and keeps what is wrong with them. A `None` from any of its methods
 /// stands for a fault that has been kept.
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     layers: Layers,
-    environment: &'a Environment,
+    pub(super) environment: &'a Environment,
+    pub(super) verb: Verb,
+    /// Whether something is about to start.
+    pub(super) starting: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn of(flags: &Flags, environment: &'a Environment, verb: Verb, starting: bool) -> Self {
+        Self { layers: gather(flags, environment), environment, verb, starting }
+    }
+
+    fn load(mut self) -> Result<Loaded, Faults> {
+        let settings = self.settings();
+        let Layers { faults, notes, .. } = self.layers;
+        match settings {
+            Some(settings) if faults.is_empty() => Ok(Loaded { settings, notes }),
+            _ => Err(Faults(faults)),
+        }
+    }
 }
 
 impl Reader<'_> {
@@ -55,10 +79,15 @@ impl Reader<'_> {
         let timings = self.timings();
         let request_timeout = timings.map(|it| it.request_timeout);
         let store = self.store(election.as_deref(), request_timeout);
-        self.check_timings(timings, store.as_ref());
+        let stop_timeout = self.one("stop-timeout", values::duration);
+        self.check_timings(timings, store.as_ref(), stop_timeout);
         let listen = self.many("listen", values::listen);
         let max_connections = self.one("max-connections", values::max_connections);
         let status_files = self.many("status-file", values::status_files);
+        let admin = self.admin(listen.as_deref());
+        let health = self.health();
+        let drain_timeout = self.one("drain-timeout", values::duration);
+        let hooks = self.hooks();
         let log_format = self.log_format();
         let log_level = self.one("log-level", values::log_level);
         Some(Settings {
@@ -71,30 +100,41 @@ impl Reader<'_> {
             listen: listen?,
             max_connections: max_connections?,
             status_files: status_files?,
+            admin: admin?,
+            health: health?,
+            drain_timeout: drain_timeout?,
+            stop_timeout: stop_timeout?,
+            hooks: hooks?,
             log_format: log_format?,
             log_level: log_level?,
         })
     }
 
     /// What counts for a setting: what was said, else its default.
-    fn raw(&self, name: &str) -> Option<Raw> {
+    pub(super) fn raw(&self, name: &str) -> Option<Raw> {
         let said = self.layers.raw.get(name).cloned();
         let setting = SETTINGS.iter().find(|it| it.name == name);
         said.or_else(|| {
-            let default = setting?.default?;
+            let default = setting?.default_for(self.verb)?;
             Some(Raw { values: vec![default.to_owned()], source: Source::Default })
         })
     }
 
-    fn source(&self, name: &str) -> Source {
+    pub(super) fn source(&self, name: &str) -> Source {
         self.raw(name).map_or(Source::Default, |it| it.source)
     }
 
-    fn fault(&mut self, name: &str, value: Option<&str>, source: Source, problem: Problem) {
+    pub(super) fn fault(
+        &mut self,
+        name: &str,
+        value: Option<&str>,
+        source: Source,
+        problem: Problem,
+    ) {
         self.layers.faults.push(Fault::new(name, value, source, problem));
     }
 
-    fn many<T>(
+    pub(super) fn many<T>(
         &mut self,
         name: &'static str,
         read: impl Fn(&[String]) -> Result<T, Problem>,
@@ -105,7 +145,7 @@ impl Reader<'_> {
             .ok()
     }
 
-    fn optional<T>(
+    pub(super) fn optional<T>(
         &mut self,
         name: &'static str,
         read: impl Fn(&str) -> Result<T, Problem>,
@@ -127,7 +167,7 @@ impl Reader<'_> {
     }
 
     /// Reads a setting that has a default, or one that was said.
-    fn one<T>(
+    pub(super) fn one<T>(
         &mut self,
         name: &'static str,
         read: impl Fn(&str) -> Result<T, Problem>,
@@ -172,25 +212,40 @@ impl Reader<'_> {
         })
     }
 
-    fn check_timings(&mut self, timings: Option<Timings>, store: Option<&StoreSettings>) {
+    fn check_timings(
+        &mut self,
+        timings: Option<Timings>,
+        store: Option<&StoreSettings>,
+        stop_timeout: Option<Duration>,
+    ) {
         let Some(timings) = timings else { return };
+        let stop = stop_timeout.filter(|_| self.verb == Verb::Exec);
         let limits = match store {
             Some(StoreSettings::Azure(_)) => Limits::Azure,
             _ => Limits::None,
         };
-        for (name, mut problem) in timings::check(&timings, limits) {
+        for (name, mut problem) in timings::check(&timings, limits, stop) {
             // Which of them somebody set, so that the one to mend is found.
-            let set: Vec<String> =
-                ["lease-duration", "renew-deadline", "retry-period", "request-timeout"]
-                    .iter()
-                    .filter(|other| **other != name)
-                    .map(|other| format!("{other}: {}", self.source(other)))
-                    .collect();
-            problem.problem.push_str(&format!(" [{}]", set.join(", ")));
-            let raw = self.raw(name);
-            let value = raw.as_ref().and_then(|it| it.values.first()).map(String::as_str);
-            self.fault(name, value, self.source(name), problem);
+            let bound = ["lease-duration", "renew-deadline", "retry-period", "request-timeout"];
+            let stop = stop.map(|_| "stop-timeout");
+            let others: Vec<_> = bound.into_iter().chain(stop).filter(|it| *it != name).collect();
+            problem.problem.push_str(&self.sources(&others));
+            self.fault_of(name, problem);
         }
+    }
+
+    /// Where the values came from, for the end of a sentence that is about all of them.
+    pub(super) fn sources(&self, names: &[&str]) -> String {
+        let all: Vec<_> =
+            names.iter().map(|name| format!("{name}: {}", self.source(name))).collect();
+        format!(" [{}]", all.join(", "))
+    }
+
+    /// Keeps a fault of a setting that takes one value, and whose value was read.
+    pub(super) fn fault_of(&mut self, name: &'static str, problem: Problem) {
+        let raw = self.raw(name);
+        let value = raw.as_ref().and_then(|it| it.values.first()).map(String::as_str);
+        self.fault(name, value, self.source(name), problem);
     }
 
     fn store(

@@ -1,5 +1,8 @@
 //! The settings as a whole: layers, precedence, faults together, rules between settings.
 
+use std::os::fd::AsRawFd;
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -8,11 +11,19 @@ fn loaded(
     flags: &[(&'static str, &[&str])],
     variables: &[(&str, &str)],
 ) -> Result<Settings, Faults> {
+    loaded_for(Verb::Run, flags, variables)
+}
+
+fn loaded_for(
+    verb: Verb,
+    flags: &[(&'static str, &[&str])],
+    variables: &[(&str, &str)],
+) -> Result<Settings, Faults> {
     let flags = flags
         .iter()
         .map(|(name, values)| (*name, values.iter().map(|&it| it.to_owned()).collect()))
         .collect();
-    load(&flags, &Environment::of(variables.iter().copied())).map(|it| it.settings)
+    load(&flags, &Environment::of(variables.iter().copied()), verb).map(|it| it.settings)
 }
 
 fn of_file(ending: &str, text: &str) -> Result<Settings, Faults> {
@@ -22,27 +33,62 @@ fn of_file(ending: &str, text: &str) -> Result<Settings, Faults> {
     loaded(&[("config", &[path.to_str().unwrap()])], &[])
 }
 
+/// A token in a file without a name, which goes with the process.
+static TOKEN_FILE: LazyLock<String> = LazyLock::new(|| {
+    let file = tempfile::tempfile().unwrap();
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    std::io::Write::write_all(&mut &file, b"0123456789abcdef\n").unwrap();
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    std::mem::forget(file);
+    path
+});
+
 /// A value of each setting that is valid, not its default, and valid together with the others.
-const SAMPLES: [(&str, &[&str]); 18] = [
-    ("election", &["orders"]),
-    ("identity", &["me"]),
-    ("advertise", &["10.0.0.1:80"]),
-    ("observe", &["true"]),
-    ("store", &["azure://acct/box"]),
-    ("azure-endpoint", &["http://azurite.test/acct"]),
-    ("azure-blob-prefix", &["a/b"]),
-    ("azure-insecure-http", &["true"]),
-    ("lease-duration", &["30s"]),
-    ("renew-deadline", &["20s"]),
-    ("retry-period", &["3s"]),
-    ("request-timeout", &["4s"]),
-    ("activation-delay", &["1s"]),
-    ("listen", &["127.0.0.1:1", "unix:/s"]),
-    ("max-connections", &["7"]),
-    ("status-file", &["/a.json", "/b.env"]),
-    ("log-format", &["text"]),
-    ("log-level", &["debug"]),
-];
+static SAMPLES: LazyLock<[(&str, &[&str]); 32]> = LazyLock::new(|| {
+    let token_file: &'static [&'static str] = vec![TOKEN_FILE.as_str()].leak();
+    [
+        ("election", &["orders"]),
+        ("identity", &["me"]),
+        ("advertise", &["10.0.0.1:80"]),
+        ("observe", &["true"]),
+        ("store", &["azure://acct/box"]),
+        ("azure-endpoint", &["http://azurite.test/acct"]),
+        ("azure-blob-prefix", &["a/b"]),
+        ("azure-insecure-http", &["true"]),
+        ("lease-duration", &["30s"]),
+        ("renew-deadline", &["20s"]),
+        ("retry-period", &["3s"]),
+        ("request-timeout", &["4s"]),
+        ("activation-delay", &["1s"]),
+        ("listen", &["127.0.0.1:1", "unix:/s"]),
+        ("max-connections", &["7"]),
+        ("status-file", &["/a.json", "/b.env"]),
+        ("admin", &["127.0.0.1:2"]),
+        ("admin-token-file", token_file),
+        (
+            "health",
+            &[
+                "http://127.0.0.1:1/health?a",
+                "tcp://[::1]:2",
+                "file:/a%20b?max_age=1m",
+                "exec:sh -c 'a, b'",
+            ],
+        ),
+        ("health-interval", &["3s"]),
+        ("health-timeout", &["2s"]),
+        ("health-failures", &["4"]),
+        ("health-successes", &["5"]),
+        ("drain-timeout", &["6s"]),
+        ("stop-timeout", &["2s"]),
+        ("on-active", &["true"]),
+        ("on-passive", &["/bin/sh -c 'a b'"]),
+        ("on-drain", &["http://127.0.0.1:1/drain"]),
+        ("on-leader-change", &["https://hooks.test/x"]),
+        ("hook-timeout", &["5s"]),
+        ("log-format", &["text"]),
+        ("log-level", &["debug"]),
+    ]
+});
 
 fn text(settings: &Settings) -> String {
     format!("{settings:?}")
@@ -55,7 +101,8 @@ fn nothing_said_is_the_documented_defaults() {
         settings.summary(),
         "election=default identity=\"host\" advertise=none store=file:///run/user/1/tenure \
          lease-duration=15s renew-deadline=10s retry-period=2s request-timeout=2s \
-         activation-delay=0s observe=false listen=127.0.0.1:4040 status-file=none"
+         activation-delay=0s observe=false listen=127.0.0.1:4040 status-file=none admin=none \
+         health=none drain-timeout=0s hooks=none"
     );
     assert_eq!(settings.max_connections, 512);
     assert_eq!((settings.log_format, settings.log_level.as_str()), (LogFormat::Json, "info"));
@@ -71,10 +118,10 @@ fn every_setting_has_a_sample_here() {
 
 #[test]
 fn every_setting_means_the_same_as_flag_variable_and_key() {
-    let flags = loaded(&SAMPLES, &[]).unwrap();
+    let flags = loaded(&*SAMPLES, &[]).unwrap();
     let variables: Vec<_> = SETTINGS
         .iter()
-        .zip(SAMPLES)
+        .zip(*SAMPLES)
         .map(|(setting, (_, values))| (setting.variable(), values.join(",")))
         .collect();
     let variables: Vec<_> = variables.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
@@ -96,8 +143,8 @@ fn every_setting_means_the_same_as_flag_variable_and_key() {
 
 #[test]
 fn every_setting_changes_something() {
-    let all = loaded(&SAMPLES, &[]).map(|it| text(&it));
-    for (name, _) in SAMPLES {
+    let all = loaded(&*SAMPLES, &[]).map(|it| text(&it));
+    for (name, _) in *SAMPLES {
         let others: Vec<_> = SAMPLES.iter().copied().filter(|it| it.0 != name).collect();
         assert_ne!(loaded(&others, &[]).map(|it| text(&it)), all, "{name}");
     }
@@ -168,7 +215,7 @@ fn all_faults_of_all_sources_come_in_one_message() {
 
 #[test]
 fn an_empty_flag_or_key_is_a_fault_and_an_empty_variable_is_none() {
-    for (name, _) in SAMPLES {
+    for (name, _) in *SAMPLES {
         let variable = format!("TENURE_{}", name.to_uppercase().replace('-', "_"));
         assert!(loaded(&[], &[(&variable, "")]).is_ok(), "{name}");
         assert!(loaded(&[(name, &[""])], &[]).is_err(), "{name}");
@@ -246,7 +293,7 @@ fn an_unknown_variable_is_a_note_and_no_fault() {
         ("TENURE_URL", "x"),
         ("TENURE_ELECTION", "a"),
     ]);
-    let loaded = load(&Flags::new(), &environment).unwrap();
+    let loaded = load(&Flags::new(), &environment, Verb::Run).unwrap();
     assert_eq!(loaded.notes.len(), 1);
     assert!(loaded.notes[0].contains("TENURE_PORT"));
 }
@@ -290,7 +337,7 @@ proptest! {
             variables.push((env_name.as_str(), joined.as_str()));
         }
         let found = loaded(&flags, &variables).map(|it| text(&it));
-        prop_assert_eq!(found, Ok(text(&loaded(&SAMPLES, &[]).unwrap())));
+        prop_assert_eq!(found, Ok(text(&loaded(&*SAMPLES, &[]).unwrap())));
     }
 
     #[test]

@@ -8,9 +8,7 @@ use std::time::Duration;
 use super::Timings;
 use super::duration::format;
 use super::faults::Problem;
-
-/// The shortest period and time-out: below, the loop does nothing but ask.
-const SHORTEST: Duration = Duration::from_millis(10);
+use super::values::SHORTEST;
 
 /// The least distance from belief's end to the lease's end.
 const LEAST_MARGIN: Duration = Duration::from_millis(200);
@@ -27,54 +25,90 @@ pub(super) enum Limits {
     Azure,
 }
 
-/// Checks the timings as a whole; each problem comes with the setting that it is most about.
+/// Checks the timings as a whole, under `exec` with its stop-timeout; each problem comes with the
+/// setting that it is most about.
 #[must_use]
-pub(super) fn check(timings: &Timings, limits: Limits) -> Vec<(&'static str, Problem)> {
+pub(super) fn check(
+    timings: &Timings,
+    limits: Limits,
+    stop: Option<Duration>,
+) -> Vec<(&'static str, Problem)> {
     let mut problems = Vec::new();
     for (name, value) in
         [("retry-period", timings.retry_period), ("request-timeout", timings.request_timeout)]
     {
         if value < SHORTEST {
             let problem = format!("is shorter than {}", format(SHORTEST));
-            problems.push((name, Problem::new(problem, proposal(timings, limits))));
+            problems.push((name, Problem::new(problem, proposal(timings, limits, stop))));
         }
     }
     if limits == Limits::Azure {
-        problems.extend(azure(timings).map(|it| ("lease-duration", it)));
+        problems.extend(azure(timings, stop).map(|it| ("lease-duration", it)));
     }
-    problems.extend(renewals(timings, limits).map(|it| ("renew-deadline", it)));
-    problems.extend(margin(timings, limits).map(|it| ("renew-deadline", it)));
+    problems.extend(renewals(timings, limits, stop));
+    problems.extend(margin(timings, limits, stop).map(|it| ("renew-deadline", it)));
     problems
 }
 
-/// `renew-deadline ≥ 2 × retry-period + request-timeout`: one renewal may fail.
-fn renewals(it: &Timings, limits: Limits) -> Option<Problem> {
-    let needed = it.retry_period * 2 + it.request_timeout;
+/// What renew-deadline needs: one renewal may fail, and under `exec` there is time left to stop in.
+fn needed(it: &Timings, stop: Option<Duration>) -> Duration {
+    it.retry_period * 2 + it.request_timeout + stop.unwrap_or_default()
+}
+
+/// `renew-deadline ≥ 2 × retry-period + request-timeout`; under `exec` `renew-deadline −
+/// stop-timeout` is.
+fn renewals(
+    it: &Timings,
+    limits: Limits,
+    stop: Option<Duration>,
+) -> Option<(&'static str, Problem)> {
+    let needed = needed(it, stop);
     if it.renew_deadline >= needed {
         return None;
     }
-    let problem = format!(
-        "is shorter than 2 × retry-period + request-timeout = 2 × {} + {} = {}, so that one \
-         renewal that fails would cost the lead",
+    let longest = it.lease_duration.saturating_sub(least_margin(it.lease_duration));
+    let renewals = format!(
+        "2 × retry-period + request-timeout = 2 × {} + {}",
         format(it.retry_period),
         format(it.request_timeout),
-        format(needed),
     );
-    let longest = it.lease_duration.saturating_sub(least_margin(it.lease_duration));
-    let remedy = if needed <= longest {
-        format!(
-            "set renew-deadline from {} to {}, or shorten retry-period or request-timeout",
-            format(needed),
-            format(longest),
-        )
-    } else {
-        proposal(it, limits)
+    let room = it.renew_deadline.checked_sub(self::needed(it, None)).filter(|_| stop.is_some());
+    let (name, problem) = match (stop, room) {
+        (Some(_), Some(room)) => (
+            "stop-timeout",
+            format!(
+                "leaves {} of renew-deadline, {}, and needed are {renewals} = {}, so that one \
+                 renewal that fails does not cost the lead",
+                format(it.renew_deadline.saturating_sub(stop.unwrap_or_default())),
+                format(it.renew_deadline),
+                format(it.renew_deadline.saturating_sub(room)),
+            ),
+        ),
+        _ => {
+            let stop = stop.map(|it| format!(" and under exec + stop-timeout, {},", format(it)));
+            let problem = format!(
+                "is shorter than {renewals}{} = {}, so that one renewal that fails would cost the \
+                 lead",
+                stop.unwrap_or_default(),
+                format(needed),
+            );
+            ("renew-deadline", problem)
+        }
     };
-    Some(Problem::new(problem, remedy))
+    let shorter = room.map(|it| format!("set stop-timeout to at most {}", format(it)));
+    let longer = (needed <= longest)
+        .then(|| format!("set renew-deadline from {} to {}", format(needed), format(longest)));
+    let remedy = match (shorter, longer) {
+        (Some(shorter), Some(longer)) => format!("{shorter}, or {longer}"),
+        (Some(shorter), None) if room.is_some_and(|it| !it.is_zero()) => shorter,
+        (None, Some(longer)) => format!("{longer}, or shorten retry-period or request-timeout"),
+        _ => proposal(it, limits, stop),
+    };
+    Some((name, Problem::new(problem, remedy)))
 }
 
 /// `lease-duration − renew-deadline` is what drift and pauses may eat.
-fn margin(it: &Timings, limits: Limits) -> Option<Problem> {
+fn margin(it: &Timings, limits: Limits, stop: Option<Duration>) -> Option<Problem> {
     let least = least_margin(it.lease_duration);
     if it.lease_duration.checked_sub(it.renew_deadline).is_some_and(|margin| margin >= least) {
         return None;
@@ -90,7 +124,7 @@ fn margin(it: &Timings, limits: Limits) -> Option<Problem> {
         )
     };
     let longest = it.lease_duration.saturating_sub(least);
-    let remedy = if it.retry_period * 2 + it.request_timeout <= longest {
+    let remedy = if needed(it, stop) <= longest {
         let lease = shortest_lease(it.renew_deadline);
         let or = match limits {
             Limits::Azure if lease > AZURE.1 => String::new(),
@@ -100,30 +134,34 @@ fn margin(it: &Timings, limits: Limits) -> Option<Problem> {
         };
         format!("set renew-deadline to at most {}{or}", format(longest))
     } else {
-        proposal(it, limits)
+        proposal(it, limits, stop)
     };
     Some(Problem::new(problem, remedy))
 }
 
-fn azure(it: &Timings) -> Option<Problem> {
+fn azure(it: &Timings, stop: Option<Duration>) -> Option<Problem> {
     let lease = it.lease_duration;
     let (shortest, longest) = AZURE;
     let whole = lease.subsec_nanos() == 0;
     if (shortest..=longest).contains(&lease) && whole {
         return None;
     }
-    let (problem, nearest) = if whole || lease < shortest || lease > longest {
-        ("is outside of the 15s to 60s that Azure allows", lease.clamp(shortest, longest))
+    let problem = if whole || lease < shortest || lease > longest {
+        "is outside of the 15s to 60s that Azure allows"
     } else {
-        ("is no whole number of seconds, as Azure wants it", Duration::from_secs(lease.as_secs()))
+        "is no whole number of seconds, as Azure wants it"
     };
-    Some(Problem::new(
-        problem,
-        format!(
-            "set lease-duration to {}, or to any whole number of seconds from 15s to 60s",
-            format(nearest)
-        ),
-    ))
+    // The nearest that fits to the others, where one does.
+    let down = Duration::from_secs(lease.as_secs()).clamp(shortest, longest);
+    let up = Duration::from_secs(lease.as_secs() + 1).clamp(shortest, longest);
+    let fits = |lease: &Duration| {
+        check(&Timings { lease_duration: *lease, ..*it }, Limits::Azure, stop).is_empty()
+    };
+    let remedy = match [down, up].into_iter().find(fits) {
+        Some(nearest) => format!("set lease-duration to {}", format(nearest)),
+        None => proposal(it, Limits::Azure, stop),
+    };
+    Some(Problem::new(problem, remedy))
 }
 
 fn least_margin(lease: Duration) -> Duration {
@@ -139,7 +177,7 @@ fn shortest_lease(deadline: Duration) -> Duration {
 }
 
 /// Timings that are valid together, in the proportions of the defaults.
-fn proposal(it: &Timings, limits: Limits) -> String {
+fn proposal(it: &Timings, limits: Limits, stop: Option<Duration>) -> String {
     let lease = match limits {
         Limits::None => it.lease_duration.max(SHORTEST * 100),
         Limits::Azure => Duration::from_secs(it.lease_duration.clamp(AZURE.0, AZURE.1).as_secs()),
@@ -148,14 +186,21 @@ fn proposal(it: &Timings, limits: Limits) -> String {
         let ms = u64::try_from((lease * of / 15).as_millis()).unwrap_or(u64::MAX);
         Duration::from_millis(if ms > 1_000 { ms / 100 * 100 } else { ms / 10 * 10 })
     };
-    format!(
-        "set, for instance, lease-duration to {}, renew-deadline to {}, retry-period to {} and \
-         request-timeout to {}",
+    let times = format!(
+        "set, for instance, lease-duration to {}, renew-deadline to {}, retry-period to {}",
         format(lease),
         format(part(10)),
         format(part(2)),
-        format(part(2)),
-    )
+    );
+    match stop {
+        None => format!("{times} and request-timeout to {}", format(part(2))),
+        // Of five parts for it, three, so that rounding has room.
+        Some(_) => format!(
+            "{times}, request-timeout to {} and stop-timeout to {}",
+            format(part(2)),
+            format(part(3)),
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -182,16 +227,16 @@ mod tests {
             [("15s", "10s", "2s"), ("30s", "20s", "4s"), ("60s", "28s", "5s")]
         {
             let timings = timings(lease, deadline, retry, "2s");
-            assert_eq!(check(&timings, Limits::None), []);
-            assert_eq!(check(&timings, Limits::Azure), []);
+            assert_eq!(check(&timings, Limits::None, None), []);
+            assert_eq!(check(&timings, Limits::Azure, None), []);
         }
     }
 
     #[test]
     fn the_bounds_of_the_rule_are_exact() {
-        assert_eq!(check(&timings("15s", "6s", "2s", "2s"), Limits::None), []);
-        assert_eq!(check(&timings("15s", "13s500ms", "2s", "2s"), Limits::None), []);
-        assert_eq!(check(&timings("1s", "800ms", "100ms", "100ms"), Limits::None), []);
+        assert_eq!(check(&timings("15s", "6s", "2s", "2s"), Limits::None, None), []);
+        assert_eq!(check(&timings("15s", "13s500ms", "2s", "2s"), Limits::None, None), []);
+        assert_eq!(check(&timings("1s", "800ms", "100ms", "100ms"), Limits::None, None), []);
         for (it, words) in [
             (timings("15s", "5s999ms", "2s", "2s"), "2 × 2s + 2s = 6s"),
             (timings("15s", "13s501ms", "2s", "2s"), "leaves 1s499ms"),
@@ -199,7 +244,7 @@ mod tests {
             (timings("10s", "10s", "2s", "2s"), "not shorter than lease-duration, 10s"),
             (timings("15s", "10s", "9ms", "2s"), "shorter than 10ms"),
         ] {
-            let problems = check(&it, Limits::None);
+            let problems = check(&it, Limits::None, None);
             assert_eq!(problems.len(), 1, "{problems:?}");
             assert!(problems[0].1.problem.contains(words), "{problems:?}");
         }
@@ -207,48 +252,132 @@ mod tests {
 
     #[test]
     fn azure_wants_whole_seconds_from_15_to_60() {
-        for (lease, nearest) in [("14s", "15s"), ("61s", "1m"), ("15s500ms", "15s,"), ("5m", "1m")]
+        for (lease, nearest) in
+            [("14s", "15s"), ("61s", "1m"), ("15s500ms", "to 15s"), ("5m", "1m")]
         {
             let it = timings(lease, "10s", "2s", "2s");
-            let problems = check(&it, Limits::Azure);
+            let problems = check(&it, Limits::Azure, None);
             assert_eq!(problems.len(), 1, "{lease}: {problems:?}");
             assert!(problems[0].1.remedy.contains(nearest), "{problems:?}");
-            assert_eq!(check(&it, Limits::None), []);
+            assert_eq!(check(&it, Limits::None, None), []);
         }
     }
 
     #[test]
     fn the_remedies_name_values_that_are_valid() {
-        let (name, problem) = check(&timings("5s", "10s", "2s", "2s"), Limits::None).remove(0);
+        let (name, problem) =
+            check(&timings("5s", "10s", "2s", "2s"), Limits::None, None).remove(0);
         assert_eq!(name, "renew-deadline");
         assert!(problem.remedy.contains("renew-deadline to 3s300ms"), "{problem:?}");
-        assert_eq!(check(&timings("5s", "3s300ms", "660ms", "660ms"), Limits::None), []);
+        assert_eq!(check(&timings("5s", "3s300ms", "660ms", "660ms"), Limits::None, None), []);
+    }
+
+    #[test]
+    fn under_exec_there_is_time_to_stop_in() {
+        let stop = |text| Some(parse(text).unwrap());
+        let usual = timings("15s", "10s", "2s", "2s");
+        for fits in ["0s", "3s", "4s"] {
+            assert_eq!(check(&usual, Limits::Azure, stop(fits)), [], "{fits}");
+        }
+        for (it, long, name, words, remedies) in [
+            (
+                usual,
+                "4s1ms",
+                "stop-timeout",
+                "leaves 5s999ms of renew-deadline, 10s, and needed are 2 × retry-period + \
+                 request-timeout = 2 × 2s + 2s = 6s",
+                "stop-timeout to at most 4s, or set renew-deadline from 10s1ms to 13s500ms",
+            ),
+            (usual, "20s", "stop-timeout", "leaves 0s", "set stop-timeout to at most 4s"),
+            (
+                timings("15s", "6s", "2s", "2s"),
+                "9s",
+                "stop-timeout",
+                "leaves 0s",
+                "stop-timeout to 3s",
+            ),
+            (
+                timings("15s", "5s", "2s", "2s"),
+                "3s",
+                "renew-deadline",
+                "2 × 2s + 2s and under exec + stop-timeout, 3s, = 9s",
+                "renew-deadline from 9s to 13s500ms",
+            ),
+        ] {
+            let problems = check(&it, Limits::Azure, stop(long));
+            let [(of, problem)] = &problems[..] else { panic!("{problems:?}") };
+            assert_eq!(*of, name);
+            assert!(problem.problem.contains(words), "{problem:?}");
+            assert!(problem.remedy.ends_with(remedies) || problem.remedy.contains(remedies));
+        }
+    }
+
+    /// The timings that a remedy names: for each of its alternatives one, or two for a range.
+    fn remedied(
+        remedy: &str,
+        it: &Timings,
+        stop: Option<Duration>,
+    ) -> Vec<(Timings, Option<Duration>)> {
+        let mut all = Vec::new();
+        for alternative in remedy.split(", or ") {
+            let (mut first, mut last) = ((*it, stop), (*it, stop));
+            let mut name = "";
+            let mut values = 0;
+            for word in alternative.split([' ', ',']) {
+                match parse(word) {
+                    Ok(value) => {
+                        values += 1;
+                        let both = if values == 2 && alternative.contains(" from ") {
+                            vec![&mut last]
+                        } else {
+                            vec![&mut first, &mut last]
+                        };
+                        for (timings, stop) in both {
+                            match name {
+                                "lease-duration" => timings.lease_duration = value,
+                                "renew-deadline" => timings.renew_deadline = value,
+                                "retry-period" => timings.retry_period = value,
+                                "request-timeout" => timings.request_timeout = value,
+                                "stop-timeout" => *stop = Some(value),
+                                other => panic!("{other} in {remedy}"),
+                            }
+                        }
+                    }
+                    Err(_) if word.contains('-') => name = word,
+                    Err(_) => {}
+                }
+            }
+            if values > 0 {
+                all.extend([first, last]);
+            }
+        }
+        all
     }
 
     proptest! {
         #[test]
-        fn every_proposal_is_valid(
-            lease in 0_u64..100_000, deadline in 0_u64..100_000,
-            retry in 0_u64..50_000, timeout in 0_u64..50_000, azure: bool,
+        fn every_proposal_and_every_remedy_is_valid(
+            lease in 0_u64..100_000, deadline in 0_u64..100_000, retry in 0_u64..50_000,
+            timeout in 0_u64..50_000, stop in proptest::option::of(0_u64..80_000),
+            scale in 1_u64..20, azure: bool,
         ) {
-            let ms = Duration::from_millis;
+            let ms = |it: u64| Duration::from_millis(it / scale);
             let limits = if azure { Limits::Azure } else { Limits::None };
             let it = Timings {
                 lease_duration: ms(lease), renew_deadline: ms(deadline), retry_period: ms(retry),
                 request_timeout: ms(timeout), activation_delay: ms(0),
             };
-            let text = proposal(&it, limits);
-            let words: Vec<Duration> =
-                text.split([' ', ',']).filter_map(|word| parse(word).ok()).collect();
-            let [lease, deadline, retry, timeout] = words[..] else { panic!("{text}") };
-            let proposed = Timings {
-                lease_duration: lease, renew_deadline: deadline, retry_period: retry,
-                request_timeout: timeout, activation_delay: ms(0),
-            };
-            prop_assert_eq!(check(&proposed, limits), vec![], "{}", text);
-            // And a lease that a remedy calls long enough is.
-            let mended = Timings { lease_duration: shortest_lease(it.renew_deadline), ..it };
-            prop_assert!(margin(&mended, Limits::None).is_none());
+            let stop = stop.map(ms);
+            let text = proposal(&it, limits, stop);
+            for (timings, stop) in remedied(&text, &it, stop) {
+                prop_assert_eq!(check(&timings, limits, stop), vec![], "{}", text);
+            }
+            // A fault alone is mended by what its remedy says.
+            if let [(_, problem)] = &check(&it, limits, stop)[..] {
+                for (timings, stop) in remedied(&problem.remedy, &it, stop) {
+                    prop_assert_eq!(check(&timings, limits, stop), vec![], "{:?}", problem);
+                }
+            }
         }
     }
 }

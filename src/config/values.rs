@@ -11,6 +11,9 @@ use super::{FileFormat, Listen, LogFormat, StatusFile, duration};
 /// The longest path that a unix socket can be bound to.
 const LONGEST_SOCKET: usize = 107;
 
+/// The shortest period: below, we would do nothing but ask.
+pub(super) const SHORTEST: std::time::Duration = std::time::Duration::from_millis(10);
+
 /// The name of an election: 1–63 of `a-z 0-9 - .`, first and last alphanumeric.
 pub(super) fn election(text: &str) -> Result<String, Problem> {
     let alphanumeric = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit();
@@ -95,6 +98,26 @@ pub(super) fn duration(text: &str) -> Result<std::time::Duration, Problem> {
     })
 }
 
+/// A duration between two things that we do: 10 ms at least, or we would do nothing else.
+pub(super) fn period(text: &str) -> Result<std::time::Duration, Problem> {
+    match duration(text)? {
+        it if it < SHORTEST => Err(Problem::new("is shorter than 10ms", "write 10ms or more")),
+        it => Ok(it),
+    }
+}
+
+/// The path of a file.
+pub(super) fn path(text: &str) -> Result<PathBuf, Problem> {
+    let problem = if text.is_empty() {
+        "is empty"
+    } else if text.contains('\0') {
+        "has a NUL in it"
+    } else {
+        return Ok(PathBuf::from(text));
+    };
+    Err(Problem::new(problem, "write a path such as /etc/tenure/token"))
+}
+
 /// Yes or no.
 pub(super) fn switch(text: &str) -> Result<bool, Problem> {
     match text.to_ascii_lowercase().as_str() {
@@ -141,7 +164,8 @@ pub(super) fn listen(texts: &[String]) -> Result<Vec<Listen>, Problem> {
     Ok(all)
 }
 
-fn address(text: &str) -> Result<Listen, Problem> {
+/// One address of a listener.
+pub(super) fn address(text: &str) -> Result<Listen, Problem> {
     if let Some(path) = text.strip_prefix("unix:") {
         let problem = if !path.starts_with('/') {
             "names a socket that does not begin with /"

@@ -82,6 +82,7 @@ fn differs(before: &Status, after: &Status) -> bool {
     before.standing.state() != after.standing.state()
         || before.term() != after.term()
         || before.holder != after.holder
+        || before.successor != after.successor
         || outcome(before) != outcome(after)
 }
 
@@ -98,7 +99,13 @@ mod tests {
     }
 
     fn standing(standing: Standing) -> Status {
-        Status { standing, since: at(0), holder: None, store: StoreHealth::default() }
+        Status {
+            standing,
+            since: at(0),
+            holder: None,
+            successor: None,
+            store: StoreHealth::default(),
+        }
     }
 
     fn leader(sent: u64, jeopardy: bool) -> Status {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::election::{Answer, Holder, Notice, Transition};
-use crate::store::StoreError;
+use crate::store::{StoreError, Successor};
 
 /// Remembers what was said, so that it is not said again.
 #[derive(Debug, Default)]
@@ -66,6 +66,11 @@ impl Report {
                 found,
                 "the recorded term is too large for another to follow; if no leader lives, delete \
                  the record, and `tenure doctor --create` begins anew"
+            ),
+            Notice::SuccessorNamed(Successor { identity, hold_off }) => tracing::info!(
+                successor = identity,
+                hold_off_s = hold_off.as_secs_f64(),
+                "successor named"
             ),
             Notice::ReleaseUnknown => tracing::warn!(
                 "whether the lease was released is not known: at worst it runs out by itself"

@@ -4,8 +4,10 @@
 
 use std::time::Duration;
 
+use super::role::{Bidding, Role};
+use super::yielding::Courtesy;
 use super::{Answer, Belief, Chance, Election, InFlight, Notice, Op, Reason};
-use super::{Bidding, Holder, Pace, Role};
+use super::{Holder, Pace};
 use crate::clock::Moment;
 use crate::store::{Bid, Grant, LeaseId, Record, Sight, StoreError};
 
@@ -37,6 +39,7 @@ impl Election {
                 self.take_inaugurate(bid.lease, answer, now, chance);
             }
             Op::Renew(ref bid) => self.take_renew(bid.lease, &request, answer, now, chance),
+            Op::Nominate { ref bid, .. } => self.take_nominate(bid.lease, answer, now, chance),
         }
     }
 
@@ -64,12 +67,14 @@ impl Election {
         let period = self.config.retry_period;
         match answer {
             Ok(Answer::Sight(sight)) => {
-                self.see(&sight);
+                self.see(&sight, now);
+                let (bids, hurries) = (sight.free && self.may_bid(now), self.hurries(now));
                 let Role::Standby { looks, bidding } = &mut self.role else {
                     return;
                 };
+                let period = if hurries { period / 4 } else { period };
                 *looks = Pace::spread(now, period, chance.jitter);
-                if sight.free && !self.config.observe {
+                if bids {
                     let bid = Bid {
                         lease: LeaseId::from_random(chance.lease),
                         nonce: chance.nonce,
@@ -194,7 +199,7 @@ impl Election {
                 tenure.renewal = Pace::after(request.sent, period);
                 self.set_jeopardy(false, Reason::Renewed, now);
             }
-            Err(StoreError::Refused(_)) => self.become_standby(Reason::Lost, now, chance),
+            Err(StoreError::Refused(_)) => self.lose(now, chance),
             Err(ref error) => {
                 let broken = matches!(error, StoreError::Broken(_));
                 tenure.renewal.fail(now, period, broken, 1.0);
@@ -202,6 +207,42 @@ impl Election {
                     self.set_jeopardy(true, Reason::RenewalFailed, now);
                 }
             }
+        }
+    }
+
+    /// What is not known to be written is written again, until the drain's grace is over; the
+    /// lease is given back with or without the name.
+    fn take_nominate(
+        &mut self,
+        lease: LeaseId,
+        answer: Result<Answer, StoreError>,
+        now: Moment,
+        chance: Chance,
+    ) {
+        let Role::Draining(it) = &mut self.role else {
+            return self.settle(lease, &answer);
+        };
+        match answer {
+            Ok(_) => {
+                let named = it.nomination.take().map(|it| it.successor);
+                self.set_successor(named);
+            }
+            Err(StoreError::Refused(_)) => self.lose(now, chance),
+            Err(StoreError::Foreign(_)) => it.nomination = None,
+            Err(StoreError::Broken(_) | StoreError::Unknown(_)) => {
+                let broken = matches!(answer, Err(StoreError::Broken(_)));
+                if let Some(nomination) = &mut it.nomination {
+                    nomination.pace.fail(now, self.config.retry_period, broken, 1.0);
+                }
+            }
+        }
+    }
+
+    /// The store says that the lease is not ours.
+    fn lose(&mut self, now: Moment, chance: Chance) {
+        match self.role {
+            Role::Draining(_) => self.end_drain(Reason::Lost, now, chance),
+            _ => self.become_standby(Reason::Lost, now, chance),
         }
     }
 
@@ -234,8 +275,18 @@ impl Election {
     // The record.
 
     /// Takes in what a look saw.
-    fn see(&mut self, sight: &Sight) {
+    fn see(&mut self, sight: &Sight, now: Moment) {
         self.inspect(&sight.record);
+        if let Some(aside) = &mut self.aside {
+            aside.see(sight, now);
+        }
+        self.aside.take_if(|aside| aside.is_over(now));
+        self.courtesy = sight
+            .record
+            .successor
+            .as_ref()
+            .map(|successor| Courtesy::see(self.courtesy, successor.hold_off, sight, now));
+        self.set_successor(sight.record.successor.clone());
         if sight.free {
             self.past = sight.record.clone();
         }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::health::HealthRule;
 use crate::store::{Candidate, Rules};
 
 /// What one candidate was told.
@@ -25,6 +26,13 @@ pub struct Config {
     pub request_timeout: Duration,
     /// From the grant's answer to the first moment we may be active.
     pub activation_delay: Duration,
+    /// From saying passive to giving the lease back, when we leave by will; ends early when the
+    /// service says that its work is done.
+    pub drain_timeout: Duration,
+    /// When the service beside us is well; `None` if nobody asks it.
+    pub health: Option<HealthRule>,
+    /// Whether processes run in our term, whose end is awaited before the lease is given back.
+    pub escorts: bool,
     /// Never compete, only look.
     pub observe: bool,
 }

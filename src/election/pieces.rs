@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use super::pace::Pace;
-use super::role::{Activating, Bidding, Leader, Owed, Role, Tenure};
+use super::role::{Activating, Bidding, Draining, Leader, Owed, Role, Tenure};
+use super::yielding::{Aside, Courtesy};
 use super::{Election, InFlight, Op};
 use crate::clock::Moment;
 use crate::store::LeaseId;
@@ -49,6 +50,8 @@ pub enum Piece {
     Hold(Moment, Duration),
     /// When the term's write was sent first.
     FirstWrite(Moment),
+    /// From when a wait counts, and how long it is: a drain, a hold-off, a courtesy.
+    Wait(Moment, Duration),
     /// Since when a lease is owed.
     Owed(Moment),
     /// From when, and for how long, our word may still be acted on.
@@ -69,6 +72,11 @@ impl Election {
             role,
             in_flight,
             owed,
+            health,
+            paused,
+            aside,
+            courtesy,
+            occupied,
             highest,
             // What never changes, is empty between two turns, or only tells.
             config: _,
@@ -79,6 +87,7 @@ impl Election {
             heard: _,
             store: _,
             holder: _,
+            successor: _,
             past: _,
             defect: _,
             state: _,
@@ -105,6 +114,18 @@ impl Election {
             }
             pace.pieces(tell);
         }
+        tell(Piece::Form(u8::from(health.is_well()) + 2 * u8::from(*paused)));
+        tell(Piece::Form(u8::from(aside.is_some()) + 2 * u8::from(courtesy.is_some())));
+        if let Some(Aside { nonce: _, length, from: Some(from) }) = aside {
+            tell(Piece::Wait(*from, *length));
+        }
+        if let Some(Courtesy { nonce: _, length, named, free }) = courtesy {
+            tell(Piece::Wait(*named, *length));
+            tell(Piece::Wait(free.unwrap_or(*named), *length));
+        }
+        if let Some(term) = occupied {
+            tell(Piece::Term(*term));
+        }
     }
 }
 
@@ -116,6 +137,7 @@ impl Op {
             Self::Inaugurate { .. } => 2,
             Self::Renew(_) => 3,
             Self::Release(_) => 4,
+            Self::Nominate { .. } => 5,
         }
     }
 }
@@ -155,6 +177,15 @@ impl Role {
                 tell(Piece::Form(2));
                 tenure.pieces(tell);
                 tell(Piece::Term(*term));
+            }
+            Self::Draining(it) => {
+                let Draining { tenure, term, began, length, nomination, .. } = it;
+                tell(Piece::Form(4));
+                tenure.pieces(tell);
+                tell(Piece::Term(*term));
+                tell(Piece::Wait(*began, *length));
+                let said = [it.drained, it.announced, it.resigning, nomination.is_some()];
+                said.into_iter().for_each(|said| tell(Piece::Form(said.into())));
             }
             Self::Resigned => tell(Piece::Form(3)),
         }

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use crate::election::status::{Holder, Transition};
-use crate::store::{Bid, Grant, LeaseId, Nonce, Sight};
+use crate::election::status::{Holder, State, Transition};
+use crate::store::{Bid, Grant, LeaseId, Nonce, Sight, Successor};
 
 /// A request to the store, to be sent now. Each gets exactly one answer from the driver, an
 /// unknown one when its time is up.
@@ -39,13 +39,21 @@ pub enum Op {
     },
     /// Renew the lease.
     Renew(Bid),
+    /// Write under the lease who is to have it next.
+    Nominate {
+        /// For which acquisition.
+        bid: Bid,
+        /// Whom.
+        successor: Successor,
+    },
     /// Release the lease.
     Release(Bid),
 }
 
 impl Op {
     /// The names of all operations, for metrics whose series exist from the start.
-    pub const NAMES: [&'static str; 5] = ["look", "acquire", "inaugurate", "renew", "release"];
+    pub const NAMES: [&'static str; 6] =
+        ["look", "acquire", "inaugurate", "renew", "nominate", "release"];
 
     /// The operation's name in metrics and logs.
     #[must_use]
@@ -55,6 +63,7 @@ impl Op {
             Self::Acquire(_) => "acquire",
             Self::Inaugurate { .. } => "inaugurate",
             Self::Renew(_) => "renew",
+            Self::Nominate { .. } => "nominate",
             Self::Release(_) => "release",
         }
     }
@@ -67,6 +76,7 @@ impl Op {
             Self::Acquire(bid)
             | Self::Inaugurate { bid, .. }
             | Self::Renew(bid)
+            | Self::Nominate { bid, .. }
             | Self::Release(bid) => Some(bid.lease),
         }
     }
@@ -81,7 +91,7 @@ pub enum Answer {
     Grant(Grant),
     /// To an inauguration: the term that was written.
     Term(u64),
-    /// To a renewal or a release.
+    /// To a renewal, a nomination or a release.
     Done,
 }
 
@@ -94,6 +104,42 @@ pub struct Chance {
     pub nonce: Nonce,
     /// Uniform in 0 to 1, for jitter.
     pub jitter: f32,
+}
+
+/// What somebody wants of this candidate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Will {
+    /// That it gives its leadership up, and lets another win: it does not bid for so long, counted
+    /// from its first look after the release that shows the lease free or another's.
+    StepDown {
+        /// For how long.
+        hold_off: Duration,
+    },
+    /// That it gives its leadership up to this successor, for whom the others wait.
+    Transfer(Successor),
+    /// That it takes no part until it is told to resume, giving up what it has.
+    Pause,
+    /// That it takes part again.
+    Resume,
+    /// That it waits no longer: the service has ended its work as leader of this term, or of
+    /// whichever term is being drained.
+    Drained(Option<u64>),
+}
+
+/// How far a [`Will`] is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It has begun: passive is said, the lease is given back as soon as may be.
+    Begun,
+    /// It is done.
+    Done,
+}
+
+/// A [`Will`] that cannot be done in this state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// In which.
+    pub state: State,
 }
 
 /// Something that people should hear of.
@@ -120,6 +166,8 @@ pub enum Notice {
         /// The term found.
         found: u64,
     },
+    /// The record names who is to lead next.
+    SuccessorNamed(Successor),
     /// The outcome of a release is unknown: at worst the lease runs out by itself.
     ReleaseUnknown,
 }

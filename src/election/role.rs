@@ -8,15 +8,15 @@ use super::pace::{Pace, went_back};
 use super::request::Op;
 use super::status::Belief;
 use crate::clock::Moment;
-use crate::store::Bid;
+use crate::store::{Bid, Successor};
 
 /// What a candidate is.
 ///
 /// ```text
-///            granted             inaugurated
-///  Standby ───────────> Activating ───────────> Leader
-///     ^   <───────────────────┘ <──────────────────┘     lapsed, lost, write failed
-///     └── each of the three ──> Resigned                 by will
+///            granted             inaugurated          by will
+///  Standby ───────────> Activating ───────────> Leader ───────> Draining
+///     ^   <───────────────────┘ <──────────────────┘ <─────────────┘     lapsed, lost, drained
+///     └── each of the four ──> Resigned                                  by will, for good
 /// ```
 #[derive(Clone, Debug)]
 pub(super) enum Role {
@@ -31,6 +31,8 @@ pub(super) enum Role {
     Activating(Activating),
     /// Leads, as long as the belief lasts.
     Leader(Leader),
+    /// Leads no more, and renews until the service has ended its work.
+    Draining(Draining),
     /// Leaves.
     Resigned,
 }
@@ -77,6 +79,35 @@ pub(super) struct Leader {
     pub(super) jeopardy: bool,
 }
 
+/// From the word that we lead no more to the lease's release: renewed still, so that work begun as
+/// leader stays protected.
+#[derive(Clone, Debug)]
+pub(super) struct Draining {
+    pub(super) tenure: Tenure,
+    pub(super) term: u64,
+    /// Since when we led.
+    pub(super) since: Moment,
+    /// Since when we say passive.
+    pub(super) began: Moment,
+    /// How long the service may take to end its work.
+    pub(super) length: Duration,
+    /// Whether the service has said that it did.
+    pub(super) drained: bool,
+    /// Whether every publisher says passive too.
+    pub(super) announced: bool,
+    /// Whether we leave for good afterwards.
+    pub(super) resigning: bool,
+    /// Who is to be named in the record, until it is.
+    pub(super) nomination: Option<Nomination>,
+}
+
+/// A successor whose name is not written in the record yet.
+#[derive(Clone, Debug)]
+pub(super) struct Nomination {
+    pub(super) successor: Successor,
+    pub(super) pace: Pace,
+}
+
 /// A lease that may still be ours, though we hold it no more: to be released, once (R8).
 #[derive(Clone, Debug)]
 pub(super) struct Owed {
@@ -98,6 +129,7 @@ impl Role {
         match self {
             Self::Activating(it) => Some(&it.tenure),
             Self::Leader(it) => Some(&it.tenure),
+            Self::Draining(it) => Some(&it.tenure),
             Self::Standby { .. } | Self::Resigned => None,
         }
     }
@@ -106,6 +138,7 @@ impl Role {
         match self {
             Self::Activating(it) => Some(&mut it.tenure),
             Self::Leader(it) => Some(&mut it.tenure),
+            Self::Draining(it) => Some(&mut it.tenure),
             Self::Standby { .. } | Self::Resigned => None,
         }
     }
@@ -121,6 +154,11 @@ impl Role {
             Self::Activating(it) if !it.tenure.renewal.due(now) => {
                 Some(Op::Inaugurate { bid: it.tenure.bid.clone(), floor: it.floor })
             }
+            Self::Draining(Draining { tenure, nomination: Some(it), .. })
+                if !tenure.renewal.due(now) =>
+            {
+                Some(Op::Nominate { bid: tenure.bid.clone(), successor: it.successor.clone() })
+            }
             _ => self.tenure().map(|it| Op::Renew(it.bid.clone())),
         }
     }
@@ -132,6 +170,10 @@ impl Role {
             Self::Standby { bidding: Some(it), .. } => it.pace.left(now),
             Self::Activating(it) => it.tenure.renewal.left(now).min(it.until_write(now)),
             Self::Leader(it) => it.tenure.renewal.left(now),
+            Self::Draining(it) => {
+                let naming = it.nomination.as_ref().map(|it| it.pace.left(now));
+                it.tenure.renewal.left(now).min(naming.unwrap_or(Duration::MAX))
+            }
             Self::Resigned => Duration::MAX,
         }
     }
@@ -172,6 +214,29 @@ impl Activating {
     }
 }
 
+impl Draining {
+    /// Starts the drain anew if a clock went back behind its start, as a hold does.
+    pub(super) fn restart_if_back(&mut self, now: Moment) {
+        if went_back(self.began, now) {
+            self.began = now;
+        }
+    }
+
+    /// How long until the lease may be given back: until the service has ended its work or its time
+    /// is up. While something is `pending` (a process that lives, a name to write) there is a
+    /// `grace` more, in which the lease is still renewed.
+    pub(super) fn left(&self, now: Moment, pending: bool, grace: Duration) -> Duration {
+        let passed = self.began.elapsed_min(now);
+        if pending {
+            (self.length + grace).saturating_sub(passed)
+        } else if self.drained {
+            Duration::ZERO
+        } else {
+            self.length.saturating_sub(passed)
+        }
+    }
+}
+
 impl Owed {
     /// Starts the wait anew if a clock went back behind its start, as a hold does.
     pub(super) fn restart_if_back(&mut self, now: Moment) {
@@ -180,11 +245,22 @@ impl Owed {
         }
     }
 
-    /// What was promised is taken back by will: the release need not wait for it.
-    pub(super) fn take_back(&mut self, now: Moment) {
-        if self.promised.take().is_some() {
+    /// What was promised is taken back by will: the release waits for it no longer than a drain
+    /// takes, in which whoever acts on our word asks again.
+    pub(super) fn take_back(&mut self, now: Moment, drain_timeout: Duration) {
+        if let Some((from, length)) = self.promised {
+            let drain = drain_timeout.saturating_sub(self.since.elapsed_min(now));
+            let promise = length.saturating_sub(from.elapsed_min(now));
+            self.promised = (!drain.is_zero()).then_some((now, drain.min(promise)));
             self.since = now;
         }
+    }
+
+    /// From when the release is due, how long its promise lasts yet.
+    pub(super) fn promise_at_start(&self) -> Duration {
+        self.promised.map_or(Duration::ZERO, |(from, length)| {
+            length.saturating_sub(from.elapsed_max(self.since))
+        })
     }
 
     /// How long until the release may be sent, or sent again: not before all say passive, for

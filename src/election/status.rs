@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::store::{Candidate, StoreError};
+use crate::store::{Candidate, StoreError, Successor};
 
 /// The election as it stands after one turn of the driver.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +18,8 @@ pub struct Status {
     pub since: Moment,
     /// Who was last seen to hold the lease, ourselves included; `None` if unknown or free.
     pub holder: Option<Holder>,
+    /// Whom the record names to lead next.
+    pub successor: Option<Successor>,
     /// How the store has answered.
     pub store: StoreHealth,
 }
@@ -40,6 +42,21 @@ pub enum Standing {
         /// Whether renewals fail.
         jeopardy: bool,
     },
+    /// Leads no more, by will, and renews until the service has ended its work.
+    Draining {
+        /// The fencing token of that work.
+        term: u64,
+        /// How long the lease still protects it.
+        belief: Belief,
+        /// Since when.
+        began: Moment,
+        /// How long the service may take: the drain-timeout.
+        length: Duration,
+    },
+    /// Takes no part until an operator has it resume.
+    Paused,
+    /// Takes no part until the service beside it is well.
+    Unhealthy,
     /// Never competes (`--observe`).
     Observing,
     /// Has resigned for good.
@@ -108,7 +125,19 @@ impl Status {
         !self.remaining(now).is_zero()
     }
 
-    /// Our term, while we lead.
+    /// How long work begun as leader stays protected at `now`: the drain's time-out or the lease's
+    /// belief, whichever ends first; `None` where nothing is drained.
+    #[must_use]
+    pub fn drain_remaining(&self, now: Moment) -> Option<Duration> {
+        match &self.standing {
+            Standing::Draining { belief, began, length, .. } => {
+                Some(length.saturating_sub(began.elapsed_max(now)).min(belief.remaining(now)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Our term, while we lead, or end the work of having led.
     #[must_use]
     pub fn term(&self) -> Option<u64> {
         self.standing.term()
@@ -126,11 +155,11 @@ impl Status {
 }
 
 impl Standing {
-    /// The term, while leading.
+    /// The term, while leading or draining.
     #[must_use]
     pub fn term(&self) -> Option<u64> {
         match self {
-            Self::Leader { term, .. } => Some(*term),
+            Self::Leader { term, .. } | Self::Draining { term, .. } => Some(*term),
             _ => None,
         }
     }
@@ -144,6 +173,9 @@ impl Standing {
             Self::Activating => State::Activating,
             Self::Leader { jeopardy: false, .. } => State::Leader,
             Self::Leader { jeopardy: true, .. } => State::Jeopardy,
+            Self::Draining { .. } => State::Draining,
+            Self::Paused => State::Paused,
+            Self::Unhealthy => State::Unhealthy,
             Self::Observing => State::Observing,
             Self::Stopped => State::Stopped,
         }
@@ -163,6 +195,12 @@ pub enum State {
     Leader,
     /// Leads, but renewals fail or the clocks jumped.
     Jeopardy,
+    /// Leads no more, and renews until the service has ended its work.
+    Draining,
+    /// Takes no part, by an operator's will.
+    Paused,
+    /// Takes no part, since the service is not well.
+    Unhealthy,
     /// Never competes.
     Observing,
     /// Has resigned.
@@ -171,17 +209,20 @@ pub enum State {
 
 impl State {
     /// All of them, for metrics whose series exist from the start.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Starting,
         Self::Standby,
         Self::Activating,
         Self::Leader,
         Self::Jeopardy,
+        Self::Draining,
+        Self::Paused,
+        Self::Unhealthy,
         Self::Observing,
         Self::Stopped,
     ];
 
-    /// Whether a term is held in this state.
+    /// Whether this is leading, for as long as the belief lasts.
     #[must_use]
     pub fn is_leading(self) -> bool {
         matches!(self, Self::Leader | Self::Jeopardy)
@@ -196,6 +237,9 @@ impl State {
             Self::Activating => "activating",
             Self::Leader => "leader",
             Self::Jeopardy => "jeopardy",
+            Self::Draining => "draining",
+            Self::Paused => "paused",
+            Self::Unhealthy => "unhealthy",
             Self::Observing => "observing",
             Self::Stopped => "stopped",
         }
@@ -225,6 +269,24 @@ pub enum Reason {
     WriteFailed,
     /// By will: a signal.
     Resigned,
+    /// By will: an operator wants another to lead.
+    SteppedDown,
+    /// By will: an operator wants a certain other to lead.
+    Transferred,
+    /// By will: an operator wants us out of the election.
+    Paused,
+    /// An operator wants us back in the election.
+    Resumed,
+    /// The service beside us is not well.
+    FellIll,
+    /// The service beside us is well.
+    Recovered,
+    /// The processes of the term have ended by themselves.
+    ChildEnded,
+    /// The service has ended its work.
+    Drained,
+    /// The service had its time to end its work.
+    DrainOver,
 }
 
 impl Reason {
@@ -242,6 +304,15 @@ impl Reason {
             Self::Lost => "lost",
             Self::WriteFailed => "write-failed",
             Self::Resigned => "resigned",
+            Self::SteppedDown => "stepped-down",
+            Self::Transferred => "transferred",
+            Self::Paused => "paused",
+            Self::Resumed => "resumed",
+            Self::FellIll => "unhealthy",
+            Self::Recovered => "recovered",
+            Self::ChildEnded => "child-ended",
+            Self::Drained => "drained",
+            Self::DrainOver => "drain-over",
         }
     }
 }
@@ -262,30 +333,77 @@ pub struct Transition {
 }
 
 /// Every change of state that there can be, for metrics whose series exist from the start.
-pub const TRANSITIONS: [(State, State, Reason); 21] = {
+pub const TRANSITIONS: [(State, State, Reason); 68] = {
     use Reason as R;
     use State as S;
     [
         (S::Starting, S::Standby, R::Heard),
         (S::Starting, S::Observing, R::Heard),
+        (S::Starting, S::Paused, R::Heard),
+        (S::Starting, S::Unhealthy, R::Heard),
         (S::Starting, S::Stopped, R::Resigned),
         (S::Observing, S::Stopped, R::Resigned),
         (S::Standby, S::Activating, R::Granted),
+        (S::Standby, S::Paused, R::Paused),
+        (S::Standby, S::Unhealthy, R::FellIll),
         (S::Standby, S::Stopped, R::Resigned),
+        (S::Paused, S::Standby, R::Resumed),
+        (S::Paused, S::Unhealthy, R::Resumed),
+        (S::Paused, S::Stopped, R::Resigned),
+        (S::Unhealthy, S::Standby, R::Recovered),
+        (S::Unhealthy, S::Paused, R::Paused),
+        (S::Unhealthy, S::Stopped, R::Resigned),
         (S::Activating, S::Leader, R::Inaugurated),
         (S::Activating, S::Jeopardy, R::Inaugurated),
         (S::Activating, S::Standby, R::Lapsed),
         (S::Activating, S::Standby, R::Lost),
         (S::Activating, S::Standby, R::WriteFailed),
+        (S::Activating, S::Standby, R::SteppedDown),
+        (S::Activating, S::Paused, R::Paused),
+        (S::Activating, S::Unhealthy, R::FellIll),
         (S::Activating, S::Stopped, R::Resigned),
         (S::Leader, S::Jeopardy, R::RenewalFailed),
         (S::Leader, S::Jeopardy, R::ClockJumped),
+        (S::Jeopardy, S::Leader, R::Renewed),
+        (S::Leader, S::Draining, R::Resigned),
+        (S::Leader, S::Draining, R::SteppedDown),
+        (S::Leader, S::Draining, R::Transferred),
+        (S::Leader, S::Draining, R::Paused),
+        (S::Leader, S::Draining, R::FellIll),
         (S::Leader, S::Standby, R::Lapsed),
         (S::Leader, S::Standby, R::Lost),
+        (S::Leader, S::Standby, R::SteppedDown),
+        (S::Leader, S::Standby, R::ChildEnded),
+        (S::Leader, S::Paused, R::Paused),
+        (S::Leader, S::Unhealthy, R::FellIll),
         (S::Leader, S::Stopped, R::Resigned),
-        (S::Jeopardy, S::Leader, R::Renewed),
+        (S::Jeopardy, S::Draining, R::Resigned),
+        (S::Jeopardy, S::Draining, R::SteppedDown),
+        (S::Jeopardy, S::Draining, R::Transferred),
+        (S::Jeopardy, S::Draining, R::Paused),
+        (S::Jeopardy, S::Draining, R::FellIll),
         (S::Jeopardy, S::Standby, R::Lapsed),
         (S::Jeopardy, S::Standby, R::Lost),
+        (S::Jeopardy, S::Standby, R::SteppedDown),
+        (S::Jeopardy, S::Standby, R::ChildEnded),
+        (S::Jeopardy, S::Paused, R::Paused),
+        (S::Jeopardy, S::Unhealthy, R::FellIll),
         (S::Jeopardy, S::Stopped, R::Resigned),
+        (S::Draining, S::Standby, R::Drained),
+        (S::Draining, S::Standby, R::DrainOver),
+        (S::Draining, S::Standby, R::Lapsed),
+        (S::Draining, S::Standby, R::Lost),
+        (S::Draining, S::Paused, R::Drained),
+        (S::Draining, S::Paused, R::DrainOver),
+        (S::Draining, S::Paused, R::Lapsed),
+        (S::Draining, S::Paused, R::Lost),
+        (S::Draining, S::Unhealthy, R::Drained),
+        (S::Draining, S::Unhealthy, R::DrainOver),
+        (S::Draining, S::Unhealthy, R::Lapsed),
+        (S::Draining, S::Unhealthy, R::Lost),
+        (S::Draining, S::Stopped, R::Drained),
+        (S::Draining, S::Stopped, R::DrainOver),
+        (S::Draining, S::Stopped, R::Lapsed),
+        (S::Draining, S::Stopped, R::Lost),
     ]
 };

@@ -6,18 +6,27 @@ use std::time::Duration;
 
 use super::{Election, Holder, Notice, Reason, Role, Standing, Transition};
 use crate::clock::Moment;
+use crate::store::Successor;
 
 impl Election {
     pub(super) fn standing(&self) -> Standing {
         match &self.role {
             Role::Standby { .. } if !self.heard => Standing::Starting,
             Role::Standby { .. } if self.config.observe => Standing::Observing,
+            Role::Standby { .. } if self.paused => Standing::Paused,
+            Role::Standby { .. } if !self.health.is_well() => Standing::Unhealthy,
             Role::Standby { .. } => Standing::Standby,
             Role::Activating(_) => Standing::Activating,
             Role::Leader(leader) => Standing::Leader {
                 term: leader.term,
                 belief: leader.tenure.belief,
                 jeopardy: leader.jeopardy || leader.tenure.belief.suspended,
+            },
+            Role::Draining(it) => Standing::Draining {
+                term: it.term,
+                belief: it.tenure.belief,
+                began: it.began,
+                length: it.length,
             },
             Role::Resigned => Standing::Stopped,
         }
@@ -27,6 +36,13 @@ impl Election {
         if self.holder != holder {
             self.holder.clone_from(&holder);
             self.notices.push_back(Notice::HolderChanged(holder));
+        }
+    }
+
+    pub(super) fn set_successor(&mut self, successor: Option<Successor>) {
+        if self.successor != successor {
+            self.successor.clone_from(&successor);
+            self.notices.extend(successor.map(Notice::SuccessorNamed));
         }
     }
 

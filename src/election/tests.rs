@@ -3,15 +3,18 @@
 
 mod belief;
 mod bidding;
+mod departing;
 mod random;
 mod record;
 mod resigning;
+mod yielding;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Answer, Chance, Config, Election, Notice, Op, Reason, Request, State, TRANSITIONS, Transition,
+    Answer, Chance, Config, Election, HealthRule, Notice, Op, Progress, Reason, Refusal, Request,
+    State, TRANSITIONS, Transition, Will,
 };
 use crate::clock::Moment;
 use crate::store::{
@@ -50,6 +53,9 @@ fn config() -> Config {
         retry_period: ms(RETRY),
         request_timeout: ms(REQUEST),
         activation_delay: Duration::ZERO,
+        drain_timeout: Duration::ZERO,
+        health: None,
+        escorts: false,
         observe: false,
     }
 }
@@ -192,6 +198,31 @@ impl Bench {
         self.drain();
     }
 
+    fn will(&mut self, will: Will) -> Result<Progress, Refusal> {
+        let chance = self.chance();
+        let outcome = self.election.handle_will(will, self.now, chance);
+        self.drain();
+        outcome
+    }
+
+    /// The one probe has ended, which was begun in this term.
+    fn probed(&mut self, well: bool, term: Option<u64>) {
+        let chance = self.chance();
+        self.election.handle_probed(0, well, term, self.now, chance);
+        self.drain();
+    }
+
+    fn vacated(&mut self, term: u64, hold_off: Option<Duration>) {
+        let chance = self.chance();
+        self.election.handle_vacated(term, hold_off, self.now, chance);
+        self.drain();
+    }
+
+    /// What the record bears as ours.
+    fn nonce(&self) -> Nonce {
+        self.election.role.tenure().expect("a tenure").bid.nonce
+    }
+
     fn announce(&mut self) {
         let chance = self.chance();
         self.election.handle_announced(self.now, chance);
@@ -226,7 +257,7 @@ impl Bench {
 
 fn record(term: Option<u64>) -> Record {
     let holder = term.map(|_| Arc::new(candidate("other")));
-    Record { term, holder, nonce: term.map(|term| Nonce(u128::from(term) << 100)) }
+    Record { term, holder, nonce: term.map(|term| Nonce(u128::from(term) << 100)), successor: None }
 }
 
 fn sight(free: bool, term: Option<u64>) -> Answer {

@@ -285,7 +285,7 @@ mod tests {
 
     fn published(sequence: u64, standing: Standing) -> Published {
         let store = StoreHealth::default();
-        let status = Status { standing, since: clock::now(), holder: None, store };
+        let status = Status { standing, since: clock::now(), holder: None, successor: None, store };
         Published { index: sequence, sequence, ..Published::first(status) }
     }
 
@@ -300,6 +300,7 @@ mod tests {
             instance: "us-1".to_owned(),
             boot_id: "this".to_owned(),
             store: "memory",
+            health: Default::default(),
         };
         let (sender, receiver) = watch::channel(published(1, Standing::Starting));
         let metrics = Metrics::new(&about);

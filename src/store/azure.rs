@@ -24,12 +24,13 @@ use self::errors::{Op, classify, code, is_missing, not_azure};
 use self::record::Metadata;
 use self::transport::{Route, is_loopback};
 use super::{
-    Bid, Cause, Failure, Finding, Grant, LeaseId, LeaseStore, Record, Rules, Sight, StoreError,
-    Version,
+    Bid, Broken, Cause, Failure, Finding, Grant, LeaseId, LeaseStore, Record, Rules, Sight,
+    StoreError, Successor, Version,
 };
 use crate::config::AzureSettings;
 
 mod access;
+mod breaking;
 mod connection_string;
 mod credential;
 mod doctor;
@@ -223,6 +224,24 @@ impl LeaseStore for Azure {
         }
     }
 
+    async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+        let access = self.credential.access().await?;
+        let Some(Seen { headers, record }) = self.see(&access).await? else {
+            return Err(refused("the blob is gone, and the lease with it"));
+        };
+        if ours(&record, bid).is_none() {
+            return Err(refused("the record is not ours, so no successor is named"));
+        }
+        if record.successor.as_ref() == Some(&successor.as_stored()) {
+            return Ok(());
+        }
+        let fields = record::metadata(&headers).nominate(successor);
+        match Self::write(&access.lock, &fields, Some(bid.lease), &headers).await {
+            Ok(answer) => genuine(&answer).map(|_| ()),
+            Err(error) => Err(self.failed(Op::Hold, &error)),
+        }
+    }
+
     async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
         let access = self.credential.access().await?;
         match access.lock.renew_lease(bid.lease.to_wire(), None).await {
@@ -237,6 +256,11 @@ impl LeaseStore for Azure {
             Ok(answer) => genuine(answer.headers()).map(|_| ()),
             Err(error) => Err(self.failed(Op::Hold, &error)),
         }
+    }
+
+    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
+        let access = self.credential.access().await?;
+        self.end_lease(&access, at_once).await
     }
 
     async fn examine(&self) -> Vec<Finding> {

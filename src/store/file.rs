@@ -30,7 +30,10 @@ use tokio::sync::Semaphore;
 use self::fault::Fault;
 use self::place::{Directory, Lock, Place};
 use self::record::{Reading, Stored};
-use super::{Bid, Cause, Failure, Finding, Grant, LeaseStore, Record, Rules, Sight, StoreError};
+use super::{
+    Bid, Broken, Cause, Failure, Finding, Grant, LeaseStore, Record, Rules, Sight, StoreError,
+    Successor,
+};
 use crate::clock::{self, Moment};
 use crate::config::FileSettings;
 
@@ -139,6 +142,7 @@ struct Locked<'a> {
 }
 
 const NOT_OURS: &str = "the lease is not ours any more";
+const BREAKING: &str = "an operator is breaking the lease, which is free when it has run out";
 
 /// A change to the record, granted or refused.
 type Change<T> = Result<T, &'static str>;
@@ -227,6 +231,14 @@ impl Locked<'_> {
     }
 }
 
+/// Whether the bid holds the lease and may write under it, or why not.
+fn holds(bid: &Bid, locked: &Locked<'_>, stored: &Stored) -> Change<()> {
+    if stored.is_free(&locked.now) || !stored.is_of(bid, &locked.now) {
+        return Err(NOT_OURS);
+    }
+    if stored.is_breaking() { Err(BREAKING) } else { Ok(()) }
+}
+
 /// Turns the outcome of a change into the answer.
 fn answer<T>(outcome: Change<T>) -> Result<T, StoreError> {
     outcome.map_err(|why| StoreError::Refused(Failure::new(Cause::Lease, why)))
@@ -264,7 +276,7 @@ impl LeaseStore for FileStore {
         let outcome = self.attempt(move |attempt| {
             let directory = attempt.place.open_or_make()?;
             attempt.change_in(&directory, &bid, |locked, stored| {
-                if !stored.is_of(&bid, &locked.now) {
+                if !stored.is_of(&bid, &locked.now) || stored.is_breaking() {
                     if !stored.is_free(&locked.now) {
                         return Ok(Err("another candidate holds the lease"));
                     }
@@ -284,8 +296,8 @@ impl LeaseStore for FileStore {
         let bid = bid.clone();
         let outcome = self.attempt(move |attempt| {
             attempt.change(&bid, |locked, stored| {
-                if stored.is_free(&locked.now) || !stored.is_of(&bid, &locked.now) {
-                    return Ok(Err(NOT_OURS));
+                if let Err(why) = holds(&bid, locked, stored) {
+                    return Ok(Err(why));
                 }
                 if let Some(term) = stored.term_of(&bid) {
                     return Ok(Ok(term));
@@ -305,7 +317,27 @@ impl LeaseStore for FileStore {
                 if !stored.is_of(&bid, &locked.now) {
                     return Ok(Err(NOT_OURS));
                 }
+                if stored.is_breaking() {
+                    return Ok(Err(BREAKING));
+                }
                 stored.extend(&bid, &locked.began);
+                Ok(Ok(()))
+            })
+        });
+        answer(outcome.await?)
+    }
+
+    async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+        let (bid, successor) = (bid.clone(), successor.clone());
+        let outcome = self.attempt(move |attempt| {
+            attempt.change(&bid, |locked, stored| {
+                if let Err(why) = holds(&bid, locked, stored) {
+                    return Ok(Err(why));
+                }
+                if stored.term_of(&bid).is_none() {
+                    return Ok(Err("the record is not ours, so no successor is named"));
+                }
+                stored.nominate(&successor);
                 Ok(Ok(()))
             })
         });
@@ -324,6 +356,34 @@ impl LeaseStore for FileStore {
             })
         });
         answer(outcome.await?)
+    }
+
+    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
+        self.attempt(move |attempt| {
+            let Some(directory) = attempt.place.open()? else {
+                return Ok(Broken::NotHeld);
+            };
+            let locked = attempt.lock(&directory)?;
+            let Some(mut stored) = directory.read()? else {
+                return Ok(Broken::NotHeld);
+            };
+            let free_in = match stored.remaining(&locked.now) {
+                Some(remaining) if !remaining.is_zero() => remaining,
+                _ => return Ok(Broken::NotHeld),
+            };
+            let record = stored.record();
+            if at_once {
+                stored.free();
+                locked.write(stored, false, None)?;
+                return Ok(Broken::Held { record, free_in: Duration::ZERO });
+            }
+            if !stored.is_breaking() {
+                stored.let_run_out();
+                locked.write(stored, false, None)?;
+            }
+            Ok(Broken::Held { record, free_in })
+        })
+        .await
     }
 
     async fn examine(&self) -> Vec<Finding> {

@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::{
-    Bid, Cause, Failure, Finding, Grant, LeaseId, LeaseStore, Record, Rules, Sight, StoreError,
-    Verdict, Version,
+    Bid, Broken, Cause, Failure, Finding, Grant, LeaseId, LeaseStore, Record, Rules, Sight,
+    StoreError, Successor, Verdict, Version,
 };
 use crate::clock::{self, Moment};
 
@@ -44,6 +44,8 @@ struct Lease {
     id: LeaseId,
     /// The boot reading at which it is over.
     until: Duration,
+    /// Whether an operator breaks it: it runs out then, and is renewed no more.
+    breaking: bool,
 }
 
 impl Memory {
@@ -113,6 +115,10 @@ impl State {
         self.lease.as_ref().is_some_and(|lease| lease.id == bid.lease)
     }
 
+    fn is_breaking(&self) -> bool {
+        self.lease.as_ref().is_some_and(|lease| lease.breaking)
+    }
+
     fn version(&self) -> Version {
         Version(self.changes.to_string().into())
     }
@@ -121,11 +127,16 @@ impl State {
     fn extend(&mut self, bid: &Bid, boot: Duration) {
         let until = boot.saturating_add(bid.lease_duration);
         match &mut self.lease {
-            Some(lease) if lease.id == bid.lease => lease.until = lease.until.max(until),
-            _ => self.lease = Some(Lease { id: bid.lease, until }),
+            Some(lease) if lease.id == bid.lease => {
+                lease.until = lease.until.max(until);
+                lease.breaking = false;
+            }
+            _ => self.lease = Some(Lease { id: bid.lease, until, breaking: false }),
         }
     }
 }
+
+const BREAKING: &str = "an operator is breaking the lease, which is free when it has run out";
 
 fn refused(message: &'static str) -> StoreError {
     StoreError::Refused(Failure::new(Cause::Lease, message))
@@ -155,7 +166,7 @@ impl LeaseStore for Memory {
     async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
         let boot = self.boot();
         let mut state = self.state();
-        let again = state.is_of(bid);
+        let again = state.is_of(bid) && !state.is_breaking();
         if !again && !state.is_free(boot) {
             return Err(refused("another candidate holds the lease"));
         }
@@ -172,7 +183,7 @@ impl LeaseStore for Memory {
     async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
         let boot = self.boot();
         let mut state = self.state();
-        if !state.is_of(bid) || state.is_free(boot) {
+        if !state.is_of(bid) || state.is_free(boot) || state.is_breaking() {
             return Err(refused("the lease is not ours any more, so no term is written"));
         }
         if let (Some(term), true) = (state.record.term, state.record.nonce == Some(bid.nonce)) {
@@ -187,6 +198,7 @@ impl LeaseStore for Memory {
             term: Some(term),
             holder: Some(Arc::clone(&bid.candidate)),
             nonce: Some(bid.nonce),
+            successor: None,
         };
         self.announce(&mut state);
         Ok(term)
@@ -198,7 +210,30 @@ impl LeaseStore for Memory {
         if !state.is_of(bid) {
             return Err(refused("the lease is not ours any more"));
         }
+        if state.is_breaking() {
+            return Err(refused(BREAKING));
+        }
         state.extend(bid, boot);
+        Ok(())
+    }
+
+    async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+        let boot = self.boot();
+        let mut state = self.state();
+        if !state.is_of(bid) || state.is_free(boot) {
+            return Err(refused("the lease is not ours any more, so no successor is named"));
+        }
+        if state.is_breaking() {
+            return Err(refused(BREAKING));
+        }
+        if state.record.nonce != Some(bid.nonce) {
+            return Err(refused("the record is not ours, so no successor is named"));
+        }
+        let successor = Some(successor.as_stored());
+        if state.record.successor != successor {
+            state.record.successor = successor;
+            self.announce(&mut state);
+        }
         Ok(())
     }
 
@@ -210,6 +245,25 @@ impl LeaseStore for Memory {
         state.lease = None;
         self.announce(&mut state);
         Ok(())
+    }
+
+    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
+        let boot = self.boot();
+        let mut state = self.state();
+        let record = state.record.clone();
+        let free_in = match &mut state.lease {
+            Some(lease) if boot < lease.until => {
+                lease.breaking = true;
+                lease.until - boot
+            }
+            _ => return Ok(Broken::NotHeld),
+        };
+        if !at_once {
+            return Ok(Broken::Held { record, free_in });
+        }
+        state.lease = None;
+        self.announce(&mut state);
+        Ok(Broken::Held { record, free_in: Duration::ZERO })
     }
 
     /// Resolves once for each change that this handle has not looked at, so that no change between

@@ -95,7 +95,9 @@ impl World {
             Piece::FirstWrite(from) => word(ticks(from, now).min(LEASE_DURATION)),
             Piece::Hold(granted, hold) => word(left(granted, hold, now)),
             Piece::Owed(since) => word(ticks(since, now).min(LEASE_DURATION + 2)),
-            Piece::Promise(sent, length) => word(left(sent, length, now)),
+            Piece::Wait(from, length) | Piece::Promise(from, length) => {
+                word(left(from, length, now))
+            }
             // No floor but one above what the store would write anyway has an effect.
             Piece::Floor(floor) => word(floor.saturating_sub(self.store.term + 1).min(9) as u8),
             Piece::Term(term) => word(self.behind(term)),
@@ -112,6 +114,7 @@ impl World {
             Op::Inaugurate { .. } => 3,
             Op::Renew(_) => 4,
             Op::Release(_) => 5,
+            Op::Nominate { .. } => 6,
         });
         word(op.lease().map_or(0, |lease| names.name(lease)));
         word((*orphan).into());

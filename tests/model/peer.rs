@@ -75,6 +75,9 @@ fn config(number: u8) -> Config {
         retry_period: TICK,
         request_timeout: TICK,
         activation_delay: Duration::ZERO,
+        drain_timeout: Duration::ZERO,
+        health: None,
+        escorts: false,
         observe: false,
     }
 }

@@ -67,11 +67,12 @@ impl Store {
             Op::Inaugurate { bid, floor } => self.inaugurate(bid, *floor),
             Op::Renew(bid) => self.renew(bid),
             Op::Release(bid) => self.release(bid),
+            Op::Nominate { .. } => unreachable!("nobody names a successor here"),
         }
     }
 
     fn record(&self) -> Record {
-        Record { term: Some(self.term), holder: None, nonce: Some(self.nonce) }
+        Record { term: Some(self.term), nonce: Some(self.nonce), ..Record::default() }
     }
 
     fn grant(&mut self, bid: &Bid) {

@@ -153,6 +153,9 @@ impl Node {
             retry_period,
             request_timeout,
             activation_delay,
+            drain_timeout: Duration::ZERO,
+            health: None,
+            escorts: false,
             observe: self.plan.observe,
         };
         let election = Election::new(config, self.clocks.read(now));

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tenure::election::{Answer, Op};
 use tenure::store::{
-    Bid, Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Sight, StoreError, Version,
+    Bid, Broken, Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Sight, StoreError,
+    Successor, Version,
 };
 use time::OffsetDateTime;
 
@@ -165,6 +166,11 @@ impl Store {
                 Step::Done(written.map(|(term, _)| Answer::Term(term)))
             }
             (Op::Renew(bid), _) => Step::Done(self.renew(bid, time).map(|()| Answer::Done)),
+            (Op::Nominate { bid, .. }, Stage::First) => self.read_ours(bid),
+            (Op::Nominate { bid, successor }, Stage::Second { seen }) => {
+                let named = self.name(bid, successor, seen, time);
+                Step::Done(named.map(|()| Answer::Done))
+            }
             (Op::Release(bid), _) => Step::Done(self.release(bid, time).map(|()| Answer::Done)),
         }
     }
@@ -249,10 +255,38 @@ impl Store {
         }
         let term = (self.record.term.unwrap_or(0) + 1).max(floor);
         let (holder, nonce) = (Some(Arc::clone(&bid.candidate)), Some(bid.nonce));
-        self.record = Record { term: Some(term), holder, nonce };
+        self.record = Record { term: Some(term), holder, nonce, successor: None };
         self.lease.written(time);
         self.touched();
         Ok((term, true))
+    }
+
+    fn read_ours(&self, bid: &Bid) -> Step {
+        if self.exists && self.record.nonce == Some(bid.nonce) {
+            return Step::More(Stage::Second { seen: self.changes });
+        }
+        Step::Done(Err(refused(Refusal(412, "the record is another's"))))
+    }
+
+    /// Writes a successor's name under the lease.
+    fn name(
+        &mut self,
+        bid: &Bid,
+        successor: &Successor,
+        seen: u64,
+        time: Duration,
+    ) -> Result<(), StoreError> {
+        self.lease.check_write(Some(&bid.lease), time).map_err(refused)?;
+        if seen != self.changes {
+            return Err(refused(Refusal(412, "ConditionNotMet")));
+        }
+        let successor = Some(successor.as_stored());
+        if self.record.successor != successor {
+            self.record.successor = successor;
+            self.lease.written(time);
+            self.touched();
+        }
+        Ok(())
     }
 
     fn renew(&mut self, bid: &Bid, time: Duration) -> Result<(), StoreError> {
@@ -260,6 +294,20 @@ impl Store {
             return Err(refused(Refusal(404, "BlobNotFound")));
         }
         self.lease.renew(&bid.lease, time).map_err(refused)
+    }
+
+    /// Names a successor in the record of this bid, under its lease.
+    pub fn nominate(
+        &mut self,
+        bid: &Bid,
+        successor: &Successor,
+        now: Instant,
+    ) -> Result<(), StoreError> {
+        let time = self.time(now);
+        match self.read_ours(bid) {
+            Step::More(Stage::Second { seen }) => self.name(bid, successor, seen, time),
+            _ => Err(refused(Refusal(412, "the record is not ours"))),
+        }
     }
 
     fn release(&mut self, bid: &Bid, time: Duration) -> Result<(), StoreError> {
@@ -276,11 +324,18 @@ impl Store {
 
 /// What others do to it behind the candidates' backs.
 impl Store {
-    /// An operator breaks the lease, after a period or (`None`) letting it run out.
-    pub fn break_lease(&mut self, period: Option<Duration>, now: Instant) {
+    /// An operator breaks the lease, after a period or (`None`) letting it run out. Nothing to
+    /// break is nothing done.
+    pub fn break_lease(&mut self, period: Option<Duration>, now: Instant) -> Broken {
         let time = self.time(now);
-        // Nothing to break is nothing done.
-        let _ = self.lease.break_lease(period, time);
+        if !self.is_leased(now) {
+            return Broken::NotHeld;
+        }
+        let record = self.record.clone();
+        match self.lease.break_lease(period, time) {
+            Ok(free_in) => Broken::Held { record, free_in },
+            Err(_) => Broken::NotHeld,
+        }
     }
 
     /// Somebody gives the lease an id of their own.
@@ -321,7 +376,7 @@ impl Store {
     /// A first record of a term that was written long ago.
     pub fn seed(&mut self, term: u64) {
         self.exists = true;
-        self.record = Record { term: Some(term), holder: None, nonce: Some(Nonce(1)) };
+        self.record = Record { term: Some(term), nonce: Some(Nonce(1)), ..Record::default() };
         self.touched();
     }
 

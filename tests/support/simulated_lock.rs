@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure::election::{Answer, Op};
-use tenure::store::{Bid, Finding, Grant, LeaseStore, Rules, Sight, StoreError, Verdict};
+use tenure::store::{
+    Bid, Broken, Finding, Grant, LeaseStore, Rules, Sight, StoreError, Successor, Verdict,
+};
 
 use super::simulation::store::{Kind, Stage, Step, Store};
 use super::simulation::{Instant, span};
@@ -96,6 +98,16 @@ impl LeaseStore for SimulatedLock {
 
     async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
         self.ask(&Op::Release(bid.clone())).map(|_| ())
+    }
+
+    async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+        let (store, now) = &mut *self.locked();
+        store.nominate(bid, successor, *now)
+    }
+
+    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
+        let (store, now) = &mut *self.locked();
+        Ok(store.break_lease(at_once.then_some(Duration::ZERO), *now))
     }
 
     async fn examine(&self) -> Vec<Finding> {

@@ -75,6 +75,9 @@ impl Node {
             retry_period: ms(retry_period),
             request_timeout: ms(REQUEST),
             activation_delay: Duration::ZERO,
+            drain_timeout: Duration::ZERO,
+            health: None,
+            escorts: false,
             observe: false,
         };
         let clock = Moment {
@@ -178,6 +181,7 @@ impl Store {
                         term: Some(next),
                         holder: Some(Arc::clone(&bid.candidate)),
                         nonce: Some(bid.nonce),
+                        successor: None,
                     };
                 }
                 Ok(Answer::Term(self.record.term.expect("it was written")))

@@ -46,6 +46,7 @@ pub fn about() -> About {
         instance: "us-1".to_owned(),
         boot_id: "5ca1ab1e-0000-4000-8000-000000000000".to_owned(),
         store: "azure",
+        health: Default::default(),
     }
 }
 
@@ -65,7 +66,7 @@ pub fn in_jeopardy(term: u64, length: Duration) -> Standing {
 pub fn status(standing: Standing) -> Status {
     let heard = standing != Standing::Starting;
     let store = StoreHealth { last_success: heard.then(now), failures: 0, last_error: None };
-    Status { standing, since: now(), holder: None, store }
+    Status { standing, since: now(), holder: None, successor: None, store }
 }
 
 /// A holder called `name`.

@@ -21,7 +21,7 @@ use crate::clock::Moment;
 use crate::election::{Standing, State};
 use crate::publish::words::{self, spoken};
 use crate::publish::{
-    About, Document, HealthDocument, Published, Role, StoreDocument, ms_between, rfc3339,
+    About, Document, HealthDocument, Published, Role, StoreDocument, rfc3339, whole_ms,
 };
 
 const FRAME: &str = include_str!("page/page.html");
@@ -74,9 +74,15 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
     let leader = leader(&document);
     let heard = document.store.last_success_ms_ago.is_some();
     let unknown = if heard { "Nobody" } else { "Not known yet" };
+    // A term of ours without the role: we know of the end of our own leadership.
+    let (label, leads) = match (document.role, document.term) {
+        (Role::Active, _) => ("Leader", "leads"),
+        (Role::Passive, Some(_)) => ("Led until now", "led"),
+        (Role::Passive, None) => ("Leader, as last seen", "leads"),
+    };
     let title = leader.map_or_else(
         || format!("{unknown}: {election}"),
-        |it| format!("{} leads {election}", escaped(it)),
+        |it| format!("{} {leads} {election}", escaped(it)),
     );
     let holder = document.holder.as_ref().filter(|it| Some(it.identity) == leader);
     let address = holder.and_then(|it| it.address).map(|it| {
@@ -93,7 +99,7 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
         ("role", document.role.as_str()),
         ("holds", &holds.to_string()),
         ("election", &election),
-        ("label", if active { "Leader" } else { "Leader, as last seen" }),
+        ("label", label),
         ("long", if long { " class=\"long\"" } else { "" }),
         ("leader", &leader.map_or_else(|| unknown.to_owned(), escaped)),
         ("address", address.as_deref().unwrap_or_default()),
@@ -142,8 +148,12 @@ fn left(published: &Published, document: &Document<'_>) -> String {
         "<div class=\"left\"><b data-left=\"{ms}\">{}</b> <span data-over=\"\">{words}</span>",
         spoken(Duration::from_millis(ms))
     );
-    if let Standing::Leader { belief, .. } = &published.status.standing {
-        let whole = belief.length.as_millis();
+    let whole = match &published.status.standing {
+        Standing::Leader { belief, .. } => Some(belief.length),
+        Standing::Draining { length, .. } => Some(*length),
+        _ => None,
+    };
+    if let Some(whole) = whole.map(whole_ms) {
         let _ = write!(
             text,
             "<progress aria-hidden=\"true\" data-left=\"{ms}\" max=\"{whole}\" value=\"{ms}\">\
@@ -161,20 +171,24 @@ fn facts(published: &Published, document: &Document<'_>, now: Moment) -> String 
     fact(&mut text, "Term", &term.map_or("none yet".to_owned(), |it| it.to_string()), &[]);
     if document.role == Role::Active {
         let since = published.status.since;
-        let words = format!("for {}", ago(ms_between(since, now)));
+        let words = format!("for {}", ago(whole_ms(since.elapsed_max(now))));
         fact(&mut text, "Leads since", &date(since.date()), &[words]);
-    } else if let Some(seen) = published.holder_seen {
-        let words = format!("for {}", ago(ms_between(seen, now)));
+    } else if let (None, Some(seen)) = (document.term, published.holder_seen) {
+        let words = format!("for {}", ago(whole_ms(seen.elapsed_max(now))));
         fact(&mut text, "Seen to lead since", &date(seen.date()), &[words]);
     }
     let since = published.status.since;
-    let words = format!("{}, for {}", document.state, ago(ms_between(since, now)));
+    let words = format!("{}, for {}", document.state, ago(whole_ms(since.elapsed_max(now))));
     fact(&mut text, "This instance", &escaped(document.identity), &[words]);
     store(&mut text, &document.store);
     if let Some(successor) = &document.successor {
-        let words =
-            format!("goes first, for {}", spoken(Duration::from_millis(successor.hold_off_ms)));
-        fact(&mut text, "Successor", &escaped(successor.identity), &[words]);
+        let hold_off = spoken(Duration::from_millis(successor.hold_off_ms));
+        let _ = writeln!(
+            text,
+            "<div class=\"wide\"><dt>Successor</dt><dd>{}</dd><dd>the others let it go first, for \
+             {hold_off}</dd></div>",
+            escaped(successor.identity)
+        );
     }
     if let Some(health) = &document.health {
         probes(&mut text, health);
@@ -200,7 +214,7 @@ fn store(text: &mut String, store: &StoreDocument<'_>) {
     }
 }
 
-fn probes(text: &mut String, health: &HealthDocument<'_>) {
+fn probes(text: &mut String, health: &HealthDocument) {
     let all = if health.well { "Health: well" } else { "Health: not well" };
     let _ = write!(text, "<div class=\"wide\"><dt>{all}</dt>");
     for probe in &health.probes {
@@ -209,9 +223,9 @@ fn probes(text: &mut String, health: &HealthDocument<'_>) {
             Some(false) => (" class=\"warn\"", "not well"),
             None => ("", "not asked yet"),
         };
-        let said = probe.said.map(|it| format!(": {}", escaped(it))).unwrap_or_default();
+        let said = probe.said.as_deref().map(|it| format!(": {}", escaped(it))).unwrap_or_default();
         let when = probe.ms_ago.map(|ms| format!(", {} ago", ago(ms))).unwrap_or_default();
-        let _ = write!(text, "<dd{class}><b>{}</b> {word}{said}{when}</dd>", escaped(probe.probe));
+        let _ = write!(text, "<dd{class}><b>{}</b> {word}{said}{when}</dd>", escaped(&probe.probe));
     }
     text.push_str("</div>\n");
 }

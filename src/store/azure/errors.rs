@@ -18,6 +18,8 @@ pub(super) enum Op {
     Acquire,
     /// Renewing, releasing, or writing under the lease.
     Hold,
+    /// Breaking whoever's lease it is: proves nothing about a lease of ours.
+    Break,
     /// Making container or blob, and the probes of `doctor`.
     Make,
 }

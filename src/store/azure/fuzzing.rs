@@ -2,7 +2,7 @@
 //!
 //! What is not here: connections, names and TLS. Answers come in whole, by a transport of its own.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +18,9 @@ use super::credential::Credential;
 use super::record::OURS;
 use super::{Azure, connection_string, record, sign_in};
 use crate::config::{AzureCredential, AzureSettings, SecretSource};
-use crate::store::{Bid, Candidate, LeaseId, LeaseStore, Nonce, Record, StoreError, Version};
+use crate::store::{
+    Bid, Candidate, LeaseId, LeaseStore, Nonce, Record, StoreError, Successor, Version,
+};
 
 /// Stands in our signature for what nobody may be shown.
 const SECRET: &str = "hunter2";
@@ -34,13 +36,12 @@ pub fn azure_record(data: &[u8]) {
         Ok(record) => record,
         Err(failure) => return assert!(failure.message.contains("locks/orders is not Tenure's")),
     };
-    let Record { term, holder, nonce } = record;
+    nominated(&found, &record);
+    let Record { term, holder, nonce, .. } = record;
     let Some(holder) = holder else { return };
     let bid = Bid { nonce: nonce.unwrap_or(Nonce(7)), candidate: Arc::clone(&holder), ..bid() };
     let written = record::metadata(&found).inaugurate(&bid, term.unwrap_or(FLOOR));
-    let mut again = Headers::new();
     for (name, value) in &written {
-        again.insert(format!("x-ms-meta-{name}"), value.clone());
         if OURS.contains(&name.as_str()) {
             assert!(value.bytes().all(|it| it.is_ascii_graphic()), "{name}: {value}");
         }
@@ -50,11 +51,38 @@ pub fn azure_record(data: &[u8]) {
         let name = name.filter(|it| !OURS.contains(it));
         assert!(name.is_none_or(|name| written.get(name).is_some_and(|it| it == value.as_str())));
     }
-    let read = record::read(&again, "locks/orders").expect("it is of our making");
+    let read = record::read(&sent(&written), "locks/orders").expect("it is of our making");
+    assert_eq!(read.successor, None);
     assert_eq!((read.term, read.nonce), (Some(term.unwrap_or(FLOOR)), Some(bid.nonce)));
     let candidate = read.holder.expect("somebody wrote it");
     assert_eq!((&candidate.identity, &candidate.instance), (&holder.identity, &holder.instance));
     assert_eq!(candidate.address, holder.address.clone().filter(|it| !it.is_empty()));
+}
+
+/// Successors: none asks for more than a record may, and one that is added is read again, with the
+/// rest of the record as it was.
+fn nominated(found: &Headers, record: &Record) {
+    let hold_off = record.successor.as_ref().map_or(Duration::ZERO, |it| it.hold_off);
+    assert!(hold_off <= Successor::LONGEST_HOLD_OFF, "{hold_off:?}");
+    let identity = record.holder.as_ref().map_or("a b", |it| it.identity.as_str());
+    if identity.is_empty() {
+        return;
+    }
+    let successor =
+        Successor { identity: identity.to_owned(), hold_off: Duration::from_micros(1_500) };
+    let written = record::metadata(found).nominate(&successor);
+    let read = record::read(&sent(&written), "locks/orders").expect("it is of our making");
+    let successor = Some(successor.as_stored());
+    assert_eq!(read, Record { successor, ..record.clone() });
+}
+
+/// Metadata as the headers that they travel in.
+fn sent(fields: &HashMap<String, String>) -> Headers {
+    let mut headers = Headers::new();
+    for (name, value) in fields {
+        headers.insert(format!("x-ms-meta-{name}"), value.clone());
+    }
+    headers
 }
 
 /// Connection strings, signatures and keys: what is read goes to http or https and to nobody's

@@ -9,14 +9,16 @@ use std::sync::Arc;
 use azure_core::http::headers::Headers;
 
 use super::header;
-use crate::store::{Bid, Candidate, Cause, Failure, Nonce, Record};
+use crate::store::{Bid, Candidate, Cause, Failure, Nonce, Record, Successor};
 
 const TERM: &str = "tenure_term";
 const IDENTITY: &str = "tenure_identity";
 const INSTANCE: &str = "tenure_instance";
 const ADDRESS: &str = "tenure_address";
 const NONCE: &str = "tenure_nonce";
-pub(super) const OURS: [&str; 5] = [TERM, IDENTITY, INSTANCE, ADDRESS, NONCE];
+const SUCCESSOR: &str = "tenure_successor";
+const HOLD_OFF: &str = "tenure_hold_off_ms";
+pub(super) const OURS: [&str; 7] = [TERM, IDENTITY, INSTANCE, ADDRESS, NONCE, SUCCESSOR, HOLD_OFF];
 
 /// The metadata of a blob, by name in lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,13 +55,15 @@ pub(super) fn read(headers: &Headers, blob: &str) -> Result<Record, Failure> {
             Some(_) => Err(foreign("it has content and no record of a term".to_owned())),
         };
     }
-    let term = match fields.get(TERM) {
-        None => None,
+    let number = |name: &str| match fields.get(name) {
+        None => Ok(None),
         Some(text) if text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty() => {
-            Some(text.parse().map_err(|_| foreign(format!("{TERM} is too large for a term")))?)
+            let number = text.parse::<u64>();
+            Ok(Some(number.map_err(|_| foreign(format!("its {name} is too large a number")))?))
         }
-        Some(_) => return Err(foreign(format!("its {TERM} is no number"))),
+        Some(_) => Err(foreign(format!("its {name} is no number"))),
     };
+    let term = number(TERM)?;
     let text = |name: &str| match fields.get(name) {
         None => Ok(None),
         Some(value) => match unescape(value) {
@@ -77,7 +81,12 @@ pub(super) fn read(headers: &Headers, blob: &str) -> Result<Record, Failure> {
     let holder = identity.map(|identity| {
         Arc::new(Candidate { identity, instance: instance.unwrap_or_default(), address })
     });
-    Ok(Record { term, holder, nonce })
+    let successor = match (text(SUCCESSOR)?, number(HOLD_OFF)?) {
+        (Some(identity), Some(hold_off)) => Successor::recorded(&identity, hold_off),
+        (None, None) => None,
+        _ => return Err(foreign(format!("it bears {SUCCESSOR} or {HOLD_OFF} without the other"))),
+    };
+    Ok(Record { term, holder, nonce, successor })
 }
 
 impl Metadata {
@@ -93,6 +102,14 @@ impl Metadata {
             put(ADDRESS, escape(address));
         }
         put(NONCE, bid.nonce.to_string());
+        fields
+    }
+
+    /// Adds who should lead next to the record that stands there.
+    pub(super) fn nominate(self, successor: &Successor) -> HashMap<String, String> {
+        let Self(mut fields) = self;
+        fields.insert(SUCCESSOR.to_owned(), escape(&successor.identity));
+        fields.insert(HOLD_OFF.to_owned(), successor.hold_off_millis().to_string());
         fields
     }
 
@@ -190,7 +207,7 @@ mod tests {
     #[test]
     fn a_term_that_nobody_holds_is_a_record() {
         let record = read(&headers(&[("x-ms-meta-tenure_term", "7")]), "b").unwrap();
-        assert_eq!(record, Record { term: Some(7), holder: None, nonce: None });
+        assert_eq!(record, Record { term: Some(7), ..Record::default() });
     }
 
     #[test]

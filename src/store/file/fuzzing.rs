@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::{Bid, Candidate, LeaseId, Nonce, Version};
+use super::super::{Bid, Candidate, LeaseId, Nonce, Record, Successor, Version};
 use super::record::{Reading, Stored};
 
 const FLOOR: u64 = 1_000;
@@ -22,6 +22,9 @@ pub fn file_record(data: &[u8]) {
     assert_eq!(Stored::decode(&written).as_ref(), Ok(&stored));
     let record = stored.record();
     assert!(record.term.is_some() || (record.holder.is_none() && record.nonce.is_none()));
+    assert!(record.successor.is_none() || record.nonce.is_some());
+    let hold_off = record.successor.as_ref().map_or(Duration::ZERO, |it| it.hold_off);
+    assert!(hold_off <= Successor::LONGEST_HOLD_OFF, "{hold_off:?}");
 
     let bid = bid();
     for boot in [0, 1, 100, u64::MAX / 1_000_000_000] {
@@ -37,6 +40,7 @@ pub fn file_record(data: &[u8]) {
             Some(term) => {
                 assert!(term >= FLOOR && record.term.is_none_or(|before| term > before));
                 assert_eq!(granted.term_of(&bid), Some(term));
+                nominated(&granted);
             }
             None => assert_eq!(record.term, Some(u64::MAX)),
         }
@@ -44,9 +48,24 @@ pub fn file_record(data: &[u8]) {
         assert_ne!(granted.version(), stored.version());
         let written = granted.encode().expect("text and numbers can be written");
         assert_eq!(Stored::decode(&written).as_ref(), Ok(&granted));
+        granted.let_run_out();
+        assert!(granted.is_breaking() && granted.remaining(&now) == Some(left));
         granted.free();
         assert!(granted.is_free(&now));
     }
+}
+
+/// A new tenure names no successor; one that is added changes nothing else.
+fn nominated(granted: &Stored) {
+    let record = granted.record();
+    assert_eq!(record.successor, None);
+    let identity = "a \"b\"".to_owned();
+    let successor = Successor { identity, hold_off: Duration::from_micros(1_500) };
+    let mut nominated = granted.clone();
+    nominated.nominate(&successor);
+    let written = nominated.encode().expect("text and numbers can be written");
+    let read = Stored::decode(&written).expect("it is of our making");
+    assert_eq!(read.record(), Record { successor: Some(successor.as_stored()), ..record });
 }
 
 fn bid() -> Bid {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{Bid, Candidate, Nonce, Record, Version};
+use super::super::{Bid, Candidate, Nonce, Record, Successor, Version};
 
 /// The form that this version reads and writes, and the marker that says that a file is ours.
 const FORMAT: u64 = 1;
@@ -31,6 +31,9 @@ pub(super) struct Stored {
     term: Option<u64>,
     nonce: Option<String>,
     holder: Option<StoredHolder>,
+    /// Left out where there is none, as in records that know of no successors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    successor: Option<StoredSuccessor>,
     lease: Option<StoredLease>,
 }
 
@@ -42,6 +45,13 @@ struct StoredHolder {
     address: Option<String>,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredSuccessor {
+    identity: String,
+    hold_off_ms: u64,
+}
+
 /// The lease as the store knows it; the file is readable by its owner alone, since whoever knows
 /// the id can release it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +61,9 @@ struct StoredLease {
     boot_id: String,
     from_boottime_ns: u64,
     until_boottime_ns: u64,
+    /// Whether an operator breaks it: it runs out then, and is renewed no more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    breaking: bool,
 }
 
 /// The marker alone, read first so that a newer form is told from something else altogether.
@@ -62,7 +75,15 @@ struct Marker {
 impl Stored {
     /// A record before the first one.
     pub(super) fn first() -> Self {
-        Self { tenure: FORMAT, revision: 0, term: None, nonce: None, holder: None, lease: None }
+        Self {
+            tenure: FORMAT,
+            revision: 0,
+            term: None,
+            nonce: None,
+            holder: None,
+            successor: None,
+            lease: None,
+        }
     }
 
     /// Reads a record, or says in words why it is not ours.
@@ -89,6 +110,9 @@ impl Stored {
         if stored.term.is_none() && (stored.nonce.is_some() || stored.holder.is_some()) {
             return Err("names a holder without a term".into());
         }
+        if stored.nonce.is_none() && stored.successor.is_some() {
+            return Err("names a successor without a nonce".into());
+        }
         Ok(stored)
     }
 
@@ -111,6 +135,10 @@ impl Stored {
                 })
             }),
             nonce: self.nonce.as_deref().and_then(|nonce| nonce.parse().ok()),
+            successor: self
+                .successor
+                .as_ref()
+                .and_then(|it| Successor::recorded(&it.identity, it.hold_off_ms)),
         }
     }
 
@@ -161,7 +189,21 @@ impl Stored {
         }
         let from_boottime_ns = u64::try_from(began.boot.as_nanos()).unwrap_or(u64::MAX);
         let (id, boot_id) = (bid.lease.to_wire(), began.boot_id.clone());
-        self.lease = Some(StoredLease { id, boot_id, from_boottime_ns, until_boottime_ns });
+        let breaking = false;
+        self.lease =
+            Some(StoredLease { id, boot_id, from_boottime_ns, until_boottime_ns, breaking });
+    }
+
+    /// Whether an operator breaks the lease.
+    pub(super) fn is_breaking(&self) -> bool {
+        self.lease.as_ref().is_some_and(|lease| lease.breaking)
+    }
+
+    /// Has the lease run out without a renewal.
+    pub(super) fn let_run_out(&mut self) {
+        if let Some(lease) = &mut self.lease {
+            lease.breaking = true;
+        }
     }
 
     /// Frees the lease.
@@ -188,7 +230,16 @@ impl Stored {
             instance: bid.candidate.instance.clone(),
             address: bid.candidate.address.clone(),
         });
+        self.successor = None;
         Some(term)
+    }
+
+    /// Names who should lead next.
+    pub(super) fn nominate(&mut self, successor: &Successor) {
+        self.successor = Some(StoredSuccessor {
+            identity: successor.identity.clone(),
+            hold_off_ms: successor.hold_off_millis(),
+        });
     }
 
     /// Begins a term that nobody holds.

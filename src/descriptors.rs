@@ -9,7 +9,7 @@ const RESERVE: u64 = 64;
 
 /// Raises our limit of open files as far as `connections` need, and returns how many of them fit
 /// into what we got.
-pub(super) fn make_room(connections: usize) -> usize {
+pub(crate) fn make_room(connections: usize) -> usize {
     let wanted = u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(RESERVE);
     let limit = getrlimit(Resource::Nofile);
     let Some(current) = limit.current.filter(|current| *current < wanted) else {
@@ -34,7 +34,7 @@ pub(super) fn make_room(connections: usize) -> usize {
 
 /// How many of so many connections fit into our limit of open files at this moment: somebody may
 /// have lowered it meanwhile.
-pub(super) fn fits(connections: usize) -> usize {
+pub(crate) fn fits(connections: usize) -> usize {
     let Some(limit) = getrlimit(Resource::Nofile).current else {
         return connections;
     };

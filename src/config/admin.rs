@@ -1,0 +1,244 @@
+//! Where operators reach us: the address of the admin listener, and the token that a TCP one wants.
+//!
+//! What it does not do: it binds nothing, and keeps no token: whoever needs it reads it with
+//! [`token`].
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::faults::Problem;
+use super::{Listen, values};
+
+/// The fewest characters of a token.
+const SHORTEST: usize = 16;
+
+/// The largest file that is read as a token.
+const LARGEST: u64 = 4_096;
+
+/// Address of the admin listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admin {
+    /// A unix socket, for our own user.
+    Unix(PathBuf),
+    /// A loopback address, for whoever knows the token.
+    Tcp {
+        /// The address.
+        address: SocketAddr,
+        /// The file that holds the token.
+        token_file: PathBuf,
+    },
+}
+
+impl fmt::Display for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp { address, .. } => address.fmt(f),
+        }
+    }
+}
+
+/// Reads the address: a unix socket or one of loopback's.
+pub(super) fn address(text: &str) -> Result<Listen, Problem> {
+    const WRITE: &str = "write unix:/run/tenure/admin.sock, or 127.0.0.1:4041 with \
+                         --admin-token-file";
+    match values::address(text) {
+        Ok(Listen::Tcp(it)) if !it.ip().to_canonical().is_loopback() => Err(Problem::new(
+            "is an address beyond loopback, and whoever reaches this listener may end a lead",
+            format!("write 127.0.0.1:{} with --admin-token-file, or unix:/path", it.port()),
+        )),
+        Ok(it) => Ok(it),
+        Err(problem) => Err(Problem::new(problem.problem, WRITE)),
+    }
+}
+
+/// Checks that a socket can be made at the path; with `starting`, also that no live process has it.
+pub(super) fn socket(path: &Path, starting: bool) -> Result<(), Problem> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    if !directory.is_dir() {
+        return Err(Problem::new(
+            format!("is in {}, which is no directory", directory.display()),
+            format!("make it first: mkdir -p {}", directory.display()),
+        ));
+    }
+    let other = "choose another path, or end that process";
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Problem::new(
+            format!("cannot be looked at: {error}"),
+            "name a path that we may write to",
+        )),
+        Ok(found) if !found.file_type().is_socket() => {
+            Err(Problem::new("is a file that is no socket", "move it away, or choose another path"))
+        }
+        Ok(_) if !starting => Ok(()),
+        Ok(_) => match connect(path) {
+            Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => {
+                Err(Problem::new("is the socket of a process that is alive", other))
+            }
+            Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(()),
+            Err(error) => {
+                Err(Problem::new(format!("is a socket that is not ours: {error}"), other))
+            }
+        },
+    }
+}
+
+/// Connects without waiting: a live process that accepts nobody must not hold up the start.
+fn connect(path: &Path) -> Result<(), Errno> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
+}
+
+/// Reads the token of a file: one line of at least 16 printable characters, in a file that others
+/// may not read.
+///
+/// # Errors
+/// Says what is wrong, and never the token.
+pub fn token(path: &Path) -> Result<String, String> {
+    checked_token(path).map_err(|it| it.problem)
+}
+
+pub(super) fn checked_token(path: &Path) -> Result<String, Problem> {
+    let make =
+        format!("make one: (umask 077; head -c 32 /dev/urandom | base64 > {})", path.display());
+    let cannot = |error: std::io::Error| {
+        Problem::new(
+            format!("cannot be read: {error}"),
+            format!("name a file that we may read, or {make}"),
+        )
+    };
+    let found = std::fs::metadata(path).map_err(cannot)?;
+    if !found.is_file() || found.len() > LARGEST {
+        return Err(Problem::new("is no file of one line", make));
+    }
+    if found.mode() & 0o006 != 0 {
+        return Err(Problem::new(
+            format!("has the mode {:04o}, which lets others at it", found.mode() & 0o7777),
+            format!(
+                "chmod o-rw {}; for a secret of Kubernetes: defaultMode: 0440 and an fsGroup",
+                path.display()
+            ),
+        ));
+    }
+    let text = std::fs::read(path).map_err(cannot)?;
+    let token = text.trim_ascii();
+    let problem = if token.is_empty() {
+        "is empty".to_owned()
+    } else if !token.iter().all(u8::is_ascii_graphic) {
+        "holds something else than one word of printable ASCII characters".to_owned()
+    } else if token.len() < SHORTEST {
+        format!("holds a token shorter than {SHORTEST} characters")
+    } else {
+        return Ok(String::from_utf8_lossy(token).into_owned());
+    };
+    Err(Problem::new(problem, make))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn an_admin_address_is_a_socket_or_loopback() {
+        assert_eq!(address("unix:/run/a"), Ok(Listen::Unix("/run/a".into())));
+        for good in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "127.0.0.1:0"]
+        {
+            assert!(matches!(address(good), Ok(Listen::Tcp(_))), "{good}");
+        }
+        for (bad, problem, remedy) in [
+            ("0.0.0.0:41", "beyond loopback", "127.0.0.1:41"),
+            ("[::]:41", "beyond loopback", "127.0.0.1:41"),
+            ("10.0.0.1:41", "beyond loopback", "127.0.0.1:41"),
+            ("unix:x", "begin with /", "unix:/run"),
+            ("off", "no IP address", "unix:/run"),
+            ("", "empty", "unix:/run"),
+        ] {
+            let found = address(bad).unwrap_err();
+            assert!(found.problem.contains(problem), "{bad}: {found:?}");
+            assert!(found.remedy.contains(remedy), "{bad}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_socket_needs_a_directory_and_a_place_that_no_live_process_has() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("s");
+        assert_eq!(socket(&path, true), Ok(()));
+        let missing = socket(&place.path().join("no/s"), true).unwrap_err();
+        assert!(missing.remedy.contains("mkdir -p"), "{missing:?}");
+
+        let listener = UnixListener::bind(&path).unwrap();
+        let taken = socket(&path, true).unwrap_err();
+        assert!(taken.problem.contains("process that is alive"), "{taken:?}");
+        assert_eq!(socket(&path, false), Ok(()), "it may be the one that is asked about");
+        drop(listener);
+        assert_eq!(socket(&path, true), Ok(()), "a stale one is replaced");
+
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "").unwrap();
+        for starting in [true, false] {
+            let file = socket(&path, starting).unwrap_err();
+            assert!(file.problem.contains("no socket"), "{file:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_accepts_nobody_is_alive_and_not_waited_for() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        // As many as its queue takes.
+        let mut waiting = Vec::new();
+        while waiting.len() < 8 && connect(&path).is_ok() {
+            let flags = SocketFlags::NONBLOCK;
+            let socket =
+                rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+                    .unwrap();
+            let _ = rustix::net::connect(&socket, &SocketAddrUnix::new(&path).unwrap());
+            waiting.push(socket);
+        }
+        assert_eq!(connect(&path), Err(Errno::AGAIN), "else this tests nothing");
+        assert!(socket(&path, true).unwrap_err().problem.contains("alive"));
+    }
+
+    #[test]
+    fn a_token_is_one_long_word_that_others_cannot_read() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("token");
+        let write = |content: &[u8], mode: u32| {
+            std::fs::write(&path, content).unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            token(&path)
+        };
+        for mode in [0o600, 0o400, 0o440] {
+            assert_eq!(write(b" 0123456789abcdef\n", mode).as_deref(), Ok("0123456789abcdef"));
+            std::fs::remove_file(&path).unwrap();
+        }
+        for (content, mode, words) in [
+            (&b"0123456789abcdef"[..], 0o644, "the mode 0644"),
+            (b"0123456789abcdef", 0o602, "the mode 0602"),
+            (b"", 0o600, "is empty"),
+            (b"\n \n", 0o600, "is empty"),
+            (b"0123456789abcde\n", 0o600, "shorter than 16"),
+            (b"0123456789 abcdef", 0o600, "one word"),
+            ("0123456789äöüabc".as_bytes(), 0o600, "one word"),
+            (&[b'x'; 5_000], 0o600, "one line"),
+        ] {
+            let found = write(content, mode).unwrap_err();
+            assert!(found.contains(words) && !found.contains("0123"), "{found}");
+        }
+        assert!(token(&place.path().join("none")).unwrap_err().contains("cannot be read"));
+        assert!(token(place.path()).unwrap_err().contains("is no file"));
+    }
+}

@@ -1,0 +1,136 @@
+//! Reads what concerns the service beside us: its health, its hooks, and who may operate us.
+//!
+//! What it does not do: it asks no probe and runs no hook. It looks at the machine only for what a
+//! start would fail by: programs, the admin socket's place, the token's file.
+
+use super::admin::{self, Admin};
+use super::faults::{Problem, without_secrets};
+use super::health::{self, Health};
+use super::hooks::{self, Hook, Hooks};
+use super::layers::Raw;
+use super::resolve::Reader;
+use super::{Listen, duration, values};
+
+impl Reader<'_> {
+    /// The probes and their timing.
+    pub(super) fn health(&mut self) -> Option<Health> {
+        let probes = self.probes();
+        let interval = self.one("health-interval", values::period);
+        let timeout = self.one("health-timeout", values::period);
+        let failures = self.one("health-failures", health::count);
+        let successes = self.one("health-successes", health::count);
+        let (interval, timeout) = (interval?, timeout?);
+        if timeout > interval {
+            let problem = format!(
+                "is longer than health-interval, {}, so that a service that hangs would be found \
+                 dead later than after health-interval × health-failures{}",
+                duration::format(interval),
+                self.sources(&["health-interval"]),
+            );
+            let remedy = format!(
+                "set health-timeout to at most {}, or health-interval to at least {}",
+                duration::format(interval),
+                duration::format(timeout),
+            );
+            self.fault_of("health-timeout", Problem::new(problem, remedy));
+        }
+        Some(Health {
+            probes: probes?,
+            interval,
+            timeout,
+            failures: failures?,
+            successes: successes?,
+        })
+    }
+
+    /// Each probe that is wrong is a fault of its own.
+    fn probes(&mut self) -> Option<Vec<health::Probe>> {
+        let Some(Raw { values, source }) = self.raw("health") else {
+            return Some(Vec::new());
+        };
+        let path = self.environment.get("PATH");
+        let mut probes = Vec::new();
+        for text in &values {
+            let probe = match health::probe(text, path) {
+                Ok(probe) if probes.contains(&probe) => {
+                    Err(Problem::new("is named twice", "name each probe once"))
+                }
+                other => other,
+            };
+            match probe {
+                Ok(probe) => probes.push(probe),
+                Err(problem) => {
+                    self.fault("health", Some(&without_secrets(text)), source.clone(), problem);
+                }
+            }
+        }
+        (probes.len() == values.len()).then_some(probes)
+    }
+
+    /// The hooks and their time.
+    pub(super) fn hooks(&mut self) -> Option<Hooks> {
+        let on_active = self.hook("on-active");
+        let on_passive = self.hook("on-passive");
+        let on_drain = self.hook("on-drain");
+        let on_leader_change = self.hook("on-leader-change");
+        let timeout = self.one("hook-timeout", values::period);
+        Some(Hooks {
+            on_active: on_active?,
+            on_passive: on_passive?,
+            on_drain: on_drain?,
+            on_leader_change: on_leader_change?,
+            timeout: timeout?,
+        })
+    }
+
+    fn hook(&mut self, name: &'static str) -> Option<Option<Hook>> {
+        let path = self.environment.get("PATH");
+        self.optional(name, |text| hooks::hook(text, path))
+    }
+
+    /// The admin listener: a socket that can be made, or an address with its token.
+    pub(super) fn admin(&mut self, listen: Option<&[Listen]>) -> Option<Option<Admin>> {
+        let address = self.optional("admin", admin::address);
+        let token_file = self.optional("admin-token-file", values::path);
+        let address = address?;
+        if address.as_ref().is_some_and(|it| listen.unwrap_or_default().contains(it))
+            && !matches!(&address, Some(Listen::Tcp(it)) if it.port() == 0)
+        {
+            let problem = Problem::new(
+                format!("is an address of the status listener, too{}", self.sources(&["listen"])),
+                "name another: operators and whoever asks are let in by different doors",
+            );
+            self.fault_of("admin", problem);
+        }
+        match (address, token_file?) {
+            (Some(Listen::Tcp(address)), Some(token_file)) => {
+                if let Err(problem) = admin::checked_token(&token_file) {
+                    self.fault_of("admin-token-file", problem);
+                }
+                Some(Some(Admin::Tcp { address, token_file }))
+            }
+            (Some(Listen::Tcp(_)), None) => {
+                let problem = Problem::new(
+                    "is an address, which every user of this machine reaches, and there is no token",
+                    "name a file that holds one by --admin-token-file, or write unix:/path",
+                );
+                self.fault_of("admin", problem);
+                None
+            }
+            (socket, token_file) => {
+                if token_file.is_some() {
+                    let problem = Problem::new(
+                        "is for an admin listener by address, and there is none",
+                        "take it out, or write an address such as --admin 127.0.0.1:4041",
+                    );
+                    self.fault_of("admin-token-file", problem);
+                }
+                let Some(Listen::Unix(path)) = socket else { return Some(None) };
+                if let Err(problem) = admin::socket(&path, self.starting) {
+                    self.fault_of("admin", problem);
+                }
+                Some(Some(Admin::Unix(path)))
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Leaving by will: what operators, the service's health, its processes and signals ask for, and the
+//! drain that comes before the release.
+//!
+//! What it does not do: it changes no role itself; that is the `become_*`.
+
+use std::time::Duration;
+
+use super::yielding::Aside;
+use super::{Chance, Election, Progress, Reason, Refusal, Role, State, Will};
+use crate::clock::Moment;
+use crate::store::Successor;
+
+/// Why a leader leaves, and what becomes of it.
+pub(super) struct Departure {
+    pub(super) reason: Reason,
+    /// Whether it leaves for good.
+    pub(super) resigning: bool,
+    /// Whom it names to follow.
+    pub(super) successor: Option<Successor>,
+}
+
+impl Departure {
+    fn to_stay(reason: Reason) -> Self {
+        Self { reason, resigning: false, successor: None }
+    }
+}
+
+impl Election {
+    /// We shall leave: passive at once. A leader drains first, at most for its drain-timeout; then
+    /// whatever lease may be ours is released when the request in flight has ended (R3), so within
+    /// two request-timeouts.
+    pub fn handle_resign(&mut self, now: Moment, chance: Chance) {
+        self.judge(now, chance);
+        match &mut self.role {
+            Role::Resigned => {}
+            Role::Draining(it) => it.resigning = true,
+            Role::Leader(_) => {
+                let departure =
+                    Departure { resigning: true, ..Departure::to_stay(Reason::Resigned) };
+                self.depart(departure, now, chance);
+            }
+            Role::Standby { .. } | Role::Activating(_) => {
+                self.become_resigned(Reason::Resigned, now);
+            }
+        }
+        self.judge(now, chance);
+        self.ask(now);
+    }
+
+    /// Somebody wants something of us.
+    ///
+    /// # Errors
+    /// When it cannot be done in this state; nothing has changed then.
+    pub fn handle_will(
+        &mut self,
+        will: Will,
+        now: Moment,
+        chance: Chance,
+    ) -> Result<Progress, Refusal> {
+        self.judge(now, chance);
+        let outcome = match will {
+            Will::StepDown { hold_off } => self.step_down(hold_off, None, now, chance),
+            Will::Transfer(successor) => {
+                self.step_down(successor.hold_off, Some(successor), now, chance)
+            }
+            Will::Pause => self.pause(now, chance),
+            Will::Resume => self.resume(now),
+            Will::Drained(term) => self.drained(term),
+        };
+        self.judge(now, chance);
+        self.ask(now);
+        outcome
+    }
+
+    /// The service beside us was asked by one of its probes, which was begun in this term or in none,
+    /// and found well or not. What was begun in another term says nothing.
+    pub fn handle_probed(
+        &mut self,
+        probe: usize,
+        well: bool,
+        begun_in: Option<u64>,
+        now: Moment,
+        chance: Chance,
+    ) {
+        self.judge(now, chance);
+        if begun_in == self.standing().term() && self.health.take(probe, well) {
+            if self.health.is_well() {
+                self.tell_transition(Reason::Recovered, None, now);
+            } else {
+                self.withdraw(Reason::FellIll, now, chance);
+            }
+        }
+        self.judge(now, chance);
+        self.ask(now);
+    }
+
+    /// The processes of this term have ended, all of them, or will never begin. If we still lead in
+    /// it, that is the end of the tenure, and we stand back for `hold_off`.
+    pub fn handle_vacated(
+        &mut self,
+        term: u64,
+        hold_off: Option<Duration>,
+        now: Moment,
+        chance: Chance,
+    ) {
+        self.judge(now, chance);
+        if self.occupied == Some(term) {
+            self.occupied = None;
+            if let Some(owed) = &mut self.owed {
+                owed.since = now;
+            }
+            match &mut self.role {
+                Role::Leader(_) => {
+                    self.stand_aside(hold_off.unwrap_or_default());
+                    self.become_idle(Reason::ChildEnded, now, chance);
+                }
+                Role::Draining(it) => it.drained = true,
+                _ => {}
+            }
+        }
+        self.judge(now, chance);
+        self.ask(now);
+    }
+
+    /// How long until a drain is over; [`Duration::MAX`] where there is none.
+    pub(super) fn until_drained(&self, now: Moment) -> Duration {
+        let Role::Draining(it) = &self.role else { return Duration::MAX };
+        let pending = self.occupied.is_some() || it.nomination.is_some();
+        it.left(now, pending, self.config.request_timeout * 2)
+    }
+
+    /// The drain is over, and with it the tenure.
+    pub(super) fn end_drain(&mut self, reason: Reason, now: Moment, chance: Chance) {
+        match &self.role {
+            Role::Draining(it) if it.resigning => self.become_resigned(reason, now),
+            _ => self.become_idle(reason, now, chance),
+        }
+    }
+
+    /// Whether we take part, whatever the store shows.
+    pub(super) fn competes(&self) -> bool {
+        let able = self.health.is_well() && self.occupied.is_none();
+        able && !self.paused && !self.config.observe
+    }
+
+    fn step_down(
+        &mut self,
+        hold_off: Duration,
+        successor: Option<Successor>,
+        now: Moment,
+        chance: Chance,
+    ) -> Result<Progress, Refusal> {
+        let reason = match (&self.role, &successor) {
+            (Role::Leader(_), Some(_)) => Reason::Transferred,
+            (Role::Leader(_) | Role::Activating(_), None) => Reason::SteppedDown,
+            _ => return Err(self.refusal()),
+        };
+        self.stand_aside(hold_off);
+        self.depart(Departure { successor, ..Departure::to_stay(reason) }, now, chance);
+        Ok(Progress::Begun)
+    }
+
+    fn pause(&mut self, now: Moment, chance: Chance) -> Result<Progress, Refusal> {
+        if matches!(self.state, State::Observing | State::Stopped) || self.is_leaving() {
+            return Err(self.refusal());
+        }
+        if !self.paused {
+            self.paused = true;
+            self.withdraw(Reason::Paused, now, chance);
+        }
+        let begun = self.owed.is_some() || matches!(self.role, Role::Draining(_));
+        Ok(if begun { Progress::Begun } else { Progress::Done })
+    }
+
+    fn resume(&mut self, now: Moment) -> Result<Progress, Refusal> {
+        if !self.paused {
+            return Err(self.refusal());
+        }
+        self.paused = false;
+        self.tell_transition(Reason::Resumed, None, now);
+        Ok(Progress::Done)
+    }
+
+    fn drained(&mut self, of: Option<u64>) -> Result<Progress, Refusal> {
+        match &mut self.role {
+            Role::Draining(it) if of.is_none_or(|term| term == it.term) => {
+                it.drained = true;
+                Ok(Progress::Done)
+            }
+            _ => Err(self.refusal()),
+        }
+    }
+
+    fn refusal(&self) -> Refusal {
+        Refusal { state: self.standing().state() }
+    }
+
+    fn is_leaving(&self) -> bool {
+        matches!(&self.role, Role::Draining(it) if it.resigning)
+    }
+
+    /// Gives up what we have, and takes part no more for now.
+    fn withdraw(&mut self, reason: Reason, now: Moment, chance: Chance) {
+        match &mut self.role {
+            Role::Leader(_) | Role::Activating(_) => {
+                if reason == Reason::FellIll {
+                    self.stand_aside(self.config.lease_duration);
+                }
+                self.depart(Departure::to_stay(reason), now, chance);
+            }
+            Role::Standby { bidding, .. } => {
+                if let Some(it) = bidding.take() {
+                    self.owe(it.bid, now, true);
+                }
+                self.tell_transition(reason, None, now);
+            }
+            Role::Draining(_) | Role::Resigned => {}
+        }
+    }
+
+    /// A leader drains, unless there is nothing to wait for; a candidate that is not active yet
+    /// leaves at once.
+    fn depart(&mut self, departure: Departure, now: Moment, chance: Chance) {
+        let waits = !self.config.drain_timeout.is_zero()
+            || departure.successor.is_some()
+            || self.occupied.is_some();
+        match &self.role {
+            Role::Leader(_) if waits => self.become_draining(departure, now),
+            _ if departure.resigning => self.become_resigned(departure.reason, now),
+            _ => self.become_idle(departure.reason, now, chance),
+        }
+    }
+
+    /// Does not bid for so long after the lease that we hold now is seen free, or another's.
+    fn stand_aside(&mut self, length: Duration) {
+        let tenure = self.role.tenure();
+        self.aside =
+            tenure.filter(|_| !length.is_zero()).map(|tenure| Aside::new(tenure.bid.nonce, length));
+    }
+}

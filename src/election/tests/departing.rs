@@ -1,0 +1,286 @@
+//! R3 and R8: leaving by will, with the drain that comes first.
+
+use super::*;
+use crate::store::Successor;
+
+const DRAIN: u64 = 6_000;
+
+fn draining() -> Config {
+    Config { drain_timeout: ms(DRAIN), ..config() }
+}
+
+fn step_down(bench: &mut Bench, hold_off: u64) -> Result<Progress, Refusal> {
+    bench.will(Will::StepDown { hold_off: ms(hold_off) })
+}
+
+fn successor() -> Successor {
+    Successor { identity: "heir".into(), hold_off: ms(5_000) }
+}
+
+/// Answers renewals for so long, as a store does that is well.
+fn renew_for(bench: &mut Bench, millis: u64) {
+    for _ in 0..millis {
+        if bench.request.as_ref().is_some_and(|it| it.op.name() == "renew") {
+            bench.answer(Ok(Answer::Done));
+        }
+        bench.sleep(1);
+        bench.tick();
+    }
+}
+
+#[test]
+fn a_leader_that_leaves_is_passive_at_once_and_renews_until_its_drain_is_over() {
+    let mut bench = Bench::leader_with(draining());
+    bench.resign();
+    assert_eq!((bench.leads(), bench.state()), (false, State::Draining));
+    assert_eq!(bench.election.status().term(), Some(8), "the work of that term goes on");
+    bench.announce();
+    renew_for(&mut bench, DRAIN - 1);
+    assert_eq!(bench.state(), State::Draining);
+    bench.sleep(1);
+    bench.tick();
+    assert_eq!((bench.state(), bench.reason()), (State::Stopped, Some(Reason::DrainOver)));
+    bench.expect("release");
+}
+
+#[test]
+fn the_slower_clock_counts_a_drain() {
+    let mut bench = Bench::leader_with(draining());
+    bench.resign();
+    bench.announce();
+    bench.now.boot += ms(DRAIN);
+    bench.now.wall += ms(DRAIN);
+    bench.tick();
+    assert_eq!(bench.state(), State::Draining);
+}
+
+#[test]
+fn a_drain_ends_early_when_the_service_says_so() {
+    let mut bench = Bench::leader_with(draining());
+    step_down(&mut bench, 1_000).unwrap();
+    bench.announce();
+    bench.pass(100);
+    assert_eq!(bench.will(Will::Drained(Some(7))), Err(Refusal { state: State::Draining }));
+    assert_eq!(bench.state(), State::Draining, "that was the work of an earlier term");
+    assert_eq!(bench.will(Will::Drained(Some(8))), Ok(Progress::Done));
+    assert_eq!((bench.state(), bench.reason()), (State::Standby, Some(Reason::Drained)));
+    bench.expect("release");
+}
+
+#[test]
+fn a_drained_service_is_released_only_when_all_say_passive() {
+    let mut bench = Bench::leader_with(draining());
+    step_down(&mut bench, 1_000).unwrap();
+    bench.will(Will::Drained(None)).unwrap();
+    assert!(bench.request.is_none(), "nobody has said passive yet");
+    bench.announce();
+    bench.expect("release");
+}
+
+#[test]
+fn a_drain_tells_how_long_its_work_is_protected() {
+    let mut bench = Bench::leader_with(draining());
+    assert_eq!(bench.election.status().drain_remaining(bench.now), None);
+    bench.sleep(1_000);
+    step_down(&mut bench, 0).unwrap();
+    let remaining = |bench: &Bench| bench.election.status().drain_remaining(bench.now);
+    assert_eq!(remaining(&bench), Some(ms(DRAIN)));
+    bench.sleep(5_000);
+    assert_eq!(remaining(&bench), Some(ms(1_000)));
+    let mut bench = Bench::leader_with(Config { drain_timeout: ms(60_000), ..config() });
+    bench.sleep(4_000);
+    step_down(&mut bench, 0).unwrap();
+    assert_eq!(remaining(&bench), Some(ms(DEADLINE - 4_000)), "no longer than the belief");
+}
+
+#[test]
+fn a_drain_whose_lease_lapses_gives_it_back_when_the_drain_would_have_been_over() {
+    let long = 12_000;
+    let mut bench = Bench::leader_with(Config { drain_timeout: ms(long), ..config() });
+    step_down(&mut bench, 0).unwrap();
+    bench.announce();
+    bench.next("renew");
+    let mut passed = RETRY;
+    while bench.state() == State::Draining {
+        if bench.request.is_some() {
+            bench.answer(unknown());
+        }
+        bench.sleep(1);
+        bench.tick();
+        passed += 1;
+    }
+    assert_eq!(bench.reason(), Some(Reason::Lapsed));
+    bench.request = None;
+    let waited = bench.next("release");
+    assert!(passed + waited >= long, "{passed} + {waited}");
+}
+
+#[test]
+fn a_lease_lost_while_draining_is_not_given_back() {
+    let mut bench = Bench::leader_with(draining());
+    step_down(&mut bench, 0).unwrap();
+    bench.announce();
+    bench.next("renew");
+    bench.answer(refused());
+    assert_eq!((bench.state(), bench.reason()), (State::Standby, Some(Reason::Lost)));
+    bench.next("look");
+}
+
+#[test]
+fn resigning_while_draining_ends_the_drain_no_sooner_and_leaves_for_good() {
+    let mut bench = Bench::leader_with(draining());
+    step_down(&mut bench, 0).unwrap();
+    bench.announce();
+    bench.pass(1_000);
+    bench.resign();
+    assert_eq!(bench.state(), State::Draining);
+    bench.will(Will::Drained(None)).unwrap();
+    assert_eq!(bench.state(), State::Stopped);
+}
+
+#[test]
+fn who_stepped_down_stands_aside_from_its_first_look_after_the_release() {
+    let mut bench = Bench::leader();
+    step_down(&mut bench, 5_000).unwrap();
+    bench.announce();
+    bench.expect("release");
+    bench.sleep(1_500);
+    bench.answer(Ok(Answer::Done));
+    bench.next("look");
+    bench.answer(Ok(free(Some(8))));
+    let mut waited = 0;
+    while bench.request.as_ref().is_none_or(|it| it.op.name() != "acquire") {
+        if bench.request.is_some() {
+            bench.answer(Ok(free(Some(8))));
+        } else {
+            bench.sleep(1);
+            bench.tick();
+            waited += 1;
+        }
+    }
+    assert!((5_000..5_000 + 3 * RETRY).contains(&waited), "{waited}");
+}
+
+#[test]
+fn a_hold_off_does_not_begin_while_our_own_lease_stands() {
+    let mut bench = Bench::leader();
+    let nonce = bench.nonce();
+    step_down(&mut bench, 3_000).unwrap();
+    bench.announce();
+    // Whether it was released is never known.
+    while bench.request.as_ref().is_some_and(|it| it.op.name() == "release") {
+        bench.answer(unknown());
+        bench.pass(REQUEST);
+    }
+    let mut ours = record(Some(8));
+    ours.nonce = Some(nonce);
+    for _ in 0..5 {
+        bench.next("look");
+        let version = Version("1".into());
+        bench.answer(Ok(Answer::Sight(Sight { free: false, record: ours.clone(), version })));
+    }
+    bench.next("look");
+    bench.answer(Ok(free(Some(8))));
+    assert!(bench.request.is_none(), "the hold-off begins now");
+}
+
+#[test]
+fn verbs_in_the_wrong_state_are_refused_and_name_it() {
+    let mut standby = Bench::new(config());
+    standby.answer(Ok(held(Some(7))));
+    let refused = Err(Refusal { state: State::Standby });
+    assert_eq!(step_down(&mut standby, 0), refused);
+    assert_eq!(standby.will(Will::Transfer(successor())), refused);
+    assert_eq!(standby.will(Will::Resume), refused);
+    assert_eq!(standby.will(Will::Drained(None)), refused);
+    let mut activating = Bench::activating_with(config());
+    let refused = Err(Refusal { state: State::Activating });
+    assert_eq!(activating.will(Will::Transfer(successor())), refused);
+    let mut observer = Bench::new(Config { observe: true, ..config() });
+    observer.answer(Ok(held(Some(7))));
+    assert_eq!(observer.will(Will::Pause), Err(Refusal { state: State::Observing }));
+}
+
+#[test]
+fn an_activating_candidate_steps_down_at_once() {
+    let mut bench = Bench::activating_with(draining());
+    assert_eq!(step_down(&mut bench, 1_000), Ok(Progress::Begun));
+    assert_eq!(bench.state(), State::Standby);
+    bench.answer(Ok(Answer::Term(8)));
+    assert!(!bench.leads());
+    bench.expect("release");
+}
+
+#[test]
+fn a_paused_candidate_looks_and_never_bids_until_it_resumes() {
+    let mut bench = Bench::new(config());
+    bench.answer(Ok(held(Some(7))));
+    assert_eq!(bench.will(Will::Pause), Ok(Progress::Done));
+    assert_eq!(bench.will(Will::Pause), Ok(Progress::Done), "twice is as good as once");
+    for _ in 0..3 {
+        bench.next("look");
+        bench.answer(Ok(free(Some(7))));
+        assert_eq!(bench.state(), State::Paused);
+    }
+    assert_eq!(bench.will(Will::Resume), Ok(Progress::Done));
+    assert_eq!(bench.state(), State::Standby);
+    bench.next("look");
+    bench.answer(Ok(free(Some(7))));
+    bench.expect("acquire");
+}
+
+#[test]
+fn r3_a_grant_that_comes_after_a_pause_is_released_and_never_active() {
+    let mut bench = Bench::bidding();
+    assert_eq!(bench.will(Will::Pause), Ok(Progress::Begun));
+    bench.answer(Ok(grant(Some(7))));
+    assert_eq!(bench.state(), State::Paused);
+    bench.expect("release");
+}
+
+#[test]
+fn a_leader_that_pauses_drains_first_and_may_resume_meanwhile() {
+    let mut bench = Bench::leader_with(draining());
+    assert_eq!(bench.will(Will::Pause), Ok(Progress::Begun));
+    assert_eq!(bench.state(), State::Draining);
+    bench.will(Will::Drained(None)).unwrap();
+    assert_eq!(bench.state(), State::Paused);
+    let mut bench = Bench::leader_with(draining());
+    bench.will(Will::Pause).unwrap();
+    assert_eq!(bench.will(Will::Resume), Ok(Progress::Done));
+    bench.will(Will::Drained(None)).unwrap();
+    assert_eq!(bench.state(), State::Standby);
+}
+
+#[test]
+fn a_transfer_names_the_successor_under_the_lease_before_it_is_released() {
+    let mut bench = Bench::leader();
+    assert_eq!(bench.will(Will::Transfer(successor())), Ok(Progress::Begun));
+    assert_eq!((bench.leads(), bench.state()), (false, State::Draining));
+    bench.announce();
+    bench.expect("nominate");
+    bench.answer(broken());
+    bench.expect("nominate");
+    bench.answer(Ok(Answer::Done));
+    assert_eq!(bench.election.status().successor, Some(successor()));
+    bench.expect("release");
+}
+
+#[test]
+fn a_successor_that_cannot_be_named_costs_two_request_timeouts_and_the_lease_is_given_back() {
+    let mut bench = Bench::leader();
+    bench.will(Will::Transfer(successor())).unwrap();
+    bench.announce();
+    let mut waited = 0;
+    while bench.request.as_ref().is_none_or(|it| it.op.name() != "release") {
+        match &bench.request {
+            Some(request) if request.op.name() == "renew" => bench.answer(Ok(Answer::Done)),
+            Some(_) => bench.answer(unknown()),
+            None => {}
+        }
+        bench.sleep(1);
+        bench.tick();
+        waited += 1;
+    }
+    assert!((2 * REQUEST..3 * REQUEST).contains(&waited), "{waited}");
+}

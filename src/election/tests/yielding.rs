@@ -1,0 +1,231 @@
+//! Who lets whom go first.
+
+use super::*;
+use crate::store::Successor;
+
+const HOLD_OFF: u64 = 8_000;
+
+fn named(free: bool, identity: &str) -> Answer {
+    let successor = Some(Successor { identity: identity.into(), hold_off: ms(HOLD_OFF) });
+    let record = Record { successor, ..record(Some(7)) };
+    Answer::Sight(Sight { free, record, version: Version("1".into()) })
+}
+
+/// Answers every look alike until a bid is under way; says how long that took.
+fn until_bid(bench: &mut Bench, sight: &Answer) -> u64 {
+    for waited in 0..200_000 {
+        match bench.request.as_ref().map(|it| it.op.name()) {
+            Some("acquire") => return waited,
+            Some(_) => bench.answer(Ok(sight.clone())),
+            None => {}
+        }
+        bench.sleep(1);
+        bench.tick();
+    }
+    panic!("no bid in 200 s");
+}
+
+#[test]
+fn others_let_a_named_successor_go_first_from_their_first_sight_of_the_lease_free() {
+    let mut bench = Bench::new(config());
+    for _ in 0..6 {
+        bench.next("look");
+        bench.answer(Ok(named(false, "heir")));
+    }
+    bench.next("look");
+    let waited = until_bid(&mut bench, &named(true, "heir"));
+    assert!((HOLD_OFF..HOLD_OFF + 2 * RETRY).contains(&waited), "{waited}");
+}
+
+#[test]
+fn the_slower_clock_counts_that_wait() {
+    let mut bench = Bench::new(config());
+    bench.answer(Ok(named(true, "heir")));
+    bench.now.boot += ms(HOLD_OFF);
+    bench.now.wall += ms(HOLD_OFF);
+    bench.tick();
+    bench.expect("look");
+    bench.answer(Ok(named(true, "heir")));
+    assert!(bench.request.is_none());
+}
+
+#[test]
+fn a_successor_that_let_go_again_is_not_waited_for_twice() {
+    let mut bench = Bench::new(config());
+    bench.answer(Ok(named(true, "heir")));
+    bench.next("look");
+    // It took the lease, and died before it wrote a term.
+    bench.answer(Ok(named(false, "heir")));
+    bench.pass(HOLD_OFF);
+    bench.expect("look");
+    bench.answer(Ok(named(true, "heir")));
+    bench.expect("acquire");
+}
+
+#[test]
+fn the_named_successor_waits_for_nobody_and_looks_more_often() {
+    let mut bench = Bench::new(config());
+    bench.answer(Ok(named(false, "us")));
+    let waited = bench.next("look");
+    assert!(waited <= RETRY * 3 / 8, "{waited}");
+    bench.answer(Ok(named(true, "us")));
+    bench.expect("acquire");
+}
+
+#[test]
+fn a_successor_whose_time_is_over_looks_as_others_do() {
+    let mut bench = Bench::new(config());
+    for _ in 0..100 {
+        bench.answer(Ok(named(false, "us")));
+        let waited = bench.next("look");
+        if waited == RETRY {
+            return;
+        }
+    }
+    panic!("it looks too often for ever");
+}
+
+#[test]
+fn health_gates_the_candidacy_from_the_start() {
+    let mut bench = Bench::new(healthy());
+    for _ in 0..2 {
+        bench.next("look");
+        bench.answer(Ok(free(Some(7))));
+        assert_eq!(bench.state(), State::Unhealthy);
+        bench.probed(true, None);
+    }
+    assert_eq!(bench.state(), State::Standby);
+    bench.next("look");
+    bench.answer(Ok(free(Some(7))));
+    bench.expect("acquire");
+}
+
+fn healthy() -> Config {
+    let health = Some(HealthRule { probes: 1, failures: 3, successes: 2 });
+    Config { health, drain_timeout: ms(2_000), ..config() }
+}
+
+fn leader_beside_a_service() -> Bench {
+    let mut bench = Bench::new(healthy());
+    bench.probed(true, None);
+    bench.probed(true, None);
+    bench.answer(Ok(free(Some(7))));
+    bench.expect("acquire");
+    bench.answer(Ok(grant(Some(7))));
+    bench.answer(Ok(Answer::Term(8)));
+    assert_eq!(bench.state(), State::Leader);
+    bench
+}
+
+#[test]
+fn a_leader_whose_service_fails_so_often_in_a_row_drains_and_stands_aside() {
+    let mut bench = leader_beside_a_service();
+    for well in [false, false, true, false, false] {
+        bench.probed(well, Some(8));
+        assert!(bench.leads());
+    }
+    bench.probed(false, Some(8));
+    assert_eq!((bench.state(), bench.reason()), (State::Draining, Some(Reason::FellIll)));
+    bench.announce();
+    bench.will(Will::Drained(None)).unwrap();
+    bench.expect("release");
+    assert_eq!(bench.state(), State::Unhealthy);
+    bench.answer(Ok(Answer::Done));
+    bench.probed(true, None);
+    bench.probed(true, None);
+    assert_eq!(bench.state(), State::Standby);
+    let waited = until_bid(&mut bench, &free(Some(8)));
+    assert!(waited >= LEASE, "a healthy peer should win: {waited}");
+}
+
+#[test]
+fn what_was_asked_in_another_term_says_nothing_about_this_one() {
+    let mut bench = leader_beside_a_service();
+    for _ in 0..5 {
+        bench.probed(false, None);
+        bench.probed(false, Some(7));
+    }
+    assert!(bench.leads());
+}
+
+#[test]
+fn r3_a_grant_that_comes_after_we_fell_ill_is_released_and_never_active() {
+    let mut bench = Bench::new(healthy());
+    bench.probed(true, None);
+    bench.probed(true, None);
+    bench.answer(Ok(free(Some(7))));
+    bench.expect("acquire");
+    for _ in 0..3 {
+        bench.probed(false, None);
+    }
+    bench.answer(Ok(grant(Some(7))));
+    assert_eq!(bench.state(), State::Unhealthy);
+    bench.expect("release");
+}
+
+fn escorting() -> Config {
+    Config { escorts: true, drain_timeout: ms(4_000), ..config() }
+}
+
+#[test]
+fn r8_a_lease_is_not_released_while_processes_of_its_term_live() {
+    let mut bench = Bench::leader_with(escorting());
+    bench.resign();
+    bench.announce();
+    bench.pass(3_000);
+    assert_ne!(bench.request.as_ref().map(|it| it.op.name()), Some("release"));
+    bench.vacated(7, None);
+    assert_eq!(bench.state(), State::Draining, "those were an earlier term's");
+    bench.vacated(8, None);
+    if bench.request.is_some() {
+        bench.answer(Ok(Answer::Done));
+    }
+    bench.expect("release");
+}
+
+#[test]
+fn r8_what_cannot_be_killed_keeps_the_lease_until_it_runs_out_and_nothing_else_begins() {
+    let mut bench = Bench::leader_with(escorting());
+    bench.will(Will::StepDown { hold_off: ms(0) }).unwrap();
+    bench.announce();
+    for _ in 0..4 * LEASE {
+        match bench.request.as_ref().map(|it| it.op.name()) {
+            Some("renew") => bench.answer(Ok(Answer::Done)),
+            Some("look") => bench.answer(Ok(free(Some(8)))),
+            Some(other) => panic!("{other}"),
+            None => {}
+        }
+        bench.sleep(1);
+        bench.tick();
+    }
+    assert_eq!(bench.state(), State::Standby);
+    bench.vacated(8, None);
+    until_bid(&mut bench, &free(Some(8)));
+}
+
+#[test]
+fn processes_that_end_by_themselves_end_the_tenure_and_stand_back() {
+    let mut bench = Bench::leader_with(escorting());
+    bench.vacated(8, Some(ms(3_000)));
+    assert_eq!((bench.state(), bench.reason()), (State::Standby, Some(Reason::ChildEnded)));
+    bench.announce();
+    bench.expect("release");
+    bench.answer(Ok(Answer::Done));
+    bench.next("look");
+    assert!(until_bid(&mut bench, &free(Some(8))) >= 3_000);
+}
+
+#[test]
+fn a_lost_tenure_whose_processes_live_bids_no_more_until_they_are_dead() {
+    let mut bench = Bench::leader_with(escorting());
+    bench.next("renew");
+    bench.answer(refused());
+    for _ in 0..3 {
+        bench.next("look");
+        bench.answer(Ok(free(Some(9))));
+    }
+    bench.vacated(8, None);
+    bench.next("look");
+    bench.answer(Ok(free(Some(9))));
+    bench.expect("acquire");
+}

@@ -1,0 +1,234 @@
+//! One sidecar: the election, its driver and everything that reads or steers it, put together from
+//! the settings and run to its end.
+//!
+//! What it does not do: it decides nothing, and knows neither signals nor arguments. It starts, and
+//! ends what it started.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+use crate::clock;
+use crate::config::{Health, Listen, Settings, StoreSettings};
+use crate::daemon::{Control, Driver, Publisher, Report};
+use crate::descriptors;
+use crate::election::{Config, Election, HealthRule};
+use crate::health::Probes;
+use crate::hooks::Hooks;
+use crate::publish::file::{Acknowledgements, Writer};
+use crate::publish::http::{self, App, Listener};
+use crate::publish::metrics::Metrics;
+use crate::publish::{About, Heartbeat, Published};
+use crate::store::{self, Candidate, Rules};
+
+/// How long the status files may take to be written for the first time.
+const START: Duration = Duration::from_secs(5);
+
+/// How long the status files may take to be written for the last time.
+const LAST_WORD: Duration = Duration::from_millis(250);
+
+/// A sidecar that is ready to run: everything that can fail at the start has been done.
+pub struct Sidecar {
+    driver: Driver,
+    listeners: Vec<Listener>,
+    app: App,
+    files: JoinSet<()>,
+    probes: Probes,
+    hooks: Hooks,
+    control: Control,
+}
+
+impl Sidecar {
+    /// Opens the store, binds the listeners and writes the status files for the first time. With
+    /// `escorts` the lease is not given back before [`Control::vacated`].
+    ///
+    /// # Errors
+    /// When a listener's address cannot be had, a status file not be written, or the store's client
+    /// not be made. A store that does not answer is no error: it is asked until it does.
+    pub async fn prepare(
+        mut settings: Settings,
+        dropped_lines: Box<dyn Fn() -> usize + Send + Sync>,
+        escorts: bool,
+    ) -> anyhow::Result<Self> {
+        settings.max_connections = descriptors::make_room(settings.max_connections);
+        let store = store::open(&settings)?;
+        let candidate = Candidate {
+            identity: settings.identity.clone(),
+            instance: draw_instance(),
+            address: settings.advertise.clone(),
+        };
+        let probes = Probes::new(&settings.health, clock::now)?;
+        let about = About {
+            election: settings.election.clone(),
+            identity: candidate.identity.clone(),
+            instance: candidate.instance.clone(),
+            boot_id: clock::boot_id().unwrap_or_default(),
+            store: store.kind(),
+            health: probes.board(),
+        };
+        let terms = terms(&settings, candidate, store.rules(), escorts);
+        let election = Election::new(terms, clock::now());
+        let (sender, published) = watch::channel(Published::first(election.status()));
+        let (metrics, heartbeat) = (Metrics::new(&about), Heartbeat::default());
+
+        let listeners = listen(&settings.listen).await?;
+        let mut files = JoinSet::new();
+        let mut acknowledgements = Acknowledgements::of_no_files();
+        if !settings.status_files.is_empty() {
+            let (names, published) = (settings.status_files.clone(), published.clone());
+            let writing =
+                Writer::start(names, about.clone(), metrics.clone(), published, clock::now);
+            let (writer, word) = tokio::time::timeout(START, writing)
+                .await
+                .context("a status file could not be written in time: its disk hangs")??;
+            files.spawn(writer.run());
+            acknowledgements = word;
+        }
+        let hooks = Hooks::new(
+            settings.hooks.clone(),
+            about.clone(),
+            metrics.clone(),
+            reached_at(&listeners),
+            clock::now,
+        )?;
+        tell_start(&settings, &about);
+
+        let app = App {
+            about,
+            published,
+            metrics: metrics.clone(),
+            dropped_lines,
+            heartbeat: heartbeat.clone(),
+            now: clock::now,
+            max_connections: settings.max_connections,
+            fits: descriptors::fits,
+        };
+        let (control, orders) = Control::new();
+        let driver = Driver {
+            election,
+            store,
+            publisher: Publisher::new(sender, acknowledgements),
+            metrics,
+            orders,
+            heartbeat,
+            report: Report::default(),
+            now: clock::now,
+        };
+        Ok(Self { driver, listeners, app, files, probes, hooks, control })
+    }
+
+    /// The way to give this sidecar orders.
+    #[must_use]
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// What it publishes.
+    #[must_use]
+    pub fn published(&self) -> watch::Receiver<Published> {
+        self.app.published.clone()
+    }
+
+    /// Runs until it has resigned, as ordered, and its work is done.
+    pub async fn run(self) {
+        let Self { driver, listeners, app, mut files, probes, hooks, control } = self;
+        let published = app.published.clone();
+        let (end, ended) = oneshot::channel();
+        let drive = async {
+            driver.run().await;
+            let _ = end.send(());
+        };
+        let serve = http::serve(listeners, app, async {
+            let _ = ended.await;
+        });
+        let probe = probes.run(published.clone(), |probe, well, term| {
+            let control = control.clone();
+            async move { control.probed(probe, well, term).await }
+        });
+        let tell = hooks.run(published, |term| {
+            let control = control.clone();
+            async move {
+                // A drain that is over already had its time.
+                let _ = control.drained(Some(term)).await;
+            }
+        });
+        tokio::join!(drive, serve, probe, tell);
+        // Passive was said before the release; what may be missing is the last word on the store.
+        let _ = tokio::time::timeout(LAST_WORD, files.join_next()).await;
+    }
+}
+
+/// What the election is told.
+fn terms(settings: &Settings, candidate: Candidate, rules: Rules, escorts: bool) -> Config {
+    let timings = settings.timings;
+    Config {
+        candidate: Arc::new(candidate),
+        rules,
+        lease_duration: timings.lease_duration,
+        renew_deadline: timings.renew_deadline,
+        retry_period: timings.retry_period,
+        request_timeout: timings.request_timeout,
+        activation_delay: timings.activation_delay,
+        drain_timeout: settings.drain_timeout,
+        health: health_rule(&settings.health),
+        escorts,
+        observe: settings.observe,
+    }
+}
+
+/// When the service counts as well; nothing where nobody asks it.
+fn health_rule(health: &Health) -> Option<HealthRule> {
+    let Health { probes, failures, successes, .. } = health;
+    let rule = HealthRule { probes: probes.len(), failures: *failures, successes: *successes };
+    (!probes.is_empty()).then_some(rule)
+}
+
+/// Where the commands of hooks can ask the first status listener.
+fn reached_at(listeners: &[Listener]) -> Option<String> {
+    let address = listeners.first()?.address();
+    let Ok(mut socket) = address.parse::<SocketAddr>() else {
+        return Some(address);
+    };
+    match socket.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => socket.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => socket.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    Some(format!("http://{socket}"))
+}
+
+async fn listen(addresses: &[Listen]) -> anyhow::Result<Vec<Listener>> {
+    let mut listeners = Vec::new();
+    for address in addresses {
+        let listener = http::bind(address).await?;
+        tracing::info!(listening = listener.address(), "status listener");
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+fn tell_start(settings: &Settings, about: &About) {
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        instance = about.instance,
+        "started with {}",
+        settings.summary()
+    );
+    if matches!(settings.store, StoreSettings::File(_)) {
+        tracing::info!(
+            "the lease is kept on this host: candidates elsewhere compete on their own; name a \
+             store that they share with --store"
+        );
+    }
+}
+
+/// Draws an instance id, which also sorts by the time of its start.
+fn draw_instance() -> String {
+    let wall = clock::now().wall;
+    let time = uuid::Timestamp::from_unix(uuid::NoContext, wall.as_secs(), wall.subsec_nanos());
+    uuid::Uuid::new_v7(time).simple().to_string()
+}

@@ -1,0 +1,77 @@
+//! Breaking the lease of a blob, whoever has it.
+//!
+//! What this module does not do: it asks nobody whether that is wanted, and leaves the blob and its
+//! record as they are.
+
+use std::time::Duration;
+
+use azure_core::http::Etag;
+use azure_core::http::headers::Headers;
+use azure_storage_blob::models::BlobClientBreakLeaseOptions;
+
+use super::access::Access;
+use super::errors::{Op, code};
+use super::{Azure, LONGEST_LEASE, Seen, genuine, header, not_azure, refused};
+use crate::store::{Broken, Cause, Failure, StoreError};
+
+/// The longest break-period that Azure takes, in seconds. What is left of a lease with an end is
+/// never longer, so it just runs out; one without end, taken since we looked, does not break at
+/// once, as it would without a period.
+const LONGEST_PERIOD: i32 = 60;
+
+impl Azure {
+    /// Breaks the lease as it was seen, unless another tenure has begun since.
+    pub(super) async fn end_lease(
+        &self,
+        access: &Access,
+        at_once: bool,
+    ) -> Result<Broken, StoreError> {
+        let Some(Seen { headers, record }) = self.see(access).await? else {
+            return Ok(Broken::NotHeld);
+        };
+        match header(&headers, "x-ms-lease-state") {
+            Some("available" | "expired" | "broken") => return Ok(Broken::NotHeld),
+            Some("leased")
+                if !at_once && header(&headers, "x-ms-lease-duration") == Some("infinite") =>
+            {
+                return Err(refused(
+                    "the lease has no end that it could run out at, so Tenure did not take it: \
+                     break it at once, if nobody needs it",
+                ));
+            }
+            Some("leased" | "breaking") => (),
+            _ => return Err(not_azure()),
+        }
+        let options = BlobClientBreakLeaseOptions {
+            break_period: Some(if at_once { 0 } else { LONGEST_PERIOD }),
+            if_match: header(&headers, "etag").map(|etag| Etag::from(etag.to_owned())),
+            ..Default::default()
+        };
+        match access.lock.break_lease(Some(options)).await {
+            Ok(answer) => {
+                let free_in = rest(genuine(answer.headers())?, at_once);
+                Ok(Broken::Held { record, free_in })
+            }
+            Err(error) => match code(&error) {
+                Some((409, "LeaseNotPresentWithLeaseOperation" | "LeaseAlreadyBroken"))
+                | Some((404, "BlobNotFound" | "ContainerNotFound")) => Ok(Broken::NotHeld),
+                Some((412, "ConditionNotMet")) => {
+                    let message = "the record changed just now, so nothing was broken: look again";
+                    Err(StoreError::Unknown(Failure::new(Cause::Lease, message)))
+                }
+                _ => Err(self.failed(Op::Break, &error)),
+            },
+        }
+    }
+}
+
+/// How long the lease lasts at most, by an answer that may have cut off a part of a second.
+fn rest(headers: &Headers, at_once: bool) -> Duration {
+    match header(headers, "x-ms-lease-time").and_then(|it| it.parse().ok()) {
+        Some(0) if at_once => Duration::ZERO,
+        Some(seconds) => {
+            Duration::from_secs(seconds).saturating_add(Duration::from_secs(1)).min(LONGEST_LEASE)
+        }
+        None => LONGEST_LEASE,
+    }
+}
