@@ -19,6 +19,7 @@ pub mod file;
 mod health;
 pub mod http;
 pub mod metrics;
+pub mod systemd;
 pub(crate) mod words;
 
 pub use health::{HealthDocument, ProbeDocument};

@@ -28,6 +28,17 @@ pub(super) fn complain(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "tenure: {text}");
 }
 
+/// Asks on the terminal; anything but a yes is a no.
+pub(super) async fn agrees(question: String) -> bool {
+    let ask = move || {
+        let _ = std::io::stderr().lock().write_all(question.as_bytes());
+        let mut answer = String::new();
+        let read = std::io::stdin().read_line(&mut answer).is_ok();
+        read && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+    };
+    tokio::task::spawn_blocking(ask).await.unwrap_or(false)
+}
+
 /// The colours that mean something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Colour {

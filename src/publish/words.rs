@@ -33,7 +33,7 @@ pub(crate) fn reason(name: &str) -> String {
         "renewal-failed" => "a renewal had no certain answer",
         "clock-jumped" => "the clocks jumped",
         "renewed" => "a renewal was granted again",
-        "lapsed" => "its time was over before a renewal came",
+        "lapsed" => "its time ran out before a renewal",
         "lost" => "the store says that the lease is not ours",
         "write-failed" => "the term could not be written",
         "resigned" => "it was asked to stop",

@@ -32,7 +32,7 @@ const SCRIPT: &str = include_str!("page/page.js");
 /// came from. A changed script or style needs its hash changed here; the tests say to what.
 const POLICY: &str = "default-src 'none'; \
     script-src 'sha256-ZzgwKJfo2E+5fYRxlsTKbdLrx4F7CdOOzL01QgeGaxA='; \
-    style-src 'sha256-uWy/91WJTrBfsVQ4mtAC3Gn4U3aPErrXhEXg06vm/9g='; \
+    style-src 'sha256-zH6m6BvqObOfAuUmKBmW9qEkwrw3ZAATvkz8dCy8RXE='; \
     img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'; require-trusted-types-for 'script'";
 
@@ -145,8 +145,9 @@ fn left(published: &Published, document: &Document<'_>) -> String {
         (_, None) => return String::new(),
     };
     let mut text = format!(
-        "<div class=\"left\"><b data-left=\"{ms}\">{}</b> <span data-over=\"\">{words}</span>",
-        spoken(Duration::from_millis(ms))
+        "<div class=\"left\"><b data-left=\"{ms}\">{}</b> {}",
+        spoken(Duration::from_millis(ms)),
+        while_known(words)
     );
     let whole = match &published.status.standing {
         Standing::Leader { belief, .. } => Some(belief.length),
@@ -171,14 +172,16 @@ fn facts(published: &Published, document: &Document<'_>, now: Moment) -> String 
     fact(&mut text, "Term", &term.map_or("none yet".to_owned(), |it| it.to_string()), &[]);
     if document.role == Role::Active {
         let since = published.status.since;
-        let words = format!("for {}", ago(whole_ms(since.elapsed_max(now))));
-        fact(&mut text, "Leads since", &date(since.date()), &[words]);
+        let words = while_known(&format!("for {}", ago(whole_ms(since.elapsed_max(now)))));
+        let label = "<span data-over=\"Led since\">Leads since</span>";
+        fact(&mut text, label, &date(since.date()), &[words]);
     } else if let (None, Some(seen)) = (document.term, published.holder_seen) {
-        let words = format!("for {}", ago(whole_ms(seen.elapsed_max(now))));
+        let words = while_known(&format!("for {}", ago(whole_ms(seen.elapsed_max(now)))));
         fact(&mut text, "Seen to lead since", &date(seen.date()), &[words]);
     }
     let since = published.status.since;
-    let words = format!("{}, for {}", document.state, ago(whole_ms(since.elapsed_max(now))));
+    let lasts = ago(whole_ms(since.elapsed_max(now)));
+    let words = while_known(&format!("{}, for {lasts}", document.state));
     fact(&mut text, "This instance", &escaped(document.identity), &[words]);
     store(&mut text, &document.store);
     if let Some(successor) = &document.successor {
@@ -275,6 +278,11 @@ fn icon(active: bool) -> &'static str {
         "%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E\
          %3Ccircle cx='8' cy='8' r='5.5' fill='none' stroke='%238a857c' stroke-width='3'/%3E%3C/svg%3E"
     }
+}
+
+/// What is shown no longer than the answer holds.
+fn while_known(text: &str) -> String {
+    format!("<span data-over=\"\">{text}</span>")
 }
 
 /// A length of time that the script counts on.
