@@ -24,6 +24,7 @@
 //! - [`publish`] says the status in outside words, by HTTP, files and metrics.
 //! - [`admin`] takes what an operator wants, and hands it to the driver.
 //! - [`listener`] binds and bounds what listens.
+//! - [`health`] asks what must be well for us to compete; [`hooks`] tell others of what became of us.
 //! - [`config`] makes valid settings of arguments, environment and file.
 //! - [`cli`] is the command line, with a file for each verb; [`logs`] writes what is told.
 //!
@@ -76,14 +77,19 @@
 pub mod admin;
 pub mod cli;
 pub mod clock;
+pub(crate) mod command;
 pub mod config;
 pub mod daemon;
 mod descriptors;
 pub mod election;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+pub mod health;
+pub mod hooks;
+pub(crate) mod http_client;
 pub mod listener;
 pub mod logs;
 pub mod publish;
+pub(crate) mod resolver;
 pub mod sidecar;
 pub mod store;

@@ -13,10 +13,14 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::clock::Moment;
 use crate::election::{State, Status, Transition};
+use crate::health::Board;
 
 pub mod file;
+mod health;
 pub mod http;
 pub mod metrics;
+
+pub use health::{HealthDocument, ProbeDocument};
 
 /// How many transitions are remembered.
 pub const REMEMBERED: usize = 20;
@@ -57,6 +61,8 @@ pub struct About {
     pub boot_id: String,
     /// The kind of store.
     pub store: &'static str,
+    /// What the health probes last say; empty where none are set.
+    pub health: Board,
 }
 
 /// Proof that the election loop turns: the driver beats, others see that the count has grown.
@@ -130,6 +136,8 @@ pub struct Document<'a> {
     pub drain_remaining_ms: Option<u64>,
     /// How the store answers.
     pub store: StoreDocument<'a>,
+    /// What the health probes say; `null` where none are set.
+    pub health: Option<HealthDocument>,
     /// Our version.
     pub version: &'static str,
 }
@@ -253,6 +261,7 @@ impl Published {
                 failures: store.failures,
                 last_error: store.last_error.as_ref().map(|error| error.failure().message.as_ref()),
             },
+            health: HealthDocument::of(&about.health, now),
             version: env!("CARGO_PKG_VERSION"),
         }
     }

@@ -4,6 +4,7 @@
 //! What it does not do: it decides nothing, and knows neither signals nor arguments. It starts, and
 //! ends what it started.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use crate::config::{Health, Listen, Settings, StoreSettings};
 use crate::daemon::{Control, Driver, Publisher, Report};
 use crate::descriptors;
 use crate::election::{Config, Election, HealthRule};
+use crate::health::Probes;
+use crate::hooks::Hooks;
 use crate::publish::file::{Acknowledgements, Writer};
 use crate::publish::http::{self, App, Listener};
 use crate::publish::metrics::Metrics;
@@ -35,6 +38,8 @@ pub struct Sidecar {
     listeners: Vec<Listener>,
     app: App,
     files: JoinSet<()>,
+    probes: Probes,
+    hooks: Hooks,
     control: Control,
     admin: Option<(admin::Bound, admin::App)>,
 }
@@ -58,12 +63,14 @@ impl Sidecar {
             instance: draw_instance(),
             address: settings.advertise.clone(),
         };
+        let probes = Probes::new(&settings.health, clock::now)?;
         let about = About {
             election: settings.election.clone(),
             identity: candidate.identity.clone(),
             instance: candidate.instance.clone(),
             boot_id: clock::boot_id().unwrap_or_default(),
             store: store.kind(),
+            health: probes.board(),
         };
         let terms = terms(&settings, candidate, store.rules(), escorts);
         let election = Election::new(terms, clock::now());
@@ -87,6 +94,13 @@ impl Sidecar {
             files.spawn(writer.run());
             acknowledgements = word;
         }
+        let hooks = Hooks::new(
+            settings.hooks.clone(),
+            about.clone(),
+            metrics.clone(),
+            reached_at(&listeners),
+            clock::now,
+        )?;
         tell_start(&settings, &about);
 
         let app = App {
@@ -111,7 +125,7 @@ impl Sidecar {
             report: Report::default(),
             now: clock::now,
         };
-        Ok(Self { driver, listeners, app, files, control, admin })
+        Ok(Self { driver, listeners, app, files, probes, hooks, control, admin })
     }
 
     /// The way to give this sidecar orders.
@@ -128,7 +142,8 @@ impl Sidecar {
 
     /// Runs until it has resigned, as ordered, and its work is done.
     pub async fn run(self) {
-        let Self { driver, listeners, app, mut files, control: _, admin } = self;
+        let Self { driver, listeners, app, mut files, probes, hooks, control, admin } = self;
+        let published = app.published.clone();
         let (end, ended) = oneshot::channel();
         let drive = async {
             driver.run().await;
@@ -138,17 +153,22 @@ impl Sidecar {
             let _ = ended.await;
         });
         let operate = async {
-            match admin {
-                Some((bound, app)) => admin::serve(bound, app, std::future::pending()).await,
-                None => std::future::pending().await,
+            if let Some((bound, app)) = admin {
+                admin::serve(bound, app).await;
             }
         };
-        // Who operates is served until all else has ended.
-        tokio::select! {
-            biased;
-            _ = async { tokio::join!(drive, serve) } => {}
-            () = operate => {}
-        }
+        let probe = probes.run(published.clone(), |probe, well, term| {
+            let control = control.clone();
+            async move { control.probed(probe, well, term).await }
+        });
+        let tell = hooks.run(published, |term| {
+            let control = control.clone();
+            async move {
+                // A drain that is over already had its time.
+                let _ = control.drained(Some(term)).await;
+            }
+        });
+        tokio::join!(drive, serve, probe, tell, operate);
         // Passive was said before the release; what may be missing is the last word on the store.
         let _ = tokio::time::timeout(LAST_WORD, files.join_next()).await;
     }
@@ -192,6 +212,20 @@ fn health_rule(health: &Health) -> Option<HealthRule> {
     let Health { probes, failures, successes, .. } = health;
     let rule = HealthRule { probes: probes.len(), failures: *failures, successes: *successes };
     (!probes.is_empty()).then_some(rule)
+}
+
+/// Where the commands of hooks can ask the first status listener.
+fn reached_at(listeners: &[Listener]) -> Option<String> {
+    let address = listeners.first()?.address();
+    let Ok(mut socket) = address.parse::<SocketAddr>() else {
+        return Some(address);
+    };
+    match socket.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => socket.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => socket.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    Some(format!("http://{socket}"))
 }
 
 async fn listen(addresses: &[Listen]) -> anyhow::Result<Vec<Listener>> {

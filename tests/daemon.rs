@@ -65,6 +65,7 @@ impl Running {
             instance: format!("{name}-1"),
             boot_id: String::new(),
             store: store.kind(),
+            health: Default::default(),
         };
         let first = Published::first(election.status());
         let (sender, published) = watch::channel(first);

@@ -300,6 +300,7 @@ mod tests {
             instance: "us-1".to_owned(),
             boot_id: "this".to_owned(),
             store: "memory",
+            health: Default::default(),
         };
         let (sender, receiver) = watch::channel(published(1, Standing::Starting));
         let metrics = Metrics::new(&about);

@@ -15,6 +15,8 @@ use prometheus::{
 use super::{About, Judgement, Published, Role};
 use crate::clock::Moment;
 use crate::election::{Op, State, TRANSITIONS, Transition};
+use crate::health::Board;
+use crate::hooks;
 use crate::store::Cause;
 
 /// The content type of [`Metrics::text`].
@@ -42,6 +44,9 @@ struct Series {
     failures: IntGauge,
     file_errors: IntCounter,
     dropped_lines: IntCounter,
+    healthy: IntGauge,
+    health: Board,
+    hook_runs: IntCounterVec,
 }
 
 impl Metrics {
@@ -78,6 +83,12 @@ impl Metrics {
                 "tenure_log_lines_dropped_total",
                 "Log lines dropped because nobody read the log.",
             ),
+            healthy: maker.gauge(
+                "tenure_healthy",
+                "Whether every health probe was well when it last answered; 1 without probes.",
+            ),
+            health: about.health.clone(),
+            hook_runs: maker.hook_runs(),
             registry: maker.registry,
         };
         Self(Arc::new(series))
@@ -100,6 +111,11 @@ impl Metrics {
         self.0.file_errors.inc();
     }
 
+    /// Counts a run of a hook.
+    pub fn hook_run(&self, hook: hooks::Name, outcome: hooks::Outcome) {
+        self.0.hook_runs.with_label_values(&[hook.as_str(), outcome.as_str()]).inc();
+    }
+
     /// Gives all series as Prometheus text, judged at `now`. `dropped_lines` is how many log lines
     /// were dropped until now.
     #[must_use]
@@ -115,6 +131,7 @@ impl Metrics {
             let is = i64::from(state == judgement.state);
             series.states.with_label_values(&[state.as_str()]).set(is);
         }
+        series.healthy.set(i64::from(series.health.is_well()));
         let store = &published.status.store;
         series.last_success.set(store.last_success.map_or(0.0, |then| then.wall.as_secs_f64()));
         series.failures.set(i64::from(store.failures));
@@ -197,6 +214,17 @@ impl Maker<'_> {
             }
         }
         requests
+    }
+
+    fn hook_runs(&self) -> IntCounterVec {
+        let opts = self.opts("tenure_hook_runs_total", "Runs of hooks, by outcome.");
+        let runs = self.register(IntCounterVec::new(opts, &["hook", "outcome"]));
+        for hook in hooks::Name::ALL {
+            for outcome in hooks::Outcome::ALL {
+                runs.with_label_values(&[hook.as_str(), outcome.as_str()]);
+            }
+        }
+        runs
     }
 
     fn durations(&self) -> HistogramVec {

@@ -4,8 +4,6 @@
 //! environment and puts no URL into an error, since a URL may carry a signature. Bounds on time are
 //! the caller's.
 
-use std::error::Error as StdError;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +13,7 @@ use azure_core::http::headers::Headers;
 use azure_core::http::{AsyncRawResponse, Body, HttpClient, Method, Request};
 use url::{Host, Url};
 
+use crate::http_client::{self, Cause as Fault};
 use crate::store::{Cause, Failure};
 
 /// From the end of a request to the closing of its connection, 4 s by default: shorter than the
@@ -85,26 +84,8 @@ fn settings(message: &'static str) -> Failure {
     Failure::new(Cause::Settings, message)
 }
 
-/// TLS with ring, trusting what the system trusts, else what browsers trust: an image from scratch
-/// has no certificate authorities of its own.
 fn tls_settings(wanted: bool) -> Result<rustls::ClientConfig, Failure> {
-    let mut roots = rustls::RootCertStore::empty();
-    if wanted {
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if roots.is_empty() {
-            tracing::debug!("the system has no certificate authorities: using the built-in ones");
-            roots.add_parsable_certificates(
-                webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned(),
-            );
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let settings = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|_| settings("TLS could not be set up"))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(settings)
+    http_client::tls_settings(wanted).map_err(|_| settings("TLS could not be set up"))
 }
 
 #[derive(Debug)]
@@ -170,42 +151,17 @@ fn outgoing(request: &Request) -> azure_core::Result<reqwest::Request> {
 /// Says why a request got no answer. `Connection` means that it was never sent.
 fn broken(error: &reqwest::Error, host: &str) -> Error {
     let kind = if error.is_connect() { ErrorKind::Connection } else { ErrorKind::Io };
-    let fault = find(error);
+    let fault = http_client::cause(error);
     let (message, again) = match fault {
         Fault::Certificate(why) => (format!("TLS with {host} failed: {why}"), false),
         Fault::Io(_) if error.is_dns() => (format!("the name {host} could not be resolved"), false),
         Fault::Io(kind) if error.is_connect() => (format!("no connection to {host}: {kind}"), true),
         Fault::Io(kind) => (format!("the connection to {host} broke: {kind}"), true),
+        Fault::Unresolved(why) => (why, false),
         Fault::Other if error.is_connect() => (format!("no connection to {host}"), true),
         Fault::Other => (format!("the connection to {host} broke"), true),
     };
     Error::new(kind, Broken { message, again })
-}
-
-enum Fault {
-    Certificate(String),
-    Io(io::ErrorKind),
-    Other,
-}
-
-/// Finds the innermost cause that says something; the texts of outer ones may hold the URL.
-fn find(error: &(dyn StdError + 'static)) -> Fault {
-    let mut found = Fault::Other;
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(tls) = error.downcast_ref::<rustls::Error>() {
-            return Fault::Certificate(tls.to_string());
-        }
-        if let Some(io) = error.downcast_ref::<io::Error>() {
-            found = Fault::Io(io.kind());
-            if let Some(inner) = io.get_ref() {
-                next = Some(inner);
-                continue;
-            }
-        }
-        next = error.source();
-    }
-    found
 }
 
 #[cfg(test)]

@@ -1,0 +1,172 @@
+//! What a command writes: lines for the log, as many as fit, and the first for a report.
+//!
+//! What it does not do: it keeps nothing but the first line and what is not a whole line yet.
+
+use std::time::Duration;
+
+/// Most lines of one run that come into the log.
+const MOST_LINES: usize = 100;
+
+/// Most bytes of one line; the rest of it is cut off.
+const LONGEST_LINE: usize = 1024;
+
+/// Between two reads of what is only counted: a command that writes without end is slowed down, and
+/// takes no more of our time than this.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Where a command's output goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// To the log, each line after this word.
+    Log(&'static str),
+    /// Nowhere, but for its first line.
+    FirstLine,
+}
+
+/// The output of one run.
+pub(crate) struct Collected {
+    to: Output,
+    out: Lines,
+    err: Lines,
+    logged: usize,
+    dropped_lines: usize,
+    dropped_bytes: usize,
+}
+
+/// One stream.
+#[derive(Default)]
+struct Lines {
+    /// The line so far, cut at its longest.
+    line: Vec<u8>,
+    /// How many bytes it has had.
+    length: usize,
+    first: Option<String>,
+}
+
+impl Lines {
+    /// Takes bytes in, and gives back each line that they end.
+    fn take(&mut self, bytes: &[u8], mut each: impl FnMut(&str, usize)) {
+        for byte in bytes {
+            if *byte == b'\n' {
+                self.end(&mut each);
+                continue;
+            }
+            self.length += 1;
+            if self.line.len() < LONGEST_LINE {
+                self.line.push(*byte);
+            }
+        }
+    }
+
+    fn end(&mut self, mut each: impl FnMut(&str, usize)) {
+        let text = clean(&self.line);
+        if self.first.is_none() && !text.is_empty() {
+            self.first = Some(text.clone());
+        }
+        each(&text, self.length);
+        self.line.clear();
+        self.length = 0;
+    }
+}
+
+impl Collected {
+    pub(super) fn new(to: Output) -> Self {
+        let (out, err) = (Lines::default(), Lines::default());
+        Self { to, out, err, logged: 0, dropped_lines: 0, dropped_bytes: 0 }
+    }
+
+    /// Takes in bytes of standard output.
+    pub(super) async fn out(&mut self, bytes: &[u8]) {
+        let mut lines = std::mem::take(&mut self.out);
+        lines.take(bytes, |line, length| self.line(line, length));
+        self.out = lines;
+        self.slow_down().await;
+    }
+
+    /// Takes in bytes of standard error.
+    pub(super) async fn err(&mut self, bytes: &[u8]) {
+        let mut lines = std::mem::take(&mut self.err);
+        lines.take(bytes, |line, length| self.line(line, length));
+        self.err = lines;
+        self.slow_down().await;
+    }
+
+    /// Ends the last lines, says what was dropped, and gives the first line.
+    pub(super) fn finish(mut self) -> Option<String> {
+        for mut lines in [std::mem::take(&mut self.out), std::mem::take(&mut self.err)] {
+            if lines.length > 0 {
+                lines.end(|line, length| self.line(line, length));
+            }
+            // Standard error is the later one, and its word counts for more.
+            self.out.first = lines.first.or(self.out.first.take());
+        }
+        if let Output::Log(name) = self.to
+            && self.dropped_lines > 0
+        {
+            let (lines, bytes) = (self.dropped_lines, self.dropped_bytes);
+            tracing::warn!("{name}: {lines} more lines of output ({bytes} bytes) were dropped");
+        }
+        self.out.first
+    }
+
+    fn line(&mut self, line: &str, length: usize) {
+        let Output::Log(name) = self.to else {
+            return;
+        };
+        if self.logged == MOST_LINES {
+            self.dropped_lines += 1;
+            self.dropped_bytes += length;
+            return;
+        }
+        self.logged += 1;
+        match length.saturating_sub(LONGEST_LINE) {
+            0 => tracing::info!("{name}: {line}"),
+            cut => tracing::info!("{name}: {line} … and {cut} more bytes"),
+        }
+    }
+
+    async fn slow_down(&self) {
+        let unread = self.to == Output::FirstLine || self.logged == MOST_LINES;
+        let endless = self.out.length.max(self.err.length) > LONGEST_LINE;
+        if unread || endless {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// A line that changes nothing about the terminal or the log that it comes into.
+fn clean(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    let shown = text.trim_end().chars();
+    shown.map(|it| if it.is_control() && it != '\t' { '\u{fffd}' } else { it }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_line_that_says_something_is_kept_and_standard_error_goes_before() {
+        let mut it = Collected::new(Output::FirstLine);
+        it.out(b"\nfine\nmore\n").await;
+        it.err(b"\n \nbro").await;
+        it.err(b"ken\x1b[2J\r\nmore").await;
+        assert_eq!(it.finish().unwrap(), "broken\u{fffd}[2J");
+        let mut it = Collected::new(Output::FirstLine);
+        it.out(b"half a line").await;
+        assert_eq!(it.finish().unwrap(), "half a line");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_too_much_is_counted() {
+        let mut it = Collected::new(Output::Log("on-active"));
+        for _ in 0..MOST_LINES + 7 {
+            it.out(b"12345\n").await;
+        }
+        it.err(&vec![b'x'; 3 * LONGEST_LINE]).await;
+        assert_eq!(it.err.line.len(), LONGEST_LINE);
+        it.err(b"\n").await;
+        assert_eq!((it.logged, it.dropped_lines), (MOST_LINES, 8));
+        assert_eq!(it.dropped_bytes, 7 * 5 + 3 * LONGEST_LINE);
+    }
+}

@@ -1,0 +1,100 @@
+//! `file:/path`: well is a file that is there, and with `max_age` was written lately by the wall
+//! clock.
+//!
+//! What it does not do: it opens nothing and reads nothing.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::task::JoinHandle;
+
+use super::Finding;
+use crate::clock::Moment;
+use crate::config::duration;
+
+/// How far ahead of our clock a file's time may lie without a word: file systems of the network
+/// count by clocks of their own.
+const AHEAD: Duration = Duration::from_secs(1);
+
+/// One probe of this kind.
+pub(super) struct File {
+    pub(super) path: PathBuf,
+    pub(super) max_age: Option<Duration>,
+    pub(super) now: fn() -> Moment,
+    /// The look that has not ended: a disk that hangs holds one thread, however often it is asked.
+    pub(super) looking: Option<JoinHandle<Finding>>,
+}
+
+impl File {
+    /// Looks; may be dropped, and goes on with the same look when called again.
+    pub(super) async fn probe(&mut self) -> Finding {
+        let (path, max_age, now) = (self.path.clone(), self.max_age, self.now);
+        let looking = self
+            .looking
+            .get_or_insert_with(|| tokio::task::spawn_blocking(move || look(&path, max_age, now)));
+        let found = looking.await;
+        self.looking = None;
+        found.unwrap_or_else(|error| Finding::unwell(error.to_string()))
+    }
+}
+
+fn look(path: &Path, max_age: Option<Duration>, now: fn() -> Moment) -> Finding {
+    let written = match std::fs::metadata(path).and_then(|it| it.modified()) {
+        Ok(written) => written,
+        Err(error) => return Finding::unwell(error.kind().to_string()),
+    };
+    max_age.map_or_else(
+        || Finding::well("is there".to_owned()),
+        |max_age| judge(written, UNIX_EPOCH + now().wall, max_age),
+    )
+}
+
+/// Judges the age of a file; one of the future is as wrong as one of the past, lest it pass for
+/// fresh until that time has come.
+fn judge(written: SystemTime, now: SystemTime, max_age: Duration) -> Finding {
+    let (age, ahead) = match now.duration_since(written) {
+        Ok(age) => (age, false),
+        Err(error) => (error.duration(), true),
+    };
+    let said = match (ahead, whole_seconds(age)) {
+        (true, age) if age > AHEAD => {
+            format!("its time lies {} ahead of our clock", duration::format(age))
+        }
+        (true, _) => "written now".to_owned(),
+        (false, age) => format!("written {} ago", duration::format(age)),
+    };
+    if age <= max_age {
+        Finding::well(said)
+    } else {
+        Finding::unwell(format!("{said}, over max_age {}", duration::format(max_age)))
+    }
+}
+
+/// Rounds up, so that what is over a limit never looks as if it were at it.
+fn whole_seconds(age: Duration) -> Duration {
+    Duration::from_secs(age.as_secs() + u64::from(age.subsec_nanos() > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_judged_by_its_age_and_one_of_the_future_is_said() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let second = Duration::from_secs(1);
+        let max = 30 * second;
+        let judged = |written| {
+            let it = judge(written, now, max);
+            (it.well, it.said)
+        };
+        assert_eq!(judged(now - max), (true, "written 30s ago".to_owned()));
+        let over = now - max - Duration::from_millis(1);
+        assert_eq!(judged(over), (false, "written 31s ago, over max_age 30s".to_owned()));
+        assert_eq!(judged(now + second), (true, "written now".to_owned()));
+        let said = "its time lies 5s ahead of our clock".to_owned();
+        assert_eq!(judged(now + 5 * second), (true, said));
+        let (well, said) = judged(now + 3_600 * second);
+        assert!(!well && said.contains("1h ahead"), "{said}");
+    }
+}

@@ -1,0 +1,48 @@
+//! `tcp://host:port`: well is a connection that is taken.
+//!
+//! What it does not do: it sends nothing and reads nothing.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::net::TcpStream;
+
+use super::Finding;
+use crate::resolver::Resolver;
+
+/// One probe of this kind.
+pub(super) struct Tcp {
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) resolver: Resolver,
+}
+
+impl Tcp {
+    pub(super) async fn probe(&self) -> Finding {
+        let addresses = match self.resolver.resolve(&self.host, self.port).await {
+            Ok(addresses) => addresses,
+            Err(why) => return Finding::unwell(why.to_string()),
+        };
+        match connect(&addresses).await {
+            Ok(_) => Finding::well("connected".to_owned()),
+            Err(why) => Finding::unwell(why),
+        }
+    }
+}
+
+/// Connects to the first of the addresses that takes a connection; where none does, says why the
+/// last did not.
+async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
+    let mut why = "the name has no address".to_owned();
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            // On a port that the system gives to clients, a connection can meet itself.
+            Ok(it) if it.local_addr().ok() == it.peer_addr().ok() => {
+                why = io::ErrorKind::ConnectionRefused.to_string();
+            }
+            Ok(it) => return Ok(it),
+            Err(error) => why = error.kind().to_string(),
+        }
+    }
+    Err(why)
+}

@@ -1,0 +1,236 @@
+//! Hooks: commands and webhooks that are told what has become of us.
+//!
+//! They read what the driver published, and judge it by the clock. Active, drain and passive are
+//! one succession and who leads is another; in each, one hook runs at a time, and the next one tells
+//! the newest state there is. What it does not do: nothing waits for a hook but the drain, which
+//! waits for the end of `on-drain` and no longer than it would anyway. A hook is no safeguard: it
+//! may come late, or not at all when Tenure is killed.
+
+mod course;
+mod telling;
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::future::{Fuse, FusedFuture, FutureExt};
+use tokio::sync::watch;
+
+use crate::clock::Moment;
+use crate::config::{self, Hook};
+use crate::http_client::HttpClient;
+use crate::publish::metrics::Metrics;
+use crate::publish::{About, Published};
+use crate::resolver::Resolver;
+use course::{Course, Event, Leaders, Roles, until_change};
+use telling::{Told, by_command, by_webhook, over_tls};
+
+/// The longest sleep at a stretch: timers stop in suspend, so the clock is looked at this often
+/// whatever a timer says (R2).
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// A hook's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// We have become active.
+    Active,
+    /// We are active no more.
+    Passive,
+    /// We drain.
+    Drain,
+    /// Another leader, or another term, was seen.
+    LeaderChange,
+}
+
+impl Name {
+    /// All of them, for metrics whose series exist from the start.
+    pub const ALL: [Self; 4] = [Self::Active, Self::Passive, Self::Drain, Self::LeaderChange];
+
+    /// The setting's name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "on-active",
+            Self::Passive => "on-passive",
+            Self::Drain => "on-drain",
+            Self::LeaderChange => "on-leader-change",
+        }
+    }
+
+    /// The event that it tells.
+    #[must_use]
+    pub fn event(self) -> &'static str {
+        self.as_str().trim_start_matches("on-")
+    }
+}
+
+/// What came of a hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Exit code 0, or an answer of 200 to 299.
+    Ok,
+    /// Another end, or none since it could not begin.
+    Failed,
+    /// Its time was over; it was ended.
+    Timeout,
+    /// The state that it was to tell was over before its turn came.
+    Skipped,
+}
+
+impl Outcome {
+    /// All of them, for metrics whose series exist from the start.
+    pub const ALL: [Self; 4] = [Self::Ok, Self::Failed, Self::Timeout, Self::Skipped];
+
+    /// The outcome as a metric label and a log field.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed => "failed",
+            Self::Timeout => "timeout",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+/// The hooks of one election.
+pub struct Hooks {
+    settings: config::Hooks,
+    client: Option<HttpClient>,
+    about: About,
+    metrics: Metrics,
+    /// Where the status listener is reached, for the commands.
+    url: Option<String>,
+    now: fn() -> Moment,
+}
+
+impl Hooks {
+    /// Makes the hooks; `url` is where their commands can ask the status listener.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub fn new(
+        settings: config::Hooks,
+        about: About,
+        metrics: Metrics,
+        url: Option<String>,
+        now: fn() -> Moment,
+    ) -> anyhow::Result<Self> {
+        let all = Name::ALL.iter().filter_map(|name| hook(&settings, *name));
+        let webhooks: Vec<_> = all.filter(|it| matches!(it, Hook::Webhook(_))).collect();
+        let client = if webhooks.is_empty() {
+            None
+        } else {
+            let tls = webhooks.into_iter().any(over_tls);
+            Some(HttpClient::new(tls, Resolver::default())?)
+        };
+        Ok(Self { settings, client, about, metrics, url, now })
+    }
+
+    /// Tells what is published until the driver is gone and the last of it is told: after that at
+    /// most the hook that runs and one more, each for the hooks' time-out. That `on-drain` has
+    /// ended is handed to `drained`, with the term that drains.
+    pub async fn run<D, F>(self, published: watch::Receiver<Published>, drained: D)
+    where
+        D: Fn(u64) -> F,
+        F: Future<Output = ()>,
+    {
+        let roles = self.follow(Roles::default(), published.clone(), &drained);
+        let leaders = self.follow(Leaders::default(), published, &drained);
+        tokio::join!(roles, leaders);
+    }
+
+    /// Tells one succession of events.
+    async fn follow<D, F>(
+        &self,
+        mut course: impl Course,
+        mut published: watch::Receiver<Published>,
+        drained: &D,
+    ) where
+        D: Fn(u64) -> F,
+        F: Future<Output = ()>,
+    {
+        let mut running = pin!(Fuse::terminated());
+        let mut gone = false;
+        loop {
+            let (event, sleep) = {
+                let now = (self.now)();
+                let last = published.borrow_and_update();
+                for skipped in course.observe(&last.status, now) {
+                    self.skip(skipped);
+                }
+                let free = running.is_terminated();
+                let event = if free { course.start(&last.status, now) } else { None };
+                (event, until_change(&last.status, now).unwrap_or(LONGEST_SLEEP))
+            };
+            if let Some(event) = event {
+                running.set(self.tell(event, published.clone(), drained).fuse());
+            } else if gone && running.is_terminated() {
+                return;
+            }
+            tokio::select! {
+                () = &mut running, if !running.is_terminated() => {}
+                changed = published.changed(), if !gone => gone = changed.is_err(),
+                () = tokio::time::sleep(sleep.min(LONGEST_SLEEP)) => {}
+            }
+        }
+    }
+
+    fn skip(&self, event: Event) {
+        if hook(&self.settings, event.name).is_some() {
+            let Event { name, term } = event;
+            let (hook, outcome) = (name.as_str(), Outcome::Skipped.as_str());
+            self.metrics.hook_run(name, Outcome::Skipped);
+            tracing::info!(hook, outcome, term, "{hook}: skipped, since a newer state is there");
+        }
+    }
+
+    /// Runs the hook of an event, if there is one.
+    async fn tell<D, F>(&self, event: Event, published: watch::Receiver<Published>, drained: &D)
+    where
+        D: Fn(u64) -> F,
+        F: Future<Output = ()>,
+    {
+        let Some(hook) = hook(&self.settings, event.name) else {
+            return;
+        };
+        let began = (self.now)();
+        let last = published.borrow().clone();
+        let document = last.document(&self.about, began);
+        let time = self.settings.timeout;
+        let told = match (hook, &self.client) {
+            (Hook::Command(line), _) => {
+                by_command(line, event, &document, self.url.as_deref(), time).await
+            }
+            (Hook::Webhook(url), Some(client)) => {
+                by_webhook(client, url, event, &document, time).await
+            }
+            (Hook::Webhook(_), None) => unreachable!("a client was made for it"),
+        };
+        self.report(event, &told, began);
+        if let (Name::Drain, Some(term), true) = (event.name, event.term, told.ended) {
+            drained(term).await;
+        }
+    }
+
+    fn report(&self, event: Event, told: &Told, began: Moment) {
+        let (hook, outcome) = (event.name.as_str(), told.outcome.as_str());
+        self.metrics.hook_run(event.name, told.outcome);
+        let ms = u64::try_from(began.elapsed_max((self.now)()).as_millis()).unwrap_or(u64::MAX);
+        let Event { term, .. } = event;
+        let words = &told.words;
+        if told.outcome == Outcome::Ok {
+            tracing::info!(hook, outcome, ms, term, "{hook}: {words}");
+        } else {
+            tracing::warn!(hook, outcome, ms, term, "{hook}: {words}");
+        }
+    }
+}
+
+fn hook(settings: &config::Hooks, name: Name) -> Option<&Hook> {
+    match name {
+        Name::Active => settings.on_active.as_ref(),
+        Name::Passive => settings.on_passive.as_ref(),
+        Name::Drain => settings.on_drain.as_ref(),
+        Name::LeaderChange => settings.on_leader_change.as_ref(),
+    }
+}

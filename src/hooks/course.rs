@@ -1,0 +1,328 @@
+//! What is to be told next: the newest state, in order, and each change once.
+//!
+//! What it does not do: it runs nothing, waits for nothing and reads no clock.
+
+use std::time::Duration;
+
+use super::Name;
+use crate::clock::Moment;
+use crate::election::{Standing, Status};
+
+/// One thing to tell by a hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Event {
+    /// By which hook.
+    pub(super) name: Name,
+    /// Our term that has begun, drains or has ended; `None` for another's.
+    pub(super) term: Option<u64>,
+}
+
+/// One succession of events, told one after the other.
+pub(super) trait Course {
+    /// Takes in a status as it is at `now`, and gives back what was to be told until now and will
+    /// not be any more.
+    fn observe(&mut self, status: &Status, now: Moment) -> Vec<Event>;
+
+    /// What is to be told now, if anything is; it counts as told from then on.
+    fn start(&mut self, status: &Status, now: Moment) -> Option<Event>;
+}
+
+/// Where we stand, as far as hooks tell it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum View {
+    /// Leads, or may yet get its word back: after a jump of the clocks a leader is lost only when
+    /// the old deadline has passed (R10).
+    Leads(u64),
+    /// Drains.
+    Drains(u64),
+    #[default]
+    Not,
+}
+
+impl View {
+    fn of(status: &Status, now: Moment) -> Self {
+        match &status.standing {
+            Standing::Leader { term, belief, .. } if !belief.until_end(now).is_zero() => {
+                Self::Leads(*term)
+            }
+            Standing::Draining { term, .. } => Self::Drains(*term),
+            _ => Self::Not,
+        }
+    }
+}
+
+/// How long until the clock alone makes a change, if it may.
+pub(super) fn until_change(status: &Status, now: Moment) -> Option<Duration> {
+    match &status.standing {
+        Standing::Leader { belief, .. } => Some(belief.until_end(now)).filter(|it| !it.is_zero()),
+        _ => None,
+    }
+}
+
+/// Active, drain and passive: one succession, since they are about the same thing.
+#[derive(Debug, Default)]
+pub(super) struct Roles {
+    view: View,
+    /// The term that was told active and not passive yet.
+    active: Option<u64>,
+    /// The term that was told to drain.
+    drained: Option<u64>,
+}
+
+impl Roles {
+    fn due(&self) -> impl Iterator<Item = Event> + use<> {
+        let event = |name, term| Event { name, term: Some(term) };
+        let ended = self.active.map(|term| event(Name::Passive, term));
+        let due = match self.view {
+            View::Leads(term) if self.active != Some(term) => {
+                [Some(event(Name::Active, term)), None]
+            }
+            View::Leads(_) => [None, None],
+            View::Drains(term) if self.drained != Some(term) => {
+                [Some(event(Name::Drain, term)), ended]
+            }
+            View::Drains(_) | View::Not => [ended, None],
+        };
+        due.into_iter().flatten()
+    }
+}
+
+impl Course for Roles {
+    fn observe(&mut self, status: &Status, now: Moment) -> Vec<Event> {
+        let before = self.due();
+        self.view = View::of(status, now);
+        let after: Vec<_> = self.due().collect();
+        before.filter(|event| !after.contains(event)).collect()
+    }
+
+    fn start(&mut self, status: &Status, now: Moment) -> Option<Event> {
+        let event = self.due().next()?;
+        match event.name {
+            // Not for a belief that is over, nor for one that a jump of the clocks suspends.
+            Name::Active if !status.is_leader(now) => return None,
+            Name::Active => self.active = event.term,
+            Name::Drain => self.drained = event.term,
+            Name::Passive | Name::LeaderChange => self.active = None,
+        }
+        Some(event)
+    }
+}
+
+/// Who leads, whoever it is.
+#[derive(Debug, Default)]
+pub(super) struct Leaders {
+    seen: Option<Leader>,
+    told: Option<Leader>,
+}
+
+/// A leadership: an instance in a term.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Leader {
+    identity: String,
+    instance: String,
+    term: u64,
+}
+
+impl Leaders {
+    fn due(&self) -> bool {
+        self.seen != self.told
+    }
+}
+
+impl Course for Leaders {
+    fn observe(&mut self, status: &Status, _now: Moment) -> Vec<Event> {
+        // That nobody holds the lease is no other leader.
+        let Some(holder) = &status.holder else {
+            return Vec::new();
+        };
+        let candidate = &holder.candidate;
+        let leader = Leader {
+            identity: candidate.identity.clone(),
+            instance: candidate.instance.clone(),
+            term: holder.term,
+        };
+        let replaced = self.due() && self.seen.as_ref() != Some(&leader);
+        self.seen = Some(leader);
+        if replaced { vec![Event { name: Name::LeaderChange, term: None }] } else { Vec::new() }
+    }
+
+    fn start(&mut self, status: &Status, _now: Moment) -> Option<Event> {
+        if !self.due() {
+            return None;
+        }
+        self.told.clone_from(&self.seen);
+        Some(Event { name: Name::LeaderChange, term: status.term() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::election::{Belief, Holder, StoreHealth};
+    use crate::store::Candidate;
+
+    const LENGTH: Duration = Duration::from_secs(10);
+
+    fn at(seconds: u64) -> Moment {
+        let reading = Duration::from_secs(seconds);
+        Moment { boot: reading, raw: reading, wall: reading }
+    }
+
+    fn status(standing: Standing) -> Status {
+        let store = StoreHealth::default();
+        Status { standing, since: at(0), holder: None, successor: None, store }
+    }
+
+    fn leading(term: u64, sent: Moment) -> Status {
+        let belief = Belief { sent, length: LENGTH, suspended: false };
+        status(Standing::Leader { term, belief, jeopardy: false })
+    }
+
+    fn event(name: Name, term: u64) -> Event {
+        Event { name, term: Some(term) }
+    }
+
+    /// A course whose view is set, since what it is judged from is the same for all.
+    fn viewing(roles: &mut Roles, view: View) -> Vec<Event> {
+        let before: Vec<_> = roles.due().collect();
+        roles.view = view;
+        let after: Vec<_> = roles.due().collect();
+        before.into_iter().filter(|event| !after.contains(event)).collect()
+    }
+
+    fn told(roles: &mut Roles) -> Option<Event> {
+        // A leader at this instant, for whatever is to be told.
+        roles.start(&leading(1, at(0)), at(0))
+    }
+
+    #[test]
+    fn active_and_passive_are_told_once_each() {
+        let mut roles = Roles::default();
+        assert!(roles.observe(&leading(7, at(0)), at(0)).is_empty());
+        assert_eq!(roles.start(&leading(7, at(0)), at(0)), Some(event(Name::Active, 7)));
+        roles.observe(&leading(7, at(2)), at(2));
+        assert_eq!(roles.start(&leading(7, at(2)), at(2)), None, "a renewal is nothing new");
+        let standby = status(Standing::Standby);
+        roles.observe(&standby, at(3));
+        assert_eq!(roles.start(&standby, at(3)), Some(event(Name::Passive, 7)));
+        assert_eq!(roles.start(&standby, at(3)), None);
+    }
+
+    #[test]
+    fn nothing_is_told_to_who_was_never_active() {
+        let mut roles = Roles::default();
+        for standing in [Standing::Starting, Standing::Standby, Standing::Activating] {
+            assert!(roles.observe(&status(standing.clone()), at(0)).is_empty());
+            assert_eq!(roles.start(&status(standing), at(0)), None);
+        }
+    }
+
+    #[test]
+    fn a_belief_that_is_over_is_passive_though_nobody_published() {
+        let mut roles = Roles::default();
+        let leader = leading(7, at(0));
+        roles.observe(&leader, at(0));
+        roles.start(&leader, at(0)).unwrap();
+        assert_eq!(until_change(&leader, at(4)), Some(Duration::from_secs(6)));
+        roles.observe(&leader, at(9));
+        assert_eq!(roles.start(&leader, at(9)), None);
+        roles.observe(&leader, at(10));
+        assert_eq!(roles.start(&leader, at(10)), Some(event(Name::Passive, 7)));
+        assert_eq!(until_change(&leader, at(10)), None);
+    }
+
+    #[test]
+    fn active_is_not_begun_for_a_belief_that_is_over() {
+        let mut roles = Roles::default();
+        let leader = leading(7, at(0));
+        roles.observe(&leader, at(0));
+        assert_eq!(roles.start(&leader, at(10)), None);
+        assert_eq!(roles.observe(&leader, at(10)), [event(Name::Active, 7)]);
+        assert_eq!(roles.start(&leader, at(10)), None, "what was not begun has no end");
+    }
+
+    #[test]
+    fn a_jump_of_the_clocks_is_a_loss_when_the_old_deadline_has_passed() {
+        let jumped = |leader: &Status| {
+            let Standing::Leader { term, belief, .. } = leader.standing else { unreachable!() };
+            let belief = Belief { suspended: true, ..belief };
+            status(Standing::Leader { term, belief, jeopardy: true })
+        };
+        let mut roles = Roles::default();
+        roles.observe(&leading(7, at(0)), at(0));
+        let suspended = jumped(&leading(7, at(0)));
+        roles.observe(&suspended, at(1));
+        assert_eq!(roles.start(&suspended, at(1)), None, "active is not begun in it");
+        roles.observe(&leading(7, at(2)), at(2));
+        assert_eq!(roles.start(&leading(7, at(2)), at(2)), Some(event(Name::Active, 7)));
+        let suspended = jumped(&leading(7, at(2)));
+        roles.observe(&suspended, at(11));
+        assert_eq!(roles.start(&suspended, at(11)), None);
+        roles.observe(&suspended, at(12));
+        assert_eq!(roles.start(&suspended, at(12)), Some(event(Name::Passive, 7)));
+    }
+
+    #[test]
+    fn a_drain_is_told_before_passive_and_once() {
+        let mut roles = Roles::default();
+        viewing(&mut roles, View::Leads(7));
+        told(&mut roles).unwrap();
+        viewing(&mut roles, View::Drains(7));
+        assert_eq!(told(&mut roles), Some(event(Name::Drain, 7)));
+        assert_eq!(told(&mut roles), Some(event(Name::Passive, 7)));
+        assert_eq!(told(&mut roles), None);
+        assert!(viewing(&mut roles, View::Not).is_empty());
+        assert_eq!(told(&mut roles), None);
+    }
+
+    #[test]
+    fn a_drain_that_is_over_is_skipped_and_passive_is_not() {
+        let mut roles = Roles::default();
+        viewing(&mut roles, View::Leads(7));
+        told(&mut roles).unwrap();
+        viewing(&mut roles, View::Drains(7));
+        assert_eq!(viewing(&mut roles, View::Not), [event(Name::Drain, 7)]);
+        assert_eq!(told(&mut roles), Some(event(Name::Passive, 7)));
+    }
+
+    #[test]
+    fn the_newest_state_wins_over_those_in_between() {
+        let mut roles = Roles::default();
+        viewing(&mut roles, View::Leads(1));
+        told(&mut roles).unwrap();
+        assert!(viewing(&mut roles, View::Not).is_empty());
+        assert_eq!(viewing(&mut roles, View::Leads(2)), [event(Name::Passive, 1)]);
+        assert_eq!(viewing(&mut roles, View::Not), [event(Name::Active, 2)]);
+        assert_eq!(told(&mut roles), Some(event(Name::Passive, 1)));
+        viewing(&mut roles, View::Leads(3));
+        assert_eq!(told(&mut roles), Some(event(Name::Active, 3)));
+    }
+
+    fn led_by(name: &str, term: u64) -> Status {
+        let candidate = Arc::new(Candidate {
+            identity: name.to_owned(),
+            instance: format!("{name}-1"),
+            address: None,
+        });
+        Status { holder: Some(Holder { candidate, term }), ..status(Standing::Standby) }
+    }
+
+    #[test]
+    fn each_leader_is_told_once_and_only_the_newest() {
+        let mut leaders = Leaders::default();
+        let mut see = |status: &Status| {
+            let skipped = leaders.observe(status, at(0)).len();
+            (skipped, leaders.start(status, at(0)).is_some())
+        };
+        assert_eq!(see(&status(Standing::Standby)), (0, false));
+        assert_eq!(see(&led_by("a", 1)), (0, true));
+        assert_eq!(see(&status(Standing::Standby)), (0, false), "nobody is no leader");
+        assert_eq!(see(&led_by("a", 1)), (0, false));
+        assert_eq!(see(&led_by("a", 2)), (0, true));
+        assert_eq!(see(&led_by("b", 3)), (0, true));
+        assert!(leaders.observe(&led_by("c", 4), at(0)).is_empty());
+        assert_eq!(leaders.observe(&led_by("d", 5), at(0)).len(), 1);
+    }
+}

@@ -1,0 +1,55 @@
+//! What the health probes say, in the status document.
+//!
+//! What it does not do: it says nothing of whether we compete; that is the state.
+
+use serde::Serialize;
+
+use crate::clock::Moment;
+use crate::health::{Board, Entry};
+
+/// The health probes in the status document.
+#[derive(Clone, Debug, Serialize)]
+pub struct HealthDocument {
+    /// Whether every probe was well when it last answered.
+    pub well: bool,
+    /// Each of them, in the order of the settings.
+    pub probes: Vec<ProbeDocument>,
+}
+
+/// One probe in the status document.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProbeDocument {
+    /// The probe as it is configured, without credentials.
+    pub probe: String,
+    /// Whether it was well when it last answered; `null` before its first answer.
+    pub well: Option<bool>,
+    /// What it said then, in words.
+    pub said: Option<String>,
+    /// How long ago.
+    pub ms_ago: Option<u64>,
+}
+
+impl HealthDocument {
+    /// Reads a board at `now`; `None` for one without probes.
+    #[must_use]
+    pub fn of(board: &Board, now: Moment) -> Option<Self> {
+        let entries = board.entries();
+        if entries.is_empty() {
+            return None;
+        }
+        let well = entries.iter().all(|it| it.last.as_ref().is_some_and(|it| it.well));
+        let probes = entries.into_iter().map(|it| ProbeDocument::of(it, now)).collect();
+        Some(Self { well, probes })
+    }
+}
+
+impl ProbeDocument {
+    fn of(Entry { probe, last }: Entry, now: Moment) -> Self {
+        let Some(last) = last else {
+            return Self { probe, well: None, said: None, ms_ago: None };
+        };
+        let ago = last.at.elapsed_max(now).as_millis();
+        let ms_ago = Some(u64::try_from(ago).unwrap_or(u64::MAX));
+        Self { probe, well: Some(last.well), said: Some(last.words), ms_ago }
+    }
+}

@@ -1,0 +1,84 @@
+//! Names of hosts to addresses, asked of the system: one question at a time for each name.
+//!
+//! The system's resolver holds a thread until it answers, which takes half a minute where no name
+//! server does. Who asks again meanwhile waits for the same answer, so that however often a probe
+//! asks, no second thread is held. What it does not do: it keeps no answer.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+
+type Answer = Result<Vec<SocketAddr>, Arc<str>>;
+
+/// Asks for names; clones ask together.
+#[derive(Clone, Default)]
+pub(crate) struct Resolver(Arc<Mutex<HashMap<String, Shared<BoxFuture<'static, Answer>>>>>);
+
+impl Resolver {
+    /// Gives the addresses of a host, with the port, or says why there are none.
+    pub(crate) async fn resolve(&self, host: &str, port: u16) -> Answer {
+        // An address in brackets is how a URL writes it, and no system knows that form.
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let question = self.pending().entry(host.to_owned()).or_insert_with(|| ask(host)).clone();
+        let answer = question.await;
+        self.pending().retain(|name, it| name != host || it.peek().is_none());
+        Ok(answer?.into_iter().map(|it| SocketAddr::new(it.ip(), port)).collect())
+    }
+
+    fn pending(
+        &self,
+    ) -> std::sync::MutexGuard<'_, HashMap<String, Shared<BoxFuture<'static, Answer>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn ask(host: &str) -> Shared<BoxFuture<'static, Answer>> {
+    let host = host.to_owned();
+    let asking = async move {
+        let found: Vec<_> = tokio::net::lookup_host((host.as_str(), 0))
+            .await
+            .map(Iterator::collect)
+            .unwrap_or_default();
+        if found.is_empty() {
+            return Err(format!("the name {host} could not be resolved").into());
+        }
+        Ok(found)
+    };
+    asking.boxed().shared()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_asks_for_the_same_name_waits_for_the_same_answer() {
+        let resolver = Resolver::default();
+        let (one, other) =
+            tokio::join!(resolver.resolve("localhost", 1), resolver.resolve("localhost", 2));
+        assert_eq!(one.unwrap()[0].port(), 1);
+        assert_eq!(other.unwrap()[0].port(), 2);
+        assert!(resolver.pending().is_empty(), "an answer is kept");
+    }
+
+    #[tokio::test]
+    async fn a_question_that_nobody_waits_for_any_more_is_not_asked_twice() {
+        let resolver = Resolver::default();
+        let asked = resolver.resolve("localhost", 1);
+        assert!(asked.now_or_never().is_none());
+        assert_eq!(resolver.pending().len(), 1, "the thread is at work");
+        assert!(resolver.resolve("localhost", 1).await.is_ok());
+        assert!(resolver.pending().is_empty());
+    }
+
+    #[tokio::test]
+    async fn addresses_are_taken_as_they_are_and_what_is_no_name_is_said() {
+        let resolver = Resolver::default();
+        assert_eq!(resolver.resolve("[::1]", 7).await.unwrap()[0].to_string(), "[::1]:7");
+        let said = resolver.resolve("no such name", 7).await.unwrap_err();
+        assert_eq!(&*said, "the name no such name could not be resolved");
+    }
+}
