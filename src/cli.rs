@@ -6,6 +6,7 @@
 
 use clap::{Parser, Subcommand};
 
+pub mod break_lease;
 pub mod check;
 mod client;
 pub mod completions;
@@ -96,6 +97,8 @@ pub enum Command {
     /// Say that the service has ended its work: the lease is released now
     #[command(after_help = operate::DRAINED)]
     Drained(operate::Drained),
+    /// End a lease whose holder is gone, straight in the store
+    Break(Box<break_lease::Args>),
     /// Print the completions of a shell
     Completions(completions::Args),
 }

@@ -10,6 +10,10 @@ use tenure::cli::{self, Cli, Command};
 use tenure::config::Environment;
 
 fn main() -> ExitCode {
+    // A stage of `exec` stays small: it is gone before anything else is set up.
+    if let Some(code) = tenure::exec::stage::run() {
+        return code;
+    }
     let cli = Cli::parse();
     let environment = Environment::of_process();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -35,6 +39,7 @@ async fn run(command: Command, environment: &Environment) -> ExitCode {
         Command::Pause(it) => cli::operate::run(Order::Pause(it), environment).await,
         Command::Resume(it) => cli::operate::run(Order::Resume(it), environment).await,
         Command::Drained(it) => cli::operate::run(Order::Drained(it), environment).await,
+        Command::Break(args) => cli::break_lease::run(*args, environment).await,
         Command::Completions(args) => cli::completions::run(&args),
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use futures::future::OptionFuture;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -23,6 +24,7 @@ use crate::hooks::Hooks;
 use crate::publish::file::{Acknowledgements, Writer};
 use crate::publish::http::{self, App, Listener};
 use crate::publish::metrics::Metrics;
+use crate::publish::systemd::Systemd;
 use crate::publish::{About, Heartbeat, Published};
 use crate::store::{self, Candidate, Rules};
 
@@ -42,6 +44,7 @@ pub struct Sidecar {
     hooks: Hooks,
     control: Control,
     admin: Option<(admin::Bound, admin::App)>,
+    systemd: Option<Systemd>,
 }
 
 impl Sidecar {
@@ -125,7 +128,13 @@ impl Sidecar {
             report: Report::default(),
             now: clock::now,
         };
-        Ok(Self { driver, listeners, app, files, probes, hooks, control, admin })
+        Ok(Self { driver, listeners, app, files, probes, hooks, control, admin, systemd: None })
+    }
+
+    /// Has systemd told how it goes, if it is there.
+    #[must_use]
+    pub fn notifying(self, systemd: Option<Systemd>) -> Self {
+        Self { systemd, ..self }
     }
 
     /// The way to give this sidecar orders.
@@ -142,21 +151,21 @@ impl Sidecar {
 
     /// Runs until it has resigned, as ordered, and its work is done.
     pub async fn run(self) {
-        let Self { driver, listeners, app, mut files, probes, hooks, control, admin } = self;
+        let Self { driver, listeners, app, mut files, probes, hooks, control, admin, systemd } =
+            self;
         let published = app.published.clone();
         let (end, ended) = oneshot::channel();
         let drive = async {
             driver.run().await;
             let _ = end.send(());
         };
+        let notify = OptionFuture::from(systemd.map(|it| {
+            let (published, heartbeat) = (app.published.clone(), app.heartbeat.clone());
+            it.run(published, heartbeat, app.about.clone(), control.leaving())
+        }));
         let serve = http::serve(listeners, app, async {
             let _ = ended.await;
         });
-        let operate = async {
-            if let Some((bound, app)) = admin {
-                admin::serve(bound, app).await;
-            }
-        };
         let probe = probes.run(published.clone(), |probe, well, term| {
             let control = control.clone();
             async move { control.probed(probe, well, term).await }
@@ -168,7 +177,12 @@ impl Sidecar {
                 let _ = control.drained(Some(term)).await;
             }
         });
-        tokio::join!(drive, serve, probe, tell, operate);
+        let operate = async {
+            if let Some((bound, app)) = admin {
+                admin::serve(bound, app).await;
+            }
+        };
+        tokio::join!(drive, serve, probe, tell, notify, operate);
         // Passive was said before the release; what may be missing is the last word on the store.
         let _ = tokio::time::timeout(LAST_WORD, files.join_next()).await;
     }

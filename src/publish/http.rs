@@ -3,6 +3,7 @@
 //! What it does not do: it changes nothing. Its answers come from memory, judged at each question;
 //! no lock is held across an await, and nobody who asks, slowly or often, reaches the election.
 
+mod page;
 mod routes;
 mod watch;
 
