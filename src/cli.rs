@@ -14,6 +14,7 @@ pub mod doctor;
 mod document;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+pub mod operate;
 pub mod run;
 mod settings;
 pub mod status;
@@ -85,6 +86,20 @@ pub enum Command {
     Watch(watch::Args),
     /// Find out what is wrong with settings, store, credentials, clocks, and what to do about it
     Doctor(Box<doctor::Args>),
+    /// Have this instance give its leadership up, and let another go first
+    #[command(after_help = operate::STEP_DOWN)]
+    StepDown(operate::StepDown),
+    /// Have this instance give its leadership up to another by name
+    #[command(after_help = operate::TRANSFER)]
+    Transfer(operate::Transfer),
+    /// Take this instance out of the election; a leader resigns
+    #[command(after_help = operate::PAUSE)]
+    Pause(operate::AdminArgs),
+    /// Bring a paused instance back into the election
+    Resume(operate::AdminArgs),
+    /// Say that the service has ended its work: the lease is released now
+    #[command(after_help = operate::DRAINED)]
+    Drained(operate::Drained),
     /// End a lease whose holder is gone, straight in the store
     Break(Box<break_lease::Args>),
     /// Print the completions of a shell

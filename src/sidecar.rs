@@ -149,17 +149,11 @@ impl Sidecar {
             }
         });
         let operate = async {
-            match admin {
-                Some((bound, app)) => admin::serve(bound, app, std::future::pending()).await,
-                None => std::future::pending().await,
+            if let Some((bound, app)) = admin {
+                admin::serve(bound, app).await;
             }
         };
-        // Who operates is served until all else has ended.
-        tokio::select! {
-            biased;
-            _ = async { tokio::join!(drive, serve, probe, tell, notify) } => {}
-            () = operate => {}
-        }
+        tokio::join!(drive, serve, probe, tell, notify, operate);
         // Passive was said before the release; what may be missing is the last word on the store.
         let _ = tokio::time::timeout(LAST_WORD, files.join_next()).await;
     }
