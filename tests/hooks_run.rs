@@ -23,9 +23,14 @@ const BOUND: Duration = Duration::from_secs(30);
 /// A lease far longer than any handover by will may take.
 const TIMINGS: &str = "--lease-duration=60s --renew-deadline=50s --retry-period=500ms";
 
+/// One that a test can wait for.
+const SHORT: &str = "--lease-duration=3s --renew-deadline=2s --retry-period=500ms \
+                     --request-timeout=500ms";
+
 struct Scene {
     directory: tempfile::TempDir,
     store: String,
+    timings: &'static str,
 }
 
 impl Scene {
@@ -33,7 +38,7 @@ impl Scene {
         let directory = tempfile::tempdir().unwrap();
         let store = format!("file://{}", directory.path().join("store").display());
         std::fs::create_dir(directory.path().join("store")).unwrap();
-        Self { directory, store }
+        Self { directory, store, timings: TIMINGS }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -62,7 +67,7 @@ impl Scene {
     }
 
     fn start_with(&self, name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Candidate {
-        let timings: Vec<_> = TIMINGS.split_whitespace().collect();
+        let timings: Vec<_> = self.timings.split_whitespace().collect();
         let arguments = [&["--store", &self.store][..], &timings, arguments].concat();
         Candidate::start(name, self.directory.path(), &arguments, variables)
     }
@@ -225,15 +230,11 @@ fn a_webhook_over_tls_trusts_whom_the_system_trusts() {
 
 #[test]
 fn a_leader_that_is_frozen_tells_passive_when_it_wakes_and_active_not_again() {
-    let scene = Scene::new();
+    let scene = Scene { timings: SHORT, ..Scene::new() };
     let (active, passive) = (scene.note("active", ""), scene.note("passive", ""));
-    let arguments = ["--on-active", &active, "--on-passive", &passive];
-    let short = "--lease-duration=3s --renew-deadline=2s --request-timeout=500ms";
-    let arguments: Vec<_> = arguments.into_iter().chain(short.split_whitespace()).collect();
-    let first = scene.start("first", &arguments);
+    let first = scene.start("first", &["--on-active", &active, "--on-passive", &passive]);
     leads(&first);
-    let short: Vec<_> = short.split_whitespace().collect();
-    let second = scene.start("second", &short);
+    let second = scene.start("second", &[]);
     until(BOUND, "active is told", || (scene.noted() == "active\n").then_some(()));
     first.signal(Signal::STOP);
     leads(&second);
