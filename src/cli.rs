@@ -6,6 +6,7 @@
 
 use clap::{Parser, Subcommand};
 
+pub mod break_lease;
 pub mod check;
 mod client;
 pub mod completions;
@@ -81,6 +82,8 @@ pub enum Command {
     Watch(watch::Args),
     /// Find out what is wrong with settings, store, credentials, clocks, and what to do about it
     Doctor(Box<doctor::Args>),
+    /// End a lease whose holder is gone, straight in the store
+    Break(Box<break_lease::Args>),
     /// Print the completions of a shell
     Completions(completions::Args),
 }

@@ -21,9 +21,12 @@
 //! - [`store`] is the trait that every lease store fulfils, with one file for each backend.
 //! - [`daemon`] drives one election: it selects an event, hands it in, and drains what comes out.
 //! - [`sidecar`] puts a whole one together from the settings, and runs it.
-//! - [`publish`] says the status in outside words, by HTTP, files and metrics.
+//! - [`publish`] says the status in outside words, by HTTP, files, metrics and to systemd.
 //! - [`health`] asks what must be well for us to compete; [`hooks`] tell others of what became of us.
+//! - [`admin`] takes what an operator wants, and hands it to the driver.
+//! - [`listener`] binds and bounds what listens.
 //! - [`config`] makes valid settings of arguments, environment and file.
+//! - [`exec`] keeps a command running while we lead, and ends it in time.
 //! - [`cli`] is the command line, with a file for each verb; [`logs`] writes what is told.
 //!
 //! # What is absent, and stays so
@@ -72,6 +75,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod cli;
 pub mod clock;
 pub(crate) mod command;
@@ -79,11 +83,13 @@ pub mod config;
 pub mod daemon;
 mod descriptors;
 pub mod election;
+pub mod exec;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod health;
 pub mod hooks;
 pub(crate) mod http_client;
+pub mod listener;
 pub mod logs;
 pub mod publish;
 pub(crate) mod resolver;

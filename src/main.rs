@@ -9,6 +9,10 @@ use tenure::cli::{self, Cli, Command};
 use tenure::config::Environment;
 
 fn main() -> ExitCode {
+    // A stage of `exec` stays small: it is gone before anything else is set up.
+    if let Some(code) = tenure::exec::stage::run() {
+        return code;
+    }
     let cli = Cli::parse();
     let environment = Environment::of_process();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -29,6 +33,7 @@ async fn run(command: Command, environment: &Environment) -> ExitCode {
         Command::Wait(args) => cli::wait::run(args, environment).await,
         Command::Watch(args) => cli::watch::run(args, environment).await,
         Command::Doctor(args) => cli::doctor::run(*args, environment).await,
+        Command::Break(args) => cli::break_lease::run(*args, environment).await,
         Command::Completions(args) => cli::completions::run(&args),
     }
 }

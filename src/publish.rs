@@ -19,6 +19,8 @@ pub mod file;
 mod health;
 pub mod http;
 pub mod metrics;
+pub mod systemd;
+pub(crate) mod words;
 
 pub use health::{HealthDocument, ProbeDocument};
 
@@ -37,6 +39,8 @@ pub struct Published {
     pub sequence: u64,
     /// The last [`REMEMBERED`] changes of state, newest first.
     pub history: Arc<[Past]>,
+    /// When the holder of this status was first seen.
+    pub holder_seen: Option<Moment>,
 }
 
 /// A change of state that has been.
@@ -138,6 +142,8 @@ pub struct Document<'a> {
     pub store: StoreDocument<'a>,
     /// What the health probes say; `null` where none are set.
     pub health: Option<HealthDocument>,
+    /// The last changes of state, newest first.
+    pub transitions: Vec<TransitionDocument>,
     /// Our version.
     pub version: &'static str,
 }
@@ -175,6 +181,34 @@ pub struct StoreDocument<'a> {
     pub last_error: Option<&'a str>,
 }
 
+/// A change of state in the status document.
+#[derive(Clone, Debug, Serialize)]
+pub struct TransitionDocument {
+    /// When it was noted, RFC 3339.
+    pub at: String,
+    /// The state before.
+    pub from: &'static str,
+    /// The state after.
+    pub to: &'static str,
+    /// Why.
+    pub reason: &'static str,
+    /// The term that began, goes on, or ended.
+    pub term: Option<u64>,
+}
+
+impl From<&Past> for TransitionDocument {
+    fn from(past: &Past) -> Self {
+        let Transition { from, to, reason, term, .. } = past.transition;
+        Self {
+            at: rfc3339(past.at.date()),
+            from: from.as_str(),
+            to: to.as_str(),
+            reason: reason.as_str(),
+            term,
+        }
+    }
+}
+
 /// What a question is answered from, judged once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
@@ -210,7 +244,7 @@ impl Published {
     /// The first publication of a process, in which nothing has changed yet.
     #[must_use]
     pub fn first(status: Status) -> Self {
-        Self { status, index: 1, sequence: 1, history: Arc::default() }
+        Self { status, index: 1, sequence: 1, history: Arc::default(), holder_seen: None }
     }
 
     /// The index at `now`: one more than was published once a leader's belief is over, which is a
@@ -262,6 +296,7 @@ impl Published {
                 last_error: store.last_error.as_ref().map(|error| error.failure().message.as_ref()),
             },
             health: HealthDocument::of(&about.health, now),
+            transitions: self.history.iter().map(TransitionDocument::from).collect(),
             version: env!("CARGO_PKG_VERSION"),
         }
     }

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use futures::future::OptionFuture;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
+use crate::admin;
 use crate::clock;
 use crate::config::{Health, Listen, Settings, StoreSettings};
 use crate::daemon::{Control, Driver, Publisher, Report};
@@ -22,6 +24,7 @@ use crate::hooks::Hooks;
 use crate::publish::file::{Acknowledgements, Writer};
 use crate::publish::http::{self, App, Listener};
 use crate::publish::metrics::Metrics;
+use crate::publish::systemd::Systemd;
 use crate::publish::{About, Heartbeat, Published};
 use crate::store::{self, Candidate, Rules};
 
@@ -40,6 +43,8 @@ pub struct Sidecar {
     probes: Probes,
     hooks: Hooks,
     control: Control,
+    admin: Option<(admin::Bound, admin::App)>,
+    systemd: Option<Systemd>,
 }
 
 impl Sidecar {
@@ -76,6 +81,10 @@ impl Sidecar {
         let (metrics, heartbeat) = (Metrics::new(&about), Heartbeat::default());
 
         let listeners = listen(&settings.listen).await?;
+        let admin = match &settings.admin {
+            Some(it) => Some(admin::bind(it).await?),
+            None => None,
+        };
         let mut files = JoinSet::new();
         let mut acknowledgements = Acknowledgements::of_no_files();
         if !settings.status_files.is_empty() {
@@ -108,6 +117,7 @@ impl Sidecar {
             fits: descriptors::fits,
         };
         let (control, orders) = Control::new();
+        let admin = admin.map(|bound| (bound, operating(&settings, &control, &app.published)));
         let driver = Driver {
             election,
             store,
@@ -118,7 +128,13 @@ impl Sidecar {
             report: Report::default(),
             now: clock::now,
         };
-        Ok(Self { driver, listeners, app, files, probes, hooks, control })
+        Ok(Self { driver, listeners, app, files, probes, hooks, control, admin, systemd: None })
+    }
+
+    /// Has systemd told how it goes, if it is there.
+    #[must_use]
+    pub fn notifying(self, systemd: Option<Systemd>) -> Self {
+        Self { systemd, ..self }
     }
 
     /// The way to give this sidecar orders.
@@ -135,13 +151,18 @@ impl Sidecar {
 
     /// Runs until it has resigned, as ordered, and its work is done.
     pub async fn run(self) {
-        let Self { driver, listeners, app, mut files, probes, hooks, control } = self;
+        let Self { driver, listeners, app, mut files, probes, hooks, control, admin, systemd } =
+            self;
         let published = app.published.clone();
         let (end, ended) = oneshot::channel();
         let drive = async {
             driver.run().await;
             let _ = end.send(());
         };
+        let notify = OptionFuture::from(systemd.map(|it| {
+            let (published, heartbeat) = (app.published.clone(), app.heartbeat.clone());
+            it.run(published, heartbeat, app.about.clone(), control.leaving())
+        }));
         let serve = http::serve(listeners, app, async {
             let _ = ended.await;
         });
@@ -156,9 +177,35 @@ impl Sidecar {
                 let _ = control.drained(Some(term)).await;
             }
         });
-        tokio::join!(drive, serve, probe, tell);
+        let operate = async {
+            match admin {
+                Some((bound, app)) => admin::serve(bound, app, std::future::pending()).await,
+                None => std::future::pending().await,
+            }
+        };
+        // Who operates is served until all else has ended.
+        tokio::select! {
+            biased;
+            _ = async { tokio::join!(drive, serve, probe, tell, notify) } => {}
+            () = operate => {}
+        }
         // Passive was said before the release; what may be missing is the last word on the store.
         let _ = tokio::time::timeout(LAST_WORD, files.join_next()).await;
+    }
+}
+
+/// What the admin listener works with.
+fn operating(
+    settings: &Settings,
+    control: &Control,
+    published: &watch::Receiver<Published>,
+) -> admin::App {
+    admin::App {
+        control: control.clone(),
+        published: published.clone(),
+        identity: settings.identity.clone(),
+        retry_period: settings.timings.retry_period,
+        now: clock::now,
     }
 }
 
@@ -180,6 +227,7 @@ fn terms(settings: &Settings, candidate: Candidate, rules: Rules, escorts: bool)
     }
 }
 
+/// When the service counts as well; nothing where nobody asks it.
 fn health_rule(health: &Health) -> Option<HealthRule> {
     let Health { probes, failures, successes, .. } = health;
     let rule = HealthRule { probes: probes.len(), failures: *failures, successes: *successes };

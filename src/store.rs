@@ -26,6 +26,9 @@ use crate::config::{Settings, StoreSettings};
 pub mod azure;
 pub mod file;
 pub mod memory;
+mod successor;
+
+pub use successor::Successor;
 
 /// A place where one lease is kept, with the record of who holds it.
 ///
@@ -180,50 +183,6 @@ pub struct Record {
     pub nonce: Option<Nonce>,
     /// Whom that holder would have lead next.
     pub successor: Option<Successor>,
-}
-
-/// Who should lead next, by the will of the holder whose record names it.
-///
-/// It is advice: no store holds anybody to it, and a successor who is dead or unknown costs no more
-/// than the hold-off.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Successor {
-    /// The name of the candidate, not empty; of several that bear it any may come first.
-    pub identity: String,
-    /// How long every other candidate lets it go first: counted by each on its own clock, from its
-    /// first sight of the lease free. In a record: whole milliseconds, at most
-    /// [`LONGEST_HOLD_OFF`](Self::LONGEST_HOLD_OFF). Too short, and another wins; too long, and an
-    /// election whose successor is dead stands still for as long.
-    pub hold_off: Duration,
-}
-
-impl Successor {
-    /// The longest hold-off that a record can ask for. One that asks for more is read as if it
-    /// named nobody, since whoever wrote it may not keep everybody waiting.
-    pub const LONGEST_HOLD_OFF: Duration = Duration::from_secs(60 * 60);
-
-    /// The successor as a record keeps it: in whole milliseconds, rounded up, and at most
-    /// [`LONGEST_HOLD_OFF`](Self::LONGEST_HOLD_OFF).
-    #[must_use]
-    pub fn as_stored(&self) -> Self {
-        let hold_off = Duration::from_millis(self.hold_off_millis());
-        Self { identity: self.identity.clone(), hold_off }
-    }
-
-    /// The hold-off as a record keeps it.
-    fn hold_off_millis(&self) -> u64 {
-        let hold_off = self.hold_off.min(Self::LONGEST_HOLD_OFF);
-        u64::try_from(hold_off.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
-    }
-
-    /// The successor that a record names; `None` where it has no name or an absurd hold-off.
-    fn recorded(identity: &str, hold_off_millis: u64) -> Option<Self> {
-        let hold_off = Duration::from_millis(hold_off_millis);
-        if identity.is_empty() || hold_off > Self::LONGEST_HOLD_OFF {
-            return None;
-        }
-        Some(Self { identity: identity.to_owned(), hold_off })
-    }
 }
 
 /// What breaking the lease came to.

@@ -113,9 +113,10 @@ fn the_one_reader_of_time_and_of_the_environment_is_where_it_belongs() {
         ("clock_gettime(", "clock.rs"),
         ("env::var", "layers.rs environment.rs"),
     ] {
-        for folder in
-            ["clock", "config", "cli", "daemon", "election", "logs", "publish", "store", "main"]
-        {
+        for folder in [
+            "clock", "config", "cli", "daemon", "election", "listener", "logs", "publish", "store",
+            "main",
+        ] {
             for (path, text) in module_or_nothing(folder) {
                 let name = path.file_name().unwrap().to_str().unwrap();
                 let found = code(&text).any(|line| line.contains(word));

@@ -130,7 +130,7 @@ fn the_help_groups_its_settings_and_ends_with_examples() {
         assert!(settings.contains(heading), "{heading}");
     }
     assert!(examples.contains("tenure run --election orders --store azure://"), "{examples}");
-    for verb in ["status", "check", "wait", "watch", "doctor", "completions"] {
+    for verb in ["status", "check", "wait", "watch", "doctor", "break", "completions"] {
         let help = tenure(&[verb, "--help"], &[]).out;
         assert!(help.contains(&format!("Examples:\n  tenure {verb}")), "{verb}: {help}");
     }

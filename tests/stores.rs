@@ -107,6 +107,8 @@ impl Harness for FileLock {
          \"lease\": null}",
         "{\"tenure\": 1, \"revision\": 3, \"term\": \"seven\", \"nonce\": null, \"holder\": null, \
          \"lease\": null}",
+        "{\"tenure\": 1, \"revision\": 3, \"term\": 7, \"nonce\": \"1\", \"holder\": null, \
+         \"successor\": \"b\", \"lease\": null}",
     ];
 
     async fn start() -> Self {
@@ -141,7 +143,13 @@ impl Harness for FileLock {
 }
 
 /// What else could be in the place of a blob of ours, as metadata.
-const FOREIGN_BLOBS: &[&str] = &["owner=somebody", "tenure_term=seven", "tenure_term=-7"];
+const FOREIGN_BLOBS: &[&str] = &[
+    "owner=somebody",
+    "tenure_term=seven",
+    "tenure_term=-7",
+    "tenure_successor=b",
+    "tenure_hold_off_ms=1000",
+];
 
 /// A blob, and what others do to it.
 struct Blob {

@@ -11,9 +11,10 @@ use std::time::Duration;
 use super::client::{Sidecar, UrlArgs};
 use super::document::{Heard, Role};
 use super::status_file::{self, Said};
-use super::terminal::{self, harmless, spoken};
+use super::terminal::{self, harmless};
 use crate::clock::{self, Moment};
 use crate::config::{Environment, duration};
+use crate::publish::words::spoken;
 
 /// Whom to ask, and what for.
 #[derive(clap::Args, Clone, Debug)]

@@ -3,7 +3,7 @@
 //!
 //! What it does not do: it mends nothing unless asked (`--create`), and touches no lease.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -152,7 +152,12 @@ async fn create(
             );
             return false;
         }
-        if !agreed(&settings.election).await {
+        let question = format!(
+            "A new term lets its first leader begin at once. That is safe only while nobody \
+             leads.\nIs it sure that no leader of {:?} is alive now? [y/N] ",
+            settings.election
+        );
+        if !terminal::agrees(question).await {
             report.tell(&Finding {
                 remedy: Some("end all candidates of this election first".to_owned()),
                 ..finding(Verdict::Wrong, "create", "nothing was made, since a leader may be alive")
@@ -173,21 +178,6 @@ async fn create(
         Err(_) => report.tell(&finding(Verdict::Wrong, "create", "the store did not answer")),
     }
     true
-}
-
-/// Asks on the terminal; anything but a yes is a no.
-async fn agreed(election: &str) -> bool {
-    let question = format!(
-        "A new term lets its first leader begin at once. That is safe only while nobody leads.\n\
-         Is it sure that no leader of {election:?} is alive now? [y/N] "
-    );
-    let ask = move || {
-        let _ = std::io::stderr().lock().write_all(question.as_bytes());
-        let mut answer = String::new();
-        let read = std::io::stdin().read_line(&mut answer).is_ok();
-        read && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
-    };
-    tokio::task::spawn_blocking(ask).await.unwrap_or(false)
 }
 
 /// Prints findings, and remembers whether one was bad.

@@ -10,6 +10,7 @@ use super::{SettingsArgs, terminal};
 use crate::config::{Environment, Loaded, Settings, Verb, load};
 use crate::daemon::Control;
 use crate::logs::{self, Logs};
+use crate::publish::systemd::Systemd;
 use crate::sidecar::Sidecar;
 
 /// Runs until a signal ends it: 0 after an orderly end, 1 when it cannot begin, 2 when the settings
@@ -27,7 +28,7 @@ pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
             for note in notes {
                 tracing::debug!("{note}");
             }
-            sidecar(settings, &logs).await
+            sidecar(settings, Systemd::from(environment), &logs).await
         }
         Err(error) => Err(error),
     };
@@ -38,13 +39,17 @@ pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
 }
 
 /// Runs the sidecar until it has resigned, or a second signal ends it.
-async fn sidecar(settings: Settings, logs: &Logs) -> anyhow::Result<ExitCode> {
+async fn sidecar(
+    settings: Settings,
+    systemd: Option<Systemd>,
+    logs: &Logs,
+) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let dropped = logs.dropped();
     let dropped = Box::new(move || dropped.dropped_lines());
     // A signal is obeyed from the start on, whatever the start waits for.
     let sidecar = tokio::select! {
-        sidecar = Sidecar::prepare(settings, dropped, false) => sidecar?,
+        sidecar = Sidecar::prepare(settings, dropped, false) => sidecar?.notifying(systemd),
         number = signals.next() => {
             tracing::info!(signal = number, "stopped before the start");
             return Ok(ExitCode::SUCCESS);

@@ -10,9 +10,10 @@ use time::format_description::well_known::Rfc3339;
 
 use super::client::{Sidecar, UrlArgs};
 use super::document::{Document, Heard, Role};
-use super::terminal::{self, Colour, Style, harmless, spoken};
+use super::terminal::{self, Colour, Style, harmless};
 use crate::clock::{self, Moment};
 use crate::config::Environment;
+use crate::publish::words::spoken;
 
 /// Whom to ask, and how to show the answer.
 #[derive(clap::Args, Clone, Debug)]

@@ -1,9 +1,8 @@
-//! What goes to people: standard output, colour, and times as people say them.
+//! What goes to people: standard output and its colours.
 //!
 //! What it does not do: logs; those are the daemon's and go elsewhere.
 
 use std::io::{ErrorKind, IsTerminal, Write};
-use std::time::Duration;
 
 use crate::config::Environment;
 
@@ -27,6 +26,17 @@ pub(super) fn print(text: &str) -> bool {
 pub(super) fn complain(text: &str) {
     // Where not even that can be written, the exit code has to say it.
     let _ = writeln!(std::io::stderr().lock(), "tenure: {text}");
+}
+
+/// Asks on the terminal; anything but a yes is a no.
+pub(super) async fn agrees(question: String) -> bool {
+    let ask = move || {
+        let _ = std::io::stderr().lock().write_all(question.as_bytes());
+        let mut answer = String::new();
+        let read = std::io::stdin().read_line(&mut answer).is_ok();
+        read && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+    };
+    tokio::task::spawn_blocking(ask).await.unwrap_or(false)
 }
 
 /// The colours that mean something.
@@ -86,18 +96,6 @@ impl Style {
     }
 }
 
-/// A length of time as people say it: two figures are enough.
-pub(super) fn spoken(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    match seconds {
-        0..10 => format!("{seconds}.{}s", duration.subsec_millis() / 100),
-        10..60 => format!("{seconds}s"),
-        60..3_600 => format!("{}m{}s", seconds / 60, seconds % 60),
-        3_600..86_400 => format!("{}h{}m", seconds / 3_600, seconds / 60 % 60),
-        _ => format!("{}d{}h", seconds / 86_400, seconds / 3_600 % 24),
-    }
-}
-
 /// Text from elsewhere, made fit for a terminal: no control characters.
 pub(super) fn harmless(text: &str) -> String {
     text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
@@ -106,20 +104,6 @@ pub(super) fn harmless(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_said_in_two_figures() {
-        for (ms, text) in [
-            (0, "0.0s"),
-            (8_123, "8.1s"),
-            (59_900, "59s"),
-            (192_000, "3m12s"),
-            (3_720_000, "1h2m"),
-            (100 * 3_600_000, "4d4h"),
-        ] {
-            assert_eq!(spoken(Duration::from_millis(ms)), text);
-        }
-    }
 
     #[test]
     fn colour_is_for_terminals_without_no_color() {

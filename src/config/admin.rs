@@ -140,3 +140,105 @@ pub(super) fn checked_token(path: &Path) -> Result<String, Problem> {
     };
     Err(Problem::new(problem, make))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn an_admin_address_is_a_socket_or_loopback() {
+        assert_eq!(address("unix:/run/a"), Ok(Listen::Unix("/run/a".into())));
+        for good in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "127.0.0.1:0"]
+        {
+            assert!(matches!(address(good), Ok(Listen::Tcp(_))), "{good}");
+        }
+        for (bad, problem, remedy) in [
+            ("0.0.0.0:41", "beyond loopback", "127.0.0.1:41"),
+            ("[::]:41", "beyond loopback", "127.0.0.1:41"),
+            ("10.0.0.1:41", "beyond loopback", "127.0.0.1:41"),
+            ("unix:x", "begin with /", "unix:/run"),
+            ("off", "no IP address", "unix:/run"),
+            ("", "empty", "unix:/run"),
+        ] {
+            let found = address(bad).unwrap_err();
+            assert!(found.problem.contains(problem), "{bad}: {found:?}");
+            assert!(found.remedy.contains(remedy), "{bad}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_socket_needs_a_directory_and_a_place_that_no_live_process_has() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("s");
+        assert_eq!(socket(&path, true), Ok(()));
+        let missing = socket(&place.path().join("no/s"), true).unwrap_err();
+        assert!(missing.remedy.contains("mkdir -p"), "{missing:?}");
+
+        let listener = UnixListener::bind(&path).unwrap();
+        let taken = socket(&path, true).unwrap_err();
+        assert!(taken.problem.contains("process that is alive"), "{taken:?}");
+        assert_eq!(socket(&path, false), Ok(()), "it may be the one that is asked about");
+        drop(listener);
+        assert_eq!(socket(&path, true), Ok(()), "a stale one is replaced");
+
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "").unwrap();
+        for starting in [true, false] {
+            let file = socket(&path, starting).unwrap_err();
+            assert!(file.problem.contains("no socket"), "{file:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_accepts_nobody_is_alive_and_not_waited_for() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        // As many as its queue takes.
+        let mut waiting = Vec::new();
+        while waiting.len() < 8 && connect(&path).is_ok() {
+            let flags = SocketFlags::NONBLOCK;
+            let socket =
+                rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+                    .unwrap();
+            let _ = rustix::net::connect(&socket, &SocketAddrUnix::new(&path).unwrap());
+            waiting.push(socket);
+        }
+        assert_eq!(connect(&path), Err(Errno::AGAIN), "else this tests nothing");
+        assert!(socket(&path, true).unwrap_err().problem.contains("alive"));
+    }
+
+    #[test]
+    fn a_token_is_one_long_word_that_others_cannot_read() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("token");
+        let write = |content: &[u8], mode: u32| {
+            std::fs::write(&path, content).unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            token(&path)
+        };
+        for mode in [0o600, 0o400, 0o440] {
+            assert_eq!(write(b" 0123456789abcdef\n", mode).as_deref(), Ok("0123456789abcdef"));
+            std::fs::remove_file(&path).unwrap();
+        }
+        for (content, mode, words) in [
+            (&b"0123456789abcdef"[..], 0o644, "the mode 0644"),
+            (b"0123456789abcdef", 0o602, "the mode 0602"),
+            (b"", 0o600, "is empty"),
+            (b"\n \n", 0o600, "is empty"),
+            (b"0123456789abcde\n", 0o600, "shorter than 16"),
+            (b"0123456789 abcdef", 0o600, "one word"),
+            ("0123456789äöüabc".as_bytes(), 0o600, "one word"),
+            (&[b'x'; 5_000], 0o600, "one line"),
+        ] {
+            let found = write(content, mode).unwrap_err();
+            assert!(found.contains(words) && !found.contains("0123"), "{found}");
+        }
+        assert!(token(&place.path().join("none")).unwrap_err().contains("cannot be read"));
+        assert!(token(place.path()).unwrap_err().contains("is no file"));
+    }
+}

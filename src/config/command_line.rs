@@ -15,9 +15,6 @@ use super::faults::Problem;
 /// Where programs are looked for when `PATH` is not set, as the system does it.
 const USUAL_PATH: &str = "/bin:/usr/bin";
 
-/// What a shell would not hand to the program as a word.
-const SHELL_WORDS: [&str; 10] = ["|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"];
-
 /// A command, ready to be run without a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
@@ -61,15 +58,11 @@ pub(super) fn parse(text: &str, path: Option<&str>) -> Result<CommandLine, Probl
             "close it; a quote that is meant itself is written \\' or \\\"",
         ));
     };
-    let shell = |word: &&String| {
-        SHELL_WORDS.contains(&word.as_str()) && text.split_whitespace().any(|it| it == **word)
-    };
-    if let Some(word) = words.iter().find(shell) {
+    if let Some(word) = shell_word(text) {
         return Err(Problem::new(
-            format!("has {word:?}, and no shell runs it that would know what to do"),
-            format!(
-                "write it as sh -c '…'; or quote the word as '{word}' if the program is to get it"
-            ),
+            format!("has {word}, which means something to a shell, and none runs it"),
+            "write it as sh -c '…'; or put single quotes around the word if the program is to get \
+             it as it is",
         ));
     }
     let mut words = words.into_iter();
@@ -80,6 +73,75 @@ pub(super) fn parse(text: &str, path: Option<&str>) -> Result<CommandLine, Probl
         Ok(found) => Ok(CommandLine { program: found, arguments: words.collect() }),
         Err(unusable) => Err(problem(&program, &unusable)),
     }
+}
+
+/// How a character of a command line is quoted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Quoted {
+    Not,
+    /// By double quotes, in which a shell would still replace variables.
+    Double,
+    /// By single quotes or a backslash; quotes themselves too.
+    Wholly,
+}
+
+/// The characters of a command line with their place, or nothing where a quote is left open.
+pub(super) fn quoted(text: &str) -> Option<Vec<(usize, char, Quoted)>> {
+    let mut all = Vec::new();
+    let mut open = None;
+    let mut escaped = false;
+    for (at, it) in text.char_indices() {
+        let quoted = match (it, open) {
+            _ if escaped => {
+                escaped = false;
+                Quoted::Wholly
+            }
+            ('\\', None | Some('"')) => {
+                escaped = true;
+                Quoted::Wholly
+            }
+            ('\'' | '"', None) => {
+                open = Some(it);
+                Quoted::Wholly
+            }
+            (_, Some(quote)) if it == quote => {
+                open = None;
+                Quoted::Wholly
+            }
+            (_, Some('"')) => Quoted::Double,
+            (_, Some(_)) => Quoted::Wholly,
+            (_, None) => Quoted::Not,
+        };
+        all.push((at, it, quoted));
+    }
+    (open.is_none() && !escaped).then_some(all)
+}
+
+/// A word that only a shell would understand: a pipe, a redirection, a variable.
+fn shell_word(text: &str) -> Option<String> {
+    let characters = quoted(text)?;
+    // What is quoted is no part of an operator, but keeps a word together.
+    let bare: String = characters
+        .iter()
+        .map(|(_, it, quoted)| if *quoted == Quoted::Not { *it } else { 'x' })
+        .collect();
+    let operator = |word: &&str| {
+        matches!(*word, "|" | "||" | "&" | "&&")
+            || word.ends_with(';')
+            || ["<", ">", "2>", "&>"].iter().any(|it| word.starts_with(it))
+    };
+    if let Some(word) = bare.split_whitespace().find(operator) {
+        return Some(word.to_owned());
+    }
+    let variable = characters.windows(2).find(|pair| {
+        let [(_, first, how), (_, second, _)] = pair else { return false };
+        *how != Quoted::Wholly
+            && (*first == '`'
+                || *first == '$' && (second.is_ascii_alphabetic() || "_{(".contains(*second)))
+    })?;
+    let from = &text[variable[0].0..];
+    let end = from.find(|it: char| it.is_whitespace() || it == '"').unwrap_or(from.len());
+    Some(from[..end].to_owned())
 }
 
 fn problem(program: &str, unusable: &Unusable) -> Problem {
@@ -156,14 +218,15 @@ fn script(file: &Path) -> Result<(), Unusable> {
     let shown = file.display();
     if let Some(line) = start.strip_prefix(b"#!") {
         let line = line.split(|it| *it == b'\n').next().unwrap_or_default();
-        let word = line.split(u8::is_ascii_whitespace).find(|it| !it.is_empty());
+        // As the kernel does, to whom a carriage return is part of the name.
+        let word = line.split(|it| matches!(it, b' ' | b'\t')).find(|it| !it.is_empty());
         let interpreter = Path::new(std::ffi::OsStr::from_bytes(word.unwrap_or_default()));
         let runs = interpreter.is_file()
             && rustix::fs::accessat(CWD, interpreter, Access::EXEC_OK, AtFlags::EACCESS).is_ok();
         if !runs {
             return Err(Unusable::NotExecutable(format!(
                 "names {shown}, a script for {:?}, which cannot be run",
-                interpreter.display().to_string().trim_end_matches('\r')
+                interpreter.display().to_string()
             )));
         }
     } else if !start.contains(&0) && str::from_utf8(&start).is_ok() {
@@ -172,4 +235,129 @@ fn script(file: &Path) -> Result<(), Unusable> {
         )));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn write(directory: &Path, name: &str, content: &[u8], mode: u32) -> String {
+        let path = directory.join(name);
+        std::fs::write(&path, content).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_command_line_is_split_as_a_shell_would() {
+        for (text, words) in [
+            ("/bin/sh", &[][..]),
+            ("  /bin/sh -c  'a b' ", &["-c", "a b"]),
+            (r#"/bin/sh "a 'b' \$C" d\ e"#, &["a 'b' $C", "d e"]),
+            ("/bin/sh '' ';' '|' 'a | b' *", &["", ";", "|", "a | b", "*"]),
+            (r"/bin/sh {} \; '$A `b`' $ 5$ a&b?c", &["{}", ";", "$A `b`", "$", "5$", "a&b?c"]),
+        ] {
+            let found = parse(text, None).unwrap();
+            assert_eq!(found.program, Path::new("/bin/sh"), "{text}");
+            assert_eq!(found.arguments, words, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_command_line_that_cannot_be_run_says_what_to_do() {
+        for (text, problem, remedy) in [
+            ("", "is empty", "write a program"),
+            ("  ", "is empty", "write a program"),
+            ("# all", "names no program", "write a program"),
+            ("''", "names no program", "write a program"),
+            ("sh\0", "has a NUL", "write a program"),
+            ("sh -c 'a", "not closed", "close it"),
+            ("sh \\", "at its end", "close it"),
+            ("sh a | sh b", "has |,", "sh -c '…'"),
+            ("sh a && sh b", "has &&,", "sh -c '…'"),
+            ("sh >/tmp/x 2>&1", "has >/tmp/x,", "sh -c '…'"),
+            ("sh a; sh b", "has a;,", "sh -c '…'"),
+            ("sh -c x $TENURE_TERM y", "has $TENURE_TERM,", "single quotes"),
+            ("sh \"a ${B} c\"", "has ${B},", "single quotes"),
+            ("sh `date`", "has `date`,", "single quotes"),
+            ("there-is-no-such", "PATH does not lead to", "install"),
+            ("/nonexistent/x", "/nonexistent/x, which is not there", "install"),
+            ("~/x", "is not there", "know ~"),
+            ("A=1 sh", "PATH does not lead to", "write env before it"),
+            ("/etc", "is no file", "chmod +x"),
+            ("/etc/passwd", "may not execute", "chmod +x"),
+        ] {
+            let found = parse(text, None).unwrap_err();
+            assert!(found.problem.contains(problem), "{text}: {found:?}");
+            assert!(found.remedy.contains(remedy), "{text}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_is_the_first_of_path_that_can_be_run() {
+        let place = tempfile::tempdir().unwrap();
+        let [first, second] = ["1", "2"].map(|it| place.path().join(it));
+        std::fs::create_dir(&first).unwrap();
+        std::fs::create_dir(&second).unwrap();
+        write(&first, "it", b"#!/bin/sh\n", 0o644);
+        let path = format!("/nonexistent:{}:{}", first.display(), second.display());
+        assert!(matches!(find("it", Some(&path)), Err(Unusable::NotExecutable(_))));
+        assert!(matches!(find("other", Some(&path)), Err(Unusable::NotFound(_))));
+        let there = write(&second, "it", b"#!/bin/sh\n", 0o755);
+        assert_eq!(find("it", Some(&path)), Ok(PathBuf::from(there)));
+        assert_eq!(find("sh", None), Ok(PathBuf::from("/bin/sh")));
+    }
+
+    #[test]
+    fn a_script_needs_an_interpreter_that_is_there() {
+        let place = tempfile::tempdir().unwrap();
+        let of = |content: &[u8]| find(&write(place.path(), "it", content, 0o755), None);
+        for good in [
+            &b"#!/bin/sh"[..],
+            b"#! /bin/sh -e\nx",
+            b"#!/usr/bin/env sh\n",
+            b"\x7fELF\x02\x01\x01\0",
+            b"\0",
+            b"\xff",
+        ] {
+            assert!(of(good).is_ok(), "{good:?}");
+        }
+        for (bad, words) in [
+            (&b"#!/nonexistent/python\n"[..], "\"/nonexistent/python\""),
+            (b"#!/bin/sh\r\n", "\"/bin/sh\\r\", which cannot"),
+            (b"#!\n", "cannot be run"),
+            (b"#!/etc\n", "cannot be run"),
+            (b"echo hello\n", "without a first line"),
+            (b"", "without a first line"),
+        ] {
+            let found = of(bad).unwrap_err();
+            let Unusable::NotExecutable(text) = &found else { panic!("{found:?}") };
+            assert!(text.contains(words), "{bad:?}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_shown_without_its_arguments() {
+        assert_eq!(parse("/bin/sh", None).unwrap().to_string(), "/bin/sh");
+        assert_eq!(parse("/bin/sh -c hidden", None).unwrap().to_string(), "/bin/sh …");
+    }
+
+    proptest! {
+        #[test]
+        fn words_that_are_quoted_come_back(words in proptest::collection::vec("[^\0]{0,12}", 0..5)) {
+            let quoted: Vec<_> =
+                words.iter().map(|it| format!("'{}'", it.replace('\'', r"'\''"))).collect();
+            let found = parse(&format!("/bin/sh {}", quoted.join(" ")), None);
+            prop_assert_eq!(found.map(|it| it.arguments), Ok(words));
+        }
+
+        #[test]
+        fn no_text_panics(text in "(/bin/sh )?.{0,40}") {
+            let _ = parse(&text, Some("/nonexistent"));
+        }
+    }
 }

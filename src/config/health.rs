@@ -103,9 +103,10 @@ pub(super) fn web(text: &str) -> Result<Url, Problem> {
     const WRITE: &str = "write an address such as http://127.0.0.1:8080/healthz";
     let url = Url::parse(text)
         .map_err(|error| Problem::new(format!("is no web address: {error}"), WRITE))?;
-    let has_slashes = text.split_once(':').is_some_and(|(_, rest)| rest.starts_with("//"));
-    let problem = if !has_slashes || text.contains('\\') {
-        "is no web address with // before its host"
+    let rest = text.split_once(':').map_or("", |(_, rest)| rest);
+    let two_slashes = rest.starts_with("//") && !rest.starts_with("///");
+    let problem = if !two_slashes || text.contains('\\') {
+        "is no web address with two / before its host"
     } else if text.contains(|it: char| it.is_whitespace() || it.is_control()) {
         "has a space or a line's end in it"
     } else if !url.username().is_empty() || url.password().is_some() {
@@ -188,5 +189,108 @@ pub(super) fn count(text: &str) -> Result<u32, Problem> {
     match text.parse::<u32>() {
         Ok(number @ 1..=1_000) => Ok(number),
         _ => Err(Problem::new("is not a number from 1 to 1000", "write a number such as 3")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_four_kinds_of_probe_are_read_and_shown_without_secrets() {
+        for (text, shown) in [
+            ("http://127.0.0.1:8080/healthz", "http://127.0.0.1:8080/healthz"),
+            ("https://orders.test/h?key=hidden", "https://orders.test/h?…"),
+            ("tcp://localhost:5432", "tcp://localhost:5432"),
+            ("tcp://[::1]:1/", "tcp://[::1]:1"),
+            ("file:/run/alive", "file:/run/alive"),
+            ("file:///run/a%3Fb?max_age=1m30s", "file:/run/a%3Fb?max_age=1m30s"),
+            ("exec:/bin/sh -c hidden", "exec:/bin/sh …"),
+        ] {
+            let found = probe(text, None).unwrap();
+            assert_eq!(found.to_string(), shown);
+        }
+        assert_eq!(
+            probe("tcp://[::1]:2", None),
+            Ok(Probe::Tcp { host: "::1".to_owned(), port: 2 }),
+            "as it is connected to"
+        );
+        let age = Some(Duration::from_secs(30));
+        assert_eq!(
+            probe("file:/a b?max_age=30s", None),
+            Ok(Probe::File { path: "/a b".into(), max_age: age })
+        );
+    }
+
+    #[test]
+    fn each_malformed_probe_comes_with_what_to_write() {
+        for (text, problem, remedy) in [
+            ("", "empty item", "tcp://HOST:PORT"),
+            ("localhost", "not a URL", "exec:CMD"),
+            ("localhost:80", "no kind", "tcp://localhost:80"),
+            ("htp://x/", "no kind", "http://HOST/PATH"),
+            ("http:", "no web address", "http://127.0.0.1"),
+            ("http:x/y", "two /", "http://127.0.0.1"),
+            ("http:///x", "two /", "http://127.0.0.1"),
+            ("http://", "no web address", "http://127.0.0.1"),
+            ("http://a:99999/", "no web address", "http://127.0.0.1"),
+            ("http://a:0/", "port 0", "http://127.0.0.1"),
+            ("http://a/#b", "fragment", "http://127.0.0.1"),
+            ("http://a/b c", "a space", "http://127.0.0.1"),
+            ("http://me:hidden@a/", "user or password", "take it out"),
+            ("tcp:a:1", "more or less", "tcp://127.0.0.1:5432"),
+            ("tcp://a", "lacks", "tcp://127.0.0.1:5432"),
+            ("tcp://:1", "no host", "tcp://127.0.0.1:5432"),
+            ("tcp://a:0", "lacks", "tcp://127.0.0.1:5432"),
+            ("tcp://a:1/b", "more or less", "tcp://127.0.0.1:5432"),
+            ("tcp://a:1?b", "more or less", "tcp://127.0.0.1:5432"),
+            ("tcp://me:hidden@a:1", "more or less", "tcp://127.0.0.1:5432"),
+            ("tcp://a:99999", "no host with a port", "tcp://127.0.0.1:5432"),
+            ("file:x", "from the root", "file:/run"),
+            ("file://x/y", "from the root", "file:/run"),
+            ("file:/", "from the root", "file:/run"),
+            ("file:/a%00b", "from the root", "file:/run"),
+            ("file:/a#b", "fragment", "%23"),
+            ("file:/a?age=1s", "than max_age", "%3F"),
+            ("file:/a?max_age=1", "max_age that has no unit", "max_age=30s"),
+            ("file:/a?max_age=0s", "every file", "max_age=30s"),
+            ("exec:", "is empty", "write a program"),
+            ("exec:/nonexistent", "not there", "install"),
+            ("exec:sh 'x", "not closed", "close it"),
+        ] {
+            let found = probe(text, None).unwrap_err();
+            assert!(found.problem.contains(problem), "{text}: {found:?}");
+            assert!(found.remedy.contains(remedy), "{text}: {found:?}");
+            assert!(!found.problem.contains("hidden"), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn counts_begin_at_one() {
+        assert_eq!((count("1"), count("1000")), (Ok(1), Ok(1_000)));
+        for bad in ["0", "-1", "1001", "x", ""] {
+            assert!(count(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_of_a_probe_is_read_back(
+            host in "[a-z]{1,8}(\\.[a-z]{1,8}){0,2}", port in 1_u16.., name in "[a-zA-Z0-9 _?#%ä.-]{0,8}[a-z]",
+            age in proptest::option::of(1_u64..100_000),
+        ) {
+            let max_age = age.map(Duration::from_millis);
+            let file = Probe::File { path: format!("/x/{name}").into(), max_age };
+            for it in [file, Probe::Tcp { host, port }, Probe::Tcp { host: "::1".to_owned(), port }] {
+                prop_assert_eq!(probe(&it.to_string(), None), Ok(it));
+            }
+        }
+
+        #[test]
+        fn no_text_panics(text in "(http|https|tcp|file|exec|x)?:?/{0,3}.{0,40}") {
+            let _ = probe(&text, Some("/nonexistent"));
+        }
     }
 }

@@ -76,3 +76,47 @@ pub(super) fn hook(text: &str, path: Option<&str>) -> Result<Hook, Problem> {
         _ => command_line::parse(text, path).map(Hook::Command),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_hook_is_a_command_or_a_web_address() {
+        assert!(matches!(hook("sh -c http://x", None), Ok(Hook::Command(_))));
+        assert!(matches!(hook("https://hooks.test/hidden", None), Ok(Hook::Webhook(_))));
+        for (text, shown) in [
+            ("https://hooks.test/hidden?hidden", "https://hooks.test/…"),
+            ("http://127.0.0.1:80/x", "http://127.0.0.1/…"),
+            ("http://[::1]:81/x", "http://[::1]:81/…"),
+            ("/bin/sh -c hidden", "/bin/sh …"),
+        ] {
+            assert_eq!(hook(text, None).unwrap().to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn a_hook_that_is_neither_comes_with_what_to_write() {
+        for (text, problem, remedy) in [
+            ("", "is empty", "write a program"),
+            ("ftp://x/y", "begins with ftp://", "https://"),
+            ("http://", "no web address", "http://127.0.0.1"),
+            ("http://me:hidden@x/", "user or password", "take it out"),
+            ("http://a/ b", "a space", "http://127.0.0.1"),
+            ("/nonexistent/x", "not there", "install"),
+        ] {
+            let found = hook(text, None).unwrap_err();
+            assert!(found.problem.contains(problem), "{text}: {found:?}");
+            assert!(found.remedy.contains(remedy), "{text}: {found:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "(http|https|x)?:?/{0,3}.{0,40}") {
+            let _ = hook(&text, Some("/nonexistent"));
+        }
+    }
+}

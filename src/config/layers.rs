@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::command_line::{Quoted, quoted};
 use super::environment::Environment;
 use super::faults::{Fault, Problem, Source};
 use super::file;
@@ -234,19 +235,12 @@ fn items(list: &str) -> Vec<String> {
 
 /// Where the first comma is that stands in no quotes, as a shell reads them.
 fn unquoted_comma(text: &str) -> Option<usize> {
-    let mut open = None;
-    let mut escaped = false;
-    for (at, it) in text.char_indices() {
-        match (it, open) {
-            _ if escaped => escaped = false,
-            ('\\', None | Some('"')) => escaped = true,
-            ('\'' | '"', None) => open = Some(it),
-            (_, Some(quote)) if it == quote => open = None,
-            (',', None) => return Some(at),
-            _ => {}
+    match quoted(text) {
+        Some(all) => {
+            all.iter().find(|(_, it, quoted)| *it == ',' && *quoted == Quoted::Not).map(|it| it.0)
         }
+        None => text.find(','),
     }
-    if open.is_some() { text.find(',') } else { None }
 }
 
 #[cfg(test)]

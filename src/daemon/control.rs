@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::election::{Progress, Refusal, State, Will};
 use crate::store::Successor;
@@ -16,7 +16,11 @@ const QUEUE: usize = 16;
 
 /// Gives orders to one driver. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Control(mpsc::Sender<Order>);
+pub struct Control {
+    orders: mpsc::Sender<Order>,
+    /// Whether the driver has been told to leave for good.
+    leaving: watch::Sender<bool>,
+}
 
 /// The driver's end of the queue.
 pub type Orders = mpsc::Receiver<Order>;
@@ -51,7 +55,7 @@ impl Control {
     #[must_use]
     pub fn new() -> (Self, Orders) {
         let (sender, orders) = mpsc::channel(QUEUE);
-        (Self(sender), orders)
+        (Self { orders: sender, leaving: watch::Sender::new(false) }, orders)
     }
 
     /// Has a leader give its leadership up, and not bid for `hold_off` afterwards.
@@ -107,7 +111,14 @@ impl Control {
 
     /// Has the driver leave for good, and end when that is done.
     pub async fn resign(&self) {
+        self.leaving.send_replace(true);
         self.give(Order::Resign).await;
+    }
+
+    /// Resolves when the driver has been told to leave for good.
+    pub async fn leaving(&self) {
+        // The sender is in `self`, so it is there.
+        let _ = self.leaving.subscribe().wait_for(|leaving| *leaving).await;
     }
 
     async fn will(&self, will: Will) -> Result<Progress, Refusal> {
@@ -119,6 +130,6 @@ impl Control {
 
     /// An order to a driver that has ended comes too late to matter.
     async fn give(&self, order: Order) {
-        let _ = self.0.send(order).await;
+        let _ = self.orders.send(order).await;
     }
 }

@@ -56,6 +56,9 @@ impl Publisher {
                 past.truncate(REMEMBERED);
                 last.history = past.into();
             }
+            if last.status.holder != status.holder {
+                last.holder_seen = status.holder.is_some().then(now);
+            }
             last.sequence = sequence;
             last.status = status;
         });

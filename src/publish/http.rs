@@ -3,9 +3,7 @@
 //! What it does not do: it changes nothing. Its answers come from memory, judged at each question;
 //! no lock is held across an await, and nobody who asks, slowly or often, reaches the election.
 
-mod connection;
-mod listener;
-mod places;
+mod page;
 mod routes;
 mod watch;
 
@@ -13,6 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -20,12 +21,15 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::metrics::Metrics;
 use super::{About, Heartbeat, Published};
 use crate::clock::Moment;
-pub use listener::{Listener, bind};
-use places::Connections;
+use crate::listener::{self, Connections, Site, Stream};
+pub use crate::listener::{Listener, bind};
 
 /// Most event streams and long polls at a time, and never more than half of the connections, so
 /// that probes always find a place; above that 503.
 pub const MAX_STREAMS: usize = 128;
+
+/// Most bytes of a request's body, which nothing here needs.
+const MAX_BODY: u64 = 1024;
 
 /// How often the listener notes that it turns, and whether the election did.
 const TICK: Duration = Duration::from_secs(1);
@@ -65,6 +69,20 @@ struct Shared {
     quiet: AtomicU32,
 }
 
+/// The paths as they are served to everybody.
+struct Paths(Router);
+
+impl Site for Paths {
+    fn router(&self, _: &Stream) -> Router {
+        self.0.clone()
+    }
+
+    fn refusal(&self, body: u64) -> Option<Response> {
+        let refusal = (StatusCode::PAYLOAD_TOO_LARGE, "no request here needs a body\n");
+        (body > MAX_BODY).then(|| refusal.into_response())
+    }
+}
+
 /// Serves the listeners until `shutdown`; then all connections end, those of subscribers when they
 /// were told the last status, if the driver is gone by then.
 pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: impl Future<Output = ()>) {
@@ -75,10 +93,10 @@ pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: impl Future<Out
         streams: Arc::new(Semaphore::new(streams)),
         quiet: AtomicU32::new(0),
     });
-    let router = routes::router(Arc::clone(&shared));
+    let paths = Arc::new(Paths(routes::router(Arc::clone(&shared))));
     let mut tasks = JoinSet::new();
     for listener in listeners {
-        tasks.spawn(connection::accept(listener, connections.clone(), router.clone()));
+        tasks.spawn(listener::accept(listener, connections.clone(), Arc::clone(&paths)));
     }
     tasks.spawn(connections.sweep());
     tasks.spawn(watch_the_election(Arc::clone(&shared)));

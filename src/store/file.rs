@@ -27,9 +27,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
+use self::attempt::{Attempt, BREAKING, Change, NOT_OURS, holds};
 use self::fault::Fault;
-use self::place::{Directory, Lock, Place};
-use self::record::{Reading, Stored};
+use self::place::Place;
+use self::record::Stored;
 use super::{
     Bid, Broken, Cause, Failure, Finding, Grant, LeaseStore, Record, Rules, Sight, StoreError,
     Successor,
@@ -37,6 +38,7 @@ use super::{
 use crate::clock::{self, Moment};
 use crate::config::FileSettings;
 
+mod attempt;
 mod examine;
 mod fault;
 #[cfg(any(test, fuzzing))]
@@ -119,124 +121,6 @@ impl Drop for GivesUp {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
     }
-}
-
-/// One call, on a thread that may block.
-struct Attempt {
-    place: Arc<Place>,
-    clock: Arc<dyn Fn() -> Moment + Send + Sync>,
-    /// The boot clock when the call began, before the lock was tried: what a lease counts from.
-    began: Duration,
-    given_up: Arc<AtomicBool>,
-}
-
-/// The record under the lock.
-struct Locked<'a> {
-    attempt: &'a Attempt,
-    directory: &'a Directory<'a>,
-    lock: Lock,
-    /// When the call began.
-    began: Reading,
-    /// When the lock had been obtained.
-    now: Reading,
-}
-
-const NOT_OURS: &str = "the lease is not ours any more";
-const BREAKING: &str = "an operator is breaking the lease, which is free when it has run out";
-
-/// A change to the record, granted or refused.
-type Change<T> = Result<T, &'static str>;
-
-impl Attempt {
-    fn boot_id(&self) -> Result<String, Fault> {
-        clock::boot_id().ok_or_else(|| {
-            Fault::settings(
-                "the kernel's boot id cannot be read, without which no lease can be judged",
-                "mount /proc",
-            )
-        })
-    }
-
-    fn reading(&self, boot_id: String) -> Reading {
-        Reading { boot_id, boot: (self.clock)().boot }
-    }
-
-    /// Whether somebody still waits for the answer.
-    fn still_wanted(&self) -> Result<(), Fault> {
-        if self.given_up.load(Ordering::Acquire) {
-            return Err(Fault::unavailable("the attempt was given up, and has done nothing"));
-        }
-        Ok(())
-    }
-
-    /// Locks the record.
-    fn lock<'a>(&'a self, directory: &'a Directory<'a>) -> Result<Locked<'a>, Fault> {
-        let boot_id = self.boot_id()?;
-        let lock = directory.try_lock()?;
-        self.still_wanted()?;
-        let now = self.reading(boot_id.clone());
-        let began = Reading { boot_id, boot: self.began };
-        Ok(Locked { attempt: self, directory, lock, began, now })
-    }
-
-    /// Changes the record for a bid that should have the lease already.
-    fn change<T>(
-        &self,
-        bid: &Bid,
-        change: impl FnOnce(&Locked<'_>, &mut Stored) -> Result<Change<T>, Fault>,
-    ) -> Result<Change<T>, Fault> {
-        match self.place.open()? {
-            Some(directory) => self.change_in(&directory, bid, change),
-            None => Ok(Err(NOT_OURS)),
-        }
-    }
-
-    /// Changes the record in a directory; a first one where there is none. What is refused leaves
-    /// everything as it is.
-    fn change_in<T>(
-        &self,
-        directory: &Directory<'_>,
-        bid: &Bid,
-        change: impl FnOnce(&Locked<'_>, &mut Stored) -> Result<Change<T>, Fault>,
-    ) -> Result<Change<T>, Fault> {
-        let locked = self.lock(directory)?;
-        let found = directory.read()?;
-        let mut stored = found.clone().unwrap_or_else(Stored::first);
-        let outcome = change(&locked, &mut stored)?;
-        if outcome.is_ok() && found.as_ref() != Some(&stored) {
-            let changes_term = found.is_none_or(|found| found.term() != stored.term());
-            locked.write(stored, changes_term, Some(bid.lease_duration))?;
-        }
-        Ok(outcome)
-    }
-}
-
-impl Locked<'_> {
-    /// Writes the record, unless the attempt was given up or has outlived what it asks for.
-    fn write(
-        &self,
-        mut stored: Stored,
-        durable: bool,
-        longest: Option<Duration>,
-    ) -> Result<(), Fault> {
-        stored.touch();
-        self.directory.write(&self.lock, &stored, durable, || {
-            self.attempt.still_wanted()?;
-            let elapsed = (self.attempt.clock)().boot.saturating_sub(self.began.boot);
-            if longest.is_some_and(|longest| elapsed >= longest) {
-                return Err(Fault::unavailable("the attempt took longer than its lease would"));
-            }
-            Ok(())
-        })
-    }
-}
-
-/// Whether the bid holds the lease and may write under it, or why not.
-fn holds(bid: &Bid, locked: &Locked<'_>, stored: &Stored) -> Change<()> {
-    if stored.is_free(&locked.now) || !stored.is_of(bid, &locked.now) {
-        return Err(NOT_OURS);
-    }
-    if stored.is_breaking() { Err(BREAKING) } else { Ok(()) }
 }
 
 /// Turns the outcome of a change into the answer.

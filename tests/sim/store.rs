@@ -194,7 +194,7 @@ impl Store {
     /// On one host the lease is taken only as it was seen free.
     fn take_as_seen(&mut self, bid: &Bid, time: Duration) -> Result<Answer, StoreError> {
         let again = self.is_of(bid);
-        let free = self.lease.state(time) != "leased";
+        let free = !matches!(self.lease.state(time), "leased" | "breaking");
         if !again && (!free || self.version != bid.seen) {
             return Err(refused(Refusal(409, "not as it was seen")));
         }
@@ -332,10 +332,13 @@ impl Store {
             return Broken::NotHeld;
         }
         let record = self.record.clone();
-        match self.lease.break_lease(period, time) {
-            Ok(free_in) => Broken::Held { record, free_in },
-            Err(_) => Broken::NotHeld,
+        let Ok(free_in) = self.lease.break_lease(period, time) else {
+            return Broken::NotHeld;
+        };
+        if self.kind == Kind::Host && free_in.is_zero() {
+            self.touched();
         }
+        Broken::Held { record, free_in }
     }
 
     /// Somebody gives the lease an id of their own.

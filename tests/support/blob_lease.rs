@@ -40,6 +40,11 @@ impl<Id: Clone + PartialEq> Lease<Id> {
         }
     }
 
+    /// Whether somebody has it without end.
+    pub fn is_endless(&self) -> bool {
+        matches!(self, Self::Leased { until: None, .. })
+    }
+
     /// Lets time do its work.
     fn settle(&mut self, now: Duration) {
         match self {

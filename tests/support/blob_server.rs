@@ -491,6 +491,9 @@ fn apply(state: &mut State, asked: &Asked) -> Result<Done, Refusal> {
         "acquire" if blob.tier.as_deref() == Some("Archive") => Err(Refusal(409, "BlobArchived")),
         action @ ("acquire" | "renew" | "release" | "change" | "break") => {
             let given = blob_request::Given::new(action, |name| asked.header(name))?;
+            if asked.header("if-match").is_some_and(|it| it != tag(blob.etag)) {
+                return Err(Refusal(412, "ConditionNotMet"));
+            }
             let (status, more) = given.apply(&mut blob.lease, now)?;
             let mut done = Done::new(status).with("etag", tag(blob.etag));
             done.headers.extend(more);
@@ -543,6 +546,10 @@ fn look(blob: &mut Blob, now: Duration) -> Done {
         .with("x-ms-access-tier", blob.tier.as_deref().unwrap_or("Hot"))
         .with("x-ms-lease-state", state)
         .with("x-ms-lease-status", status);
+    if state == "leased" {
+        let length = if blob.lease.is_endless() { "infinite" } else { "fixed" };
+        done = done.with("x-ms-lease-duration", length);
+    }
     for (name, value) in &blob.metadata {
         done = done.with(&format!("x-ms-meta-{name}"), value);
     }

@@ -3,6 +3,11 @@
 //! A backend is done when it passes. It comes with a [`Harness`]: how to make a fresh lock, let the
 //! store's time pass, and do to the lock what only an outsider does.
 
+#[path = "conformance/breaking.rs"]
+mod breaking;
+#[path = "conformance/succession.rs"]
+mod succession;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,6 +16,9 @@ use futures::future::join_all;
 use tenure::store::{
     Bid, Candidate, LeaseId, LeaseStore, Nonce, Record, Sight, StoreError, Verdict,
 };
+
+pub(crate) use breaking::*;
+pub(crate) use succession::*;
 
 /// One lock of one backend.
 pub(crate) trait Harness: Sized {
@@ -375,6 +383,8 @@ pub(crate) async fn what_is_not_ours_is_refused_and_never_overwritten<H: Harness
         assert!(matches!(term, Err(StoreError::Foreign(_) | StoreError::Refused(_))), "{term:?}");
         let created = definite(async || a.store.create(1).await).await;
         assert!(matches!(created, Err(StoreError::Foreign(_))), "{foreign}: {created:?}");
+        let broken = definite(async || a.store.break_lease(true).await).await;
+        assert!(matches!(broken, Err(StoreError::Foreign(_))), "{foreign}: {broken:?}");
         let findings = a.store.examine().await;
         assert!(findings.iter().any(|it| it.verdict == Verdict::Wrong), "{foreign}: {findings:?}");
         assert_eq!(lock.bytes().await, bytes, "{foreign}");
@@ -413,6 +423,19 @@ macro_rules! conformance {
             creating_writes_a_first_term_and_never_another,
             an_examination_finds_nothing_wrong_and_changes_nothing,
             what_is_not_ours_is_refused_and_never_overwritten,
+            a_successor_is_named_beside_a_record_that_stays,
+            naming_a_successor_counts_nothing_anew,
+            a_successor_outlives_the_release_and_ends_with_the_next_term,
+            the_same_successor_again_changes_nothing_and_another_replaces_it,
+            a_hold_off_is_kept_in_whole_milliseconds_of_an_hour_at_most,
+            nobody_names_a_successor_without_lease_and_record,
+            a_broken_lease_runs_out_and_is_renewed_no_more,
+            a_lease_broken_at_once_is_free_at_once,
+            breaking_what_nobody_holds_changes_nothing,
+            breaking_again_lengthens_nothing_and_may_still_end_it_at_once,
+            a_lease_that_is_being_broken_may_be_released,
+            what_is_written_under_a_breaking_lease_is_whole_or_refused,
+            a_broken_lease_is_taken_anew_as_if_it_had_never_been_broken,
         );
     };
     ($backend:ident, $harness:ty, $($sentence:ident,)+) => {

@@ -96,6 +96,14 @@ impl Server {
         self.connect().await.ask("GET", path).await
     }
 
+    /// Asks by GET for what the header Accept names.
+    pub async fn get_as(&self, path: &str, accept: &str) -> Answer {
+        let mut client = self.connect().await;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: tenure\r\nAccept: {accept}\r\n\r\n");
+        client.send(request).await;
+        client.answer("GET").await
+    }
+
     /// The code of a GET.
     pub async fn code(&self, path: &str) -> u16 {
         self.get(path).await.code

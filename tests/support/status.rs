@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tenure::clock::Moment;
 use tenure::election::{Belief, Holder, Standing, Status, StoreHealth};
-use tenure::publish::{About, Published};
+use tenure::publish::{About, Past, Published};
 use tenure::store::{Candidate, Cause, Failure, StoreError};
 use tokio::sync::watch;
 
@@ -105,6 +105,9 @@ impl Feed {
     /// Publishes a change.
     pub fn change(&self, status: Status) {
         self.0.send_modify(|last| {
+            if last.status.holder != status.holder {
+                last.holder_seen = status.holder.is_some().then(now);
+            }
             last.status = status;
             last.index += 1;
             last.sequence += 1;
@@ -117,6 +120,11 @@ impl Feed {
             last.status.standing = standing;
             last.sequence += 1;
         });
+    }
+
+    /// Publishes transitions that have been, newest first.
+    pub fn remember(&self, past: Vec<Past>) {
+        self.0.send_modify(|last| last.history = past.into());
     }
 
     pub fn last(&self) -> Published {

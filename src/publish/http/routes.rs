@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Query, Request, State as Shares};
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use axum::http::{HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Deserialize;
 
-use super::{PATIENCE, Shared, watch};
+use super::{PATIENCE, Shared, page, watch};
 use crate::clock::Moment;
 use crate::config::duration;
 use crate::election::{Standing, State};
 use crate::publish::{Judgement, Role, metrics};
 
-/// What is served, for people who try `/`.
+/// What is served, for people who try `/` without a browser.
 const INDEX: &str = "\
 Tenure, the status listener. GET or HEAD:
   /leader   200 if this instance leads now, else 503 (also /active, /primary); ?min_remaining=5s
@@ -30,6 +30,7 @@ Tenure, the status listener. GET or HEAD:
   /status   the status document, JSON
   /watch    each change as a Server-Sent Event; ?index=N&wait=30s waits for the next change
   /metrics  Prometheus metrics
+  /         a page for people, in a browser
 ";
 
 const TERM: HeaderName = HeaderName::from_static("tenure-term");
@@ -42,7 +43,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         router = router.route(leader_path, get(leader)).route(standby_path, get(standby));
     }
     router
-        .route("/", get(INDEX))
+        .route("/", get(root))
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/status", get(status))
@@ -56,6 +57,20 @@ impl Shared {
     fn judge(&self) -> Judgement {
         Judgement::of(&self.app.published.borrow().status, (self.app.now)())
     }
+}
+
+/// The page for who accepts HTML, as browsers say; the list of paths for all others.
+async fn root(Shares(shared): Shares<Arc<Shared>>, request: Request) -> Response {
+    let accept = request.headers().get_all(ACCEPT);
+    let wanted = accept.iter().any(|it| it.to_str().is_ok_and(page::is_wanted));
+    let mut response = if wanted {
+        let app = &shared.app;
+        page::answer(&app.published.borrow(), &app.about, (app.now)())
+    } else {
+        INDEX.into_response()
+    };
+    response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+    response
 }
 
 #[derive(Deserialize)]

@@ -21,10 +21,10 @@ use tokio::sync::watch::Receiver;
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
-use super::connection::Streaming;
 use super::routes::{bad, bad_duration, document};
 use crate::config::duration;
 use crate::election::State;
+use crate::listener::Streaming;
 use crate::publish::{Judgement, Published, Role};
 
 /// The longest time between two events.

@@ -211,6 +211,33 @@ mod tests {
     }
 
     #[test]
+    fn a_successor_is_read_whole_or_refused_and_nobody_is_kept_waiting_for_hours() {
+        let with = |identity, hold_off| {
+            [
+                ("x-ms-meta-tenure_term", "7"),
+                ("x-ms-meta-tenure_successor", identity),
+                ("x-ms-meta-tenure_hold_off_ms", hold_off),
+            ]
+        };
+        let read = |pairs: &[(&str, &str)]| read(&headers(pairs), "b").unwrap().successor;
+        let hold_off = Duration::from_millis(10_250);
+        let identity = "a b".to_owned();
+        assert_eq!(read(&with("a%20b", "10250")), Some(Successor { identity, hold_off }));
+        assert_eq!(read(&with("a", "3600001")), None);
+        assert_eq!(read(&with("", "1")), None);
+        for pairs in
+            [with("a", "-1"), with("a", "soon"), with("a", ""), with("a", "99999999999999999999")]
+        {
+            assert!(foreign(&pairs).contains("tenure_hold_off_ms"), "{pairs:?}");
+        }
+        assert!(foreign(&with("%zz", "1")).contains("tenure_successor"));
+        for half in [1, 2] {
+            let pairs = [with("a", "1")[0], with("a", "1")[half]];
+            assert!(foreign(&pairs).contains("without the other"), "{pairs:?}");
+        }
+    }
+
+    #[test]
     fn what_others_added_stays() {
         let found = metadata(&headers(&[
             ("x-ms-meta-Team", "blue"),

@@ -3,7 +3,7 @@
 //! What this module does not do: it changes nothing but a probe file of its own.
 
 use super::super::{Finding, StoreError, Verdict};
-use super::Attempt;
+use super::attempt::Attempt;
 use super::fault::Fault;
 use super::place::Directory;
 use super::record::{Reading, Stored};

@@ -301,6 +301,45 @@ mod tests {
         assert!(!stored.is_of(&bid(7), &rebooted));
     }
 
+    fn nominated() -> Stored {
+        let mut stored = held();
+        let hold_off = Duration::from_millis(10_250);
+        stored.nominate(&Successor { identity: "b".to_owned(), hold_off });
+        stored
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_version_names_no_successor_and_is_not_being_broken() {
+        let plain = String::from_utf8(held().encode().unwrap()).unwrap();
+        for later in ["successor", "breaking"] {
+            assert!(!plain.contains(later), "an earlier version would refuse it: {plain}");
+        }
+        let mut stored = nominated();
+        stored.let_run_out();
+        let written = stored.encode().unwrap();
+        assert_eq!(Stored::decode(&written), Ok(stored.clone()));
+        stored.inaugurate(&bid(8), 0);
+        assert_eq!(stored.record().successor, None);
+        stored.extend(&bid(8), &at(200));
+        assert!(!stored.is_breaking());
+    }
+
+    #[test]
+    fn a_successor_is_read_whole_or_refused_and_nobody_is_kept_waiting_for_hours() {
+        let good = String::from_utf8(nominated().encode().unwrap()).unwrap();
+        let hold_off = |text: &str| Stored::decode(good.replace("10250", text).as_bytes());
+        assert_eq!(hold_off("10250"), Ok(nominated()));
+        assert!(hold_off("3600000").unwrap().record().successor.is_some());
+        assert_eq!(hold_off("3600001").unwrap().record().successor, None);
+        for text in ["-1", "1.5", "\"1\"", "null", "99999999999999999999"] {
+            hold_off(text).unwrap_err();
+        }
+        Stored::decode(good.replace("hold_off_ms", "hold_off").as_bytes()).unwrap_err();
+        let nonce = format!("\"{}\"", Nonce(7));
+        let fault = Stored::decode(good.replace(&nonce, "null").as_bytes()).unwrap_err();
+        assert!(fault.contains("a successor without a nonce"), "{fault}");
+    }
+
     #[test]
     fn an_older_request_never_shortens_what_a_newer_one_was_granted() {
         let mut stored = held();

@@ -1,7 +1,11 @@
-//! Binding the status listener: a TCP address, or a unix socket.
+//! What listens: a TCP address or a unix socket, bound here and served with bounds by the modules
+//! below. The status listener and the admin listener are made of it.
 //!
 //! What it does not do: it takes no place from the living. A socket file is replaced only when
-//! nobody answers on it, and a file that is no socket is never replaced.
+//! nobody answers on it, and a file that is no socket is never replaced. It knows no paths.
+
+mod connection;
+mod places;
 
 use std::fs;
 use std::io;
@@ -11,10 +15,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use rustix::fs::Mode;
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, UnixStream};
 
 use crate::config::Listen;
+pub(crate) use connection::{Site, Streaming, accept};
+pub(crate) use places::Connections;
 
 /// How long sent bytes may stay unacknowledged before a connection is given up: a subscriber
 /// whose machine is gone must not keep its place for hours.
@@ -28,12 +35,13 @@ const BACKLOG: u32 = 1024;
 pub enum Listener {
     /// A TCP address.
     Tcp(TcpListener),
-    /// A unix socket, whose file goes with it.
-    Unix(UnixListener, SocketFile),
+    /// A unix socket, whose file goes with it; first, so that nobody finds the name of a file whose
+    /// listener is gone, and takes it, just before it is removed.
+    Unix(SocketFile, UnixListener),
 }
 
 /// An accepted connection.
-pub(super) enum Stream {
+pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
@@ -63,31 +71,29 @@ fn file_id(path: &Path) -> Option<(u64, u64)> {
     fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// Binds one listener.
+/// Binds a listener that all users of this host may reach.
 ///
 /// # Errors
 /// When the address is taken or not ours to take, naming it.
 pub async fn bind(listen: &Listen) -> anyhow::Result<Listener> {
     match listen {
-        Listen::Tcp(address) => {
-            let bound = listen_on(*address).with_context(|| {
-                format!("cannot listen on {address}; choose another address with --listen")
-            })?;
-            Ok(Listener::Tcp(bound))
-        }
+        Listen::Tcp(address) => Ok(bind_tcp(*address, "--listen")?.0),
         Listen::Unix(path) => {
-            make_room(path)
-                .await
-                .with_context(|| format!("cannot listen on unix:{}", path.display()))?;
-            let bound = listen_at(path)
-                .with_context(|| format!("cannot listen on unix:{}", path.display()))?;
-            let file = SocketFile::new(path);
+            let (file, bound) = listen_at(path, 0o666).await?;
             // Who may ask is the directory's matter: the answers are no secret on this host.
             fs::set_permissions(path, fs::Permissions::from_mode(0o666))
                 .with_context(|| format!("cannot open unix:{} to others", path.display()))?;
-            Ok(Listener::Unix(bound, file))
+            Ok(Listener::Unix(file, bound))
         }
     }
+}
+
+/// Binds a TCP address that was given by a setting; returns its port too.
+pub(crate) fn bind_tcp(address: SocketAddr, setting: &str) -> anyhow::Result<(Listener, u16)> {
+    let named = || format!("cannot listen on {address}; choose another address with {setting}");
+    let bound = listen_on(address).with_context(named)?;
+    let port = bound.local_addr().with_context(named)?.port();
+    Ok((Listener::Tcp(bound), port))
 }
 
 fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
@@ -98,10 +104,36 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-fn listen_at(path: &Path) -> io::Result<UnixListener> {
-    let socket = UnixSocket::new_stream()?;
-    socket.bind(path)?;
-    socket.listen(BACKLOG)
+/// Binds a unix socket that its user alone may reach, from the first moment on.
+///
+/// # Errors
+/// When the path is taken or not ours to take, naming it.
+pub async fn bind_private(path: &Path) -> anyhow::Result<Listener> {
+    let (file, bound) = listen_at(path, 0o600).await?;
+    let named = || format!("cannot listen on unix:{}", path.display());
+    let mode = fs::symlink_metadata(path).with_context(named)?.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(anyhow::anyhow!(
+            "this system makes its file with mode {mode:o}, open to others; choose another path"
+        ))
+        .with_context(named);
+    }
+    Ok(Listener::Unix(file, bound))
+}
+
+async fn listen_at(path: &Path, mode: u32) -> anyhow::Result<(SocketFile, UnixListener)> {
+    let named = || format!("cannot listen on unix:{}", path.display());
+    make_room(path).await.with_context(named)?;
+    let listen = || {
+        let socket = UnixSocket::new_stream()?;
+        // Linux makes the file with the mode that the socket has by now, less the umask: at no
+        // moment is there a file that is open to more.
+        rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode))?;
+        socket.bind(path)?;
+        let file = SocketFile::new(path);
+        Ok::<_, io::Error>((file, socket.listen(BACKLOG)?))
+    };
+    listen().with_context(named)
 }
 
 /// Removes the socket file of a process that is gone.
@@ -130,11 +162,11 @@ impl Listener {
             Self::Tcp(bound) => {
                 bound.local_addr().map_or_else(|e| e.to_string(), |it| it.to_string())
             }
-            Self::Unix(_, file) => format!("unix:{}", file.path.display()),
+            Self::Unix(file, _) => format!("unix:{}", file.path.display()),
         }
     }
 
-    pub(super) async fn accept(&self) -> io::Result<Stream> {
+    pub(crate) async fn accept(&self) -> io::Result<Stream> {
         match self {
             Self::Tcp(bound) => {
                 let (stream, _) = bound.accept().await?;
@@ -144,7 +176,7 @@ impl Listener {
                 let _ = sockopt::set_tcp_user_timeout(&stream, millis);
                 Ok(Stream::Tcp(stream))
             }
-            Self::Unix(bound, _) => Ok(Stream::Unix(bound.accept().await?.0)),
+            Self::Unix(_, bound) => Ok(Stream::Unix(bound.accept().await?.0)),
         }
     }
 }

@@ -25,7 +25,7 @@ const PATIENCE: u32 = 10;
 
 /// The places for connections, over all listeners.
 #[derive(Clone)]
-pub(super) struct Connections {
+pub(crate) struct Connections {
     max: usize,
     /// How many of so many connections fit into the limit of open files at this moment.
     fits: fn(usize) -> usize,
@@ -85,7 +85,7 @@ pub(super) struct Place {
 }
 
 impl Connections {
-    pub(super) fn new(max: usize, fits: fn(usize) -> usize) -> Self {
+    pub(crate) fn new(max: usize, fits: fn(usize) -> usize) -> Self {
         let free = Arc::new(Semaphore::new(max));
         let (scarce, short) = Default::default();
         Self { max, fits, free, scarce, short, taken: Arc::default(), next: Arc::default() }
@@ -128,7 +128,7 @@ impl Connections {
     }
 
     /// Ends what was begun and does not get complete, and what does not fit any more, for ever.
-    pub(super) async fn sweep(self) {
+    pub(crate) async fn sweep(self) {
         let mut sweeps = interval(SWEEP);
         // After a pause the missed ones must not be made up for: nobody could have been heard.
         sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! The connections of the status listener: how each is accepted, served and watched.
+//! The connections of a listener: how each is accepted, served and watched.
 //!
 //! What it does not do: it knows no paths and no status, and which connection makes room for another
 //! is the places' matter.
@@ -13,8 +13,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONNECTION};
-use axum::http::{HeaderValue, Request, Response, StatusCode};
-use axum::response::IntoResponse;
+use axum::http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
@@ -25,8 +24,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep};
 use tower_service::Service;
 
-use super::listener::{Listener, Stream};
 use super::places::{Activity, Connections, Place, Streamed};
+use super::{Listener, Stream};
 
 /// How long a client may leave an answer unread before it is dropped.
 const WRITE_TIME: Duration = Duration::from_secs(10);
@@ -37,15 +36,22 @@ const MAX_HEAD: usize = 16 * 1024;
 /// Most headers of a request; hyper answers 431 above it.
 const MAX_HEADERS: usize = 64;
 
-/// Most bytes of a request's body, which nothing here needs.
-const MAX_BODY: u64 = 1024;
-
 /// Marks an answer whose body goes on for as long as somebody reads it.
 #[derive(Clone, Copy)]
-pub(super) struct Streaming;
+pub(crate) struct Streaming;
+
+/// What is served at a listener.
+pub(crate) trait Site: Send + Sync + 'static {
+    /// What answers the requests of one connection.
+    fn router(&self, stream: &Stream) -> Router;
+
+    /// The answer to a request with a body of at most so many bytes, where that is too much to be
+    /// looked at.
+    fn refusal(&self, body: u64) -> Option<Response<Body>>;
+}
 
 /// Accepts connections for ever, and owns them.
-pub(super) async fn accept(listener: Listener, connections: Connections, router: Router) {
+pub(crate) async fn accept<T: Site>(listener: Listener, connections: Connections, site: Arc<T>) {
     let mut tasks = JoinSet::new();
     let mut failing = false;
     loop {
@@ -57,10 +63,11 @@ pub(super) async fn accept(listener: Listener, connections: Connections, router:
             Ok(stream) => {
                 failing = false;
                 if let Some(place) = connections.take().await {
-                    let (activity, router) = (Arc::clone(&place.activity), router.clone());
+                    let activity = Arc::clone(&place.activity);
+                    let (site, router) = (Arc::clone(&site), site.router(&stream));
                     let task = match stream {
-                        Stream::Tcp(it) => tasks.spawn(serve(it, place, router)),
-                        Stream::Unix(it) => tasks.spawn(serve(it, place, router)),
+                        Stream::Tcp(it) => tasks.spawn(serve(it, place, site, router)),
+                        Stream::Unix(it) => tasks.spawn(serve(it, place, site, router)),
                     };
                     activity.is_of(task);
                 }
@@ -77,9 +84,10 @@ pub(super) async fn accept(listener: Listener, connections: Connections, router:
     }
 }
 
-async fn serve<S>(stream: S, place: Place, router: Router)
+async fn serve<S, T>(stream: S, place: Place, site: Arc<T>, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: Site,
 {
     let activity = Arc::clone(&place.activity);
     let io = TokioIo::new(Watched {
@@ -91,9 +99,10 @@ where
     let connections = &place.connections;
     let answer = service_fn(|request| {
         activity.answering();
-        let (router, activity) = (router.clone(), Arc::clone(&activity));
+        let (site, router) = (Arc::clone(&site), router.clone());
+        let activity = Arc::clone(&activity);
         async move {
-            let response = respond(request, router).await;
+            let response = respond(request, site.as_ref(), router).await;
             if response.extensions().get::<Streaming>().is_none() {
                 activity.answered(connections.tick());
                 return Ok::<_, Infallible>(response);
@@ -119,21 +128,24 @@ where
 }
 
 /// Answers one request, with what all answers have in common.
-async fn respond(request: Request<Incoming>, mut router: Router) -> Response<Body> {
+async fn respond<T: Site>(
+    request: Request<Incoming>,
+    site: &T,
+    mut router: Router,
+) -> Response<Body> {
     // One that announces no length may be of any.
     let body = request.body().size_hint().upper().unwrap_or(u64::MAX);
-    let mut response = if body > MAX_BODY {
-        (StatusCode::PAYLOAD_TOO_LARGE, "no request here needs a body\n").into_response()
-    } else {
-        match router.call(request).await {
+    let mut response = match site.refusal(body) {
+        Some(refusal) => refusal,
+        None => match router.call(request).await {
             Ok(response) => response,
             Err(never) => match never {},
-        }
+        },
     };
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if body > 0 {
-        // Nobody reads that body, so the next request could not be told from it.
+        // Nobody may have read all of that body, so the next request could not be told from it.
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response

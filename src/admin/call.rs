@@ -1,0 +1,291 @@
+//! What is asked for: a path and its body become a [`Call`], or a fault that says what would be
+//! right.
+//!
+//! What it does not do: it asks nobody, and knows no state.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::config::duration;
+use crate::store::Successor;
+
+/// For how long others go first where the call does not say: five looks of a standby with the
+/// usual retry-period.
+pub const USUAL_HOLD_OFF: Duration = Duration::from_secs(10);
+
+/// The longest that others may go first; who wants longer pauses.
+pub const LONGEST_HOLD_OFF: Duration = Duration::from_secs(3_600);
+
+/// The longest name of a candidate.
+const LONGEST_IDENTITY: usize = 128;
+
+/// What can be asked for, in the order in which it is told.
+pub(super) const PATHS: [(&str, Verb); 5] = [
+    ("/v1/step-down", Verb::StepDown),
+    ("/v1/transfer", Verb::Transfer),
+    ("/v1/pause", Verb::Pause),
+    ("/v1/resume", Verb::Resume),
+    ("/v1/drained", Verb::Drained),
+];
+
+/// A kind of call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    StepDown,
+    Transfer,
+    Pause,
+    Resume,
+    Drained,
+}
+
+/// A call, ready to be handed in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    StepDown(Duration),
+    Transfer(Successor),
+    Pause,
+    Resume,
+    Drained(Option<u64>),
+}
+
+/// What is wrong with a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// The field that it is about; none where the body is nothing that has fields.
+    pub(super) field: Option<String>,
+    /// What is wrong, and what would be right.
+    pub(super) error: String,
+}
+
+impl Verb {
+    /// The verb of a path.
+    pub(super) fn of(path: &str) -> Option<Self> {
+        PATHS.iter().find(|(it, _)| *it == path).map(|(_, verb)| *verb)
+    }
+
+    /// The verb in words, as after "cannot".
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::StepDown => "step down",
+            Self::Transfer => "transfer",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Drained => "end the drain",
+        }
+    }
+
+    fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::StepDown => &["hold_off"],
+            Self::Transfer => &["to", "hold_off"],
+            Self::Pause | Self::Resume => &[],
+            Self::Drained => &["term"],
+        }
+    }
+
+    /// Reads the body of a call to the instance named `ours`.
+    pub(super) fn read(self, body: &[u8], ours: &str) -> Result<Call, Fault> {
+        let fields = object(body)?;
+        if let Some(unknown) = fields.keys().find(|it| !self.fields().contains(&it.as_str())) {
+            let takes = match self.fields() {
+                [] => "this path takes no fields".to_owned(),
+                known => format!("this path takes {}", known.join(", ")),
+            };
+            return Err(fault(unknown, format!("unknown field; {takes}")));
+        }
+        Ok(match self {
+            Self::StepDown => Call::StepDown(hold_off(&fields)?),
+            Self::Transfer => {
+                let identity = successor(&fields, ours)?;
+                Call::Transfer(Successor { identity, hold_off: hold_off(&fields)? })
+            }
+            Self::Pause => Call::Pause,
+            Self::Resume => Call::Resume,
+            Self::Drained => Call::Drained(term(&fields)?),
+        })
+    }
+}
+
+impl fmt::Display for Call {
+    /// Tells the call for the log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StepDown(hold_off) => {
+                write!(f, "step-down hold_off={}", duration::format(*hold_off))
+            }
+            Self::Transfer(Successor { identity, hold_off }) => {
+                write!(f, "transfer to={identity:?} hold_off={}", duration::format(*hold_off))
+            }
+            Self::Pause => f.write_str("pause"),
+            Self::Resume => f.write_str("resume"),
+            Self::Drained(None) => f.write_str("drained"),
+            Self::Drained(Some(term)) => write!(f, "drained term={term}"),
+        }
+    }
+}
+
+fn fault(field: &str, error: impl Into<String>) -> Fault {
+    // A name from a stranger may be as long as a body.
+    Fault { field: Some(field.chars().take(64).collect()), error: error.into() }
+}
+
+/// The fields of a body; an empty body has none.
+fn object(body: &[u8]) -> Result<Map<String, Value>, Fault> {
+    if body.trim_ascii().is_empty() {
+        return Ok(Map::new());
+    }
+    let wrong = |error: String| Fault { field: None, error };
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Err(wrong("the body is JSON, but no object; write it as {…}".to_owned())),
+        Err(error) => Err(wrong(format!("the body is no JSON: {error}"))),
+    }
+}
+
+fn hold_off(fields: &Map<String, Value>) -> Result<Duration, Fault> {
+    let right = "write a duration such as \"10s\" or \"1m30s\", at most \"1h\"";
+    match fields.get("hold_off") {
+        None => Ok(USUAL_HOLD_OFF),
+        Some(Value::String(text)) => match duration::parse(text) {
+            Ok(Duration::ZERO) => {
+                Err(fault("hold_off", format!("gives others no time to go first; {right}")))
+            }
+            Ok(it) if it <= LONGEST_HOLD_OFF => Ok(it),
+            Ok(_) => Err(fault("hold_off", "is longer than 1h; pause this instance instead")),
+            Err(error) => Err(fault("hold_off", format!("{error}; {right}"))),
+        },
+        Some(other) => Err(fault("hold_off", format!("is {}, no text; {right}", kind_of(other)))),
+    }
+}
+
+fn successor(fields: &Map<String, Value>, ours: &str) -> Result<String, Fault> {
+    let right = "name the candidate that is to lead, by its identity";
+    match fields.get("to") {
+        None => Err(fault("to", format!("is missing; {right}"))),
+        Some(Value::String(text)) if text.is_empty() => {
+            Err(fault("to", format!("is empty; {right}")))
+        }
+        Some(Value::String(text)) if text == ours => {
+            Err(fault("to", "is this instance itself; name another candidate"))
+        }
+        Some(Value::String(text)) if text.len() > LONGEST_IDENTITY => {
+            Err(fault("to", format!("is longer than {LONGEST_IDENTITY} characters; {right}")))
+        }
+        Some(Value::String(text)) if !text.bytes().all(|it| matches!(it, b' '..=b'~')) => {
+            Err(fault("to", "has a character that is not printable ASCII, so it is nobody's name"))
+        }
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(other) => Err(fault("to", format!("is {}, no text; {right}", kind_of(other)))),
+    }
+}
+
+fn term(fields: &Map<String, Value>) -> Result<Option<u64>, Fault> {
+    fields.get("term").map_or(Ok(None), |value| {
+        let right = "write the number of the term that drains, or leave it out";
+        value.as_u64().map(Some).ok_or_else(|| {
+            fault("term", format!("is {}, no whole number; {right}", kind_of(value)))
+        })
+    })
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(path: &str, body: &str) -> Result<Call, Fault> {
+        Verb::of(path).unwrap().read(body.as_bytes(), "web-1")
+    }
+
+    #[test]
+    fn each_path_takes_its_fields_and_its_defaults() {
+        let seconds = Duration::from_secs;
+        let to = |identity: &str, hold_off| {
+            Call::Transfer(Successor { identity: identity.to_owned(), hold_off })
+        };
+        for (path, body, call) in [
+            ("/v1/step-down", "", Call::StepDown(seconds(10))),
+            ("/v1/step-down", " \n", Call::StepDown(seconds(10))),
+            ("/v1/step-down", "{}", Call::StepDown(seconds(10))),
+            ("/v1/step-down", r#"{"hold_off":"1m30s"}"#, Call::StepDown(seconds(90))),
+            ("/v1/step-down", r#"{"hold_off":"1h"}"#, Call::StepDown(seconds(3_600))),
+            ("/v1/transfer", r#"{"to":"web-2"}"#, to("web-2", seconds(10))),
+            ("/v1/transfer", r#"{"to":"web 2","hold_off":"3s"}"#, to("web 2", seconds(3))),
+            ("/v1/pause", "", Call::Pause),
+            ("/v1/resume", "{}", Call::Resume),
+            ("/v1/drained", "", Call::Drained(None)),
+            ("/v1/drained", r#"{"term":42}"#, Call::Drained(Some(42))),
+        ] {
+            assert_eq!(read(path, body), Ok(call), "{path} {body}");
+        }
+    }
+
+    #[test]
+    fn each_fault_names_its_field_and_what_would_be_right() {
+        let long = format!(r#"{{"to":"{}"}}"#, "x".repeat(129));
+        for (path, body, field, words) in [
+            ("/v1/step-down", r#"{"hold_off":"10"}"#, "hold_off", "no unit"),
+            ("/v1/step-down", r#"{"hold_off":10}"#, "hold_off", "\"10s\""),
+            ("/v1/step-down", r#"{"hold_off":"0s"}"#, "hold_off", "no time"),
+            ("/v1/step-down", r#"{"hold_off":"61m"}"#, "hold_off", "pause"),
+            ("/v1/step-down", r#"{"hold_of":"10s"}"#, "hold_of", "takes hold_off"),
+            ("/v1/transfer", "", "to", "missing"),
+            ("/v1/transfer", r#"{"to":null}"#, "to", "null"),
+            ("/v1/transfer", r#"{"to":""}"#, "to", "empty"),
+            ("/v1/transfer", r#"{"to":"web-1"}"#, "to", "itself"),
+            ("/v1/transfer", r#"{"to":"wéb"}"#, "to", "ASCII"),
+            ("/v1/transfer", r#"{"to":"a\nb"}"#, "to", "ASCII"),
+            ("/v1/transfer", &long, "to", "128"),
+            ("/v1/transfer", r#"{"to":"web-2","hold_off":"x"}"#, "hold_off", "duration"),
+            ("/v1/pause", r#"{"for":"1h"}"#, "for", "no fields"),
+            ("/v1/resume", r#"{"now":true}"#, "now", "no fields"),
+            ("/v1/drained", r#"{"term":"42"}"#, "term", "text"),
+            ("/v1/drained", r#"{"term":-1}"#, "term", "whole number"),
+            ("/v1/drained", r#"{"term":1.5}"#, "term", "whole number"),
+        ] {
+            let fault = read(path, body).unwrap_err();
+            assert_eq!(fault.field.as_deref(), Some(field), "{path} {body}: {fault:?}");
+            assert!(fault.error.contains(words), "{path} {body}: {fault:?}");
+        }
+        for body in ["[]", "7", "{", "hold_off=10s", "\u{feff}{}"] {
+            let fault = read("/v1/step-down", body).unwrap_err();
+            assert_eq!(fault.field, None, "{body}");
+            assert!(fault.error.contains("JSON"), "{body}: {fault:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_body_panics_and_what_is_taken_is_within_its_bounds(
+            body in proptest::collection::vec(any::<u8>(), 0..80),
+            text in r#"\{("(hold_off|to|term|x)":("[0-9a-z]{0,5}"|[0-9]{1,3}|null),?){0,3}\}"#,
+        ) {
+            for (_, verb) in PATHS {
+                for body in [body.as_slice(), text.as_bytes()] {
+                    match verb.read(body, "web-1") {
+                        Ok(Call::StepDown(hold_off)) => prop_assert!(hold_off <= LONGEST_HOLD_OFF),
+                        Ok(Call::Transfer(it)) => {
+                            prop_assert!(it.hold_off <= LONGEST_HOLD_OFF);
+                            prop_assert!(!it.identity.is_empty() && it.identity != "web-1");
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Who may call: on a unix socket a process of our user or of root, on loopback whoever knows the
+//! token; and no browser.
+//!
+//! A web page can have its reader's browser send requests to loopback addresses, by a name of the
+//! page's own that resolves to one. So `Host` must name loopback, and `Origin`, which a browser adds
+//! to each POST, must be absent.
+//!
+//! What it does not do: it looks at no path and no body.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue};
+
+use super::token::TokenFile;
+use crate::listener::Stream;
+
+/// The user whom a kernel lets do all.
+const ROOT: u32 = 0;
+
+/// How callers are told from strangers.
+#[derive(Clone)]
+pub(super) enum Guard {
+    /// By the peer's user, as the kernel noted it when the peer connected.
+    User {
+        /// Our own.
+        ours: u32,
+    },
+    /// By a token, on the port of ours that browsers could reach too.
+    Token {
+        /// Where the token is.
+        file: TokenFile,
+        /// Our port.
+        port: u16,
+    },
+}
+
+/// Who calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Caller {
+    /// A process of this host.
+    Process {
+        /// Its user when it connected.
+        uid: u32,
+        /// Its id, where the kernel tells it.
+        pid: Option<i32>,
+    },
+    /// An address.
+    Address(SocketAddr),
+    /// Somebody of whom the system does not tell.
+    Nobody,
+}
+
+/// Why a caller is turned away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Denial {
+    /// The token is missing or wrong.
+    Unauthorized(&'static str),
+    /// It would not help to sign in.
+    Forbidden(String),
+    /// We cannot tell.
+    Unavailable(String),
+}
+
+impl Caller {
+    /// Finds out who is at the other end.
+    pub(super) fn of(stream: &Stream) -> Self {
+        match stream {
+            Stream::Tcp(it) => it.peer_addr().map_or(Self::Nobody, Self::Address),
+            Stream::Unix(it) => it
+                .peer_cred()
+                .map_or(Self::Nobody, |peer| Self::Process { uid: peer.uid(), pid: peer.pid() }),
+        }
+    }
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process { uid, pid: Some(pid) } => write!(f, "uid {uid} pid {pid}"),
+            Self::Process { uid, pid: None } => write!(f, "uid {uid}"),
+            Self::Address(address) => address.fmt(f),
+            Self::Nobody => f.write_str("unknown"),
+        }
+    }
+}
+
+impl Guard {
+    /// Lets the caller of a request pass, or says why not.
+    pub(super) async fn admit(&self, caller: Caller, head: &Parts) -> Result<(), Denial> {
+        let headers = &head.headers;
+        if headers.contains_key(ORIGIN) {
+            let error = "a request with an Origin is a browser's, and none may call here";
+            return Err(Denial::Forbidden(error.to_owned()));
+        }
+        match self {
+            Self::User { ours } => admit_user(caller, *ours),
+            Self::Token { file, port } => {
+                let named = head.uri.authority().is_none_or(|it| is_ours(it.as_str(), *port));
+                if !named || !is_one_of_ours(headers, *port) {
+                    let error =
+                        format!("Host must be 127.0.0.1:{port}, [::1]:{port} or localhost:{port}");
+                    return Err(Denial::Forbidden(error));
+                }
+                let Some(token) = bearer(headers) else {
+                    return Err(Denial::Unauthorized(
+                        "a bearer token is wanted; send Authorization: Bearer TOKEN",
+                    ));
+                };
+                match file.is(token).await {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(Denial::Unauthorized("this is not the token")),
+                    // What is wrong with a file of ours is told to the log, not to a stranger.
+                    Err(fault) => Err(Denial::Unavailable(fault)),
+                }
+            }
+        }
+    }
+}
+
+fn admit_user(caller: Caller, ours: u32) -> Result<(), Denial> {
+    match caller {
+        Caller::Process { uid, .. } if uid == ours || uid == ROOT => Ok(()),
+        Caller::Process { uid, .. } => Err(Denial::Forbidden(format!(
+            "this socket is for uid {ours} and root, and you are uid {uid}"
+        ))),
+        _ => Err(Denial::Forbidden(format!("this socket is for uid {ours} and root"))),
+    }
+}
+
+fn is_one_of_ours(headers: &HeaderMap, port: u16) -> bool {
+    let mut hosts = headers.get_all(HOST).iter();
+    let first = hosts.next().and_then(|it| it.to_str().ok());
+    hosts.next().is_none() && first.is_some_and(|it| is_ours(it, port))
+}
+
+/// Whether an authority is a loopback address or `localhost`, with our port.
+fn is_ours(authority: &str, port: u16) -> bool {
+    // An absent port is the scheme's.
+    let (host, named) = match authority.rsplit_once(':') {
+        Some((host, digits)) if !digits.ends_with(']') => (host, digits.parse().ok()),
+        _ => (authority, Some(80)),
+    };
+    let bracketed = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let address = match bracketed {
+        Some(it) => it.parse().map(IpAddr::V6),
+        None => host.parse().map(IpAddr::V4),
+    };
+    let loopback =
+        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|it| it.is_loopback());
+    loopback && named == Some(port)
+}
+
+/// The token of the one `Authorization` header.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut values = headers.get_all(AUTHORIZATION).iter().map(HeaderValue::as_bytes);
+    let (value, None) = (values.next()?, values.next()) else {
+        return None;
+    };
+    let (scheme, token) = value.split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use axum::http::Request;
+
+    use super::*;
+
+    fn asked(headers: &[(&str, &str)]) -> Parts {
+        asked_at("/v1/pause", headers)
+    }
+
+    fn asked_at(uri: &str, headers: &[(&str, &str)]) -> Parts {
+        let request = Request::post(uri);
+        headers
+            .iter()
+            .fold(request, |it, (name, value)| it.header(*name, *value))
+            .body(())
+            .unwrap()
+            .into_parts()
+            .0
+    }
+
+    #[tokio::test]
+    async fn a_socket_is_for_our_user_and_root() {
+        let guard = Guard::User { ours: 1_000 };
+        for (uid, admitted) in [(1_000, true), (0, true), (1_001, false), (65_534, false)] {
+            let caller = Caller::Process { uid, pid: Some(7) };
+            let answer = guard.admit(caller, &asked(&[])).await;
+            assert_eq!(answer.is_ok(), admitted, "{uid}: {answer:?}");
+        }
+        let address = Caller::Address("127.0.0.1:9".parse().unwrap());
+        for stranger in [address, Caller::Nobody] {
+            assert!(guard.admit(stranger, &asked(&[])).await.is_err(), "{stranger}");
+        }
+        let owner = Caller::Process { uid: 1_000, pid: None };
+        let answer = guard.admit(owner, &asked(&[("origin", "null")])).await;
+        assert!(matches!(answer, Err(Denial::Forbidden(_))), "{answer:?}");
+    }
+
+    #[test]
+    fn only_loopback_with_our_port_is_ours() {
+        for host in
+            ["127.0.0.1:4041", "127.1.2.3:4041", "[::1]:4041", "localhost:4041", "LOCALHOST:4041"]
+        {
+            assert!(is_ours(host, 4_041), "{host}");
+        }
+        for host in [
+            "",
+            ":4041",
+            "127.0.0.1",
+            "localhost",
+            "127.0.0.1:4040",
+            "127.0.0.1:04x1",
+            "evil.example:4041",
+            "localhost.evil.example:4041",
+            "10.0.0.1:4041",
+            "[::2]:4041",
+            "::1:4041",
+            "127.0.0.1.evil.example:4041",
+            "user@localhost:4041",
+            "0.0.0.0:4041",
+        ] {
+            assert!(!is_ours(host, 4_041), "{host}");
+        }
+        assert!(is_ours("localhost", 80) && is_ours("[::1]", 80) && !is_ours("[::1]", 81));
+    }
+
+    #[tokio::test]
+    async fn loopback_is_for_who_knows_the_token_and_names_us() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        std::fs::write(&path, "0123456789abcdef").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let guard = Guard::Token { file: TokenFile::new(&path), port: 4_041 };
+        let caller = Caller::Address("127.0.0.1:9".parse().unwrap());
+        let host = ("host", "localhost:4041");
+        let token = ("authorization", "Bearer 0123456789abcdef");
+        assert_eq!(guard.admit(caller, &asked(&[host, token])).await, Ok(()));
+        let lower = ("authorization", "bearer  0123456789abcdef");
+        assert_eq!(guard.admit(caller, &asked(&[host, lower])).await, Ok(()));
+        for bad in [
+            vec![host],
+            vec![host, ("authorization", "0123456789abcdef")],
+            vec![host, ("authorization", "Basic 0123456789abcdef")],
+            vec![host, ("authorization", "Bearer 0123456789abcdee")],
+            vec![host, ("authorization", "Bearer")],
+            vec![host, token, token],
+        ] {
+            let answer = guard.admit(caller, &asked(&bad)).await;
+            assert!(matches!(answer, Err(Denial::Unauthorized(_))), "{bad:?}: {answer:?}");
+        }
+        for bad in [
+            vec![token],
+            vec![token, ("host", "evil.example:4041")],
+            vec![token, host, ("host", "evil.example:4041")],
+            vec![token, host, ("origin", "http://localhost:4041")],
+        ] {
+            let answer = guard.admit(caller, &asked(&bad)).await;
+            assert!(matches!(answer, Err(Denial::Forbidden(_))), "{bad:?}: {answer:?}");
+        }
+        let absolute = asked_at("http://evil.example/v1/pause", &[host, token]);
+        assert!(matches!(guard.admit(caller, &absolute).await, Err(Denial::Forbidden(_))));
+        std::fs::write(&path, "").unwrap();
+        let answer = guard.admit(caller, &asked(&[host, token])).await;
+        assert!(matches!(answer, Err(Denial::Unavailable(_))), "{answer:?}");
+    }
+}

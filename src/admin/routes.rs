@@ -1,0 +1,143 @@
+//! The paths of the admin listener: who calls, what for, and what comes of it, in this order, and
+//! told to the log whatever it is.
+//!
+//! What it does not do: it keeps nothing between two calls.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State as Shares};
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tokio::time::timeout;
+
+use super::call::{Call, Fault, Verb};
+use super::guard::Denial;
+use super::reply::{Outlook, Reply};
+use super::{App, Desk};
+use crate::election::Progress;
+use crate::publish::Judgement;
+
+/// Most bytes of a body.
+const MAX_BODY: usize = 4_096;
+
+/// How long a body may take to come.
+const BODY_TIME: Duration = Duration::from_secs(5);
+
+/// How long the driver may take to take a call in. It awaits nothing, so it is stopped or hangs if
+/// it takes longer.
+const DRIVER_TIME: Duration = Duration::from_secs(5);
+
+/// Most characters of a stranger's path that are told to the log.
+const MAX_TOLD: usize = 100;
+
+pub(super) fn router(desk: Desk) -> Router {
+    Router::new().fallback(answer).with_state(desk)
+}
+
+async fn answer(Shares(desk): Shares<Desk>, request: Request) -> Response {
+    let path: String = request.uri().path().chars().take(MAX_TOLD).collect();
+    let asked = format!("{} {path}", request.method());
+    let mut told = Told { asked, detail: None };
+    let reply = desk.handle(request, &mut told).await;
+    let (caller, code) = (desk.caller.to_string(), reply.code.as_u16());
+    let Told { asked, detail } = told;
+    let detail = detail.unwrap_or_else(|| reply.error());
+    if reply.code.is_success() {
+        tracing::info!(caller, code, "admin call {asked}: {detail}");
+    } else {
+        tracing::warn!(caller, code, "admin call {asked} refused: {detail}");
+    }
+    reply.into_response()
+}
+
+/// What the log is told of a call.
+struct Told {
+    asked: String,
+    /// What was wanted, or what stands in the way that the caller need not know.
+    detail: Option<String>,
+}
+
+impl Desk {
+    async fn handle(&self, request: Request, told: &mut Told) -> Reply {
+        let (head, body) = request.into_parts();
+        if let Err(denial) = self.shared.guard.admit(self.caller, &head).await {
+            if let Denial::Unavailable(fault) = &denial {
+                told.detail = Some(fault.clone());
+            }
+            return Reply::denied(denial);
+        }
+        let Some(verb) = Verb::of(head.uri.path()) else {
+            return Reply::unknown_path();
+        };
+        if head.method != Method::POST {
+            return Reply::wrong_method();
+        }
+        let body = match read(body).await {
+            Ok(body) => body,
+            Err(reply) => return reply,
+        };
+        let app = &self.shared.app;
+        let call = match verb.read(&body, &app.identity) {
+            Ok(call) => call,
+            Err(fault) => return Reply::bad_body(fault),
+        };
+        let reply = app.hand_in(verb, &call).await;
+        let refused = (!reply.code.is_success()).then(|| reply.error());
+        told.detail = Some(refused.map_or(call.to_string(), |it| format!("{call}: {it}")));
+        reply
+    }
+}
+
+/// Reads a body, as far and for as long as one may go on.
+async fn read(body: Body) -> Result<Bytes, Reply> {
+    match timeout(BODY_TIME, Limited::new(body, MAX_BODY).collect()).await {
+        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Reply::too_large(MAX_BODY)),
+        Ok(Err(_)) => {
+            let error = "the body broke off".to_owned();
+            Err(Reply::bad_body(Fault { field: None, error }))
+        }
+        Err(_) => Err(Reply::too_slow(BODY_TIME)),
+    }
+}
+
+impl App {
+    /// Hands a call to the driver, and says what came of it.
+    async fn hand_in(&self, verb: Verb, call: &Call) -> Reply {
+        let control = &self.control;
+        let was_leading = self.judge().state.is_leading();
+        let answer = timeout(DRIVER_TIME, async {
+            match call {
+                Call::StepDown(hold_off) => control.step_down(*hold_off).await,
+                Call::Transfer(successor) => control.transfer(successor.clone()).await,
+                Call::Pause => control.pause().await,
+                Call::Resume => control.resume().await,
+                Call::Drained(term) => control.drained(*term).await,
+            }
+        });
+        let code = match answer.await {
+            Err(_) => return Reply::silent(DRIVER_TIME),
+            Ok(Err(refusal)) => return Reply::impossible(verb, refusal.state),
+            Ok(Ok(Progress::Begun)) => StatusCode::ACCEPTED,
+            Ok(Ok(Progress::Done)) => StatusCode::OK,
+        };
+        Reply::accepted(code, call, &self.outlook(was_leading))
+    }
+
+    fn judge(&self) -> Judgement {
+        Judgement::of(&self.published.borrow().status, (self.now)())
+    }
+
+    /// What comes next, by what the driver has published of it.
+    fn outlook(&self, was_leading: bool) -> Outlook {
+        let state = self.judge().state;
+        let drain_remaining = self.published.borrow().status.drain_remaining((self.now)());
+        let leaves = was_leading && !state.is_leading() || drain_remaining.is_some();
+        let another_leads_in =
+            leaves.then(|| drain_remaining.unwrap_or_default() + self.retry_period);
+        Outlook { state, drain_remaining, another_leads_in }
+    }
+}

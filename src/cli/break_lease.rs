@@ -1,0 +1,279 @@
+//! `tenure break`: ends a lease whose holder is gone, straight in the store (R12). 0 when it is
+//! done, or there was nothing to do; 1 when it could not be done.
+//!
+//! What it does not do: it asks no sidecar, ends no process and takes no lease. By default it lets
+//! the lease run out, which is safe; at once (`--now`) is not, and wants a yes.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::SettingsArgs;
+use super::terminal::{self, harmless};
+use crate::clock;
+use crate::config::{Environment, Settings, StoreSettings, Verb, load_to_look};
+use crate::publish::rfc3339;
+use crate::publish::words::spoken;
+use crate::store::{self, Broken, Cause, LeaseStore, Record, Sight, StoreError};
+
+/// How long one request may take, the sign-in before it included.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often what failed for the moment is tried, and how long between two tries.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// The settings of `tenure run`, and how to end the lease.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "\
+It takes the settings of `tenure run`, from the same flags, variables and file, and goes straight to \
+the store: no sidecar needs to run. It works for whoever may write there.
+
+Without --now the lease runs out: its holder cannot renew it any more and is passive at its next \
+renewal, and nobody else can have it before its time is over. With --now it is free at once, and its \
+holder may go on for up to its renew-deadline: two may lead meanwhile.
+
+Examples:
+  tenure break --store azure://myaccount/elections --election orders
+      takes leadership from whoever has it, safely; the next leader comes when the lease has run out
+  tenure break --now --store azure://myaccount/elections --election orders
+      spares that wait, after asking whether the holder is dead
+  tenure break --now --yes --config /etc/tenure.toml
+      in a script that has made sure of it
+
+Exit codes: 0 done or nothing to break, 1 failed, 2 bad settings or usage")]
+pub struct Args {
+    #[command(flatten)]
+    settings: SettingsArgs,
+    /// Free the lease at once; two may lead until its holder notices
+    #[arg(long, help_heading = "Breaking")]
+    now: bool,
+    /// Do not ask whether the holder is dead: it is known to be
+    #[arg(long, requires = "now", help_heading = "Breaking")]
+    yes: bool,
+}
+
+/// Breaks the lease, and says what that means.
+pub async fn run(args: Args, environment: &Environment) -> ExitCode {
+    let settings = match load_to_look(&args.settings.flags(), environment, Verb::Run) {
+        Ok(loaded) => loaded.settings,
+        Err(faults) => {
+            terminal::complain(&faults.to_string());
+            return ExitCode::from(2);
+        }
+    };
+    if matches!(settings.store, StoreSettings::Memory) {
+        terminal::complain(
+            "the store memory: is inside each process, and no other can break a lease in it\n  \
+             name the store with --store",
+        );
+        return ExitCode::from(2);
+    }
+    if args.now && !args.yes && !std::io::stdin().is_terminal() {
+        terminal::complain(
+            "--now asks whether the holder is dead, and there is no terminal to ask on\n  \
+             say so with --yes, or leave --now out: the lease runs out then",
+        );
+        return ExitCode::from(2);
+    }
+    let outcome = match store::open(&settings) {
+        Ok(store) => Breaking { store, settings }.run(args.now, args.yes).await,
+        Err(error) => Err(format!("the store cannot be opened: {error:#}")),
+    };
+    match outcome {
+        Ok(told) => {
+            let _ = terminal::print(&told);
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            terminal::complain(&harmless(&why));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One lease to be broken.
+struct Breaking {
+    store: Arc<dyn LeaseStore>,
+    settings: Settings,
+}
+
+impl Breaking {
+    /// Says what was done, or why it was not.
+    async fn run(&self, now: bool, yes: bool) -> Result<String, String> {
+        let seen = self.look().await?;
+        if seen.free {
+            return Ok(self.nothing());
+        }
+        if now {
+            let warning = warning(&self.lease(), &seen.record);
+            if yes {
+                terminal::complain(&warning);
+            } else if !terminal::agrees(format!("{warning}\nIs it sure? [y/N] ")).await {
+                return Err("nothing was broken, since the holder may be alive".to_owned());
+            }
+        }
+        match self.end(&seen, now).await? {
+            Broken::NotHeld => Ok(format!("nobody holds {} any more\n", self.lease())),
+            Broken::Held { record, free_in } => Ok(told(&self.lease(), &record, free_in)),
+        }
+    }
+
+    /// Names the lease.
+    fn lease(&self) -> String {
+        format!("the lease of {:?} in {}", self.settings.election, self.settings.store)
+    }
+
+    fn nothing(&self) -> String {
+        format!("nobody holds {}: there is nothing to break\n", self.lease())
+    }
+
+    async fn look(&self) -> Result<Sight, String> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match bounded(self.store.look()).await {
+                Ok(sight) => return Ok(sight),
+                Err(error) if tries < TRIES && is_passing(&error) => pause().await,
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    /// Breaks the lease of whom was seen. A try without an answer may have been done, so that
+    /// each is for the tenure that was seen and for no other's.
+    async fn end(&self, seen: &Sight, at_once: bool) -> Result<Broken, String> {
+        let mut tries = 0;
+        loop {
+            let now = self.look().await?;
+            if now.free {
+                return Ok(Broken::NotHeld);
+            }
+            if (now.record.term, now.record.nonce) != (seen.record.term, seen.record.nonce) {
+                return Err(format!(
+                    "another leads meanwhile, so nothing was broken: {} is held by {} now",
+                    self.lease(),
+                    named(&now.record),
+                ));
+            }
+            tries += 1;
+            match bounded(self.store.break_lease(at_once)).await {
+                Ok(broken) => return Ok(broken),
+                Err(error) if tries < TRIES && is_passing(&error) => pause().await,
+                Err(StoreError::Refused(failure)) => {
+                    let remedy = "with --now, once it is sure that its holder is dead";
+                    return Err(format!("{failure} ({remedy})"));
+                }
+                Err(error @ StoreError::Foreign(_)) => return Err(error.to_string()),
+                Err(error) => {
+                    return Err(format!("whether it is broken is not known: {error}"));
+                }
+            }
+        }
+    }
+}
+
+/// Gives up on a request that takes too long.
+async fn bounded<T>(request: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    match tokio::time::timeout(PATIENCE, request).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(StoreError::Unknown(store::Failure::new(
+            Cause::Timeout,
+            format!("the store has not answered in {}", spoken(PATIENCE)),
+        ))),
+    }
+}
+
+/// Whether it may well go better at once, with nothing mended.
+fn is_passing(error: &StoreError) -> bool {
+    match error {
+        StoreError::Broken(_) => true,
+        StoreError::Unknown(failure) => {
+            matches!(failure.cause, Cause::Unavailable | Cause::Network | Cause::Lease)
+        }
+        StoreError::Refused(_) | StoreError::Foreign(_) => false,
+    }
+}
+
+async fn pause() {
+    tokio::time::sleep(PAUSE).await;
+}
+
+/// Who holds the lease, by its record.
+fn named(record: &Record) -> String {
+    let Some(holder) = &record.holder else {
+        return "a candidate that has written no term".to_owned();
+    };
+    let address = holder.address.as_ref().map_or(String::new(), |it| format!(" ({it})"));
+    let term = record.term.map_or(String::new(), |it| format!(", in term {it}"));
+    harmless(&format!("{}{address}{term}", holder.identity))
+}
+
+fn warning(lease: &str, record: &Record) -> String {
+    format!(
+        "{lease} is held by {}.\n\
+         Broken at once, it is free for another to lead, while this holder, if it is alive, goes \
+         on as leader until its next renewal or its renew-deadline.\n\
+         Two leaders are possible until then. Make sure that the holder is dead.",
+        named(record)
+    )
+}
+
+/// What was done and what follows.
+fn told(lease: &str, record: &Record, free_in: Duration) -> String {
+    let holder = named(record);
+    if free_in.is_zero() {
+        return format!(
+            "broke {lease}, held by {holder}\n\
+             it is free now: the next candidate that looks takes it, in a new term\n"
+        );
+    }
+    let until = clock::now().date() + free_in;
+    format!(
+        "breaking {lease}, held by {holder}\n\
+         its holder cannot renew it any more, and is passive at its next renewal\n\
+         nobody else can lead before {}, in {}; then the next candidate that looks takes it, in a \
+         new term\n",
+        rfc3339(until),
+        spoken(free_in),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Candidate, Failure};
+
+    fn record(identity: &str) -> Record {
+        let holder = Candidate {
+            identity: identity.to_owned(),
+            instance: "1".to_owned(),
+            address: Some("10.0.3.7:8080".to_owned()),
+        };
+        Record { term: Some(42), holder: Some(Arc::new(holder)), ..Record::default() }
+    }
+
+    #[test]
+    fn what_is_told_names_the_holder_and_steers_no_terminal() {
+        let told = told("the lease", &record("a\x1b[31m"), Duration::ZERO);
+        assert!(told.contains("held by a [31m (10.0.3.7:8080), in term 42"), "{told:?}");
+        assert!(named(&Record::default()).contains("no term"));
+    }
+
+    #[test]
+    fn what_a_person_must_mend_is_not_tried_again() {
+        let unknown = |cause| StoreError::Unknown(Failure::new(cause, "x"));
+        for (cause, passing) in [
+            (Cause::Unavailable, true),
+            (Cause::Network, true),
+            (Cause::Auth, false),
+            (Cause::Settings, false),
+            (Cause::Throttled, false),
+            (Cause::Timeout, false),
+        ] {
+            assert_eq!(is_passing(&unknown(cause)), passing, "{cause:?}");
+        }
+        assert!(!is_passing(&StoreError::Refused(Failure::new(Cause::Lease, "x"))));
+    }
+}

@@ -1,0 +1,226 @@
+//! The keeper: a small process between Tenure and the command, which ends the command by its own
+//! clock when the belief in the lease ends, and at once when Tenure is gone.
+//!
+//! It is the command's parent, the one who waits, and the subreaper of all that the command starts.
+//! It has a process group of its own, so that no stop or signal that is meant for Tenure's
+//! group comes here, and it blocks all signals. It judges by the clock, at each
+//! order, each child's end, and otherwise every [`STEP`]. What stops it with Tenure: SIGSTOP to
+//! itself, and a freeze of the whole cgroup, after which it goes on by the clock.
+//!
+//! What it does not do: it knows no store and no lease, restarts nothing, and writes no log. There
+//! is no runtime in it and next to no memory.
+
+use std::ffi::OsString;
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::SigSet;
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recv, recvmsg, send,
+};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, wait};
+
+use super::descendants::{signal_all, signal_group};
+use super::rule::{Action, Rule};
+use super::stage::{LAUNCH, OURSELVES};
+use super::wire::{Order, RECORD, Report};
+use crate::clock;
+
+/// The longest sleep at a stretch: timers stop in suspend, so the clock is looked at this often.
+const STEP: Duration = Duration::from_millis(200);
+
+/// Between two rounds of SIGKILL, for those who were forked between.
+const ROUND: Duration = Duration::from_millis(20);
+
+/// Runs a keeper of `command` (program, name, arguments) until nothing is left of it. The socket to
+/// Tenure is the standard input.
+pub(super) fn run(stop_timeout: Duration, command: Vec<OsString>) -> ExitCode {
+    let socket = std::io::stdin();
+    let Some((Order::Belief(end), stdin)) = first_order(socket.as_fd()) else {
+        return ExitCode::from(2);
+    };
+    let rule = Rule::new(stop_timeout, end, clock::now());
+    match start(command, stdin) {
+        Ok((main, ended)) => {
+            tell(Report::Started(main.as_raw_nonzero().get()));
+            Keeper { rule, main, ended, status: None, open: true, partial: Vec::new() }.keep();
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            tell(Report::Failed(error.raw_os_error().unwrap_or_default()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Receives the first order, and with it the command's standard input.
+fn first_order(socket: impl AsFd) -> Option<(Order, OwnedFd)> {
+    let mut bytes = [0; RECORD];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::WAITALL | RecvFlags::CMSG_CLOEXEC;
+    let got = recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags).ok()?;
+    let mut files = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    let stdin = files.next()?;
+    (got.bytes == RECORD).then(|| (Order::of_bytes(&bytes), stdin))
+}
+
+/// Starts the last stage, in a group of its own; gives what wakes us at a child's end, too.
+fn start(command: Vec<OsString>, stdin: OwnedFd) -> std::io::Result<(Pid, SignalFd)> {
+    SigSet::all().thread_block()?;
+    let mut child_ended = SigSet::empty();
+    child_ended.add(nix::sys::signal::SIGCHLD);
+    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+    let ended = SignalFd::with_flags(&child_ended, flags)?;
+    rustix::process::set_child_subreaper(Some(getpid()))?;
+    let child = Command::new(OURSELVES)
+        .arg0("tenure")
+        .arg(LAUNCH)
+        .arg(getpid().to_string())
+        .args(command)
+        .process_group(0)
+        .stdin(Stdio::from(stdin))
+        .spawn()?;
+    let main = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    Ok((main.ok_or(Errno::SRCH)?, ended))
+}
+
+/// Tells Tenure something, unless it is gone.
+fn tell(report: Report) {
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let _ = send(std::io::stdin(), &report.to_bytes(), flags);
+}
+
+struct Keeper {
+    rule: Rule,
+    /// The command's process, whose group has its number.
+    main: Pid,
+    /// Readable when a child has ended or stopped.
+    ended: SignalFd,
+    /// How the command ended, once it has.
+    status: Option<WaitStatus>,
+    /// Whether Tenure is there.
+    open: bool,
+    /// An order of which a part has come.
+    partial: Vec<u8>,
+}
+
+impl Keeper {
+    fn keep(&mut self) {
+        while self.reap() {
+            let pause = match self.rule.judge(clock::now()) {
+                Action::Wait(left) => left.min(STEP),
+                Action::Signal(signal) => {
+                    self.end_with(signal);
+                    continue;
+                }
+                Action::Kill => {
+                    signal_all(self.main, Signal::KILL);
+                    ROUND
+                }
+            };
+            self.sleep(pause);
+            self.listen();
+        }
+        tell(Report::Gone);
+    }
+
+    /// Waits for whoever has ended; says whether anybody is left.
+    fn reap(&mut self) -> bool {
+        // Emptied before the waiting, so that an end between the two is not missed.
+        while matches!(self.ended.read_signal(), Ok(Some(_))) {}
+        loop {
+            match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+                Ok(Some((id, status))) if id == self.main => self.heard(status),
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn heard(&mut self, status: WaitStatus) {
+        if let Some(signal) = status.stopping_signal() {
+            tell(Report::Stopped(signal));
+            return;
+        }
+        self.status = Some(status);
+        tell(match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => Report::Exited(code),
+            (None, signal) => Report::Signalled(signal.unwrap_or_default()),
+        });
+        if let Some(signal) = self.rule.main_ended(clock::now()) {
+            self.end_with(signal);
+        }
+    }
+
+    /// Sends a signal that asks for the end; whoever is stopped is woken to hear it.
+    fn end_with(&self, signal: i32) {
+        if let Some(signal) = Signal::from_named_raw(signal) {
+            signal_all(self.main, signal);
+            signal_all(self.main, Signal::CONT);
+        }
+    }
+
+    /// Sleeps until something comes, at most for `pause`.
+    fn sleep(&self, pause: Duration) {
+        let socket = std::io::stdin();
+        let mut sources =
+            [PollFd::new(&self.ended, PollFlags::IN), PollFd::new(&socket, PollFlags::IN)];
+        // A socket whose other end is closed would wake us without end.
+        let sources = if self.open { &mut sources[..] } else { &mut sources[..1] };
+        let pause = Timespec {
+            tv_sec: i64::try_from(pause.as_secs()).unwrap_or_default(),
+            tv_nsec: i64::from(pause.subsec_nanos()),
+        };
+        let _ = poll(sources, Some(&pause));
+    }
+
+    /// Takes in what Tenure has ordered.
+    fn listen(&mut self) {
+        let mut bytes = [0; 8 * RECORD];
+        while self.open {
+            match recv(std::io::stdin(), &mut bytes, RecvFlags::DONTWAIT) {
+                Ok((got, _)) if got > 0 => {
+                    self.partial.extend_from_slice(&bytes[..got]);
+                    while let Some((order, _)) = self.partial.split_first_chunk::<RECORD>() {
+                        let order = Order::of_bytes(order);
+                        self.partial.drain(..RECORD);
+                        self.obey(order);
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return,
+                // Tenure is gone.
+                Ok(_) | Err(_) => {
+                    self.open = false;
+                    self.obey(Order::Kill);
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        let Some(signal) = self.rule.obey(order, clock::now()) else {
+            return;
+        };
+        match order {
+            Order::Signal(_) => {
+                if let Some(signal) = Signal::from_named_raw(signal) {
+                    signal_group(self.main, signal);
+                }
+            }
+            _ => self.end_with(signal),
+        }
+    }
+}

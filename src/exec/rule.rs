@@ -1,0 +1,209 @@
+//! When a command is to be ended: the arithmetic of the keeper, pure.
+//!
+//! SIGTERM comes at the end of belief less the stop-timeout, SIGKILL at that end, so that the whole
+//! margin of the lease stays for drift and pauses. An end by will has a time of its own, and never
+//! outlasts the belief.
+//!
+//! What it does not do: it reads no clock and ends nobody.
+
+use std::time::Duration;
+
+use super::wire::{End, Order};
+use crate::clock::Moment;
+
+/// What is to be done to the command's group at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing, but to look again within this time.
+    Wait(Duration),
+    /// This signal, once.
+    Signal(i32),
+    /// SIGKILL, again and again until nothing is left.
+    Kill,
+}
+
+/// The number of SIGTERM.
+pub const TERM: i32 = 15;
+
+/// What a keeper knows of how long its command may live.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    stop_timeout: Duration,
+    end: End,
+    ending: Option<Ending>,
+    over: bool,
+    /// The latest reading of the clocks.
+    last: Moment,
+}
+
+/// An end that has begun: from when it counts, and how long it may take.
+#[derive(Clone, Copy, Debug)]
+struct Ending {
+    since: Moment,
+    within: Duration,
+}
+
+impl Rule {
+    /// For a command that is started at `now` under a belief that ends at `end`.
+    #[must_use]
+    pub fn new(stop_timeout: Duration, end: End, now: Moment) -> Self {
+        Self { stop_timeout, end, ending: None, over: false, last: now }
+    }
+
+    /// Takes in an order; says which signal is to be sent at once, if one is.
+    pub fn obey(&mut self, order: Order, now: Moment) -> Option<i32> {
+        match order {
+            Order::Belief(end) => self.end = end,
+            Order::Terminate { signal, within } => {
+                // An end that has begun is never put off, only brought forward.
+                let first = self.ending.is_none();
+                if self.ending.is_none_or(|it| it.remaining(now) > within) {
+                    self.ending = Some(Ending { since: now, within });
+                }
+                return first.then_some(signal);
+            }
+            Order::Kill => self.over = true,
+            Order::Signal(signal) => return Some(signal),
+        }
+        None
+    }
+
+    /// The command has ended by itself: what it left behind is ended too. Says which signal is to
+    /// be sent at once.
+    pub fn main_ended(&mut self, now: Moment) -> Option<i32> {
+        let within = self.stop_timeout;
+        self.obey(Order::Terminate { signal: TERM, within }, now)
+    }
+
+    /// Says what is due at `now`.
+    pub fn judge(&mut self, now: Moment) -> Action {
+        // A clock that went back says nothing about a deadline any more.
+        let back = now.boot < self.last.boot || now.raw < self.last.raw;
+        self.last = now;
+        let left = self.end.remaining(now);
+        if self.over || back || left.is_zero() {
+            self.over = true;
+            return Action::Kill;
+        }
+        let Some(ending) = self.ending else {
+            let calm = left.saturating_sub(self.stop_timeout);
+            if !calm.is_zero() {
+                return Action::Wait(calm);
+            }
+            // A renewal that comes after all does not stretch it: a command that does not heed
+            // SIGTERM would live on, half ended.
+            self.ending = Some(Ending { since: now, within: left });
+            return Action::Signal(TERM);
+        };
+        let left = left.min(ending.remaining(now));
+        if left.is_zero() {
+            self.over = true;
+            return Action::Kill;
+        }
+        Action::Wait(left)
+    }
+}
+
+impl Ending {
+    fn remaining(self, now: Moment) -> Duration {
+        self.within.saturating_sub(self.since.elapsed_max(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn at(boot: u64) -> Moment {
+        Moment { boot: ms(boot), raw: ms(boot), wall: ms(boot) }
+    }
+
+    fn end(at: u64) -> End {
+        End { boot: ms(at), raw: ms(at) }
+    }
+
+    fn rule() -> Rule {
+        Rule::new(ms(3_000), end(10_000), at(0))
+    }
+
+    #[test]
+    fn term_comes_a_stop_timeout_before_the_end_and_kill_at_the_end() {
+        let mut rule = rule();
+        assert_eq!(rule.judge(at(0)), Action::Wait(ms(7_000)));
+        assert_eq!(rule.judge(at(6_999)), Action::Wait(ms(1)));
+        assert_eq!(rule.judge(at(7_000)), Action::Signal(TERM));
+        assert_eq!(rule.judge(at(7_001)), Action::Wait(ms(2_999)));
+        assert_eq!(rule.judge(at(9_999)), Action::Wait(ms(1)));
+        assert_eq!(rule.judge(at(10_000)), Action::Kill);
+        assert_eq!(rule.judge(at(10_001)), Action::Kill);
+    }
+
+    #[test]
+    fn a_renewal_puts_both_off_and_one_after_term_puts_off_neither() {
+        let mut rule = rule();
+        assert_eq!(rule.obey(Order::Belief(end(12_000)), at(2_000)), None);
+        assert_eq!(rule.judge(at(8_999)), Action::Wait(ms(1)));
+        assert_eq!(rule.judge(at(9_000)), Action::Signal(TERM));
+        rule.obey(Order::Belief(end(19_000)), at(9_100));
+        assert_eq!(rule.judge(at(9_100)), Action::Wait(ms(2_900)));
+        assert_eq!(rule.judge(at(12_000)), Action::Kill);
+        // And what was killed is not brought back by another.
+        rule.obey(Order::Belief(end(30_000)), at(12_001));
+        assert_eq!(rule.judge(at(12_001)), Action::Kill);
+    }
+
+    #[test]
+    fn either_clock_alone_ends_it() {
+        for (boot, raw) in [(10_000, 1), (1, 10_000)] {
+            let now = Moment { boot: ms(boot), raw: ms(raw), wall: ms(1) };
+            assert_eq!(rule().judge(now), Action::Kill);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_ends_it() {
+        let mut rule = rule();
+        rule.judge(at(5_000));
+        assert_eq!(rule.judge(at(4_999)), Action::Kill);
+        assert_eq!(rule.judge(at(5_001)), Action::Kill);
+    }
+
+    #[test]
+    fn an_end_by_will_has_its_own_time_and_never_outlasts_the_belief() {
+        let mut it = rule();
+        let order = Order::Terminate { signal: 2, within: ms(5_000) };
+        assert_eq!(it.obey(order, at(1_000)), Some(2));
+        assert_eq!(it.obey(order, at(2_000)), None, "a second one is not sent");
+        assert_eq!(it.judge(at(5_999)), Action::Wait(ms(1)));
+        assert_eq!(it.judge(at(6_000)), Action::Kill);
+
+        let mut it = rule();
+        it.obey(Order::Terminate { signal: 15, within: ms(60_000) }, at(1_000));
+        assert_eq!(it.judge(at(9_999)), Action::Wait(ms(1)));
+        assert_eq!(it.judge(at(10_000)), Action::Kill);
+
+        let mut it = rule();
+        it.obey(Order::Terminate { signal: 15, within: ms(60_000) }, at(1_000));
+        it.obey(Order::Terminate { signal: 15, within: ms(1_000) }, at(2_000));
+        assert_eq!(it.judge(at(3_000)), Action::Kill, "a shorter one brings it forward");
+    }
+
+    #[test]
+    fn what_a_command_left_behind_has_the_stop_timeout() {
+        let mut rule = rule();
+        assert_eq!(rule.main_ended(at(1_000)), Some(TERM));
+        assert_eq!(rule.judge(at(3_999)), Action::Wait(ms(1)));
+        assert_eq!(rule.judge(at(4_000)), Action::Kill);
+    }
+
+    #[test]
+    fn kill_is_at_once() {
+        let mut rule = rule();
+        assert_eq!(rule.obey(Order::Kill, at(1)), None);
+        assert_eq!(rule.judge(at(1)), Action::Kill);
+    }
+}

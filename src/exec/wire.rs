@@ -1,0 +1,203 @@
+//! What Tenure and a keeper say to each other: records of one size over a socket, so that neither
+//! side ever parses, allocates, or waits for the rest of a sentence.
+//!
+//! What it does not do: it reads no clock and decides nothing.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+
+/// How many bytes a record has.
+pub const RECORD: usize = 24;
+
+/// A reading of the two lease clocks that a belief ends at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// By `CLOCK_BOOTTIME`.
+    pub boot: Duration,
+    /// By `CLOCK_MONOTONIC_RAW`.
+    pub raw: Duration,
+}
+
+impl End {
+    /// The end of a belief of `length` that counts from `sent`.
+    #[must_use]
+    pub fn of(sent: Moment, length: Duration) -> Self {
+        Self { boot: sent.boot + length, raw: sent.raw + length }
+    }
+
+    /// What is left at `now`, by the clock that gets there first (R2).
+    #[must_use]
+    pub fn remaining(self, now: Moment) -> Duration {
+        self.boot.saturating_sub(now.boot).min(self.raw.saturating_sub(now.raw))
+    }
+}
+
+/// What Tenure wants of a keeper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The lease is believed in until then: end the command in time for it.
+    Belief(End),
+    /// Send this signal to the command's group, and SIGKILL after so long.
+    Terminate {
+        /// The signal's number.
+        signal: i32,
+        /// From the receipt of the order to SIGKILL.
+        within: Duration,
+    },
+    /// SIGKILL at once.
+    Kill,
+    /// Pass a signal on.
+    Signal(i32),
+}
+
+/// What a keeper tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// The command was started; its process, which leads its group.
+    Started(i32),
+    /// It could not be, by this error number; the keeper ends.
+    Failed(i32),
+    /// The command was stopped by this signal.
+    Stopped(i32),
+    /// The command has ended with this code.
+    Exited(i32),
+    /// A signal has ended the command.
+    Signalled(i32),
+    /// Nothing is left of the command and what it started; the keeper ends.
+    Gone,
+}
+
+fn record(kind: u64, first: u64, second: u64) -> [u8; RECORD] {
+    let mut bytes = [0; RECORD];
+    for (place, word) in bytes.chunks_exact_mut(8).zip([kind, first, second]) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+fn words(bytes: &[u8; RECORD]) -> [u64; 3] {
+    let mut words = [0; 3];
+    for (word, place) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = place.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    }
+    words
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Signals, codes and process ids fit, and are never negative.
+fn small(number: i32) -> u64 {
+    u64::try_from(number).unwrap_or_default()
+}
+
+fn number(word: u64) -> i32 {
+    i32::try_from(word).unwrap_or_default()
+}
+
+impl Order {
+    /// The order as bytes.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; RECORD] {
+        match self {
+            Self::Belief(end) => record(1, nanos(end.boot), nanos(end.raw)),
+            Self::Terminate { signal, within } => record(2, small(signal), nanos(within)),
+            Self::Kill => record(3, 0, 0),
+            Self::Signal(signal) => record(4, small(signal), 0),
+        }
+    }
+
+    /// The order that these bytes are; what nobody ever sends means the worst, to kill.
+    #[must_use]
+    pub fn of_bytes(bytes: &[u8; RECORD]) -> Self {
+        let [kind, first, second] = words(bytes);
+        match kind {
+            1 => Self::Belief(End {
+                boot: Duration::from_nanos(first),
+                raw: Duration::from_nanos(second),
+            }),
+            2 => Self::Terminate { signal: number(first), within: Duration::from_nanos(second) },
+            4 => Self::Signal(number(first)),
+            _ => Self::Kill,
+        }
+    }
+}
+
+impl Report {
+    /// The report as bytes.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; RECORD] {
+        match self {
+            Self::Started(id) => record(1, small(id), 0),
+            Self::Failed(error) => record(2, small(error), 0),
+            Self::Stopped(signal) => record(3, small(signal), 0),
+            Self::Exited(code) => record(4, small(code), 0),
+            Self::Signalled(signal) => record(5, small(signal), 0),
+            Self::Gone => record(6, 0, 0),
+        }
+    }
+
+    /// The report that these bytes are, if they are one.
+    #[must_use]
+    pub fn of_bytes(bytes: &[u8; RECORD]) -> Option<Self> {
+        let [kind, first, _] = words(bytes);
+        let first = number(first);
+        Some(match kind {
+            1 => Self::Started(first),
+            2 => Self::Failed(first),
+            3 => Self::Stopped(first),
+            4 => Self::Exited(first),
+            5 => Self::Signalled(first),
+            6 => Self::Gone,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_heard() {
+        let end = End { boot: Duration::from_nanos(1 << 60), raw: Duration::from_nanos(77) };
+        let within = Duration::from_secs(10);
+        for order in [
+            Order::Belief(end),
+            Order::Terminate { signal: 15, within },
+            Order::Kill,
+            Order::Signal(28),
+        ] {
+            assert_eq!(Order::of_bytes(&order.to_bytes()), order);
+        }
+        for report in [
+            Report::Started(4_194_303),
+            Report::Failed(11),
+            Report::Stopped(21),
+            Report::Exited(255),
+            Report::Signalled(9),
+            Report::Gone,
+        ] {
+            assert_eq!(Report::of_bytes(&report.to_bytes()), Some(report));
+        }
+    }
+
+    #[test]
+    fn nonsense_kills_and_is_no_report() {
+        assert_eq!(Order::of_bytes(&[0xff; RECORD]), Order::Kill);
+        assert_eq!(Report::of_bytes(&[0xff; RECORD]), None);
+    }
+
+    #[test]
+    fn a_belief_ends_by_the_clock_that_gets_there_first() {
+        let s = Duration::from_secs;
+        let end = End { boot: s(110), raw: s(60) };
+        let at = |boot, raw| end.remaining(Moment { boot: s(boot), raw: s(raw), wall: s(0) });
+        assert_eq!(at(100, 50), s(10));
+        assert_eq!(at(108, 50), s(2));
+        assert_eq!(at(100, 60), s(0));
+        assert_eq!(at(111, 50), s(0));
+    }
+}

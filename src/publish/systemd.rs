@@ -1,0 +1,285 @@
+//! What systemd is told of a unit of `Type=notify`: ready, a status in words, that the election loop
+//! turns, that we are stopping.
+//!
+//! Ready means that the listeners are bound and a first status is published, not that the store was
+//! heard: who asks from then on is answered, and a store that is down must not keep a unit, and all
+//! that is ordered after it, from starting. `/readyz` is for those who want to know more.
+//!
+//! The protocol is a line or more in a datagram. It is written out here, because the small crates
+//! that there are for it read the environment by themselves and send with sockets that may block.
+//!
+//! What it does not do: it waits for nobody. A message that the socket does not take is sent again
+//! later, as things stand then. It feeds no watchdog by a timer: only a turn of the election loop
+//! since the last feeding does.
+
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::future::{FusedFuture, FutureExt};
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
+
+use super::{About, Heartbeat, Judgement, Published, Role};
+use crate::clock::{self, Moment};
+use crate::config::Environment;
+use crate::election::{Standing, State, Status};
+
+/// After how long a message that was not taken is sent again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The shortest watchdog that a loop which turns once a second can feed with certainty. A shorter
+/// one is fed too, as well as it goes, and a warning says so.
+const SHORTEST_WATCHDOG: Duration = Duration::from_secs(3);
+
+/// The longest status in characters: what fits a line of `systemctl status`, and an error's words.
+const LONGEST_STATUS: usize = 300;
+
+/// The way to the systemd that started us.
+#[derive(Debug)]
+pub struct Systemd {
+    socket: UnixDatagram,
+    address: SocketAddr,
+    /// After how long without a feeding systemd ends us.
+    watchdog: Option<Duration>,
+    now: fn() -> Moment,
+}
+
+impl Systemd {
+    /// The variables by which systemd speaks to us alone. Who starts a process takes them out of its
+    /// environment, so that no hook and no command speaks, or is watched over, in our name.
+    pub const VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
+
+    /// Finds systemd by the environment; `None` where nobody waits to be notified. An address that
+    /// is none is told to the log, and nobody is notified.
+    #[must_use]
+    pub fn from(environment: &Environment) -> Option<Self> {
+        let name = environment.get("NOTIFY_SOCKET")?;
+        let open = || {
+            let socket = UnixDatagram::unbound()?;
+            socket.set_nonblocking(true)?;
+            Ok::<_, io::Error>((socket, address(name)?))
+        };
+        match open() {
+            Ok((socket, address)) => {
+                let watchdog = watchdog(environment, std::process::id());
+                if watchdog.is_some_and(|it| it < SHORTEST_WATCHDOG) {
+                    tracing::warn!(
+                        "WatchdogSec is {watchdog:?}: the election loop may rest for a second, so \
+                         set {SHORTEST_WATCHDOG:?} or more"
+                    );
+                }
+                Some(Self { socket, address, watchdog, now: clock::now })
+            }
+            Err(error) => {
+                tracing::warn!("systemd is not notified: NOTIFY_SOCKET is {name:?}: {error}");
+                None
+            }
+        }
+    }
+
+    /// Tells systemd that we are ready, then of each change, until the driver is gone. From `stop`
+    /// on it is told that we are stopping.
+    pub async fn run(
+        self,
+        mut published: watch::Receiver<Published>,
+        heartbeat: Heartbeat,
+        about: About,
+        stop: impl Future<Output = ()>,
+    ) {
+        let mut stop = pin!(stop.fuse());
+        let mut feeding = self.watchdog.map(|it| {
+            let mut feeding = tokio::time::interval((it / 2).max(Duration::from_millis(1)));
+            feeding.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            feeding
+        });
+        let (mut told, mut fed, mut feed) = (Told::default(), 0, false);
+        let mut over = false;
+        loop {
+            let due = {
+                let (published, now) = (published.borrow_and_update(), (self.now)());
+                let stopping = over || stop.is_terminated();
+                let drain = if stopping { drain(&published.status, now) } else { None };
+                Told { ready: true, stopping, drain, words: words(&published, &about, now) }
+            };
+            let owed = match self.send(&told.until(&due, feed)) {
+                Ok(()) => {
+                    (told, feed) = (due, false);
+                    false
+                }
+                Err(error) => {
+                    tracing::debug!("systemd does not listen: {error}");
+                    true
+                }
+            };
+            if over {
+                return;
+            }
+            let tick = async {
+                match &mut feeding {
+                    Some(feeding) => feeding.tick().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = published.changed() => over = changed.is_err(),
+                () = &mut stop, if !stop.is_terminated() => {}
+                _ = tick => {
+                    let turned = heartbeat.count();
+                    feed |= turned != fed;
+                    fed = turned;
+                }
+                () = tokio::time::sleep(RETRY), if owed => {}
+            }
+        }
+    }
+
+    /// Sends a message, unless there is nothing to say.
+    fn send(&self, message: &str) -> io::Result<()> {
+        if !message.is_empty() {
+            self.socket.send_to_addr(message.as_bytes(), &self.address)?;
+        }
+        Ok(())
+    }
+}
+
+/// What systemd has been told, or is to be told.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Told {
+    ready: bool,
+    stopping: bool,
+    /// How long the stop may take, while a drain goes on.
+    drain: Option<Duration>,
+    words: String,
+}
+
+impl Told {
+    /// The message after which `due` has been told.
+    fn until(&self, due: &Self, feed: bool) -> String {
+        let mut message = String::new();
+        if due.ready && !self.ready {
+            message.push_str("READY=1\n");
+        }
+        if due.stopping && !self.stopping {
+            message.push_str("STOPPING=1\n");
+        }
+        if let (Some(time), None) = (due.drain, self.drain) {
+            message.push_str(&format!("EXTEND_TIMEOUT_USEC={}\n", time.as_micros()));
+        }
+        if due.words != self.words {
+            message.push_str("STATUS=");
+            message.push_str(&due.words);
+            message.push('\n');
+        }
+        if feed {
+            message.push_str("WATCHDOG=1\n");
+        }
+        message
+    }
+}
+
+/// The address of a socket by the name that systemd gives it: a path, or `@` and an abstract name.
+fn address(name: &str) -> io::Result<SocketAddr> {
+    match name.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None if name.starts_with('/') => SocketAddr::from_pathname(name),
+        None => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is neither a path nor @NAME")),
+    }
+}
+
+/// How long systemd waits between two feedings, if it watches over the process `own`.
+fn watchdog(environment: &Environment, own: u32) -> Option<Duration> {
+    let length: u64 = environment.get("WATCHDOG_USEC")?.parse().ok()?;
+    let ours = environment.get("WATCHDOG_PID").is_none_or(|it| it.parse() == Ok(own));
+    (ours && length > 0).then(|| Duration::from_micros(length))
+}
+
+/// How long a stop may yet take, while a drain goes on: the drain itself, however long the unit gives
+/// us to stop, and then as long as the lease is ours to release.
+fn drain(status: &Status, now: Moment) -> Option<Duration> {
+    match &status.standing {
+        Standing::Draining { began, length, belief, .. } => {
+            Some(length.saturating_sub(began.elapsed_min(now)) + belief.length)
+        }
+        _ => None,
+    }
+}
+
+/// The status in words, in one line, as it is true at `now`.
+fn words(published: &Published, about: &About, now: Moment) -> String {
+    let status = &published.status;
+    let judgement = Judgement::of(status, now);
+    let election = &about.election;
+    let others = || match &status.holder {
+        Some(holder) => format!("{} leads in term {}", holder.candidate.identity, holder.term),
+        None => "nobody is seen to lead".to_owned(),
+    };
+    let mut text = format!("{}: ", judgement.role().as_str());
+    text += &match (judgement.state, judgement.term) {
+        (State::Leader | State::Jeopardy, Some(term)) => {
+            let but = match (judgement.state, judgement.role()) {
+                (State::Leader, _) => "",
+                (_, Role::Active) => ", but renewals fail",
+                (_, Role::Passive) => ", but may not say so until a renewal is granted",
+            };
+            format!("leader of {election} in term {term}{but}")
+        }
+        (State::Starting, _) => format!("the store of {election} has not been heard yet"),
+        (State::Standby, _) => format!("standby of {election}; {}", others()),
+        (State::Activating, _) => format!("has the lease of {election}, and does not lead yet"),
+        (State::Observing, _) => format!("observes {election}; {}", others()),
+        (State::Stopped, _) => format!("stopped; takes no part in {election} any more"),
+        (State::Draining, term) => {
+            let term = term.unwrap_or_default();
+            format!("draining, and holds the lease of {election} in term {term} meanwhile")
+        }
+        (State::Paused, _) => format!("paused, out of {election} until resumed; {}", others()),
+        (State::Unhealthy, _) => {
+            format!("out of {election} until the service is well; {}", others())
+        }
+        // A term comes with these two.
+        (State::Leader | State::Jeopardy, None) => format!("of {election}; {}", others()),
+    };
+    if let Some(error) = &status.store.last_error {
+        text += "; the store: ";
+        text += &error.failure().message;
+    }
+    // A line's end would begin another message, and names come from the store.
+    text.chars().map(|it| if it.is_control() { ' ' } else { it }).take(LONGEST_STATUS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(more: &[(&str, &str)]) -> Environment {
+        Environment::of(more.iter().copied())
+    }
+
+    #[test]
+    fn the_watchdog_is_ours_only_by_our_process_id() {
+        let length = ("WATCHDOG_USEC", "10000000");
+        let ten = Some(Duration::from_secs(10));
+        assert_eq!(watchdog(&environment(&[length]), 7), ten);
+        assert_eq!(watchdog(&environment(&[length, ("WATCHDOG_PID", "7")]), 7), ten);
+        assert_eq!(watchdog(&environment(&[length, ("WATCHDOG_PID", "8")]), 7), None);
+        assert_eq!(watchdog(&environment(&[length, ("WATCHDOG_PID", "x")]), 7), None);
+        for wrong in ["0", "", "-1", "soon"] {
+            assert_eq!(watchdog(&environment(&[("WATCHDOG_USEC", wrong)]), 7), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_notifies_nobody() {
+        assert!(Systemd::from(&environment(&[])).is_none());
+        let long = format!("/{}", "x".repeat(200));
+        for wrong in ["relative", "vsock:2:1", "tcp://127.0.0.1:1", &long] {
+            assert!(Systemd::from(&environment(&[("NOTIFY_SOCKET", wrong)])).is_none(), "{wrong}");
+        }
+        for right in ["/run/systemd/notify", "@/org/freedesktop/systemd1/notify"] {
+            assert!(Systemd::from(&environment(&[("NOTIFY_SOCKET", right)])).is_some(), "{right}");
+        }
+    }
+}

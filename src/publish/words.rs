@@ -1,0 +1,86 @@
+//! The words for people: states, reasons and lengths of time, the same on the page and on the
+//! terminal.
+//!
+//! What it does not do: it goes by the names of the status document, not by the election's types,
+//! so that a reader of one version finds words for a sidecar of another. A name that it does not
+//! know stands for itself.
+
+use std::time::Duration;
+
+/// What an instance does in a state: the end of a sentence that begins with its name.
+pub(crate) fn state(name: &str) -> &str {
+    match name {
+        "starting" => "has not heard the store yet",
+        "standby" => "stands by, ready to take over",
+        "activating" => "has the lease and does not lead yet",
+        "leader" => "leads",
+        "jeopardy" => "leads on borrowed time: renewals fail",
+        "draining" => "lets its work end, then hands over",
+        "paused" => "is paused and does not compete until it is resumed",
+        "unhealthy" => "is not well and does not compete until it is",
+        "observing" => "only watches and never competes",
+        "stopped" => "has stopped",
+        other => other,
+    }
+}
+
+/// Why a state changed, as a sentence without its full stop.
+pub(crate) fn reason(name: &str) -> String {
+    let words = match name {
+        "heard" => "the store answered for the first time",
+        "granted" => "the store granted the lease",
+        "inaugurated" => "the new term was written",
+        "renewal-failed" => "a renewal had no certain answer",
+        "clock-jumped" => "the clocks jumped",
+        "renewed" => "a renewal was granted again",
+        "lapsed" => "its time was over before a renewal came",
+        "lost" => "the store says that the lease is not ours",
+        "write-failed" => "the term could not be written",
+        "resigned" => "it was asked to stop",
+        other => return other.replace('-', " "),
+    };
+    words.to_owned()
+}
+
+/// A length of time as people say it: two figures are enough.
+pub(crate) fn spoken(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0..10 => format!("{seconds}.{}s", duration.subsec_millis() / 100),
+        10..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m{}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h{}m", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{}d{}h", seconds / 86_400, seconds / 3_600 % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::election::{State, TRANSITIONS};
+
+    #[test]
+    fn there_are_words_for_all_that_the_election_can_tell() {
+        for known in State::ALL {
+            assert_ne!(state(known.as_str()), known.as_str());
+        }
+        for (_, _, known) in TRANSITIONS {
+            assert_ne!(reason(known.as_str()), known.as_str().replace('-', " "));
+        }
+        assert_eq!((state("later"), reason("some-day").as_str()), ("later", "some day"));
+    }
+
+    #[test]
+    fn times_are_said_in_two_figures() {
+        for (ms, text) in [
+            (0, "0.0s"),
+            (8_123, "8.1s"),
+            (59_900, "59s"),
+            (192_000, "3m12s"),
+            (3_720_000, "1h2m"),
+            (100 * 3_600_000, "4d4h"),
+        ] {
+            assert_eq!(spoken(Duration::from_millis(ms)), text);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Who should lead next, as a record names it.
+//!
+//! What this module does not do: it lets nobody go first; the election of each candidate does.
+
+use std::time::Duration;
+
+/// Who should lead next, by the will of the holder whose record names it.
+///
+/// It is advice: no store holds anybody to it, and a successor who is dead or unknown costs no more
+/// than the hold-off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Successor {
+    /// The name of the candidate, not empty; of several that bear it any may come first.
+    pub identity: String,
+    /// How long every other candidate lets it go first: counted by each on its own clock, from its
+    /// first sight of the lease free. In a record: whole milliseconds, at most
+    /// [`LONGEST_HOLD_OFF`](Self::LONGEST_HOLD_OFF). Too short, and another wins; too long, and an
+    /// election whose successor is dead stands still for as long.
+    pub hold_off: Duration,
+}
+
+impl Successor {
+    /// The longest hold-off that a record can ask for. One that asks for more is read as if it
+    /// named nobody, since whoever wrote it may not keep everybody waiting.
+    pub const LONGEST_HOLD_OFF: Duration = Duration::from_secs(60 * 60);
+
+    /// The successor as a record keeps it: in whole milliseconds, rounded up, and at most
+    /// [`LONGEST_HOLD_OFF`](Self::LONGEST_HOLD_OFF).
+    #[must_use]
+    pub fn as_stored(&self) -> Self {
+        let hold_off = Duration::from_millis(self.hold_off_millis());
+        Self { identity: self.identity.clone(), hold_off }
+    }
+
+    /// The hold-off as a record keeps it.
+    pub(super) fn hold_off_millis(&self) -> u64 {
+        let hold_off = self.hold_off.min(Self::LONGEST_HOLD_OFF);
+        u64::try_from(hold_off.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    }
+
+    /// The successor that a record names; `None` where it has no name or an absurd hold-off.
+    pub(super) fn recorded(identity: &str, hold_off_millis: u64) -> Option<Self> {
+        let hold_off = Duration::from_millis(hold_off_millis);
+        if identity.is_empty() || hold_off > Self::LONGEST_HOLD_OFF {
+            return None;
+        }
+        Some(Self { identity: identity.to_owned(), hold_off })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn successor(hold_off: Duration) -> Successor {
+        Successor { identity: "b".to_owned(), hold_off }
+    }
+
+    #[test]
+    fn a_record_keeps_whole_milliseconds_of_an_hour_at_most() {
+        for (hold_off, kept) in [
+            (Duration::ZERO, 0),
+            (Duration::from_nanos(1), 1),
+            (Duration::from_millis(10_000), 10_000),
+            (Duration::from_micros(10_000_001), 10_001),
+            (Duration::from_secs(3_600), 3_600_000),
+            (Duration::from_nanos(3_600_000_000_001), 3_600_000),
+            (Duration::MAX, 3_600_000),
+        ] {
+            assert_eq!(successor(hold_off).hold_off_millis(), kept, "{hold_off:?}");
+            assert_eq!(successor(hold_off).as_stored().hold_off, Duration::from_millis(kept));
+        }
+    }
+
+    #[test]
+    fn what_a_record_keeps_is_read_again_and_more_than_an_hour_names_nobody() {
+        let kept = successor(Duration::MAX).as_stored();
+        assert_eq!(Successor::recorded("b", kept.hold_off_millis()), Some(kept));
+        assert_eq!(Successor::recorded("b", 3_600_001), None);
+        assert_eq!(Successor::recorded("b", u64::MAX), None);
+        assert_eq!(Successor::recorded("", 1_000), None);
+    }
+}
