@@ -89,7 +89,7 @@ fn a_dead_service_moves_leadership_to_one_that_is_well() {
     let died = clock::now();
     leads(&second);
     let took = died.elapsed_min(clock::now());
-    println!("leadership moved {took:?} after the service died; {MOVES_WITHIN:?} is promised");
+    eprintln!("leadership moved {took:?} after the service died; {MOVES_WITHIN:?} is promised");
     assert!(took < MOVES_WITHIN + LEEWAY, "{took:?}");
     is_in(&first, "unhealthy");
     assert_eq!(first.get("/standby").unwrap().0, 503);

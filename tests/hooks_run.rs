@@ -4,6 +4,8 @@
 
 #[path = "support/process.rs"]
 mod process;
+#[path = "support/running.rs"]
+mod running;
 #[path = "support/service.rs"]
 mod service;
 #[path = "support/tls_front.rs"]
@@ -13,6 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use process::{Candidate, until};
+use running::is_running;
 use rustix::process::Signal;
 use service::Service;
 use tenure::clock;
@@ -161,12 +164,6 @@ fn a_hook_that_hangs_holds_up_neither_renewals_nor_the_release() {
         assert!(!is_running(id), "{id} runs yet");
     }
     assert!(first.log().contains("on-active: not done within 6s"), "{}", first.log());
-}
-
-/// Whether a process runs; one that waits for its burial does not.
-fn is_running(id: &str) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
 }
 
 #[test]
