@@ -77,6 +77,14 @@ impl Environment {
         }
     }
 
+    /// The same without the variables that settings come from (`TENURE_…`).
+    #[must_use]
+    pub fn without_settings(mut self) -> Self {
+        self.variables.retain(|name, _| !name.starts_with("TENURE_"));
+        self.not_utf8.retain(|name| !name.starts_with("TENURE_"));
+        self
+    }
+
     /// The variable's value, unless it is not set or empty.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
