@@ -4,7 +4,6 @@
 //! neither the election nor another probe waits for it. What it does not do: it draws no
 //! conclusion. Each answer is reported; how many in a row mean something is the election's to judge.
 
-mod board;
 mod exec;
 mod file;
 mod http;
@@ -19,9 +18,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use crate::clock::Moment;
 use crate::config::{self, Probe, duration};
 use crate::http_client::HttpClient;
-use crate::publish::Published;
+use crate::publish::{Board, Published, Said};
 use crate::resolver::Resolver;
-pub use board::{Board, Entry, Said};
 
 /// All probes of one election.
 pub struct Probes {
