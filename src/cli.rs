@@ -15,6 +15,7 @@ mod document;
 pub mod exec;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+pub mod operate;
 pub mod run;
 mod settings;
 pub mod status;
@@ -41,7 +42,8 @@ Exit codes: 0 done (check: active), 1 failed (check: passive), 2 bad settings or
 const RUN_EXAMPLES: &str = "\
 Each setting is also a variable (--lease-duration is TENURE_LEASE_DURATION) and a key of the file \
 (lease-duration). Flag beats variable beats file beats default. Lists are flags given several times, \
-commas in the variable, a list in the file. Durations are written 15s, 1m30s, 500ms. Credentials are \
+commas in the variable (in quotes where they belong to an exec: probe's command), a list in the \
+file. Durations are written 15s, 1m30s, 500ms. Credentials are \
 never flags: see AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN (each \
 also with _FILE at its end), workload identity, managed identity and the Azure CLI, in this order.
 
@@ -56,6 +58,8 @@ Examples:
       for services without HTTP
   tenure run --lease-duration 30s --renew-deadline 20s --retry-period 4s
       sits out longer outages of the store, takes longer to replace a dead leader
+  tenure run --health http://127.0.0.1:8080/healthz --drain-timeout 20s
+      leads only while the service is well, and leaves it 20s to end its work
   TENURE_ELECTION=orders tenure run --config /etc/tenure.toml --listen unix:/run/orders/tenure.sock
       settings from everywhere";
 
@@ -107,6 +111,20 @@ pub enum Command {
     Watch(watch::Args),
     /// Find out what is wrong with settings, store, credentials, clocks, and what to do about it
     Doctor(Box<doctor::Args>),
+    /// Have this instance give its leadership up, and let another go first
+    #[command(after_help = operate::STEP_DOWN)]
+    StepDown(operate::StepDown),
+    /// Have this instance give its leadership up to another by name
+    #[command(after_help = operate::TRANSFER)]
+    Transfer(operate::Transfer),
+    /// Take this instance out of the election; a leader resigns
+    #[command(after_help = operate::PAUSE)]
+    Pause(operate::AdminArgs),
+    /// Bring a paused instance back into the election
+    Resume(operate::AdminArgs),
+    /// Say that the service has ended its work: the lease is released now
+    #[command(after_help = operate::DRAINED)]
+    Drained(operate::Drained),
     /// End a lease whose holder is gone, straight in the store
     Break(Box<break_lease::Args>),
     /// Print the completions of a shell

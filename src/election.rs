@@ -206,6 +206,7 @@ impl Election {
             since: self.since,
             holder: self.holder.clone(),
             successor: self.successor.clone(),
+            occupied: self.occupied,
             store: self.store.clone(),
         }
     }

@@ -76,6 +76,8 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+mod assembly;
+pub mod candidate;
 pub mod cli;
 pub mod clock;
 pub(crate) mod command;
@@ -95,3 +97,5 @@ pub mod publish;
 pub(crate) mod resolver;
 pub mod sidecar;
 pub mod store;
+
+pub use candidate::{Candidate, StartError};

@@ -5,7 +5,6 @@
 //! ends what it started.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -14,19 +13,17 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::admin;
+use crate::assembly::Assembly;
 use crate::clock;
-use crate::config::{Health, Listen, Settings, StoreSettings};
-use crate::daemon::{Control, Driver, Publisher, Report};
+use crate::config::{Ending, Listen, Settings, StoreSettings};
+use crate::daemon::{Control, Driver};
 use crate::descriptors;
-use crate::election::{Config, Election, HealthRule};
 use crate::health::Probes;
 use crate::hooks::Hooks;
 use crate::publish::file::{Acknowledgements, Writer};
 use crate::publish::http::{self, App, Listener};
-use crate::publish::metrics::Metrics;
 use crate::publish::systemd::Systemd;
-use crate::publish::{About, Heartbeat, Published};
-use crate::store::{self, Candidate, Rules};
+use crate::publish::{About, Published};
 
 /// How long the status files may take to be written for the first time.
 const START: Duration = Duration::from_secs(5);
@@ -43,7 +40,6 @@ pub struct Sidecar {
     probes: Probes,
     hooks: Hooks,
     control: Control,
-    url: Option<String>,
     admin: Option<(admin::Bound, admin::App)>,
     systemd: Option<Systemd>,
 }
@@ -61,26 +57,10 @@ impl Sidecar {
         escorts: bool,
     ) -> anyhow::Result<Self> {
         settings.max_connections = descriptors::make_room(settings.max_connections);
-        let store = store::open(&settings)?;
-        let candidate = Candidate {
-            identity: settings.identity.clone(),
-            instance: draw_instance(),
-            address: settings.advertise.clone(),
-        };
         let probes = Probes::new(&settings.health, clock::now)?;
-        let about = About {
-            election: settings.election.clone(),
-            identity: candidate.identity.clone(),
-            instance: candidate.instance.clone(),
-            boot_id: clock::boot_id().unwrap_or_default(),
-            store: store.kind(),
-            health: probes.board(),
-        };
-        let terms = terms(&settings, candidate, store.rules(), escorts);
-        let election = Election::new(terms, clock::now());
-        let (sender, published) = watch::channel(Published::first(election.status()));
-        let (metrics, heartbeat) = (Metrics::new(&about), Heartbeat::default());
-
+        let assembly = Assembly::of(&settings, probes.board(), escorts)?;
+        let (about, published) = (assembly.about.clone(), assembly.published.clone());
+        let (metrics, heartbeat) = (assembly.metrics.clone(), assembly.heartbeat.clone());
         let listeners = listen(&settings.listen).await?;
         let admin = match &settings.admin {
             Some(it) => Some(admin::bind(it).await?),
@@ -98,12 +78,11 @@ impl Sidecar {
             files.spawn(writer.run());
             acknowledgements = word;
         }
-        let url = reached_at(&listeners);
         let hooks = Hooks::new(
             settings.hooks.clone(),
             about.clone(),
             metrics.clone(),
-            url.clone(),
+            reached_at(&listeners),
             clock::now,
         )?;
         tell_start(&settings, &about);
@@ -111,37 +90,16 @@ impl Sidecar {
         let app = App {
             about,
             published,
-            metrics: metrics.clone(),
+            metrics,
             dropped_lines,
-            heartbeat: heartbeat.clone(),
+            heartbeat,
             now: clock::now,
             max_connections: settings.max_connections,
             fits: descriptors::fits,
         };
-        let (control, orders) = Control::new();
+        let (driver, control) = assembly.driver(acknowledgements);
         let admin = admin.map(|bound| (bound, operating(&settings, &control, &app.published)));
-        let driver = Driver {
-            election,
-            store,
-            publisher: Publisher::new(sender, acknowledgements),
-            metrics,
-            orders,
-            heartbeat,
-            report: Report::default(),
-            now: clock::now,
-        };
-        Ok(Self {
-            driver,
-            listeners,
-            app,
-            files,
-            probes,
-            hooks,
-            control,
-            admin,
-            systemd: None,
-            url,
-        })
+        Ok(Self { driver, listeners, app, files, probes, hooks, control, admin, systemd: None })
     }
 
     /// Has systemd told how it goes, if it is there.
@@ -164,8 +122,8 @@ impl Sidecar {
 
     /// Where its first status listener can be asked.
     #[must_use]
-    pub fn url(&self) -> Option<&str> {
-        self.url.as_deref()
+    pub fn url(&self) -> Option<String> {
+        reached_at(&self.listeners)
     }
 
     /// What it counts.
@@ -176,18 +134,8 @@ impl Sidecar {
 
     /// Runs until it has resigned, as ordered, and its work is done.
     pub async fn run(self) {
-        let Self {
-            driver,
-            listeners,
-            app,
-            mut files,
-            probes,
-            hooks,
-            control,
-            admin,
-            systemd,
-            url: _,
-        } = self;
+        let Self { driver, listeners, app, mut files, probes, hooks, control, admin, systemd } =
+            self;
         let published = app.published.clone();
         let (end, ended) = oneshot::channel();
         let drive = async {
@@ -213,17 +161,11 @@ impl Sidecar {
             }
         });
         let operate = async {
-            match admin {
-                Some((bound, app)) => admin::serve(bound, app, std::future::pending()).await,
-                None => std::future::pending().await,
+            if let Some((bound, app)) = admin {
+                admin::serve(bound, app).await;
             }
         };
-        // Who operates is served until all else has ended.
-        tokio::select! {
-            biased;
-            _ = async { tokio::join!(drive, serve, probe, tell, notify) } => {}
-            () = operate => {}
-        }
+        tokio::join!(drive, serve, probe, tell, notify, operate);
         // Passive was said before the release; what may be missing is the last word on the store.
         let _ = tokio::time::timeout(LAST_WORD, files.join_next()).await;
     }
@@ -242,31 +184,6 @@ fn operating(
         retry_period: settings.timings.retry_period,
         now: clock::now,
     }
-}
-
-/// What the election is told.
-fn terms(settings: &Settings, candidate: Candidate, rules: Rules, escorts: bool) -> Config {
-    let timings = settings.timings;
-    Config {
-        candidate: Arc::new(candidate),
-        rules,
-        lease_duration: timings.lease_duration,
-        renew_deadline: timings.renew_deadline,
-        retry_period: timings.retry_period,
-        request_timeout: timings.request_timeout,
-        activation_delay: timings.activation_delay,
-        drain_timeout: settings.drain_timeout,
-        health: health_rule(&settings.health),
-        escorts,
-        observe: settings.observe,
-    }
-}
-
-/// When the service counts as well; nothing where nobody asks it.
-fn health_rule(health: &Health) -> Option<HealthRule> {
-    let Health { probes, failures, successes, .. } = health;
-    let rule = HealthRule { probes: probes.len(), failures: *failures, successes: *successes };
-    (!probes.is_empty()).then_some(rule)
 }
 
 /// Where the commands of hooks can ask the first status listener.
@@ -300,17 +217,11 @@ fn tell_start(settings: &Settings, about: &About) {
         "started with {}",
         settings.summary()
     );
+    tracing::info!("an end by SIGTERM takes at most {}", Ending::of(settings));
     if matches!(settings.store, StoreSettings::File(_)) {
         tracing::info!(
             "the lease is kept on this host: candidates elsewhere compete on their own; name a \
              store that they share with --store"
         );
     }
-}
-
-/// Draws an instance id, which also sorts by the time of its start.
-fn draw_instance() -> String {
-    let wall = clock::now().wall;
-    let time = uuid::Timestamp::from_unix(uuid::NoContext, wall.as_secs(), wall.subsec_nanos());
-    uuid::Uuid::new_v7(time).simple().to_string()
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 
-use super::{ExecSettingsArgs, terminal};
+use super::{ExecSettingsArgs, settings, terminal};
 use crate::clock;
-use crate::config::{Environment, Loaded, Settings, Verb, command_line, duration, load};
+use crate::config::{Environment, Settings, Verb, command_line, duration, load};
 use crate::exec::handle::{OURSELVES, Task};
 use crate::exec::{Mode, Over, Signals, Supervisor, inside, stage};
 use crate::logs::{self, Logs};
@@ -47,29 +47,28 @@ pub async fn run(args: Args, environment: Environment) -> ExitCode {
         Some(_) => environment.without("TENURE_STATUS_FILE"),
         None => environment,
     };
-    let Args { wait, once, max_hold, settings, command } = args;
-    let Loaded { settings, notes } = match load(&settings.flags(), &environment, Verb::Exec) {
+    let Args { wait, once, max_hold, settings: flags, command } = args;
+    let loaded = match load(&flags.flags(), &environment, Verb::Exec) {
         Ok(loaded) => loaded,
         Err(faults) => {
             terminal::complain(&faults.to_string());
             return ExitCode::from(2);
         }
     };
-    if let Some(refusal) = inside::refusal(&settings, &environment) {
+    let settings = &loaded.settings;
+    if let Some(refusal) = inside::refusal(settings, &environment) {
         terminal::complain(&refusal);
         return ExitCode::from(2);
     }
-    let task = match task(command, &settings, &environment) {
+    let task = match task(command, settings, &environment) {
         Ok(task) => task,
         Err(code) => return ExitCode::from(code),
     };
     let mode = Mode { once, wait, max_hold };
     let outcome = match logs::start(settings.log_format, &settings.log_level) {
         Ok(logs) => {
-            for note in notes {
-                tracing::debug!("{note}");
-            }
-            lead(settings, &environment, task, mode, &logs).await
+            settings::tell(&loaded);
+            lead(loaded.settings, &environment, task, mode, &logs).await
         }
         Err(error) => Err(error),
     };

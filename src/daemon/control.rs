@@ -115,6 +115,12 @@ impl Control {
         self.give(Order::Resign).await;
     }
 
+    /// Says that the driver is to be told to leave for good, by whoever waits for
+    /// [`leaving`](Self::leaving); for those who cannot wait.
+    pub fn resign_in_passing(&self) {
+        self.leaving.send_replace(true);
+    }
+
     /// Resolves when the driver has been told to leave for good.
     pub async fn leaving(&self) {
         // The sender is in `self`, so it is there.

@@ -104,6 +104,7 @@ mod tests {
             since: at(0),
             holder: None,
             successor: None,
+            occupied: None,
             store: StoreHealth::default(),
         }
     }

@@ -20,6 +20,9 @@ pub struct Status {
     pub holder: Option<Holder>,
     /// Whom the record names to lead next.
     pub successor: Option<Successor>,
+    /// The term whose processes may still run, whether or not we lead in it; always `None` where the
+    /// config says that there are none.
+    pub occupied: Option<u64>,
     /// How the store has answered.
     pub store: StoreHealth,
 }

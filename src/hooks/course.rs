@@ -172,7 +172,7 @@ mod tests {
 
     fn status(standing: Standing) -> Status {
         let store = StoreHealth::default();
-        Status { standing, since: at(0), holder: None, successor: None, store }
+        Status { standing, since: at(0), holder: None, successor: None, occupied: None, store }
     }
 
     fn leading(term: u64, sent: Moment) -> Status {

@@ -78,6 +78,11 @@ fn over(time: Duration) -> String {
     format!("not done within {}", duration::format(time))
 }
 
+/// Whether a hook needs the HTTP client.
+pub(super) fn is_webhook(hook: &Hook) -> bool {
+    matches!(hook, Hook::Webhook(_))
+}
+
 /// Whether a hook needs TLS.
 pub(super) fn over_tls(hook: &Hook) -> bool {
     matches!(hook, Hook::Webhook(url) if url.scheme() == "https")
@@ -100,6 +105,7 @@ fn environment(event: Event, document: &Document<'_>, url: Option<&str>) -> Vec<
         ("TENURE_VALID_FOR_MS", number(document.valid_for_ms)),
         ("TENURE_VALID_UNTIL_BOOTTIME_NS", number(document.valid_until_boottime_ns)),
         ("TENURE_BOOT_ID", text(document.boot_id)),
+        ("TENURE_DRAIN_REMAINING_MS", document.drain_remaining_ms.and_then(number)),
         ("TENURE_HOLDER", holder.and_then(|it| text(it.identity))),
         ("TENURE_HOLDER_ADDRESS", holder.and_then(|it| text(it.address?))),
         ("TENURE_HOLDER_TERM", holder.and_then(|it| number(it.term))),

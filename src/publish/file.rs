@@ -285,7 +285,14 @@ mod tests {
 
     fn published(sequence: u64, standing: Standing) -> Published {
         let store = StoreHealth::default();
-        let status = Status { standing, since: clock::now(), holder: None, successor: None, store };
+        let status = Status {
+            standing,
+            since: clock::now(),
+            holder: None,
+            successor: None,
+            occupied: None,
+            store,
+        };
         Published { index: sequence, sequence, ..Published::first(status) }
     }
 

@@ -1,0 +1,107 @@
+//! An election with its store and its driver, put together from the settings: what a sidecar and a
+//! [`crate::Candidate`] have in common.
+//!
+//! What it does not do: it starts nothing and tells nobody.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::clock;
+use crate::config::{Health, Settings};
+use crate::daemon::{Control, Driver, Publisher, Report};
+use crate::election::{Config, Election, HealthRule};
+use crate::health::Board;
+use crate::publish::file::Acknowledgements;
+use crate::publish::metrics::Metrics;
+use crate::publish::{About, Heartbeat, Published};
+use crate::store::{self, Candidate, Rules};
+
+/// The parts, not yet running.
+pub(crate) struct Assembly {
+    pub(crate) about: About,
+    pub(crate) election: Election,
+    pub(crate) store: Arc<dyn store::LeaseStore>,
+    pub(crate) metrics: Metrics,
+    pub(crate) heartbeat: Heartbeat,
+    pub(crate) published: watch::Receiver<Published>,
+    sender: watch::Sender<Published>,
+}
+
+impl Assembly {
+    /// Puts the parts together. With `escorts` the lease is not given back before
+    /// [`Control::vacated`].
+    ///
+    /// # Errors
+    /// When the store's client cannot be made.
+    pub(crate) fn of(settings: &Settings, health: Board, escorts: bool) -> anyhow::Result<Self> {
+        let store = store::open(settings)?;
+        let candidate = Candidate {
+            identity: settings.identity.clone(),
+            instance: draw_instance(),
+            address: settings.advertise.clone(),
+        };
+        let about = About {
+            election: settings.election.clone(),
+            identity: candidate.identity.clone(),
+            instance: candidate.instance.clone(),
+            boot_id: clock::boot_id().unwrap_or_default(),
+            store: store.kind(),
+            health,
+        };
+        let terms = terms(settings, candidate, store.rules(), escorts);
+        let election = Election::new(terms, clock::now());
+        let (sender, published) = watch::channel(Published::first(election.status()));
+        let (metrics, heartbeat) = (Metrics::new(&about), Heartbeat::default());
+        Ok(Self { about, election, store, metrics, heartbeat, published, sender })
+    }
+
+    /// The driver, and the way to give it orders. Its publications are answered by
+    /// `acknowledgements`.
+    pub(crate) fn driver(self, acknowledgements: Acknowledgements) -> (Driver, Control) {
+        let (control, orders) = Control::new();
+        let driver = Driver {
+            election: self.election,
+            store: self.store,
+            publisher: Publisher::new(self.sender, acknowledgements),
+            metrics: self.metrics,
+            orders,
+            heartbeat: self.heartbeat,
+            report: Report::default(),
+            now: clock::now,
+        };
+        (driver, control)
+    }
+}
+
+/// What the election is told.
+fn terms(settings: &Settings, candidate: Candidate, rules: Rules, escorts: bool) -> Config {
+    let timings = settings.timings;
+    Config {
+        candidate: Arc::new(candidate),
+        rules,
+        lease_duration: timings.lease_duration,
+        renew_deadline: timings.renew_deadline,
+        retry_period: timings.retry_period,
+        request_timeout: timings.request_timeout,
+        activation_delay: timings.activation_delay,
+        drain_timeout: settings.drain_timeout,
+        health: health_rule(&settings.health),
+        escorts,
+        observe: settings.observe,
+    }
+}
+
+/// When the service counts as well; nothing where nobody asks it.
+fn health_rule(health: &Health) -> Option<HealthRule> {
+    let Health { probes, failures, successes, .. } = health;
+    let rule = HealthRule { probes: probes.len(), failures: *failures, successes: *successes };
+    (!probes.is_empty()).then_some(rule)
+}
+
+/// Draws an instance id, which also sorts by the time of its start.
+fn draw_instance() -> String {
+    let wall = clock::now().wall;
+    let time = uuid::Timestamp::from_unix(uuid::NoContext, wall.as_secs(), wall.subsec_nanos());
+    uuid::Uuid::new_v7(time).simple().to_string()
+}
