@@ -85,6 +85,7 @@ fn ten_handovers(mut trio: Trio) {
         trio.crew.lets_go(leader);
         let (found, gap) = trio.crew.next_leader(clock::now());
         assert_eq!(NAMES[found], NAMES[next], "another than the successor leads");
+        assert!(gap < Duration::from_secs(25), "it came when nobody waited any more: {gap:?}");
         assert!(trio.crew.term(found) > term);
         trio.crew.hear(found);
         gaps.push(gap);
