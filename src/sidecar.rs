@@ -22,6 +22,7 @@ use crate::health::Probes;
 use crate::hooks::Hooks;
 use crate::publish::file::{Acknowledgements, Writer};
 use crate::publish::http::{self, App, Listener};
+use crate::publish::metrics::Metrics;
 use crate::publish::systemd::Systemd;
 use crate::publish::{About, Published};
 

@@ -47,8 +47,8 @@ pub async fn run(args: Args, environment: Environment) -> ExitCode {
         Some(_) => environment.without("TENURE_STATUS_FILE"),
         None => environment,
     };
-    let Args { wait, once, max_hold, settings: flags, command } = args;
-    let loaded = match load(&flags.flags(), &environment, Verb::Exec) {
+    let Args { wait, once, max_hold, settings, command } = args;
+    let loaded = match load(&settings.flags(), &environment, Verb::Exec) {
         Ok(loaded) => loaded,
         Err(faults) => {
             terminal::complain(&faults.to_string());

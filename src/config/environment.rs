@@ -77,19 +77,19 @@ impl Environment {
         }
     }
 
-    /// The same surroundings without a variable.
-    #[must_use]
-    pub fn without(mut self, name: &str) -> Self {
-        self.variables.remove(name);
-        self.not_utf8.remove(name);
-        self
-    }
-
     /// The same without the variables that settings come from (`TENURE_…`).
     #[must_use]
     pub fn without_settings(mut self) -> Self {
         self.variables.retain(|name, _| !name.starts_with("TENURE_"));
         self.not_utf8.retain(|name| !name.starts_with("TENURE_"));
+        self
+    }
+
+    /// The same surroundings without a variable.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        self.variables.remove(name);
+        self.not_utf8.remove(name);
         self
     }
 
