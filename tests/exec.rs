@@ -103,8 +103,10 @@ fn the_command_is_dead_in_time_when_tenure_is_stopped() {
 fn the_command_dies_with_its_keeper_and_starts_again_in_a_later_term() {
     let place = Place::new();
     let [first, _second] = pair(&place);
+    let killed = clock::now();
     kill_process(first.keeper().unwrap(), Signal::KILL).unwrap();
-    handed_over(&place, BOUND);
+    let life = handed_over(&place, BOUND);
+    assert!(life.last < killed.raw + Duration::from_secs(1), "its child too: {life:?}");
     assert!(first.log().contains("keeper was killed"), "{}", first.log());
 }
 
@@ -122,7 +124,8 @@ fn an_operators_break_ends_the_command_before_the_next_one_starts() {
         (place.lives().len() > 1).then_some(())
     });
     place.assert_safe();
-    drop(first);
+    let asked = first.log().contains("nears its end");
+    assert!(!asked, "it was killed at once, and not when the belief was over: {}", first.log());
 }
 
 #[tokio::test]

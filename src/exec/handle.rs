@@ -62,6 +62,9 @@ impl Keeper {
             .arg(&task.program)
             .arg(&task.name)
             .args(&task.arguments)
+            // What an `exec` around us has said of itself.
+            .env_remove("TENURE_URL")
+            .env_remove("TENURE_STATUS_FILE")
             .envs(variables)
             // What systemd wants to hear, it wants to hear of us.
             .env_remove("NOTIFY_SOCKET")
