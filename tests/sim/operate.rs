@@ -31,7 +31,14 @@ pub struct Work {
 impl Work {
     /// Whether the lease must not be given back yet, by the slower of the candidate's clocks.
     fn goes_on(&self, now: Moment) -> bool {
-        !self.over && !went_back(self.began, now) && self.began.elapsed_min(now) < self.length
+        !self.over && self.began.elapsed_min(now) < self.length
+    }
+
+    /// Counts anew if a clock went back behind its begin.
+    pub fn restart_if_back(&mut self, now: Moment) {
+        if went_back(self.began, now) {
+            self.began = now;
+        }
     }
 }
 
@@ -232,6 +239,12 @@ impl World<'_> {
         if let Some((kind, why)) = accused {
             let name = op.name();
             self.judge.accuse(kind, self.now, || format!("candidate {node} sends {name} {why}"));
+        }
+        // Once it may be given back, no clock that goes back takes that back.
+        if let (Op::Release(_), Some(process)) =
+            (op, &mut self.nodes[usize::from(node)].process)
+        {
+            process.work = None;
         }
     }
 

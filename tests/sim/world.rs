@@ -303,12 +303,19 @@ impl<'a> World<'a> {
         let status = process.election.status();
         let (was, is) = (process.status.term(), status.term());
         let leads = status.is_leader(moment);
+        if matches!(status.standing, Standing::Draining { .. }) {
+            process.work.iter_mut().for_each(|it| it.restart_if_back(moment));
+        }
         let leading = |it: &Status| matches!(it.standing, Standing::Leader { .. });
         let (led, leads_on) = (leading(&process.status), leading(&status));
         process.status = status;
         let renewed_at = process.renewed_at;
         process.jumped_at.take_if(|jumped| was != is || renewed_at >= *jumped);
         process.note(moment, self.now);
+        if leads && is.is_some() && process.work.is_some_and(|it| it.term == is) {
+            let say = || format!("candidate {node} leads again in a term that it gave up");
+            self.judge.accuse(judge::Kind::Revived, self.now, say);
+        }
         let forgotten = process.jumped_at.is_some();
         if leads && was == is && forgotten {
             let say = || format!("candidate {node} leads on, though its clocks jumped");
