@@ -41,7 +41,7 @@ pub use ending::Ending;
 pub use environment::Environment;
 pub use faults::{Fault, Faults, Source};
 pub use health::{Health, Probe};
-pub use hooks::{Hook, Hooks};
+pub use hooks::{HOOK_GRACE, Hook, Hooks};
 pub use layers::{Arity, Flags, SETTINGS, Setting, UnderExec, Verb};
 pub use resolve::{Loaded, load, load_to_look};
 

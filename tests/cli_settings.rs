@@ -96,6 +96,8 @@ fn doctor_names_the_time_that_an_end_needs_and_what_stands_beside_us() {
         &admin,
         "--drain-timeout",
         "25s",
+        "--hook-timeout",
+        "5s",
         "--health",
         "exec:/bin/sh -c 'exit 3'",
         "--health",
@@ -108,9 +110,10 @@ fn doctor_names_the_time_that_an_end_needs_and_what_stands_beside_us() {
     let ran = tenure(&arguments, &[("KUBERNETES_SERVICE_HOST", "10.0.0.1")]);
     assert_eq!(ran.code, 0, "{}", ran.out);
     for words in [
-        "takes at most 40s = drain-timeout 25s + hook-timeout 10s + 2 × request-timeout 2s + 1s",
-        "terminationGracePeriodSeconds: 40 in Kubernetes",
-        "TimeoutStopSec=40 in systemd",
+        "takes at most 42s = drain-timeout 25s + 2 × (hook-timeout 5s + 1s) + ",
+        "5s + 1s) + 2 × request-timeout 2s + 1s: leave it",
+        "terminationGracePeriodSeconds: 42 in Kubernetes",
+        "TimeoutStopSec=42 in systemd",
         "note    end: Kubernetes kills 30s after SIGTERM unless told otherwise",
         "note    health: exec:/bin/sh … is not well: ",
         "nobody competes here until it is well",
@@ -132,8 +135,8 @@ fn the_readme_says_how_long_an_end_takes() {
         (&["--store", "memory:"][..], "| `run`, all by default | 5 s |"),
         (&["--store", "memory:", "--exec"], "| `exec`, all by default | 15 s |"),
         (
-            &["--store", "memory:", "--drain-timeout", "20s", "--on-drain", "sh"],
-            "| `run --drain-timeout 20s --on-drain CMD` | 35 s |",
+            &["--store", "memory:", "--drain-timeout", "10s", "--on-drain", "sh"],
+            "| `run --drain-timeout 10s --on-drain CMD` | 37 s |",
         ),
     ] {
         assert!(readme.contains(row), "{row}");

@@ -143,7 +143,9 @@ mod tests {
 
     #[test]
     fn hooks_that_an_end_calls_take_their_time() {
-        for (hook, seconds) in [("on-active", 7), ("on-passive", 17), ("on-leader-change", 17)] {
+        for (hook, seconds) in
+            [("on-active", 18), ("on-passive", 29), ("on-drain", 29), ("on-leader-change", 29)]
+        {
             let flags = Flags::from([
                 (hook, vec!["sh".to_owned()]),
                 ("drain-timeout", vec!["2s".to_owned()]),

@@ -6,7 +6,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Settings, duration};
+use super::hooks::HOOK_GRACE;
+use super::{Hooks, Settings, duration};
 
 /// For what no setting bounds: signals, the last word to files and subscribers, the process's end.
 const REST: Duration = Duration::from_secs(1);
@@ -19,8 +20,10 @@ const REST: Duration = Duration::from_secs(1);
 pub struct Ending {
     /// From saying passive to the release: drain-timeout. Under `exec` the command is dead by then.
     drain: Duration,
-    /// For the last hook to end, which may begin when the drain does, behind another of its kind:
-    /// hook-timeout where there is a hook that an end calls, else nothing.
+    /// How many hooks may still be at work, one after another, when the lease is released: where an
+    /// end calls one, that and the one that it has to wait for.
+    hooks: u32,
+    /// How long each of them may take: hook-timeout.
     hook: Duration,
     /// For the request that is under way when the signal comes, or the drain ends, and for the
     /// release: each request-timeout.
@@ -31,12 +34,12 @@ impl Ending {
     /// The end of a run with these settings.
     #[must_use]
     pub fn of(settings: &Settings) -> Self {
-        let hooks = &settings.hooks;
-        let called = [&hooks.on_passive, &hooks.on_drain, &hooks.on_leader_change];
-        let called = called.iter().any(|it| it.is_some());
+        let Hooks { on_active, on_passive, on_drain, on_leader_change, timeout } = &settings.hooks;
+        let called = on_passive.is_some() || on_drain.is_some() || on_leader_change.is_some();
         Self {
             drain: settings.drain_timeout,
-            hook: if called { hooks.timeout } else { Duration::ZERO },
+            hooks: if called { 2 } else { u32::from(on_active.is_some()) },
+            hook: *timeout,
             request: settings.timings.request_timeout,
         }
     }
@@ -44,7 +47,7 @@ impl Ending {
     /// The sum in whole seconds, rounded up, as both managers of processes take it.
     #[must_use]
     pub fn seconds(&self) -> u64 {
-        let sum = self.drain + self.hook + self.request * 2 + REST;
+        let sum = self.drain + (self.hook + HOOK_GRACE) * self.hooks + self.request * 2 + REST;
         sum.as_secs() + u64::from(sum.subsec_nanos() > 0)
     }
 }
@@ -53,8 +56,9 @@ impl fmt::Display for Ending {
     /// The sum and what it is the sum of.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}s = drain-timeout {} + ", self.seconds(), duration::format(self.drain))?;
-        if !self.hook.is_zero() {
-            write!(f, "hook-timeout {} + ", duration::format(self.hook))?;
+        if self.hooks > 0 {
+            let (hook, grace) = (duration::format(self.hook), duration::format(HOOK_GRACE));
+            write!(f, "{} × (hook-timeout {hook} + {grace}) + ", self.hooks)?;
         }
         let (request, rest) = (duration::format(self.request), duration::format(REST));
         write!(f, "2 × request-timeout {request} + {rest}")
