@@ -11,7 +11,7 @@ use crate::clock;
 use crate::config::{Health, Settings};
 use crate::daemon::{Control, Driver, Publisher, Report};
 use crate::election::{Config, Election, HealthRule};
-use crate::health::Board;
+use crate::publish::Board;
 use crate::publish::file::Acknowledgements;
 use crate::publish::metrics::Metrics;
 use crate::publish::{About, Heartbeat, Published};
