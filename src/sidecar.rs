@@ -22,6 +22,7 @@ use crate::health::Probes;
 use crate::hooks::Hooks;
 use crate::publish::file::{Acknowledgements, Writer};
 use crate::publish::http::{self, App, Listener};
+use crate::publish::metrics::Metrics;
 use crate::publish::systemd::Systemd;
 use crate::publish::{About, Published};
 
@@ -40,6 +41,7 @@ pub struct Sidecar {
     probes: Probes,
     hooks: Hooks,
     control: Control,
+    url: Option<String>,
     admin: Option<(admin::Bound, admin::App)>,
     systemd: Option<Systemd>,
 }
@@ -78,11 +80,12 @@ impl Sidecar {
             files.spawn(writer.run());
             acknowledgements = word;
         }
+        let url = reached_at(&listeners);
         let hooks = Hooks::new(
             settings.hooks.clone(),
             about.clone(),
             metrics.clone(),
-            reached_at(&listeners),
+            url.clone(),
             clock::now,
         )?;
         tell_start(&settings, &about);
@@ -99,7 +102,18 @@ impl Sidecar {
         };
         let (driver, control) = assembly.driver(acknowledgements);
         let admin = admin.map(|bound| (bound, operating(&settings, &control, &app.published)));
-        Ok(Self { driver, listeners, app, files, probes, hooks, control, admin, systemd: None })
+        Ok(Self {
+            driver,
+            listeners,
+            app,
+            files,
+            probes,
+            hooks,
+            control,
+            admin,
+            systemd: None,
+            url,
+        })
     }
 
     /// Has systemd told how it goes, if it is there.
@@ -120,10 +134,32 @@ impl Sidecar {
         self.app.published.clone()
     }
 
+    /// Where its first status listener can be asked.
+    #[must_use]
+    pub fn url(&self) -> Option<&str> {
+        self.url.as_deref()
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.app.metrics.clone()
+    }
+
     /// Runs until it has resigned, as ordered, and its work is done.
     pub async fn run(self) {
-        let Self { driver, listeners, app, mut files, probes, hooks, control, admin, systemd } =
-            self;
+        let Self {
+            driver,
+            listeners,
+            app,
+            mut files,
+            probes,
+            hooks,
+            control,
+            admin,
+            systemd,
+            url: _,
+        } = self;
         let published = app.published.clone();
         let (end, ended) = oneshot::channel();
         let drive = async {

@@ -9,6 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{SettingsArgs, settings, terminal};
 use crate::config::{Environment, Settings, Verb, load};
 use crate::daemon::Control;
+use crate::exec::inside;
 use crate::logs::{self, Logs};
 use crate::publish::systemd::Systemd;
 use crate::sidecar::Sidecar;
@@ -24,6 +25,10 @@ pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
         }
     };
     let settings = &loaded.settings;
+    if let Some(refusal) = inside::refusal(settings, environment) {
+        terminal::complain(&refusal);
+        return ExitCode::from(2);
+    }
     let outcome = match logs::start(settings.log_format, &settings.log_level) {
         Ok(logs) => {
             settings::tell(&loaded);

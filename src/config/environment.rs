@@ -85,6 +85,14 @@ impl Environment {
         self
     }
 
+    /// The same surroundings without a variable.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        self.variables.remove(name);
+        self.not_utf8.remove(name);
+        self
+    }
+
     /// The variable's value, unless it is not set or empty.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
