@@ -121,14 +121,16 @@ impl Site for Paths {
     }
 }
 
-/// Serves the admin listener until `shutdown`; then all connections end, and its socket file goes.
-pub async fn serve(bound: Bound, app: App, shutdown: impl Future<Output = ()>) {
+/// Serves the admin listener until the driver has ended; then all connections end, and its socket
+/// file goes.
+pub async fn serve(bound: Bound, app: App) {
     let Bound { listener, guard } = bound;
     // So few connections fit into what is kept for the store.
     let connections = Connections::new(MAX_CONNECTIONS, std::convert::identity);
+    let mut published = app.published.clone();
     let paths = Arc::new(Paths(Arc::new(Shared { app, guard })));
     let mut tasks = JoinSet::new();
     tasks.spawn(listener::accept(listener, connections.clone(), paths));
     tasks.spawn(connections.sweep());
-    shutdown.await;
+    while published.changed().await.is_ok() {}
 }

@@ -100,6 +100,19 @@ impl Probes {
         self.board.clone()
     }
 
+    /// Asks each probe once, all at the same time: its name, whether it was well, and what it said.
+    pub async fn once(self) -> Vec<(String, bool, String)> {
+        let Self { probes, board, interval, timeout, now } = self;
+        let questions = probes.into_iter().enumerate().map(|(number, mut probe)| {
+            let round = Round { number, board: &board, interval, timeout, now };
+            async move {
+                let Finding { well, said } = round.question(&mut probe).await;
+                (probe.name, well, said)
+            }
+        });
+        join_all(questions).await
+    }
+
     /// Asks until the driver is gone. Each answer is handed to `report`: the number of the probe,
     /// whether it was well, and our term when the question began, lest an answer of an earlier term
     /// be held against a later one.

@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use tenure::cli::operate::Order;
 use tenure::cli::{self, Cli, Command};
 use tenure::config::Environment;
 
@@ -28,11 +29,17 @@ fn main() -> ExitCode {
 async fn run(command: Command, environment: &Environment) -> ExitCode {
     match command {
         Command::Run(args) => cli::run::run(*args, environment).await,
+        Command::Exec(args) => cli::exec::run(*args, environment.clone()).await,
         Command::Status(args) => cli::status::run(args, environment).await,
         Command::Check(args) => cli::check::run(args, environment).await,
         Command::Wait(args) => cli::wait::run(args, environment).await,
         Command::Watch(args) => cli::watch::run(args, environment).await,
         Command::Doctor(args) => cli::doctor::run(*args, environment).await,
+        Command::StepDown(it) => cli::operate::run(Order::StepDown(it), environment).await,
+        Command::Transfer(it) => cli::operate::run(Order::Transfer(it), environment).await,
+        Command::Pause(it) => cli::operate::run(Order::Pause(it), environment).await,
+        Command::Resume(it) => cli::operate::run(Order::Resume(it), environment).await,
+        Command::Drained(it) => cli::operate::run(Order::Drained(it), environment).await,
         Command::Break(args) => cli::break_lease::run(*args, environment).await,
         Command::Completions(args) => cli::completions::run(&args),
     }

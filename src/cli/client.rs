@@ -51,8 +51,9 @@ pub(super) struct Sidecar {
     url: String,
 }
 
+/// Where something listens that speaks HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     Tcp { host: String, port: u16, authority: String, path: String },
     Unix(PathBuf),
 }
@@ -207,7 +208,8 @@ impl Sidecar {
     }
 }
 
-fn place(url: &str) -> Result<Place, String> {
+/// Reads http://HOST:PORT or unix:/path.
+pub(super) fn place(url: &str) -> Result<Place, String> {
     if let Some(path) = url.strip_prefix("unix:") {
         return if path.starts_with('/') {
             Ok(Place::Unix(path.into()))

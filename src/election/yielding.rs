@@ -34,10 +34,11 @@ pub(super) struct Courtesy {
 }
 
 impl Election {
-    /// Whether we bid for a lease that was just seen free.
+    /// Whether we bid for a lease that was just seen free. A later leader that names us ends our own
+    /// hold-off: were it kept, the others would wait in vain for us, who had been asked to lead.
     pub(super) fn may_bid(&self, now: Moment) -> bool {
         let others_wait = self.courtesy.is_some_and(|it| !it.is_over(now));
-        self.competes() && self.aside.is_none() && (self.is_named() || !others_wait)
+        self.competes() && (self.is_named() || self.aside.is_none() && !others_wait)
     }
 
     /// Whether we look more often than others, since we are to follow.

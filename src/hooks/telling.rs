@@ -9,12 +9,9 @@ use reqwest::header::CONTENT_TYPE;
 use super::course::Event;
 use super::{Name, Outcome};
 use crate::command::{self, Bounds, End, Output, Variable};
-use crate::config::{CommandLine, Hook, duration};
+use crate::config::{CommandLine, HOOK_GRACE, Hook, duration};
 use crate::http_client::HttpClient;
 use crate::publish::Document;
-
-/// From SIGTERM to SIGKILL when a hook's time is over.
-pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 /// What came of a run.
 pub(super) struct Told {
@@ -34,7 +31,7 @@ pub(super) async fn by_command(
     url: Option<&str>,
     time: Duration,
 ) -> Told {
-    let bounds = Bounds { time, grace: GRACE };
+    let bounds = Bounds { time, grace: HOOK_GRACE };
     let environment = environment(event, document, url);
     let ended = command::run(line, &environment, bounds, Output::Log(event.name.as_str())).await;
     let (outcome, words, ended) = match ended.end {

@@ -52,6 +52,7 @@ struct Series {
     healthy: IntGauge,
     health: Board,
     hook_runs: IntCounterVec,
+    child_restarts: IntCounter,
 }
 
 impl Metrics {
@@ -94,6 +95,10 @@ impl Metrics {
             ),
             health: about.health.clone(),
             hook_runs: maker.hook_runs(),
+            child_restarts: maker.counter(
+                "tenure_child_restarts_total",
+                "Starts of exec's command after the first.",
+            ),
             registry: maker.registry,
         };
         Self(Arc::new(series))
@@ -119,6 +124,11 @@ impl Metrics {
     /// Counts a run of a hook: one of [`HOOKS`] with one of [`HOOK_OUTCOMES`].
     pub fn hook_run(&self, hook: &str, outcome: &str) {
         self.0.hook_runs.with_label_values(&[hook, outcome]).inc();
+    }
+
+    /// Counts a start of `exec`'s command that is not the first.
+    pub fn child_restart(&self) {
+        self.0.child_restarts.inc();
     }
 
     /// Gives all series as Prometheus text, judged at `now`. `dropped_lines` is how many log lines

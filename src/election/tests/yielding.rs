@@ -73,6 +73,23 @@ fn the_named_successor_waits_for_nobody_and_looks_more_often() {
 }
 
 #[test]
+fn being_named_ends_the_hold_off_of_who_stepped_down_before() {
+    let mut bench = Bench::leader();
+    bench.will(Will::StepDown { hold_off: ms(60_000) }).unwrap();
+    bench.announce();
+    bench.expect("release");
+    bench.answer(Ok(Answer::Done));
+    bench.next("look");
+    bench.answer(Ok(named(false, "heir")));
+    bench.next("look");
+    bench.answer(Ok(named(true, "heir")));
+    assert!(bench.request.is_none(), "it bids in its hold-off");
+    bench.next("look");
+    bench.answer(Ok(named(true, "us")));
+    bench.expect("acquire");
+}
+
+#[test]
 fn a_successor_whose_time_is_over_looks_as_others_do() {
     let mut bench = Bench::new(config());
     for _ in 0..100 {

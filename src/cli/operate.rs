@@ -1,0 +1,339 @@
+//! `tenure step-down`, `transfer`, `pause`, `resume`, `drained`: an operator's verbs, told to the
+//! admin listener of a running sidecar.
+//!
+//! What it does not do: it does not wait until what was begun is done; `tenure wait` does. Nor does
+//! it repeat a call.
+
+mod post;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use hyper::StatusCode;
+use serde_json::{Value, json};
+
+use super::client::{self, Place};
+use super::terminal::{complain, harmless, print};
+use crate::admin::{LONGEST_HOLD_OFF, USUAL_HOLD_OFF};
+use crate::config::{Environment, admin, duration};
+use crate::publish::words::spoken;
+use post::{Answer, post};
+
+const ADDRESS: &str = "TENURE_ADMIN";
+const TOKEN_FILE: &str = "TENURE_ADMIN_TOKEN_FILE";
+
+/// Whom to tell.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct AdminArgs {
+    /// The sidecar's admin listener, as its own --admin: unix:/path, 127.0.0.1:PORT or
+    /// http://127.0.0.1:PORT [default: TENURE_ADMIN]
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<String>,
+    /// The file that holds the token, where the listener is an address [default:
+    /// TENURE_ADMIN_TOKEN_FILE]
+    #[arg(long, value_name = "PATH")]
+    admin_token_file: Option<PathBuf>,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// For how long the others go first.
+#[derive(clap::Args, Clone, Debug)]
+pub struct HoldOff {
+    /// For how long another goes first: 1ms to 1h; `pause` is for longer
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = hold_off)]
+    hold_off: Duration,
+}
+
+/// Arguments of `step-down`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct StepDown {
+    #[command(flatten)]
+    hold_off: HoldOff,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+/// Arguments of `transfer`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Transfer {
+    /// The identity of the candidate that is to lead
+    #[arg(long, value_name = "IDENTITY")]
+    to: String,
+    #[command(flatten)]
+    hold_off: HoldOff,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+/// Arguments of `drained`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Drained {
+    /// The term whose work has ended (TENURE_TERM of the service): a late word of an earlier term
+    /// ends no later drain
+    #[arg(long, value_name = "N")]
+    term: Option<u64>,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+/// A verb, with what it says.
+#[derive(Clone, Debug)]
+pub enum Order {
+    /// Give leadership up.
+    StepDown(StepDown),
+    /// Hand it to another.
+    Transfer(Transfer),
+    /// Leave the election.
+    Pause(AdminArgs),
+    /// Come back.
+    Resume(AdminArgs),
+    /// The service has ended its work.
+    Drained(Drained),
+}
+
+/// Help of `step-down`.
+pub const STEP_DOWN: &str = "\
+The leader says passive at once, gives its service up to --drain-timeout to end its work, releases \
+the lease, and does not compete for --hold-off, so that another wins. If no other is well, it leads \
+again after that.
+
+Examples:
+  tenure step-down --admin unix:/run/tenure/admin.sock
+  tenure step-down --hold-off 1m && tenure wait --for passive";
+
+/// Help of `transfer`.
+pub const TRANSFER: &str = "\
+As step-down, and the others let the successor go first for --hold-off, each by its own clock. A \
+successor that is dead or unknown costs that time, and nothing else.
+
+Example:
+  tenure transfer --to web-2";
+
+/// Help of `pause`.
+pub const PAUSE: &str = "\
+A leader resigns first: it drains and releases, and another leads. That is unlike Patroni's pause, \
+which keeps the leader where it is. A pause ends with `tenure resume`, or with the process.
+
+Examples:
+  tenure pause && tenure wait --for passive
+  tenure resume";
+
+/// Help of `drained`.
+pub const DRAINED: &str = "\
+For the service that is passive now and has ended all that it began as leader: the lease is released \
+at once instead of at the end of --drain-timeout. --on-drain and the end of exec's child say the same.
+
+Example:
+  tenure drained --term \"$TENURE_TERM\"";
+
+fn hold_off(text: &str) -> Result<Duration, String> {
+    let longest = duration::format(LONGEST_HOLD_OFF);
+    match duration::parse(text) {
+        Ok(it) if it.is_zero() => Err("gives the others no time to go first".to_owned()),
+        Ok(it) if it > LONGEST_HOLD_OFF => {
+            Err(format!("is longer than {longest}; tenure pause is for longer"))
+        }
+        Ok(it) => Ok(it),
+        Err(error) => {
+            Err(format!("{error}; write a duration such as {}", duration::format(USUAL_HOLD_OFF)))
+        }
+    }
+}
+
+impl Order {
+    fn admin(&self) -> &AdminArgs {
+        match self {
+            Self::StepDown(it) => &it.admin,
+            Self::Transfer(it) => &it.admin,
+            Self::Drained(it) => &it.admin,
+            Self::Pause(it) | Self::Resume(it) => it,
+        }
+    }
+
+    fn path(&self) -> &'static str {
+        match self {
+            Self::StepDown(_) => "/v1/step-down",
+            Self::Transfer(_) => "/v1/transfer",
+            Self::Pause(_) => "/v1/pause",
+            Self::Resume(_) => "/v1/resume",
+            Self::Drained(_) => "/v1/drained",
+        }
+    }
+
+    fn body(&self) -> Value {
+        let written = |it: &HoldOff| duration::format(it.hold_off);
+        match self {
+            Self::StepDown(it) => json!({ "hold_off": written(&it.hold_off) }),
+            Self::Transfer(it) => json!({ "to": it.to, "hold_off": written(&it.hold_off) }),
+            Self::Drained(Drained { term: Some(term), .. }) => json!({ "term": term }),
+            Self::Pause(_) | Self::Resume(_) | Self::Drained(_) => json!({}),
+        }
+    }
+}
+
+/// Tells a sidecar: 0 when it is done or begun, 1 when it cannot be or nobody was reached, 2 when
+/// what was asked for is wrong.
+pub async fn run(order: Order, environment: &Environment) -> ExitCode {
+    let (place, token) = match whom(order.admin(), environment) {
+        Ok(whom) => whom,
+        Err(fault) => {
+            complain(&fault);
+            return ExitCode::from(2);
+        }
+    };
+    let answer = match post(&place, token.as_deref(), order.path(), &order.body()).await {
+        Ok(answer) => answer,
+        Err(trouble) => {
+            complain(&trouble);
+            return ExitCode::FAILURE;
+        }
+    };
+    if answer.code.is_success() {
+        let text = if order.admin().json { harmless(&answer.raw) } else { told(&order, &answer) };
+        let _ = print(&format!("{text}\n"));
+        return ExitCode::SUCCESS;
+    }
+    if order.admin().json {
+        let _ = print(&format!("{}\n", harmless(&answer.raw)));
+    }
+    let error = answer.text("error").map_or_else(|| answer.code.to_string(), harmless);
+    match remedy(answer.code) {
+        Some(remedy) => complain(&format!("{error}\n  {remedy}")),
+        None => complain(&error),
+    }
+    if answer.code == StatusCode::BAD_REQUEST { ExitCode::from(2) } else { ExitCode::FAILURE }
+}
+
+/// Finds out whom to tell, and with which token.
+fn whom(args: &AdminArgs, environment: &Environment) -> Result<(Place, Option<String>), String> {
+    let (address, source) = match (&args.admin, environment.get(ADDRESS)) {
+        (Some(address), _) => (address.as_str(), "flag --admin"),
+        (None, Some(address)) => (address, "variable TENURE_ADMIN"),
+        (None, None) => {
+            return Err("whom to tell is not known\n  name the admin listener of tenure run with \
+                        --admin or TENURE_ADMIN: unix:/path or 127.0.0.1:PORT; it has one if it \
+                        was started with --admin"
+                .to_owned());
+        }
+    };
+    let url = if address.contains("://") || address.starts_with("unix:") {
+        address.to_owned()
+    } else {
+        format!("http://{address}")
+    };
+    let place = client::place(&url).map_err(|problem| {
+        format!(
+            "admin = {address:?} ({source})\n    {problem}\n    remedy: write unix:/path, \
+             127.0.0.1:PORT or http://127.0.0.1:PORT"
+        )
+    })?;
+    let Place::Tcp { host, .. } = &place else {
+        return Ok((place, None));
+    };
+    let is_loopback = host.parse().map(|it: IpAddr| it.is_loopback());
+    if !is_loopback.unwrap_or_else(|_| host.eq_ignore_ascii_case("localhost")) {
+        return Err(format!(
+            "{address} is beyond loopback, where the token would go in the clear\n  call on the \
+             machine of tenure run, or through a tunnel that ends on loopback"
+        ));
+    }
+    let file = args.admin_token_file.clone();
+    let Some(file) = file.or_else(|| environment.get(TOKEN_FILE).map(PathBuf::from)) else {
+        return Err(format!(
+            "{address} wants a token\n  name the file that holds it with --admin-token-file or \
+             {TOKEN_FILE}"
+        ));
+    };
+    let token = admin::token(&file)
+        .map_err(|problem| format!("admin-token-file = {:?}\n    {problem}", file.display()))?;
+    Ok((place, Some(token)))
+}
+
+fn remedy(code: StatusCode) -> Option<&'static str> {
+    match code {
+        StatusCode::CONFLICT => Some("tenure status shows who leads, and where to say this"),
+        StatusCode::UNAUTHORIZED => Some("is it the token file of that tenure run?"),
+        StatusCode::FORBIDDEN => Some("call as the user of tenure run, or as root"),
+        StatusCode::NOT_FOUND => Some("is that tenure run of another version?"),
+        _ => None,
+    }
+}
+
+/// What was done, and what comes next.
+fn told(order: &Order, answer: &Answer) -> String {
+    let leaving = leaving(answer);
+    match order {
+        Order::StepDown(it) => format!(
+            "{leaving}; this instance lets others go first for {}",
+            duration::format(it.hold_off.hold_off)
+        ),
+        Order::Transfer(it) => format!(
+            "{leaving}; the others let {} go first for {}",
+            harmless(&it.to),
+            duration::format(it.hold_off.hold_off)
+        ),
+        Order::Pause(_) if answer.code == StatusCode::OK => {
+            "paused: takes no part until tenure resume".to_owned()
+        }
+        Order::Pause(_) => format!("{leaving}; then it takes no part until tenure resume"),
+        Order::Resume(_) => "resumed: takes part again".to_owned(),
+        Order::Drained(_) => "the drain has ended: the lease is released now".to_owned(),
+    }
+}
+
+/// How the leader leaves: what is said now, when the lease is free, when another leads.
+fn leaving(answer: &Answer) -> String {
+    let state = harmless(answer.text("state").unwrap_or("passive"));
+    let release = match answer.milliseconds("drain_remaining_ms") {
+        Some(left) if !left.is_zero() => format!("releases the lease within {}", spoken(left)),
+        _ => "releases the lease now".to_owned(),
+    };
+    let mut text = format!("{state}: passive at once, {release}");
+    if let Some(wait) = answer.milliseconds("another_leads_in_ms") {
+        text += &format!("; another, if one is well, leads within about {}", spoken(wait));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(address: Option<&str>) -> AdminArgs {
+        AdminArgs { admin: address.map(str::to_owned), ..AdminArgs::default() }
+    }
+
+    #[test]
+    fn the_address_is_written_as_run_takes_it_or_as_a_url() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("token");
+        std::fs::write(&file, "0123456789abcdef\n").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&file, mode).unwrap();
+        let environment =
+            Environment::of([(ADDRESS, "unix:/variable"), (TOKEN_FILE, file.to_str().unwrap())]);
+        let of = |address| whom(&args(address), &environment);
+        assert_eq!(of(None).unwrap(), (Place::Unix("/variable".into()), None));
+        assert_eq!(of(Some("unix:/flag")).unwrap(), (Place::Unix("/flag".into()), None));
+        for text in ["127.0.0.1:4041", "http://127.0.0.1:4041", "http://127.0.0.1:4041/"] {
+            let (place, token) = of(Some(text)).unwrap();
+            assert_eq!(place, client::place("http://127.0.0.1:4041").unwrap(), "{text}");
+            assert_eq!(token.as_deref(), Some("0123456789abcdef"));
+        }
+        for bad in ["unix:x", "https://127.0.0.1:1", "ftp://x"] {
+            assert!(of(Some(bad)).unwrap_err().contains("remedy"), "{bad}");
+        }
+        for beyond in ["10.0.0.1:1", "http://example.org:1", "0.0.0.0:1"] {
+            assert!(of(Some(beyond)).unwrap_err().contains("loopback"), "{beyond}");
+        }
+        let nothing = Environment::of([("", "")]);
+        let fault = whom(&args(None), &nothing).unwrap_err();
+        assert!(fault.contains("TENURE_ADMIN"), "{fault}");
+        let fault = whom(&args(Some("127.0.0.1:1")), &nothing).unwrap_err();
+        assert!(fault.contains("--admin-token-file"), "{fault}");
+    }
+}
