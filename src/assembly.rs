@@ -11,10 +11,9 @@ use crate::clock;
 use crate::config::{Health, Settings};
 use crate::daemon::{Control, Driver, Publisher, Report};
 use crate::election::{Config, Election, HealthRule};
-use crate::health::Board;
 use crate::publish::file::Acknowledgements;
 use crate::publish::metrics::Metrics;
-use crate::publish::{About, Heartbeat, Published};
+use crate::publish::{About, Board, Heartbeat, Published};
 use crate::store::{self, Candidate, Rules};
 
 /// The parts, not yet running.

@@ -12,6 +12,7 @@ mod client;
 pub mod completions;
 pub mod doctor;
 mod document;
+pub mod exec;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 pub mod operate;
@@ -30,6 +31,7 @@ const EXAMPLES: &str = "\
 Examples:
   tenure run                             a sidecar; candidates of one host need nothing more
   curl -f http://127.0.0.1:4040/leader   200 while this instance leads, else 503
+  tenure exec -- ./worker                a command that runs only while this instance leads
   tenure status                          who leads, since when, for how long still
   tenure check && ./nightly-job          only where this instance leads
   tenure wait --for active --timeout 1m  until this instance leads
@@ -40,7 +42,8 @@ Exit codes: 0 done (check: active), 1 failed (check: passive), 2 bad settings or
 const RUN_EXAMPLES: &str = "\
 Each setting is also a variable (--lease-duration is TENURE_LEASE_DURATION) and a key of the file \
 (lease-duration). Flag beats variable beats file beats default. Lists are flags given several times, \
-commas in the variable, a list in the file. Durations are written 15s, 1m30s, 500ms. Credentials are \
+commas in the variable (in quotes where they belong to an exec: probe's command), a list in the \
+file. Durations are written 15s, 1m30s, 500ms. Credentials are \
 never flags: see AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN (each \
 also with _FILE at its end), workload identity, managed identity and the Azure CLI, in this order.
 
@@ -55,8 +58,30 @@ Examples:
       for services without HTTP
   tenure run --lease-duration 30s --renew-deadline 20s --retry-period 4s
       sits out longer outages of the store, takes longer to replace a dead leader
+  tenure run --health http://127.0.0.1:8080/healthz --drain-timeout 20s
+      leads only while the service is well, and leaves it 20s to end its work
   TENURE_ELECTION=orders tenure run --config /etc/tenure.toml --listen unix:/run/orders/tenure.sock
       settings from everywhere";
+
+const EXEC_EXAMPLES: &str = "\
+CMD runs in a process group of its own, with TENURE_TERM, TENURE_ELECTION, TENURE_IDENTITY, TENURE_URL \
+and TENURE_STATUS_FILE. When the lease is not renewed it gets SIGTERM at the end of renew-deadline less \
+stop-timeout and SIGKILL at that end, also when tenure itself was killed or hangs. Signals are passed on; \
+SIGTERM or SIGINT end it, with drain-timeout to do so, and give the lease back. Without --once its end \
+gives the lease back too, and it starts again when this instance leads again.
+
+Examples:
+  tenure exec --election orders --store azure://myaccount/jobs -- ./worker --queue orders
+      a service that runs on one machine at a time
+  tenure exec --once --wait 30s --election migrate -- ./migrate.sh
+      a migration: waits up to 30 s for the others, then runs alone, or exits with 75
+  */5 * * * *  tenure exec --once --wait 0s --max-hold 4m --election report -- /opt/report.sh
+      a line for cron on many machines: one of them runs it, and for 4 minutes at most
+
+Exit codes: with --once CMD's own, 128 + n if signal n ended it; 75 no lease within --wait; 76 leadership \
+lost, CMD was ended; 124 --max-hold is over; 126 CMD cannot be run; 127 CMD not found; 2 bad settings, or \
+inside an exec of the same election; 0 stopped by a signal after releasing; 128 + n a second signal n
+`tenure run --help` says how settings are written.";
 
 /// Leader election for services in any language: a sidecar that never lies about who leads.
 #[derive(Debug, Parser)]
@@ -73,6 +98,9 @@ pub enum Command {
     /// Run the sidecar: compete, renew, publish, until SIGTERM or SIGINT
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<SettingsArgs>),
+    /// Run a command only while this instance leads; with --once, a lock for jobs and scripts
+    #[command(after_help = EXEC_EXAMPLES)]
+    Exec(Box<exec::Args>),
     /// Show who leads, in which term, for how long still
     Status(status::Args),
     /// Exit with 0 if this instance leads, 1 if not, 2 if that cannot be known

@@ -18,7 +18,9 @@ pub mod admin;
 mod azure;
 mod beside;
 pub mod command_line;
+mod doubts;
 pub mod duration;
+mod ending;
 mod environment;
 mod faults;
 mod file;
@@ -34,10 +36,12 @@ mod values;
 
 pub use admin::Admin;
 pub use command_line::CommandLine;
+pub use doubts::Doubt;
+pub use ending::Ending;
 pub use environment::Environment;
 pub use faults::{Fault, Faults, Source};
 pub use health::{Health, Probe};
-pub use hooks::{Hook, Hooks};
+pub use hooks::{HOOK_GRACE, Hook, Hooks};
 pub use layers::{Arity, Flags, SETTINGS, Setting, UnderExec, Verb};
 pub use resolve::{Loaded, load, load_to_look};
 

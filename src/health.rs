@@ -4,7 +4,6 @@
 //! neither the election nor another probe waits for it. What it does not do: it draws no
 //! conclusion. Each answer is reported; how many in a row mean something is the election's to judge.
 
-mod board;
 mod exec;
 mod file;
 mod http;
@@ -19,9 +18,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use crate::clock::Moment;
 use crate::config::{self, Probe, duration};
 use crate::http_client::HttpClient;
-use crate::publish::Published;
+use crate::publish::{Board, Published, Said};
 use crate::resolver::Resolver;
-pub use board::{Board, Entry, Said};
 
 /// All probes of one election.
 pub struct Probes {
@@ -100,6 +98,19 @@ impl Probes {
     #[must_use]
     pub fn board(&self) -> Board {
         self.board.clone()
+    }
+
+    /// Asks each probe once, all at the same time: its name, whether it was well, and what it said.
+    pub async fn once(self) -> Vec<(String, bool, String)> {
+        let Self { probes, board, interval, timeout, now } = self;
+        let questions = probes.into_iter().enumerate().map(|(number, mut probe)| {
+            let round = Round { number, board: &board, interval, timeout, now };
+            async move {
+                let Finding { well, said } = round.question(&mut probe).await;
+                (probe.name, well, said)
+            }
+        });
+        join_all(questions).await
     }
 
     /// Asks until the driver is gone. Each answer is handed to `report`: the number of the probe,

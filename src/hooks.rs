@@ -22,7 +22,7 @@ use crate::publish::metrics::Metrics;
 use crate::publish::{About, Published};
 use crate::resolver::Resolver;
 use course::{Course, Event, Leaders, Roles, until_change};
-use telling::{Told, by_command, by_webhook, over_tls};
+use telling::{Told, by_command, by_webhook, is_webhook, over_tls};
 
 /// The longest sleep at a stretch: timers stop in suspend, so the clock is looked at this often
 /// whatever a timer says (R2).
@@ -30,7 +30,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// A hook's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Name {
+enum Name {
     /// We have become active.
     Active,
     /// We are active no more.
@@ -42,12 +42,8 @@ pub enum Name {
 }
 
 impl Name {
-    /// All of them, for metrics whose series exist from the start.
-    pub const ALL: [Self; 4] = [Self::Active, Self::Passive, Self::Drain, Self::LeaderChange];
-
     /// The setting's name.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Active => "on-active",
             Self::Passive => "on-passive",
@@ -57,15 +53,14 @@ impl Name {
     }
 
     /// The event that it tells.
-    #[must_use]
-    pub fn event(self) -> &'static str {
+    fn event(self) -> &'static str {
         self.as_str().trim_start_matches("on-")
     }
 }
 
 /// What came of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+enum Outcome {
     /// Exit code 0, or an answer of 200 to 299.
     Ok,
     /// Another end, or none since it could not begin.
@@ -77,12 +72,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// All of them, for metrics whose series exist from the start.
-    pub const ALL: [Self; 4] = [Self::Ok, Self::Failed, Self::Timeout, Self::Skipped];
-
     /// The outcome as a metric label and a log field.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Failed => "failed",
@@ -115,13 +106,10 @@ impl Hooks {
         url: Option<String>,
         now: fn() -> Moment,
     ) -> anyhow::Result<Self> {
-        let all = Name::ALL.iter().filter_map(|name| hook(&settings, *name));
-        let webhooks: Vec<_> = all.filter(|it| matches!(it, Hook::Webhook(_))).collect();
-        let client = if webhooks.is_empty() {
-            None
-        } else {
-            let tls = webhooks.into_iter().any(over_tls);
-            Some(HttpClient::new(tls, Resolver::default())?)
+        let webhooks = || settings.iter().map(|(_, it)| it).filter(|it| is_webhook(it));
+        let client = match webhooks().next() {
+            None => None,
+            Some(_) => Some(HttpClient::new(webhooks().any(over_tls), Resolver::default())?),
         };
         Ok(Self { settings, client, about, metrics, url, now })
     }
@@ -179,7 +167,7 @@ impl Hooks {
         if hook(&self.settings, event.name).is_some() {
             let Event { name, term } = event;
             let (hook, outcome) = (name.as_str(), Outcome::Skipped.as_str());
-            self.metrics.hook_run(name, Outcome::Skipped);
+            self.metrics.hook_run(hook, outcome);
             tracing::info!(hook, outcome, term, "{hook}: skipped, since a newer state is there");
         }
     }
@@ -214,7 +202,7 @@ impl Hooks {
 
     fn report(&self, event: Event, told: &Told, began: Moment) {
         let (hook, outcome) = (event.name.as_str(), told.outcome.as_str());
-        self.metrics.hook_run(event.name, told.outcome);
+        self.metrics.hook_run(hook, outcome);
         let ms = u64::try_from(began.elapsed_max((self.now)()).as_millis()).unwrap_or(u64::MAX);
         let Event { term, .. } = event;
         let words = &told.words;

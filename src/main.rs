@@ -29,6 +29,7 @@ fn main() -> ExitCode {
 async fn run(command: Command, environment: &Environment) -> ExitCode {
     match command {
         Command::Run(args) => cli::run::run(*args, environment).await,
+        Command::Exec(args) => cli::exec::run(*args, environment.clone()).await,
         Command::Status(args) => cli::status::run(args, environment).await,
         Command::Check(args) => cli::check::run(args, environment).await,
         Command::Wait(args) => cli::wait::run(args, environment).await,

@@ -13,8 +13,8 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::clock::Moment;
 use crate::election::{State, Status, Transition};
-use crate::health::Board;
 
+mod board;
 pub mod file;
 mod health;
 pub mod http;
@@ -22,6 +22,7 @@ pub mod metrics;
 pub mod systemd;
 pub(crate) mod words;
 
+pub use board::{Board, Entry, Said};
 pub use health::{HealthDocument, ProbeDocument};
 
 /// How many transitions are remembered.

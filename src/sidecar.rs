@@ -15,13 +15,14 @@ use tokio::task::JoinSet;
 use crate::admin;
 use crate::assembly::Assembly;
 use crate::clock;
-use crate::config::{Listen, Settings, StoreSettings};
+use crate::config::{Ending, Listen, Settings, StoreSettings};
 use crate::daemon::{Control, Driver};
 use crate::descriptors;
 use crate::health::Probes;
 use crate::hooks::Hooks;
 use crate::publish::file::{Acknowledgements, Writer};
 use crate::publish::http::{self, App, Listener};
+use crate::publish::metrics::Metrics;
 use crate::publish::systemd::Systemd;
 use crate::publish::{About, Published};
 
@@ -40,6 +41,7 @@ pub struct Sidecar {
     probes: Probes,
     hooks: Hooks,
     control: Control,
+    url: Option<String>,
     admin: Option<(admin::Bound, admin::App)>,
     systemd: Option<Systemd>,
 }
@@ -78,11 +80,12 @@ impl Sidecar {
             files.spawn(writer.run());
             acknowledgements = word;
         }
+        let url = reached_at(&listeners);
         let hooks = Hooks::new(
             settings.hooks.clone(),
             about.clone(),
             metrics.clone(),
-            reached_at(&listeners),
+            url.clone(),
             clock::now,
         )?;
         tell_start(&settings, &about);
@@ -99,7 +102,18 @@ impl Sidecar {
         };
         let (driver, control) = assembly.driver(acknowledgements);
         let admin = admin.map(|bound| (bound, operating(&settings, &control, &app.published)));
-        Ok(Self { driver, listeners, app, files, probes, hooks, control, admin, systemd: None })
+        Ok(Self {
+            driver,
+            listeners,
+            app,
+            files,
+            probes,
+            hooks,
+            control,
+            admin,
+            systemd: None,
+            url,
+        })
     }
 
     /// Has systemd told how it goes, if it is there.
@@ -120,10 +134,32 @@ impl Sidecar {
         self.app.published.clone()
     }
 
+    /// Where its first status listener can be asked.
+    #[must_use]
+    pub fn url(&self) -> Option<&str> {
+        self.url.as_deref()
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.app.metrics.clone()
+    }
+
     /// Runs until it has resigned, as ordered, and its work is done.
     pub async fn run(self) {
-        let Self { driver, listeners, app, mut files, probes, hooks, control, admin, systemd } =
-            self;
+        let Self {
+            driver,
+            listeners,
+            app,
+            mut files,
+            probes,
+            hooks,
+            control,
+            admin,
+            systemd,
+            url: _,
+        } = self;
         let published = app.published.clone();
         let (end, ended) = oneshot::channel();
         let drive = async {
@@ -205,6 +241,7 @@ fn tell_start(settings: &Settings, about: &About) {
         "started with {}",
         settings.summary()
     );
+    tracing::info!("an end by SIGTERM takes at most {}", Ending::of(settings));
     if matches!(settings.store, StoreSettings::File(_)) {
         tracing::info!(
             "the lease is kept on this host: candidates elsewhere compete on their own; name a \

@@ -114,8 +114,8 @@ fn the_one_reader_of_time_and_of_the_environment_is_where_it_belongs() {
         ("env::var", "layers.rs environment.rs"),
     ] {
         for folder in [
-            "clock", "config", "cli", "daemon", "election", "listener", "logs", "publish", "store",
-            "main",
+            "clock", "command", "config", "cli", "daemon", "election", "health", "hooks",
+            "listener", "logs", "publish", "sidecar", "store", "main",
         ] {
             for (path, text) in module_or_nothing(folder) {
                 let name = path.file_name().unwrap().to_str().unwrap();

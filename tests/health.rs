@@ -2,6 +2,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests wait on real servers, by the real clock")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
+#[path = "support/running.rs"]
+mod running;
 #[path = "support/service.rs"]
 mod service;
 #[path = "support/status.rs"]
@@ -11,12 +13,14 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use running::until_gone;
 use service::Service;
 use status::{Feed, leading, ms};
 use tenure::clock;
 use tenure::config::{CommandLine, Health, Probe};
 use tenure::election::Standing;
-use tenure::health::{Probes, Said};
+use tenure::health::Probes;
+use tenure::publish::Said;
 
 const BOUND: Duration = Duration::from_secs(20);
 
@@ -192,19 +196,8 @@ async fn a_command_that_hangs_ends_with_everything_of_its_group() {
     assert_eq!((well, words.as_str()), (false, "no answer within 400ms"));
     let ids = std::fs::read_to_string(&file).unwrap();
     for id in ids.split_whitespace() {
-        let gone = async {
-            while is_running(id) {
-                tokio::time::sleep(ms(10)).await;
-            }
-        };
-        tokio::time::timeout(BOUND, gone).await.unwrap_or_else(|_| panic!("{id} runs yet"));
+        until_gone(id).await;
     }
-}
-
-/// Whether a process runs; one that waits for its burial does not.
-fn is_running(id: &str) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
 }
 
 #[tokio::test]
@@ -227,12 +220,7 @@ async fn a_probe_that_is_dropped_takes_its_command_with_it() {
         () = probes.run(feed.subscribe(), |_, _, _| async {}) => panic!("it stopped asking"),
         id = begun => id,
     };
-    let gone = async {
-        while is_running(&id) {
-            tokio::time::sleep(ms(10)).await;
-        }
-    };
-    tokio::time::timeout(BOUND, gone).await.expect("the command ends with who asked");
+    until_gone(&id).await;
 }
 
 #[tokio::test]

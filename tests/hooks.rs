@@ -2,6 +2,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
+#[path = "support/running.rs"]
+mod running;
 #[path = "support/service.rs"]
 mod service;
 #[path = "support/status.rs"]
@@ -10,12 +12,13 @@ mod status;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use running::until_gone;
 use service::Service;
 use status::{Feed, about, holder, in_jeopardy, leading, ms, now, pass};
 use tenure::config::{self, CommandLine, Hook};
 use tenure::election::{Standing, Status};
-use tenure::hooks::{Hooks, Name};
-use tenure::publish::metrics::Metrics;
+use tenure::hooks::Hooks;
+use tenure::publish::metrics::{HOOK_OUTCOMES, HOOKS, Metrics};
 
 const BOUND: Duration = Duration::from_secs(20);
 const BELIEF: Duration = Duration::from_secs(10);
@@ -233,20 +236,6 @@ async fn a_hook_whose_time_is_over_ends_with_its_group() {
     }
 }
 
-/// Waits until a process does not run; one that waits for its burial does not.
-async fn until_gone(id: &str) {
-    let gone = async {
-        loop {
-            let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-            if stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('Z')) {
-                return;
-            }
-            tokio::time::sleep(ms(10)).await;
-        }
-    };
-    tokio::time::timeout(BOUND, gone).await.unwrap_or_else(|_| panic!("{id} runs yet"));
-}
-
 #[tokio::test]
 async fn a_hook_that_listens_may_end_itself_within_the_grace() {
     let scene = Scene::new(Standing::Standby);
@@ -418,9 +407,9 @@ async fn a_resigned_leader_tells_passive_before_the_process_ends() {
 #[test]
 fn every_hook_has_a_series_for_every_outcome_from_the_start() {
     let scene = Scene::new(Standing::Starting);
-    for name in Name::ALL {
-        for outcome in ["ok", "failed", "timeout", "skipped"] {
-            assert_eq!(scene.runs(name.as_str(), outcome), 0);
+    for hook in HOOKS {
+        for outcome in HOOK_OUTCOMES {
+            assert_eq!(scene.runs(hook, outcome), 0);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The page at `/`: what it says, what it may do, and how a real browser shows it.
 
+#![allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 #[path = "support/chromium.rs"]
@@ -17,8 +18,9 @@ use chromium::{Chromium, keep};
 use process::Candidate;
 use server::{Answer, Server};
 use status::{Feed, failing, holder, in_jeopardy, leading, ms, now, pass, status as of};
-use tenure::election::{Reason, Standing, State, Status, Transition};
+use tenure::election::{Belief, Reason, Standing, State, Status, Transition};
 use tenure::publish::Past;
+use tenure::store::Successor;
 
 /// What browsers say they accept.
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
@@ -45,6 +47,14 @@ fn we_lead(length: u64) -> Status {
 
 fn they_lead(name: &str) -> Status {
     Status { holder: holder(name, Some("10.0.3.8:8080"), TERM), ..of(Standing::Standby) }
+}
+
+/// A leader that ends its work, and has named who is to follow.
+fn we_drain() -> Status {
+    let belief = Belief { sent: now(), length: ms(10_000), suspended: false };
+    let standing = Standing::Draining { term: TERM, belief, began: now(), length: ms(6_000) };
+    let successor = Successor { identity: "orders-3".to_owned(), hold_off: ms(10_000) };
+    Status { holder: holder("us", None, TERM), successor: Some(successor), ..of(standing) }
 }
 
 /// As many transitions as are remembered, newest first.
@@ -189,6 +199,12 @@ async fn each_state_is_told_in_words() {
         (we_lead(10_000), "This instance is the leader."),
         (of(in_jeopardy(TERM, ms(10_000))), "leads on borrowed time: renewals fail"),
         (of(leading(TERM, ms(0))), "led until its time was over"),
+        (we_drain(), "lets its work end, then hands over"),
+        (we_drain(), "Led until now"),
+        (we_drain(), "left for the work that it began as leader"),
+        (we_drain(), "the others let it go first, for 10s"),
+        (of(Standing::Paused), "is paused"),
+        (of(Standing::Unhealthy), "is not well"),
         (of(Standing::Observing), "only watches"),
         (of(Standing::Stopped), "has stopped"),
     ];
@@ -309,7 +325,7 @@ const FAINT: &str = "(() => {
 async fn the_page_is_legible_by_day_and_by_night_on_desks_and_on_phones() {
     let server = serving(of(Standing::Starting)).await;
     let mut chromium = Chromium::start().await;
-    for name in ["begin", "leader", "standby", "jeopardy", "endless"] {
+    for name in ["begin", "leader", "standby", "jeopardy", "draining", "endless"] {
         match name {
             "leader" => {
                 server.feed().remember(life());
@@ -324,6 +340,10 @@ async fn the_page_is_legible_by_day_and_by_night_on_desks_and_on_phones() {
                 let standing = in_jeopardy(TERM, ms(10_000));
                 server.feed().change(Status { store, holder, ..of(standing) });
                 pass(ms(4_100));
+            }
+            "draining" => {
+                server.feed().change(we_drain());
+                pass(ms(2_200));
             }
             "endless" => server.feed().change(Status {
                 store: failing(3, &"e".repeat(500)),
@@ -362,5 +382,31 @@ async fn a_real_sidecar_of_any_name_shows_itself_and_its_beginning() {
     assert_eq!(chromium.value("window.bad === undefined").await, true);
     let states = "[...document.querySelectorAll('td b')].map(it => it.textContent).join()";
     assert_eq!(chromium.value(states).await, "leader,activating,standby");
+    assert_eq!(chromium.complaints, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_the_probes_say_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    std::fs::write(path("well"), "").unwrap();
+    let arguments = [
+        "--store".to_owned(),
+        format!("file://{}", path("lease")),
+        format!("--health=file:{}", path("well")),
+        format!("--health=file:{}", path("missing")),
+    ];
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let candidate = Candidate::start("it", directory.path(), &arguments, &[]);
+    let mut chromium = Chromium::start().await;
+    chromium.look(1_100, 800, "light").await;
+    chromium.open(&format!("http://{}/", candidate.address)).await;
+    chromium.until("document.body.innerText.includes('is not well and does not compete')").await;
+    chromium.until("document.body.innerText.includes('Health: not well')").await;
+    chromium.until("/missing.* not well: /.test(document.body.innerText)").await;
+    let well = "/well: is there, [0-9.]+s ago/.test(document.body.innerText)";
+    assert_eq!(chromium.value(well).await, true);
+    assert_eq!(chromium.value(FAINT).await, serde_json::json!([]));
+    keep("health", &chromium.picture().await);
     assert_eq!(chromium.complaints, Vec::<String>::new());
 }

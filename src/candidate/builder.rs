@@ -11,7 +11,7 @@ use super::leadership::Warden;
 use super::{Candidate, Running};
 use crate::assembly::Assembly;
 use crate::config::{self, Environment, Faults, Flags, Verb, duration};
-use crate::health::Board;
+use crate::publish::Board;
 use crate::publish::file::Acknowledgements;
 
 /// The settings of a candidate that is not started yet; those that are not given have the defaults

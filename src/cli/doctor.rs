@@ -3,15 +3,17 @@
 //!
 //! What it does not do: it mends nothing unless asked (`--create`), and touches no lease.
 
+mod beside;
+
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::SettingsArgs;
+use super::ExecSettingsArgs;
 use super::terminal::{self, Colour, Style, harmless};
 use crate::clock;
-use crate::config::{Environment, Faults, Settings, Timings, Verb, duration, load_to_look};
+use crate::config::{Environment, Faults, SETTINGS, Settings, Verb, duration, load_to_look};
 use crate::store::{self, Finding, LeaseStore, Verdict};
 
 /// How long the store's examination may take: a dozen requests, each of which may time out.
@@ -20,10 +22,11 @@ const EXAMINATION: Duration = Duration::from_secs(90);
 /// Below this, a pause of a virtual machine that is moved (5 s as a rule) may be too much.
 const GOOD_MARGIN: Duration = Duration::from_secs(5);
 
-/// The settings of `tenure run`, and what to make.
+/// The settings of `tenure run` or `tenure exec`, and what to make.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-It takes the settings of `tenure run`, from the same flags, variables and file.
+It takes the settings of `tenure run`, with --exec those of `tenure exec`, from the same flags,
+variables and file.
 
 Examples:
   tenure doctor --store azure://myaccount/elections --election orders
@@ -33,7 +36,10 @@ Examples:
 Exit codes: 0 all is well, 1 something is wrong, 2 bad usage")]
 pub struct Args {
     #[command(flatten)]
-    settings: SettingsArgs,
+    settings: ExecSettingsArgs,
+    /// Examine the settings as `tenure exec` takes them, not `tenure run`
+    #[arg(long, help_heading = "What they are for")]
+    exec: bool,
     /// Make what is missing in the store
     #[arg(long, help_heading = "Making what is missing")]
     create: bool,
@@ -45,18 +51,22 @@ pub struct Args {
 /// Examines, and prints each finding as it comes.
 pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     let mut report = Report { style: Style::of_stdout(environment), wrong: false };
-    let settings = match load_to_look(&args.settings.flags(), environment, Verb::Run) {
-        Ok(loaded) => loaded.settings,
+    let flags = args.settings.flags();
+    let of_exec = args.exec || flags.keys().any(|it| is_of_exec_alone(it));
+    let verb = if of_exec { Verb::Exec } else { Verb::Run };
+    let loaded = match load_to_look(&flags, environment, verb) {
+        Ok(loaded) => loaded,
         Err(faults) => {
             of_faults(&faults).into_iter().for_each(|it| report.tell(&it));
             report.tell(&finding(Verdict::Skipped, "store", "the settings come first"));
             return report.end();
         }
     };
+    let settings = &loaded.settings;
     report.tell(&finding(Verdict::Well, "settings", settings.summary()));
-    match store::open(&settings) {
+    match store::open(settings) {
         Ok(store) => {
-            if args.create && !create(&store, &settings, args.yes, &mut report).await {
+            if args.create && !create(&store, settings, args.yes, &mut report).await {
                 return ExitCode::from(2);
             }
             match tokio::time::timeout(EXAMINATION, store.examine()).await {
@@ -76,8 +86,14 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
             ..finding(Verdict::Wrong, "store", format!("cannot be opened: {error:#}"))
         }),
     }
-    of_timings(&settings.timings).iter().for_each(|it| report.tell(it));
+    of_timings(settings).iter().for_each(|it| report.tell(it));
+    beside::examine(&loaded).await.iter().for_each(|it| report.tell(it));
     report.end()
+}
+
+/// Whether whoever gives this flag can only mean `tenure exec`.
+fn is_of_exec_alone(flag: &str) -> bool {
+    SETTINGS.iter().any(|it| it.name == flag && !it.is_flag_of(Verb::Run))
 }
 
 fn finding(verdict: Verdict, subject: &'static str, detail: impl Into<String>) -> Finding {
@@ -95,7 +111,8 @@ fn of_faults(faults: &Faults) -> Vec<Finding> {
 }
 
 /// What the timings mean in practice.
-fn of_timings(it: &Timings) -> Vec<Finding> {
+fn of_timings(settings: &Settings) -> Vec<Finding> {
+    let it = &settings.timings;
     let margin = it.lease_duration.saturating_sub(it.renew_deadline);
     let roomy = margin >= GOOD_MARGIN;
     let pauses = Finding {
@@ -130,11 +147,22 @@ fn of_timings(it: &Timings) -> Vec<Finding> {
         "handover",
         format!(
             "after a stop within about {}, after a crash within about {}",
-            duration::format(look + it.activation_delay),
+            duration::format(settings.drain_timeout + look + it.activation_delay),
             duration::format(it.lease_duration + look + it.activation_delay)
         ),
     );
-    vec![pauses, retries, handover]
+    let health = &settings.health;
+    let ill = health.interval * health.failures + settings.drain_timeout;
+    let dead_service = finding(
+        Verdict::Well,
+        "dead service",
+        if health.probes.is_empty() {
+            "would not be noticed: there is no --health".to_owned()
+        } else {
+            format!("loses the lead to another within about {}", duration::format(ill + look))
+        },
+    );
+    vec![pauses, retries, handover, dead_service]
 }
 
 /// Makes what is missing, after asking. False when it must not even be asked: nobody could answer.
@@ -232,18 +260,20 @@ mod tests {
 
     #[test]
     fn timings_are_told_with_their_meaning() {
-        let s = Duration::from_secs;
-        let timings = Timings {
-            lease_duration: s(15),
-            renew_deadline: s(10),
-            retry_period: s(2),
-            request_timeout: s(2),
-            activation_delay: s(0),
+        let of = |flags: &[(&'static str, &str)]| {
+            let flags =
+                flags.iter().map(|(name, value)| (*name, vec![(*value).to_owned()])).collect();
+            let loaded = load_to_look(&flags, &Environment::of([("A", "")]), Verb::Run);
+            of_timings(&loaded.unwrap().settings)
         };
-        let findings = of_timings(&timings);
+        let findings = of(&[]);
         assert!(findings.iter().all(|it| it.verdict == Verdict::Well), "{findings:?}");
-        assert!(findings[2].detail.contains("within about 18s"), "{findings:?}");
-        let tight = Timings { renew_deadline: s(13), ..timings };
-        assert_eq!(of_timings(&tight)[0].verdict, Verdict::Doubtful);
+        assert!(findings[2].detail.contains("after a stop within about 3s"), "{findings:?}");
+        assert!(findings[2].detail.contains("after a crash within about 18s"), "{findings:?}");
+        assert!(findings[3].detail.contains("no --health"), "{findings:?}");
+        assert_eq!(of(&[("renew-deadline", "13s")])[0].verdict, Verdict::Doubtful);
+        let findings = of(&[("health", "tcp://a:1"), ("drain-timeout", "4s")]);
+        assert!(findings[2].detail.contains("after a stop within about 7s"), "{findings:?}");
+        assert!(findings[3].detail.contains("within about 13s"), "{findings:?}");
     }
 }

@@ -6,6 +6,8 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use time::format_description::well_known::Rfc3339;
+use time::{OffsetDateTime, UtcOffset};
 
 use crate::clock::Moment;
 
@@ -50,9 +52,18 @@ pub(super) struct Document {
     pub(super) holder: Option<Holder>,
     #[serde(default)]
     pub(super) store: Option<Store>,
+    #[serde(default)]
+    pub(super) drain_remaining_ms: Option<u64>,
+    #[serde(default)]
+    pub(super) successor: Option<Successor>,
+    #[serde(default)]
+    pub(super) health: Option<Health>,
+    /// Newest first.
+    #[serde(default)]
+    pub(super) transitions: Vec<Transition>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Holder {
     pub(super) identity: String,
     #[serde(default)]
@@ -70,6 +81,46 @@ pub(super) struct Store {
     pub(super) failures: u64,
     #[serde(default)]
     pub(super) last_error: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Successor {
+    pub(super) identity: String,
+    #[serde(default)]
+    pub(super) hold_off_ms: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Health {
+    pub(super) well: bool,
+    #[serde(default)]
+    pub(super) probes: Vec<Probe>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Probe {
+    pub(super) probe: String,
+    #[serde(default)]
+    pub(super) well: Option<bool>,
+    #[serde(default)]
+    pub(super) said: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(super) struct Transition {
+    pub(super) at: String,
+    pub(super) to: String,
+    pub(super) reason: String,
+    #[serde(default)]
+    pub(super) from: String,
+    #[serde(default)]
+    pub(super) term: Option<u64>,
+}
+
+/// Reads a date of the document, in UTC.
+pub(super) fn date(text: &str) -> Option<OffsetDateTime> {
+    let date = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+    Some(date.to_offset(UtcOffset::UTC))
 }
 
 /// A status document and when it was asked for.

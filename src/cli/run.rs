@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{SettingsArgs, terminal};
-use crate::config::{Environment, Loaded, Settings, Verb, load};
+use super::{SettingsArgs, settings, terminal};
+use crate::config::{Environment, Settings, Verb, load};
 use crate::daemon::Control;
+use crate::exec::inside;
 use crate::logs::{self, Logs};
 use crate::publish::systemd::Systemd;
 use crate::sidecar::Sidecar;
@@ -16,19 +17,22 @@ use crate::sidecar::Sidecar;
 /// Runs until a signal ends it: 0 after an orderly end, 1 when it cannot begin, 2 when the settings
 /// are wrong, 128 + n at a second signal n.
 pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
-    let Loaded { settings, notes } = match load(&args.flags(), environment, Verb::Run) {
+    let loaded = match load(&args.flags(), environment, Verb::Run) {
         Ok(loaded) => loaded,
         Err(faults) => {
             terminal::complain(&faults.to_string());
             return ExitCode::from(2);
         }
     };
+    let settings = &loaded.settings;
+    if let Some(refusal) = inside::refusal(settings, environment) {
+        terminal::complain(&refusal);
+        return ExitCode::from(2);
+    }
     let outcome = match logs::start(settings.log_format, &settings.log_level) {
         Ok(logs) => {
-            for note in notes {
-                tracing::debug!("{note}");
-            }
-            sidecar(settings, Systemd::from(environment), &logs).await
+            settings::tell(&loaded);
+            sidecar(loaded.settings, Systemd::from(environment), &logs).await
         }
         Err(error) => Err(error),
     };

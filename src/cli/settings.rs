@@ -5,7 +5,7 @@
 
 use clap::Args;
 
-use crate::config::Flags;
+use crate::config::{Doubt, Flags, Loaded};
 
 /// The flags of `tenure run`.
 #[derive(Args, Clone, Debug, Default)]
@@ -200,6 +200,16 @@ pub struct ExecSettingsArgs {
     /// comes when we no longer say active [default: 3s]
     #[arg(long, value_name = "DURATION", help_heading = "Drain")]
     stop_timeout: Option<String>,
+}
+
+/// Logs what reading the settings brought up beside them.
+pub(super) fn tell(loaded: &Loaded) {
+    for note in &loaded.notes {
+        tracing::debug!("{note}");
+    }
+    for Doubt { subject, problem, remedy } in &loaded.doubts {
+        tracing::warn!("{subject}: {problem}; {remedy}");
+    }
 }
 
 impl SettingsArgs {

@@ -6,14 +6,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::client::{Sidecar, UrlArgs};
-use super::document::{Document, Heard, Role};
-use super::terminal::{self, Colour, Style, harmless};
+use super::document::{Document, Health, Heard, Role, date};
+use super::terminal::{self, Colour, Style, columns, harmless};
 use crate::clock::{self, Moment};
 use crate::config::Environment;
-use crate::publish::words::spoken;
+use crate::publish::words::{self, spoken};
 
 /// Whom to ask, and how to show the answer.
 #[derive(clap::Args, Clone, Debug)]
@@ -56,8 +55,23 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     }
 }
 
-/// The table: one fact a line, the label first.
+/// How many of the last changes are shown.
+const CHANGES: usize = 8;
+
+/// Everything: the facts, the candidates, the last changes.
 fn table(heard: &Heard, now: Moment, style: Style) -> String {
+    let mut text = facts(heard, now, style);
+    text.push('\n');
+    text.push_str(&candidates(heard, now, style));
+    if !heard.document.transitions.is_empty() {
+        text.push('\n');
+        text.push_str(&changes(&heard.document, style));
+    }
+    text
+}
+
+/// One fact a line, the label first.
+fn facts(heard: &Heard, now: Moment, style: Style) -> String {
     let document = &heard.document;
     let remaining = heard.remaining(now);
     let mut rows = vec![
@@ -90,6 +104,9 @@ fn table(heard: &Heard, now: Moment, style: Style) -> String {
         };
         rows.push(("last error", error));
     }
+    if let Some(it) = &document.health {
+        rows.push(("health", health(it, style)));
+    }
     rows.into_iter()
         .map(|(label, value)| {
             format!("{} {value}\n", style.paint(Colour::Dim, &format!("{label:<10}")))
@@ -118,26 +135,78 @@ fn term(document: &Document) -> String {
 }
 
 fn this_one(document: &Document, role: Role, style: Style) -> String {
-    let colour = match (role, document.state.as_str()) {
-        (Role::Active, "leader") => Colour::Green,
-        (Role::Active, _) | (_, "jeopardy" | "starting" | "activating" | "unhealthy") => {
-            Colour::Yellow
-        }
-        (Role::Passive, _) => Colour::Dim,
-    };
+    let colour = Colour::of_state(role == Role::Active, &document.state);
     let state = harmless(&document.state);
     let state = style.paint(colour, &format!("{state}, {}", role.as_str()));
     format!("{}: {state}", harmless(&document.identity))
 }
 
+/// Whether the probes are well, and what those say that are not.
+fn health(health: &Health, style: Style) -> String {
+    let failing = health.probes.iter().filter(|it| it.well == Some(false)).map(|it| {
+        let said = it.said.as_deref().unwrap_or("not well");
+        style.paint(Colour::Red, &format!("{}: {}", harmless(&it.probe), harmless(said)))
+    });
+    let word = if health.well { "well" } else { "not well" };
+    std::iter::once(word.to_owned()).chain(failing).collect::<Vec<_>>().join("; ")
+}
+
+/// The candidates that one sidecar can know of: itself, the holder, the successor.
+fn candidates(heard: &Heard, now: Moment, style: Style) -> String {
+    let document = &heard.document;
+    let head = ["candidate", "role", "term", "left"].map(|it| style.paint(Colour::Dim, it));
+    let number = |it: Option<u64>| it.map_or("-".to_owned(), |it| it.to_string());
+    let row = |name: &str, role: &str, term, left: Option<Duration>, note: String| {
+        let left = left.map_or("-".to_owned(), spoken);
+        vec![harmless(name), role.to_owned(), number(term), left, note]
+    };
+    let role = heard.role(now);
+    let left = Some(heard.remaining(now)).filter(|it| !it.is_zero());
+    let drain = document
+        .drain_remaining_ms
+        .map(|ms| Duration::from_millis(ms).saturating_sub(heard.sent.elapsed_max(now)));
+    let note = format!("this one: {}", harmless(words::state(&document.state)));
+    let mut rows = vec![head.to_vec()];
+    rows.push(row(&document.identity, role.as_str(), document.term, left.or(drain), note));
+    // By the term: two candidates may bear one identity.
+    let other = |term: Option<u64>| document.term.is_none() || document.term != term;
+    if let Some(holder) = document.holder.as_ref().filter(|it| other(it.term)) {
+        let note =
+            holder.address.as_deref().map_or(String::new(), |it| format!("at {}", harmless(it)));
+        rows.push(row(&holder.identity, "holder", holder.term, None, note));
+    }
+    if let Some(successor) = &document.successor {
+        let hold_off = spoken(Duration::from_millis(successor.hold_off_ms));
+        let note = format!("the others let it go first, for {hold_off}");
+        rows.push(row(&successor.identity, "successor", None, None, note));
+    }
+    columns(&rows)
+}
+
+/// The last changes of this one's state, newest first.
+fn changes(document: &Document, style: Style) -> String {
+    let head = ["last changes, UTC", "state", "why"].map(|it| style.paint(Colour::Dim, it));
+    let mut rows = vec![head.to_vec()];
+    for it in document.transitions.iter().take(CHANGES) {
+        let at = date(&it.at).map_or_else(|| harmless(&it.at), shown);
+        let term = it.term.map(|it| format!(", term {it}")).unwrap_or_default();
+        let why = format!("{}{term}", harmless(&words::reason(&it.reason)));
+        rows.push(vec![at, harmless(&it.to), why]);
+    }
+    columns(&rows)
+}
+
+/// A date in UTC as people read it.
+fn shown(date: OffsetDateTime) -> String {
+    let (hour, minute, second) = date.to_hms();
+    format!("{} {hour:02}:{minute:02}:{second:02}", date.date())
+}
+
 /// A date in UTC, and how long ago that is.
 fn since(text: &str, now: Moment) -> Option<String> {
-    let date = OffsetDateTime::parse(text, &Rfc3339).ok()?;
-    let utc = date.to_offset(time::UtcOffset::UTC);
-    let (hour, minute, second) = utc.to_hms();
-    let shown = format!("{} {hour:02}:{minute:02}:{second:02}", utc.date());
+    let date = date(text)?;
     let ago = Duration::try_from(now.date() - date).ok().map(|it| format!(", {} ago", spoken(it)));
-    Some(format!("{shown} UTC{}", ago.unwrap_or_default()))
+    Some(format!("{} UTC{}", shown(date), ago.unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -151,7 +220,7 @@ mod tests {
         Moment { boot: start, raw: start, wall: start }
     }
 
-    fn shown(raw: &str) -> String {
+    fn told(raw: &str) -> String {
         let heard = Heard {
             document: serde_json::from_str(raw).unwrap(),
             raw: raw.to_owned(),
@@ -162,11 +231,14 @@ mod tests {
 
     #[test]
     fn a_leaders_table_tells_everything_at_a_glance() {
-        let text = shown(
+        let text = told(
             r#"{"election":"orders","identity":"web-1","state":"leader","role":"active","term":42,
             "valid_for_ms":8200,"since":"2026-11-20T07:57:48Z","index":17,
             "holder":{"identity":"web-1","address":"10.0.3.7:8080","term":42},
-            "store":{"kind":"azure","last_success_ms_ago":412,"failures":0,"last_error":null}}"#,
+            "store":{"kind":"azure","last_success_ms_ago":412,"failures":0,"last_error":null},
+            "transitions":[{"at":"2026-11-20T07:57:48.112Z","from":"activating","to":"leader",
+            "reason":"inaugurated","term":42},{"at":"2026-11-20T07:57:47Z","from":"standby",
+            "to":"activating","reason":"granted","term":null}]}"#,
         );
         assert_eq!(
             text,
@@ -178,18 +250,27 @@ mod tests {
              valid for  8.1s, unless renewed before\n\
              renewed    0.5s ago\n\
              store      azure\n\
-             last error none\n"
+             last error none\n\
+             \n\
+             candidate  role    term  left\n\
+             web-1      active  42    8.1s  this one: leads\n\
+             \n\
+             last changes, UTC    state       why\n\
+             2026-11-20 07:57:48  leader      the new term was written, term 42\n\
+             2026-11-20 07:57:47  activating  the store granted the lease\n"
         );
     }
 
     #[test]
     fn a_standby_tells_whom_it_follows_and_what_went_wrong() {
-        let text = shown(
+        let text = told(
             r#"{"election":"orders","identity":"web-2","state":"standby","role":"passive",
             "term":null,"valid_for_ms":0,"since":"2026-11-20T09:00:00Z","index":3,
             "holder":{"identity":"web-1","address":null,"term":42},
             "store":{"kind":"azure","last_success_ms_ago":null,"failures":3,
-            "last_error":"no\nanswer"}}"#,
+            "last_error":"no\nanswer"},"successor":{"identity":"web-3","hold_off_ms":10000},
+            "health":{"well":false,"probes":[{"probe":"tcp://db:1","well":false,"said":"re\u001bfused",
+            "ms_ago":12},{"probe":"file:/ok","well":true,"said":"fresh","ms_ago":3}]}}"#,
         );
         for line in [
             "leader     web-1\n",
@@ -197,6 +278,10 @@ mod tests {
             "this one   web-2: standby, passive\n",
             "heard      never yet\n",
             "last error no answer (3 failures in a row)\n",
+            "health     not well; tcp://db:1: re fused\n",
+            "web-2      passive    -     -     this one: stands by, ready to take over\n",
+            "web-1      holder     42    -\n",
+            "web-3      successor  -     -     the others let it go first, for 10s\n",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }
@@ -204,8 +289,19 @@ mod tests {
     }
 
     #[test]
+    fn a_drain_tells_how_long_it_may_yet_take() {
+        let text = told(
+            r#"{"identity":"web-1","state":"draining","role":"passive","valid_for_ms":0,"index":1,
+            "term":42,"holder":{"identity":"web-1","term":42},"drain_remaining_ms":4300}"#,
+        );
+        let row = "web-1      passive  42    4.2s  this one: lets its work end, then hands over\n";
+        assert!(text.contains(row), "{text}");
+        assert_eq!(text.matches("web-1").count(), 3, "holder and itself are one: {text}");
+    }
+
+    #[test]
     fn nobody_leading_is_said_in_words() {
-        let text = shown(r#"{"state":"starting","role":"passive","valid_for_ms":0,"index":1}"#);
+        let text = told(r#"{"state":"starting","role":"passive","valid_for_ms":0,"index":1}"#);
         assert!(text.contains("nobody that we know of") && text.contains("none yet"), "{text}");
     }
 }

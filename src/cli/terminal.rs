@@ -52,6 +52,18 @@ pub(super) enum Colour {
     Dim,
 }
 
+impl Colour {
+    /// The colour of a state.
+    pub(super) fn of_state(active: bool, state: &str) -> Self {
+        match (active, state) {
+            (true, "leader") => Self::Green,
+            (true, _) => Self::Yellow,
+            (_, "jeopardy" | "starting" | "activating" | "draining" | "unhealthy") => Self::Yellow,
+            _ => Self::Dim,
+        }
+    }
+}
+
 /// How text may look where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Style {
@@ -96,6 +108,38 @@ impl Style {
     }
 }
 
+/// Sets rows in columns, two spaces apart; no column is padded that ends its line.
+pub(super) fn columns(rows: &[Vec<String>]) -> String {
+    let last = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |at: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(at));
+        cells.map(|it| shown(it).chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..last).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            let missing = width - shown(cell).chars().count();
+            line.push_str(cell);
+            line.extend(std::iter::repeat_n(' ', missing + 2));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// What is seen of painted text.
+fn shown(text: &str) -> String {
+    let mut pieces = text.split("\x1b[");
+    let mut shown = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        shown.push_str(piece.split_once('m').map_or("", |(_, rest)| rest));
+    }
+    shown
+}
+
 /// Text from elsewhere, made fit for a terminal: no control characters.
 pub(super) fn harmless(text: &str) -> String {
     text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
@@ -121,5 +165,17 @@ mod tests {
     #[test]
     fn what_comes_from_elsewhere_cannot_steer_the_terminal() {
         assert_eq!(harmless("a\x1b[31mb\nc"), "a [31mb c");
+    }
+
+    #[test]
+    fn columns_are_aligned_by_what_is_seen_of_them() {
+        let style = Style { colour: true, signs: false };
+        let green = style.paint(Colour::Green, "ab");
+        let rows = [
+            vec![green.clone(), "c".to_owned()],
+            vec!["d".to_owned()],
+            vec!["efg".to_owned(), "h".to_owned()],
+        ];
+        assert_eq!(columns(&rows), format!("{green}   c\nd\nefg  h\n"));
     }
 }

@@ -78,15 +78,27 @@ pub(super) fn socket(path: &Path, starting: bool) -> Result<(), Problem> {
         }
         Ok(_) if !starting => Ok(()),
         Ok(_) => match connect(path) {
-            Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => {
+            alive if is_alive(alive) => {
                 Err(Problem::new("is the socket of a process that is alive", other))
             }
-            Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(()),
+            Ok(()) | Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(()),
             Err(error) => {
                 Err(Problem::new(format!("is a socket that is not ours: {error}"), other))
             }
         },
     }
+}
+
+impl Admin {
+    /// Whether a live process listens there; known of a unix socket alone.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        matches!(self, Self::Unix(path) if is_alive(connect(path)))
+    }
+}
+
+fn is_alive(connected: Result<(), Errno>) -> bool {
+    matches!(connected, Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS))
 }
 
 /// Connects without waiting: a live process that accepts nobody must not hold up the start.
@@ -181,8 +193,10 @@ mod tests {
         let taken = socket(&path, true).unwrap_err();
         assert!(taken.problem.contains("process that is alive"), "{taken:?}");
         assert_eq!(socket(&path, false), Ok(()), "it may be the one that is asked about");
+        assert!(Admin::Unix(path.clone()).is_taken());
         drop(listener);
         assert_eq!(socket(&path, true), Ok(()), "a stale one is replaced");
+        assert!(!Admin::Unix(path.clone()).is_taken());
 
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "").unwrap();

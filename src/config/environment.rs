@@ -85,6 +85,14 @@ impl Environment {
         self
     }
 
+    /// The same surroundings without a variable.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        self.variables.remove(name);
+        self.not_utf8.remove(name);
+        self
+    }
+
     /// The variable's value, unless it is not set or empty.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
@@ -106,6 +114,12 @@ impl Environment {
     #[must_use]
     pub fn in_kubernetes(&self) -> bool {
         self.get("KUBERNETES_SERVICE_HOST").is_some()
+    }
+
+    /// Whether systemd started us as a service.
+    #[must_use]
+    pub fn under_systemd(&self) -> bool {
+        self.get("INVOCATION_ID").is_some()
     }
 
     /// Chooses our runtime directory: `$XDG_RUNTIME_DIR/tenure`, else `/run/tenure` where it is

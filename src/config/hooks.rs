@@ -11,6 +11,9 @@ use super::command_line::{self, CommandLine};
 use super::faults::Problem;
 use super::health;
 
+/// From a hook's SIGTERM, when its time is over, to its SIGKILL.
+pub const HOOK_GRACE: Duration = Duration::from_secs(1);
+
 /// The hooks, each for one kind of change.
 #[derive(Clone, Debug)]
 pub struct Hooks {

@@ -138,7 +138,7 @@ pub const SETTINGS: [Setting; 33] = [
 const CONFIG: &str = "config";
 
 /// Variables that begin like settings and are read elsewhere.
-const OTHER_VARIABLES: [&str; 1] = ["TENURE_URL"];
+const OTHER_VARIABLES: [&str; 3] = ["TENURE_URL", "TENURE_INSIDE", "TENURE_TERM"];
 
 /// The settings that a file may hold.
 pub(super) fn file_settings() -> impl Iterator<Item = &'static Setting> {

@@ -11,7 +11,8 @@ use super::layers::{Flags, Layers, Raw, SETTINGS, Verb, gather};
 use super::store_url::{self, StoreUrl};
 use super::timings::{self, Limits};
 use super::{
-    AzureSettings, FileSettings, LogFormat, Settings, StoreSettings, Timings, azure, values,
+    AzureSettings, Doubt, FileSettings, LogFormat, Settings, StoreSettings, Timings, azure, doubts,
+    values,
 };
 
 /// Valid settings, and what is worth a line at debug level.
@@ -21,6 +22,8 @@ pub struct Loaded {
     pub settings: Settings,
     /// What was passed over, for the debug log: logs start only when the settings are known.
     pub notes: Vec<String>,
+    /// What is valid, and may not be meant.
+    pub doubts: Vec<Doubt>,
 }
 
 /// Reads flags, environment and file into valid settings for a command that is about to start.
@@ -63,7 +66,10 @@ impl<'a> Reader<'a> {
         let settings = self.settings();
         let Layers { faults, notes, .. } = self.layers;
         match settings {
-            Some(settings) if faults.is_empty() => Ok(Loaded { settings, notes }),
+            Some(settings) if faults.is_empty() => {
+                let doubts = doubts::of(&settings, self.environment, self.verb);
+                Ok(Loaded { settings, notes, doubts })
+            }
             _ => Err(Faults(faults)),
         }
     }

@@ -7,6 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod beside;
+
 fn loaded(
     flags: &[(&'static str, &[&str])],
     variables: &[(&str, &str)],

@@ -118,7 +118,12 @@ struct Keeper {
 impl Keeper {
     fn keep(&mut self) {
         while self.reap() {
-            let pause = match self.rule.judge(clock::now()) {
+            let before = self.rule.is_overdue();
+            let action = self.rule.judge(clock::now());
+            if self.rule.is_overdue() && !before {
+                tell(Report::Overdue);
+            }
+            let pause = match action {
                 Action::Wait(left) => left.min(STEP),
                 Action::Signal(signal) => {
                     self.end_with(signal);

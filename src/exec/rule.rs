@@ -32,6 +32,8 @@ pub struct Rule {
     end: End,
     ending: Option<Ending>,
     over: bool,
+    /// Whether the end of belief has called for the command's.
+    overdue: bool,
     /// The latest reading of the clocks.
     last: Moment,
 }
@@ -47,7 +49,7 @@ impl Rule {
     /// For a command that is started at `now` under a belief that ends at `end`.
     #[must_use]
     pub fn new(stop_timeout: Duration, end: End, now: Moment) -> Self {
-        Self { stop_timeout, end, ending: None, over: false, last: now }
+        Self { stop_timeout, end, ending: None, over: false, overdue: false, last: now }
     }
 
     /// Takes in an order; says which signal is to be sent at once, if one is.
@@ -75,6 +77,12 @@ impl Rule {
         self.obey(Order::Terminate { signal: TERM, within }, now)
     }
 
+    /// Whether the belief neared its end while nothing else asked for the command's.
+    #[must_use]
+    pub fn is_overdue(&self) -> bool {
+        self.overdue
+    }
+
     /// Says what is due at `now`.
     pub fn judge(&mut self, now: Moment) -> Action {
         // A clock that went back says nothing about a deadline any more.
@@ -82,6 +90,7 @@ impl Rule {
         self.last = now;
         let left = self.end.remaining(now);
         if self.over || back || left.is_zero() {
+            self.overdue |= !self.over;
             self.over = true;
             return Action::Kill;
         }
@@ -93,6 +102,7 @@ impl Rule {
             // A renewal that comes after all does not stretch it: a command that does not heed
             // SIGTERM would live on, half ended.
             self.ending = Some(Ending { since: now, within: left });
+            self.overdue = true;
             return Action::Signal(TERM);
         };
         let left = left.min(ending.remaining(now));
@@ -135,7 +145,9 @@ mod tests {
         let mut rule = rule();
         assert_eq!(rule.judge(at(0)), Action::Wait(ms(7_000)));
         assert_eq!(rule.judge(at(6_999)), Action::Wait(ms(1)));
+        assert!(!rule.is_overdue());
         assert_eq!(rule.judge(at(7_000)), Action::Signal(TERM));
+        assert!(rule.is_overdue());
         assert_eq!(rule.judge(at(7_001)), Action::Wait(ms(2_999)));
         assert_eq!(rule.judge(at(9_999)), Action::Wait(ms(1)));
         assert_eq!(rule.judge(at(10_000)), Action::Kill);

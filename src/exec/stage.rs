@@ -13,9 +13,9 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use nix::sys::signal::SigSet;
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 
-use super::keeper;
+use super::{init, keeper};
 
 /// This program, also where its file was replaced or deleted meanwhile.
 pub const OURSELVES: &str = "/proc/self/exe";
@@ -41,6 +41,8 @@ pub fn run() -> Option<ExitCode> {
         Some(keep(arguments))
     } else if stage == LAUNCH {
         Some(launch(arguments))
+    } else if stage == "exec" && getpid().is_init() {
+        Some(init::run())
     } else {
         None
     }

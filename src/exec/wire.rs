@@ -58,6 +58,8 @@ pub enum Report {
     Started(i32),
     /// It could not be, by this error number; the keeper ends.
     Failed(i32),
+    /// The belief nears its end: the command's group was sent SIGTERM, or SIGKILL.
+    Overdue,
     /// The command was stopped by this signal.
     Stopped(i32),
     /// The command has ended with this code.
@@ -136,6 +138,7 @@ impl Report {
             Self::Exited(code) => record(4, small(code), 0),
             Self::Signalled(signal) => record(5, small(signal), 0),
             Self::Gone => record(6, 0, 0),
+            Self::Overdue => record(7, 0, 0),
         }
     }
 
@@ -151,6 +154,7 @@ impl Report {
             4 => Self::Exited(first),
             5 => Self::Signalled(first),
             6 => Self::Gone,
+            7 => Self::Overdue,
             _ => return None,
         })
     }
@@ -179,6 +183,7 @@ mod tests {
             Report::Exited(255),
             Report::Signalled(9),
             Report::Gone,
+            Report::Overdue,
         ] {
             assert_eq!(Report::of_bytes(&report.to_bytes()), Some(report));
         }

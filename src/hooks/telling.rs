@@ -9,12 +9,9 @@ use reqwest::header::CONTENT_TYPE;
 use super::course::Event;
 use super::{Name, Outcome};
 use crate::command::{self, Bounds, End, Output, Variable};
-use crate::config::{CommandLine, Hook, duration};
+use crate::config::{CommandLine, HOOK_GRACE, Hook, duration};
 use crate::http_client::HttpClient;
 use crate::publish::Document;
-
-/// From SIGTERM to SIGKILL when a hook's time is over.
-pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 /// What came of a run.
 pub(super) struct Told {
@@ -34,7 +31,7 @@ pub(super) async fn by_command(
     url: Option<&str>,
     time: Duration,
 ) -> Told {
-    let bounds = Bounds { time, grace: GRACE };
+    let bounds = Bounds { time, grace: HOOK_GRACE };
     let environment = environment(event, document, url);
     let ended = command::run(line, &environment, bounds, Output::Log(event.name.as_str())).await;
     let (outcome, words, ended) = match ended.end {
@@ -78,6 +75,11 @@ fn over(time: Duration) -> String {
     format!("not done within {}", duration::format(time))
 }
 
+/// Whether a hook needs the HTTP client.
+pub(super) fn is_webhook(hook: &Hook) -> bool {
+    matches!(hook, Hook::Webhook(_))
+}
+
 /// Whether a hook needs TLS.
 pub(super) fn over_tls(hook: &Hook) -> bool {
     matches!(hook, Hook::Webhook(url) if url.scheme() == "https")
@@ -100,6 +102,7 @@ fn environment(event: Event, document: &Document<'_>, url: Option<&str>) -> Vec<
         ("TENURE_VALID_FOR_MS", number(document.valid_for_ms)),
         ("TENURE_VALID_UNTIL_BOOTTIME_NS", number(document.valid_until_boottime_ns)),
         ("TENURE_BOOT_ID", text(document.boot_id)),
+        ("TENURE_DRAIN_REMAINING_MS", document.drain_remaining_ms.and_then(number)),
         ("TENURE_HOLDER", holder.and_then(|it| text(it.identity))),
         ("TENURE_HOLDER_ADDRESS", holder.and_then(|it| text(it.address?))),
         ("TENURE_HOLDER_TERM", holder.and_then(|it| number(it.term))),

@@ -4,8 +4,8 @@
 
 use serde::Serialize;
 
+use super::board::{Board, Entry};
 use crate::clock::Moment;
-use crate::health::{Board, Entry};
 
 /// The health probes in the status document.
 #[derive(Clone, Debug, Serialize)]

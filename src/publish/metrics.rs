@@ -12,11 +12,9 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
-use super::{About, Judgement, Published, Role};
+use super::{About, Board, Judgement, Published, Role};
 use crate::clock::Moment;
 use crate::election::{Op, State, TRANSITIONS, Transition};
-use crate::health::Board;
-use crate::hooks;
 use crate::store::Cause;
 
 /// The content type of [`Metrics::text`].
@@ -25,6 +23,13 @@ pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
 /// Upper bounds of the request durations, in seconds: from a file on this host to the longest
 /// request-timeout that makes sense.
 const BUCKETS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
+
+/// The hooks whose runs are counted.
+pub const HOOKS: [&str; 4] = ["on-active", "on-passive", "on-drain", "on-leader-change"];
+
+/// What can come of a hook: well, not well, ended since its time was over, or never begun since the
+/// state that it was to tell was over.
+pub const HOOK_OUTCOMES: [&str; 4] = ["ok", "failed", "timeout", "skipped"];
 
 /// The metrics of one election; clones share them.
 #[derive(Clone)]
@@ -47,6 +52,7 @@ struct Series {
     healthy: IntGauge,
     health: Board,
     hook_runs: IntCounterVec,
+    child_restarts: IntCounter,
 }
 
 impl Metrics {
@@ -89,6 +95,10 @@ impl Metrics {
             ),
             health: about.health.clone(),
             hook_runs: maker.hook_runs(),
+            child_restarts: maker.counter(
+                "tenure_child_restarts_total",
+                "Starts of exec's command after the first.",
+            ),
             registry: maker.registry,
         };
         Self(Arc::new(series))
@@ -111,9 +121,14 @@ impl Metrics {
         self.0.file_errors.inc();
     }
 
-    /// Counts a run of a hook.
-    pub fn hook_run(&self, hook: hooks::Name, outcome: hooks::Outcome) {
-        self.0.hook_runs.with_label_values(&[hook.as_str(), outcome.as_str()]).inc();
+    /// Counts a run of a hook: one of [`HOOKS`] with one of [`HOOK_OUTCOMES`].
+    pub fn hook_run(&self, hook: &str, outcome: &str) {
+        self.0.hook_runs.with_label_values(&[hook, outcome]).inc();
+    }
+
+    /// Counts a start of `exec`'s command that is not the first.
+    pub fn child_restart(&self) {
+        self.0.child_restarts.inc();
     }
 
     /// Gives all series as Prometheus text, judged at `now`. `dropped_lines` is how many log lines
@@ -219,9 +234,9 @@ impl Maker<'_> {
     fn hook_runs(&self) -> IntCounterVec {
         let opts = self.opts("tenure_hook_runs_total", "Runs of hooks, by outcome.");
         let runs = self.register(IntCounterVec::new(opts, &["hook", "outcome"]));
-        for hook in hooks::Name::ALL {
-            for outcome in hooks::Outcome::ALL {
-                runs.with_label_values(&[hook.as_str(), outcome.as_str()]);
+        for hook in HOOKS {
+            for outcome in HOOK_OUTCOMES {
+                runs.with_label_values(&[hook, outcome]);
             }
         }
         runs

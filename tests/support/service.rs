@@ -31,6 +31,7 @@ impl Asked {
 #[derive(Default)]
 struct State {
     answer: String,
+    fails_once: bool,
     /// How long each answer takes.
     delay: Duration,
     asked: Vec<Asked>,
@@ -79,6 +80,11 @@ impl Service {
     /// Answers so from now on: a code, and more lines of the head after it.
     pub fn answer(&self, answer: &str) {
         lock(&self.state).answer = answer.to_owned();
+    }
+
+    /// Answers the next request with a failure.
+    pub fn fail_once(&self) {
+        lock(&self.state).fails_once = true;
     }
 
     /// Takes so long for each answer from now on.
@@ -140,7 +146,9 @@ fn serve(stream: &TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         it.asked.push(asked);
         it.now += 1;
         it.most = it.most.max(it.now);
-        (it.answer.clone(), it.delay)
+        let fails = std::mem::take(&mut it.fails_once);
+        let answer = if fails { "500 Internal Server Error" } else { &it.answer };
+        (answer.to_owned(), it.delay)
     };
     thread::sleep(delay);
     lock(state).now -= 1;

@@ -32,7 +32,7 @@ const SCRIPT: &str = include_str!("page/page.js");
 /// came from. A changed script or style needs its hash changed here; the tests say to what.
 const POLICY: &str = "default-src 'none'; \
     script-src 'sha256-ZzgwKJfo2E+5fYRxlsTKbdLrx4F7CdOOzL01QgeGaxA='; \
-    style-src 'sha256-uWy/91WJTrBfsVQ4mtAC3Gn4U3aPErrXhEXg06vm/9g='; \
+    style-src 'sha256-zH6m6BvqObOfAuUmKBmW9qEkwrw3ZAATvkz8dCy8RXE='; \
     img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'; require-trusted-types-for 'script'";
 
@@ -74,9 +74,15 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
     let leader = leader(&document);
     let heard = document.store.last_success_ms_ago.is_some();
     let unknown = if heard { "Nobody" } else { "Not known yet" };
+    // A term of ours without the role: we know of the end of our own leadership.
+    let (label, leads) = match (document.role, document.term) {
+        (Role::Active, _) => ("Leader", "leads"),
+        (Role::Passive, Some(_)) => ("Led until now", "led"),
+        (Role::Passive, None) => ("Leader, as last seen", "leads"),
+    };
     let title = leader.map_or_else(
         || format!("{unknown}: {election}"),
-        |it| format!("{} leads {election}", escaped(it)),
+        |it| format!("{} {leads} {election}", escaped(it)),
     );
     let holder = document.holder.as_ref().filter(|it| Some(it.identity) == leader);
     let address = holder.and_then(|it| it.address).map(|it| {
@@ -93,7 +99,7 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
         ("role", document.role.as_str()),
         ("holds", &holds.to_string()),
         ("election", &election),
-        ("label", if active { "Leader" } else { "Leader, as last seen" }),
+        ("label", label),
         ("long", if long { " class=\"long\"" } else { "" }),
         ("leader", &leader.map_or_else(|| unknown.to_owned(), escaped)),
         ("address", address.as_deref().unwrap_or_default()),
@@ -139,11 +145,16 @@ fn left(published: &Published, document: &Document<'_>) -> String {
         (_, None) => return String::new(),
     };
     let mut text = format!(
-        "<div class=\"left\"><b data-left=\"{ms}\">{}</b> <span data-over=\"\">{words}</span>",
-        spoken(Duration::from_millis(ms))
+        "<div class=\"left\"><b data-left=\"{ms}\">{}</b> {}",
+        spoken(Duration::from_millis(ms)),
+        while_known(words)
     );
-    if let Standing::Leader { belief, .. } = &published.status.standing {
-        let whole = belief.length.as_millis();
+    let whole = match &published.status.standing {
+        Standing::Leader { belief, .. } => Some(belief.length),
+        Standing::Draining { length, .. } => Some(*length),
+        _ => None,
+    };
+    if let Some(whole) = whole.map(whole_ms) {
         let _ = write!(
             text,
             "<progress aria-hidden=\"true\" data-left=\"{ms}\" max=\"{whole}\" value=\"{ms}\">\
@@ -161,20 +172,26 @@ fn facts(published: &Published, document: &Document<'_>, now: Moment) -> String 
     fact(&mut text, "Term", &term.map_or("none yet".to_owned(), |it| it.to_string()), &[]);
     if document.role == Role::Active {
         let since = published.status.since;
-        let words = format!("for {}", ago(whole_ms(since.elapsed_max(now))));
-        fact(&mut text, "Leads since", &date(since.date()), &[words]);
-    } else if let Some(seen) = published.holder_seen {
-        let words = format!("for {}", ago(whole_ms(seen.elapsed_max(now))));
+        let words = while_known(&format!("for {}", ago(whole_ms(since.elapsed_max(now)))));
+        let label = "<span data-over=\"Led since\">Leads since</span>";
+        fact(&mut text, label, &date(since.date()), &[words]);
+    } else if let (None, Some(seen)) = (document.term, published.holder_seen) {
+        let words = while_known(&format!("for {}", ago(whole_ms(seen.elapsed_max(now)))));
         fact(&mut text, "Seen to lead since", &date(seen.date()), &[words]);
     }
     let since = published.status.since;
-    let words = format!("{}, for {}", document.state, ago(whole_ms(since.elapsed_max(now))));
+    let lasts = ago(whole_ms(since.elapsed_max(now)));
+    let words = while_known(&format!("{}, for {lasts}", document.state));
     fact(&mut text, "This instance", &escaped(document.identity), &[words]);
     store(&mut text, &document.store);
     if let Some(successor) = &document.successor {
-        let words =
-            format!("goes first, for {}", spoken(Duration::from_millis(successor.hold_off_ms)));
-        fact(&mut text, "Successor", &escaped(successor.identity), &[words]);
+        let hold_off = spoken(Duration::from_millis(successor.hold_off_ms));
+        let _ = writeln!(
+            text,
+            "<div class=\"wide\"><dt>Successor</dt><dd>{}</dd><dd>the others let it go first, for \
+             {hold_off}</dd></div>",
+            escaped(successor.identity)
+        );
     }
     if let Some(health) = &document.health {
         probes(&mut text, health);
@@ -209,7 +226,7 @@ fn probes(text: &mut String, health: &HealthDocument) {
             Some(false) => (" class=\"warn\"", "not well"),
             None => ("", "not asked yet"),
         };
-        let said = probe.said.as_ref().map(|it| format!(": {}", escaped(it))).unwrap_or_default();
+        let said = probe.said.as_deref().map(|it| format!(": {}", escaped(it))).unwrap_or_default();
         let when = probe.ms_ago.map(|ms| format!(", {} ago", ago(ms))).unwrap_or_default();
         let _ = write!(text, "<dd{class}><b>{}</b> {word}{said}{when}</dd>", escaped(&probe.probe));
     }
@@ -261,6 +278,11 @@ fn icon(active: bool) -> &'static str {
         "%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E\
          %3Ccircle cx='8' cy='8' r='5.5' fill='none' stroke='%238a857c' stroke-width='3'/%3E%3C/svg%3E"
     }
+}
+
+/// What is shown no longer than the answer holds.
+fn while_known(text: &str) -> String {
+    format!("<span data-over=\"\">{text}</span>")
 }
 
 /// A length of time that the script counts on.

@@ -16,10 +16,10 @@ use url::Url;
 use super::access::{Access, Proof};
 use super::credential::Credential;
 use super::record::OURS;
-use super::{Azure, connection_string, record, sign_in};
+use super::{Azure, LONGEST_LEASE, connection_string, record, sign_in};
 use crate::config::{AzureCredential, AzureSettings, SecretSource};
 use crate::store::{
-    Bid, Candidate, LeaseId, LeaseStore, Nonce, Record, StoreError, Successor, Version,
+    Bid, Broken, Candidate, LeaseId, LeaseStore, Nonce, Record, StoreError, Successor, Version,
 };
 
 /// Stands in our signature for what nobody may be shown.
@@ -181,6 +181,41 @@ async fn tenure(script: &Arc<Script>) {
     let released = store.release(&bid).await;
     let heard = script.heard();
     checked(&released, &heard);
+    operated(&store, script).await;
+}
+
+/// Names a successor, and breaks the lease in both ways: nothing is done without an answer that
+/// says so, and a lease without end does not run out.
+async fn operated(store: &Azure, script: &Script) {
+    let successor = Successor { identity: "a b".to_owned(), hold_off: Duration::from_secs(10) };
+    let named = store.nominate(&bid(), &successor).await;
+    let heard = script.heard();
+    if checked(&named, &heard).is_some() {
+        let nonce = heard[0].header("x-ms-meta-tenure_nonce").and_then(|it| it.parse().ok());
+        assert_eq!(nonce, Some(bid().nonce), "{heard:?}");
+        let stands = heard[0].header("x-ms-meta-tenure_successor").is_some();
+        assert!(stands || (heard.len() == 2 && heard[1].status < 300), "{heard:?}");
+    }
+    for at_once in [false, true] {
+        let broken = store.break_lease(at_once).await;
+        let heard = script.heard();
+        let state = heard.first().and_then(|it| it.header("x-ms-lease-state")).unwrap_or_default();
+        match &broken {
+            Ok(Broken::Held { free_in, .. }) => {
+                assert!(heard.len() == 2 && heard[1].status == 202, "{heard:?}");
+                assert!(matches!(state.as_str(), "leased" | "breaking"), "{heard:?}");
+                let endless = heard[0].header("x-ms-lease-duration").as_deref() == Some("infinite");
+                assert!(at_once || state == "breaking" || !endless, "{heard:?}");
+                assert!((at_once || !free_in.is_zero()) && *free_in <= LONGEST_LEASE);
+            }
+            Ok(Broken::NotHeld) => {
+                let gone = heard.iter().any(|it| matches!(it.status, 404 | 409));
+                let free = matches!(state.as_str(), "available" | "expired" | "broken");
+                assert!(gone || free, "{heard:?}");
+            }
+            Err(_) => assert!(checked(&broken, &heard).is_none()),
+        }
+    }
 }
 
 /// Checks what holds of every outcome, and gives what came, if something did.
@@ -285,7 +320,7 @@ impl Script {
             let status = status.parse().ok().filter(|it| (200..600).contains(it))?;
             Some(Answer { status, head: head.to_owned(), body: body.to_owned() })
         };
-        let answers = text.split("\n--\n").take(12).filter_map(answer).collect();
+        let answers = text.split("\n--\n").take(16).filter_map(answer).collect();
         Self { answers: Mutex::new(answers), heard: Mutex::default() }
     }
 

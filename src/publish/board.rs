@@ -52,7 +52,10 @@ impl Board {
     }
 
     /// Writes down what a probe says, and gives back whether it was well before.
-    pub(super) fn write(&self, probe: usize, said: Said) -> Option<bool> {
+    ///
+    /// # Panics
+    /// When there is no such probe.
+    pub fn write(&self, probe: usize, said: Said) -> Option<bool> {
         let before = self.lock()[probe].last.replace(said);
         before.map(|it| it.well)
     }

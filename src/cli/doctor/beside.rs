@@ -1,0 +1,101 @@
+//! What `tenure doctor` finds out about what stands beside us: how long an end takes, the service's
+//! health, the hooks, the admin listener's place.
+//!
+//! What it does not do: it runs no hook and posts to nobody; that would tell of a change that never
+//! was. Of a probe it takes one answer: a service that is not up yet is none of doctor's business.
+
+use rustix::fs::Access;
+
+use super::finding;
+use crate::clock;
+use crate::config::{Admin, Doubt, Ending, Hook, Loaded, Settings};
+use crate::health::Probes;
+use crate::store::{Finding, Verdict};
+
+/// All that can be seen, each probe asked once.
+pub(super) async fn examine(loaded: &Loaded) -> Vec<Finding> {
+    let settings = &loaded.settings;
+    let mut findings = vec![end(settings)];
+    findings.extend(health(settings).await);
+    findings.extend(settings.hooks.iter().map(|(name, it)| hook(name, it)));
+    findings.extend(settings.admin.as_ref().map(admin));
+    findings.extend(loaded.doubts.iter().map(doubt));
+    findings
+}
+
+fn end(settings: &Settings) -> Finding {
+    let ending = Ending::of(settings);
+    let seconds = ending.seconds();
+    finding(
+        Verdict::Well,
+        "end",
+        format!(
+            "an end by SIGTERM takes at most {ending}: leave it that time by \
+             terminationGracePeriodSeconds: {seconds} in Kubernetes (30 if unset), \
+             TimeoutStopSec={seconds} in systemd (90 if unset)"
+        ),
+    )
+}
+
+/// A probe that is not well is a note: the service may not be up while doctor looks.
+async fn health(settings: &Settings) -> Vec<Finding> {
+    let probes = match Probes::new(&settings.health, clock::now) {
+        Ok(probes) => probes,
+        Err(error) => {
+            return vec![finding(Verdict::Wrong, "health", format!("cannot be asked: {error:#}"))];
+        }
+    };
+    let one = |(name, well, said): (String, bool, String)| Finding {
+        remedy: (!well).then(|| {
+            "nobody competes here until it is well; start the service, or mend the probe".to_owned()
+        }),
+        ..finding(
+            if well { Verdict::Well } else { Verdict::Doubtful },
+            "health",
+            format!("{name} {}: {said}", if well { "is well" } else { "is not well" }),
+        )
+    };
+    probes.once().await.into_iter().map(one).collect()
+}
+
+fn hook(name: &'static str, hook: &Hook) -> Finding {
+    let does = match hook {
+        Hook::Command(_) => format!("runs {hook}, which is there and can be run"),
+        Hook::Webhook(_) => format!("is posted to {hook}, which was not tried"),
+    };
+    finding(Verdict::Well, name, does)
+}
+
+fn admin(admin: &Admin) -> Finding {
+    let directory = match admin {
+        Admin::Tcp { address, token_file } => {
+            let detail =
+                format!("listens at {address}, with the token of {}", token_file.display());
+            return finding(Verdict::Well, "admin", detail);
+        }
+        Admin::Unix(path) => path.parent().unwrap_or(path),
+    };
+    if rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK).is_err() {
+        return Finding {
+            remedy: Some(format!("let our user write to {}", directory.display())),
+            ..finding(
+                Verdict::Wrong,
+                "admin",
+                format!("{admin} cannot be made: we may not write to its directory"),
+            )
+        };
+    }
+    let detail = if admin.is_taken() {
+        format!("{admin} is listened at: by the sidecar, if it is up")
+    } else {
+        format!("{admin} can be made, for our own user")
+    };
+    finding(Verdict::Well, "admin", detail)
+}
+
+fn doubt(doubt: &Doubt) -> Finding {
+    Finding {
+        remedy: Some(doubt.remedy.clone()),
+        ..finding(Verdict::Doubtful, doubt.subject, doubt.problem.clone())
+    }
+}

@@ -1,0 +1,166 @@
+//! `tenure exec`: a command that runs only while this instance leads.
+//!
+//! What it does not do: it decides nothing; [`crate::sidecar`] leads, [`crate::exec`] runs.
+
+use std::ffi::OsString;
+use std::pin::pin;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use nix::sys::signal::SigSet;
+
+use super::{ExecSettingsArgs, settings, terminal};
+use crate::clock;
+use crate::config::{Environment, Settings, Verb, command_line, duration, load};
+use crate::exec::handle::{OURSELVES, Task};
+use crate::exec::{Mode, Over, Signals, Supervisor, inside, stage};
+use crate::logs::{self, Logs};
+use crate::publish::systemd::Systemd;
+use crate::sidecar::Sidecar;
+
+/// The arguments of `tenure exec`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    /// Longest wait for the lease; exit code 75 when it is over. 0s tries once
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = "Command")]
+    wait: Option<Duration>,
+    /// Run CMD once, as a lock does, and exit with its code; 76 if the lead is lost meanwhile
+    #[arg(long, help_heading = "Command")]
+    once: bool,
+    /// Longest that CMD may run; then it is ended, and with --once the exit code is 124
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = "Command")]
+    max_hold: Option<Duration>,
+    #[command(flatten)]
+    settings: ExecSettingsArgs,
+    /// The command, with its arguments; no shell reads it
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Runs the command while we lead: 0 after an orderly end, 1 when it cannot begin, 2 when the
+/// settings are wrong, 126 and 127 when there is no such command, else see the help.
+pub async fn run(args: Args, environment: Environment) -> ExitCode {
+    // Whoever started us may have blocked signals; process 1 of ours does.
+    let _ = SigSet::empty().thread_set_mask();
+    // The file of an `exec` around us is that one's to write.
+    let environment = match environment.get(inside::VARIABLE) {
+        Some(_) => environment.without("TENURE_STATUS_FILE"),
+        None => environment,
+    };
+    let Args { wait, once, max_hold, settings, command } = args;
+    let loaded = match load(&settings.flags(), &environment, Verb::Exec) {
+        Ok(loaded) => loaded,
+        Err(faults) => {
+            terminal::complain(&faults.to_string());
+            return ExitCode::from(2);
+        }
+    };
+    let settings = &loaded.settings;
+    if let Some(refusal) = inside::refusal(settings, &environment) {
+        terminal::complain(&refusal);
+        return ExitCode::from(2);
+    }
+    let task = match task(command, settings, &environment) {
+        Ok(task) => task,
+        Err(code) => return ExitCode::from(code),
+    };
+    let mode = Mode { once, wait, max_hold };
+    let outcome = match logs::start(settings.log_format, &settings.log_level) {
+        Ok(logs) => {
+            settings::tell(&loaded);
+            lead(loaded.settings, &environment, task, mode, &logs).await
+        }
+        Err(error) => Err(error),
+    };
+    outcome.unwrap_or_else(|error| {
+        terminal::complain(&format!("{error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+/// Finds the command before anything is acquired for it.
+fn task(
+    command: Vec<OsString>,
+    settings: &Settings,
+    environment: &Environment,
+) -> Result<Task, u8> {
+    let mut words = command.into_iter();
+    let name = words.next().unwrap_or_default();
+    let found = match name.to_str() {
+        Some(text) => command_line::find(text, environment.get("PATH")),
+        None => Ok(name.clone().into()),
+    };
+    let program = found.map_err(|unusable| {
+        terminal::complain(&format!("the command {unusable}"));
+        match unusable {
+            command_line::Unusable::NotFound(_) => stage::NOT_FOUND,
+            command_line::Unusable::NotExecutable(_) => stage::CANNOT_RUN,
+        }
+    })?;
+    Ok(Task {
+        tenure: OURSELVES.into(),
+        program: program.into(),
+        name,
+        arguments: words.collect(),
+        stop_timeout: settings.stop_timeout,
+    })
+}
+
+async fn lead(
+    settings: Settings,
+    environment: &Environment,
+    task: Task,
+    mode: Mode,
+    logs: &Logs,
+) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::listen()?;
+    let dropped = logs.dropped();
+    let dropped = Box::new(move || dropped.dropped_lines());
+    let mut variables = vec![
+        ("TENURE_ELECTION", settings.election.clone().into()),
+        ("TENURE_IDENTITY", settings.identity.clone().into()),
+    ];
+    if let Some(file) = settings.status_files.first() {
+        variables.push(("TENURE_STATUS_FILE", file.path.clone().into()));
+    }
+    let known = settings.clone();
+    // A signal is obeyed from the start on, whatever the start waits for.
+    let sidecar = tokio::select! {
+        sidecar = Sidecar::prepare(settings, dropped, true) => sidecar?.notifying(Systemd::from(environment)),
+        number = signals.next() => {
+            tracing::info!(signal = number, "stopped before the start");
+            let code = if mode.once { 128 + number } else { 0 };
+            return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
+        }
+    };
+    variables.extend(sidecar.url().map(|it| ("TENURE_URL", it.into())));
+    // Now that a directory of the store is there, it has one name.
+    variables.push((inside::VARIABLE, inside::handed_down(&known, environment).into()));
+    let supervisor = Supervisor {
+        task,
+        variables,
+        mode,
+        control: sidecar.control(),
+        published: sidecar.published(),
+        metrics: sidecar.metrics(),
+        signals,
+        now: clock::now,
+    };
+    Ok(ExitCode::from(together(sidecar, supervisor).await))
+}
+
+/// Runs both until the lease has been given back, or a second signal ends it.
+async fn together(sidecar: Sidecar, supervisor: Supervisor) -> u8 {
+    let (mut lead, mut supervise) = (pin!(sidecar.run()), pin!(supervisor.run()));
+    let mut code = None;
+    loop {
+        tokio::select! {
+            biased;
+            over = &mut supervise, if code.is_none() => match over {
+                Over::AtOnce(code) => return code,
+                Over::AfterRelease(it) => code = Some(it),
+            },
+            () = &mut lead => return code.unwrap_or_default(),
+        }
+    }
+}

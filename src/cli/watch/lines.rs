@@ -1,0 +1,206 @@
+//! A change of status as a line of words: when, which state, in which term, who holds the lease,
+//! and why.
+//!
+//! What it does not do: it prints nothing and knows no terminal; it makes lines of documents.
+
+use time::OffsetDateTime;
+
+use super::super::document::{Document, Role, Transition, date};
+use super::super::terminal::{Colour, Style, harmless};
+use crate::clock::Moment;
+use crate::publish::words;
+
+/// The columns that have a width, in characters: longer ones push what follows to the right.
+const TIME: usize = 8;
+const STATE: usize = 10;
+const TERM: usize = 13;
+const HOLDER: usize = 20;
+
+/// Makes lines, each of what is new since the last.
+pub(super) struct Lines {
+    style: Style,
+    last: Option<Document>,
+}
+
+/// What one line tells.
+struct Line<'a> {
+    at: OffsetDateTime,
+    active: bool,
+    state: &'a str,
+    term: Option<u64>,
+    holder: Option<&'a str>,
+    why: String,
+}
+
+impl Lines {
+    pub(super) fn new(style: Style) -> Self {
+        Self { style, last: None }
+    }
+
+    /// The lines for a document that came at `now`: one for each transition since the last, or one
+    /// for whatever else has changed. The first have a head.
+    pub(super) fn of(&mut self, document: Document, now: Moment) -> String {
+        let mut text = String::new();
+        if self.last.is_none() {
+            let head = self.row("UTC", "state", "term", "holder", "why", |_, text| text.to_owned());
+            text = format!("{}\n", self.style.paint(Colour::Dim, head.trim_end()));
+        }
+        let last = self.last.as_ref().filter(|it| it.instance == document.instance);
+        let fresh = last.map_or(&[][..], |it| newer(&document.transitions, &it.transitions));
+        for (age, it) in fresh.iter().enumerate().rev() {
+            text.push_str(&self.line(&Line {
+                at: date(&it.at).unwrap_or_else(|| now.date()),
+                active: matches!(it.to.as_str(), "leader" | "jeopardy"),
+                state: &it.to,
+                term: it.term,
+                // Who held it at the earlier ones is not told.
+                holder: (age == 0).then(|| holder(&document)).flatten(),
+                why: words::reason(&it.reason),
+            }));
+        }
+        if fresh.is_empty() {
+            text.push_str(&self.line(&Line {
+                at: now.date(),
+                active: document.role == Role::Active,
+                state: &document.state,
+                term: document.term.or(document.holder.as_ref().and_then(|it| it.term)),
+                holder: holder(&document),
+                why: self.news(&document),
+            }));
+        }
+        self.last = Some(document);
+        text
+    }
+
+    /// What else than a transition has changed.
+    fn news(&self, document: &Document) -> String {
+        let error = |it: &Document| it.store.as_ref().and_then(|store| store.last_error.clone());
+        let Some(last) = &self.last else {
+            return "as it is".to_owned();
+        };
+        if last.instance != document.instance {
+            return "another process answers now".to_owned();
+        }
+        if last.role == Role::Active && document.role == Role::Passive {
+            return "its time is over".to_owned();
+        }
+        if last.holder != document.holder {
+            let seen = document.holder.as_ref().map(|it| harmless(&it.identity));
+            return seen.map_or("nobody is seen to lead".to_owned(), |it| format!("{it} leads"));
+        }
+        match (error(last), error(document)) {
+            (_, Some(error)) => format!("store: {error}"),
+            (Some(_), None) => "the store answers again".to_owned(),
+            (None, None) => words::state(&document.state).to_owned(),
+        }
+    }
+
+    fn line(&self, line: &Line<'_>) -> String {
+        let (hour, minute, second) = line.at.to_offset(time::UtcOffset::UTC).to_hms();
+        let term = line.term.map_or("-".to_owned(), |it| it.to_string());
+        let colour = Colour::of_state(line.active, line.state);
+        let text = self.row(
+            &format!("{hour:02}:{minute:02}:{second:02}"),
+            &harmless(line.state),
+            &term,
+            &line.holder.map_or("-".to_owned(), harmless),
+            &harmless(&line.why),
+            |style, state| style.paint(colour, state),
+        );
+        format!("{}\n", text.trim_end())
+    }
+
+    fn row(
+        &self,
+        time: &str,
+        state: &str,
+        term: &str,
+        holder: &str,
+        why: &str,
+        paint: impl Fn(Style, &str) -> String,
+    ) -> String {
+        let state = paint(self.style, &format!("{state:<STATE$}"));
+        format!("{time:<TIME$}  {state}  {term:<TERM$}  {holder:<HOLDER$}  {why}")
+    }
+}
+
+fn holder(document: &Document) -> Option<&str> {
+    document.holder.as_ref().map(|it| it.identity.as_str())
+}
+
+/// Those transitions, newest first, that were not there before.
+fn newer<'a>(now: &'a [Transition], before: &[Transition]) -> &'a [Transition] {
+    let known = before.first().and_then(|last| now.iter().position(|it| it == last));
+    &now[..known.unwrap_or(now.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const PLAIN: Style = Style { colour: false, signs: false };
+
+    fn at_nine() -> Moment {
+        let reading = Duration::from_secs(1_795_165_200);
+        Moment { boot: reading, raw: reading, wall: reading }
+    }
+
+    fn document(state: &str, role: &str, holder: &str, transitions: &str, more: &str) -> Document {
+        let text = format!(
+            r#"{{"state":"{state}","role":"{role}","valid_for_ms":9,"index":1,
+            "holder":{holder},"transitions":[{transitions}]{more}}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    const THEM: &str = r#"{"identity":"web-2","term":41}"#;
+    const US: &str = r#"{"identity":"web-1","term":42}"#;
+    const HEARD: &str = r#"{"at":"2026-11-20T08:59:00Z","to":"standby","reason":"heard"}"#;
+    const GRANTED: &str = r#"{"at":"2026-11-20T09:00:01Z","to":"activating","reason":"granted"}"#;
+    const LED: &str =
+        r#"{"at":"2026-11-20T09:00:02Z","to":"leader","reason":"inaugurated","term":42}"#;
+
+    #[test]
+    fn each_change_is_one_line_below_another() {
+        let mut lines = Lines::new(PLAIN);
+        let text = [
+            lines.of(document("standby", "passive", THEM, HEARD, ""), at_nine()),
+            lines.of(document("standby", "passive", "null", HEARD, ""), at_nine()),
+            // Two transitions came in one document.
+            lines.of(
+                document("leader", "active", US, &format!("{LED},{GRANTED},{HEARD}"), ""),
+                at_nine(),
+            ),
+            lines.of(
+                document("jeopardy", "passive", US, &format!("{LED},{GRANTED},{HEARD}"), ""),
+                at_nine(),
+            ),
+        ]
+        .concat();
+        assert_eq!(
+            text,
+            "UTC       state       term           holder                why\n\
+             09:00:00  standby     41             web-2                 as it is\n\
+             09:00:00  standby     -              -                     nobody is seen to lead\n\
+             09:00:01  activating  -              -                     the store granted the lease\n\
+             09:00:02  leader      42             web-1                 the new term was written\n\
+             09:00:00  jeopardy    42             web-1                 its time is over\n"
+        );
+    }
+
+    #[test]
+    fn the_store_s_troubles_and_another_process_are_told() {
+        let mut lines = Lines::new(PLAIN);
+        let failing = r#","store":{"kind":"file","last_error":"no \u001b[31mroute"}"#;
+        let mut told = |more: &str| {
+            let text = lines.of(document("standby", "passive", THEM, HEARD, more), at_nine());
+            text.lines().next_back().unwrap().split_once("web-2").unwrap().1.trim().to_owned()
+        };
+        assert_eq!(told(""), "as it is");
+        assert_eq!(told(failing), "store: no  [31mroute");
+        assert_eq!(told(""), "the store answers again");
+        assert_eq!(told(r#","instance":"j""#).as_str(), "another process answers now");
+    }
+}

@@ -1,0 +1,157 @@
+//! Settings that are valid, and may not do what was meant.
+//!
+//! What it does not do: it refuses nothing. What is unsafe or cannot work is a fault instead.
+
+use super::ending::Ending;
+use super::{Environment, Settings, Verb, duration};
+
+/// How long Kubernetes waits before it kills, unless it is told otherwise.
+const KUBERNETES: u64 = 30;
+
+/// How long systemd waits before it kills, unless it is told otherwise.
+const SYSTEMD: u64 = 90;
+
+/// One thing that may not be meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// What it is about, in a word.
+    pub subject: &'static str,
+    /// What happens with these settings.
+    pub problem: String,
+    /// What to do if that is not meant.
+    pub remedy: String,
+}
+
+/// All doubts about valid settings.
+#[must_use]
+pub(super) fn of(settings: &Settings, environment: &Environment, verb: Verb) -> Vec<Doubt> {
+    [drain_hook(settings), short_drain(settings, verb), ending(settings, environment)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// A hook of the drain that may still be at work when the drain is over.
+fn drain_hook(settings: &Settings) -> Option<Doubt> {
+    let (drain, hook) = (settings.drain_timeout, settings.hooks.timeout);
+    settings.hooks.on_drain.as_ref().filter(|_| hook > drain)?;
+    Some(Doubt {
+        subject: "on-drain",
+        problem: format!(
+            "it may take hook-timeout, {}, and the lease is released after drain-timeout, {}: what \
+             it still does then, it does while another may lead",
+            duration::format(hook),
+            duration::format(drain)
+        ),
+        remedy: format!("set drain-timeout to at least {}", duration::format(hook)),
+    })
+}
+
+/// A command that has less time when all is well than when the lead is being lost.
+fn short_drain(settings: &Settings, verb: Verb) -> Option<Doubt> {
+    let (drain, stop) = (settings.drain_timeout, settings.stop_timeout);
+    if verb == Verb::Run || drain >= stop {
+        return None;
+    }
+    Some(Doubt {
+        subject: "drain-timeout",
+        problem: format!(
+            "an end by will leaves the command {} between SIGTERM and SIGKILL, less than the {} of \
+             stop-timeout when renewals fail",
+            duration::format(drain),
+            duration::format(stop)
+        ),
+        remedy: format!("set drain-timeout to at least {}", duration::format(stop)),
+    })
+}
+
+/// An end that takes longer than whoever ends us waits, unless told.
+fn ending(settings: &Settings, environment: &Environment) -> Option<Doubt> {
+    let ending = Ending::of(settings);
+    let (who, waits, setting) = if environment.in_kubernetes() {
+        ("Kubernetes", KUBERNETES, format!("terminationGracePeriodSeconds: {}", ending.seconds()))
+    } else if environment.under_systemd() {
+        ("systemd", SYSTEMD, format!("TimeoutStopSec={}", ending.seconds()))
+    } else {
+        return None;
+    };
+    if ending.seconds() <= waits {
+        return None;
+    }
+    Some(Doubt {
+        subject: "end",
+        problem: format!(
+            "{who} kills {waits}s after SIGTERM unless told otherwise, and an end may take {ending}"
+        ),
+        remedy: format!("set {setting}, or more"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Flags, load};
+    use super::*;
+
+    fn doubts(verb: Verb, flags: &[(&'static str, &str)], variable: &str) -> Vec<Doubt> {
+        let flags: Flags =
+            flags.iter().map(|(name, value)| (*name, vec![(*value).to_owned()])).collect();
+        let surroundings = Environment::of([(variable, "x"), ("TENURE_STORE", "memory:")]);
+        load(&flags, &surroundings, verb).unwrap().doubts
+    }
+
+    #[test]
+    fn the_defaults_leave_no_doubt() {
+        for verb in [Verb::Run, Verb::Exec] {
+            for variable in ["A", "KUBERNETES_SERVICE_HOST", "INVOCATION_ID"] {
+                assert_eq!(doubts(verb, &[], variable), []);
+            }
+        }
+    }
+
+    #[test]
+    fn a_hook_of_the_drain_should_fit_into_the_drain() {
+        let of = |drain| doubts(Verb::Run, &[("on-drain", "sh"), ("drain-timeout", drain)], "A");
+        assert_eq!(of("10s"), []);
+        let found = of("9s999ms");
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].problem.contains("hook-timeout, 10s"), "{found:?}");
+        assert_eq!(found[0].remedy, "set drain-timeout to at least 10s");
+        assert_eq!(doubts(Verb::Run, &[("on-active", "sh")], "A"), []);
+    }
+
+    #[test]
+    fn an_end_by_will_should_not_be_shorter_than_one_by_loss() {
+        assert_eq!(doubts(Verb::Exec, &[("drain-timeout", "3s")], "A"), []);
+        let found = doubts(Verb::Exec, &[("drain-timeout", "1s")], "A");
+        assert!(found[0].problem.contains("leaves the command 1s"), "{found:?}");
+        assert_eq!(doubts(Verb::Run, &[("drain-timeout", "1s")], "A"), []);
+    }
+
+    #[test]
+    fn an_end_longer_than_the_usual_patience_is_told_with_its_sum() {
+        // 2 × 2s and 1s come to it.
+        let of = |drain, variable| doubts(Verb::Run, &[("drain-timeout", drain)], variable);
+        assert_eq!(of("25s", "KUBERNETES_SERVICE_HOST"), []);
+        let found = of("25s1ms", "KUBERNETES_SERVICE_HOST");
+        let words = "31s = drain-timeout 25s1ms + 2 × request-timeout 2s + 1s";
+        assert!(found[0].problem.contains(words), "{found:?}");
+        assert_eq!(found[0].remedy, "set terminationGracePeriodSeconds: 31, or more");
+        assert_eq!(of("85s", "INVOCATION_ID"), []);
+        assert_eq!(of("86s", "INVOCATION_ID")[0].remedy, "set TimeoutStopSec=91, or more");
+        assert_eq!(of("86s", "A"), []);
+    }
+
+    #[test]
+    fn hooks_that_an_end_calls_take_their_time() {
+        for (hook, seconds) in
+            [("on-active", 18), ("on-passive", 29), ("on-drain", 29), ("on-leader-change", 29)]
+        {
+            let flags = Flags::from([
+                (hook, vec!["sh".to_owned()]),
+                ("drain-timeout", vec!["2s".to_owned()]),
+            ]);
+            let settings = load(&flags, &Environment::of([("A", "")]), Verb::Run).unwrap().settings;
+            assert_eq!(Ending::of(&settings).seconds(), seconds, "{hook}");
+        }
+    }
+}

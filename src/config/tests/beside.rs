@@ -1,0 +1,186 @@
+//! What concerns the service beside us: health, hooks, drain, operators, and what `exec` makes of
+//! them.
+
+use std::os::unix::net::UnixListener;
+
+use super::*;
+
+fn faults_of(verb: Verb, flags: &[(&'static str, &[&str])]) -> Vec<(String, String, String)> {
+    let faults = loaded_for(verb, flags, &[]).unwrap_err().0;
+    faults.into_iter().map(|it| (it.setting, it.problem, it.remedy)).collect()
+}
+
+#[test]
+fn exec_has_defaults_of_its_own() {
+    let of = |verb| loaded_for(verb, &[], &[]).unwrap();
+    let (run, exec) = (of(Verb::Run), of(Verb::Exec));
+    assert_eq!(
+        (run.listen[0].to_string(), run.drain_timeout.as_secs()),
+        ("127.0.0.1:4040".to_owned(), 0)
+    );
+    assert_eq!(
+        (exec.listen[0].to_string(), exec.drain_timeout.as_secs()),
+        ("127.0.0.1:0".to_owned(), 10)
+    );
+    assert_eq!(exec.stop_timeout.as_secs(), 3);
+    assert_eq!(exec.hooks.timeout.as_secs(), 10);
+    let health = exec.health;
+    assert!(health.probes.is_empty() && exec.hooks.on_active.is_none() && exec.admin.is_none());
+    assert_eq!((health.interval.as_secs(), health.timeout.as_secs()), (2, 1));
+    assert_eq!((health.failures, health.successes), (3, 2));
+}
+
+#[test]
+fn the_rule_of_exec_binds_exec_alone_though_both_share_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("both.toml");
+    std::fs::write(&path, "stop-timeout = \"5s\"").unwrap();
+    let config: &[(&'static str, &[&str])] = &[("config", &[path.to_str().unwrap()])];
+    assert_eq!(loaded_for(Verb::Run, config, &[]).unwrap().stop_timeout.as_secs(), 5);
+    let text =
+        loaded_for(Verb::Exec, config, &[("TENURE_RETRY_PERIOD", "2s")]).unwrap_err().to_string();
+    for words in [
+        &format!("stop-timeout = \"5s\" (file {})", path.display()),
+        "leaves 5s of renew-deadline, 10s, and needed are",
+        "2 × 2s + 2s = 6s",
+        "retry-period: variable TENURE_RETRY_PERIOD",
+        "remedy: set stop-timeout to at most 4s, or set renew-deadline from 11s to 13s500ms",
+    ] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    // The fault of a value that cannot be read comes alone.
+    std::fs::write(&path, "stop-timeout = \"5\"").unwrap();
+    assert_eq!(faults_of(Verb::Run, config).len(), 1);
+    assert_eq!(faults_of(Verb::Exec, config).len(), 1);
+}
+
+#[test]
+fn each_probe_that_is_wrong_is_a_fault_of_its_own() {
+    let all: &[(&'static str, &[&str])] = &[
+        (
+            "health",
+            &["tcp://a", "http://a/?key=hidden#b", "tcp://a:1", "exec:/nonexistent", "tcp://a:1"],
+        ),
+        ("health-failures", &["0"]),
+        ("health-successes", &["none"]),
+    ];
+    let faults = loaded(all, &[]).unwrap_err();
+    let named: Vec<_> = faults.0.iter().map(|it| it.value.as_deref().unwrap()).collect();
+    assert_eq!(named, ["tcp://a", "http://a/?…", "exec:/nonexistent", "tcp://a:1", "0", "none"]);
+    assert!(faults.0[3].problem.contains("twice"), "{faults}");
+    assert!(!faults.to_string().contains("hidden"), "{faults}");
+}
+
+#[test]
+fn a_list_of_probes_in_a_variable_keeps_the_commas_that_a_command_quotes() {
+    let variables = [("TENURE_HEALTH", "tcp://a:1, exec:sh -c 'a, b',file:/c")];
+    let probes = loaded(&[], &variables).unwrap().health.probes;
+    assert_eq!(probes.len(), 3, "{probes:?}");
+    let Probe::Exec(command) = &probes[1] else { panic!("{probes:?}") };
+    assert_eq!(command.arguments, ["-c", "a, b"]);
+}
+
+#[test]
+fn a_question_to_a_probe_is_over_before_the_next() {
+    let at = |interval, timeout| -> Vec<(&'static str, &'static [&'static str])> {
+        vec![("health-interval", interval), ("health-timeout", timeout)]
+    };
+    assert!(loaded(&at(&["1s"], &["1s"]), &[]).is_ok());
+    let [(setting, problem, remedy)] = &faults_of(Verb::Run, &at(&["1s"], &["1s1ms"]))[..] else {
+        panic!("one fault")
+    };
+    assert_eq!(setting, "health-timeout");
+    assert!(problem.contains("longer than health-interval, 1s"), "{problem}");
+    assert!(problem.ends_with("[health-interval: flag --health-interval]"), "{problem}");
+    assert_eq!(remedy, "set health-timeout to at most 1s, or health-interval to at least 1s1ms");
+    for short in ["health-interval", "health-timeout", "hook-timeout"] {
+        let found = faults_of(Verb::Run, &[(short, &["9ms"])]);
+        assert!(found.iter().any(|it| it.0 == short && it.1.contains("10ms")), "{found:?}");
+    }
+}
+
+#[test]
+fn hooks_are_found_by_path() {
+    let place = tempfile::tempdir().unwrap();
+    let hook = place.path().join("notify");
+    std::fs::write(&hook, "#!/bin/sh\n").unwrap();
+    let path = place.path().to_str().unwrap();
+    let variables = [("PATH", path), ("TENURE_ON_ACTIVE", "notify --all")];
+    let refused = loaded(&[], &variables).unwrap_err().to_string();
+    assert!(refused.contains("may not execute") && refused.contains("chmod +x"), "{refused}");
+    std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let found = loaded(&[], &variables).unwrap().hooks.on_active;
+    let expected = CommandLine { program: hook, arguments: vec!["--all".to_owned()] };
+    assert_eq!(found, Some(Hook::Command(expected)));
+    let missing = loaded(&[], &[("TENURE_ON_ACTIVE", "notify")]).unwrap_err().to_string();
+    assert!(missing.contains("PATH does not lead to"), "{missing}");
+}
+
+#[test]
+fn an_admin_listener_by_address_goes_with_a_token() {
+    let token = TOKEN_FILE.as_str();
+    let with_token: &[(&str, &[&str])] = &[("admin", &["[::1]:1"]), ("admin-token-file", &[token])];
+    let admin = loaded(with_token, &[]).unwrap().admin.unwrap();
+    let (address, token_file) = ("[::1]:1".parse().unwrap(), token.into());
+    assert_eq!(admin, Admin::Tcp { address, token_file });
+    for (flags, setting, words) in [
+        (&[("admin", &["127.0.0.1:1"][..])][..], "admin", "there is no token"),
+        (&[("admin-token-file", &[token])], "admin-token-file", "there is none"),
+        (
+            &[("admin", &["unix:/tmp/a"]), ("admin-token-file", &[token])],
+            "admin-token-file",
+            "by address",
+        ),
+        (
+            &[("admin", &["127.0.0.1:1"]), ("admin-token-file", &["/nonexistent"])],
+            "admin-token-file",
+            "cannot be read",
+        ),
+        (
+            &[("admin", &["127.0.0.1:4040"]), ("admin-token-file", &[token])],
+            "admin",
+            "status listener, too",
+        ),
+        (&[("admin", &["unix:/tmp/a"]), ("listen", &["unix:/tmp/a"])], "admin", "status listener"),
+        (&[("admin", &["0.0.0.0:1"])], "admin", "beyond loopback"),
+        (&[("admin", &["unix:/nonexistent/a"])], "admin", "no directory"),
+    ] {
+        let found = faults_of(Verb::Run, flags);
+        assert_eq!(found.len(), 1, "{flags:?}: {found:?}");
+        assert!(found[0].0 == setting && found[0].1.contains(words), "{flags:?}: {found:?}");
+    }
+    let any: &[(&str, &[&str])] = &[
+        ("admin", &["127.0.0.1:0"]),
+        ("admin-token-file", &[token]),
+        ("listen", &["127.0.0.1:0"]),
+    ];
+    assert!(loaded(any, &[]).is_ok(), "a port that is drawn is never another's");
+}
+
+#[test]
+fn who_only_looks_may_find_the_admin_socket_of_a_live_process() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("s");
+    let _alive = UnixListener::bind(&path).unwrap();
+    let flags = Flags::from([("admin", vec![format!("unix:{}", path.display())])]);
+    let surroundings = Environment::of([("A", "")]);
+    let started = load(&flags, &surroundings, Verb::Run).unwrap_err().to_string();
+    assert!(started.contains("alive"), "{started}");
+    let looked = load_to_look(&flags, &surroundings, Verb::Run).unwrap().settings;
+    assert_eq!(looked.admin, Some(Admin::Unix(path)));
+}
+
+#[test]
+fn the_summary_names_what_stands_beside_us_without_secrets() {
+    let flags: &[(&str, &[&str])] = &[
+        ("admin", &["unix:/tmp/admin"]),
+        ("health", &["http://127.0.0.1:1/h?hidden", "exec:sh -c hidden"]),
+        ("drain-timeout", &["5s"]),
+        ("on-drain", &["sh -c hidden"]),
+        ("on-leader-change", &["https://hooks.test/hidden"]),
+    ];
+    let summary = loaded(flags, &[]).unwrap().summary();
+    let expected = "admin=unix:/tmp/admin health=http://127.0.0.1:1/h?…,exec:/bin/sh … \
+                    drain-timeout=5s hooks=on-drain:/bin/sh …,on-leader-change:https://hooks.test/…";
+    assert!(summary.ends_with(expected), "{summary}");
+}

@@ -1,0 +1,45 @@
+//! Which elections we run inside of: an `exec` hands a mark down to its command, so that a candidate
+//! for the same lease below it is refused. It would wait for the lease of the very process that
+//! waits for it.
+//!
+//! What it does not do: a command that clears its environment is not caught.
+
+use crate::config::{Environment, Settings, StoreSettings};
+
+/// The variable with the marks, one a line.
+pub const VARIABLE: &str = "TENURE_INSIDE";
+
+/// Names the lease that these settings compete for; nothing for a store that no other process sees.
+#[must_use]
+pub fn mark(settings: &Settings) -> Option<String> {
+    Some(match &settings.store {
+        StoreSettings::Memory => return None,
+        StoreSettings::File(it) => {
+            // One directory may have many names.
+            let known = std::fs::canonicalize(&it.directory);
+            let directory = known.as_ref().unwrap_or(&it.directory);
+            format!("file://{} {}", directory.display(), it.election)
+        }
+        StoreSettings::Azure(it) => format!("{}/{}/{}", it.endpoint, it.container, it.blob),
+    })
+}
+
+/// The marks to hand down: those that we were given, and ours.
+#[must_use]
+pub fn handed_down(settings: &Settings, environment: &Environment) -> String {
+    let given = environment.get(VARIABLE).map(str::to_owned);
+    given.into_iter().chain(mark(settings)).collect::<Vec<_>>().join("\n")
+}
+
+/// Why these settings cannot run here, if they cannot.
+#[must_use]
+pub fn refusal(settings: &Settings, environment: &Environment) -> Option<String> {
+    let mark = mark(settings)?;
+    environment.get(VARIABLE)?.lines().any(|it| it == mark).then(|| {
+        format!(
+            "election {:?} in {} is led by the `tenure exec` around this process, which would wait \
+             for itself: name another --election or --store, or unset {VARIABLE} if that is wrong",
+            settings.election, settings.store,
+        )
+    })
+}

@@ -1,0 +1,299 @@
+//! Starts the command once in each term of ours, and tells the driver when nothing is left of it.
+//!
+//! What it does not do: it never waits for the command to obey. A keeper ends it by the clock.
+
+use std::ffi::{OsStr, OsString};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::backoff::BackOff;
+use super::course::{Ended, NO_LEASE, Why, code};
+use super::handle::{Keeper, Task};
+use super::running::Running;
+use super::signals::{self, Signals};
+use super::stage::CANNOT_RUN;
+use super::wire::{End, Report};
+use crate::clock::Moment;
+use crate::daemon::Control;
+use crate::election::{Standing, State};
+use crate::publish::Published;
+use crate::publish::metrics::Metrics;
+
+/// The longest sleep at a stretch: timers stop in suspend, so the clock is looked at this often.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// For how long we stand back after the longest hold, so that another wins.
+const AFTER_HOLD: Duration = Duration::from_secs(10);
+
+/// What is wanted beside a command that runs while we lead.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mode {
+    /// Run the command once, and end with it.
+    pub once: bool,
+    /// The longest wait for the first lease; zero tries once.
+    pub wait: Option<Duration>,
+    /// The longest that the command may run in a term.
+    pub max_hold: Option<Duration>,
+}
+
+/// How it all ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// A second signal: with this code, now.
+    AtOnce(u8),
+    /// With this code, when the lease has been given back.
+    AfterRelease(u8),
+}
+
+/// Runs a command while we lead.
+pub struct Supervisor {
+    /// The command.
+    pub task: Task,
+    /// Its variables, but for the term.
+    pub variables: Vec<(&'static str, OsString)>,
+    /// What is wanted beside.
+    pub mode: Mode,
+    /// The way into the driver.
+    pub control: Control,
+    /// What the driver publishes.
+    pub published: watch::Receiver<Published>,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// The signals that come to us.
+    pub signals: Signals,
+    /// The reader of time.
+    pub now: fn() -> Moment,
+}
+
+/// What changes as it runs.
+struct Course {
+    running: Option<Running>,
+    /// The last term whose processes are gone, or never were.
+    vacated: u64,
+    starts: u64,
+    back_off: BackOff,
+    /// The signal that asked for the end.
+    asked: Option<i32>,
+    begun: Moment,
+}
+
+enum Event {
+    Signal(i32),
+    Report(Option<Report>),
+    Published(bool),
+    Tick,
+}
+
+impl Supervisor {
+    /// Runs until the command has ended for good, or we have resigned.
+    pub async fn run(mut self) -> Over {
+        let mut it = Course {
+            running: None,
+            vacated: 0,
+            starts: 0,
+            back_off: BackOff::new(),
+            asked: None,
+            begun: (self.now)(),
+        };
+        loop {
+            let published = self.published.borrow_and_update().clone();
+            if let Some(over) = self.turn(&mut it, &published).await {
+                return over;
+            }
+            let sleep = self.until_look(&it);
+            let event = tokio::select! {
+                biased;
+                signal = self.signals.next() => Event::Signal(signal),
+                report = report(&mut it.running) => Event::Report(report),
+                changed = self.published.changed() => Event::Published(changed.is_ok()),
+                () = tokio::time::sleep(sleep) => Event::Tick,
+            };
+            let over = match event {
+                Event::Signal(number) => self.signalled(&mut it, number).await,
+                Event::Report(report) => self.reported(&mut it, report).await,
+                // The driver has ended, and with it everything else.
+                Event::Published(false) => Some(self.without_command(&it)),
+                Event::Published(true) | Event::Tick => None,
+            };
+            if let Some(over) = over {
+                return over;
+            }
+        }
+    }
+
+    /// Does what the status, or the time, asks for.
+    async fn turn(&mut self, it: &mut Course, published: &Published) -> Option<Over> {
+        let (now, status) = ((self.now)(), &published.status);
+        if let Some(running) = &mut it.running {
+            let signal = it.asked.unwrap_or(signals::TERM);
+            running.follow(&status.standing, signal, now);
+            let held = self.mode.max_hold.is_some_and(|it| running.since.elapsed_max(now) >= it);
+            if held && running.why.is_none() && running.ended.is_none() {
+                tracing::info!(term = running.term, "held for as long as --max-hold allows");
+                running.why = Some(Why::Held);
+                let _ = self.control.step_down(AFTER_HOLD).await;
+            }
+            return None;
+        }
+        match &status.standing {
+            Standing::Leader { term, belief, .. } if *term > it.vacated => {
+                let time = belief.remaining(now).saturating_sub(self.task.stop_timeout);
+                // With no time left to end it in, it is begun after the next renewal.
+                if it.asked.is_none() && !time.is_zero() {
+                    return self.start(it, *term, End::of(belief.sent, belief.length), now).await;
+                }
+            }
+            Standing::Stopped => return Some(self.without_command(it)),
+            _ => {
+                self.vacate_unseen(it, published).await;
+                if it.starts == 0 && it.asked.is_none() && self.has_waited(it, published, now) {
+                    self.control.resign().await;
+                    return Some(Over::AfterRelease(NO_LEASE));
+                }
+            }
+        }
+        None
+    }
+
+    /// A term that began and was over, or is, before the command could be started.
+    async fn vacate_unseen(&self, it: &mut Course, published: &Published) {
+        let past = published.history.iter().filter_map(|it| it.transition.term);
+        let newest = past.chain(published.status.term()).max().unwrap_or_default();
+        if newest > it.vacated {
+            it.vacated = newest;
+            self.control.vacated(newest, None).await;
+        }
+    }
+
+    /// Whether the time to wait for a lease is over.
+    fn has_waited(&self, it: &Course, published: &Published, now: Moment) -> bool {
+        let Some(wait) = self.mode.wait else { return false };
+        if !wait.is_zero() {
+            // A lease that we have by then is awaited.
+            let has = published.status.standing.state() == State::Activating;
+            return !has && it.begun.elapsed_max(now) >= wait;
+        }
+        let status = &published.status;
+        match status.standing.state() {
+            State::Starting => status.store.failures > 0,
+            State::Standby => status.holder.is_some() || status.store.failures > 0,
+            State::Activating => false,
+            _ => true,
+        }
+    }
+
+    async fn start(&mut self, it: &mut Course, term: u64, end: End, now: Moment) -> Option<Over> {
+        it.starts += 1;
+        if it.starts > 1 {
+            self.metrics.child_restart();
+        }
+        let number = OsString::from(term.to_string());
+        let variables = self.variables.iter().map(|(name, value)| (*name, value.as_os_str()));
+        let variables = variables.chain([("TENURE_TERM", number.as_ref() as &OsStr)]);
+        match Keeper::start(&self.task, variables, end) {
+            Ok(keeper) => {
+                it.running = Some(Running::new(term, now, keeper, end));
+                None
+            }
+            Err(error) => {
+                tracing::error!(%error, "the command's keeper could not be started");
+                self.over(it, term, Ended::Exited(CANNOT_RUN.into()), None, now).await
+            }
+        }
+    }
+
+    /// Obeys a signal: the first of those that end resigns, the second ends at once.
+    async fn signalled(&self, it: &mut Course, number: i32) -> Option<Over> {
+        let runs = it.running.as_ref().filter(|it| it.ended.is_none());
+        match (number, runs) {
+            (signals::INT | signals::TERM, _) | (signals::QUIT, None) => {
+                if it.asked.is_some() {
+                    let code = u8::try_from(128 + number).unwrap_or(u8::MAX);
+                    return Some(Over::AtOnce(code));
+                }
+                tracing::info!(signal = number, "resigning; a second signal ends at once");
+                it.asked = Some(number);
+                if let Some(running) = &mut it.running {
+                    running.why.get_or_insert(Why::Signal);
+                }
+                self.control.resign().await;
+            }
+            (number, Some(running)) => running.pass_on(number),
+            (_, None) => {}
+        }
+        None
+    }
+
+    /// Takes in what the keeper says.
+    async fn reported(&self, it: &mut Course, report: Option<Report>) -> Option<Over> {
+        let running = it.running.as_mut()?;
+        if let Some(report) = report
+            && !running.take(report)
+        {
+            return None;
+        }
+        let interrupted = running.was_interrupted();
+        running.end(report.is_some()).await;
+        let running = it.running.take()?;
+        if interrupted && it.asked.is_none() {
+            it.asked = Some(signals::INT);
+            self.control.resign().await;
+        }
+        let ended = running.ended.unwrap_or(Ended::Signalled(9));
+        self.over(it, running.term, ended, running.why, running.since).await
+    }
+
+    /// Nothing is left of the command in this term.
+    async fn over(
+        &self,
+        it: &mut Course,
+        term: u64,
+        ended: Ended,
+        why: Option<Why>,
+        since: Moment,
+    ) -> Option<Over> {
+        it.vacated = term;
+        if self.mode.once {
+            self.control.resign().await;
+            self.control.vacated(term, None).await;
+            return Some(Over::AfterRelease(code(ended, why)));
+        }
+        let ran = since.elapsed_min((self.now)());
+        let by_itself = why.is_none() && it.asked.is_none();
+        let hold_off = by_itself.then(|| it.back_off.after(ran));
+        if let Some(hold_off) = hold_off {
+            tracing::info!(term, hold_off = ?hold_off, "the lease is given back, and competed for later");
+        }
+        self.control.vacated(term, hold_off).await;
+        None
+    }
+
+    /// The end where no command runs: a lock that was never had must not look like one that was.
+    fn without_command(&self, it: &Course) -> Over {
+        let code = match it.asked {
+            Some(number) if self.mode.once => u8::try_from(128 + number).unwrap_or(u8::MAX),
+            _ => 0,
+        };
+        Over::AfterRelease(code)
+    }
+
+    /// How long until the time itself may ask for something.
+    fn until_look(&self, it: &Course) -> Duration {
+        let (since, length) = match &it.running {
+            Some(running) => (running.since, self.mode.max_hold),
+            None => (it.begun, self.mode.wait.filter(|_| it.starts == 0)),
+        };
+        let left = length.map(|it| it.saturating_sub(since.elapsed_max((self.now)())));
+        // What is over already waits for an event, not for the time.
+        left.filter(|it| !it.is_zero()).unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
+    }
+}
+
+/// The keeper's next report; never without a keeper.
+async fn report(running: &mut Option<Running>) -> Option<Report> {
+    match running {
+        Some(running) => running.report().await,
+        None => std::future::pending().await,
+    }
+}
