@@ -183,13 +183,14 @@ fn report(seed: u64, found: &Found) {
     );
 }
 
-fn counts(tally: &Tally) -> [(&'static str, u64); 4] {
+fn counts(tally: &Tally) -> [(&'static str, u64); 5] {
     [
         (
             "dual",
             tally.count(&[
                 Kind::DualLeaders,
                 Kind::DualClients,
+                Kind::DualChildren,
                 Kind::ObserverLed,
                 Kind::Revived,
                 Kind::JumpForgotten,
@@ -197,6 +198,17 @@ fn counts(tally: &Tally) -> [(&'static str, u64); 4] {
         ),
         ("term_falls", tally.count(&[Kind::TermFell, Kind::TermUnwritten])),
         ("stuck", tally.count(&[Kind::Leaderless, Kind::SlowHandover, Kind::LeftBehind])),
+        (
+            "unkept",
+            tally.count(&[
+                Kind::ReleasedEarly,
+                Kind::DrainLapsed,
+                Kind::DeposedByThePast,
+                Kind::HoldOffBroken,
+                Kind::TookPart,
+                Kind::WrongHeir,
+            ]),
+        ),
         ("broken", tally.count(&[Kind::TwoRequests, Kind::Panicked])),
     ]
 }

@@ -232,7 +232,8 @@ fn told(lease: &str, record: &Record, free_in: Duration) -> String {
     let until = clock::now().date() + free_in;
     format!(
         "breaking {lease}, held by {holder}\n\
-         its holder cannot renew it any more, and is passive at its next renewal\n\
+         its holder cannot renew it any more: it is passive at its next renewal, or at its \
+         renew-deadline\n\
          nobody else can lead before {}, in {}; then the next candidate that looks takes it, in a \
          new term\n",
         rfc3339(until),

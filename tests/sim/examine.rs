@@ -5,14 +5,17 @@
 //! time of a graceful handover. In the last calm leader after leader is killed for good, until
 //! only one candidate is left: whoever were wedged could not lead.
 
-use tenure::election::Election;
+use tenure::election::{Election, State};
 
+use super::faults::{Heir, Kind as Fault};
 use super::judge::Kind;
 use super::network::Illness;
+use super::process::Node;
 use super::queue::Event;
+use super::service::Mood;
 use super::store;
 use super::world::World;
-use super::{Instant, MILLI, SECOND, Span};
+use super::{Instant, MILLI, SECOND, Span, span};
 
 /// How far an episode has come.
 #[derive(Debug, Default)]
@@ -23,12 +26,15 @@ pub struct Examination {
     step: Step,
     /// Who led when the last step began, and in which life.
     leader: Option<(u8, u32)>,
+    /// Who must lead next, if it was said; whether the last leader may.
+    heir: Option<String>,
+    may_return: bool,
     /// Until when a third party may have the lease.
     pub strangers_until: Instant,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Step {
+pub enum Step {
     /// The spell of faults goes on.
     #[default]
     Spell,
@@ -48,6 +54,11 @@ enum Step {
 }
 
 impl Examination {
+    /// What is examined now.
+    pub fn step(&self) -> Step {
+        self.step
+    }
+
     /// Whether nothing is left to examine.
     pub fn is_over(&self) -> bool {
         self.step == Step::Over
@@ -97,13 +108,21 @@ impl World<'_> {
                 if self.expect_leader(Kind::Leaderless, "it had recovered")
                     && let Some((leader, _)) = self.examination.leader
                 {
-                    self.resign(usize::from(leader), SECOND);
-                    let bound = self.handover_bound();
+                    let bound = self.hand_over(leader);
                     self.next_step(Step::Handover, self.now + bound);
                 }
             }
             Step::Handover => {
-                if self.expect_leader(Kind::SlowHandover, "the leader resigned") {
+                let before = self.examination.leader;
+                if std::mem::take(&mut self.examination.may_return) {
+                    self.examination.leader = None;
+                }
+                if self.expect_leader(Kind::SlowHandover, "the leader left") {
+                    self.expect_heir();
+                    if let Some((before, _)) = before {
+                        self.resume(usize::from(before));
+                        self.set_mood(usize::from(before), Mood::Well);
+                    }
                     self.fall_ill();
                 }
             }
@@ -137,20 +156,27 @@ impl World<'_> {
         self.lasting.clear();
         self.snared = 0;
         self.relink();
+        self.nodes.iter_mut().for_each(|it| it.resumes = false);
         let mut begin = self.now.max(self.last_arrival).max(self.examination.strangers_until);
         let leaving = 2 * self.scenario.longest(|it| it.request_timeout);
         for index in 0..self.nodes.len() {
             let it = &mut self.nodes[index];
             it.publisher_delay = 0;
             it.clocks.slew(it.plan.drift_ppm, self.now);
+            let probes_end = it.service.probes.iter().map(|it| it.ends_at).max();
+            begin = begin.max(probes_end.unwrap_or_default());
             begin = begin.max(it.asleep_until).max(it.starts_at);
             if let Some(process) = &mut it.process {
                 process.back_after = 0;
                 if process.status.standing == tenure::election::Standing::Stopped {
-                    begin = begin.max(self.now + leaving);
+                    begin = begin.max(self.now + leaving + span(it.plan.timings.drain_timeout));
                 }
             }
-            if it.asleep_until <= self.now {
+            let awake = it.asleep_until <= self.now;
+            self.set_mood(index, Mood::Well);
+            self.bury(index as u8);
+            self.resume(index);
+            if awake {
                 self.turn(index as u8, Election::handle_timeout);
             }
         }
@@ -174,6 +200,77 @@ impl World<'_> {
         }
         self.examination.leader = leader;
         true
+    }
+
+    /// The leader gives way, in one of the ways that there are; says how long that may take.
+    fn hand_over(&mut self, leader: u8) -> Span {
+        let it = &self.nodes[usize::from(leader)];
+        let drain = span(it.plan.timings.drain_timeout) * 11 / 10;
+        let probing = it.plan.probing;
+        let bound = self.handover_bound() + drain;
+        let (look, second) = (self.scenario.longest(|it| it.retry_period), SECOND);
+        let hold_off = 3 * look + 2 * second;
+        self.examination.heir = None;
+        match (self.rng.u8(..6), probing) {
+            (0, _) => {
+                self.operate(usize::from(leader), Fault::StepDown, hold_off);
+                bound
+            }
+            (1, _) => {
+                let heir = self.nodes.iter().filter(|it| it.index != leader && it.is_fit()).last();
+                let heir = heir.map(|it| it.index);
+                let Some(heir) = heir.filter(|_| self.is_recorded(leader)) else {
+                    self.resign(usize::from(leader), SECOND);
+                    return bound;
+                };
+                self.examination.heir = Some(self.identity(heir));
+                let to = Heir::Node(heir);
+                self.operate(usize::from(leader), Fault::Transfer { to }, hold_off);
+                bound
+            }
+            (2, _) if self.is_recorded(leader) => {
+                let hold_off =
+                    self.rng.u64(100 * MILLI..self.scenario.longest(|it| it.lease_duration));
+                self.examination.may_return = true;
+                let to = Heir::Nobody;
+                self.operate(usize::from(leader), Fault::Transfer { to }, hold_off);
+                bound + hold_off * 11 / 10 + 2 * look
+            }
+            (3, _) => {
+                self.operate(usize::from(leader), Fault::TakeOut, 0);
+                bound
+            }
+            (4, Some(probing)) => {
+                self.set_mood(usize::from(leader), Mood::Ill);
+                let found = u64::from(probing.rule.failures + 1) * (probing.interval + 100 * MILLI);
+                bound + found
+            }
+            _ => {
+                self.resign(usize::from(leader), SECOND);
+                bound
+            }
+        }
+    }
+
+    /// Whether the record is the one that this leader wrote: else it can name nobody in it.
+    fn is_recorded(&self, leader: u8) -> bool {
+        let process = self.nodes[usize::from(leader)].process.as_ref();
+        process.is_some_and(|it| it.nonce.is_some() && self.store.nonce() == it.nonce)
+    }
+
+    /// Whoever was named must lead now.
+    fn expect_heir(&mut self) {
+        let (Some(heir), Some((leader, _))) =
+            (self.examination.heir.take(), self.examination.leader)
+        else {
+            return;
+        };
+        let name = self.identity(leader);
+        if name != heir {
+            self.judge.accuse(Kind::WrongHeir, self.now, || {
+                format!("candidate {leader} leads, called {name}, and {heir} was named")
+            });
+        }
     }
 
     /// One candidate that does not lead falls ill, and the leader crashes.
@@ -220,7 +317,29 @@ impl World<'_> {
             + 2 * timings.longest(|it| it.request_timeout)
             + timings.longest(|it| it.activation_delay);
         // Clocks may be slow by as much as the claim allows.
-        (base + self.hold()) * 11 / 10 + 200 * MILLI
+        let base = base + self.hold() + self.longest_aside() + self.draining_bound();
+        base * 11 / 10 + 200 * MILLI + self.probing_bound()
+    }
+
+    /// How long a service takes until it counts as well.
+    fn probing_bound(&self) -> Span {
+        let probing = self.nodes.iter().filter_map(|it| it.plan.probing);
+        let bounds =
+            probing.map(|it| u64::from(it.rule.successes + 1) * (it.interval + 100 * MILLI));
+        bounds.max().unwrap_or_default()
+    }
+
+    /// How long a drain that goes on takes.
+    fn draining_bound(&self) -> Span {
+        let drains = |it: &Node| {
+            let state = it.process.as_ref().map(|it| it.status.standing.state());
+            it.escort.child.is_some() || matches!(state, Some(State::Draining | State::Stopped))
+        };
+        if !self.nodes.iter().any(drains) {
+            return 0;
+        }
+        self.scenario.longest(|it| it.drain_timeout)
+            + 2 * self.scenario.longest(|it| it.request_timeout)
     }
 
     /// From a resignation to the next leader: one and a half retry-periods and a second.

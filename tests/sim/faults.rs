@@ -20,6 +20,15 @@ pub enum Target {
     All,
 }
 
+/// Whom a transfer names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heir {
+    /// This node, which may be dead, observe, or bear the same name as another.
+    Node(u8),
+    /// A name that nobody bears.
+    Nobody,
+}
+
 /// What the network does to each message while a fault lasts; chances in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weather {
@@ -79,6 +88,16 @@ pub enum Kind {
     Crash,
     /// SIGTERM, and back after the fault's length.
     Resign,
+    /// An operator has it step down, with the fault's length as hold-off.
+    StepDown,
+    /// An operator has it give way to another, for whom others wait for the fault's length.
+    Transfer { to: Heir },
+    /// An operator takes it out of the election for the fault's length.
+    TakeOut,
+    /// The service beside it is not well; now and then it says that it is, if it flaps.
+    Ill { flaps: bool },
+    /// The process of its term ends by itself; others are let go first for the fault's length.
+    ChildEnds,
     /// Publishers take this long to say passive.
     SlowPublisher,
     /// An operator breaks the lease; `None` lets it run out.
@@ -129,7 +148,15 @@ pub fn draw(rng: &mut Rng, nodes: u8, lease: Span, faithful: bool) -> Fault {
         _ => Target::Node(rng.u8(..nodes)),
     };
     let mut length = log_span(rng, lease / 100, lease * 2);
-    let kind = match rng.u8(..100) {
+    let kind = match rng.u8(..122) {
+        100..=103 => Kind::StepDown,
+        104..=108 => {
+            let to = if rng.u8(..5) == 0 { Heir::Nobody } else { Heir::Node(rng.u8(..nodes)) };
+            Kind::Transfer { to }
+        }
+        109..=112 => Kind::TakeOut,
+        113..=118 => Kind::Ill { flaps: rng.u8(..3) == 0 },
+        119..=121 => Kind::ChildEnds,
         0..=13 => Kind::Weather(weather(rng, lease)),
         14..=15 => Kind::Snare,
         16..=27 => Kind::Cut { refused: rng.bool() },
@@ -155,12 +182,15 @@ pub fn draw(rng: &mut Rng, nodes: u8, lease: Span, faithful: bool) -> Fault {
     if matches!(kind, Kind::Crash | Kind::Resign) {
         length = log_span(rng, 10 * MILLI, lease);
     }
+    if matches!(kind, Kind::StepDown | Kind::Transfer { .. } | Kind::ChildEnds) {
+        length = log_span(rng, 100 * MILLI, lease);
+    }
     if kind == Kind::Snare {
         length = lease * 2;
     }
     let target = match kind {
-        Kind::Snare => Target::Leader,
-        Kind::Crash | Kind::Resign if target == Target::All => Target::Leader,
+        Kind::Snare | Kind::StepDown | Kind::Transfer { .. } | Kind::ChildEnds => Target::Leader,
+        Kind::Crash | Kind::Resign | Kind::TakeOut if target == Target::All => Target::Leader,
         _ => target,
     };
     Fault { spell: 0, at: 0, length, target, kind }

@@ -26,6 +26,20 @@ pub enum Kind {
     TwoRequests,
     /// A candidate had left, and its lease was still there, though nothing had gone wrong.
     LeftBehind,
+    /// Two children lived, or one beside another's leader, at one true instant.
+    DualChildren,
+    /// A lease was given back before its drain was over or its processes had ended.
+    ReleasedEarly,
+    /// A lease was not renewed through its drain, though nothing had gone wrong.
+    DrainLapsed,
+    /// A leader was deposed for its health by probes that were begun before its term.
+    DeposedByThePast,
+    /// Who stepped down bid before its hold-off was over.
+    HoldOffBroken,
+    /// Who is paused, not well, or has processes of an earlier term, bid or led.
+    TookPart,
+    /// A transfer in peace went to another than the one named.
+    WrongHeir,
     /// An observer led.
     ObserverLed,
     /// No leader within the bound after the faults had stopped.
@@ -52,8 +66,8 @@ pub struct Tenure {
     pub nonce: Nonce,
     pub node: u8,
     pub life: u32,
-    /// The leader gave it up by will: what it promised before is taken back.
-    pub by_will: bool,
+    /// The leader gave it up by will: what it promised before holds no longer than this.
+    pub kept_until: Option<Instant>,
 }
 
 /// The judge of one episode.
@@ -117,8 +131,17 @@ impl Judge {
         self.tenures.iter().rposition(is_it)
     }
 
-    /// Whether a leader gave this term up by will.
-    pub fn is_by_will(&self, term: u64, node: u8, life: u32) -> bool {
-        self.tenure(term, node, life).is_some_and(|it| self.tenures[it].by_will)
+    /// A leader gives this term up by will: whoever acts on its word does so until then at most.
+    pub fn take_back(&mut self, term: u64, node: u8, life: u32, until: Instant) {
+        if let Some(tenure) = self.tenure(term, node, life) {
+            let kept = &mut self.tenures[tenure].kept_until;
+            *kept = Some(kept.map_or(until, |it| it.min(until)));
+        }
+    }
+
+    /// Whether a leader's word was taken back by now.
+    pub fn is_taken_back(&self, term: u64, node: u8, life: u32, now: Instant) -> bool {
+        let tenure = self.tenure(term, node, life).map(|it| self.tenures[it]);
+        tenure.and_then(|it| it.kept_until).is_some_and(|until| until <= now)
     }
 }

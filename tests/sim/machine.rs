@@ -45,6 +45,9 @@ impl World<'_> {
             }
             Kind::Crash => self.crash(node, Some(fault.length)),
             Kind::Resign => self.resign(node, fault.length),
+            Kind::StepDown | Kind::Transfer { .. } | Kind::TakeOut => {
+                return self.operate(node, fault.kind, fault.length);
+            }
             _ => return false,
         }
         true
@@ -60,12 +63,13 @@ impl World<'_> {
         let share = self.rng.f64();
         let it = &mut self.nodes[node];
         if let Some(process) = &mut it.process {
-            process.undisturbed = false;
+            process.disturb(self.now);
         }
         it.nap(share, self.now, &mut self.queue);
         if it.believes(self.now) {
             self.judge_belief(node as u8);
         }
+        self.wake_keeper(node as u8);
     }
 
     fn jump(&mut self, node: usize, which: Which, by: i64) -> bool {
@@ -156,7 +160,7 @@ impl World<'_> {
         it.machine_stands = sleep != Sleep::Stopped;
         it.sleep = Some((sleep, length));
         if let Some(process) = &mut it.process {
-            process.undisturbed = false;
+            process.disturb(self.now + length);
         }
         if let Some(chart) = &mut self.chart {
             chart::note(&mut chart.absent, node as u8, self.now, self.now + length);
@@ -192,5 +196,8 @@ impl World<'_> {
         }
         self.tell(|_| format!("candidate {node} goes on"));
         self.disturbed(usize::from(node));
+        if std::mem::take(&mut self.nodes[usize::from(node)].resumes) {
+            self.resume(usize::from(node));
+        }
     }
 }

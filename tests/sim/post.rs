@@ -10,6 +10,7 @@ use super::chart;
 use super::faults::Error;
 use super::judge::{self, Tenure};
 use super::network::{self, Fate, Message};
+use super::operate;
 use super::queue::Event;
 use super::store::{Kind, Stage, Step};
 use super::world::World;
@@ -76,12 +77,17 @@ impl World<'_> {
             process.waits_for = Some(id);
             process.sent_at = self.now;
             process.lease = op.lease().or(process.lease);
-            process.undisturbed &= fate.is_well(&it.link);
+            if let Some(bid) = operate::bid(&op) {
+                process.nonce = Some(bid.nonce);
+            }
+            if !fate.is_well(&it.link) {
+                process.disturb(self.now);
+            }
             heard_of = process.heard;
         }
         let requests = match &op {
             Op::Acquire(_) if self.store.kind() == Kind::Blob => 2,
-            Op::Inaugurate { .. } => 2,
+            Op::Inaugurate { .. } | Op::Nominate { .. } => 2,
             _ => 1,
         };
         let patience = it.clocks.timer(timeout);
@@ -163,7 +169,7 @@ impl World<'_> {
         let changes = self.store.changes();
         let done = self.store.step(&message.op, message.stage, self.now, &mut wrote);
         if let Some((term, nonce)) = wrote {
-            let tenure = Tenure { term, nonce, node, life, by_will: false };
+            let tenure = Tenure { term, nonce, node, life, kept_until: None };
             let clock = self.least_clock(node);
             self.judge.written(tenure, heard, clock, self.now);
             self.mix(term);
@@ -213,6 +219,7 @@ impl World<'_> {
         let it = &mut self.nodes[usize::from(message.node)];
         let Message { node, life, id, .. } = *message;
         let renews = matches!(message.op, Op::Renew(_));
+        let moment = it.moment(self.now);
         let answer = message.answer.take();
         self.post.free(index);
         let Some(answer) = answer.filter(|_| it.life == life) else { return };
@@ -221,7 +228,12 @@ impl World<'_> {
         {
             process.heard = process.heard.max(told_term(&answer));
             // What was refused is not owed, even where an operator made it so behind the lease.
-            process.undisturbed &= !matches!(answer, Err(StoreError::Refused(_)));
+            if matches!(answer, Err(StoreError::Refused(_))) {
+                process.disturb(self.now);
+            }
+            if let Ok(answer) = &answer {
+                process.looked(answer, moment);
+            }
             if answer.is_ok() && renews {
                 process.renewed_at = process.sent_at;
             }

@@ -6,13 +6,18 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tenure::clock::Moment;
-use tenure::election::{Chance, Config, Election, Request, RequestId, Standing, Status};
+use tenure::election::{
+    Chance, Config, Election, Notice, Request, RequestId, Standing, Status, Transition,
+};
 use tenure::store::{Candidate, LeaseId, Nonce, Rules};
 
 use super::clock::Clocks;
+use super::escort::Escort;
 use super::network::Link;
+use super::operate::{Aside, Work};
 use super::queue::{Event, Queue};
 use super::scenario::{NodePlan, Timings};
+use super::service::{Service, Told};
 use super::{Instant, SECOND, Span};
 
 /// A machine with one candidate.
@@ -41,6 +46,12 @@ pub struct Node {
     pub publisher_delay: Span,
     /// When its process starts, if it runs none.
     pub starts_at: Instant,
+    /// The service beside it.
+    pub service: Service,
+    /// The processes of its terms.
+    pub escort: Escort,
+    /// Whether it is to take part again as soon as it is awake.
+    pub resumes: bool,
     /// Chance for the core.
     rng: Rng,
     /// Chance for what becomes of its messages.
@@ -88,11 +99,28 @@ pub struct Process {
     pub renewed_at: Instant,
     /// When a turn first found that the clocks had jumped since its belief's request was sent.
     pub jumped_at: Option<Instant>,
-    /// Whether no message of its ever went astray, and it never stood still.
-    pub undisturbed: bool,
+    /// When last a message of its went astray, or it stood still.
+    pub disturbed_at: Option<Instant>,
+    /// The nonce of its last lease.
+    pub nonce: Option<Nonce>,
+    /// Whether an operator took it out of the election.
+    pub paused: bool,
+    /// What its probes told it.
+    pub told: Told,
+    /// The work that goes on after its last leadership.
+    pub work: Option<Work>,
+    /// For whom it stands aside.
+    pub aside: Option<Aside>,
+    /// The hold-off of what it is asked for now.
+    pub asked_hold_off: Option<Span>,
 }
 
 impl Process {
+    /// Something goes wrong with it.
+    pub fn disturb(&mut self, now: Instant) {
+        self.disturbed_at = Some(now);
+    }
+
     /// Notes what this moment says of the published belief: once over, it must stay so; after a
     /// jump of the clocks, nothing but a later renewal may bring it back.
     pub fn note(&mut self, moment: Moment, now: Instant) {
@@ -125,6 +153,9 @@ impl Node {
             wall_disturbed: false,
             publisher_delay: 0,
             starts_at: 0,
+            service: Service::default(),
+            escort: Escort::default(),
+            resumes: false,
             rng: Rng::with_seed(seed),
             network: Rng::with_seed(!seed),
         }
@@ -139,6 +170,7 @@ impl Node {
             retry_period,
             request_timeout,
             activation_delay,
+            drain_timeout,
         } = self.plan.timings;
         let config = Config {
             candidate: Arc::new(Candidate {
@@ -153,9 +185,9 @@ impl Node {
             retry_period,
             request_timeout,
             activation_delay,
-            drain_timeout: Duration::ZERO,
-            health: None,
-            escorts: false,
+            drain_timeout,
+            health: self.plan.probing.map(|it| it.rule),
+            escorts: self.plan.escorts,
             observe: self.plan.observe,
         };
         let election = Election::new(config, self.clocks.read(now));
@@ -175,7 +207,13 @@ impl Node {
             sent_at: now,
             renewed_at: now,
             jumped_at: None,
-            undisturbed: true,
+            disturbed_at: None,
+            nonce: None,
+            paused: false,
+            told: Told::default(),
+            work: None,
+            aside: None,
+            asked_hold_off: None,
         });
     }
 
@@ -194,6 +232,23 @@ impl Node {
     pub fn believes(&self, now: Instant) -> bool {
         let Some(process) = &self.process else { return false };
         !self.machine_stands && process.status.is_leader(self.clocks.read(now))
+    }
+
+    /// Whether work that was begun while it led goes on under its lease at this instant.
+    pub fn drains(&self, now: Instant) -> bool {
+        let Some(process) = &self.process else { return false };
+        let left = process.status.drain_remaining(self.clocks.read(now));
+        let over = process.work.is_none_or(|it| it.over);
+        !self.machine_stands && !over && left.is_some_and(|it| !it.is_zero())
+    }
+
+    /// Whether nothing of its own keeps it from competing.
+    pub fn is_fit(&self) -> bool {
+        let fit = |it: &Process| {
+            let well = self.plan.probing.is_none() || it.told.is_well();
+            well && !it.paused && it.aside.is_none()
+        };
+        !self.plan.observe && self.escort.child.is_none() && self.process.as_ref().is_some_and(fit)
     }
 
     /// Whether its wall clock was never wrong beyond its drift.
@@ -231,8 +286,17 @@ impl Node {
 
     /// The next request of its core.
     pub fn command(&mut self) -> Option<Request> {
+        self.process.as_mut()?.election.poll_command()
+    }
+
+    /// The next change of state that its core tells of.
+    pub fn change(&mut self) -> Option<Transition> {
         let process = self.process.as_mut()?;
-        while process.election.poll_notice().is_some() {}
-        process.election.poll_command()
+        while let Some(notice) = process.election.poll_notice() {
+            if let Notice::Transition(change) = notice {
+                return Some(change);
+            }
+        }
+        None
     }
 }

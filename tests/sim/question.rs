@@ -71,16 +71,19 @@ impl World<'_> {
         self.judge_acting(client, acting);
     }
 
+    fn is_taken_back(&self, client: u8, acting: Acting) -> bool {
+        self.judge.is_taken_back(acting.term, client, acting.life, self.now)
+    }
+
     /// This client acts from now on: no other may, unless a leader took its word back by will.
     fn judge_acting(&mut self, client: u8, acting: Acting) {
-        if !self.scenario.faithful || self.judge.is_by_will(acting.term, client, acting.life) {
+        if !self.scenario.faithful || self.is_taken_back(client, acting) {
             return;
         }
         for (other, it) in self.clients.iter().enumerate() {
             let Some(its) = it.acting.filter(|its| its.until > self.now) else { continue };
             let other = other as u8;
-            let excused = self.judge.is_by_will(its.term, other, its.life);
-            if other != client && !excused {
+            if other != client && !self.is_taken_back(other, its) {
                 let say = || {
                     format!(
                         "clients act on the words of {client} in term {} and of {other} in {}",

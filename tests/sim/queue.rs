@@ -34,6 +34,20 @@ pub enum Event {
     Strike { fault: u32 },
     /// A fault that lasts is over.
     Heal { fault: u32 },
+    /// A probe of a service begins.
+    Probe { node: u8, probe: u8, stamp: u32 },
+    /// It ends.
+    Probed { node: u8, probe: u8, stamp: u32 },
+    /// A service says that it has ended its work as leader for the nth time.
+    Drained { node: u8, stamp: u32 },
+    /// A child is started, if its candidate still leads.
+    Launch { node: u8, stamp: u32 },
+    /// A keeper judges whether its child may live.
+    Keeper { node: u8, stamp: u32 },
+    /// A child ends, as it was asked to.
+    ChildEnds { node: u8, stamp: u32 },
+    /// A candidate hears that nothing lives in its term.
+    Vacated { node: u8, stamp: u32 },
     /// The next step of the examination after a spell of faults.
     Examine,
 }
@@ -46,6 +60,11 @@ impl Event {
             | Self::GiveUp { node, .. }
             | Self::Announced { node, .. }
             | Self::Changed { node }
+            | Self::Probe { node, .. }
+            | Self::Probed { node, .. }
+            | Self::Drained { node, .. }
+            | Self::Launch { node, .. }
+            | Self::Vacated { node, .. }
             | Self::Start { node } => Some(node),
             Self::Question { client, .. } => Some(client),
             _ => None,
@@ -54,6 +73,7 @@ impl Event {
 
     /// A number that tells it from others, for the history.
     pub fn digest(self) -> u64 {
+        let index = |probe: u8, stamp: u32| u64::from(probe) << 32 | u64::from(stamp);
         let (kind, a, b) = match self {
             Self::Wake { node, stamp } => (1, node, u64::from(stamp)),
             Self::GiveUp { node, request, .. } => (2, node, u64::from(request)),
@@ -69,6 +89,13 @@ impl Event {
             Self::Strike { fault } => (12, 0, u64::from(fault)),
             Self::Heal { fault } => (13, 0, u64::from(fault)),
             Self::Examine => (14, 0, 0),
+            Self::Probe { node, probe, stamp } => (15, node, index(probe, stamp)),
+            Self::Probed { node, probe, stamp } => (16, node, index(probe, stamp)),
+            Self::Drained { node, stamp } => (17, node, u64::from(stamp)),
+            Self::Launch { node, stamp } => (18, node, u64::from(stamp)),
+            Self::Keeper { node, stamp } => (19, node, u64::from(stamp)),
+            Self::ChildEnds { node, stamp } => (20, node, u64::from(stamp)),
+            Self::Vacated { node, stamp } => (21, node, u64::from(stamp)),
         };
         kind << 56 | u64::from(a) << 48 | b
     }

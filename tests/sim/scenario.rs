@@ -9,6 +9,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::faults::{self, Fault, log_span};
+use super::service::Probing;
 use super::store::Kind;
 use super::{MILLI, SECOND, Span, span};
 
@@ -36,6 +37,7 @@ pub struct Timings {
     pub retry_period: Duration,
     pub request_timeout: Duration,
     pub activation_delay: Duration,
+    pub drain_timeout: Duration,
 }
 
 /// One candidate and its machine.
@@ -43,6 +45,12 @@ pub struct Timings {
 pub struct NodePlan {
     pub timings: Timings,
     pub observe: bool,
+    /// How the service beside it is asked whether it is well.
+    pub probing: Option<Probing>,
+    /// Whether processes run in its terms.
+    pub escorts: bool,
+    /// Whether its service says when it has ended its work.
+    pub says_drained: bool,
     pub nature: Nature,
     /// The rate error of its clocks, in millionths.
     pub drift_ppm: i64,
@@ -114,10 +122,14 @@ impl Scenario {
             retry_period: Duration::from_secs(2),
             request_timeout: Duration::from_secs(2),
             activation_delay: Duration::ZERO,
+            drain_timeout: Duration::ZERO,
         };
         let node = NodePlan {
             timings,
             observe: false,
+            probing: None,
+            escorts: false,
+            says_drained: false,
             nature,
             drift_ppm: 0,
             client_ppm: 0,
@@ -180,7 +192,19 @@ impl Timings {
             0 => Duration::from_millis(rng.u64(..10_000)),
             _ => Duration::ZERO,
         };
-        Self { lease_duration, renew_deadline, retry_period, request_timeout, activation_delay }
+        let drain_timeout = match rng.u8(..5) {
+            0..=1 => Duration::ZERO,
+            2..=3 => lease_duration.mul_f64(0.3 * rng.f64()),
+            _ => lease_duration.mul_f64(1.5 * rng.f64()),
+        };
+        Self {
+            lease_duration,
+            renew_deadline,
+            retry_period,
+            request_timeout,
+            activation_delay,
+            drain_timeout,
+        }
     }
 
     /// The largest rate error, in millionths, that leaves something of the margin for pauses.
@@ -210,6 +234,19 @@ impl NodePlan {
         let client_ppm = (timings.drift_share() * (rng.f64() * 2.0 - 1.0)) as i64;
         let clock_start = [rng.u64(..1 << 50) + MILLI, rng.u64(..1 << 50) + MILLI];
         let clock_start = clock_start.map(|it| it + 10_000 * SECOND);
-        Self { timings, observe, nature, drift_ppm, client_ppm, freeze_budget, clock_start }
+        let probing = Probing::draw(rng, span(timings.lease_duration));
+        let (escorts, says_drained) = (rng.bool(), rng.bool());
+        Self {
+            timings,
+            observe,
+            probing,
+            escorts,
+            says_drained,
+            nature,
+            drift_ppm,
+            client_ppm,
+            freeze_budget,
+            clock_start,
+        }
     }
 }

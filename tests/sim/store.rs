@@ -113,6 +113,16 @@ impl Store {
         self.record.term
     }
 
+    /// What the record bears as its writer's.
+    pub fn nonce(&self) -> Option<Nonce> {
+        self.record.nonce
+    }
+
+    /// Whom the record names to follow.
+    pub fn successor(&self) -> Option<&Successor> {
+        self.record.successor.as_ref()
+    }
+
     /// Counts what changed.
     pub fn changes(&self) -> u64 {
         self.changes

@@ -10,8 +10,10 @@ use tenure::election::Election;
 use super::chart;
 use super::faults::{Fault, Kind, Target};
 use super::network::Link;
+use super::operate;
 use super::process::Node;
 use super::queue::Event;
+use super::service::Mood;
 use super::store;
 use super::world::World;
 use super::{Instant, Span, span};
@@ -42,8 +44,28 @@ impl World<'_> {
             | Kind::Jump { .. }
             | Kind::Slew { .. }
             | Kind::Crash
-            | Kind::Resign => {
+            | Kind::Resign
+            | Kind::StepDown
+            | Kind::Transfer { .. } => {
                 self.each(mask, |world, node| strikes |= world.strike_node(node, &fault));
+            }
+            Kind::TakeOut => {
+                self.each(mask, |world, node| strikes |= world.strike_node(node, &fault));
+                self.last(index, mask, fault.length);
+            }
+            Kind::Ill { flaps } => {
+                let mood = if flaps { Mood::Flapping } else { Mood::Ill };
+                self.each(mask, |world, node| {
+                    strikes |= world.nodes[node].plan.probing.is_some();
+                    world.set_mood(node, mood);
+                });
+                self.last(index, mask, fault.length);
+            }
+            Kind::ChildEnds => {
+                let hold_off = Some(fault.length);
+                self.each(mask, |world, node| {
+                    strikes |= world.child_ends(node as u8, None, hold_off);
+                });
             }
             _ => strikes = self.strike_store(&fault),
         }
@@ -62,8 +84,13 @@ impl World<'_> {
         if self.scenario.faults[index as usize].kind == Kind::Snare {
             self.snared &= !mask;
         }
-        if self.scenario.faults[index as usize].kind == Kind::SlowPublisher {
-            self.each(mask, |world, node| world.nodes[node].publisher_delay = 0);
+        match self.scenario.faults[index as usize].kind {
+            Kind::SlowPublisher => {
+                self.each(mask, |world, node| world.nodes[node].publisher_delay = 0);
+            }
+            Kind::TakeOut => self.each(mask, Self::resume),
+            Kind::Ill { .. } => self.each(mask, |world, node| world.set_mood(node, Mood::Well)),
+            _ => {}
         }
         self.relink();
         self.tell(|_| format!("fault {index} is over"));
@@ -122,12 +149,15 @@ impl World<'_> {
         if it.process.take().is_none() {
             return;
         }
+        // Whoever keeps the child finds the pipe closed.
+        self.kill(node as u8);
         if let Some(chart) = &mut self.chart {
             let until = down.map_or(Instant::MAX, |down| self.now + down);
             chart::note(&mut chart.absent, node as u8, self.now, until);
             chart::note(&mut chart.beliefs, node as u8, self.now, self.now);
         }
         if let Some(down) = down {
+            let it = &mut self.nodes[node];
             it.starts_at = self.now + down;
             self.queue.plan(it.starts_at, Event::Start { node: node as u8 });
         }
@@ -140,10 +170,9 @@ impl World<'_> {
         let Some(process) = &mut it.process else { return };
         process.back_after = down;
         // A lease that lapsed and was not released yet is taken back too.
-        if let Some(term) = process.led
-            && let Some(tenure) = self.judge.tenure(term, node as u8, it.life)
-        {
-            self.judge.tenures[tenure].by_will = true;
+        if let Some(term) = process.led {
+            let until = self.now + operate::kept(it.plan.timings.drain_timeout);
+            self.judge.take_back(term, node as u8, it.life, until);
         }
         self.tell(|_| format!("candidate {node} resigns"));
         self.turn(node as u8, Election::handle_resign);
@@ -156,8 +185,11 @@ impl World<'_> {
         if it.process.is_some() {
             return;
         }
+        self.bury(node);
+        let it = &mut self.nodes[usize::from(node)];
         it.start(rules, self.now);
         self.tell(|_| format!("candidate {node} starts"));
+        self.probe_anew(usize::from(node));
         self.turn(node, Election::handle_timeout);
     }
 

@@ -6,7 +6,7 @@
 
 use fastrand::Rng;
 use tenure::clock::Moment;
-use tenure::election::{Chance, Election, RequestId};
+use tenure::election::{Chance, Election, RequestId, Standing, Status};
 
 use super::chart::{self, Chart};
 use super::client::{Client, Resource};
@@ -177,6 +177,10 @@ impl<'a> World<'a> {
     fn handle(&mut self, event: Event) {
         let waits_for = match event {
             Event::Deliver { message } => Some(self.post.addressee(message)),
+            // A keeper and its child are stopped by nothing but the machine.
+            Event::Keeper { node, .. } | Event::ChildEnds { node, .. } => {
+                self.nodes[usize::from(node)].machine_stands.then_some(node)
+            }
             other => other.needs_awake(),
         };
         if let Some(node) = waits_for {
@@ -216,6 +220,15 @@ impl<'a> World<'a> {
             Event::Strike { fault } => self.strike(fault),
             Event::Heal { fault } => self.heal(fault),
             Event::Examine => self.examine(),
+            Event::Probe { node, probe, stamp } => self.probe(node, probe, stamp),
+            Event::Probed { node, probe, stamp } => self.probed(node, probe, stamp),
+            Event::Drained { node, stamp } => self.drained(node, stamp),
+            Event::Launch { node, stamp } => self.launch(node, stamp),
+            Event::Keeper { node, stamp } => self.keep(node, stamp),
+            Event::ChildEnds { node, stamp } => {
+                self.child_ends(node, Some(stamp), None);
+            }
+            Event::Vacated { node, stamp } => self.vacated(node, stamp),
         }
     }
 
@@ -246,9 +259,19 @@ impl<'a> World<'a> {
         let Some(process) = &mut it.process else { return };
         process.note(moment, self.now);
         handle(&mut process.election, moment, chance);
+        self.settle(node, moment);
+    }
+
+    /// What follows each event: everything that the core wants is done.
+    pub(super) fn settle(&mut self, node: u8, moment: Moment) {
         self.publish(node, moment);
+        while let Some(change) = self.nodes[usize::from(node)].change() {
+            self.changed(node, change, moment);
+        }
+        self.show_keeper(node);
         let it = &mut self.nodes[usize::from(node)];
         if let Some(request) = it.command() {
+            self.judge_request(node, &request.op, moment);
             self.send(node, request);
         }
         let it = &mut self.nodes[usize::from(node)];
@@ -267,7 +290,7 @@ impl<'a> World<'a> {
         it.starts_at = self.now + process.back_after;
         self.queue.plan(it.starts_at, Event::Start { node });
         let left = process.lease.is_some_and(|lease| self.store.is_leased_to(lease));
-        if process.undisturbed && left && self.store.is_leased(self.now) {
+        if process.disturbed_at.is_none() && left && self.store.is_leased(self.now) {
             let say = || format!("candidate {node} has left, and its lease is still there");
             self.judge.accuse(judge::Kind::LeftBehind, self.now, say);
         }
@@ -280,10 +303,19 @@ impl<'a> World<'a> {
         let status = process.election.status();
         let (was, is) = (process.status.term(), status.term());
         let leads = status.is_leader(moment);
+        if matches!(status.standing, Standing::Draining { .. }) {
+            process.work.iter_mut().for_each(|it| it.restart_if_back(moment));
+        }
+        let leading = |it: &Status| matches!(it.standing, Standing::Leader { .. });
+        let (led, leads_on) = (leading(&process.status), leading(&status));
         process.status = status;
         let renewed_at = process.renewed_at;
         process.jumped_at.take_if(|jumped| was != is || renewed_at >= *jumped);
         process.note(moment, self.now);
+        if leads && is.is_some() && process.work.is_some_and(|it| it.term == is) {
+            let say = || format!("candidate {node} leads again in a term that it gave up");
+            self.judge.accuse(judge::Kind::Revived, self.now, say);
+        }
         let forgotten = process.jumped_at.is_some();
         if leads && was == is && forgotten {
             let say = || format!("candidate {node} leads on, though its clocks jumped");
@@ -293,14 +325,15 @@ impl<'a> World<'a> {
             let say = || format!("candidate {node} leads again in a term that was over");
             self.judge.accuse(judge::Kind::Revived, self.now, say);
         }
+        if led && (!leads_on || was != is) {
+            process.ended += 1;
+            let at = self.now + it.publisher_delay + self.rng.u64(..20 * MILLI);
+            self.queue.plan(at, Event::Announced { node, stamp: process.ended });
+        }
         if was != is {
-            if was.is_some() {
-                process.ended += 1;
-                let at = self.now + it.publisher_delay + self.rng.u64(..20 * MILLI);
-                self.queue.plan(at, Event::Announced { node, stamp: process.ended });
-            }
             if let Some(term) = is {
                 process.led = is;
+                process.told.elected();
                 self.elected(node, term);
             }
         }
@@ -332,6 +365,11 @@ impl<'a> World<'a> {
             let say = || format!("candidate {node} leads in term {term}, which it never wrote");
             self.judge.accuse(judge::Kind::TermUnwritten, self.now, say);
         }
+        if it.process.as_ref().is_some_and(|it| it.paused) {
+            let say = || format!("candidate {node} leads, though paused");
+            self.judge.accuse(judge::Kind::TookPart, self.now, say);
+        }
+        self.escort(node, term);
         let soon = self.now + self.rng.u64(10 * MILLI..2 * SECOND);
         self.queue.plan(soon, Event::Ask { client: node, again: false });
     }
@@ -341,11 +379,13 @@ impl<'a> World<'a> {
         if !self.scenario.faithful {
             return;
         }
-        let other = self.nodes.iter().find(|it| it.index != node && it.believes(self.now));
+        let acts = |it: &&Node| it.believes(self.now) || it.drains(self.now);
+        let other = self.nodes.iter().find(|it| it.index != node && acts(it));
         if let Some(other) = other.map(|it| it.index) {
             let say = || format!("candidates {node} and {other} both lead");
             self.judge.accuse(judge::Kind::DualLeaders, self.now, say);
         }
+        self.judge_child(node);
     }
 
     fn process_of(&self, node: u8) -> Option<&super::process::Process> {
