@@ -97,6 +97,7 @@ fn settings_that_leave_no_time_to_stop_in_are_refused_with_the_numbers() {
     let store = place.store();
     let arguments = ["exec", "--store", &store, "--stop-timeout", "5s", "--", "true"];
     let ran = Command::new(env!("CARGO_BIN_EXE_tenure")).args(arguments).output().unwrap();
+    assert_eq!(code(&place, &["--observe"], &["true"]), 2, "an observer never leads");
     let said = String::from_utf8(ran.stderr).unwrap();
     assert_eq!(ran.status.code(), Some(2), "{said}");
     for words in ["stop-timeout", "5s", "11s"] {

@@ -67,6 +67,9 @@ impl Keeper {
             .arg(&task.program)
             .arg(&task.name)
             .args(&task.arguments)
+            // What an `exec` around us has said of itself.
+            .env_remove("TENURE_URL")
+            .env_remove("TENURE_STATUS_FILE")
             .envs(variables)
             .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(its)))
