@@ -156,7 +156,7 @@ impl World<'_> {
         self.lasting.clear();
         self.snared = 0;
         self.relink();
-        self.nodes.iter_mut().for_each(|it| it.resumes = false);
+        self.nodes.iter_mut().for_each(|it| (it.resumes, it.trapped) = (false, false));
         let mut begin = self.now.max(self.last_arrival).max(self.examination.strangers_until);
         let leaving = 2 * self.scenario.longest(|it| it.request_timeout);
         for index in 0..self.nodes.len() {

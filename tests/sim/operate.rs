@@ -162,6 +162,11 @@ impl World<'_> {
                 _ => {}
             }
         }
+        let refused = self.nodes[usize::from(node)].process.as_ref().is_some_and(|it| it.refused);
+        if reason == Reason::Lost && !refused {
+            let say = || format!("candidate {node} lost a lease that the store did not refuse");
+            self.judge.accuse(judge::Kind::LostUnsaid, self.now, say);
+        }
         if from == State::Draining {
             self.drain_ended(node, reason, term);
         }
@@ -220,10 +225,19 @@ impl World<'_> {
 
     /// A request is sent: what it must not ask for now.
     pub(super) fn judge_request(&mut self, node: u8, op: &Op, moment: Moment) {
+        let it = &mut self.nodes[usize::from(node)];
+        let Some(process) = &mut it.process else { return };
+        if let Some((ended, _)) = &mut process.last_word
+            && went_back(*ended, moment)
+        {
+            *ended = moment;
+        }
+        let alike = matches!(op, Op::Look) && process.looks_again(self.now);
         let it = &self.nodes[usize::from(node)];
         let Some(process) = &it.process else { return };
         let accused = match op {
             Op::Release(bid) => self.too_early(node, bid, moment),
+            Op::Look if alike => Some((judge::Kind::Unjittered, "after as long as ever")),
             Op::Acquire(_) if process.paused => Some((judge::Kind::TookPart, "though paused")),
             Op::Acquire(_) if it.plan.probing.is_some() && !process.told.is_well() => {
                 Some((judge::Kind::TookPart, "though its service is not well"))
@@ -248,12 +262,29 @@ impl World<'_> {
         }
     }
 
+    /// All publishers of a candidate have said passive.
+    pub(super) fn announced(&mut self, node: u8) {
+        if let Some(process) = &mut self.nodes[usize::from(node)].process
+            && let Some((_, said)) = &mut process.last_word
+        {
+            *said = true;
+        }
+    }
+
     fn too_early(&self, node: u8, bid: &Bid, moment: Moment) -> Option<(judge::Kind, &'static str)> {
         let it = &self.nodes[usize::from(node)];
         if it.escort.child.is_some_and(|child| child.lease == bid.lease) {
             return Some((judge::Kind::ReleasedEarly, "while the child of that lease lives"));
         }
-        let work = it.process.as_ref().and_then(|it| it.work);
+        let waits = |(ended, said): (Moment, bool)| {
+            !said && ended.elapsed_min(moment) < it.plan.timings.request_timeout
+        };
+        let process = it.process.as_ref()?;
+        let active = process.nonce == Some(bid.nonce) && process.led.is_some();
+        if active && process.last_word.is_some_and(waits) {
+            return Some((judge::Kind::ReleasedEarly, "before all publishers say passive"));
+        }
+        let work = process.work;
         work.filter(|it| it.lease == Some(bid.lease) && it.goes_on(moment))
             .map(|_| (judge::Kind::ReleasedEarly, "before its drain is over"))
     }

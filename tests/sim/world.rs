@@ -206,6 +206,7 @@ impl<'a> World<'a> {
             }
             Event::Announced { node, stamp } => {
                 if self.process_of(node).is_some_and(|it| it.ended == stamp) {
+                    self.announced(node);
                     self.turn(node, Election::handle_announced);
                 }
             }
@@ -327,6 +328,7 @@ impl<'a> World<'a> {
         }
         if led && (!leads_on || was != is) {
             process.ended += 1;
+            process.last_word = Some((moment, false));
             let at = self.now + it.publisher_delay + self.rng.u64(..20 * MILLI);
             self.queue.plan(at, Event::Announced { node, stamp: process.ended });
         }
@@ -370,6 +372,7 @@ impl<'a> World<'a> {
             self.judge.accuse(judge::Kind::TookPart, self.now, say);
         }
         self.escort(node, term);
+        self.close_trap(node);
         let soon = self.now + self.rng.u64(10 * MILLI..2 * SECOND);
         self.queue.plan(soon, Event::Ask { client: node, again: false });
     }
