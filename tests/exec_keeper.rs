@@ -331,7 +331,7 @@ async fn a_keeper_has_a_few_hundred_kilobytes_of_its_own() {
         .filter(|it| it.starts_with("Anonymous:"))
         .filter_map(|it| it.split_whitespace().nth(1)?.parse::<u64>().ok())
         .sum();
-    println!("memory of no file: {private} KiB");
+    eprintln!("memory of no file: {private} KiB");
     // The build of the tests has four times the relocations of the one that ships, which is most of
     // it: 948 KiB here, 264 KiB there.
     assert!((1..1_500).contains(&private), "{rollup}");

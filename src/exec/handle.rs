@@ -63,6 +63,10 @@ impl Keeper {
             .arg(&task.name)
             .args(&task.arguments)
             .envs(variables)
+            // What systemd wants to hear, it wants to hear of us.
+            .env_remove("NOTIFY_SOCKET")
+            .env_remove("WATCHDOG_PID")
+            .env_remove("WATCHDOG_USEC")
             .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(its)))
             .spawn()?;

@@ -10,6 +10,7 @@ use tenure::election::{Election, State};
 use super::faults::{Heir, Kind as Fault};
 use super::judge::Kind;
 use super::network::Illness;
+use super::operate;
 use super::process::Node;
 use super::queue::Event;
 use super::service::Mood;
@@ -223,13 +224,14 @@ impl World<'_> {
                     self.resign(usize::from(leader), SECOND);
                     return bound;
                 };
-                self.examination.heir = Some(self.identity(heir));
+                self.examination.heir = Some(operate::identity(heir));
                 let to = Heir::Node(heir);
                 self.operate(usize::from(leader), Fault::Transfer { to }, hold_off);
                 bound
             }
             (2, _) if self.is_recorded(leader) => {
-                let hold_off = self.rng.u64(100 * MILLI..self.scenario.longest(|it| it.lease_duration));
+                let hold_off =
+                    self.rng.u64(100 * MILLI..self.scenario.longest(|it| it.lease_duration));
                 self.examination.may_return = true;
                 let to = Heir::Nobody;
                 self.operate(usize::from(leader), Fault::Transfer { to }, hold_off);
@@ -264,7 +266,7 @@ impl World<'_> {
         else {
             return;
         };
-        let name = self.identity(leader);
+        let name = operate::identity(leader);
         if name != heir {
             self.judge.accuse(Kind::WrongHeir, self.now, || {
                 format!("candidate {leader} leads, called {name}, and {heir} was named")
@@ -323,7 +325,8 @@ impl World<'_> {
     /// How long a service takes until it counts as well.
     fn probing_bound(&self) -> Span {
         let probing = self.nodes.iter().filter_map(|it| it.plan.probing);
-        let bounds = probing.map(|it| u64::from(it.rule.successes + 1) * (it.interval + 100 * MILLI));
+        let bounds =
+            probing.map(|it| u64::from(it.rule.successes + 1) * (it.interval + 100 * MILLI));
         bounds.max().unwrap_or_default()
     }
 

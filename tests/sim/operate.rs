@@ -48,6 +48,8 @@ pub struct Aside {
     nonce: Option<Nonce>,
     pub length: Duration,
     from: Option<Moment>,
+    /// Whether a later leader was seen to call it back.
+    called: bool,
 }
 
 fn went_back(from: Moment, now: Moment) -> bool {
@@ -58,15 +60,17 @@ impl Process {
     /// It is to stand aside after the lease that it has.
     fn stands_aside(&mut self, length: Duration) {
         let nonce = self.nonce;
-        self.aside = (!length.is_zero()).then_some(Aside { nonce, length, from: None });
+        self.aside = (!length.is_zero()).then_some(Aside { nonce, length, from: None, called: false });
     }
 
     /// It has looked.
-    pub fn looked(&mut self, answer: &Answer, now: Moment) {
+    pub fn looked(&mut self, answer: &Answer, identity: &str, now: Moment) {
         if let (Some(aside), Answer::Sight(sight)) = (&mut self.aside, answer) {
             if sight.free || sight.record.nonce != aside.nonce {
                 aside.from.get_or_insert(now);
             }
+            let named = sight.record.successor.as_ref().is_some_and(|it| it.identity == identity);
+            aside.called = named && sight.record.nonce != aside.nonce;
             if aside.from.is_some_and(|from| went_back(from, now)) {
                 aside.from = Some(now);
             }
@@ -86,8 +90,7 @@ impl World<'_> {
             Will::Transfer(successor) => Some(successor.hold_off),
             _ => None,
         };
-        if let (Some(process), Some(hold_off)) =
-            (&mut self.nodes[usize::from(node)].process, asked)
+        if let (Some(process), Some(hold_off)) = (&mut self.nodes[usize::from(node)].process, asked)
         {
             process.asked_hold_off = Some(span(hold_off));
         }
@@ -115,7 +118,7 @@ impl World<'_> {
             Kind::StepDown => Will::StepDown { hold_off },
             Kind::Transfer { to } => {
                 let identity = match to {
-                    Heir::Node(heir) => self.identity(heir),
+                    Heir::Node(heir) => identity(heir),
                     Heir::Nobody => "nobody".to_owned(),
                 };
                 Will::Transfer(Successor { identity, hold_off })
@@ -124,11 +127,6 @@ impl World<'_> {
             _ => return false,
         };
         self.will(node as u8, will).is_some_and(|it| it.is_ok())
-    }
-
-    /// The name that a candidate bears; some bear the same.
-    pub(super) fn identity(&self, node: u8) -> String {
-        format!("candidate-{}", node / 2)
     }
 
     /// A candidate takes part again.
@@ -178,7 +176,8 @@ impl World<'_> {
         let it = &mut self.nodes[usize::from(node)];
         let timings = it.plan.timings;
         let life = it.life;
-        let drain = if reason == Reason::ChildEnded { Duration::ZERO } else { timings.drain_timeout };
+        let drain =
+            if reason == Reason::ChildEnded { Duration::ZERO } else { timings.drain_timeout };
         if let Some(process) = &mut it.process {
             let asked = process.asked_hold_off.take().map(nanos).unwrap_or_default();
             match reason {
@@ -242,10 +241,12 @@ impl World<'_> {
             Op::Acquire(_) if it.plan.probing.is_some() && !process.told.is_well() => {
                 Some((judge::Kind::TookPart, "though its service is not well"))
             }
-            Op::Acquire(_) if it.escort.child.is_some_and(|child| Some(child.term) == process.led) => {
+            Op::Acquire(_)
+                if it.escort.child.is_some_and(|child| Some(child.term) == process.led) =>
+            {
                 Some((judge::Kind::TookPart, "while its old child lives"))
             }
-            Op::Acquire(_) if process.aside.is_some() => {
+            Op::Acquire(_) if process.aside.is_some_and(|it| !it.called) => {
                 Some((judge::Kind::HoldOffBroken, "before its hold-off is over"))
             }
             _ => None,
@@ -255,9 +256,7 @@ impl World<'_> {
             self.judge.accuse(kind, self.now, || format!("candidate {node} sends {name} {why}"));
         }
         // Once it may be given back, no clock that goes back takes that back.
-        if let (Op::Release(_), Some(process)) =
-            (op, &mut self.nodes[usize::from(node)].process)
-        {
+        if let (Op::Release(_), Some(process)) = (op, &mut self.nodes[usize::from(node)].process) {
             process.work = None;
         }
     }
@@ -271,7 +270,12 @@ impl World<'_> {
         }
     }
 
-    fn too_early(&self, node: u8, bid: &Bid, moment: Moment) -> Option<(judge::Kind, &'static str)> {
+    fn too_early(
+        &self,
+        node: u8,
+        bid: &Bid,
+        moment: Moment,
+    ) -> Option<(judge::Kind, &'static str)> {
         let it = &self.nodes[usize::from(node)];
         if it.escort.child.is_some_and(|child| child.lease == bid.lease) {
             return Some((judge::Kind::ReleasedEarly, "while the child of that lease lives"));
@@ -296,6 +300,11 @@ impl World<'_> {
         let longest = aside.map(|it| it.length).chain(courtesy).max();
         longest.map_or(0, |it| span(it) + 2 * self.scenario.longest(|it| it.retry_period))
     }
+}
+
+/// The name that a candidate bears; some bear the same, and only the instance tells them apart.
+pub fn identity(node: u8) -> String {
+    format!("candidate-{}", node / 2)
 }
 
 /// For which acquisition a request is.
