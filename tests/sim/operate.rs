@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use tenure::clock::Moment;
-use tenure::election::{Answer, Op, Progress, Reason, Refusal, State, Transition, Will};
+use tenure::election::{Answer, Op, Progress, Reason, Refusal, Standing, State, Transition, Will};
 use tenure::store::{Bid, Nonce, Successor};
 
 use super::faults::{Heir, Kind};
@@ -33,13 +33,6 @@ impl Work {
     fn goes_on(&self, now: Moment) -> bool {
         !self.over && self.began.elapsed_min(now) < self.length
     }
-
-    /// Counts anew if a clock went back behind its begin.
-    pub fn restart_if_back(&mut self, now: Moment) {
-        if went_back(self.began, now) {
-            self.began = now;
-        }
-    }
 }
 
 /// A hold-off, by the judge's own count.
@@ -57,6 +50,21 @@ fn went_back(from: Moment, now: Moment) -> bool {
 }
 
 impl Process {
+    /// What it counts from anew if a clock went back behind that.
+    pub fn restart_if_back(&mut self, now: Moment) {
+        if matches!(self.status.standing, Standing::Draining { .. })
+            && let Some(work) = &mut self.work
+            && went_back(work.began, now)
+        {
+            work.began = now;
+        }
+        if let Some((ended, ..)) = &mut self.last_word
+            && went_back(*ended, now)
+        {
+            *ended = now;
+        }
+    }
+
     /// It is to stand aside after the lease that it has.
     fn stands_aside(&mut self, length: Duration) {
         let nonce = self.nonce;
@@ -166,7 +174,7 @@ impl World<'_> {
             self.judge.accuse(judge::Kind::LostUnsaid, self.now, say);
         }
         if from == State::Draining {
-            self.drain_ended(node, reason, term);
+            self.drain_ended(node, reason, term, moment);
         }
     }
 
@@ -207,14 +215,16 @@ impl World<'_> {
         }
     }
 
-    fn drain_ended(&mut self, node: u8, reason: Reason, term: Option<u64>) {
+    fn drain_ended(&mut self, node: u8, reason: Reason, term: Option<u64>, moment: Moment) {
         let it = &mut self.nodes[usize::from(node)];
         let (life, lease) = (it.life, span(it.plan.timings.lease_duration));
         let Some(process) = &mut it.process else { return };
         if let (Reason::Drained, Some(term)) = (reason, term) {
             self.judge.take_back(term, node, life, self.now);
         }
-        let Some(work) = process.work else { return };
+        let Some(work) = &mut process.work else { return };
+        // Once it is over, no clock that goes back takes that back.
+        work.over |= !work.goes_on(moment);
         let calm = process.disturbed_at.is_none_or(|at| at + 2 * lease < work.since);
         if reason == Reason::Lapsed && calm {
             let say = || format!("candidate {node} let its lease lapse in a drain");
@@ -226,11 +236,6 @@ impl World<'_> {
     pub(super) fn judge_request(&mut self, node: u8, op: &Op, moment: Moment) {
         let it = &mut self.nodes[usize::from(node)];
         let Some(process) = &mut it.process else { return };
-        if let Some((ended, _)) = &mut process.last_word
-            && went_back(*ended, moment)
-        {
-            *ended = moment;
-        }
         let alike = matches!(op, Op::Look) && process.looks_again(self.now);
         let it = &self.nodes[usize::from(node)];
         let Some(process) = &it.process else { return };
@@ -264,7 +269,7 @@ impl World<'_> {
     /// All publishers of a candidate have said passive.
     pub(super) fn announced(&mut self, node: u8) {
         if let Some(process) = &mut self.nodes[usize::from(node)].process
-            && let Some((_, said)) = &mut process.last_word
+            && let Some((.., said)) = &mut process.last_word
         {
             *said = true;
         }
@@ -280,12 +285,11 @@ impl World<'_> {
         if it.escort.child.is_some_and(|child| child.lease == bid.lease) {
             return Some((judge::Kind::ReleasedEarly, "while the child of that lease lives"));
         }
-        let waits = |(ended, said): (Moment, bool)| {
-            !said && ended.elapsed_min(moment) < it.plan.timings.request_timeout
+        let waits = |(ended, nonce, said): (Moment, Option<Nonce>, bool)| {
+            !said && nonce == Some(bid.nonce) && ended.elapsed_min(moment) < it.plan.timings.request_timeout
         };
         let process = it.process.as_ref()?;
-        let active = process.nonce == Some(bid.nonce) && process.led.is_some();
-        if active && process.last_word.is_some_and(waits) {
+        if process.last_word.is_some_and(waits) {
             return Some((judge::Kind::ReleasedEarly, "before all publishers say passive"));
         }
         let work = process.work;

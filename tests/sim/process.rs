@@ -113,8 +113,8 @@ pub struct Process {
     pub work: Option<Work>,
     /// For whom it stands aside.
     pub aside: Option<Aside>,
-    /// When its last leadership ended, and whether all publishers have said so.
-    pub last_word: Option<(Moment, bool)>,
+    /// When its last leadership ended, under which nonce, and whether all publishers have said so.
+    pub last_word: Option<(Moment, Option<Nonce>, bool)>,
     /// Whether the last answer was a refusal.
     pub refused: bool,
     /// When it last looked, after how long, and how often in a row after about as long.

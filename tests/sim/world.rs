@@ -304,12 +304,10 @@ impl<'a> World<'a> {
         let status = process.election.status();
         let (was, is) = (process.status.term(), status.term());
         let leads = status.is_leader(moment);
-        if matches!(status.standing, Standing::Draining { .. }) {
-            process.work.iter_mut().for_each(|it| it.restart_if_back(moment));
-        }
         let leading = |it: &Status| matches!(it.standing, Standing::Leader { .. });
         let (led, leads_on) = (leading(&process.status), leading(&status));
         process.status = status;
+        process.restart_if_back(moment);
         let renewed_at = process.renewed_at;
         process.jumped_at.take_if(|jumped| was != is || renewed_at >= *jumped);
         process.note(moment, self.now);
@@ -328,7 +326,7 @@ impl<'a> World<'a> {
         }
         if led && (!leads_on || was != is) {
             process.ended += 1;
-            process.last_word = Some((moment, false));
+            process.last_word = Some((moment, process.nonce, false));
             let at = self.now + it.publisher_delay + self.rng.u64(..20 * MILLI);
             self.queue.plan(at, Event::Announced { node, stamp: process.ended });
         }
