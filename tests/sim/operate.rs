@@ -68,7 +68,8 @@ impl Process {
     /// It is to stand aside after the lease that it has.
     fn stands_aside(&mut self, length: Duration) {
         let nonce = self.nonce;
-        self.aside = (!length.is_zero()).then_some(Aside { nonce, length, from: None, called: false });
+        self.aside =
+            (!length.is_zero()).then_some(Aside { nonce, length, from: None, called: false });
     }
 
     /// It has looked.
@@ -286,7 +287,9 @@ impl World<'_> {
             return Some((judge::Kind::ReleasedEarly, "while the child of that lease lives"));
         }
         let waits = |(ended, nonce, said): (Moment, Option<Nonce>, bool)| {
-            !said && nonce == Some(bid.nonce) && ended.elapsed_min(moment) < it.plan.timings.request_timeout
+            !said
+                && nonce == Some(bid.nonce)
+                && ended.elapsed_min(moment) < it.plan.timings.request_timeout
         };
         let process = it.process.as_ref()?;
         if process.last_word.is_some_and(waits) {

@@ -26,7 +26,11 @@ impl World<'_> {
         let mask = self.struck(fault.target);
         let mut strikes = false;
         match fault.kind {
-            Kind::Weather(_) | Kind::Cut { .. } | Kind::Outage { .. } | Kind::Snare | Kind::GrantSnare => {
+            Kind::Weather(_)
+            | Kind::Cut { .. }
+            | Kind::Outage { .. }
+            | Kind::Snare
+            | Kind::GrantSnare => {
                 self.last(index, mask, fault.length);
                 strikes = true;
             }
