@@ -19,6 +19,7 @@ use tokio::process::{Child, Command};
 use super::stage::KEEPER;
 pub use super::stage::OURSELVES;
 use super::wire::{End, Order, RECORD, Report};
+use crate::config::OURS_ALONE;
 
 /// What a keeper is started with.
 #[derive(Clone, Debug)]
@@ -55,7 +56,11 @@ impl Keeper {
         end: End,
     ) -> std::io::Result<Self> {
         let (ours, its) = Socket::pair()?;
-        let child = Command::new(&task.tenure)
+        let mut command = Command::new(&task.tenure);
+        for name in OURS_ALONE {
+            command.env_remove(name);
+        }
+        let child = command
             .arg0("tenure")
             .arg(KEEPER)
             .arg(task.stop_timeout.as_nanos().to_string())
@@ -63,10 +68,6 @@ impl Keeper {
             .arg(&task.name)
             .args(&task.arguments)
             .envs(variables)
-            // What systemd wants to hear, it wants to hear of us.
-            .env_remove("NOTIFY_SOCKET")
-            .env_remove("WATCHDOG_PID")
-            .env_remove("WATCHDOG_USEC")
             .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(its)))
             .spawn()?;
