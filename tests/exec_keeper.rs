@@ -138,7 +138,8 @@ async fn term_comes_before_the_end_of_belief_and_kill_at_its_end() {
     assert!(killed >= Duration::from_millis(1_500), "killed {killed:?} after, before the end");
     // The bound is the safety property; what it adds is for a machine under load.
     assert!(killed < Duration::from_millis(2_000), "{killed:?}");
-    assert_eq!(rest(&mut keeper).await.0, [Report::Signalled(9), Report::Gone]);
+    let said = rest(&mut keeper).await.0;
+    assert_eq!(said, [Report::Overdue, Report::Signalled(9), Report::Gone]);
 }
 
 #[tokio::test]
@@ -152,7 +153,8 @@ async fn a_command_that_heeds_term_has_ended_before_the_end_of_belief() {
     keeper.order(Order::Belief(end));
     until_dead(id).await;
     assert!(!end.remaining(clock::now()).is_zero(), "it had the whole stop-timeout");
-    assert_eq!(rest(&mut keeper).await.0, [Report::Exited(3), Report::Gone]);
+    let said = rest(&mut keeper).await.0;
+    assert_eq!(said, [Report::Overdue, Report::Exited(3), Report::Gone]);
 }
 
 #[tokio::test]
