@@ -1,7 +1,7 @@
 //! Tenure's end of a keeper: starts it, sends it orders, and hears its reports.
 //!
-//! What it does not do: it never waits for a keeper. An order that a stopped keeper does not take
-//! is dropped; it still has the end of belief that it knows.
+//! What it does not do: it never waits for a keeper. An order that a keeper does not take is
+//! dropped; it still has the end of belief that it knows.
 
 use std::ffi::{OsStr, OsString};
 use std::io::IoSlice;
@@ -13,6 +13,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
@@ -85,8 +86,12 @@ impl Keeper {
         Ok(Self { child, socket: UnixStream::from_std(ours)?, partial: Vec::new() })
     }
 
-    /// Gives an order; false if the keeper did not take it, since it is gone or stopped.
+    /// Gives an order; false if the keeper did not take it, since it is gone or too slow. One that
+    /// somebody has stopped is woken to hear it: stopped, it would end nobody.
     pub fn order(&self, order: Order) -> bool {
+        if let Some(id) = self.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)) {
+            let _ = kill_process(id, Signal::CONT);
+        }
         let bytes = order.to_bytes();
         // A part of a record is taken only where the buffer is full, after thousands of orders that
         // nobody read.
