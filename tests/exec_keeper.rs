@@ -287,6 +287,18 @@ async fn the_command_dies_with_its_keeper_and_no_signal_but_kill_ends_that() {
 }
 
 #[tokio::test]
+async fn a_keeper_that_somebody_stopped_is_woken_by_the_next_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut keeper = start(STUBBORN, directory.path(), Duration::from_secs(60));
+    let id = started(&mut keeper).await;
+    read(&directory.path().join("ready")).await;
+    let stopped = Pid::from_raw(keeper.id().unwrap().try_into().unwrap()).unwrap();
+    kill_process(stopped, Signal::STOP).unwrap();
+    assert!(keeper.order(Order::Terminate { signal: 15, within: Duration::from_millis(300) }));
+    until_dead(id).await;
+}
+
+#[tokio::test]
 async fn the_command_starts_as_if_nobody_stood_between() {
     let sleep = Task {
         program: "/bin/sleep".into(),

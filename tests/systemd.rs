@@ -135,6 +135,33 @@ fn a_store_that_is_down_does_not_keep_the_unit_from_starting() {
 }
 
 #[test]
+fn no_hook_and_no_probe_speaks_in_our_name() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("notify");
+    let mut ear = Ear::at(&path);
+    let says = format!("sh -c 'env > {0}/$0.new; mv {0}/$0.new {0}/$0'", home.path().display());
+    let (hook, probe) = (format!("{says} hook"), format!("exec:{says} probe"));
+    let settings = ["--store", "memory:", "--on-active", &hook, "--health", &probe];
+    let variables = &[("NOTIFY_SOCKET", text(&path)), ("WATCHDOG_USEC", "60000000")];
+    let _candidate = Candidate::start("us", home.path(), &settings, variables);
+    ear.wait_for("its leading", |it| it.starts_with("STATUS=active: leader"));
+    let start = clock::now();
+    for name in ["probe", "hook"] {
+        let told = loop {
+            if let Ok(told) = std::fs::read_to_string(home.path().join(name)) {
+                break told;
+            }
+            ear.listen();
+            assert!(start.elapsed_min(clock::now()) < BOUND, "the {name} was not run");
+        };
+        assert!(told.contains("PATH="), "{told}");
+        for variable in ["NOTIFY_SOCKET", "WATCHDOG_USEC"] {
+            assert!(!told.contains(variable), "the {name} inherited {variable}");
+        }
+    }
+}
+
+#[test]
 fn an_abstract_socket_is_reached_too() {
     let home = tempfile::tempdir().unwrap();
     let name = format!("tenure-test-{}", std::process::id());
