@@ -166,7 +166,12 @@ impl World<'_> {
     }
 
     /// A child ends: as it was asked to, or (with a hold-off) by itself.
-    pub(super) fn child_ends(&mut self, node: u8, stamp: Option<u32>, hold_off: Option<Span>) -> bool {
+    pub(super) fn child_ends(
+        &mut self,
+        node: u8,
+        stamp: Option<u32>,
+        hold_off: Option<Span>,
+    ) -> bool {
         let it = &mut self.nodes[usize::from(node)];
         let its = it.escort.stamp;
         if stamp.is_some_and(|stamp| stamp != its) || it.escort.child.is_none_or(|it| it.immortal) {
@@ -187,7 +192,9 @@ impl World<'_> {
     /// The candidate hears that nothing lives in its term.
     pub(super) fn vacated(&mut self, node: u8, stamp: u32) {
         let it = &mut self.nodes[usize::from(node)];
-        let Some(process) = it.process.as_mut().filter(|_| it.escort.stamp == stamp) else { return };
+        let Some(process) = it.process.as_mut().filter(|_| it.escort.stamp == stamp) else {
+            return;
+        };
         let (term, hold_off) = (it.escort.term, it.escort.hold_off);
         if let Some(work) = process.work.as_mut().filter(|it| it.term == Some(term)) {
             work.over = true;

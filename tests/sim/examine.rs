@@ -229,7 +229,8 @@ impl World<'_> {
                 bound
             }
             (2, _) if self.is_recorded(leader) => {
-                let hold_off = self.rng.u64(100 * MILLI..self.scenario.longest(|it| it.lease_duration));
+                let hold_off =
+                    self.rng.u64(100 * MILLI..self.scenario.longest(|it| it.lease_duration));
                 self.examination.may_return = true;
                 let to = Heir::Nobody;
                 self.operate(usize::from(leader), Fault::Transfer { to }, hold_off);
@@ -323,7 +324,8 @@ impl World<'_> {
     /// How long a service takes until it counts as well.
     fn probing_bound(&self) -> Span {
         let probing = self.nodes.iter().filter_map(|it| it.plan.probing);
-        let bounds = probing.map(|it| u64::from(it.rule.successes + 1) * (it.interval + 100 * MILLI));
+        let bounds =
+            probing.map(|it| u64::from(it.rule.successes + 1) * (it.interval + 100 * MILLI));
         bounds.max().unwrap_or_default()
     }
 

@@ -86,8 +86,7 @@ impl World<'_> {
             Will::Transfer(successor) => Some(successor.hold_off),
             _ => None,
         };
-        if let (Some(process), Some(hold_off)) =
-            (&mut self.nodes[usize::from(node)].process, asked)
+        if let (Some(process), Some(hold_off)) = (&mut self.nodes[usize::from(node)].process, asked)
         {
             process.asked_hold_off = Some(span(hold_off));
         }
@@ -173,7 +172,8 @@ impl World<'_> {
         let it = &mut self.nodes[usize::from(node)];
         let timings = it.plan.timings;
         let life = it.life;
-        let drain = if reason == Reason::ChildEnded { Duration::ZERO } else { timings.drain_timeout };
+        let drain =
+            if reason == Reason::ChildEnded { Duration::ZERO } else { timings.drain_timeout };
         if let Some(process) = &mut it.process {
             let asked = process.asked_hold_off.take().map(nanos).unwrap_or_default();
             match reason {
@@ -228,7 +228,9 @@ impl World<'_> {
             Op::Acquire(_) if it.plan.probing.is_some() && !process.told.is_well() => {
                 Some((judge::Kind::TookPart, "though its service is not well"))
             }
-            Op::Acquire(_) if it.escort.child.is_some_and(|child| Some(child.term) == process.led) => {
+            Op::Acquire(_)
+                if it.escort.child.is_some_and(|child| Some(child.term) == process.led) =>
+            {
                 Some((judge::Kind::TookPart, "while its old child lives"))
             }
             Op::Acquire(_) if process.aside.is_some() => {
@@ -241,14 +243,17 @@ impl World<'_> {
             self.judge.accuse(kind, self.now, || format!("candidate {node} sends {name} {why}"));
         }
         // Once it may be given back, no clock that goes back takes that back.
-        if let (Op::Release(_), Some(process)) =
-            (op, &mut self.nodes[usize::from(node)].process)
-        {
+        if let (Op::Release(_), Some(process)) = (op, &mut self.nodes[usize::from(node)].process) {
             process.work = None;
         }
     }
 
-    fn too_early(&self, node: u8, bid: &Bid, moment: Moment) -> Option<(judge::Kind, &'static str)> {
+    fn too_early(
+        &self,
+        node: u8,
+        bid: &Bid,
+        moment: Moment,
+    ) -> Option<(judge::Kind, &'static str)> {
         let it = &self.nodes[usize::from(node)];
         if it.escort.child.is_some_and(|child| child.lease == bid.lease) {
             return Some((judge::Kind::ReleasedEarly, "while the child of that lease lives"));

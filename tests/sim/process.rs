@@ -12,11 +12,11 @@ use tenure::election::{
 use tenure::store::{Candidate, LeaseId, Nonce, Rules};
 
 use super::clock::Clocks;
+use super::escort::Escort;
 use super::network::Link;
 use super::operate::{Aside, Work};
 use super::queue::{Event, Queue};
 use super::scenario::{NodePlan, Timings};
-use super::escort::Escort;
 use super::service::{Service, Told};
 use super::{Instant, SECOND, Span};
 

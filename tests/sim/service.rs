@@ -202,7 +202,8 @@ impl World<'_> {
         let it = &self.nodes[usize::from(node)];
         let (Some(process), Some(probing)) = (&it.process, it.plan.probing) else { return };
         if !process.told.condemns(term, &probing.rule) {
-            let say = || format!("candidate {node} was found ill in term {term:?} by earlier probes");
+            let say =
+                || format!("candidate {node} was found ill in term {term:?} by earlier probes");
             self.judge.accuse(Kind::DeposedByThePast, self.now, say);
         }
     }
