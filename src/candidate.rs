@@ -9,6 +9,7 @@
 
 mod builder;
 mod leadership;
+mod works;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +18,11 @@ use tokio::sync::watch;
 
 use crate::clock::Moment;
 use crate::daemon::Control;
-use crate::election::State;
 use crate::publish::Published;
+use works::Works;
 
+pub use crate::config::{Fault, Faults, Source};
+pub use crate::election::State;
 pub use builder::{Builder, StartError};
 pub use leadership::{Ended, Leadership};
 
@@ -53,8 +56,8 @@ pub struct Candidate(Arc<Running>);
 struct Running {
     control: Control,
     published: watch::Receiver<Published>,
-    /// How many futures run as leader: the lease is not given back before there is none.
-    works: watch::Sender<usize>,
+    /// What runs as leader: the lease is not given back before there is nothing.
+    works: watch::Sender<Works>,
     /// Closed when the driver has ended.
     ended: watch::Receiver<()>,
 }
@@ -65,8 +68,11 @@ impl Drop for Running {
     }
 }
 
-/// How a candidate stands, as it was when it was asked for. It carries its own end: whether it
-/// leads is judged anew at each question.
+/// How a candidate stood when it was asked for.
+///
+/// It carries its own end, so a kept one does not say that it leads for longer than the lease was
+/// sure. Of a step-down that came after it knows nothing: before you act, ask
+/// [`Candidate::is_leader`].
 #[derive(Clone, Debug)]
 pub struct Status(crate::election::Status);
 
@@ -108,10 +114,14 @@ impl Status {
     }
 }
 
-/// The changes of a candidate's status, newest first: a change that was not fetched in time is
-/// passed over.
+/// The changes of a candidate's status: the latest, where several came since the last one was
+/// fetched.
 #[derive(Clone, Debug)]
-pub struct Changes(watch::Receiver<Published>);
+pub struct Changes {
+    published: watch::Receiver<Published>,
+    /// The index of the change that was fetched last.
+    fetched: Option<u64>,
+}
 
 impl Changes {
     /// Waits for the next change of state, term, holder or the store's trouble, and returns the
@@ -119,10 +129,18 @@ impl Changes {
     /// dropped and called again.
     ///
     /// A belief that runs out because renewals fail is a change that nobody sends: who acts as
-    /// leader goes by [`Status::remaining`], or by [`Candidate::run_while_leader`].
+    /// leader goes by [`Candidate::is_leader`], or by [`Candidate::run_while_leader`].
     pub async fn next(&mut self) -> Option<Status> {
-        self.0.changed().await.ok()?;
-        Some(Status(self.0.borrow_and_update().status.clone()))
+        loop {
+            if self.fetched.is_some() {
+                self.published.changed().await.ok()?;
+            }
+            let published = self.published.borrow_and_update();
+            // A renewal is published too, and is no change.
+            if self.fetched.replace(published.index) != Some(published.index) {
+                return Some(Status(published.status.clone()));
+            }
+        }
     }
 }
 
@@ -148,9 +166,7 @@ impl Candidate {
     /// The changes of its status from now on, beginning with the present one.
     #[must_use]
     pub fn changes(&self) -> Changes {
-        let mut published = self.0.published.clone();
-        published.mark_changed();
-        Changes(published)
+        Changes { published: self.0.published.clone(), fetched: None }
     }
 
     /// Waits until it leads, and runs `work` for as long as it does.

@@ -73,6 +73,21 @@ fn a_command_that_heeds_sigterm_ends_the_drain_early() {
 }
 
 #[test]
+fn the_lease_is_kept_until_the_last_of_what_the_command_started_is_dead() {
+    let place = Place::new();
+    let store = place.store();
+    let store = ["--store", store.as_str()];
+    let first = place.start("first", &store, QUICK, "survived");
+    life_of(&place, "first", BOUND);
+    let _second = place.start("second", &store, QUICK, "stubborn");
+    let asked = clock::now();
+    first.signal(Signal::TERM);
+    let life = handed_over(&place, BOUND);
+    let stop_timeout = Duration::from_millis(500);
+    assert!(life.last >= asked.raw + stop_timeout.mul_f32(0.9), "its child had its time: {life:?}");
+}
+
+#[test]
 fn the_command_is_killed_at_once_when_tenure_is_killed() {
     let place = Place::new();
     let [first, _second] = pair(&place);
@@ -103,8 +118,10 @@ fn the_command_is_dead_in_time_when_tenure_is_stopped() {
 fn the_command_dies_with_its_keeper_and_starts_again_in_a_later_term() {
     let place = Place::new();
     let [first, _second] = pair(&place);
+    let killed = clock::now();
     kill_process(first.keeper().unwrap(), Signal::KILL).unwrap();
-    handed_over(&place, BOUND);
+    let life = handed_over(&place, BOUND);
+    assert!(life.last < killed.raw + Duration::from_secs(1), "its child too: {life:?}");
     assert!(first.log().contains("keeper was killed"), "{}", first.log());
 }
 
@@ -122,7 +139,8 @@ fn an_operators_break_ends_the_command_before_the_next_one_starts() {
         (place.lives().len() > 1).then_some(())
     });
     place.assert_safe();
-    drop(first);
+    let asked = first.log().contains("nears its end");
+    assert!(!asked, "it was killed at once, and not when the belief was over: {}", first.log());
 }
 
 #[tokio::test]

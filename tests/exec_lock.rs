@@ -92,6 +92,20 @@ fn a_command_that_cannot_be_run_is_told_before_anything_is_acquired() {
 }
 
 #[test]
+fn settings_that_leave_no_time_to_stop_in_are_refused_with_the_numbers() {
+    let place = Place::new();
+    let store = place.store();
+    let arguments = ["exec", "--store", &store, "--stop-timeout", "5s", "--", "true"];
+    let ran = Command::new(env!("CARGO_BIN_EXE_tenure")).args(arguments).output().unwrap();
+    assert_eq!(code(&place, &["--observe"], &["true"]), 2, "an observer never leads");
+    let said = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!(ran.status.code(), Some(2), "{said}");
+    for words in ["stop-timeout", "5s", "11s"] {
+        assert!(said.contains(words), "{words} in {said}");
+    }
+}
+
+#[test]
 fn wait_bounds_the_wait_for_the_lease_and_zero_tries_once() {
     let place = Place::new();
     assert_eq!(code(&place, &["--once", "--wait", "0s"], &["true"]), 0, "it is free");

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::leadership::Warden;
+use super::works::{Warden, Works};
 use super::{Candidate, Running};
 use crate::assembly::Assembly;
-use crate::config::{self, Environment, Faults, Flags, Verb, duration};
+use crate::config::{self, Environment, Fault, Faults, Flags, Settings, Source, Verb, duration};
 use crate::publish::Board;
 use crate::publish::file::Acknowledgements;
 
@@ -23,21 +23,38 @@ use crate::publish::file::Acknowledgements;
 #[must_use = "nothing is started before start()"]
 pub struct Builder {
     flags: Flags,
+    /// Names that are no settings of a candidate.
     unknown: Vec<String>,
 }
 
+/// The settings of an election and its store; the others are the sidecar's.
+const OURS: [&str; 14] = [
+    "election",
+    "identity",
+    "advertise",
+    "observe",
+    "store",
+    "azure-endpoint",
+    "azure-blob-prefix",
+    "azure-insecure-http",
+    "lease-duration",
+    "renew-deadline",
+    "retry-period",
+    "request-timeout",
+    "activation-delay",
+    "drain-timeout",
+];
+
 /// Why a candidate could not be started.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// Settings are wrong: all of them, each with its name, its value and what would be right.
     #[error("{0}")]
-    Settings(#[from] Faults),
-    /// There is no setting of this name.
-    #[error("no setting is called {0:?}: `tenure run --help` lists them")]
-    Unknown(String),
-    /// The store's client could not be made.
-    #[error("{0:#}")]
-    Store(anyhow::Error),
+    Settings(Faults),
+    /// The store's client could not be made, for this reason.
+    #[error("{0}")]
+    Store(String),
 }
 
 impl Builder {
@@ -85,11 +102,13 @@ impl Builder {
         self.length("drain-timeout", length)
     }
 
-    /// Gives any setting of the election and its store by the name that it has in `tenure run`:
-    /// `azure-endpoint`, `activation-delay`. A switch is `true` or `false`. What belongs to the
-    /// sidecar alone (listeners, files, hooks, probes, logs) is checked and has no effect.
+    /// Gives any setting of the election or its store by the name that it has in `tenure run`:
+    /// `azure-endpoint`, `activation-delay`. A switch is `true` or `false`; what is given twice
+    /// counts as given last. What belongs to the sidecar alone (listeners, files, hooks, probes,
+    /// logs) is no setting here, and [`start`](Self::start) says so.
     pub fn setting(mut self, name: &str, value: &str) -> Self {
-        match config::SETTINGS.iter().find(|it| it.name == name) {
+        let setting = config::SETTINGS.iter().find(|it| it.name == name);
+        match setting.filter(|it| OURS.contains(&it.name)) {
             Some(setting) => {
                 self.flags.insert(setting.name, vec![value.to_owned()]);
             }
@@ -108,16 +127,12 @@ impl Builder {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn start(self) -> Result<Candidate, StartError> {
-        if let Some(name) = self.unknown.into_iter().next() {
-            return Err(StartError::Unknown(name));
-        }
-        let environment = Environment::of_process().without_settings();
-        let settings = config::load(&self.flags, &environment, Verb::Run)?.settings;
-        let assembly =
-            Assembly::of(&settings, Board::default(), true).map_err(StartError::Store)?;
+        let settings = self.settings().map_err(StartError::Settings)?;
+        let assembly = Assembly::of(&settings, Board::default(), true)
+            .map_err(|error| StartError::Store(format!("{error:#}")))?;
         let published = assembly.published.clone();
         let (driver, control) = assembly.driver(Acknowledgements::of_no_files());
-        let (works, working) = watch::channel(0);
+        let (works, working) = watch::channel(Works::default());
         let (end, ended) = watch::channel(());
         let warden = Warden::new(published.clone(), working, control.clone());
         #[allow(clippy::disallowed_methods, reason = "the driver lives as long as it has to")]
@@ -131,7 +146,51 @@ impl Builder {
         Ok(Candidate(Arc::new(Running { control, published, works, ended })))
     }
 
+    /// The settings, or all that is wrong with them.
+    fn settings(self) -> Result<Settings, Faults> {
+        let environment = Environment::of_process().without_settings();
+        let loaded = config::load(&self.flags, &environment, Verb::Run);
+        let mut faults: Vec<Fault> = self.unknown.iter().map(|name| unknown(name)).collect();
+        match loaded {
+            Ok(loaded) if faults.is_empty() => return Ok(loaded.settings),
+            Ok(_) => {}
+            Err(Faults(more)) => faults.extend(more.into_iter().map(|it| match it.source {
+                Source::Flag(_) => Fault { source: Source::Program, ..it },
+                _ => it,
+            })),
+        }
+        Err(Faults(faults))
+    }
+
     fn length(self, name: &str, length: Duration) -> Self {
         self.setting(name, &duration::format(length))
+    }
+}
+
+fn unknown(name: &str) -> Fault {
+    let of_sidecar = config::SETTINGS.iter().any(|it| it.name == name);
+    let problem = if of_sidecar {
+        "is a setting of the sidecar, which a candidate inside a service does not have"
+    } else {
+        "is not a setting"
+    };
+    Fault {
+        setting: name.to_owned(),
+        value: None,
+        source: Source::Program,
+        problem: problem.to_owned(),
+        remedy: format!("leave it out, or take one of {}", OURS.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_setting_of_a_candidate_is_one_of_the_sidecars_too() {
+        for name in OURS {
+            assert!(config::SETTINGS.iter().any(|it| it.name == name), "{name}");
+        }
     }
 }

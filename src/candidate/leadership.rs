@@ -1,21 +1,24 @@
-//! What runs as leader: begun under a term, dropped when it is over, and waited for before the lease
-//! is given back.
+//! What a piece of work knows of the leadership under which it runs, and the running of it: begun
+//! under a term, and dropped when that is over.
 //!
 //! What it does not do: it judges no lease. It reads the status as published, by the clock.
 
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::works::{Counted, Works};
 use crate::clock::{self, Moment};
-use crate::daemon::Control;
 use crate::election::{Standing, Status};
 use crate::publish::Published;
 
 /// The longest sleep at a stretch: timers stop in suspend, the clock does not (R2).
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// What a piece of work knows of the leadership under which it runs.
+/// What a piece of work knows of the leadership under which it runs. A clone of it does not keep the
+/// lease: what must be waited for is awaited by the work itself.
 #[derive(Clone, Debug)]
 pub struct Leadership {
     term: u64,
@@ -24,6 +27,7 @@ pub struct Leadership {
 
 /// Why work as leader was dropped, or never began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Ended {
     /// Leadership ended while the work ran; another may lead.
     #[error("leadership in term {term} ended")]
@@ -45,6 +49,7 @@ impl Leadership {
     }
 
     /// Whether it still holds at `now`: to be asked before each step that no resource would refuse.
+    /// False while draining.
     #[must_use]
     pub fn holds(&self, now: Moment) -> bool {
         !self.remaining(now).is_zero()
@@ -58,7 +63,7 @@ impl Leadership {
     }
 
     /// Resolves when it is time to come to an end: the candidate leaves by will, or leadership is
-    /// over. The work has the rest of the drain-timeout.
+    /// over. The work has the rest of the drain-timeout. May be dropped and called again.
     pub async fn draining(&self) {
         let mut published = self.published.clone();
         // An error says that the candidate has ended.
@@ -69,7 +74,7 @@ impl Leadership {
 /// Waits for a leadership, and runs `work` under it.
 pub(super) async fn run<W, F>(
     mut published: watch::Receiver<Published>,
-    works: &watch::Sender<usize>,
+    works: &watch::Sender<Works>,
     work: W,
 ) -> Result<F::Output, Ended>
 where
@@ -79,34 +84,49 @@ where
     loop {
         // Counted first and judged then, so that the warden either sees us or we see its reason.
         let counted = Counted::new(works);
+        if published.has_changed().is_err() {
+            // A driver that is gone takes no status back.
+            return Err(Ended::Resigned);
+        }
         let status = published.borrow_and_update().status.clone();
         if let (true, Some(term)) = (status.is_leader(clock::now()), status.term()) {
+            counted.begins_in(term);
             let leadership = Leadership { term, published: published.clone() };
-            let outcome = tokio::select! {
-                biased;
-                () = over(published, term) => Err(Ended::Lost { term }),
-                value = work(leadership) => Ok(value),
-            };
+            let outcome = under(published, term, work(leadership)).await;
+            // The work has been dropped, whether it ended or not.
             drop(counted);
-            return outcome;
+            return outcome.ok_or(Ended::Lost { term });
         }
         drop(counted);
         published.changed().await.map_err(|_| Ended::Resigned)?;
     }
 }
 
+/// Runs `work` while it may run in this term; `None` if it was dropped before its end.
+///
+/// The clock is read at each poll: after a freeze the work may be woken before any timer is.
+async fn under<F: Future>(
+    published: watch::Receiver<Published>,
+    term: u64,
+    work: F,
+) -> Option<F::Output> {
+    let mut work = pin!(work);
+    let mut over = pin!(over(published.clone(), term));
+    std::future::poll_fn(|context| {
+        let is_over = left(&published.borrow().status, term, clock::now()).is_zero();
+        if is_over || over.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        work.as_mut().poll(context).map(Some)
+    })
+    .await
+}
+
 /// Resolves when nothing may run any more in this term: its belief has ended by the lease clocks, or
-/// its drain.
-async fn over(mut published: watch::Receiver<Published>, term: u64) {
+/// its drain; or when the driver is gone.
+pub(super) async fn over(mut published: watch::Receiver<Published>, term: u64) {
     loop {
-        let now = clock::now();
-        let left = match &published.borrow_and_update().status.standing {
-            Standing::Leader { term: of, belief, .. } if *of == term => belief.until_end(now),
-            Standing::Draining { term: of, belief, began, length } if *of == term => {
-                length.saturating_sub(began.elapsed_max(now)).min(belief.until_end(now))
-            }
-            _ => Duration::ZERO,
-        };
+        let left = left(&published.borrow_and_update().status, term, clock::now());
         if left.is_zero() {
             return;
         }
@@ -117,73 +137,18 @@ async fn over(mut published: watch::Receiver<Published>, term: u64) {
     }
 }
 
-/// Says when nothing runs any more in a term that is over, and has a candidate resign that nobody
-/// holds any more.
-pub(super) struct Warden {
-    published: watch::Receiver<Published>,
-    works: watch::Receiver<usize>,
-    control: Control,
-}
-
-impl Warden {
-    pub(super) fn new(
-        published: watch::Receiver<Published>,
-        works: watch::Receiver<usize>,
-        control: Control,
-    ) -> Self {
-        Self { published, works, control }
-    }
-
-    /// Never ends.
-    pub(super) async fn run(self) {
-        let Self { published, works, control } = self;
-        let resign = async {
-            control.leaving().await;
-            control.resign().await;
-        };
-        tokio::join!(resign, watch_over(published, works, &control));
-    }
-}
-
-async fn watch_over(
-    mut published: watch::Receiver<Published>,
-    mut works: watch::Receiver<usize>,
-    control: &Control,
-) {
-    loop {
-        let occupied = |it: &Published| it.status.occupied.filter(|term| !leads(&it.status, *term));
-        let Ok(term) =
-            published.wait_for(|it| occupied(it).is_some()).await.map(|it| occupied(&it))
-        else {
-            return std::future::pending().await;
-        };
-        let Some(term) = term else { continue };
-        // Whose work runs elsewhere, and only asks whether it leads, has the whole drain.
-        if *works.borrow_and_update() == 0 {
-            over(published.clone(), term).await;
+/// How long work may run yet in this term.
+fn left(status: &Status, term: u64, now: Moment) -> Duration {
+    match &status.standing {
+        Standing::Leader { term: of, belief, .. } if *of == term => belief.until_end(now),
+        Standing::Draining { term: of, belief, began, length } if *of == term => {
+            length.saturating_sub(began.elapsed_max(now)).min(belief.until_end(now))
         }
-        let _ = works.wait_for(|works| *works == 0).await;
-        control.vacated(term, None).await;
-        let _ = published.wait_for(|it| it.status.occupied != Some(term)).await;
+        _ => Duration::ZERO,
     }
 }
 
-fn leads(status: &Status, term: u64) -> bool {
+/// Whether the status says that we lead in this term, whatever the clock says.
+pub(super) fn leads(status: &Status, term: u64) -> bool {
     status.standing.state().is_leading() && status.term() == Some(term)
-}
-
-/// One future that runs as leader, until it is dropped.
-struct Counted<'a>(&'a watch::Sender<usize>);
-
-impl<'a> Counted<'a> {
-    fn new(works: &'a watch::Sender<usize>) -> Self {
-        works.send_modify(|works| *works += 1);
-        Self(works)
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.send_modify(|works| *works -= 1);
-    }
 }

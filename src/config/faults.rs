@@ -9,9 +9,12 @@ use std::path::PathBuf;
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Source {
     /// A flag of the command line, named without its dashes.
     Flag(String),
+    /// The program that a candidate is part of.
+    Program,
     /// A variable of the environment.
     Variable(String),
     /// The file that `--config` names.
@@ -26,6 +29,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flag(name) => write!(f, "flag --{name}"),
+            Self::Program => f.write_str("set by the program"),
             Self::Variable(name) => write!(f, "variable {name}"),
             Self::File(path) => write!(f, "file {}", path.display()),
             Self::HostName => f.write_str("host name"),
@@ -52,6 +56,7 @@ impl Problem {
 
 /// One thing that is wrong with the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Fault {
     /// The setting's name.
     pub setting: String,

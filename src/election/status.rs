@@ -187,6 +187,7 @@ impl Standing {
 
 /// The names of the states, for status, metrics and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum State {
     /// The store has not been heard yet.
     Starting,
@@ -212,6 +213,7 @@ pub enum State {
 
 impl State {
     /// All of them, for metrics whose series exist from the start.
+    #[doc(hidden)]
     pub const ALL: [Self; 10] = [
         Self::Starting,
         Self::Standby,

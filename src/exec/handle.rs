@@ -20,6 +20,7 @@ use tokio::process::{Child, Command};
 use super::stage::KEEPER;
 pub use super::stage::OURSELVES;
 use super::wire::{End, Order, RECORD, Report};
+use crate::config::OURS_ALONE;
 
 /// What a keeper is started with.
 #[derive(Clone, Debug)]
@@ -56,18 +57,21 @@ impl Keeper {
         end: End,
     ) -> std::io::Result<Self> {
         let (ours, its) = Socket::pair()?;
-        let child = Command::new(&task.tenure)
+        let mut command = Command::new(&task.tenure);
+        for name in OURS_ALONE {
+            command.env_remove(name);
+        }
+        let child = command
             .arg0("tenure")
             .arg(KEEPER)
             .arg(task.stop_timeout.as_nanos().to_string())
             .arg(&task.program)
             .arg(&task.name)
             .args(&task.arguments)
+            // What an `exec` around us has said of itself.
+            .env_remove("TENURE_URL")
+            .env_remove("TENURE_STATUS_FILE")
             .envs(variables)
-            // What systemd wants to hear, it wants to hear of us.
-            .env_remove("NOTIFY_SOCKET")
-            .env_remove("WATCHDOG_PID")
-            .env_remove("WATCHDOG_USEC")
             .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(its)))
             .spawn()?;

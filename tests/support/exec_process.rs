@@ -13,18 +13,19 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// A command that does not heed SIGTERM nor SIGINT, as does its child, and both write who they are
-/// and the raw clock every 4 ms. `brittle` heeds them, and exits with 0.
+/// and the raw clock every 4 ms. A `brittle` one heeds them, with its child, and exits with 0; one that is `survived` does, and
+/// its child does not.
 const BEATER: &str = r#"
 import os, signal, sys, time
-if "brittle" not in sys.argv:
+def set(how):
     for it in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(it, signal.SIG_IGN)
-else:
-    for it in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(it, lambda *_: sys.exit(0))
+        signal.signal(it, how)
+kind = sys.argv[3]
+set(signal.SIG_IGN if kind == "stubborn" else lambda *_: sys.exit(0))
 file = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 whole = sys.argv[2] + " " + os.environ["TENURE_TERM"]
-os.fork()
+if os.fork() == 0 and kind == "survived":
+    set(signal.SIG_IGN)
 while True:
     now = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
     os.write(file, f"{whole} {os.getpid()} {now}\n".encode())
