@@ -254,3 +254,19 @@ fn signals_are_passed_on_and_the_second_that_ends_ends_at_once() {
     });
     assert_eq!(read(&place.path().join("got")).unwrap(), "hup\nusr1\nint\n", "each once");
 }
+#[test]
+fn when_the_command_has_ended_a_second_signal_still_ends_at_once() {
+    let place = Place::new();
+    let (store, ready) = (place.store(), place.path().join("ready"));
+    let hook = format!("sh -c 'echo >{}; sleep 600'", ready.display());
+    let flags = ["--store", &store, "--on-passive", &hook, "--hook-timeout", "10m"];
+    let flags = [&flags[..], QUICK, &["--once"]].concat();
+    let mut exec = Exec::start("it", place.path(), &flags, &["sleep", "1"]);
+    until(BOUND, "the hook runs", || read(&ready));
+    exec.signal(Signal::INT);
+    until(BOUND, "it hears the first", || {
+        exec.log().contains("a second signal ends at once").then_some(())
+    });
+    exec.signal(Signal::TERM);
+    assert_eq!(until(BOUND, "it ends", || exec.has_ended()).code(), Some(143));
+}

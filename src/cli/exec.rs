@@ -150,21 +150,35 @@ async fn lead(
         signals,
         now: clock::now,
     };
-    Ok(ExitCode::from(together(sidecar, supervisor).await))
+    Ok(ExitCode::from(together(sidecar, supervisor).await?))
 }
 
 /// Runs both until the lease has been given back, or a second signal ends it.
-async fn together(sidecar: Sidecar, supervisor: Supervisor) -> u8 {
+async fn together(sidecar: Sidecar, supervisor: Supervisor) -> anyhow::Result<u8> {
+    // The supervisor's own signals go with it.
+    let mut signals = None;
     let (mut lead, mut supervise) = (pin!(sidecar.run()), pin!(supervisor.run()));
     let mut code = None;
     loop {
         tokio::select! {
             biased;
             over = &mut supervise, if code.is_none() => match over {
-                Over::AtOnce(code) => return code,
-                Over::AfterRelease(it) => code = Some(it),
+                Over::AtOnce(code) => return Ok(code),
+                Over::AfterRelease { code: it, asked } => {
+                    code = Some(it);
+                    signals = Some((Signals::listen()?, asked));
+                }
             },
-            () = &mut lead => return code.unwrap_or_default(),
+            number = last(&mut signals) => return Ok(u8::try_from(128 + number).unwrap_or(u8::MAX)),
+            () = &mut lead => return Ok(code.unwrap_or_default()),
         }
+    }
+}
+
+/// The signal that ends at once when the command has ended for good; none before.
+async fn last(signals: &mut Option<(Signals, bool)>) -> i32 {
+    match signals {
+        Some((signals, asked)) => signals.last(asked).await,
+        None => std::future::pending().await,
     }
 }

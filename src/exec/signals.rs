@@ -46,6 +46,23 @@ impl Signals {
             .map(Self)
     }
 
+    /// The number of the signal that ends what is left to do once nothing is left to be asked of
+    /// the command: the next that asks for the end, or the one after it where none has `asked` yet.
+    ///
+    /// Dropping the future loses no signal.
+    pub async fn last(&mut self, asked: &mut bool) -> i32 {
+        loop {
+            let number = self.next().await;
+            if !matches!(number, INT | TERM | QUIT) {
+                continue;
+            }
+            if std::mem::replace(asked, true) {
+                return number;
+            }
+            tracing::info!(signal = number, "leaving already; a second signal ends at once");
+        }
+    }
+
     /// The next one's number.
     pub async fn next(&mut self) -> i32 {
         std::future::poll_fn(|context| {

@@ -42,8 +42,13 @@ pub struct Mode {
 pub enum Over {
     /// A second signal: with this code, now.
     AtOnce(u8),
-    /// With this code, when the lease has been given back.
-    AfterRelease(u8),
+    /// With this code, when the lease has been given back and all who are to hear of it have.
+    AfterRelease {
+        /// The exit code.
+        code: u8,
+        /// Whether a signal has asked for the end already, so that the next one ends at once.
+        asked: bool,
+    },
 }
 
 /// Runs a command while we lead.
@@ -149,7 +154,7 @@ impl Supervisor {
                 self.vacate_unseen(it, published).await;
                 if it.starts == 0 && it.asked.is_none() && self.has_waited(it, published, now) {
                     self.control.resign().await;
-                    return Some(Over::AfterRelease(NO_LEASE));
+                    return Some(Over::AfterRelease { code: NO_LEASE, asked: false });
                 }
             }
         }
@@ -255,7 +260,8 @@ impl Supervisor {
         if self.mode.once {
             self.control.resign().await;
             self.control.vacated(term, None).await;
-            return Some(Over::AfterRelease(code(ended, why)));
+            let asked = it.asked.is_some();
+            return Some(Over::AfterRelease { code: code(ended, why), asked });
         }
         let ran = since.elapsed_min((self.now)());
         let by_itself = why.is_none() && it.asked.is_none();
@@ -273,7 +279,7 @@ impl Supervisor {
             Some(number) if self.mode.once => u8::try_from(128 + number).unwrap_or(u8::MAX),
             _ => 0,
         };
-        Over::AfterRelease(code)
+        Over::AfterRelease { code, asked: it.asked.is_some() }
     }
 
     /// How long until the time itself may ask for something.

@@ -234,7 +234,7 @@ impl World<'_> {
         if let Some(work) = process.work.as_mut().filter(|_| current) {
             work.over = true;
         }
-        let named = if current && stamp % 2 == 0 { None } else { term };
+        let named = if current && stamp.is_multiple_of(2) { None } else { term };
         if process.led.is_some() {
             self.will(node, Will::Drained(named));
         }
