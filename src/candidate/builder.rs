@@ -11,6 +11,7 @@ use super::works::{Warden, Works};
 use super::{Candidate, Running};
 use crate::assembly::Assembly;
 use crate::config::{self, Environment, Fault, Faults, Flags, Settings, Source, Verb, duration};
+use crate::daemon::Control;
 use crate::publish::Board;
 use crate::publish::file::Acknowledgements;
 
@@ -131,7 +132,8 @@ impl Builder {
         let assembly = Assembly::of(&settings, Board::default(), true)
             .map_err(|error| StartError::Store(format!("{error:#}")))?;
         let published = assembly.published.clone();
-        let (driver, control) = assembly.driver(Acknowledgements::of_no_files());
+        let (control, orders) = Control::new();
+        let driver = assembly.driver(orders, Acknowledgements::of_no_files());
         let (works, working) = watch::channel(Works::default());
         let (end, ended) = watch::channel(());
         let warden = Warden::new(published.clone(), working, control.clone());
