@@ -330,9 +330,7 @@ impl<'a> World<'a> {
             let at = self.now + it.publisher_delay + self.rng.u64(..20 * MILLI);
             self.queue.plan(at, Event::Announced { node, stamp: process.ended });
         }
-        if was != is
-            && let Some(term) = is
-        {
+        if let Some(term) = is.filter(|_| was != is) {
             process.led = is;
             process.told.elected();
             self.elected(node, term);
