@@ -207,6 +207,8 @@ fn counts(tally: &Tally) -> [(&'static str, u64); 5] {
                 Kind::HoldOffBroken,
                 Kind::TookPart,
                 Kind::WrongHeir,
+                Kind::LostUnsaid,
+                Kind::Unjittered,
             ]),
         ),
         ("broken", tally.count(&[Kind::TwoRequests, Kind::Panicked])),

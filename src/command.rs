@@ -18,7 +18,7 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
-use crate::config::CommandLine;
+use crate::config::{CommandLine, OURS_ALONE};
 use output::Collected;
 pub(crate) use output::Output;
 
@@ -78,6 +78,9 @@ pub(crate) fn start(line: &CommandLine, environment: &[Variable]) -> Starting {
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
+    for name in OURS_ALONE {
+        command.env_remove(name);
+    }
     for (name, value) in environment {
         match value {
             Some(value) => command.env(name, value),

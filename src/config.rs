@@ -38,7 +38,7 @@ pub use admin::Admin;
 pub use command_line::CommandLine;
 pub use doubts::Doubt;
 pub use ending::Ending;
-pub use environment::Environment;
+pub use environment::{Environment, OURS_ALONE};
 pub use faults::{Fault, Faults, Source};
 pub use health::{Health, Probe};
 pub use hooks::{HOOK_GRACE, Hook, Hooks};

@@ -41,7 +41,6 @@ pub struct Sidecar {
     probes: Probes,
     hooks: Hooks,
     control: Control,
-    url: Option<String>,
     admin: Option<(admin::Bound, admin::App)>,
     systemd: Option<Systemd>,
 }
@@ -80,12 +79,11 @@ impl Sidecar {
             files.spawn(writer.run());
             acknowledgements = word;
         }
-        let url = reached_at(&listeners);
         let hooks = Hooks::new(
             settings.hooks.clone(),
             about.clone(),
             metrics.clone(),
-            url.clone(),
+            reached_at(&listeners),
             clock::now,
         )?;
         tell_start(&settings, &about);
@@ -102,18 +100,7 @@ impl Sidecar {
         };
         let (driver, control) = assembly.driver(acknowledgements);
         let admin = admin.map(|bound| (bound, operating(&settings, &control, &app.published)));
-        Ok(Self {
-            driver,
-            listeners,
-            app,
-            files,
-            probes,
-            hooks,
-            control,
-            admin,
-            systemd: None,
-            url,
-        })
+        Ok(Self { driver, listeners, app, files, probes, hooks, control, admin, systemd: None })
     }
 
     /// Has systemd told how it goes, if it is there.
@@ -136,8 +123,8 @@ impl Sidecar {
 
     /// Where its first status listener can be asked.
     #[must_use]
-    pub fn url(&self) -> Option<&str> {
-        self.url.as_deref()
+    pub fn url(&self) -> Option<String> {
+        reached_at(&self.listeners)
     }
 
     /// What it counts.
@@ -148,18 +135,8 @@ impl Sidecar {
 
     /// Runs until it has resigned, as ordered, and its work is done.
     pub async fn run(self) {
-        let Self {
-            driver,
-            listeners,
-            app,
-            mut files,
-            probes,
-            hooks,
-            control,
-            admin,
-            systemd,
-            url: _,
-        } = self;
+        let Self { driver, listeners, app, mut files, probes, hooks, control, admin, systemd } =
+            self;
         let published = app.published.clone();
         let (end, ended) = oneshot::channel();
         let drive = async {

@@ -138,7 +138,8 @@ async fn term_comes_before_the_end_of_belief_and_kill_at_its_end() {
     assert!(killed >= Duration::from_millis(1_500), "killed {killed:?} after, before the end");
     // The bound is the safety property; what it adds is for a machine under load.
     assert!(killed < Duration::from_millis(2_000), "{killed:?}");
-    assert_eq!(rest(&mut keeper).await.0, [Report::Signalled(9), Report::Gone]);
+    let said = rest(&mut keeper).await.0;
+    assert_eq!(said, [Report::Overdue, Report::Signalled(9), Report::Gone]);
 }
 
 #[tokio::test]
@@ -152,7 +153,8 @@ async fn a_command_that_heeds_term_has_ended_before_the_end_of_belief() {
     keeper.order(Order::Belief(end));
     until_dead(id).await;
     assert!(!end.remaining(clock::now()).is_zero(), "it had the whole stop-timeout");
-    assert_eq!(rest(&mut keeper).await.0, [Report::Exited(3), Report::Gone]);
+    let said = rest(&mut keeper).await.0;
+    assert_eq!(said, [Report::Overdue, Report::Exited(3), Report::Gone]);
 }
 
 #[tokio::test]
@@ -285,6 +287,18 @@ async fn the_command_dies_with_its_keeper_and_no_signal_but_kill_ends_that() {
 }
 
 #[tokio::test]
+async fn a_keeper_that_somebody_stopped_is_woken_by_the_next_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut keeper = start(STUBBORN, directory.path(), Duration::from_secs(60));
+    let id = started(&mut keeper).await;
+    read(&directory.path().join("ready")).await;
+    let stopped = Pid::from_raw(keeper.id().unwrap().try_into().unwrap()).unwrap();
+    kill_process(stopped, Signal::STOP).unwrap();
+    assert!(keeper.order(Order::Terminate { signal: 15, within: Duration::from_millis(300) }));
+    until_dead(id).await;
+}
+
+#[tokio::test]
 async fn the_command_starts_as_if_nobody_stood_between() {
     let sleep = Task {
         program: "/bin/sleep".into(),
@@ -331,7 +345,7 @@ async fn a_keeper_has_a_few_hundred_kilobytes_of_its_own() {
         .filter(|it| it.starts_with("Anonymous:"))
         .filter_map(|it| it.split_whitespace().nth(1)?.parse::<u64>().ok())
         .sum();
-    println!("memory of no file: {private} KiB");
+    eprintln!("memory of no file: {private} KiB");
     // The build of the tests has four times the relocations of the one that ships, which is most of
     // it: 948 KiB here, 264 KiB there.
     assert!((1..1_500).contains(&private), "{rollup}");

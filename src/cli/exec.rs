@@ -60,6 +60,10 @@ pub async fn run(args: Args, environment: Environment) -> ExitCode {
         terminal::complain(&refusal);
         return ExitCode::from(2);
     }
+    if settings.observe {
+        terminal::complain("observe: an observer never leads, and would never run the command");
+        return ExitCode::from(2);
+    }
     let task = match task(command, settings, &environment) {
         Ok(task) => task,
         Err(code) => return ExitCode::from(code),

@@ -14,6 +14,10 @@ use rustix::fs::Access;
 /// The asset tag that Azure gives its virtual machines.
 const AZURE_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
 
+/// The variables by which systemd speaks to us alone: no hook, probe or command inherits them, so that
+/// none speaks, or is watched over, in our name.
+pub const OURS_ALONE: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
+
 /// Variables and facts of the machine.
 #[derive(Clone, Debug)]
 pub struct Environment {

@@ -125,8 +125,7 @@ impl Election {
     /// How long until a drain is over; [`Duration::MAX`] where there is none.
     pub(super) fn until_drained(&self, now: Moment) -> Duration {
         let Role::Draining(it) = &self.role else { return Duration::MAX };
-        let pending = self.occupied.is_some() || it.nomination.is_some();
-        it.left(now, pending, self.config.request_timeout * 2)
+        it.left(now, self.occupied.is_some(), self.config.request_timeout * 2)
     }
 
     /// The drain is over, and with it the tenure.

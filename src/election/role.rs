@@ -223,17 +223,13 @@ impl Draining {
     }
 
     /// How long until the lease may be given back: until the service has ended its work or its time
-    /// is up. While something is `pending` (a process that lives, a name to write) there is a
-    /// `grace` more, in which the lease is still renewed.
-    pub(super) fn left(&self, now: Moment, pending: bool, grace: Duration) -> Duration {
-        let passed = self.began.elapsed_min(now);
-        if pending {
-            (self.length + grace).saturating_sub(passed)
-        } else if self.drained {
-            Duration::ZERO
-        } else {
-            self.length.saturating_sub(passed)
-        }
+    /// is up. A name that is still to be written has a `grace`, and a process that lives has it
+    /// after that time, in which the lease is renewed too.
+    pub(super) fn left(&self, now: Moment, occupied: bool, grace: Duration) -> Duration {
+        let work = if self.drained { Duration::ZERO } else { self.length };
+        let naming = if self.nomination.is_some() { grace } else { Duration::ZERO };
+        let living = if occupied { self.length + grace } else { Duration::ZERO };
+        work.max(naming).max(living).saturating_sub(self.began.elapsed_min(now))
     }
 }
 

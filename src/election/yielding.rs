@@ -35,10 +35,17 @@ pub(super) struct Courtesy {
 
 impl Election {
     /// Whether we bid for a lease that was just seen free. A later leader that names us ends our own
-    /// hold-off: were it kept, the others would wait in vain for us, who had been asked to lead.
+    /// hold-off: were it kept, the others would wait in vain for us, who had been asked to lead. What
+    /// we wrote ourselves does not: the name may be another's too, for whom we step down.
     pub(super) fn may_bid(&self, now: Moment) -> bool {
+        let named_by = self.courtesy.filter(|_| self.is_named()).map(|it| it.nonce);
+        let called = match (self.aside, named_by) {
+            (Some(aside), Some(nonce)) => nonce != Some(aside.nonce),
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
         let others_wait = self.courtesy.is_some_and(|it| !it.is_over(now));
-        self.competes() && (self.is_named() || self.aside.is_none() && !others_wait)
+        self.competes() && (called || self.aside.is_none() && !others_wait)
     }
 
     /// Whether we look more often than others, since we are to follow.

@@ -6,7 +6,9 @@
 //!
 //! What it does not do: it waits for nobody.
 
-use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
+use rustix::process::{
+    Pid, Signal, getpgid, kill_process, kill_process_group, test_kill_process_group,
+};
 
 /// Sends a signal to the command's group.
 pub(super) fn signal_group(group: Pid, signal: Signal) {
@@ -44,19 +46,43 @@ fn search(parent: Pid) -> Vec<Pid> {
     let Ok(all) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };
-    let ours = |id: &Pid| {
-        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-        parent_in(&stat).filter(|it| *it == parent)
-    };
     all.filter_map(|it| pid(it.ok()?.file_name().to_str()?))
-        .filter(|it| ours(it).is_some())
+        .filter(|id| Stat::of(*id).is_some_and(|it| it.parent == parent))
         .collect()
 }
 
-/// The parent in a line of `/proc/…/stat`, whose second field may hold anything.
-fn parent_in(stat: &str) -> Option<Pid> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    pid(rest.split_ascii_whitespace().nth(1)?)
+/// Whether anybody lives in a group; who has ended and is not waited for does not.
+pub(super) fn group_lives(group: Pid) -> bool {
+    if test_kill_process_group(group).is_err() {
+        return false;
+    }
+    let Ok(all) = std::fs::read_dir("/proc") else {
+        return true;
+    };
+    all.filter_map(|it| pid(it.ok()?.file_name().to_str()?))
+        .filter_map(Stat::of)
+        .any(|it| it.group == group && it.lives)
+}
+
+/// What `/proc/…/stat` says of a process.
+struct Stat {
+    lives: bool,
+    parent: Pid,
+    group: Pid,
+}
+
+impl Stat {
+    fn of(id: Pid) -> Option<Self> {
+        Self::parse(&std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
+    }
+
+    /// Reads the line, whose second field may hold anything.
+    fn parse(stat: &str) -> Option<Self> {
+        let (_, rest) = stat.rsplit_once(')')?;
+        let mut words = rest.split_ascii_whitespace();
+        let lives = !matches!(words.next()?, "Z" | "X");
+        Some(Self { lives, parent: pid(words.next()?)?, group: pid(words.next()?)? })
+    }
 }
 
 #[cfg(test)]
@@ -65,8 +91,26 @@ mod tests {
 
     #[test]
     fn a_name_cannot_fake_its_parent() {
-        assert_eq!(parent_in("7 (a) S 1 (b) S 9 7 7 0"), pid("9"));
-        assert_eq!(parent_in("7 (sh"), None);
+        let stat = Stat::parse("7 (a) S 1 (b) S 9 8 7 0").unwrap();
+        assert!(stat.lives && Some(stat.parent) == pid("9") && Some(stat.group) == pid("8"));
+        assert!(!Stat::parse("7 (a) Z 9 8 7 0").unwrap().lives);
+        assert!(Stat::parse("7 (sh").is_none());
+    }
+
+    #[test]
+    fn a_group_of_the_dead_does_not_live() {
+        use std::os::unix::process::CommandExt;
+        let mut child =
+            std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
+        let group = Pid::from_raw(child.id().try_into().unwrap()).unwrap();
+        assert!(group_lives(group));
+        child.kill().unwrap();
+        // Killed, and nobody has waited for it.
+        while group_lives(group) {
+            std::thread::yield_now();
+        }
+        assert!(kill_process_group(group, Signal::KILL).is_ok(), "the kernel still knows it");
+        child.wait().unwrap();
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Tenure's end of a keeper: starts it, sends it orders, and hears its reports.
 //!
-//! What it does not do: it never waits for a keeper. An order that a stopped keeper does not take
-//! is dropped; it still has the end of belief that it knows.
+//! What it does not do: it never waits for a keeper. An order that a keeper does not take is
+//! dropped; it still has the end of belief that it knows.
 
 use std::ffi::{OsStr, OsString};
 use std::io::IoSlice;
@@ -13,12 +13,14 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
 use super::stage::KEEPER;
 pub use super::stage::OURSELVES;
 use super::wire::{End, Order, RECORD, Report};
+use crate::config::OURS_ALONE;
 
 /// What a keeper is started with.
 #[derive(Clone, Debug)]
@@ -55,13 +57,20 @@ impl Keeper {
         end: End,
     ) -> std::io::Result<Self> {
         let (ours, its) = Socket::pair()?;
-        let child = Command::new(&task.tenure)
+        let mut command = Command::new(&task.tenure);
+        for name in OURS_ALONE {
+            command.env_remove(name);
+        }
+        let child = command
             .arg0("tenure")
             .arg(KEEPER)
             .arg(task.stop_timeout.as_nanos().to_string())
             .arg(&task.program)
             .arg(&task.name)
             .args(&task.arguments)
+            // What an `exec` around us has said of itself.
+            .env_remove("TENURE_URL")
+            .env_remove("TENURE_STATUS_FILE")
             .envs(variables)
             .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(its)))
@@ -77,8 +86,12 @@ impl Keeper {
         Ok(Self { child, socket: UnixStream::from_std(ours)?, partial: Vec::new() })
     }
 
-    /// Gives an order; false if the keeper did not take it, since it is gone or stopped.
+    /// Gives an order; false if the keeper did not take it, since it is gone or too slow. One that
+    /// somebody has stopped is woken to hear it: stopped, it would end nobody.
     pub fn order(&self, order: Order) -> bool {
+        if let Some(id) = self.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)) {
+            let _ = kill_process(id, Signal::CONT);
+        }
         let bytes = order.to_bytes();
         // A part of a record is taken only where the buffer is full, after thousands of orders that
         // nobody read.

@@ -4,8 +4,8 @@
 //! It is the command's parent, the one who waits, and the subreaper of all that the command starts.
 //! It has a process group of its own, so that no stop or signal that is meant for Tenure's
 //! group comes here, and it blocks all signals. It judges by the clock, at each
-//! order, each child's end, and otherwise every [`STEP`]. What stops it with Tenure: SIGSTOP to
-//! itself, and a freeze of the whole cgroup, after which it goes on by the clock.
+//! order, each child's end, and otherwise every [`STEP`]. What stops it: SIGSTOP to itself, until
+//! Tenure's next order wakes it, and a freeze of the whole cgroup; then it goes on by the clock.
 //!
 //! What it does not do: it knows no store and no lease, restarts nothing, and writes no log. There
 //! is no runtime in it and next to no memory.

@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal};
 
 use super::course::{Ended, Why};
+use super::descendants::{group_lives, signal_group};
 use super::handle::Keeper;
 use super::signals::{CONT, TSTP, TTIN, TTOU};
 use super::terminal::Terminal;
@@ -155,7 +156,8 @@ impl Running {
             "the command's keeper was killed, and the command with it"
         );
         if let Some(group) = self.group {
-            while kill_process_group(group, Signal::KILL).is_ok() {
+            while group_lives(group) {
+                signal_group(group, Signal::KILL);
                 tokio::time::sleep(LOOK).await;
             }
         }

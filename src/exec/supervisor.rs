@@ -158,11 +158,9 @@ impl Supervisor {
 
     /// A term that began and was over, or is, before the command could be started.
     async fn vacate_unseen(&self, it: &mut Course, published: &Published) {
-        let past = published.history.iter().filter_map(|it| it.transition.term);
-        let newest = past.chain(published.status.term()).max().unwrap_or_default();
-        if newest > it.vacated {
-            it.vacated = newest;
-            self.control.vacated(newest, None).await;
+        if let Some(term) = published.status.occupied {
+            it.vacated = term;
+            self.control.vacated(term, None).await;
         }
     }
 

@@ -37,7 +37,7 @@ async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
     for address in addresses {
         match TcpStream::connect(address).await {
             // On a port that the system gives to clients, a connection can meet itself.
-            Ok(it) if it.local_addr().ok() == it.peer_addr().ok() => {
+            Ok(it) if meets_itself(&it) => {
                 why = io::ErrorKind::ConnectionRefused.to_string();
             }
             Ok(it) => return Ok(it),
@@ -45,4 +45,26 @@ async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
         }
     }
     Err(why)
+}
+
+fn meets_itself(stream: &TcpStream) -> bool {
+    stream.local_addr().ok() == stream.peer_addr().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpSocket};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_meets_itself_is_told_from_one_that_was_taken() {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let own = socket.local_addr().unwrap();
+        assert!(meets_itself(&socket.connect(own).await.unwrap()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let taken = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        assert!(!meets_itself(&taken));
+    }
 }

@@ -48,10 +48,6 @@ pub struct Systemd {
 }
 
 impl Systemd {
-    /// The variables by which systemd speaks to us alone. Who starts a process takes them out of its
-    /// environment, so that no hook and no command speaks, or is watched over, in our name.
-    pub const VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
-
     /// Finds systemd by the environment; `None` where nobody waits to be notified. An address that
     /// is none is told to the log, and nobody is notified.
     #[must_use]

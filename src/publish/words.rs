@@ -74,7 +74,7 @@ mod tests {
             assert_ne!(state(known.as_str()), known.as_str());
         }
         for (_, _, known) in TRANSITIONS {
-            assert!(reason(known.as_str()).len() > known.as_str().len() + 5, "{known:?}");
+            assert_ne!(reason(known.as_str()), known.as_str().replace('-', " "));
         }
         assert_eq!((state("later"), reason("some-day").as_str()), ("later", "some day"));
     }

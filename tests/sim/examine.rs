@@ -10,6 +10,7 @@ use tenure::election::{Election, State};
 use super::faults::{Heir, Kind as Fault};
 use super::judge::Kind;
 use super::network::Illness;
+use super::operate;
 use super::process::Node;
 use super::queue::Event;
 use super::service::Mood;
@@ -156,7 +157,7 @@ impl World<'_> {
         self.lasting.clear();
         self.snared = 0;
         self.relink();
-        self.nodes.iter_mut().for_each(|it| it.resumes = false);
+        self.nodes.iter_mut().for_each(|it| (it.resumes, it.trapped) = (false, false));
         let mut begin = self.now.max(self.last_arrival).max(self.examination.strangers_until);
         let leaving = 2 * self.scenario.longest(|it| it.request_timeout);
         for index in 0..self.nodes.len() {
@@ -223,7 +224,7 @@ impl World<'_> {
                     self.resign(usize::from(leader), SECOND);
                     return bound;
                 };
-                self.examination.heir = Some(self.identity(heir));
+                self.examination.heir = Some(operate::identity(heir));
                 let to = Heir::Node(heir);
                 self.operate(usize::from(leader), Fault::Transfer { to }, hold_off);
                 bound
@@ -265,7 +266,7 @@ impl World<'_> {
         else {
             return;
         };
-        let name = self.identity(leader);
+        let name = operate::identity(leader);
         if name != heir {
             self.judge.accuse(Kind::WrongHeir, self.now, || {
                 format!("candidate {leader} leads, called {name}, and {heir} was named")

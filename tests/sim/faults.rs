@@ -80,6 +80,9 @@ pub enum Kind {
     /// The next renewal that the store grants catches the leader: it is stopped until its belief
     /// is all but over, reads the answer then, and is cut off.
     Snare,
+    /// The next grant catches its candidate: it is stopped until little is left of it, reads the
+    /// answer then, and is cut off as soon as it leads.
+    GrantSnare,
     /// A clock is set, by so many nanoseconds.
     Jump { which: Which, by: i64 },
     /// Boot and wall clock are slewed.
@@ -148,7 +151,8 @@ pub fn draw(rng: &mut Rng, nodes: u8, lease: Span, faithful: bool) -> Fault {
         _ => Target::Node(rng.u8(..nodes)),
     };
     let mut length = log_span(rng, lease / 100, lease * 2);
-    let kind = match rng.u8(..122) {
+    let kind = match rng.u8(..124) {
+        122..=123 => Kind::GrantSnare,
         100..=103 => Kind::StepDown,
         104..=108 => {
             let to = if rng.u8(..5) == 0 { Heir::Nobody } else { Heir::Node(rng.u8(..nodes)) };
@@ -185,10 +189,11 @@ pub fn draw(rng: &mut Rng, nodes: u8, lease: Span, faithful: bool) -> Fault {
     if matches!(kind, Kind::StepDown | Kind::Transfer { .. } | Kind::ChildEnds) {
         length = log_span(rng, 100 * MILLI, lease);
     }
-    if kind == Kind::Snare {
+    if matches!(kind, Kind::Snare | Kind::GrantSnare) {
         length = lease * 2;
     }
     let target = match kind {
+        Kind::GrantSnare => Target::All,
         Kind::Snare | Kind::StepDown | Kind::Transfer { .. } | Kind::ChildEnds => Target::Leader,
         Kind::Crash | Kind::Resign | Kind::TakeOut if target == Target::All => Target::Leader,
         _ => target,

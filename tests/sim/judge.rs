@@ -38,6 +38,10 @@ pub enum Kind {
     HoldOffBroken,
     /// Who is paused, not well, or has processes of an earlier term, bid or led.
     TookPart,
+    /// A leader counted its lease as lost, which the store had not said.
+    LostUnsaid,
+    /// Look after look came at one pace, as those of others may.
+    Unjittered,
     /// A transfer in peace went to another than the one named.
     WrongHeir,
     /// An observer led.

@@ -137,12 +137,7 @@ impl World<'_> {
     /// A renewal of this node was granted: a snare that waits for one catches it.
     pub(super) fn spring(&mut self, node: u8) {
         let bit = 1 << node;
-        let waits = |(index, mask): &(u32, u8)| {
-            mask & bit != 0 && self.scenario.faults[*index as usize].kind == Kind::Snare
-        };
-        let it = &self.nodes[usize::from(node)];
-        let awake = it.asleep_until <= self.now && it.restless_until <= self.now;
-        if self.snared & bit != 0 || !awake || !self.lasting.iter().any(waits) {
+        if !self.is_awaited(node, Kind::Snare) {
             return;
         }
         self.snared |= bit;
@@ -152,6 +147,38 @@ impl World<'_> {
         let length = left / 100 * self.rng.u64(70..100);
         self.sleep(usize::from(node), Sleep::Stopped, length);
         self.tell(|_| format!("candidate {node} is snared for {} ms", length / 1_000_000));
+    }
+
+    /// A bid of this node was granted: a snare that waits for one stops it until little is left, and
+    /// cuts it off as soon as it leads.
+    pub(super) fn spring_on_grant(&mut self, node: u8) {
+        if !self.is_awaited(node, Kind::GrantSnare) {
+            return;
+        }
+        let it = &mut self.nodes[usize::from(node)];
+        it.trapped = true;
+        let length = span(it.plan.timings.renew_deadline) / 100 * self.rng.u64(50..95);
+        self.sleep(usize::from(node), Sleep::Stopped, length);
+        self.tell(|_| format!("candidate {node} is trapped for {} ms", length / 1_000_000));
+    }
+
+    /// Whether a snare of this kind waits for this node.
+    fn is_awaited(&self, node: u8, kind: Kind) -> bool {
+        let bit = 1 << node;
+        let waits = |(index, mask): &(u32, u8)| {
+            mask & bit != 0 && self.scenario.faults[*index as usize].kind == kind
+        };
+        let it = &self.nodes[usize::from(node)];
+        let awake = it.asleep_until <= self.now && it.restless_until <= self.now;
+        self.snared & bit == 0 && awake && self.lasting.iter().any(waits)
+    }
+
+    /// A trapped node leads: it is cut off.
+    pub(super) fn close_trap(&mut self, node: u8) {
+        if std::mem::take(&mut self.nodes[usize::from(node)].trapped) {
+            self.snared |= 1 << node;
+            self.relink();
+        }
     }
 
     fn sleep(&mut self, node: usize, sleep: Sleep, length: Span) {

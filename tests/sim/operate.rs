@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use tenure::clock::Moment;
-use tenure::election::{Answer, Op, Progress, Reason, Refusal, State, Transition, Will};
+use tenure::election::{Answer, Op, Progress, Reason, Refusal, Standing, State, Transition, Will};
 use tenure::store::{Bid, Nonce, Successor};
 
 use super::faults::{Heir, Kind};
@@ -33,13 +33,6 @@ impl Work {
     fn goes_on(&self, now: Moment) -> bool {
         !self.over && self.began.elapsed_min(now) < self.length
     }
-
-    /// Counts anew if a clock went back behind its begin.
-    pub fn restart_if_back(&mut self, now: Moment) {
-        if went_back(self.began, now) {
-            self.began = now;
-        }
-    }
 }
 
 /// A hold-off, by the judge's own count.
@@ -48,6 +41,8 @@ pub struct Aside {
     nonce: Option<Nonce>,
     pub length: Duration,
     from: Option<Moment>,
+    /// Whether a later leader was seen to call it back.
+    called: bool,
 }
 
 fn went_back(from: Moment, now: Moment) -> bool {
@@ -55,18 +50,36 @@ fn went_back(from: Moment, now: Moment) -> bool {
 }
 
 impl Process {
+    /// What it counts from anew if a clock went back behind that.
+    pub fn restart_if_back(&mut self, now: Moment) {
+        if matches!(self.status.standing, Standing::Draining { .. })
+            && let Some(work) = &mut self.work
+            && went_back(work.began, now)
+        {
+            work.began = now;
+        }
+        if let Some((ended, ..)) = &mut self.last_word
+            && went_back(*ended, now)
+        {
+            *ended = now;
+        }
+    }
+
     /// It is to stand aside after the lease that it has.
     fn stands_aside(&mut self, length: Duration) {
         let nonce = self.nonce;
-        self.aside = (!length.is_zero()).then_some(Aside { nonce, length, from: None });
+        self.aside =
+            (!length.is_zero()).then_some(Aside { nonce, length, from: None, called: false });
     }
 
     /// It has looked.
-    pub fn looked(&mut self, answer: &Answer, now: Moment) {
+    pub fn looked(&mut self, answer: &Answer, identity: &str, now: Moment) {
         if let (Some(aside), Answer::Sight(sight)) = (&mut self.aside, answer) {
             if sight.free || sight.record.nonce != aside.nonce {
                 aside.from.get_or_insert(now);
             }
+            let named = sight.record.successor.as_ref().is_some_and(|it| it.identity == identity);
+            aside.called = named && sight.record.nonce != aside.nonce;
             if aside.from.is_some_and(|from| went_back(from, now)) {
                 aside.from = Some(now);
             }
@@ -114,7 +127,7 @@ impl World<'_> {
             Kind::StepDown => Will::StepDown { hold_off },
             Kind::Transfer { to } => {
                 let identity = match to {
-                    Heir::Node(heir) => self.identity(heir),
+                    Heir::Node(heir) => identity(heir),
                     Heir::Nobody => "nobody".to_owned(),
                 };
                 Will::Transfer(Successor { identity, hold_off })
@@ -123,11 +136,6 @@ impl World<'_> {
             _ => return false,
         };
         self.will(node as u8, will).is_some_and(|it| it.is_ok())
-    }
-
-    /// The name that a candidate bears; some bear the same.
-    pub(super) fn identity(&self, node: u8) -> String {
-        format!("candidate-{}", node / 2)
     }
 
     /// A candidate takes part again.
@@ -161,8 +169,13 @@ impl World<'_> {
                 _ => {}
             }
         }
+        let refused = self.nodes[usize::from(node)].process.as_ref().is_some_and(|it| it.refused);
+        if reason == Reason::Lost && !refused {
+            let say = || format!("candidate {node} lost a lease that the store did not refuse");
+            self.judge.accuse(judge::Kind::LostUnsaid, self.now, say);
+        }
         if from == State::Draining {
-            self.drain_ended(node, reason, term);
+            self.drain_ended(node, reason, term, moment);
         }
     }
 
@@ -203,14 +216,16 @@ impl World<'_> {
         }
     }
 
-    fn drain_ended(&mut self, node: u8, reason: Reason, term: Option<u64>) {
+    fn drain_ended(&mut self, node: u8, reason: Reason, term: Option<u64>, moment: Moment) {
         let it = &mut self.nodes[usize::from(node)];
         let (life, lease) = (it.life, span(it.plan.timings.lease_duration));
         let Some(process) = &mut it.process else { return };
         if let (Reason::Drained, Some(term)) = (reason, term) {
             self.judge.take_back(term, node, life, self.now);
         }
-        let Some(work) = process.work else { return };
+        let Some(work) = &mut process.work else { return };
+        // Once it is over, no clock that goes back takes that back.
+        work.over |= !work.goes_on(moment);
         let calm = process.disturbed_at.is_none_or(|at| at + 2 * lease < work.since);
         if reason == Reason::Lapsed && calm {
             let say = || format!("candidate {node} let its lease lapse in a drain");
@@ -220,10 +235,14 @@ impl World<'_> {
 
     /// A request is sent: what it must not ask for now.
     pub(super) fn judge_request(&mut self, node: u8, op: &Op, moment: Moment) {
+        let it = &mut self.nodes[usize::from(node)];
+        let Some(process) = &mut it.process else { return };
+        let alike = matches!(op, Op::Look) && process.looks_again(self.now);
         let it = &self.nodes[usize::from(node)];
         let Some(process) = &it.process else { return };
         let accused = match op {
             Op::Release(bid) => self.too_early(node, bid, moment),
+            Op::Look if alike => Some((judge::Kind::Unjittered, "after as long as ever")),
             Op::Acquire(_) if process.paused => Some((judge::Kind::TookPart, "though paused")),
             Op::Acquire(_) if it.plan.probing.is_some() && !process.told.is_well() => {
                 Some((judge::Kind::TookPart, "though its service is not well"))
@@ -233,7 +252,7 @@ impl World<'_> {
             {
                 Some((judge::Kind::TookPart, "while its old child lives"))
             }
-            Op::Acquire(_) if process.aside.is_some() => {
+            Op::Acquire(_) if process.aside.is_some_and(|it| !it.called) => {
                 Some((judge::Kind::HoldOffBroken, "before its hold-off is over"))
             }
             _ => None,
@@ -248,6 +267,15 @@ impl World<'_> {
         }
     }
 
+    /// All publishers of a candidate have said passive.
+    pub(super) fn announced(&mut self, node: u8) {
+        if let Some(process) = &mut self.nodes[usize::from(node)].process
+            && let Some((.., said)) = &mut process.last_word
+        {
+            *said = true;
+        }
+    }
+
     fn too_early(
         &self,
         node: u8,
@@ -258,7 +286,16 @@ impl World<'_> {
         if it.escort.child.is_some_and(|child| child.lease == bid.lease) {
             return Some((judge::Kind::ReleasedEarly, "while the child of that lease lives"));
         }
-        let work = it.process.as_ref().and_then(|it| it.work);
+        let waits = |(ended, nonce, said): (Moment, Option<Nonce>, bool)| {
+            !said
+                && nonce == Some(bid.nonce)
+                && ended.elapsed_min(moment) < it.plan.timings.request_timeout
+        };
+        let process = it.process.as_ref()?;
+        if process.last_word.is_some_and(waits) {
+            return Some((judge::Kind::ReleasedEarly, "before all publishers say passive"));
+        }
+        let work = process.work;
         work.filter(|it| it.lease == Some(bid.lease) && it.goes_on(moment))
             .map(|_| (judge::Kind::ReleasedEarly, "before its drain is over"))
     }
@@ -270,6 +307,11 @@ impl World<'_> {
         let longest = aside.map(|it| it.length).chain(courtesy).max();
         longest.map_or(0, |it| span(it) + 2 * self.scenario.longest(|it| it.retry_period))
     }
+}
+
+/// The name that a candidate bears; some bear the same, and only the instance tells them apart.
+pub fn identity(node: u8) -> String {
+    format!("candidate-{}", node / 2)
 }
 
 /// For which acquisition a request is.

@@ -150,6 +150,7 @@ impl World<'_> {
             (Step::Done(answer), ..) => answer,
         };
         let renewed = answer.is_ok() && matches!(message.op, Op::Renew(_));
+        let granted = answer.is_ok() && matches!(message.op, Op::Acquire(_));
         message.answer = Some(answer);
         self.tell(|world| world.post.describe(index));
         match fate.back {
@@ -158,6 +159,9 @@ impl World<'_> {
         }
         if renewed {
             self.spring(node);
+        }
+        if granted {
+            self.spring_on_grant(node);
         }
     }
 
@@ -231,8 +235,9 @@ impl World<'_> {
             if matches!(answer, Err(StoreError::Refused(_))) {
                 process.disturb(self.now);
             }
+            process.refused = matches!(answer, Err(StoreError::Refused(_)));
             if let Ok(answer) = &answer {
-                process.looked(answer, moment);
+                process.looked(answer, &operate::identity(node), moment);
             }
             if answer.is_ok() && renews {
                 process.renewed_at = process.sent_at;

@@ -18,7 +18,7 @@ use super::operate::{Aside, Work};
 use super::queue::{Event, Queue};
 use super::scenario::{NodePlan, Timings};
 use super::service::{Service, Told};
-use super::{Instant, SECOND, Span};
+use super::{Instant, MILLI, SECOND, Span};
 
 /// A machine with one candidate.
 #[derive(Debug)]
@@ -50,6 +50,8 @@ pub struct Node {
     pub service: Service,
     /// The processes of its terms.
     pub escort: Escort,
+    /// Whether a snare waits until it leads.
+    pub trapped: bool,
     /// Whether it is to take part again as soon as it is awake.
     pub resumes: bool,
     /// Chance for the core.
@@ -111,11 +113,27 @@ pub struct Process {
     pub work: Option<Work>,
     /// For whom it stands aside.
     pub aside: Option<Aside>,
+    /// When its last leadership ended, under which nonce, and whether all publishers have said so.
+    pub last_word: Option<(Moment, Option<Nonce>, bool)>,
+    /// Whether the last answer was a refusal.
+    pub refused: bool,
+    /// When it last looked, after how long, and how often in a row after about as long.
+    pub looks: (Instant, Span, u32),
     /// The hold-off of what it is asked for now.
     pub asked_hold_off: Option<Span>,
 }
 
 impl Process {
+    /// It looks again; says whether so many times in a row after as long as before that no chance
+    /// can be in it.
+    pub fn looks_again(&mut self, now: Instant) -> bool {
+        let (last, before, alike) = self.looks;
+        let gap = now - last;
+        let again = gap > SECOND && gap.abs_diff(before) < 60 * MILLI;
+        self.looks = (now, gap, if again { alike + 1 } else { 0 });
+        self.looks.2 >= 16
+    }
+
     /// Something goes wrong with it.
     pub fn disturb(&mut self, now: Instant) {
         self.disturbed_at = Some(now);
@@ -156,6 +174,7 @@ impl Node {
             service: Service::default(),
             escort: Escort::default(),
             resumes: false,
+            trapped: false,
             rng: Rng::with_seed(seed),
             network: Rng::with_seed(!seed),
         }
@@ -213,6 +232,9 @@ impl Node {
             told: Told::default(),
             work: None,
             aside: None,
+            last_word: None,
+            refused: false,
+            looks: (now, 0, 0),
             asked_hold_off: None,
         });
     }

@@ -26,7 +26,11 @@ impl World<'_> {
         let mask = self.struck(fault.target);
         let mut strikes = false;
         match fault.kind {
-            Kind::Weather(_) | Kind::Cut { .. } | Kind::Outage { .. } | Kind::Snare => {
+            Kind::Weather(_)
+            | Kind::Cut { .. }
+            | Kind::Outage { .. }
+            | Kind::Snare
+            | Kind::GrantSnare => {
                 self.last(index, mask, fault.length);
                 strikes = true;
             }
@@ -81,7 +85,7 @@ impl World<'_> {
     pub(super) fn heal(&mut self, index: u32) {
         let Some(at) = self.lasting.iter().position(|(it, _)| *it == index) else { return };
         let (_, mask) = self.lasting.swap_remove(at);
-        if self.scenario.faults[index as usize].kind == Kind::Snare {
+        if matches!(self.scenario.faults[index as usize].kind, Kind::Snare | Kind::GrantSnare) {
             self.snared &= !mask;
         }
         match self.scenario.faults[index as usize].kind {
@@ -135,7 +139,7 @@ impl World<'_> {
                 let caught = self.snared & (1 << node) != 0;
                 match self.scenario.faults[*index as usize].kind {
                     _ if mask & (1 << node) == 0 => {}
-                    Kind::Snare if caught => link.cut = Some(false),
+                    Kind::Snare | Kind::GrantSnare if caught => link.cut = Some(false),
                     kind => link.worsen(kind),
                 }
             }

@@ -206,6 +206,7 @@ impl<'a> World<'a> {
             }
             Event::Announced { node, stamp } => {
                 if self.process_of(node).is_some_and(|it| it.ended == stamp) {
+                    self.announced(node);
                     self.turn(node, Election::handle_announced);
                 }
             }
@@ -303,12 +304,10 @@ impl<'a> World<'a> {
         let status = process.election.status();
         let (was, is) = (process.status.term(), status.term());
         let leads = status.is_leader(moment);
-        if matches!(status.standing, Standing::Draining { .. }) {
-            process.work.iter_mut().for_each(|it| it.restart_if_back(moment));
-        }
         let leading = |it: &Status| matches!(it.standing, Standing::Leader { .. });
         let (led, leads_on) = (leading(&process.status), leading(&status));
         process.status = status;
+        process.restart_if_back(moment);
         let renewed_at = process.renewed_at;
         process.jumped_at.take_if(|jumped| was != is || renewed_at >= *jumped);
         process.note(moment, self.now);
@@ -327,6 +326,7 @@ impl<'a> World<'a> {
         }
         if led && (!leads_on || was != is) {
             process.ended += 1;
+            process.last_word = Some((moment, process.nonce, false));
             let at = self.now + it.publisher_delay + self.rng.u64(..20 * MILLI);
             self.queue.plan(at, Event::Announced { node, stamp: process.ended });
         }
@@ -370,6 +370,7 @@ impl<'a> World<'a> {
             self.judge.accuse(judge::Kind::TookPart, self.now, say);
         }
         self.escort(node, term);
+        self.close_trap(node);
         let soon = self.now + self.rng.u64(10 * MILLI..2 * SECOND);
         self.queue.plan(soon, Event::Ask { client: node, again: false });
     }

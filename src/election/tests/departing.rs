@@ -267,6 +267,18 @@ fn a_transfer_names_the_successor_under_the_lease_before_it_is_released() {
 }
 
 #[test]
+fn a_successor_that_cannot_be_named_holds_up_a_drained_service_no_longer() {
+    let mut bench = Bench::leader_with(Config { drain_timeout: ms(60_000), ..config() });
+    bench.will(Will::Transfer(successor())).unwrap();
+    bench.announce();
+    bench.will(Will::Drained(None)).unwrap();
+    bench.expect("nominate");
+    bench.sleep(2 * REQUEST);
+    bench.answer(unknown());
+    bench.expect("release");
+}
+
+#[test]
 fn a_successor_that_cannot_be_named_costs_two_request_timeouts_and_the_lease_is_given_back() {
     let mut bench = Bench::leader();
     bench.will(Will::Transfer(successor())).unwrap();

@@ -90,6 +90,24 @@ fn being_named_ends_the_hold_off_of_who_stepped_down_before() {
 }
 
 #[test]
+fn who_names_its_own_name_stands_aside_all_the_same() {
+    let mut bench = Bench::leader();
+    let nonce = bench.nonce();
+    let successor = Successor { identity: "us".into(), hold_off: ms(5_000) };
+    bench.will(Will::Transfer(successor.clone())).unwrap();
+    bench.announce();
+    bench.answer(Ok(Answer::Done));
+    bench.next("release");
+    bench.answer(Ok(Answer::Done));
+    let record =
+        Record { nonce: Some(nonce), successor: Some(successor.as_stored()), ..record(Some(8)) };
+    bench.next("look");
+    let version = Version("1".into());
+    bench.answer(Ok(Answer::Sight(Sight { free: true, record, version })));
+    assert!(bench.request.is_none(), "another of that name is to lead");
+}
+
+#[test]
 fn a_successor_whose_time_is_over_looks_as_others_do() {
     let mut bench = Bench::new(config());
     for _ in 0..100 {

@@ -32,7 +32,7 @@ const SCRIPT: &str = include_str!("page/page.js");
 /// came from. A changed script or style needs its hash changed here; the tests say to what.
 const POLICY: &str = "default-src 'none'; \
     script-src 'sha256-ZzgwKJfo2E+5fYRxlsTKbdLrx4F7CdOOzL01QgeGaxA='; \
-    style-src 'sha256-zH6m6BvqObOfAuUmKBmW9qEkwrw3ZAATvkz8dCy8RXE='; \
+    style-src 'sha256-bM+bM8drUqGIiRw1vkVaaGsNHMLDx9n/qzf8+s9V3AM='; \
     img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'; require-trusted-types-for 'script'";
 
