@@ -153,7 +153,7 @@ fn on_blobs_too_work_of_a_candidate_that_is_cut_off_is_dropped_before_another_wo
         let work = cut.run_while_leader(|it| forever(works.clone(), "cut".to_owned(), it));
         let cutting = async {
             works.until("it works", |it| it.who == "cut").await;
-            scene.proxies[0].door(Door::Deaf);
+            scene.proxies[0].door(Door::Shut);
         };
         let next = async {
             let work = |it| forever(works.clone(), "well".to_owned(), it);

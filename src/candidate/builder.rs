@@ -150,16 +150,13 @@ impl Builder {
 
     /// The settings, or all that is wrong with them.
     fn settings(self) -> Result<Settings, Faults> {
-        let environment = Environment::of_process().without_settings();
+        let environment = Environment::of_process().for_program();
         let loaded = config::load(&self.flags, &environment, Verb::Run);
         let mut faults: Vec<Fault> = self.unknown.iter().map(|name| unknown(name)).collect();
         match loaded {
             Ok(loaded) if faults.is_empty() => return Ok(loaded.settings),
             Ok(_) => {}
-            Err(Faults(more)) => faults.extend(more.into_iter().map(|it| match it.source {
-                Source::Flag(_) => Fault { source: Source::Program, ..it },
-                _ => it,
-            })),
+            Err(Faults(more)) => faults.extend(more),
         }
         Err(Faults(faults))
     }
@@ -181,7 +178,7 @@ fn unknown(name: &str) -> Fault {
         value: None,
         source: Source::Program,
         problem: problem.to_owned(),
-        remedy: format!("leave it out, or take one of {}", OURS.join(", ")),
+        remedy: format!("leave it out; there are {}", OURS.join(", ")),
     }
 }
 
