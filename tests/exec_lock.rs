@@ -1,5 +1,5 @@
-//! `tenure exec` as jobs, scripts, shells and containers use it: exit codes, waiting, the longest
-//! hold, terminals, and process 1.
+//! `tenure exec` as jobs and scripts use it: exit codes, waiting, the longest hold, signals, and
+//! what the command is told.
 #![allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
@@ -8,49 +8,22 @@ mod exec_process;
 #[path = "support/process.rs"]
 mod process;
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::Duration;
 
-use exec_process::{Exec, Place, QUICK};
+use exec_process::{Exec, Place, QUICK, read};
 use process::until;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tenure::clock;
 
 const BOUND: Duration = Duration::from_secs(30);
 
-/// `tenure exec` with quick timings and a command, not yet started.
-fn tenure(place: &Place, flags: &[&str], command: &[&str]) -> Command {
-    let mut it = Command::new("timeout");
-    it.args([
-        "--foreground",
-        "60",
-        env!("CARGO_BIN_EXE_tenure"),
-        "exec",
-        "--store",
-        &place.store(),
-    ])
-    .args(["--listen", "127.0.0.1:0", "--log-level", "warn"])
-    .args(QUICK)
-    .args(flags)
-    .arg("--")
-    .args(command)
-    .env("DIR", place.path())
-    .env_remove("POD_NAME")
-    .stdin(Stdio::null());
-    it
-}
-
 fn run(place: &Place, flags: &[&str], command: &[&str]) -> Output {
-    tenure(place, flags, command).output().unwrap()
+    place.command(flags, command).output().unwrap()
 }
 
 fn code(place: &Place, flags: &[&str], command: &[&str]) -> i32 {
     run(place, flags, command).status.code().unwrap()
-}
-
-fn read(path: &Path) -> Option<String> {
-    std::fs::read_to_string(path).ok().filter(|it| it.ends_with('\n'))
 }
 
 /// Holds the lock by another process, until that is dropped.
@@ -173,7 +146,7 @@ fn two_scripts_of_cron_exclude_each_other() {
     let place = Place::new();
     let script = "mkdir $DIR/busy || exit 99; echo x >>$DIR/runs; sleep 0.3; rmdir $DIR/busy";
     let flags = ["--once", "--wait", "30s"];
-    let start = || tenure(&place, &flags, &["sh", "-c", script]).spawn().unwrap();
+    let start = || place.command(&flags, &["sh", "-c", script]).spawn().unwrap();
     let jobs: Vec<_> = (0..3).map(|_| start()).collect();
     for mut job in jobs {
         assert_eq!(job.wait().unwrap().code(), Some(0));
@@ -246,6 +219,42 @@ fn a_command_that_ends_at_once_backs_off_and_another_may_try() {
 }
 
 #[test]
+fn starts_after_the_first_are_counted() {
+    let place = Place::new();
+    let store = place.store();
+    let script = "echo $TENURE_URL >>$DIR/urls".replace("$DIR", place.path().to_str().unwrap());
+    let flags = [&["--store", store.as_str(), "--listen", "127.0.0.1:0"], QUICK].concat();
+    let _exec = Exec::start("it", place.path(), &flags, &["sh", "-c", &script]);
+    let urls = until(BOUND, "it has started thrice", || {
+        read(&place.path().join("urls")).filter(|it| it.lines().count() == 3)
+    });
+    let address = urls.lines().next().unwrap().strip_prefix("http://").unwrap().parse().unwrap();
+    let (_, metrics) = process::get(address, "/metrics").unwrap();
+    let counted =
+        metrics.lines().find(|it| it.starts_with("tenure_child_restarts_total{")).unwrap();
+    assert!(counted.ends_with(" 2"), "{counted}");
+}
+
+#[test]
+fn a_store_that_cannot_be_reached_is_75_when_the_wait_is_over() {
+    let place = Place::new();
+    let dead = format!("http://127.0.0.1:{}/devstoreaccount1", {
+        std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    });
+    for wait in ["0s", "1s"] {
+        let ran = Command::new("timeout")
+            .args(["60", env!("CARGO_BIN_EXE_tenure"), "exec", "--once", "--wait", wait])
+            .args(["--store", "azure://devstoreaccount1/jobs", "--azure-endpoint", &dead])
+            .args(["--", "touch"])
+            .arg(place.path().join("ran"))
+            .output()
+            .unwrap();
+        assert_eq!(ran.status.code(), Some(75), "{ran:?}");
+    }
+    assert!(!place.path().join("ran").exists());
+}
+
+#[test]
 fn signals_are_passed_on_and_the_second_that_ends_ends_at_once() {
     let place = Place::new();
     let store = place.store();
@@ -286,125 +295,4 @@ fn when_the_command_has_ended_a_second_signal_still_ends_at_once() {
     });
     exec.signal(Signal::TERM);
     assert_eq!(until(BOUND, "it ends", || exec.has_ended()).code(), Some(143));
-}
-
-/// Runs `tenure` on a terminal of its own, types what the second argument says when the file
-/// appears that the first names, and ends with tenure's code.
-const TYPIST: &str = r#"
-import os, pty, select, sys, time
-ready, words, command = sys.argv[1], sys.argv[2].encode().decode("unicode_escape"), sys.argv[3:]
-child, master = pty.fork()
-if child == 0:
-    os.execvp(command[0], command)
-words = words.split("|")
-while True:
-    if words and os.path.exists(ready + str(len(words))):
-        os.write(master, words.pop(0).encode())
-    if select.select([master], [], [], 0.02)[0]:
-        try:
-            if not os.read(master, 4096):
-                break
-        except OSError:
-            break
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"#;
-
-/// A command on a terminal; gives the code, and what it wrote into its file.
-fn on_a_terminal(
-    place: &Place,
-    flags: &[&str],
-    words: &str,
-    python: &str,
-) -> (Option<i32>, String) {
-    let exec = tenure(place, flags, &["python3", "-c", python]);
-    let directory = place.path().to_str().unwrap();
-    let mut typist = Command::new("timeout");
-    typist.args(["60", "python3", "-c", TYPIST, &format!("{directory}/ready"), words]);
-    // Without the time-out around it, which would pass a Ctrl-C on a second time.
-    typist.args(exec.get_args().skip(2)).env("DIR", directory);
-    let ran = typist.stdin(Stdio::null()).output().unwrap();
-    let got = read(&place.path().join("got")).unwrap_or_default();
-    (ran.status.code(), got)
-}
-
-const COUNT: &str = "
-import os, signal, sys, time
-place = os.environ['DIR']
-def say(it): open(place + '/got', 'a').write(it + '\\n')
-def ready(it): open(place + '/ready' + it, 'w').close()
-";
-
-#[test]
-fn ctrl_c_reaches_a_command_once_and_ends_tenure() {
-    let place = Place::new();
-    let python = format!(
-        "{COUNT}
-signal.signal(signal.SIGINT, lambda *_: say('int'))
-ready('1')
-while not os.path.exists(place + '/got'): time.sleep(0.01)
-time.sleep(0.3)
-sys.exit(0)"
-    );
-    let (code, got) = on_a_terminal(&place, &[], r"\x03", &python);
-    assert_eq!((code, got.as_str()), (Some(0), "int\n"));
-}
-
-#[test]
-fn a_command_that_reads_the_terminal_has_it_and_its_ctrl_c_ends_tenure_too() {
-    let place = Place::new();
-    let python = format!(
-        "{COUNT}
-ready('2')
-say(sys.stdin.readline().strip())
-def end(*_):
-    say('int'); time.sleep(0.3); sys.exit(130)
-signal.signal(signal.SIGINT, end)
-ready('1')
-time.sleep(600)"
-    );
-    let (code, got) = on_a_terminal(&place, &["--once"], r"hello\n|\x03", &python);
-    assert_eq!((code, got.as_str()), (Some(130), "hello\nint\n"));
-}
-
-#[test]
-fn as_process_1_it_reaps_whoever_loses_the_parent() {
-    assert!(rustix::process::geteuid().is_root(), "namespaces of processes need root");
-    let place = Place::new();
-    let exec = tenure(
-        &place,
-        &[],
-        &[
-            "sh",
-            "-c",
-            "trap 'exit 0' TERM; echo >$DIR/ready
-        while :; do sleep 0.02; done",
-        ],
-    );
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--pid", "--fork", "--mount-proc", "--kill-child"]);
-    // The program alone, without the time-out around it, is to be process 1.
-    unshare.args(exec.get_args().skip(2)).env("DIR", place.path()).stdin(Stdio::null());
-    let mut unshare = unshare.spawn().unwrap();
-    let child_of = |id: u32| -> Option<u32> {
-        let listed = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
-        listed.split_whitespace().next()?.parse().ok()
-    };
-    until(BOUND, "it runs", || read(&place.path().join("ready")));
-    let first = child_of(unshare.id()).unwrap();
-    let orphan = Command::new("nsenter")
-        .args(["-t", &first.to_string(), "-p", "-m", "sh", "-c", "sleep 0.2 & sleep 0.01"])
-        .status()
-        .unwrap();
-    assert!(orphan.success());
-    let states = || -> Vec<String> {
-        let listed = std::fs::read_to_string(format!("/proc/{first}/task/{first}/children"));
-        let listed = listed.unwrap_or_default();
-        let stat = |id: &str| std::fs::read_to_string(format!("/proc/{id}/stat")).ok();
-        listed.split_whitespace().filter_map(stat).collect()
-    };
-    until(BOUND, "the orphan has come and gone", || (states().len() == 1).then_some(()));
-    assert!(!states()[0].contains(") Z "), "{:?}", states());
-    kill_process(Pid::from_raw(first.try_into().unwrap()).unwrap(), Signal::TERM).unwrap();
-    let ended = until(BOUND, "it ends", || unshare.try_wait().unwrap());
-    assert_eq!(ended.code(), Some(0));
 }

@@ -89,6 +89,28 @@ impl Place {
         Exec::start(name, self.path(), &[store, more].concat(), &command)
     }
 
+    /// `tenure exec` with quick timings and a command, within a minute; not yet started.
+    pub fn command(&self, flags: &[&str], command: &[&str]) -> Command {
+        let mut it = Command::new("timeout");
+        it.args([
+            "--foreground",
+            "60",
+            env!("CARGO_BIN_EXE_tenure"),
+            "exec",
+            "--store",
+            &self.store(),
+        ])
+        .args(["--listen", "127.0.0.1:0", "--log-level", "warn"])
+        .args(QUICK)
+        .args(flags)
+        .arg("--")
+        .args(command)
+        .env("DIR", self.path())
+        .env_remove("POD_NAME")
+        .stdin(Stdio::null());
+        it
+    }
+
     /// The lives so far, by when they began; two of one term and candidate are one.
     pub fn lives(&self) -> Vec<Life> {
         let text = std::fs::read_to_string(self.beats()).unwrap_or_default();
@@ -123,6 +145,11 @@ impl Place {
             assert!(pair[0].term < pair[1].term, "{pair:#?}");
         }
     }
+}
+
+/// What a file holds, once its last line is whole.
+pub fn read(path: &Path) -> Option<String> {
+    std::fs::read_to_string(path).ok().filter(|it| it.ends_with('\n'))
 }
 
 /// One `tenure exec`.
