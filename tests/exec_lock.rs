@@ -84,7 +84,10 @@ fn wait_bounds_the_wait_for_the_lease_and_zero_tries_once() {
     assert_eq!(code(&place, &["--once", "--wait", "0s"], &["true"]), 0, "it is free");
     let holder = held(&place);
     let begin = clock::now();
-    assert_eq!(code(&place, &["--once", "--wait", "0s"], &["true"]), 75);
+    let refused = run(&place, &["--once", "--wait", "0s"], &["true"]);
+    assert_eq!(refused.status.code(), Some(75));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("no lease within --wait 0s") && said.contains("holder"), "{said}");
     assert_eq!(code(&place, &["--once", "--wait", "1s"], &["true"]), 75);
     assert!(begin.elapsed_max(clock::now()) >= Duration::from_secs(1));
     assert!(begin.elapsed_min(clock::now()) < Duration::from_secs(20));
@@ -99,6 +102,28 @@ fn the_longest_hold_ends_the_command_and_the_code_is_124() {
     assert_eq!(code(&place, &["--once", "--max-hold", "1s"], &["sleep", "600"]), 124);
     assert!(begin.elapsed_max(clock::now()) >= Duration::from_secs(1));
     assert_eq!(code(&place, &["--once", "--max-hold", "1m"], &["sh", "-c", "exit 6"]), 6);
+    let refused = run(&place, &["--max-hold", "0s"], &["true"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("leaves the command no time"));
+}
+
+#[test]
+fn without_proc_nothing_is_acquired_and_the_remedy_is_told() {
+    let place = Place::new();
+    let exec = tenure(&place, &["--once"], &["true"]);
+    let script = "mount -t tmpfs none /proc && exec \"$@\"";
+    let it = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .args(exec.get_args().skip(2))
+        .output()
+        .unwrap();
+    assert_eq!(it.status.code(), Some(1));
+    let said = String::from_utf8(it.stderr).unwrap();
+    assert!(
+        said.contains("/proc/self/exe cannot be run") && said.contains("mount /proc"),
+        "{said}"
+    );
+    assert_eq!(std::fs::read_dir(place.path().join("store")).unwrap().count(), 0);
 }
 
 #[test]

@@ -29,13 +29,23 @@ pub struct Args {
     #[arg(long, help_heading = "Command")]
     once: bool,
     /// Longest that CMD may run; then it is ended, and with --once the exit code is 124
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = "Command")]
+    #[arg(long, value_name = "DURATION", value_parser = hold, help_heading = "Command")]
     max_hold: Option<Duration>,
     #[command(flatten)]
     settings: ExecSettingsArgs,
     /// The command, with its arguments; no shell reads it
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
+}
+
+/// A hold that is over before it began would start a command to end it.
+fn hold(text: &str) -> Result<Duration, String> {
+    match duration::parse(text) {
+        Ok(it) if it.is_zero() => {
+            Err("leaves the command no time; leave it out for no bound".into())
+        }
+        other => other,
+    }
 }
 
 /// Runs the command while we lead: 0 after an orderly end, 1 when it cannot begin, 2 when the
@@ -69,6 +79,12 @@ pub async fn run(args: Args, environment: Environment) -> ExitCode {
         Ok(task) => task,
         Err(code) => return ExitCode::from(code),
     };
+    if let Err(error) = stage::reachable() {
+        terminal::complain(&format!(
+            "{OURSELVES} cannot be run, and with it the command's keeper: {error}; mount /proc"
+        ));
+        return ExitCode::FAILURE;
+    }
     let mode = Mode { once, wait, max_hold };
     let outcome = match logs::start(settings.log_format, &settings.log_level) {
         Ok(logs) => {

@@ -2,7 +2,10 @@
 //!
 //! What it does not do: it refuses nothing. What is unsafe or cannot work is a fault instead.
 
+use std::net::IpAddr;
+
 use super::ending::Ending;
+use super::health::Probe;
 use super::{Environment, Settings, Verb, duration};
 
 /// How long Kubernetes waits before it kills, unless it is told otherwise.
@@ -25,10 +28,15 @@ pub struct Doubt {
 /// All doubts about valid settings.
 #[must_use]
 pub(super) fn of(settings: &Settings, environment: &Environment, verb: Verb) -> Vec<Doubt> {
-    [drain_hook(settings), short_drain(settings, verb), ending(settings, environment)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        drain_hook(settings),
+        short_drain(settings, verb),
+        own_probe(settings, verb),
+        ending(settings, environment),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// A hook of the drain that may still be at work when the drain is over.
@@ -62,6 +70,29 @@ fn short_drain(settings: &Settings, verb: Verb) -> Option<Doubt> {
             duration::format(stop)
         ),
         remedy: format!("set drain-timeout to at least {}", duration::format(stop)),
+    })
+}
+
+/// A probe that asks this host, where the command under `exec` does not run before it is well.
+fn own_probe(settings: &Settings, verb: Verb) -> Option<Doubt> {
+    let here = |host: &str| {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let address = host.parse::<IpAddr>();
+        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|it| it.is_loopback())
+    };
+    let asks_here = |it: &&Probe| match it {
+        Probe::Http(url) => url.host_str().is_some_and(here),
+        Probe::Tcp { host, .. } => here(host),
+        Probe::File { .. } | Probe::Exec(_) => false,
+    };
+    let probe = settings.health.probes.iter().find(asks_here).filter(|_| verb == Verb::Exec)?;
+    Some(Doubt {
+        subject: "health",
+        problem: format!(
+            "{probe} must be well before the command is started: if it is the command that answers \
+             there, it never is"
+        ),
+        remedy: "ask for what the command needs; its own end is seen without a probe".to_owned(),
     })
 }
 
@@ -125,6 +156,22 @@ mod tests {
         let found = doubts(Verb::Exec, &[("drain-timeout", "1s")], "A");
         assert!(found[0].problem.contains("leaves the command 1s"), "{found:?}");
         assert_eq!(doubts(Verb::Run, &[("drain-timeout", "1s")], "A"), []);
+    }
+
+    #[test]
+    fn a_probe_of_what_may_be_the_command_itself_is_doubted() {
+        for (probe, doubted) in [
+            ("http://127.0.0.1:8080/healthz", true),
+            ("http://[::1]:8080/", true),
+            ("tcp://localhost:5432", true),
+            ("tcp://database:5432", false),
+            ("https://example.org/", false),
+            ("file:/run/ready", false),
+        ] {
+            let found = doubts(Verb::Exec, &[("health", probe)], "A");
+            assert_eq!(found.iter().any(|it| it.problem.contains(probe)), doubted, "{found:?}");
+            assert_eq!(doubts(Verb::Run, &[("health", probe)], "A"), []);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //!
 //! What it does not do: nothing else. When it ends, the kernel ends everything in its namespace.
 
+use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
@@ -10,7 +11,7 @@ use nix::sys::signal::{SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SigSet};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 
-use super::stage::{CANNOT_RUN, OURSELVES};
+use super::stage::{CANNOT_RUN, OURSELVES, complain};
 
 /// The code of a signal that the kernel sent, as a terminal's keys make it do: it goes to the whole
 /// group, so that Tenure has it already.
@@ -30,6 +31,9 @@ pub(super) fn run() -> ExitCode {
         Err(error) => Err(error),
     };
     let child = Command::new(OURSELVES).arg0(name).args(arguments).spawn();
+    if let Err(error) = &child {
+        complain(OsStr::new(OURSELVES), error);
+    }
     let (Ok(signals), Ok(child)) = (signals, child) else {
         return ExitCode::from(CANNOT_RUN);
     };

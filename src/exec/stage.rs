@@ -7,7 +7,7 @@
 //!
 //! What it does not do: it parses no settings, starts no runtime and writes no log.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -48,6 +48,14 @@ pub fn run() -> Option<ExitCode> {
     }
 }
 
+/// Whether the stages can be started at all, so that nothing is acquired where they cannot.
+///
+/// # Errors
+/// When `/proc` is not there, or keeps this program from itself.
+pub fn reachable() -> std::io::Result<()> {
+    Ok(rustix::fs::access(OURSELVES, rustix::fs::Access::EXEC_OK)?)
+}
+
 /// `STOP-TIMEOUT-NS PROGRAM NAME ARGUMENT…`, with the socket to Tenure as standard input.
 fn keep(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let timeout = arguments.next().and_then(|it| it.to_str()?.parse().ok());
@@ -81,7 +89,7 @@ fn launch(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     })
 }
 
-fn complain(program: &OsString, error: &std::io::Error) {
+pub(super) fn complain(program: &OsStr, error: &std::io::Error) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "tenure: {}: {error}", program.display());
 }

@@ -15,6 +15,7 @@ use super::signals::{self, Signals};
 use super::stage::CANNOT_RUN;
 use super::wire::{End, Report};
 use crate::clock::Moment;
+use crate::config::duration;
 use crate::daemon::Control;
 use crate::election::{Standing, State};
 use crate::publish::Published;
@@ -153,6 +154,7 @@ impl Supervisor {
             _ => {
                 self.vacate_unseen(it, published).await;
                 if it.starts == 0 && it.asked.is_none() && self.has_waited(it, published, now) {
+                    self.tell_no_lease(published);
                     self.control.resign().await;
                     return Some(Over::AfterRelease { code: NO_LEASE, asked: false });
                 }
@@ -167,6 +169,15 @@ impl Supervisor {
             it.vacated = term;
             self.control.vacated(term, None).await;
         }
+    }
+
+    /// Says why a lock is not had.
+    fn tell_no_lease(&self, published: &Published) {
+        let status = &published.status;
+        let holder = status.holder.as_ref().map(|it| it.candidate.identity.as_str());
+        let state = status.standing.state().as_str();
+        let wait = duration::format(self.mode.wait.unwrap_or_default());
+        tracing::warn!(holder, state, "no lease within --wait {wait}: the command is not run");
     }
 
     /// Whether the time to wait for a lease is over.
