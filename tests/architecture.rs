@@ -132,6 +132,21 @@ fn module_or_nothing(name: &str) -> Vec<(PathBuf, String)> {
 }
 
 #[test]
+fn the_library_shows_candidates_and_the_clock_and_nothing_else() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
+    let text = fs::read_to_string(root).unwrap();
+    let lines: Vec<&str> = code(&text).map(str::trim).collect();
+    let public = lines.iter().enumerate().filter(|(_, line)| line.starts_with("pub "));
+    let shown: Vec<&str> = public
+        .filter(|(at, _)| lines[at - 1] != "#[doc(hidden)]" && lines[at - 2] != "#[doc(hidden)]")
+        .map(|(_, line)| *line)
+        .collect();
+    let expected =
+        ["pub mod candidate;", "pub mod clock;", "pub use candidate::{Candidate, StartError};"];
+    assert_eq!(shown, expected);
+}
+
+#[test]
 fn every_setting_is_in_the_readme_and_in_the_help() {
     let readme = include_str!("../README.md");
     let help = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"))
