@@ -145,3 +145,8 @@ pub mod sidecar;
 pub mod store;
 
 pub use candidate::{Candidate, StartError};
+
+/// The guide's code, as doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/library.md")]
+struct Guide;

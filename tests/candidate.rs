@@ -116,7 +116,8 @@ async fn work_of_a_candidate_that_is_cut_off_is_dropped_before_another_works() {
         std::fs::remove_file(&link).unwrap();
         work.term
     };
-    let (ended, term) = tokio::join!(work, cutting);
+    let both = async { tokio::join!(work, cutting) };
+    let (ended, term) = tokio::time::timeout(PATIENCE, both).await.expect("it is dropped");
     assert_eq!(ended, Err(Ended::Lost { term }));
     election.works.until("the other works", |it| it.who == "well").await;
     assert!(!cut.is_leader(clock::now()) && well.is_leader(clock::now()));
