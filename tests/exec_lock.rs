@@ -110,7 +110,7 @@ fn the_longest_hold_ends_the_command_and_the_code_is_124() {
 #[test]
 fn without_proc_nothing_is_acquired_and_the_remedy_is_told() {
     let place = Place::new();
-    let exec = tenure(&place, &["--once"], &["true"]);
+    let exec = place.command(&["--once"], &["true"]);
     let script = "mount -t tmpfs none /proc && exec \"$@\"";
     let it = Command::new("unshare")
         .args(["--mount", "sh", "-c", script, "sh"])
