@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::clock;
 use crate::config::{Health, Settings};
-use crate::daemon::{Control, Driver, Publisher, Report};
+use crate::daemon::{Driver, Orders, Publisher, Report};
 use crate::election::{Config, Election, HealthRule};
 use crate::publish::file::Acknowledgements;
 use crate::publish::metrics::Metrics;
@@ -29,7 +29,7 @@ pub(crate) struct Assembly {
 
 impl Assembly {
     /// Puts the parts together. With `escorts` the lease is not given back before
-    /// [`Control::vacated`].
+    /// [`Control::vacated`](crate::daemon::Control::vacated).
     ///
     /// # Errors
     /// When the store's client cannot be made.
@@ -55,11 +55,9 @@ impl Assembly {
         Ok(Self { about, election, store, metrics, heartbeat, published, sender })
     }
 
-    /// The driver, and the way to give it orders. Its publications are answered by
-    /// `acknowledgements`.
-    pub(crate) fn driver(self, acknowledgements: Acknowledgements) -> (Driver, Control) {
-        let (control, orders) = Control::new();
-        let driver = Driver {
+    /// The driver, which takes `orders`. Its publications are answered by `acknowledgements`.
+    pub(crate) fn driver(self, orders: Orders, acknowledgements: Acknowledgements) -> Driver {
+        Driver {
             election: self.election,
             store: self.store,
             publisher: Publisher::new(self.sender, acknowledgements),
@@ -68,8 +66,7 @@ impl Assembly {
             heartbeat: self.heartbeat,
             report: Report::default(),
             now: clock::now,
-        };
-        (driver, control)
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use crate::clock::Moment;
 use crate::daemon::Control;
+use crate::election::Standing;
 use crate::publish::Published;
 use works::Works;
 
@@ -207,16 +208,21 @@ impl Candidate {
         self.0.control.step_down(hold_off).await.is_ok()
     }
 
-    /// Ends a drain: the work as leader is done. Where all of it runs in
-    /// [`run_while_leader`](Self::run_while_leader) this is said by itself. Whether anything was
-    /// draining.
+    /// Ends a drain: the work as leader is done, as far as it runs outside of
+    /// [`run_while_leader`](Self::run_while_leader), whose works are waited for all the same. Where
+    /// any of these ran in the term, nothing else is waited for, and this need not be said. Whether
+    /// anything was draining.
     pub async fn drained(&self) -> bool {
-        self.0.control.drained(None).await.is_ok()
+        let Standing::Draining { term, .. } = self.status().0.standing else { return false };
+        let taken = self.0.control.drained(Some(term)).await.is_ok();
+        self.0.works.send_modify(|it| it.drained_in(term));
+        taken
     }
 
     /// Leaves the election for good: drains, gives the lease back, and returns when that is done or
-    /// given up; at most the drain-timeout and two request-timeouts later, if what runs as leader
-    /// ends when it is dropped.
+    /// given up; at most the drain-timeout and two request-timeouts later. Where a work does not let
+    /// go even when it is dropped, or is a future that nobody polls, the lease is left to run out,
+    /// and this takes a lease-duration more. Dropped in between, it resigns all the same.
     pub async fn resign(&self) {
         self.0.control.resign().await;
         let mut ended = self.0.ended.clone();

@@ -16,6 +16,7 @@ use time::OffsetDateTime;
 
 /// How much further than the lease clock the wall clock may advance before it says that a pause
 /// went unseen (R10). A slew of 8 % stays below it over a belief of 10 s.
+#[doc(hidden)]
 pub const UNSEEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// One reading of three clocks, a value that is only ever compared with another.
@@ -57,6 +58,7 @@ fn read(clock: ClockId) -> Duration {
 
 /// Names the boot that [`Moment::boot`] counts from, as the kernel does; `None` off Linux or
 /// without `/proc`.
+#[doc(hidden)]
 #[must_use]
 pub fn boot_id() -> Option<String> {
     // It cannot change under a process, and a later reading could want for descriptors.
@@ -85,7 +87,7 @@ impl Moment {
     }
 
     /// Whether no belief that counts from `self` may be trusted at `later` (R10): a clock went
-    /// back, or the wall clock advanced over [`UNSEEN_PAUSE`] further than the lease clocks, as it
+    /// back, or the wall clock advanced over a second further than the lease clocks, as it
     /// does after a pause that no guest clock saw.
     #[must_use]
     pub fn jumped(self, later: Moment) -> bool {
@@ -96,6 +98,7 @@ impl Moment {
     }
 
     /// The wall clock as a date, for people and for the term's start (R11).
+    #[doc(hidden)]
     #[must_use]
     pub fn date(self) -> OffsetDateTime {
         OffsetDateTime::UNIX_EPOCH + self.wall

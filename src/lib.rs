@@ -1,5 +1,37 @@
-//! Leader election beside a service: **Tenure** competes for a lease, renews it, and says active or
-//! passive, judged from a deadline at the moment it is asked.
+//! Leader election: **Tenure** competes for a lease, renews it, and says whether it leads, judged
+//! from a deadline at the moment it is asked. As a sidecar, for a service in any language, it is the
+//! program `tenure`; inside a Rust service it is [`Candidate`].
+//!
+//! ```no_run
+//! # async fn poll_orders(term: u64) {}
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::StartError> {
+//! use tenure::Candidate;
+//! use tenure::candidate::Ended;
+//!
+//! let candidate = Candidate::builder("orders", "azure://myaccount/elections").start()?;
+//! loop {
+//!     // Runs while we lead, and is dropped before another can.
+//!     let ended = candidate.run_while_leader(|leadership| async move {
+//!         loop {
+//!             poll_orders(leadership.term()).await; // the term: a fencing token
+//!         }
+//!     });
+//!     match ended.await {
+//!         Err(Ended::Lost { .. }) => continue, // stand by, and lead again
+//!         Err(_) => break,
+//!         Ok(()) => unreachable!("the work never ends by itself"),
+//!     }
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! The public surface, kept by semantic versioning, is what this documentation shows: [`Candidate`],
+//! [`StartError`], and the modules [`candidate`] and [`clock`]. Every other module is open to the
+//! program `tenure` and to its tests alone: hidden here, and changed without notice. Settings,
+//! answers and files of the program are a contract of their own. Both kinds of candidate compete
+//! with each other. The guide is `docs/library.md` in the repository.
+//!
+//! # How it is built
 //!
 //! ```text
 //!    SIGTERM, SIGINT ───────────┐        ┌──────── clock::now() ── Moment
@@ -75,27 +107,46 @@
 
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
 pub mod admin;
 mod assembly;
 pub mod candidate;
+#[doc(hidden)]
 pub mod cli;
 pub mod clock;
 pub(crate) mod command;
+#[doc(hidden)]
 pub mod config;
+#[doc(hidden)]
 pub mod daemon;
 mod descriptors;
+#[doc(hidden)]
 pub mod election;
+#[doc(hidden)]
 pub mod exec;
 #[cfg(any(test, fuzzing))]
+#[doc(hidden)]
 pub mod fuzzing;
+#[doc(hidden)]
 pub mod health;
+#[doc(hidden)]
 pub mod hooks;
 pub(crate) mod http_client;
+#[doc(hidden)]
 pub mod listener;
+#[doc(hidden)]
 pub mod logs;
+#[doc(hidden)]
 pub mod publish;
 pub(crate) mod resolver;
+#[doc(hidden)]
 pub mod sidecar;
+#[doc(hidden)]
 pub mod store;
 
 pub use candidate::{Candidate, StartError};
+
+/// The guide's code, as doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/library.md")]
+struct Guide;

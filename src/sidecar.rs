@@ -16,7 +16,7 @@ use crate::admin;
 use crate::assembly::Assembly;
 use crate::clock;
 use crate::config::{Ending, Listen, Settings, StoreSettings};
-use crate::daemon::{Control, Driver};
+use crate::daemon::{Control, Driver, Orders};
 use crate::descriptors;
 use crate::health::Probes;
 use crate::hooks::Hooks;
@@ -47,7 +47,8 @@ pub struct Sidecar {
 
 impl Sidecar {
     /// Opens the store, binds the listeners and writes the status files for the first time. With
-    /// `escorts` the lease is not given back before [`Control::vacated`].
+    /// `escorts` the lease is not given back before [`Control::vacated`]. What is ordered before all is
+    /// prepared is done then.
     ///
     /// # Errors
     /// When a listener's address cannot be had, a status file not be written, or the store's client
@@ -56,6 +57,7 @@ impl Sidecar {
         mut settings: Settings,
         dropped_lines: Box<dyn Fn() -> usize + Send + Sync>,
         escorts: bool,
+        (control, orders): (Control, Orders),
     ) -> anyhow::Result<Self> {
         settings.max_connections = descriptors::make_room(settings.max_connections);
         let probes = Probes::new(&settings.health, clock::now)?;
@@ -98,7 +100,7 @@ impl Sidecar {
             max_connections: settings.max_connections,
             fits: descriptors::fits,
         };
-        let (driver, control) = assembly.driver(acknowledgements);
+        let driver = assembly.driver(orders, acknowledgements);
         let admin = admin.map(|bound| (bound, operating(&settings, &control, &app.published)));
         Ok(Self { driver, listeners, app, files, probes, hooks, control, admin, systemd: None })
     }

@@ -114,8 +114,21 @@ fn the_one_reader_of_time_and_of_the_environment_is_where_it_belongs() {
         ("env::var", "layers.rs environment.rs"),
     ] {
         for folder in [
-            "clock", "command", "config", "cli", "daemon", "election", "health", "hooks",
-            "listener", "logs", "publish", "sidecar", "store", "main",
+            "candidate",
+            "clock",
+            "command",
+            "config",
+            "cli",
+            "daemon",
+            "election",
+            "health",
+            "hooks",
+            "listener",
+            "logs",
+            "publish",
+            "sidecar",
+            "store",
+            "main",
         ] {
             for (path, text) in module_or_nothing(folder) {
                 let name = path.file_name().unwrap().to_str().unwrap();
@@ -129,6 +142,22 @@ fn the_one_reader_of_time_and_of_the_environment_is_where_it_belongs() {
 fn module_or_nothing(name: &str) -> Vec<(PathBuf, String)> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/{name}.rs"));
     if file.exists() { module(name) } else { Vec::new() }
+}
+
+#[test]
+fn the_library_shows_candidates_and_the_clock_and_nothing_else() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
+    let text = fs::read_to_string(root).unwrap();
+    let lines: Vec<&str> = code(&text).map(str::trim).collect();
+    let is_hidden = |at: usize| {
+        let attributes = lines[..at].iter().rev().take_while(|line| line.starts_with("#["));
+        attributes.into_iter().any(|line| *line == "#[doc(hidden)]")
+    };
+    let public = lines.iter().enumerate().filter(|(_, line)| line.starts_with("pub "));
+    let shown: Vec<&str> = public.filter(|(at, _)| !is_hidden(*at)).map(|(_, it)| *it).collect();
+    let expected =
+        ["pub mod candidate;", "pub mod clock;", "pub use candidate::{Candidate, StartError};"];
+    assert_eq!(shown, expected);
 }
 
 #[test]

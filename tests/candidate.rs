@@ -116,7 +116,8 @@ async fn work_of_a_candidate_that_is_cut_off_is_dropped_before_another_works() {
         std::fs::remove_file(&link).unwrap();
         work.term
     };
-    let (ended, term) = tokio::join!(work, cutting);
+    let both = async { tokio::join!(work, cutting) };
+    let (ended, term) = tokio::time::timeout(PATIENCE, both).await.expect("it is dropped");
     assert_eq!(ended, Err(Ended::Lost { term }));
     election.works.until("the other works", |it| it.who == "well").await;
     assert!(!cut.is_leader(clock::now()) && well.is_leader(clock::now()));
@@ -153,7 +154,7 @@ fn on_blobs_too_work_of_a_candidate_that_is_cut_off_is_dropped_before_another_wo
         let work = cut.run_while_leader(|it| forever(works.clone(), "cut".to_owned(), it));
         let cutting = async {
             works.until("it works", |it| it.who == "cut").await;
-            scene.proxies[0].door(Door::Deaf);
+            scene.proxies[0].door(Door::Shut);
         };
         let next = async {
             let work = |it| forever(works.clone(), "well".to_owned(), it);

@@ -89,7 +89,7 @@ async fn who_only_asks_whether_it_leads_has_the_whole_drain_or_until_it_says_dra
     let candidate = election.lasting("a").drain_timeout(drain).start().unwrap();
     leads(&candidate).await;
     let began = clock::now();
-    assert!(candidate.step_down(Duration::ZERO).await);
+    assert!(candidate.step_down(LONG).await);
     is_free(&election).await;
     assert!(since(began) >= drain, "{:?}", since(began));
     assert!(!candidate.drained().await, "nothing is drained now");
@@ -97,7 +97,7 @@ async fn who_only_asks_whether_it_leads_has_the_whole_drain_or_until_it_says_dra
 
     let candidate = election.lasting("b").drain_timeout(LONG).start().unwrap();
     leads(&candidate).await;
-    assert!(candidate.step_down(Duration::ZERO).await);
+    assert!(candidate.step_down(LONG).await);
     assert!(candidate.drained().await);
     is_free(&election).await;
 }
@@ -225,7 +225,7 @@ async fn all_settings_that_are_wrong_are_named_at_once_with_what_would_be_right(
     named.sort_unstable();
     named.dedup();
     let wrong =
-        ["election", "health", "identity", "leese-duration", "observe", "retry-period", "store"];
+        ["election", "health", "identity", "leese-duration", "observe", "renew-deadline", "store"];
     assert_eq!(named, wrong, "{error}");
     let text = error.to_string();
     for words in ["\"nfs://nowhere\" (set by the program)", "leese-duration (set by", "sidecar"] {

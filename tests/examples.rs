@@ -79,3 +79,34 @@ fn the_go_example_tells_a_leader_from_nobody() {
 fn the_javascript_example_tells_a_leader_from_nobody() {
     tells_leader_from_nobody("node", &["ask.mjs"]);
 }
+
+/// One process of the example with the election inside, ended with the test.
+fn embedded(store: &str) -> (Example, std::io::Lines<BufReader<std::process::ChildStdout>>) {
+    let program = Path::new(env!("CARGO_BIN_EXE_tenure")).with_file_name("examples/embedded");
+    let child = Command::new(program).arg(store).stdout(Stdio::piped()).spawn();
+    let mut example = Example(child.expect("it is missing: cargo build --example embedded"));
+    let lines = BufReader::new(example.0.stdout.take().unwrap()).lines();
+    (example, lines)
+}
+
+#[test]
+fn the_embedded_example_hands_its_work_over_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("file://{}", directory.path().display());
+    let (mut first, lines) = embedded(&store);
+    let mut lines = lines.map(Result::unwrap);
+    let term = |line: &str| line.strip_prefix("leads in term ")?.parse::<u64>().ok();
+    let older = lines.find_map(|line| term(&line)).expect("it leads");
+    let job = format!("job 1 with the fencing token {older}");
+    assert!(lines.any(|line| line == job), "{job}");
+    let (_second, mut successor) = embedded(&store);
+    assert!(successor.next().unwrap().unwrap().contains("competes"));
+    let id = rustix::process::Pid::from_raw(first.0.id().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    let rest: Vec<String> = lines.collect();
+    assert!(rest.iter().any(|line| line.contains("none of them cut off")), "{rest:?}");
+    assert!(rest.last().unwrap().ends_with("has left"), "{rest:?}");
+    assert!(first.0.wait().unwrap().success());
+    let newer = successor.map(Result::unwrap).find_map(|line| term(&line)).expect("it follows");
+    assert!(newer > older);
+}

@@ -279,7 +279,6 @@ fn signals_are_passed_on_and_the_second_that_ends_ends_at_once() {
     });
     assert_eq!(read(&place.path().join("got")).unwrap(), "hup\nusr1\nint\n", "each once");
 }
-
 #[test]
 fn when_the_command_has_ended_a_second_signal_still_ends_at_once() {
     let place = Place::new();

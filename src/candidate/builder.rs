@@ -11,6 +11,7 @@ use super::works::{Warden, Works};
 use super::{Candidate, Running};
 use crate::assembly::Assembly;
 use crate::config::{self, Environment, Fault, Faults, Flags, Settings, Source, Verb, duration};
+use crate::daemon::Control;
 use crate::publish::Board;
 use crate::publish::file::Acknowledgements;
 
@@ -131,7 +132,8 @@ impl Builder {
         let assembly = Assembly::of(&settings, Board::default(), true)
             .map_err(|error| StartError::Store(format!("{error:#}")))?;
         let published = assembly.published.clone();
-        let (driver, control) = assembly.driver(Acknowledgements::of_no_files());
+        let (control, orders) = Control::new();
+        let driver = assembly.driver(orders, Acknowledgements::of_no_files());
         let (works, working) = watch::channel(Works::default());
         let (end, ended) = watch::channel(());
         let warden = Warden::new(published.clone(), working, control.clone());
@@ -148,16 +150,13 @@ impl Builder {
 
     /// The settings, or all that is wrong with them.
     fn settings(self) -> Result<Settings, Faults> {
-        let environment = Environment::of_process().without_settings();
+        let environment = Environment::of_process().for_program();
         let loaded = config::load(&self.flags, &environment, Verb::Run);
         let mut faults: Vec<Fault> = self.unknown.iter().map(|name| unknown(name)).collect();
         match loaded {
             Ok(loaded) if faults.is_empty() => return Ok(loaded.settings),
             Ok(_) => {}
-            Err(Faults(more)) => faults.extend(more.into_iter().map(|it| match it.source {
-                Source::Flag(_) => Fault { source: Source::Program, ..it },
-                _ => it,
-            })),
+            Err(Faults(more)) => faults.extend(more),
         }
         Err(Faults(faults))
     }
@@ -179,7 +178,7 @@ fn unknown(name: &str) -> Fault {
         value: None,
         source: Source::Program,
         problem: problem.to_owned(),
-        remedy: format!("leave it out, or take one of {}", OURS.join(", ")),
+        remedy: format!("leave it out; there are {}", OURS.join(", ")),
     }
 }
 

@@ -16,6 +16,20 @@ pub(super) struct Works {
     running: usize,
     /// The latest term in which one began.
     latest: Option<u64>,
+    /// The latest term whose other work has ended by its own word.
+    drained: Option<u64>,
+}
+
+impl Works {
+    /// What runs elsewhere has ended its work of this term.
+    pub(super) fn drained_in(&mut self, term: u64) {
+        self.drained = Some(term);
+    }
+
+    /// Whether all work of a term is known to have ended.
+    fn have_ended_in(&self, term: u64) -> bool {
+        self.running == 0 && (self.latest == Some(term) || self.drained == Some(term))
+    }
 }
 
 /// One work, until it is dropped.
@@ -84,7 +98,7 @@ async fn watch_over(
         // has the whole drain. That a work ended before we looked must not pass for that.
         tokio::select! {
             () = over(published.clone(), term) => {}
-            _ = works.wait_for(|it| it.latest == Some(term) && it.running == 0) => {}
+            _ = works.wait_for(|it| it.have_ended_in(term)) => {}
         }
         // An error says that the candidate was dropped, and with it what could run.
         let _ = works.wait_for(|it| it.running == 0).await;

@@ -12,6 +12,7 @@ use nix::sys::signal::SigSet;
 use super::{ExecSettingsArgs, settings, terminal};
 use crate::clock;
 use crate::config::{Environment, Settings, Verb, command_line, duration, load};
+use crate::daemon::Control;
 use crate::exec::handle::{OURSELVES, Task};
 use crate::exec::{Mode, Over, Signals, Supervisor, inside, stage};
 use crate::logs::{self, Logs};
@@ -146,7 +147,7 @@ async fn lead(
     let known = settings.clone();
     // A signal is obeyed from the start on, whatever the start waits for.
     let sidecar = tokio::select! {
-        sidecar = Sidecar::prepare(settings, dropped, true) => sidecar?.notifying(Systemd::from(environment)),
+        sidecar = Sidecar::prepare(settings, dropped, true, Control::new()) => sidecar?.notifying(Systemd::from(environment)),
         number = signals.next() => {
             tracing::info!(signal = number, "stopped before the start");
             let code = if mode.once { 128 + number } else { 0 };

@@ -48,22 +48,19 @@ async fn sidecar(
     systemd: Option<Systemd>,
     logs: &Logs,
 ) -> anyhow::Result<ExitCode> {
-    let mut signals = Signals::listen()?;
+    let signals = Signals::listen()?;
     let dropped = logs.dropped();
     let dropped = Box::new(move || dropped.dropped_lines());
+    let (control, orders) = Control::new();
+    let to_drive = (control.clone(), orders);
     // A signal is obeyed from the start on, whatever the start waits for.
-    let sidecar = tokio::select! {
-        sidecar = Sidecar::prepare(settings, dropped, false) => sidecar?.notifying(systemd),
-        number = signals.next() => {
-            tracing::info!(signal = number, "stopped before the start");
-            return Ok(ExitCode::SUCCESS);
-        }
-    };
-    let control = sidecar.control();
-    Ok(tokio::select! {
-        () = sidecar.run() => ExitCode::SUCCESS,
-        code = signals.obey(control) => code,
-    })
+    tokio::select! {
+        ended = async {
+            Sidecar::prepare(settings, dropped, false, to_drive).await?.notifying(systemd).run().await;
+            Ok(ExitCode::SUCCESS)
+        } => ended,
+        code = signals.obey(control) => Ok(code),
+    }
 }
 
 /// The signals that end the process.

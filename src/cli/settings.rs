@@ -58,6 +58,7 @@ struct StoreArgs {
     store: Option<String>,
     /// Endpoint of the account, for other clouds and for Azurite [default:
     /// https://ACCOUNT.blob.core.windows.net]
+    #[allow(rustdoc::bare_urls, reason = "it is read on a terminal")]
     #[arg(long, value_name = "URL")]
     azure_endpoint: Option<String>,
     /// What comes before the election in the name of the blob: PREFIX/ELECTION

@@ -33,6 +33,8 @@ pub struct Environment {
     pub run: PathBuf,
     /// Whether this machine is a virtual machine of Azure's.
     pub on_azure: bool,
+    /// Whether a program gives the settings, not a command line.
+    pub by_program: bool,
 }
 
 impl Environment {
@@ -63,6 +65,7 @@ impl Environment {
             on_terminal: std::io::stderr().is_terminal(),
             run: PathBuf::from("/run"),
             on_azure: tag.is_ok_and(|it| it.trim() == AZURE_TAG),
+            by_program: false,
         }
     }
 
@@ -78,14 +81,17 @@ impl Environment {
             on_terminal: false,
             run: PathBuf::from("/nonexistent"),
             on_azure: false,
+            by_program: false,
         }
     }
 
-    /// The same without the variables that settings come from (`TENURE_…`).
+    /// The same for a program that gives all settings itself: without the variables that they come
+    /// from elsewhere (`TENURE_…`).
     #[must_use]
-    pub fn without_settings(mut self) -> Self {
+    pub fn for_program(mut self) -> Self {
         self.variables.retain(|name, _| !name.starts_with("TENURE_"));
         self.not_utf8.retain(|name| !name.starts_with("TENURE_"));
+        self.by_program = true;
         self
     }
 

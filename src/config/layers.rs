@@ -200,7 +200,11 @@ fn said(
     faults: &mut Vec<Fault>,
 ) -> Option<Raw> {
     if let Some(values) = flags.get(setting.name).filter(|it| !it.is_empty()) {
-        return Some(Raw { values: values.clone(), source: Source::Flag(setting.name.to_owned()) });
+        let source = match environment.by_program {
+            true => Source::Program,
+            false => Source::Flag(setting.name.to_owned()),
+        };
+        return Some(Raw { values: values.clone(), source });
     }
     let variable = setting.variable();
     if environment.is_not_utf8(&variable) {

@@ -218,7 +218,7 @@ impl World<'_> {
                 bound
             }
             (1, _) => {
-                let heir = self.nodes.iter().filter(|it| it.index != leader && it.is_fit()).last();
+                let heir = self.nodes.iter().rfind(|it| it.index != leader && it.is_fit());
                 let heir = heir.map(|it| it.index);
                 let Some(heir) = heir.filter(|_| self.is_recorded(leader)) else {
                     self.resign(usize::from(leader), SECOND);

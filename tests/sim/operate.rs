@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use tenure::clock::Moment;
-use tenure::election::{Answer, Op, Progress, Reason, Refusal, Standing, State, Transition, Will};
+use tenure::election::{Answer, Op, Progress, Reason, Refusal, State, Transition, Will};
 use tenure::store::{Bid, Nonce, Successor};
 
 use super::faults::{Heir, Kind};
@@ -52,8 +52,7 @@ fn went_back(from: Moment, now: Moment) -> bool {
 impl Process {
     /// What it counts from anew if a clock went back behind that.
     pub fn restart_if_back(&mut self, now: Moment) {
-        if matches!(self.status.standing, Standing::Draining { .. })
-            && let Some(work) = &mut self.work
+        if let Some(work) = &mut self.work
             && went_back(work.began, now)
         {
             work.began = now;

@@ -4,7 +4,7 @@
 //! What it does not do: it knows nothing of the election but what is published.
 
 use fastrand::Rng;
-use tenure::election::{HealthRule, Reason, Will};
+use tenure::election::{Election, HealthRule, Reason, Will};
 
 use super::examine::Step;
 use super::faults::log_span;
@@ -166,23 +166,21 @@ impl World<'_> {
 
     /// A probe has ended.
     pub(super) fn probed(&mut self, node: u8, probe: u8, stamp: u32) {
-        let it = &mut self.nodes[usize::from(node)];
-        let Some(probing) = it.plan.probing else { return };
         let index = usize::from(probe);
+        let it = &self.nodes[usize::from(node)];
         let Probe { well, begun_in, .. } = it.service.probes[index];
-        if it.service.probes[index].stamp != stamp || it.process.is_none() {
+        if it.service.probes[index].stamp != stamp {
             return;
         }
+        // What time has ended counts before what was found.
+        self.turn(node, Election::handle_timeout);
+        let it = &mut self.nodes[usize::from(node)];
         let (moment, chance) = (it.moment(self.now), it.chance());
-        let Some(process) = &mut it.process else { return };
-        process.note(moment, self.now);
-        process.election.handle_timeout(moment, chance);
-        let counts = process.election.status().term() == begun_in;
+        let (Some(probing), Some(process)) = (it.plan.probing, &mut it.process) else { return };
+        let counts = process.status.term() == begun_in;
         if counts {
             process.told.take(index, well, begun_in, &probing.rule);
         }
-        let chance = it.chance();
-        let Some(process) = &mut it.process else { return };
         process.election.handle_probed(index, well, begun_in, moment, chance);
         let rests = counts
             && it.service.mood != Mood::Flapping
@@ -234,7 +232,7 @@ impl World<'_> {
         if let Some(work) = process.work.as_mut().filter(|_| current) {
             work.over = true;
         }
-        let named = if current && stamp % 2 == 0 { None } else { term };
+        let named = if current && stamp.is_multiple_of(2) { None } else { term };
         if process.led.is_some() {
             self.will(node, Will::Drained(named));
         }

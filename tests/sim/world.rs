@@ -330,12 +330,10 @@ impl<'a> World<'a> {
             let at = self.now + it.publisher_delay + self.rng.u64(..20 * MILLI);
             self.queue.plan(at, Event::Announced { node, stamp: process.ended });
         }
-        if was != is {
-            if let Some(term) = is {
-                process.led = is;
-                process.told.elected();
-                self.elected(node, term);
-            }
+        if let Some(term) = is.filter(|_| was != is) {
+            process.led = is;
+            process.told.elected();
+            self.elected(node, term);
         }
         self.chart_belief(node, moment);
         if leads {
