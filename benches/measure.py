@@ -121,7 +121,14 @@ def additions(seconds=60):
         names = (*(f"run, {it}" for it in ADDITIONS), "exec")
         for what, size in zip(names, sizes):
             row(f"resident memory: {what}", f"{size / MIB:.2f} MiB", f"{(size - sizes[0]) / MIB:+.2f} MiB")
-        row("  and exec's keeper", f"{resident(keeper) / MIB:.2f} MiB")
+        row("  its keeper, the program's own pages with it", f"{resident(keeper) / MIB:.2f} MiB")
+        row("  of that its own", f"{own(keeper) / MIB:.2f} MiB")
+
+
+def own(pid):
+    """What the process shares with no other."""
+    rollup = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return sum(map(int, re.findall(r"Private_\w+:\s+(\d+)", rollup))) * 1024
 
 
 def children(pid):

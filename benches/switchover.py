@@ -6,7 +6,7 @@ loopback. PostgreSQL does not run as root: under root the nodes are Debian's use
 What it does not do: it measures no Tenure. A switchover stops one PostgreSQL and promotes another,
 which no election does; the figure is an upper bound for what Patroni's election costs.
 """
-import contextlib, json, os, pathlib, random, shutil, statistics, subprocess, tempfile, time, venv
+import contextlib, json, os, pathlib, random, shutil, statistics, subprocess, sys, tempfile, time
 
 from handovers import etcd, milliseconds
 from processes import ROOT, ask, free_port, now, until
@@ -15,14 +15,13 @@ NODES = "abc"
 PAUSE = 0.01  # seconds between two rounds of questions: the resolution
 
 
-def patroni():
-    """A virtual environment with Patroni; its programs."""
+def python():
+    """Debian's Python, which every user may run, with Patroni beside it: how to call that, and its environment."""
     home = ROOT / "target/patroni"
-    if not (home / "bin/patroni").exists():
-        venv.create(home, with_pip=True)
-        subprocess.run([home / "bin/pip", "install", "-q", "patroni[etcd3]==4.1.5", "psycopg[binary]==3.3.9"],
-                       check=True)
-    return home / "bin"
+    if not home.exists():
+        subprocess.run([sys.executable, "-m", "pip", "install", "-qqq", "--target", home, "patroni[etcd3]==4.1.5",
+                        "psycopg[binary]==3.3.9"], check=True)
+    return "/usr/bin/python3", {**os.environ, "PYTHONPATH": str(home)}
 
 
 def postgres():
@@ -54,13 +53,14 @@ def settings(home, name, port, etcd_address):
 @contextlib.contextmanager
 def node(configuration):
     user = ("setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups") if os.geteuid() == 0 else ()
-    process = subprocess.Popen([*user, patroni() / "patroni", configuration], stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL)
+    program, environment = python()
+    process = subprocess.Popen([*user, program, "-m", "patroni", configuration], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, env=environment)
     try:
         yield
     finally:
         process.terminate()  # a killed one would leave its PostgreSQL behind
-        process.wait()
+        process.wait(60)
 
 
 def settled(ports):
@@ -76,8 +76,10 @@ def one_switchover(configuration, ports):
     first = settled(ports)
     second = random.choice([n for n in range(len(ports)) if n != first])
     began = now()
-    command = subprocess.Popen([patroni() / "patronictl", "-c", configuration, "switchover", "--leader", NODES[first],
-                                "--candidate", NODES[second], "--force"], stdout=subprocess.DEVNULL)
+    program, environment = python()
+    command = subprocess.Popen([program, "-c", "from patroni.ctl import ctl; ctl()", "-c", configuration, "switchover",
+                                "--leader", NODES[first], "--candidate", NODES[second], "--force"],
+                               stdout=subprocess.DEVNULL, env=environment)
     last = began
     while not ask(ports[second], "/primary")[0] == 200:
         if now() > began + 120:
