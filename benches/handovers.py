@@ -119,7 +119,8 @@ class Waiter:
 
 
 def lock_handovers(command, count, settle, environment=None):
-    """From SIGTERM to the command of one holder to the start of the next one's, in seconds."""
+    """From SIGTERM to the command of one holder to the start of the next one's, in seconds. What holds
+    and waits at the end is killed, and leaves the lock to run out."""
     took = []
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(1) as pool:
         holder = Waiter(stack, command, environment)
@@ -143,8 +144,8 @@ def end(held):
         os.kill(held, signal.SIGKILL)
 
 
-def etcd_lock(client):
-    return ("etcdctl", "lock", "bench", "--"), {**os.environ, "ETCDCTL_API": "3", "ETCDCTL_ENDPOINTS": client}
+def etcd_lock(client, name):
+    return ("etcdctl", "lock", name, "--"), {**os.environ, "ETCDCTL_API": "3", "ETCDCTL_ENDPOINTS": client}
 
 
 def tenure_lock(home, election):
@@ -170,7 +171,7 @@ def rows(what, ours, peers=()):
 def by_verb(verb, count):
     heading("etcdctl lock")
     with etcd() as client:
-        command, environment = etcd_lock(client)
+        command, environment = etcd_lock(client, "lock")
         peers = lock_handovers(command, count, 0.5, environment)
     elections = [f"{verb}-{n}" for n in range(min(ABREAST, count))]
     with tempfile.TemporaryDirectory() as home:
@@ -180,7 +181,7 @@ def by_verb(verb, count):
         results["Azurite"] = handovers(verb, on_azurite(store), elections, count)
     for store, them in results.items():
         gaps, waits, hits = zip(*them)
-        rows(f"{verb} on {store}: nobody leads", gaps, peers)
+        rows(f"{verb} on {store}, nobody leads", gaps, peers)
         rows("  from the command to the next leader", waits)
         if verb == "transfer":
             row("  went to the one named", f"{sum(hits)} of {count}")
@@ -189,10 +190,12 @@ def by_verb(verb, count):
 def lock(count):
     heading("etcdctl lock")
     with etcd() as client, tempfile.TemporaryDirectory() as home:
-        command, environment = etcd_lock(client)
+        command, environment = etcd_lock(client, "lock")
         rows("exec --once: SIGTERM to the next command", lock_handovers(tenure_lock(home, "lock"), count, 0.5),
              lock_handovers(command, count, 0.5, environment))
-        ours, costs, peer_costs = tenure_lock(home, "cost"), [], []
+        # Another lock: the first is still held by one that was killed.
+        ours, costs = tenure_lock(home, "cost"), []
+        (command, environment), peer_costs = etcd_lock(client, "cost"), []
         for _ in range(20):  # in turns, so that a busy moment of the machine meets both
             for asked, more, times in ((ours, None, costs), (command, environment, peer_costs)):
                 began = now()
