@@ -28,10 +28,13 @@ use rustix::net::{
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, wait};
 
 use super::descendants::{signal_all, signal_group};
+use super::launch::{LAUNCH, OURSELVES};
 use super::rule::{Action, Rule};
-use super::stage::{LAUNCH, OURSELVES};
 use super::wire::{Order, RECORD, Report};
 use crate::clock;
+
+/// The first argument of a keeper.
+pub(super) const KEEPER: &str = "keeper-of-exec";
 
 /// The longest sleep at a stretch: timers stop in suspend, so the clock is looked at this often.
 const STEP: Duration = Duration::from_millis(200);
