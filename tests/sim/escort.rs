@@ -51,10 +51,11 @@ impl Child {
 
 impl Node {
     /// Whether a child of this node acts that its keeper should have seen to: one that cannot be
-    /// ended, or that a pause hid from all lease clocks of the machine, is beyond the claim.
+    /// ended, or whose lease clocks stood still or went back under it, is beyond the claim.
     fn acts_by_child(&self, now: Instant) -> bool {
         let moment = self.moment(now);
-        let claimed = |it: &Child| !it.immortal && !it.belief.sent.jumped(moment);
+        let jumped = |it: &Belief| it.suspended || it.sent.jumped(moment);
+        let claimed = |it: &Child| !it.immortal && !jumped(&it.belief);
         !self.machine_stands && self.escort.child.as_ref().is_some_and(claimed)
     }
 }
