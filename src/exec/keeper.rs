@@ -49,7 +49,13 @@ pub(super) fn run(stop_timeout: Duration, command: Vec<OsString>) -> ExitCode {
     let Some((Order::Belief(end), stdin)) = first_order(socket.as_fd()) else {
         return ExitCode::from(2);
     };
-    let rule = Rule::new(stop_timeout, end, clock::now());
+    let mut rule = Rule::new(stop_timeout, end, clock::now());
+    // Tenure may have been stopped since it started us: then another may lead by now.
+    if !matches!(rule.judge(clock::now()), Action::Wait(_)) {
+        tell(Report::Overdue);
+        tell(Report::Gone);
+        return ExitCode::SUCCESS;
+    }
     match start(command, stdin) {
         Ok((main, ended)) => {
             tell(Report::Started(main.as_raw_nonzero().get()));
