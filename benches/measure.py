@@ -2,118 +2,36 @@
 """Measures Tenure beside a peer in the same run, and prints our figure, the peer's and the ratio.
 
   benches/measure.py footprint   memory, CPU and size of a leader that renews against Azurite
+  benches/measure.py additions   memory of leaders with an admin listener, health, hooks, the page, exec
   benches/measure.py listener    /leader at 8 and 64 connections, beside a bare axum handler
   benches/measure.py start       start to first answer, and to leader on file:
   benches/measure.py handover    SIGTERM and kill -9 on Azurite, 20 trials each
+  benches/measure.py step-down   `tenure step-down`, on file: and Azurite, beside `etcdctl lock`
+  benches/measure.py transfer    `tenure transfer`, the same
+  benches/measure.py lock        `tenure exec --once` beside `etcdctl lock`
   benches/measure.py stopped     what a leader says after a stop longer than its lease, 20 trials
   benches/measure.py lateness    how late renewals start under siege, beside the same leader idle
   benches/measure.py all         all of these
+  benches/measure.py switchover  `patronictl switchover`, without Tenure
 
-Builds the release profile first. Needs what tests/run --tools installs, and wrk (Debian's `wrk`).
+  --handovers N   in step-down, transfer and lock, and in switchover: so many [default: 50; 5]
+
+Builds the release profile first, unless BENCH_PROGRAM names a tenure. Needs what tests/run --tools
+installs, and Debian's wrk (listener), etcd-server and etcd-client (step-down, transfer, lock,
+switchover) and postgresql (switchover).
 """
-import contextlib, datetime, http.client, json, os, pathlib, random, re, shutil, signal, socket, statistics, subprocess
+import argparse, contextlib, datetime, json, os, pathlib, random, re, shutil, signal, socket, statistics, subprocess
 import sys, tempfile, time, venv
+from concurrent.futures import ThreadPoolExecutor
 
+import handovers
+from processes import MIB, ROOT, TENURE, TOOLS, ask, azurite, connects, create_lock, free_port, heading, leads, now
+from processes import on_azurite, resident, row, running, tenure, until
 from siege import siege
+from switchover import switchover
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-TOOLS = ROOT / "target/tools"
-TENURE = ROOT / "target/release/tenure"
 BARE = ROOT / "target/release/examples/bare_axum"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-MIB = 1024 * 1024
-
-
-def row(what, ours, peer="", ratio=""):
-    print(f"{what:<52} {ours:>18} {peer:>18} {ratio:>8}", flush=True)
-
-
-def heading(peer):
-    print()
-    row("", "tenure", peer, "ratio")
-
-
-def now():
-    return time.clock_gettime(time.CLOCK_MONOTONIC)
-
-
-def free_port():
-    with socket.socket() as it:
-        it.bind(("127.0.0.1", 0))
-        return it.getsockname()[1]
-
-
-def until(question, bound=60.0, pause=0.002):
-    end = now() + bound
-    while now() < end:
-        answer = question()
-        if answer:
-            return answer
-        time.sleep(pause)
-    raise SystemExit(f"waited {bound} s in vain")
-
-
-def connects(port):
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
-    return False
-
-
-@contextlib.contextmanager
-def running(*command, **more):
-    process = subprocess.Popen([str(it) for it in command], stdout=subprocess.DEVNULL,
-                               **{"stderr": subprocess.DEVNULL, **more})
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-@contextlib.contextmanager
-def azurite():
-    port = free_port()
-    program = TOOLS / "node_modules/.bin/azurite-blob"
-    if not program.exists():
-        raise SystemExit("Azurite is missing: tests/run --tools installs it")
-    with running(program, "--inMemoryPersistence", "--disableTelemetry", "--silent", "--blobHost",
-                 "127.0.0.1", "--blobPort", port):
-        until(lambda: connects(port))
-        yield port
-
-
-def tenure(port, store, *more, identity="bench"):
-    return running(TENURE, "run", "--identity", identity, "--listen", f"127.0.0.1:{port}",
-                   "--store", *store, *more)
-
-
-def on_azurite(azurite_port):
-    return ("azure://devstoreaccount1/bench", "--azure-endpoint",
-            f"http://127.0.0.1:{azurite_port}/devstoreaccount1")
-
-
-def ask(port, path="/leader"):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read()
-    except (OSError, http.client.HTTPException):
-        return 0, b""
-    finally:
-        connection.close()
-
-
-def leads(port):
-    return ask(port)[0] == 200
-
-
-def create_lock(port, elections):
-    """Makes the lock blobs with a first term, so that no first leader holds for a minute."""
-    store = on_azurite(port)
-    for election in elections:
-        subprocess.run([TENURE, "doctor", "--create", "--yes", "--election", election, "--store",
-                        *store], stdout=subprocess.DEVNULL, check=True)
 
 
 def python_peer():
@@ -130,10 +48,6 @@ def loop(port, blob, **more):
                   f"BlobEndpoint=http://127.0.0.1:{port}/devstoreaccount1;")
     return subprocess.Popen([python_peer(), ROOT / "benches/blob_loop.py", connection, "peer", blob],
                             stderr=subprocess.DEVNULL, text=True, **more)
-
-
-def resident(pid):
-    return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1]) * 1024
 
 
 def cpu_seconds(pid):
@@ -167,6 +81,58 @@ def footprint():
         f"{rss / peer_rss:.2f}")
     row("CPU at 2 s renewals, of one core (goal 0.1 %)", f"{cpu:.3f} %", f"{peer_cpu:.3f} %",
         f"{cpu / peer_cpu:.2f}" if peer_cpu else "")
+
+
+ADDITIONS = {
+    "as it is": (),
+    "admin listener, asked once": ("--admin", "unix:{home}/admin.sock"),
+    "two probes": ("--health", "tcp://127.0.0.1:{store}", "--health", "exec:true"),
+    "three hooks": ("--on-active", "true", "--on-passive", "true", "--on-leader-change", "true"),
+    "the page, read once": (),
+    "all of these": ("--admin", "unix:{home}/admin-all.sock", "--health", "tcp://127.0.0.1:{store}", "--health",
+                     "exec:true", "--on-active", "true", "--on-passive", "true", "--on-leader-change", "true"),
+}
+
+
+def additions(seconds=60):
+    """Each leader renews on Azurite in the same minute; the first is the one to compare with."""
+    heading("beyond it")
+    with azurite() as store, tempfile.TemporaryDirectory() as home, contextlib.ExitStack() as stack:
+        elections = [f"addition-{n}" for n in range(len(ADDITIONS) + 1)]
+        create_lock(store, elections)
+        processes, ports = [], []
+        for election, more in zip(elections, ADDITIONS.values()):
+            ports.append(free_port())
+            more = [it.format(home=home, store=store) for it in more]
+            processes.append(stack.enter_context(tenure(ports[-1], on_azurite(store), "--election", election, *more)))
+        under = stack.enter_context(running(TENURE, "exec", "--election", elections[-1], "--store", *on_azurite(store),
+                                            "--", "sleep", "600"))
+        for (what, more), port in zip(ADDITIONS.items(), ports):
+            until(lambda: leads(port))
+            if "--admin" in more:
+                admin = more[more.index("--admin") + 1].format(home=home)
+                # Refused, since nothing drains; it has been answered all the same.
+                subprocess.run([TENURE, "drained", "--admin", admin], stderr=subprocess.DEVNULL)
+            if what.startswith(("the page", "all")):
+                ask(port, "/")
+        keeper = until(lambda: children(under.pid))[0]
+        time.sleep(seconds)
+        sizes = [resident(it.pid) for it in (*processes, under)]
+        names = (*(f"run, {it}" for it in ADDITIONS), "exec")
+        for what, size in zip(names, sizes):
+            row(f"resident memory: {what}", f"{size / MIB:.2f} MiB", f"{(size - sizes[0]) / MIB:+.2f} MiB")
+        row("  its keeper, the program's own pages with it", f"{resident(keeper) / MIB:.2f} MiB")
+        row("  of that its own", f"{own(keeper) / MIB:.2f} MiB")
+
+
+def own(pid):
+    """What the process shares with no other."""
+    rollup = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return sum(map(int, re.findall(r"Private_\w+:\s+(\d+)", rollup))) * 1024
+
+
+def children(pid):
+    return [int(it) for it in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def wrk(port, connections):
@@ -256,7 +222,6 @@ def peer_handover(store, blob, how):
 
 
 def handover(trials=20, abreast=4):
-    from concurrent.futures import ThreadPoolExecutor
     heading("python loop")
     python_peer()
     with azurite() as store, ThreadPoolExecutor(abreast) as pool:
@@ -294,7 +259,6 @@ def one_stop(home):
 
 
 def stopped(trials=20):
-    from concurrent.futures import ThreadPoolExecutor
     heading("")
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(trials) as pool:
         homes = [stack.enter_context(tempfile.TemporaryDirectory()) for _ in range(trials)]
@@ -354,16 +318,29 @@ def lateness(seconds=60, period=0.5):
     row("  resident memory, 10 s after the siege", f"{rest / MIB:.1f} MiB")
 
 
+def build():
+    if "BENCH_PROGRAM" not in os.environ:
+        subprocess.run(["cargo", "build", "--release", "--locked", "--bin", "tenure", "--example", "bare_axum"],
+                       cwd=ROOT, check=True)
+
+
 def main():
-    benches = {"footprint": footprint, "listener": listener, "start": start, "handover": handover,
+    parser = argparse.ArgumentParser(usage=__doc__, add_help=False)
+    parser.add_argument("bench")
+    parser.add_argument("--handovers", type=int)
+    asked = parser.parse_args()
+    count = asked.handovers or 50
+    benches = {"footprint": footprint, "additions": additions, "listener": listener, "start": start,
+               "handover": handover, "step-down": lambda: handovers.by_verb("step-down", count),
+               "transfer": lambda: handovers.by_verb("transfer", count), "lock": lambda: handovers.lock(count),
                "stopped": stopped, "lateness": lateness}
-    wanted = sys.argv[1] if len(sys.argv) == 2 else ""
-    if wanted not in (*benches, "all"):
+    if asked.bench == "switchover":
+        return switchover(asked.handovers or 5)
+    if asked.bench not in (*benches, "all"):
         raise SystemExit(__doc__)
-    subprocess.run(["cargo", "build", "--release", "--locked", "--bin", "tenure", "--example", "bare_axum"],
-                   cwd=ROOT, check=True)
+    build()
     for name, bench in benches.items():
-        if wanted in (name, "all"):
+        if asked.bench in (name, "all"):
             bench()
 
 

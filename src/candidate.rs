@@ -9,6 +9,7 @@
 
 mod builder;
 mod leadership;
+mod term;
 mod works;
 
 use std::sync::Arc;

@@ -120,7 +120,8 @@ pub enum Command {
     /// Take this instance out of the election; a leader resigns
     #[command(after_help = operate::PAUSE)]
     Pause(operate::AdminArgs),
-    /// Bring a paused instance back into the election
+    /// Bring a paused instance back into the election, or end its hold-off
+    #[command(after_help = operate::RESUME)]
     Resume(operate::AdminArgs),
     /// Say that the service has ended its work: the lease is released now
     #[command(after_help = operate::DRAINED)]

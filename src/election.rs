@@ -35,7 +35,7 @@ pub use pieces::Piece;
 pub use request::{Answer, Chance, Notice, Op, Progress, Refusal, Request, RequestId, Will};
 use role::{Owed, Role};
 pub use status::{
-    Belief, Holder, Reason, Standing, State, Status, StoreHealth, TRANSITIONS, Transition,
+    Belief, HoldOff, Holder, Reason, Standing, State, Status, StoreHealth, TRANSITIONS, Transition,
 };
 use yielding::{Aside, Courtesy};
 
@@ -206,6 +206,7 @@ impl Election {
             since: self.since,
             holder: self.holder.clone(),
             successor: self.successor.clone(),
+            aside: self.aside.map(|it| HoldOff { length: it.length, from: it.from }),
             occupied: self.occupied,
             store: self.store.clone(),
         }

@@ -20,6 +20,7 @@ pub mod handle;
 mod init;
 pub mod inside;
 mod keeper;
+mod launch;
 pub mod rule;
 mod running;
 mod signals;

@@ -137,6 +137,8 @@ pub struct Document<'a> {
     pub holder: Option<HolderDocument<'a>>,
     /// Whom the record names to lead next.
     pub successor: Option<SuccessorDocument<'a>>,
+    /// For how long this instance lets others go first yet, after it gave leadership up.
+    pub hold_off_remaining_ms: Option<u64>,
     /// How long work begun as leader stays protected, while it is being drained.
     pub drain_remaining_ms: Option<u64>,
     /// How the store answers.
@@ -289,6 +291,7 @@ impl Published {
                 identity: &successor.identity,
                 hold_off_ms: whole_ms(successor.hold_off),
             }),
+            hold_off_remaining_ms: self.status.aside.map(|it| whole_ms(it.remaining(now))),
             drain_remaining_ms: self.status.drain_remaining(now).map(whole_ms),
             store: StoreDocument {
                 kind: about.store,

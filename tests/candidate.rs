@@ -16,6 +16,7 @@ mod scene;
 #[path = "support/works.rs"]
 mod works;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
@@ -178,19 +179,23 @@ fn on_blobs_too_work_of_a_candidate_that_is_cut_off_is_dropped_before_another_wo
 async fn after_a_freeze_work_is_not_polled_even_once_more() {
     let election = Election::new();
     let candidate = election.hasty("a").start().unwrap();
-    let polls = AtomicU32::new(0);
-    // Woken again before it returns, it is polled before the runtime looks at any timer.
-    let work = |_| {
-        std::future::poll_fn(|context| {
-            polls.fetch_add(1, Ordering::Relaxed);
-            std::thread::sleep(Duration::from_millis(1_500));
-            context.waker().wake_by_ref();
-            Poll::<()>::Pending
-        })
-    };
-    let ended = candidate.run_while_leader(work).await;
+    let polls = Arc::new(AtomicU32::new(0));
+    let polled = Arc::clone(&polls);
+    // Woken again before it returns, a task is polled before the runtime looks at any timer.
+    let frozen = tokio::spawn(async move {
+        let work = |_| {
+            std::future::poll_fn(|context| {
+                polled.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(1_500));
+                context.waker().wake_by_ref();
+                Poll::<()>::Pending
+            })
+        };
+        candidate.run_while_leader(work).await
+    });
+    let ended = frozen.await.unwrap();
     assert!(matches!(ended, Err(Ended::Lost { .. })), "{ended:?}");
-    assert_eq!(polls.into_inner(), 1);
+    assert_eq!(polls.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]

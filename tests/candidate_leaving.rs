@@ -106,7 +106,9 @@ async fn who_only_asks_whether_it_leads_has_the_whole_drain_or_until_it_says_dra
 async fn work_that_does_not_end_is_dropped_at_the_drains_end() {
     let election = Election::new();
     let drain = Duration::from_millis(700);
-    let candidate = election.lasting("a").drain_timeout(drain).start().unwrap();
+    // The election waits two request-timeouts more for who cannot be ended in time.
+    let patient = election.lasting("a").request_timeout(PATIENCE * 2);
+    let candidate = patient.drain_timeout(drain).start().unwrap();
     let next = election.lasting("b").start().unwrap();
     leads(&candidate).await;
     let work = candidate.run_while_leader(|it| forever(election.works.clone(), "a".to_owned(), it));
@@ -116,7 +118,8 @@ async fn work_that_does_not_end_is_dropped_at_the_drains_end() {
         assert!(candidate.step_down(Duration::from_secs(60)).await);
         (term, began)
     };
-    let (ended, (term, began)) = tokio::join!(work, stepping);
+    let both = async { tokio::join!(work, stepping) };
+    let (ended, (term, began)) = tokio::time::timeout(PATIENCE, both).await.expect("dropped");
     assert!(since(began) >= drain, "{:?}", since(began));
     assert_eq!(ended, Err(Ended::Lost { term }));
     assert!(leads(&next).await > term);

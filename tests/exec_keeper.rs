@@ -287,6 +287,18 @@ async fn the_command_dies_with_its_keeper_and_no_signal_but_kill_ends_that() {
 }
 
 #[tokio::test]
+async fn a_command_whose_time_is_over_before_it_begins_never_begins() {
+    let directory = tempfile::tempdir().unwrap();
+    for left in [0, 400] {
+        // 500 ms are for its end.
+        let left = Duration::from_millis(left);
+        let mut keeper = start("echo >$DIR/began", directory.path(), left);
+        assert_eq!(rest(&mut keeper).await.0, [Report::Overdue, Report::Gone], "{left:?}");
+        assert!(!directory.path().join("began").exists());
+    }
+}
+
+#[tokio::test]
 async fn a_keeper_that_somebody_stopped_is_woken_by_the_next_order() {
     let directory = tempfile::tempdir().unwrap();
     let mut keeper = start(STUBBORN, directory.path(), Duration::from_secs(60));

@@ -236,7 +236,8 @@ async fn the_status_document_has_its_fields_and_no_others() {
         "boot_id": "5ca1ab1e-0000-4000-8000-000000000000", "since": "2026-11-20T09:00:00Z",
         "index": 2, "holder": {"identity": "us", "address": "10.0.3.7:8080", "term": 42},
         "store": {"kind": "azure", "last_success_ms_ago": 412, "failures": 2, "last_error": "no route"},
-        "drain_remaining_ms": null, "successor": null, "health": null, "transitions": [],
+        "drain_remaining_ms": null, "hold_off_remaining_ms": null, "successor": null,
+        "health": null, "transitions": [],
         "version": env!("CARGO_PKG_VERSION"),
     });
     assert_eq!(answer.json(), expected);
@@ -246,6 +247,7 @@ async fn the_status_document_has_its_fields_and_no_others() {
     let nulls = [
         "/successor",
         "/drain_remaining_ms",
+        "/hold_off_remaining_ms",
         "/term",
         "/holder",
         "/store/last_success_ms_ago",

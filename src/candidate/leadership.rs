@@ -9,13 +9,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::term::{leads, left, over};
 use super::works::{Counted, Works};
 use crate::clock::{self, Moment};
-use crate::election::{Standing, Status};
 use crate::publish::Published;
-
-/// The longest sleep at a stretch: timers stop in suspend, the clock does not (R2).
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// What a piece of work knows of the leadership under which it runs. A clone of it does not keep the
 /// lease: what must be waited for is awaited by the work itself.
@@ -120,35 +117,4 @@ async fn under<F: Future>(
         work.as_mut().poll(context).map(Some)
     })
     .await
-}
-
-/// Resolves when nothing may run any more in this term: its belief has ended by the lease clocks, or
-/// its drain; or when the driver is gone.
-pub(super) async fn over(mut published: watch::Receiver<Published>, term: u64) {
-    loop {
-        let left = left(&published.borrow_and_update().status, term, clock::now());
-        if left.is_zero() {
-            return;
-        }
-        tokio::select! {
-            changed = published.changed() => if changed.is_err() { return },
-            () = tokio::time::sleep(left.min(LONGEST_SLEEP)) => {}
-        }
-    }
-}
-
-/// How long work may run yet in this term.
-fn left(status: &Status, term: u64, now: Moment) -> Duration {
-    match &status.standing {
-        Standing::Leader { term: of, belief, .. } if *of == term => belief.until_end(now),
-        Standing::Draining { term: of, belief, began, length } if *of == term => {
-            length.saturating_sub(began.elapsed_max(now)).min(belief.until_end(now))
-        }
-        _ => Duration::ZERO,
-    }
-}
-
-/// Whether the status says that we lead in this term, whatever the clock says.
-pub(super) fn leads(status: &Status, term: u64) -> bool {
-    status.standing.state().is_leading() && status.term() == Some(term)
 }

@@ -5,7 +5,7 @@
 
 use tokio::sync::watch;
 
-use super::leadership::{leads, over};
+use super::term::{leads, over};
 use crate::daemon::Control;
 use crate::publish::Published;
 

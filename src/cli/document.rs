@@ -57,6 +57,8 @@ pub(super) struct Document {
     #[serde(default)]
     pub(super) successor: Option<Successor>,
     #[serde(default)]
+    pub(super) hold_off_remaining_ms: Option<u64>,
+    #[serde(default)]
     pub(super) health: Option<Health>,
     /// Newest first.
     #[serde(default)]

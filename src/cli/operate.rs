@@ -122,6 +122,14 @@ Examples:
   tenure pause && tenure wait --for passive
   tenure resume";
 
+/// Help of `resume`.
+pub const RESUME: &str = "\
+Ends a pause. An instance that is not paused, but lets others go first after `step-down`, or for a \
+successor that does not come, competes again at once.
+
+Example:
+  tenure resume";
+
 /// Help of `drained`.
 pub const DRAINED: &str = "\
 For the service that is passive now and has ended all that it began as leader: the lease is released \

@@ -165,7 +165,12 @@ fn candidates(heard: &Heard, now: Moment, style: Style) -> String {
     let drain = document
         .drain_remaining_ms
         .map(|ms| Duration::from_millis(ms).saturating_sub(heard.sent.elapsed_max(now)));
-    let note = format!("this one: {}", harmless(words::state(&document.state)));
+    let aside = document.hold_off_remaining_ms.filter(|_| document.state == "standby");
+    let does = match aside.map(|ms| spoken(Duration::from_millis(ms))) {
+        Some(left) => format!("lets others go first, for {left}; `tenure resume` ends that"),
+        None => harmless(words::state(&document.state)),
+    };
+    let note = format!("this one: {does}");
     let mut rows = vec![head.to_vec()];
     rows.push(row(&document.identity, role.as_str(), document.term, left.or(drain), note));
     // By the term: two candidates may bear one identity.
@@ -286,6 +291,16 @@ mod tests {
             assert!(text.contains(line), "{line} in {text}");
         }
         assert!(!text.contains("valid for"));
+    }
+
+    #[test]
+    fn a_standby_that_lets_others_go_first_says_so_and_what_ends_that() {
+        let text = told(
+            r#"{"identity":"web-1","state":"standby","role":"passive","valid_for_ms":0,"index":1,
+            "hold_off_remaining_ms":3540000}"#,
+        );
+        let note = "this one: lets others go first, for 59m0s; `tenure resume` ends that\n";
+        assert!(text.contains(note), "{text}");
     }
 
     #[test]

@@ -83,6 +83,7 @@ fn differs(before: &Status, after: &Status) -> bool {
         || before.term() != after.term()
         || before.holder != after.holder
         || before.successor != after.successor
+        || before.aside.is_some() != after.aside.is_some()
         || outcome(before) != outcome(after)
 }
 
@@ -104,6 +105,7 @@ mod tests {
             since: at(0),
             holder: None,
             successor: None,
+            aside: None,
             occupied: None,
             store: StoreHealth::default(),
         }

@@ -48,6 +48,8 @@ impl Election {
         self.health.forget_failures();
         self.occupied = self.config.escorts.then_some(term);
         self.successor = None;
+        // Whoever called us back to lead has ended what we promised for a term before this.
+        self.aside = None;
         let candidate = Arc::clone(&self.config.candidate);
         self.set_holder(Some(Holder { candidate, term }));
         self.tell_transition(Reason::Inaugurated, None, now);

@@ -171,9 +171,15 @@ impl Election {
         Ok(if begun { Progress::Begun } else { Progress::Done })
     }
 
+    /// Ends a pause; where there is none, whatever else keeps us from bidding by an operator's will.
     fn resume(&mut self, now: Moment) -> Result<Progress, Refusal> {
         if !self.paused {
-            return Err(self.refusal());
+            let stays = matches!(self.role, Role::Standby { .. }) && !self.config.observe;
+            return if stays && self.end_waits(now) {
+                Ok(Progress::Done)
+            } else {
+                Err(self.refusal())
+            };
         }
         self.paused = false;
         self.tell_transition(Reason::Resumed, None, now);

@@ -119,7 +119,8 @@ impl Election {
         if let Some(Aside { nonce: _, length, from: Some(from) }) = aside {
             tell(Piece::Wait(*from, *length));
         }
-        if let Some(Courtesy { nonce: _, length, named, free }) = courtesy {
+        if let Some(Courtesy { nonce: _, length, named, free, waived }) = courtesy {
+            tell(Piece::Form((*waived).into()));
             tell(Piece::Wait(*named, *length));
             tell(Piece::Wait(free.unwrap_or(*named), *length));
         }

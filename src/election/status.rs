@@ -20,11 +20,30 @@ pub struct Status {
     pub holder: Option<Holder>,
     /// Whom the record names to lead next.
     pub successor: Option<Successor>,
+    /// For how long we let others go first, after a leadership that we gave up.
+    pub aside: Option<HoldOff>,
     /// The term whose processes may still run, whether or not we lead in it; always `None` where the
     /// config says that there are none.
     pub occupied: Option<u64>,
     /// How the store has answered.
     pub store: StoreHealth,
+}
+
+/// How long a candidate does not bid after it gave leadership up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldOff {
+    /// How long in all.
+    pub length: Duration,
+    /// Since when it counts: our first look that showed the lease free, or another's.
+    pub from: Option<Moment>,
+}
+
+impl HoldOff {
+    /// What is left at `now`.
+    #[must_use]
+    pub fn remaining(&self, now: Moment) -> Duration {
+        self.length.saturating_sub(self.from.map_or(Duration::ZERO, |from| from.elapsed_min(now)))
+    }
 }
 
 /// Where a candidate stands.

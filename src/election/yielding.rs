@@ -31,6 +31,8 @@ pub(super) struct Courtesy {
     pub(super) named: Moment,
     /// When we first saw the lease free under it.
     pub(super) free: Option<Moment>,
+    /// An operator does not want us to wait.
+    pub(super) waived: bool,
 }
 
 impl Election {
@@ -51,6 +53,15 @@ impl Election {
     /// Whether we look more often than others, since we are to follow.
     pub(super) fn hurries(&self, now: Moment) -> bool {
         self.competes() && self.is_named() && self.courtesy.is_some_and(|it| it.hurries(now))
+    }
+
+    /// Waits for nobody any more, ourselves included; false where we did not.
+    pub(super) fn end_waits(&mut self, now: Moment) -> bool {
+        let waited = !self.is_named() && self.courtesy.is_some_and(|it| !it.is_over(now));
+        if let Some(courtesy) = &mut self.courtesy {
+            courtesy.waived = true;
+        }
+        self.aside.take().is_some() || waited
     }
 
     fn is_named(&self) -> bool {
@@ -86,6 +97,7 @@ impl Courtesy {
             length,
             named: now,
             free: None,
+            waived: false,
         });
         it.length = length;
         if sight.free {
@@ -97,7 +109,7 @@ impl Courtesy {
 
     /// Whether the others may bid again.
     pub(super) fn is_over(&self, now: Moment) -> bool {
-        self.free.is_some_and(|free| free.elapsed_min(now) >= self.length)
+        self.waived || self.free.is_some_and(|free| free.elapsed_min(now) >= self.length)
     }
 
     /// Whether the successor looks more often than others: as long as they would wait for it.

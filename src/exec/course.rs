@@ -2,7 +2,7 @@
 //!
 //! What it does not do: it ends nothing.
 
-use super::stage::CANNOT_RUN;
+use super::launch::CANNOT_RUN;
 use super::wire::Report;
 
 /// No lease within the time to wait.

@@ -11,7 +11,7 @@ use nix::sys::signal::{SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SigSet};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 
-use super::stage::{CANNOT_RUN, OURSELVES, complain};
+use super::launch::{CANNOT_RUN, OURSELVES, complain};
 
 /// The code of a signal that the kernel sent, as a terminal's keys make it do: it goes to the whole
 /// group, so that Tenure has it already.

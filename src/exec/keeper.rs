@@ -28,10 +28,13 @@ use rustix::net::{
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, wait};
 
 use super::descendants::{signal_all, signal_group};
+use super::launch::{LAUNCH, OURSELVES};
 use super::rule::{Action, Rule};
-use super::stage::{LAUNCH, OURSELVES};
 use super::wire::{Order, RECORD, Report};
 use crate::clock;
+
+/// The first argument of a keeper.
+pub(super) const KEEPER: &str = "keeper-of-exec";
 
 /// The longest sleep at a stretch: timers stop in suspend, so the clock is looked at this often.
 const STEP: Duration = Duration::from_millis(200);
@@ -46,7 +49,13 @@ pub(super) fn run(stop_timeout: Duration, command: Vec<OsString>) -> ExitCode {
     let Some((Order::Belief(end), stdin)) = first_order(socket.as_fd()) else {
         return ExitCode::from(2);
     };
-    let rule = Rule::new(stop_timeout, end, clock::now());
+    let mut rule = Rule::new(stop_timeout, end, clock::now());
+    // Tenure may have been stopped since it started us: then another may lead by now.
+    if !matches!(rule.judge(clock::now()), Action::Wait(_)) {
+        tell(Report::Overdue);
+        tell(Report::Gone);
+        return ExitCode::SUCCESS;
+    }
     match start(command, stdin) {
         Ok((main, ended)) => {
             tell(Report::Started(main.as_raw_nonzero().get()));

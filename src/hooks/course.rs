@@ -172,7 +172,15 @@ mod tests {
 
     fn status(standing: Standing) -> Status {
         let store = StoreHealth::default();
-        Status { standing, since: at(0), holder: None, successor: None, occupied: None, store }
+        Status {
+            standing,
+            since: at(0),
+            holder: None,
+            successor: None,
+            aside: None,
+            occupied: None,
+            store,
+        }
     }
 
     fn leading(term: u64, sent: Moment) -> Status {

@@ -290,6 +290,7 @@ mod tests {
             since: clock::now(),
             holder: None,
             successor: None,
+            aside: None,
             occupied: None,
             store,
         };

@@ -152,6 +152,12 @@ impl World<'_> {
     /// A candidate has told of a change of its state.
     pub(super) fn changed(&mut self, node: u8, change: Transition, moment: Moment) {
         let Transition { from, to, reason, term, .. } = change;
+        if let (State::Activating, Reason::Inaugurated, Some(process)) =
+            (from, reason, &mut self.nodes[usize::from(node)].process)
+        {
+            // Whoever called it back has ended its hold-off.
+            process.aside = None;
+        }
         if from.is_leading() && !to.is_leading() && is_by_will(reason) {
             self.gave_up(node, change, moment);
         }

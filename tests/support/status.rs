@@ -66,7 +66,15 @@ pub fn in_jeopardy(term: u64, length: Duration) -> Standing {
 pub fn status(standing: Standing) -> Status {
     let heard = standing != Standing::Starting;
     let store = StoreHealth { last_success: heard.then(now), failures: 0, last_error: None };
-    Status { standing, since: now(), holder: None, successor: None, occupied: None, store }
+    Status {
+        standing,
+        since: now(),
+        holder: None,
+        successor: None,
+        aside: None,
+        occupied: None,
+        store,
+    }
 }
 
 /// A holder called `name`.

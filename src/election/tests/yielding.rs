@@ -90,6 +90,53 @@ fn being_named_ends_the_hold_off_of_who_stepped_down_before() {
 }
 
 #[test]
+fn a_hold_off_does_not_outlast_the_leadership_that_ended_it() {
+    let mut bench = Bench::leader();
+    bench.will(Will::StepDown { hold_off: ms(600_000) }).unwrap();
+    bench.announce();
+    bench.answer(Ok(Answer::Done));
+    bench.next("look");
+    bench.answer(Ok(named(true, "us")));
+    bench.expect("acquire");
+    bench.answer(Ok(grant(Some(8))));
+    bench.expect("inaugurate");
+    bench.answer(Ok(Answer::Term(9)));
+    assert!(bench.leads());
+    assert_eq!(bench.election.status().aside, None);
+}
+
+#[test]
+fn resume_ends_a_hold_off_that_status_tells_of() {
+    let mut bench = Bench::leader();
+    bench.will(Will::StepDown { hold_off: ms(600_000) }).unwrap();
+    bench.announce();
+    bench.answer(Ok(Answer::Done));
+    bench.next("look");
+    bench.answer(Ok(free(Some(8))));
+    assert!(bench.request.is_none());
+    let left = |bench: &Bench| bench.election.status().aside.map(|it| it.remaining(bench.now));
+    assert_eq!(left(&bench), Some(ms(600_000)));
+    assert_eq!(bench.will(Will::Resume), Ok(Progress::Done));
+    assert_eq!(left(&bench), None);
+    bench.next("look");
+    bench.answer(Ok(free(Some(8))));
+    bench.expect("acquire");
+}
+
+#[test]
+fn resume_ends_the_wait_for_a_successor_that_never_comes_until_another_is_named() {
+    let mut bench = Bench::new(config());
+    bench.answer(Ok(named(true, "typo")));
+    assert!(bench.request.is_none());
+    assert_eq!(bench.will(Will::Resume), Ok(Progress::Done));
+    bench.next("look");
+    bench.answer(Ok(named(true, "typo")));
+    bench.expect("acquire");
+    bench.answer(Ok(Answer::Done));
+    assert_eq!(bench.will(Will::Resume), Err(Refusal { state: State::Standby }));
+}
+
+#[test]
 fn who_names_its_own_name_stands_aside_all_the_same() {
     let mut bench = Bench::leader();
     let nonce = bench.nonce();

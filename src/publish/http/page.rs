@@ -126,6 +126,13 @@ fn say(document: &Document<'_>) -> String {
     if document.role == Role::Active && document.state == State::Leader.as_str() {
         return "This instance is the leader.".to_owned();
     }
+    if let ("standby", Some(ms)) = (document.state, document.hold_off_remaining_ms) {
+        return format!(
+            "This instance, {}, lets others go first, for {}.",
+            escaped(document.identity),
+            spoken(Duration::from_millis(ms))
+        );
+    }
     let words = match document.state {
         // Its time is over, and the election has not turned since.
         "jeopardy" if document.role == Role::Passive => {

@@ -1,0 +1,107 @@
+"""What the measurements share: Tenure and Azurite as processes, questions to them, and the rows of a
+table.
+
+What it does not do: it measures nothing.
+"""
+import contextlib, http.client, os, pathlib, re, socket, subprocess, time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TOOLS = ROOT / "target/tools"
+TENURE = pathlib.Path(os.environ.get("BENCH_PROGRAM", ROOT / "target/release/tenure"))
+MIB = 1024 * 1024
+
+
+def row(what, ours, peer="", ratio=""):
+    print(f"{what:<60} {ours:>18} {peer:>18} {ratio:>8}", flush=True)
+
+
+def heading(peer):
+    print()
+    row("", "tenure", peer, "ratio")
+
+
+def now():
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+def free_port():
+    with socket.socket() as it:
+        it.bind(("127.0.0.1", 0))
+        return it.getsockname()[1]
+
+
+def until(question, bound=60.0, pause=0.002):
+    end = now() + bound
+    while now() < end:
+        answer = question()
+        if answer:
+            return answer
+        time.sleep(pause)
+    raise SystemExit(f"waited {bound} s in vain")
+
+
+def connects(port):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def running(*command, **more):
+    process = subprocess.Popen([str(it) for it in command], **{"stdout": subprocess.DEVNULL,
+                               "stderr": subprocess.DEVNULL, **more})
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def azurite():
+    port = free_port()
+    program = TOOLS / "node_modules/.bin/azurite-blob"
+    if not program.exists():
+        raise SystemExit("Azurite is missing: tests/run --tools installs it")
+    with running(program, "--inMemoryPersistence", "--disableTelemetry", "--silent", "--blobHost",
+                 "127.0.0.1", "--blobPort", port):
+        until(lambda: connects(port))
+        yield port
+
+
+def tenure(port, store, *more, identity="bench"):
+    return running(TENURE, "run", "--identity", identity, "--listen", f"127.0.0.1:{port}",
+                   "--store", *store, *more)
+
+
+def on_azurite(azurite_port):
+    return ("azure://devstoreaccount1/bench", "--azure-endpoint",
+            f"http://127.0.0.1:{azurite_port}/devstoreaccount1")
+
+
+def ask(port, path="/leader"):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except (OSError, http.client.HTTPException):
+        return 0, b""
+    finally:
+        connection.close()
+
+
+def leads(port):
+    return ask(port)[0] == 200
+
+
+def create_lock(port, elections):
+    """Makes the lock blobs with a first term, so that no first leader holds for a minute."""
+    store = on_azurite(port)
+    for election in elections:
+        subprocess.run([TENURE, "doctor", "--create", "--yes", "--election", election, "--store",
+                        *store], stdout=subprocess.DEVNULL, check=True)
+
+
+def resident(pid):
+    return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1]) * 1024
