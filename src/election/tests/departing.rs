@@ -162,6 +162,21 @@ fn who_stepped_down_stands_aside_from_its_first_look_after_the_release() {
 }
 
 #[test]
+fn the_slower_clock_counts_a_hold_off() {
+    let mut bench = Bench::leader();
+    step_down(&mut bench, 5_000).unwrap();
+    bench.announce();
+    bench.answer(Ok(Answer::Done));
+    bench.next("look");
+    bench.answer(Ok(free(Some(8))));
+    bench.now.boot += ms(5_000);
+    bench.now.wall += ms(5_000);
+    bench.tick();
+    bench.answer(Ok(free(Some(8))));
+    assert!(bench.request.is_none(), "it is over by one clock alone");
+}
+
+#[test]
 fn a_hold_off_does_not_begin_while_our_own_lease_stands() {
     let mut bench = Bench::leader();
     let nonce = bench.nonce();
