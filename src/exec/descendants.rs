@@ -6,6 +6,7 @@
 //!
 //! What it does not do: it waits for nobody.
 
+use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, getpgid, kill_process, kill_process_group, test_kill_process_group,
 };
@@ -53,7 +54,8 @@ fn search(parent: Pid) -> Vec<Pid> {
 
 /// Whether anybody lives in a group; who has ended and is not waited for does not.
 pub(super) fn group_lives(group: Pid) -> bool {
-    if test_kill_process_group(group).is_err() {
+    // Whom we may not signal, since it became another user's, lives all the same.
+    if test_kill_process_group(group) == Err(Errno::SRCH) {
         return false;
     }
     let Ok(all) = std::fs::read_dir("/proc") else {
