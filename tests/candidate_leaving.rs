@@ -48,7 +48,7 @@ async fn a_drain_lasts_until_the_last_of_all_works_has_ended_and_no_longer() {
     };
     let stepping = async {
         soon("both work", || (election.works.all().len() == 2).then_some(())).await;
-        assert!(candidate.step_down(Duration::ZERO).await);
+        assert!(candidate.step_down(LONG).await);
         assert_eq!(candidate.status().state(clock::now()), State::Draining);
         assert_eq!(candidate.status().term(), Some(term));
         assert!(!candidate.is_leader(clock::now()));
