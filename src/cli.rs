@@ -107,7 +107,7 @@ pub enum Command {
     Check(check::Args),
     /// Wait until this instance is active or passive
     Wait(wait::Args),
-    /// Print each change of status as one line of JSON
+    /// Follow each change of status: words on a terminal, a line of JSON each in a pipe
     Watch(watch::Args),
     /// Find out what is wrong with settings, store, credentials, clocks, and what to do about it
     Doctor(Box<doctor::Args>),
