@@ -4,6 +4,7 @@
 //! no lock is held across an await, and nobody who asks, slowly or often, reaches the election.
 
 mod page;
+mod reply;
 mod routes;
 mod watch;
 

@@ -38,6 +38,7 @@ mod errors;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod making;
+mod proof;
 mod record;
 mod shared_key;
 mod sign_in;

@@ -14,8 +14,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Deserialize;
 
+use super::reply::{bad_duration, document};
 use super::{PATIENCE, Shared, page, watch};
-use crate::clock::Moment;
 use crate::config::duration;
 use crate::election::{Standing, State};
 use crate::publish::{Judgement, Role, metrics};
@@ -140,13 +140,6 @@ async fn metrics_text(Shares(shared): Shares<Arc<Shared>>) -> Response {
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
-/// The status document as it is true at `now`.
-pub(super) fn document(shared: &Shared, now: Moment) -> String {
-    let published = shared.app.published.borrow();
-    let document = published.document(&shared.app.about, now);
-    serde_json::to_string(&document).expect("a document is JSON")
-}
-
 /// Yes or no, with what holds for how long.
 fn answer(yes: bool, judgement: Judgement) -> Response {
     let code = if yes { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -165,14 +158,4 @@ fn head(response: &mut Response, judgement: Judgement) {
     if let Some(term) = judgement.term {
         headers.insert(TERM, HeaderValue::from(term));
     }
-}
-
-/// Says which parameter is no duration, and why.
-pub(super) fn bad_duration(parameter: &str, error: &str) -> Response {
-    bad(parameter, &format!("{error}; write a duration such as 15s, 1m30s or 500ms"))
-}
-
-/// Says which parameter is wrong, and why.
-pub(super) fn bad(parameter: &str, error: &str) -> Response {
-    (StatusCode::BAD_REQUEST, format!("{parameter}: {error}\n")).into_response()
 }

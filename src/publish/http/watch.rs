@@ -21,7 +21,7 @@ use tokio::sync::watch::Receiver;
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
-use super::routes::{bad, bad_duration, document};
+use super::reply::{bad, bad_duration, document};
 use crate::config::duration;
 use crate::election::State;
 use crate::listener::Streaming;

@@ -6,7 +6,7 @@
 use azure_core::credentials::Secret;
 use url::Url;
 
-use super::access::Proof;
+use super::proof::Proof;
 
 /// The account that every installation of Azurite has, and its key, which is no secret.
 pub(super) const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";

@@ -15,7 +15,8 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use url::Url;
 
-use super::access::{Access, Proof};
+use super::access::Access;
+use super::proof::Proof;
 use super::sign_in::{SignIn, read};
 use super::transport::{self, Route, is_loopback};
 use crate::clock;

@@ -13,8 +13,9 @@ use azure_core::http::{AsyncRawResponse, HttpClient, Request};
 use reqwest::header::{HeaderName, HeaderValue};
 use url::Url;
 
-use super::access::{Access, Proof};
+use super::access::Access;
 use super::credential::Credential;
+use super::proof::Proof;
 use super::record::OURS;
 use super::{Azure, LONGEST_LEASE, connection_string, record, sign_in};
 use crate::config::{AzureCredential, AzureSettings, SecretSource};

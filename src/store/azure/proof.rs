@@ -1,0 +1,66 @@
+//! What proves to the store who we are: a key, a signature or a token.
+//!
+//! What it does not do: it signs nothing and asks nobody.
+
+use std::sync::Arc;
+
+use azure_core::credentials::Secret;
+
+/// What proves who we are. No part of it is ever shown.
+#[derive(Clone)]
+pub(super) enum Proof {
+    /// The key of an account signs each request.
+    Key {
+        /// The account.
+        account: String,
+        /// Its key, in base 64.
+        key: Secret,
+    },
+    /// A shared access signature, as the parameters of a query.
+    Sas(Arc<[(String, String)]>),
+    /// A token of Entra.
+    Token(Secret),
+}
+
+impl std::fmt::Debug for Proof {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Key { .. } => "Key(…)",
+            Self::Sas(_) => "Sas(…)",
+            Self::Token(_) => "Token(…)",
+        })
+    }
+}
+
+impl Proof {
+    /// Reads an account key.
+    pub(super) fn key(account: &str, text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        match azure_core::base64::decode(text) {
+            Ok(key) if !key.is_empty() => {
+                Ok(Self::Key { account: account.to_owned(), key: Secret::new(text.to_owned()) })
+            }
+            _ => Err("AccountKey is no base 64 text: copy the whole key".to_owned()),
+        }
+    }
+
+    /// Reads a shared access signature, with or without its question mark.
+    pub(super) fn sas(text: &str) -> Result<Self, String> {
+        let text = text.trim().trim_start_matches('?');
+        let pairs: Vec<(String, String)> = url::form_urlencoded::parse(text.as_bytes())
+            .map(|(name, value)| (name.into_owned(), value.into_owned()))
+            .collect();
+        for wanted in ["sv", "sig"] {
+            if !pairs.iter().any(|(name, value)| name == wanted && !value.is_empty()) {
+                return Err(format!("the shared access signature has no {wanted}= in it"));
+            }
+        }
+        Ok(Self::Sas(pairs.into()))
+    }
+
+    /// When a shared access signature ends, as it says itself.
+    pub(super) fn end(&self) -> Option<&str> {
+        let Self::Sas(pairs) = self else { return None };
+        pairs.iter().find(|(name, _)| name == "se").map(|(_, value)| value.as_str())
+    }
+}
