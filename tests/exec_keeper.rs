@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tenure::clock;
+use tenure::exec::Signals;
 use tenure::exec::handle::{Keeper, Task};
 use tenure::exec::wire::{End, Order, Report};
 
@@ -16,6 +17,9 @@ use tenure::exec::wire::{End, Order, Report};
 const BOUND: Duration = Duration::from_secs(20);
 
 fn task(script: &str) -> Task {
+    // As `exec` does: what was ignored at our start, as it is in the background of a script, is not
+    // ignored by what we start.
+    Signals::listen().unwrap();
     Task {
         tenure: env!("CARGO_BIN_EXE_tenure").into(),
         program: "/bin/sh".into(),
@@ -137,7 +141,7 @@ async fn term_comes_before_the_end_of_belief_and_kill_at_its_end() {
     let killed = begin.elapsed_min(clock::now());
     assert!(killed >= Duration::from_millis(1_500), "killed {killed:?} after, before the end");
     // The bound is the safety property; what it adds is for a machine under load.
-    assert!(killed < Duration::from_millis(2_000), "{killed:?}");
+    assert!(killed < Duration::from_millis(3_000), "{killed:?}");
     let said = rest(&mut keeper).await.0;
     assert_eq!(said, [Report::Overdue, Report::Signalled(9), Report::Gone]);
 }
