@@ -22,6 +22,7 @@ mod status;
 mod telling;
 #[cfg(test)]
 mod tests;
+mod transition;
 mod yielding;
 
 use std::collections::VecDeque;
@@ -34,9 +35,8 @@ use pace::Pace;
 pub use pieces::Piece;
 pub use request::{Answer, Chance, Notice, Op, Progress, Refusal, Request, RequestId, Will};
 use role::{Owed, Role};
-pub use status::{
-    Belief, HoldOff, Holder, Reason, Standing, State, Status, StoreHealth, TRANSITIONS, Transition,
-};
+pub use status::{Belief, HoldOff, Holder, Standing, State, Status, StoreHealth};
+pub use transition::{Reason, TRANSITIONS, Transition};
 use yielding::{Aside, Courtesy};
 
 use crate::clock::Moment;

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use crate::election::status::{Holder, State, Transition};
+use crate::election::status::{Holder, State};
+use crate::election::transition::Transition;
 use crate::store::{Bid, Grant, LeaseId, Nonce, Sight, Successor};
 
 /// A request to the store, to be sent now. Each gets exactly one answer from the driver, an

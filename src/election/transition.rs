@@ -1,0 +1,169 @@
+//! The changes of state: why, from where to where, and all that there can be.
+//!
+//! What it does not do: no state changes here. The `become_*` and their neighbours tell of it.
+
+use std::time::Duration;
+
+use super::status::State;
+
+/// Why the state changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The store was heard for the first time.
+    Heard,
+    /// The lease was granted.
+    Granted,
+    /// The term was written under the lease.
+    Inaugurated,
+    /// A renewal's outcome is unknown.
+    RenewalFailed,
+    /// The clocks jumped (R10).
+    ClockJumped,
+    /// A renewal was granted again.
+    Renewed,
+    /// The deadline passed (R6).
+    Lapsed,
+    /// The store says that the lease is not ours.
+    Lost,
+    /// The term could not be written.
+    WriteFailed,
+    /// By will: a signal.
+    Resigned,
+    /// By will: an operator wants another to lead.
+    SteppedDown,
+    /// By will: an operator wants a certain other to lead.
+    Transferred,
+    /// By will: an operator wants us out of the election.
+    Paused,
+    /// An operator wants us back in the election.
+    Resumed,
+    /// The service beside us is not well.
+    FellIll,
+    /// The service beside us is well.
+    Recovered,
+    /// The processes of the term have ended by themselves.
+    ChildEnded,
+    /// The service has ended its work.
+    Drained,
+    /// The service had its time to end its work.
+    DrainOver,
+}
+
+impl Reason {
+    /// The reason as a metric label and a log field.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Heard => "heard",
+            Self::Granted => "granted",
+            Self::Inaugurated => "inaugurated",
+            Self::RenewalFailed => "renewal-failed",
+            Self::ClockJumped => "clock-jumped",
+            Self::Renewed => "renewed",
+            Self::Lapsed => "lapsed",
+            Self::Lost => "lost",
+            Self::WriteFailed => "write-failed",
+            Self::Resigned => "resigned",
+            Self::SteppedDown => "stepped-down",
+            Self::Transferred => "transferred",
+            Self::Paused => "paused",
+            Self::Resumed => "resumed",
+            Self::FellIll => "unhealthy",
+            Self::Recovered => "recovered",
+            Self::ChildEnded => "child-ended",
+            Self::Drained => "drained",
+            Self::DrainOver => "drain-over",
+        }
+    }
+}
+
+/// One change of state, for the log and the metrics.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Transition {
+    /// The state before.
+    pub from: State,
+    /// The state after.
+    pub to: State,
+    /// Why.
+    pub reason: Reason,
+    /// The term that began, goes on, or ended.
+    pub term: Option<u64>,
+    /// How long the tenure was, when one ended.
+    pub tenure: Option<Duration>,
+}
+
+/// Every change of state that there can be, for metrics whose series exist from the start.
+pub const TRANSITIONS: [(State, State, Reason); 68] = {
+    use Reason as R;
+    use State as S;
+    [
+        (S::Starting, S::Standby, R::Heard),
+        (S::Starting, S::Observing, R::Heard),
+        (S::Starting, S::Paused, R::Heard),
+        (S::Starting, S::Unhealthy, R::Heard),
+        (S::Starting, S::Stopped, R::Resigned),
+        (S::Observing, S::Stopped, R::Resigned),
+        (S::Standby, S::Activating, R::Granted),
+        (S::Standby, S::Paused, R::Paused),
+        (S::Standby, S::Unhealthy, R::FellIll),
+        (S::Standby, S::Stopped, R::Resigned),
+        (S::Paused, S::Standby, R::Resumed),
+        (S::Paused, S::Unhealthy, R::Resumed),
+        (S::Paused, S::Stopped, R::Resigned),
+        (S::Unhealthy, S::Standby, R::Recovered),
+        (S::Unhealthy, S::Paused, R::Paused),
+        (S::Unhealthy, S::Stopped, R::Resigned),
+        (S::Activating, S::Leader, R::Inaugurated),
+        (S::Activating, S::Jeopardy, R::Inaugurated),
+        (S::Activating, S::Standby, R::Lapsed),
+        (S::Activating, S::Standby, R::Lost),
+        (S::Activating, S::Standby, R::WriteFailed),
+        (S::Activating, S::Standby, R::SteppedDown),
+        (S::Activating, S::Paused, R::Paused),
+        (S::Activating, S::Unhealthy, R::FellIll),
+        (S::Activating, S::Stopped, R::Resigned),
+        (S::Leader, S::Jeopardy, R::RenewalFailed),
+        (S::Leader, S::Jeopardy, R::ClockJumped),
+        (S::Jeopardy, S::Leader, R::Renewed),
+        (S::Leader, S::Draining, R::Resigned),
+        (S::Leader, S::Draining, R::SteppedDown),
+        (S::Leader, S::Draining, R::Transferred),
+        (S::Leader, S::Draining, R::Paused),
+        (S::Leader, S::Draining, R::FellIll),
+        (S::Leader, S::Standby, R::Lapsed),
+        (S::Leader, S::Standby, R::Lost),
+        (S::Leader, S::Standby, R::SteppedDown),
+        (S::Leader, S::Standby, R::ChildEnded),
+        (S::Leader, S::Paused, R::Paused),
+        (S::Leader, S::Unhealthy, R::FellIll),
+        (S::Leader, S::Stopped, R::Resigned),
+        (S::Jeopardy, S::Draining, R::Resigned),
+        (S::Jeopardy, S::Draining, R::SteppedDown),
+        (S::Jeopardy, S::Draining, R::Transferred),
+        (S::Jeopardy, S::Draining, R::Paused),
+        (S::Jeopardy, S::Draining, R::FellIll),
+        (S::Jeopardy, S::Standby, R::Lapsed),
+        (S::Jeopardy, S::Standby, R::Lost),
+        (S::Jeopardy, S::Standby, R::SteppedDown),
+        (S::Jeopardy, S::Standby, R::ChildEnded),
+        (S::Jeopardy, S::Paused, R::Paused),
+        (S::Jeopardy, S::Unhealthy, R::FellIll),
+        (S::Jeopardy, S::Stopped, R::Resigned),
+        (S::Draining, S::Standby, R::Drained),
+        (S::Draining, S::Standby, R::DrainOver),
+        (S::Draining, S::Standby, R::Lapsed),
+        (S::Draining, S::Standby, R::Lost),
+        (S::Draining, S::Paused, R::Drained),
+        (S::Draining, S::Paused, R::DrainOver),
+        (S::Draining, S::Paused, R::Lapsed),
+        (S::Draining, S::Paused, R::Lost),
+        (S::Draining, S::Unhealthy, R::Drained),
+        (S::Draining, S::Unhealthy, R::DrainOver),
+        (S::Draining, S::Unhealthy, R::Lapsed),
+        (S::Draining, S::Unhealthy, R::Lost),
+        (S::Draining, S::Stopped, R::Drained),
+        (S::Draining, S::Stopped, R::DrainOver),
+        (S::Draining, S::Stopped, R::Lapsed),
+        (S::Draining, S::Stopped, R::Lost),
+    ]
+};
