@@ -39,8 +39,8 @@ async fn ends_after(works: Works, leadership: Leadership, length: Duration) -> &
 async fn a_drain_lasts_until_the_last_of_all_works_has_ended_and_no_longer() {
     let election = Election::new();
     let candidate = election.lasting("a").drain_timeout(LONG).start().unwrap();
-    let next = election.lasting("b").start().unwrap();
     let term = leads(&candidate).await;
+    let next = election.lasting("b").start().unwrap();
     let other = election.works_on("b", next.clone());
     let work = |length| {
         let works = election.works.clone();
@@ -109,8 +109,8 @@ async fn work_that_does_not_end_is_dropped_at_the_drains_end() {
     // The election waits two request-timeouts more for who cannot be ended in time.
     let patient = election.lasting("a").request_timeout(PATIENCE * 2);
     let candidate = patient.drain_timeout(drain).start().unwrap();
-    let next = election.lasting("b").start().unwrap();
     leads(&candidate).await;
+    let next = election.lasting("b").start().unwrap();
     let work = candidate.run_while_leader(|it| forever(election.works.clone(), "a".to_owned(), it));
     let stepping = async {
         let term = election.works.until("it works", |it| it.who == "a").await.term;
