@@ -87,9 +87,9 @@ impl Access {
     pub(super) async fn means(&self) -> Result<Arc<Means>, KubeError> {
         let known = {
             let last = self.last();
-            last.means.clone().filter(|_| {
-                last.read.is_some_and(|read| read.elapsed_max(clock::now()) < PERIOD)
-            })
+            last.means
+                .clone()
+                .filter(|_| last.read.is_some_and(|read| read.elapsed_max(clock::now()) < PERIOD))
         };
         match known {
             Some(known) => Ok(known),

@@ -141,7 +141,7 @@ impl Asked<'_> {
                 "the API server {host} could not {} {what} ({said})",
                 self.verb
             )),
-            300..400 => KubeError::Invalid(format!(
+            300..=399 => KubeError::Invalid(format!(
                 "{host} leads elsewhere, which is not followed: check --kube-api ({said})"
             )),
             _ => KubeError::Invalid(format!(
@@ -200,9 +200,12 @@ impl Asked<'_> {
 
 /// The server's own words, without what could steer a terminal or fill a log.
 fn said(code: u16, status: &Status) -> String {
-    let words: String =
-        status.message.chars().filter(|it| !it.is_control()).take(400).collect();
-    if words.is_empty() { format!("it answered {code}") } else { format!("it answered {code}: {words}") }
+    let words: String = status.message.chars().filter(|it| !it.is_control()).take(400).collect();
+    if words.is_empty() {
+        format!("it answered {code}")
+    } else {
+        format!("it answered {code}: {words}")
+    }
 }
 
 /// Who may not do it, as the server says; `None` where it is not for want of a rule.
@@ -263,9 +266,7 @@ mod tests {
 
     #[test]
     fn a_missing_object_a_missing_namespace_and_a_wrong_server_are_told_apart() {
-        let details = |kind: &str| {
-            json!({"kind": "Status", "reason": "NotFound", "details": {"kind": kind, "name": "x"}})
-        };
+        let details = |kind: &str| json!({"kind": "Status", "reason": "NotFound", "details": {"kind": kind, "name": "x"}});
         assert!(matches!(refused(404, &details("leases")), KubeError::Missing(_)));
         let none = refused(404, &details("namespaces"));
         assert!(matches!(&none, KubeError::NoNamespace(it) if it.contains("shop")), "{none}");
@@ -290,6 +291,8 @@ mod tests {
         assert!(unsigned.to_string().contains("wants a token"), "{unsigned}");
         let throttled = ASKED.refused(429, &Status::default(), Some(3));
         let after = Some(Duration::from_secs(3));
-        assert!(matches!(throttled, KubeError::Throttled { retry_after, .. } if retry_after == after));
+        assert!(
+            matches!(throttled, KubeError::Throttled { retry_after, .. } if retry_after == after)
+        );
     }
 }

@@ -393,7 +393,8 @@ mod tests {
 
     #[test]
     fn times_have_six_digits_and_are_read_with_any() {
-        let at = OffsetDateTime::UNIX_EPOCH + std::time::Duration::from_micros(1_700_000_000_000_042);
+        let at =
+            OffsetDateTime::UNIX_EPOCH + std::time::Duration::from_micros(1_700_000_000_000_042);
         assert_eq!(micro_time(at), "2023-11-14T22:13:20.000042Z");
         assert_eq!(read_time("2023-11-14T22:13:20.000042Z"), Some(at));
         assert_eq!(read_time("2023-11-14T23:13:20.000042+01:00"), Some(at));

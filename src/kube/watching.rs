@@ -103,7 +103,7 @@ impl Watch {
         if line.kind == "ERROR" {
             let status: Status = serde_json::from_value(line.object).unwrap_or_default();
             let code = if status.code == 0 { 500 } else { status.code };
-            return Err(self.asked(true).refused(code, &status, None));
+            return Err(self.asked().refused(code, &status, None));
         }
         Ok(Some((line.kind, line.object)))
     }
@@ -128,11 +128,11 @@ impl Watch {
             let Some(chunk) = self.chunk().await? else {
                 return Ok(None);
             };
-            self.rest.extend_from_slice(&chunk);
+            self.rest.extend(chunk);
         }
     }
 
-    async fn chunk(&mut self) -> Result<Option<impl AsRef<[u8]> + use<>>, KubeError> {
+    async fn chunk(&mut self) -> Result<Option<Vec<u8>>, KubeError> {
         if self.answer.is_none() {
             self.answer = Some(self.begin().await?);
         }
@@ -142,7 +142,8 @@ impl Watch {
         let host = self.kube.host();
         // A connection that has died silently is noticed when the watch should long be over.
         match tokio::time::timeout(LENGTH + self.kube.timeout(), answer.chunk()).await {
-            Ok(read) => read.map_err(|error| broken(&error, host)),
+            Ok(Ok(read)) => Ok(read.map(|it| it.to_vec())),
+            Ok(Err(error)) => Err(broken(&error, host)),
             Err(_) => Err(KubeError::Timeout(format!("the watch of {host} has fallen silent"))),
         }
     }
@@ -162,19 +163,19 @@ impl Watch {
         self.kube.open_answer(&ask).await
     }
 
-    fn asked(&self, signed: bool) -> Asked<'_> {
+    fn asked(&self) -> Asked<'_> {
         Asked {
             verb: "watch",
             resource: self.resource,
             namespace: &self.namespace,
             name: &self.name,
             host: self.kube.host(),
-            signed,
+            signed: true,
         }
     }
 
     fn invalid(&self, what: &str) -> KubeError {
-        KubeError::Invalid(format!("the watch of {} told {what}", self.asked(true).what()))
+        KubeError::Invalid(format!("the watch of {} told {what}", self.asked().what()))
     }
 }
 
