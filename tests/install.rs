@@ -103,6 +103,32 @@ fn a_copy_that_could_not_be_made_whole_leaves_the_old_one_and_nothing_else() {
 }
 
 #[test]
+fn a_volume_that_takes_no_copy_is_named_with_what_to_mount_instead() {
+    let place = tempfile::tempdir().unwrap();
+    for (options, words) in [
+        ("noexec", ["mounted noexec", "without noexec"]),
+        ("ro", ["Read-only file system", "without readOnly"]),
+        ("size=64k", ["No space left", "sizeLimit"]),
+    ] {
+        let script = format!(
+            "mount -t tmpfs -o {options} tmpfs \"$DIR\" && {{ {BINARY} install \"$DIR\"; code=$?; \
+             ls -A \"$DIR\"; exit $code; }}"
+        );
+        let ran = Command::new("unshare")
+            .args(["--map-root-user", "--mount", "sh", "-c", &script])
+            .env("DIR", place.path())
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(ran.status.code(), Some(1), "{told}");
+        assert!(ran.stdout.is_empty(), "nothing is left there: {ran:?}");
+        for words in words {
+            assert!(told.contains(words), "{words} in {told}");
+        }
+    }
+}
+
+#[test]
 fn what_is_no_place_for_a_copy_is_said_with_what_to_do() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("file");
@@ -114,7 +140,6 @@ fn what_is_no_place_for_a_copy_is_said_with_what_to_do() {
         (missing.as_path(), ["No such file", "mount a volume there that both containers share"]),
         (&file, ["not a directory", "not a file in it"]),
         (&taken, ["tenure is a directory", "move that one away"]),
-        (Path::new("/proc"), ["noexec", "name another directory"]),
     ] {
         let ran = install(directory);
         assert_eq!(ran.code, 1, "{}: {}", directory.display(), ran.err);
