@@ -27,6 +27,7 @@ mod request;
 mod watching;
 
 pub use failure::KubeError;
+pub(crate) use failure::rule;
 pub use objects::Kind;
 pub use watching::Watched;
 

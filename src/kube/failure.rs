@@ -173,17 +173,11 @@ impl Asked<'_> {
             return format!("{} is forbidden ({said})", self.what());
         };
         let Self { verb, namespace, resource, .. } = self;
-        let (verbs, plural) = (resource.verbs, resource.plural);
-        let subject = match user.strip_prefix("system:serviceaccount:") {
-            Some(account) => format!("--serviceaccount={account}"),
-            None => format!("--user={user}"),
-        };
         format!(
-            "{user} may not {verb} {plural} in the namespace {namespace}: a rule is missing; make \
-             it with: kubectl create role tenure-{plural} -n {namespace} --verb={verbs} \
-             --resource={} && kubectl create rolebinding tenure-{plural} -n {namespace} \
-             --role=tenure-{plural} {subject}",
-            resource.in_rules()
+            "{user} may not {verb} {} in the namespace {namespace}: a rule is missing; make it \
+             with: {}",
+            resource.plural,
+            rule(resource, namespace, user)
         )
     }
 
@@ -196,6 +190,20 @@ impl Asked<'_> {
             _ => format!("the {} {namespace}/{name}", resource.kind),
         }
     }
+}
+
+/// The commands that allow somebody all that Tenure needs of a kind of object.
+pub(crate) fn rule(resource: &Resource, namespace: &str, user: &str) -> String {
+    let (verbs, plural) = (resource.verbs, resource.plural);
+    let subject = match user.strip_prefix("system:serviceaccount:") {
+        Some(account) => format!("--serviceaccount={account}"),
+        None => format!("--user={user}"),
+    };
+    format!(
+        "kubectl create role tenure-{plural} -n {namespace} --verb={verbs} --resource={} && \
+         kubectl create rolebinding tenure-{plural} -n {namespace} --role=tenure-{plural} {subject}",
+        resource.in_rules()
+    )
 }
 
 /// The server's own words, without what could steer a terminal or fill a log.
