@@ -11,7 +11,7 @@ use crate::clock;
 use crate::config::{Health, Settings};
 use crate::daemon::{Driver, Orders, Publisher, Report};
 use crate::election::{Config, Election, HealthRule};
-use crate::publish::file::Acknowledgements;
+use crate::publish::acknowledgements::Acknowledgements;
 use crate::publish::metrics::Metrics;
 use crate::publish::{About, Board, Heartbeat, Published};
 use crate::store::{self, Candidate, Rules};

@@ -14,6 +14,7 @@ use time::format_description::well_known::Rfc3339;
 use crate::clock::Moment;
 use crate::election::{State, Status, Transition};
 
+pub mod acknowledgements;
 mod board;
 pub mod file;
 mod health;

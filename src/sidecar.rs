@@ -20,7 +20,8 @@ use crate::daemon::{Control, Driver, Orders};
 use crate::descriptors;
 use crate::health::Probes;
 use crate::hooks::Hooks;
-use crate::publish::file::{Acknowledgements, Writer};
+use crate::publish::acknowledgements::Acknowledgements;
+use crate::publish::file::Writer;
 use crate::publish::http::{self, App, Listener};
 use crate::publish::metrics::Metrics;
 use crate::publish::systemd::Systemd;
@@ -70,7 +71,7 @@ impl Sidecar {
             None => None,
         };
         let mut files = JoinSet::new();
-        let mut acknowledgements = Acknowledgements::of_no_files();
+        let mut acknowledgements = Acknowledgements::of_nobody();
         if !settings.status_files.is_empty() {
             let (names, published) = (settings.status_files.clone(), published.clone());
             let writing =
