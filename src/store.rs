@@ -7,7 +7,7 @@
 //!
 //! Stores differ in three things, and the trait has a place for each:
 //! - *Who counts the time.* The store itself (Azure, a file on one host), or each observer, for
-//!   whom the record just stands there: [`Sight::version`] tells whether it still is the same.
+//!   whom the record just stands there: [`Sight::claim`] tells whether it still is the same.
 //! - *Where the term comes from.* [`LeaseStore::inaugurate`] returns it, whether it is the store's
 //!   own number or a counter in the record.
 //! - *Whether the store can tell.* [`LeaseStore::changed`] wakes a standby before its next poll.
@@ -164,12 +164,28 @@ pub struct Bid {
 /// What a look saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
-    /// Whether the lease may be had now.
+    /// Whether the store says that the lease may be had now. Where observers count the time, that
+    /// is so only after a release.
     pub free: bool,
-    /// The record of the last term that was written.
+    /// The record of the last term that was written. Of a lease that is held by somebody who did not
+    /// write it, its term alone.
     pub record: Record,
     /// The version that was seen.
     pub version: Version,
+    /// What each observer counts the time of, where a lease is held and no store does; always
+    /// `None` where the store counts.
+    pub claim: Option<Claim>,
+}
+
+/// A lease that stands in the record of an observer-timed store, and is over for who has seen it
+/// unchanged for its whole duration (R2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// What stands there, holder and renewal: each renewal changes it, and nothing else does, so
+    /// that whatever else is written beside it makes nobody wait anew.
+    pub spec: Version,
+    /// How long the lease lasts after each renewal, as its holder wrote it.
+    pub lease_duration: Duration,
 }
 
 /// What the store holds beside the lease: written at the start of a tenure, kept after its end.

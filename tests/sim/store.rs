@@ -187,7 +187,7 @@ impl Store {
 
     fn look(&mut self, time: Duration) -> Sight {
         let free = !matches!(self.lease.state(time), "leased" | "breaking");
-        Sight { free, record: self.record.clone(), version: self.version.clone() }
+        Sight { free, record: self.record.clone(), version: self.version.clone(), claim: None }
     }
 
     fn take(&mut self, bid: &Bid, time: Duration) -> Step {
