@@ -120,6 +120,9 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseStore>> {
     Ok(match &settings.store {
         StoreSettings::File(file) => Arc::new(file::FileStore::open(file)),
         StoreSettings::Azure(azure) => Arc::new(azure::Azure::open(azure.as_ref().clone())?),
+        StoreSettings::Kubernetes(_) => {
+            anyhow::bail!("the kubernetes: store is not in this build")
+        }
         StoreSettings::Memory => Arc::new(memory::Memory::new()),
     })
 }

@@ -21,6 +21,9 @@ pub fn mark(settings: &Settings) -> Option<String> {
             format!("file://{} {}", directory.display(), it.election)
         }
         StoreSettings::Azure(it) => format!("{}/{}/{}", it.endpoint, it.container, it.blob),
+        StoreSettings::Kubernetes(it) => {
+            format!("kubernetes:{}/{} at {}", it.namespace, it.name, it.access.api)
+        }
     })
 }
 
