@@ -196,21 +196,23 @@ impl Reader<'_> {
     /// Settings that nothing reads.
     fn doubt_unused(&mut self, store: Option<&StoreUrl>, route: Option<Kind>) {
         let in_cluster = matches!(store, Some(StoreUrl::Kubernetes { .. })) || route.is_some();
-        let unused = [
-            ("kube-api", in_cluster, "neither store nor route is in Kubernetes"),
-            ("kube-token-file", in_cluster, "neither store nor route is in Kubernetes"),
-            ("kube-ca-file", in_cluster, "neither store nor route is in Kubernetes"),
+        let no_cluster = "neither store nor route is in Kubernetes";
+        for (subject, used, why) in [
+            ("kube-api", in_cluster, no_cluster),
+            ("kube-token-file", in_cluster, no_cluster),
+            ("kube-ca-file", in_cluster, no_cluster),
             ("kube-label", route == Some(Kind::Label), "there is no --kube-route label"),
             ("kube-service", route.is_some(), "there is no --kube-route endpointslice"),
-        ];
-        for (subject, used, why) in unused {
+        ] {
             if !used && self.source(subject) != Source::Default {
-                self.doubts.push(Doubt {
-                    subject,
-                    problem: format!("it has no effect, since {why}"),
-                    remedy: "take it out".to_owned(),
-                });
+                self.doubt(subject, format!("it has no effect, since {why}"), "take it out");
             }
         }
+    }
+
+    /// Keeps a doubt.
+    fn doubt(&mut self, subject: &'static str, problem: impl Into<String>, remedy: &str) {
+        let (problem, remedy) = (problem.into(), remedy.to_owned());
+        self.doubts.push(Doubt { subject, problem, remedy });
     }
 }

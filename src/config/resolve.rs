@@ -310,8 +310,12 @@ impl Reader<'_> {
         if self.environment.in_kubernetes() {
             let problem = Problem::new(
                 "is not named, and its default is a file: in Kubernetes each pod would lead alone",
-                "name a store that all pods share, such as azure://ACCOUNT/CONTAINER; or \
-                 file:///DIRECTORY if it is meant",
+                format!(
+                    "name a store that all pods share: --store kubernetes:{} for a Lease in the \
+                     pod's namespace, azure://ACCOUNT/CONTAINER; or file:///DIRECTORY if it is \
+                     meant",
+                    election.filter(|it| *it != "default").unwrap_or("orders"),
+                ),
             );
             self.fault("store", None, Source::Default, problem);
             return None;

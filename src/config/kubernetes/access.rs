@@ -24,6 +24,21 @@ impl Reader<'_> {
         ca_file: Option<PathBuf>,
     ) -> Option<KubeAccess> {
         if let Some(api) = api {
+            if api.scheme() == "http" && ca_file.is_some() {
+                self.doubt(
+                    "kube-ca-file",
+                    "it has no effect, since the API server is asked by plain http",
+                    "take it out",
+                );
+            }
+            if api.scheme() == "https" && token_file.is_none() {
+                self.doubt(
+                    "kube-api",
+                    "nobody signs in there: the token of a service account is for its own cluster \
+                     alone, and no other is named",
+                    "name its file by --kube-token-file",
+                );
+            }
             return Some(KubeAccess { api, token_file, ca_file });
         }
         if !self.environment.in_kubernetes() {
