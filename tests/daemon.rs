@@ -66,6 +66,7 @@ impl Running {
             boot_id: String::new(),
             store: store.kind(),
             health: Default::default(),
+            route: Default::default(),
         };
         let first = Published::first(election.status());
         let (sender, published) = watch::channel(first);

@@ -12,7 +12,6 @@ use super::{Candidate, Running};
 use crate::assembly::Assembly;
 use crate::config::{self, Environment, Fault, Faults, Flags, Settings, Source, Verb, duration};
 use crate::daemon::Control;
-use crate::publish::Board;
 use crate::publish::acknowledgements::Acknowledgements;
 
 /// The settings of a candidate that is not started yet; those that are not given have the defaults
@@ -132,7 +131,7 @@ impl Builder {
     /// Outside of a tokio runtime.
     pub fn start(self) -> Result<Candidate, StartError> {
         let settings = self.settings().map_err(StartError::Settings)?;
-        let assembly = Assembly::of(&settings, Board::default(), true)
+        let assembly = Assembly::of(&settings, Default::default(), true)
             .map_err(|error| StartError::Store(format!("{error:#}")))?;
         let published = assembly.published.clone();
         let (control, orders) = Control::new();

@@ -282,6 +282,7 @@ mod tests {
             boot_id: "this".to_owned(),
             store: "memory",
             health: Default::default(),
+            route: Default::default(),
         };
         let (sender, receiver) = watch::channel(published(1, Standing::Starting));
         let metrics = Metrics::new(&about);
