@@ -78,7 +78,8 @@ impl Election {
                 let period = if hurries { period / 4 } else { period };
                 *looks = Pace::spread(now, period, chance.jitter);
                 if let Some(left) = left.filter(|it| !it.is_zero()) {
-                    looks.wait = looks.wait.min(left);
+                    // Not a poll later, and not all at one instant.
+                    looks.wait = looks.wait.min(left + period.mul_f32(chance.jitter / 8.0));
                 }
                 if bids {
                     let bid = Bid {
