@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use prometheus::core::Collector;
 use prometheus::{
-    Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
+    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    Opts, Registry, TextEncoder,
 };
 
-use super::{About, Board, Judgement, Published, Role};
+use super::{About, Board, Judgement, Published, Role, RouteBoard};
 use crate::clock::Moment;
+use crate::config::Timings;
 use crate::election::{Op, State, TRANSITIONS, Transition};
 use crate::store::Cause;
 
@@ -31,6 +32,24 @@ pub const HOOKS: [&str; 4] = ["on-active", "on-passive", "on-drain", "on-leader-
 /// state that it was to tell was over.
 pub const HOOK_OUTCOMES: [&str; 4] = ["ok", "failed", "timeout", "skipped"];
 
+/// The settings that alerts and dashboards hold the other metrics against.
+pub const SETTINGS: [&str; 4] =
+    ["lease-duration", "renew-deadline", "retry-period", "request-timeout"];
+
+/// What can come of a request for the route: well, or what was wrong with it.
+pub const ROUTE_OUTCOMES: [&str; 10] = [
+    "ok",
+    "missing",
+    "conflict",
+    "unauthorized",
+    "forbidden",
+    "throttled",
+    "unavailable",
+    "invalid",
+    "timeout",
+    "network",
+];
+
 /// The metrics of one election; clones share them.
 #[derive(Clone)]
 pub struct Metrics(Arc<Series>);
@@ -47,12 +66,17 @@ struct Series {
     durations: HistogramVec,
     last_success: Gauge,
     failures: IntGauge,
+    settings: GaugeVec,
     file_errors: IntCounter,
     dropped_lines: IntCounter,
     healthy: IntGauge,
     health: Board,
     hook_runs: IntCounterVec,
     child_restarts: IntCounter,
+    route: RouteBoard,
+    /// Only where there is a route, as for the requests.
+    route_agrees: Option<IntGauge>,
+    route_requests: Option<IntCounterVec>,
 }
 
 impl Metrics {
@@ -81,6 +105,7 @@ impl Metrics {
                 "tenure_store_consecutive_failures",
                 "Failed requests to the store since the last good answer.",
             ),
+            settings: maker.settings(),
             file_errors: maker.counter(
                 "tenure_status_file_errors_total",
                 "Status files that could not be written.",
@@ -99,9 +124,21 @@ impl Metrics {
                 "tenure_child_restarts_total",
                 "Starts of exec's command after the first.",
             ),
+            route: about.route.clone(),
+            route_agrees: about.route.is_there().then(|| maker.route_agrees()),
+            route_requests: about.route.is_there().then(|| maker.route_requests()),
             registry: maker.registry,
         };
         Self(Arc::new(series))
+    }
+
+    /// Says how long things take by our settings, as [`SETTINGS`].
+    pub fn timings(&self, timings: &Timings) {
+        let Timings { lease_duration, renew_deadline, retry_period, request_timeout, .. } = timings;
+        let values = [lease_duration, renew_deadline, retry_period, request_timeout];
+        for (name, value) in SETTINGS.iter().zip(values) {
+            self.0.settings.with_label_values(&[name]).set(value.as_secs_f64());
+        }
     }
 
     /// Counts a change of state.
@@ -131,6 +168,13 @@ impl Metrics {
         self.0.child_restarts.inc();
     }
 
+    /// Counts a request for the route, with one of [`ROUTE_OUTCOMES`].
+    pub fn route_request(&self, outcome: &str) {
+        if let Some(requests) = &self.0.route_requests {
+            requests.with_label_values(&[outcome]).inc();
+        }
+    }
+
     /// Gives all series as Prometheus text, judged at `now`. `dropped_lines` is how many log lines
     /// were dropped until now.
     #[must_use]
@@ -147,6 +191,10 @@ impl Metrics {
             series.states.with_label_values(&[state.as_str()]).set(is);
         }
         series.healthy.set(i64::from(series.health.is_well()));
+        let agreement = series.route.judge(judgement.role(), now);
+        if let (Some(gauge), Some(it)) = (&series.route_agrees, agreement) {
+            gauge.set(i64::from(it.agrees));
+        }
         let store = &published.status.store;
         series.last_success.set(store.last_success.map_or(0.0, |then| then.wall.as_secs_f64()));
         series.failures.set(i64::from(store.failures));
@@ -207,6 +255,15 @@ impl Maker<'_> {
         self.register(IntGaugeVec::new(opts, &["state"]))
     }
 
+    fn settings(&self) -> GaugeVec {
+        let opts = self.opts("tenure_setting_seconds", "How long things take by our settings.");
+        let settings = self.register(GaugeVec::new(opts, &["setting"]));
+        for setting in SETTINGS {
+            settings.with_label_values(&[setting]);
+        }
+        settings
+    }
+
     fn transitions(&self) -> IntCounterVec {
         let opts = self.opts("tenure_transitions_total", "Changes of state.");
         let transitions = self.register(IntCounterVec::new(opts, &["from", "to", "reason"]));
@@ -240,6 +297,22 @@ impl Maker<'_> {
             }
         }
         runs
+    }
+
+    fn route_agrees(&self) -> IntGauge {
+        self.gauge(
+            "tenure_route_agrees",
+            "Whether the route, as last heard, says our role and of nobody else that it leads.",
+        )
+    }
+
+    fn route_requests(&self) -> IntCounterVec {
+        let opts = self.opts("tenure_route_requests_total", "Requests for the route, by outcome.");
+        let requests = self.register(IntCounterVec::new(opts, &["outcome"]));
+        for outcome in ROUTE_OUTCOMES {
+            requests.with_label_values(&[outcome]);
+        }
+        requests
     }
 
     fn durations(&self) -> HistogramVec {
