@@ -28,6 +28,7 @@ mod file;
 pub(crate) mod fuzzing;
 mod health;
 mod hooks;
+mod kubernetes;
 mod layers;
 mod resolve;
 mod store_url;
@@ -42,6 +43,7 @@ pub use environment::{Environment, OURS_ALONE};
 pub use faults::{Fault, Faults, Source};
 pub use health::{Health, Probe};
 pub use hooks::{HOOK_GRACE, Hook, Hooks};
+pub use kubernetes::{Beside, KubeAccess, KubernetesSettings, Route};
 pub use layers::{Arity, Flags, SETTINGS, Setting, UnderExec, Verb};
 pub use resolve::{Loaded, load, load_to_look};
 
@@ -58,6 +60,8 @@ pub struct Settings {
     pub advertise: Option<String>,
     /// Where the lease is kept.
     pub store: StoreSettings,
+    /// What Kubernetes is told beside the lease; none where neither store nor route is in it.
+    pub kubernetes: Option<Beside>,
     /// How long things take.
     pub timings: Timings,
     /// Never competes.
@@ -99,17 +103,20 @@ impl Settings {
             request_timeout,
             activation_delay,
         } = self.timings;
+        let beside = self.kubernetes.as_ref();
         let list = |items: Vec<String>| {
             if items.is_empty() { "none".to_owned() } else { items.join(",") }
         };
         format!(
-            "election={} identity={:?} advertise={} store={} lease-duration={} renew-deadline={} \
+            "election={} identity={:?} advertise={} store={} kube-api={} kube-route={} lease-duration={} renew-deadline={} \
              retry-period={} request-timeout={} activation-delay={} observe={} listen={} \
              status-file={} admin={} health={} drain-timeout={} hooks={}",
             self.election,
             self.identity,
             self.advertise.as_deref().unwrap_or("none"),
             self.store,
+            beside.map_or("none".to_owned(), |it| it.access.api.to_string()),
+            beside.and_then(|it| it.route.as_ref()).map_or("none".to_owned(), Route::to_string),
             duration::format(lease_duration),
             duration::format(renew_deadline),
             duration::format(retry_period),
@@ -149,6 +156,8 @@ pub enum StoreSettings {
     File(FileSettings),
     /// A lease on a blob.
     Azure(Box<AzureSettings>),
+    /// A Lease in Kubernetes.
+    Kubernetes(KubernetesSettings),
     /// This process only.
     Memory,
 }
@@ -159,6 +168,7 @@ impl fmt::Display for StoreSettings {
         match self {
             Self::File(it) => StoreUrl::File(it.directory.clone()).fmt(f),
             Self::Azure(it) => write!(f, "azure://{}/{}/{}", it.account, it.container, it.blob),
+            Self::Kubernetes(it) => write!(f, "kubernetes:{}/{}", it.namespace, it.name),
             Self::Memory => StoreUrl::Memory.fmt(f),
         }
     }

@@ -14,6 +14,7 @@ mod becoming;
 mod config;
 mod departing;
 mod health;
+mod observation;
 mod pace;
 mod pieces;
 mod request;
@@ -31,6 +32,7 @@ use std::time::Duration;
 pub use config::Config;
 use health::Health;
 pub use health::HealthRule;
+pub use observation::Observation;
 use pace::Pace;
 pub use pieces::Piece;
 pub use request::{Answer, Chance, Notice, Op, Progress, Refusal, Request, RequestId, Will};
@@ -74,6 +76,8 @@ pub struct Election {
     paused: bool,
     aside: Option<Aside>,
     courtesy: Option<Courtesy>,
+    /// The lease that we wait to be over, where observers count the time.
+    observation: Option<Observation>,
     /// The term whose processes may still run.
     occupied: Option<u64>,
     heard: bool,
@@ -118,6 +122,7 @@ impl Election {
             paused: false,
             aside: None,
             courtesy: None,
+            observation: None,
             occupied: None,
             heard: false,
             store: StoreHealth::default(),

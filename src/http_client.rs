@@ -21,18 +21,7 @@ pub(crate) struct HttpClient(reqwest::Client);
 impl HttpClient {
     /// Makes a client; `tls` says whether any request goes over TLS.
     pub(crate) fn new(tls: bool, resolver: Resolver) -> anyhow::Result<Self> {
-        let client = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls_settings(tls)?)
-            .dns_resolver(Names(resolver))
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .referer(false)
-            .no_proxy()
-            .http1_only()
-            .pool_max_idle_per_host(0)
-            .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
-            .build()?;
-        Ok(Self(client))
+        Ok(Self(builder(tls_settings(tls)?, resolver).pool_max_idle_per_host(0).build()?))
     }
 
     /// Begins a GET.
@@ -55,6 +44,19 @@ impl HttpClient {
         let answer = self.0.execute(request).await;
         answer.map(|it| it.status()).map_err(|error| broken(&error))
     }
+}
+
+/// Begins a client that retries nothing, follows no redirect and uses no proxy.
+pub(crate) fn builder(tls: rustls::ClientConfig, resolver: Resolver) -> reqwest::ClientBuilder {
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .dns_resolver(Names(resolver))
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .no_proxy()
+        .http1_only()
+        .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
 }
 
 struct Names(Resolver);
@@ -95,7 +97,10 @@ pub(crate) fn tls_settings(wanted: bool) -> Result<rustls::ClientConfig, rustls:
     Ok(LOADED.get_or_init(|| settings).clone())
 }
 
-fn trusting(roots: rustls::RootCertStore) -> Result<rustls::ClientConfig, rustls::Error> {
+/// TLS with ring, trusting these alone.
+pub(crate) fn trusting(
+    roots: rustls::RootCertStore,
+) -> Result<rustls::ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     Ok(rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?

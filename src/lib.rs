@@ -57,6 +57,7 @@
 //! - [`health`] asks what must be well for us to compete; [`hooks`] tell others of what became of us.
 //! - [`admin`] takes what an operator wants, and hands it to the driver.
 //! - [`listener`] binds and bounds what listens.
+//! - [`kube`] speaks with the API server of Kubernetes.
 //! - [`config`] makes valid settings of arguments, environment and file.
 //! - [`exec`] keeps a command running while we lead, and ends it in time.
 //! - [`cli`] is the command line, with a file for each verb; [`logs`] writes what is told.
@@ -132,6 +133,8 @@ pub mod health;
 #[doc(hidden)]
 pub mod hooks;
 pub(crate) mod http_client;
+#[doc(hidden)]
+pub mod kube;
 #[doc(hidden)]
 pub mod listener;
 #[doc(hidden)]

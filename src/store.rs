@@ -7,7 +7,7 @@
 //!
 //! Stores differ in three things, and the trait has a place for each:
 //! - *Who counts the time.* The store itself (Azure, a file on one host), or each observer, for
-//!   whom the record just stands there: [`Sight::version`] tells whether it still is the same.
+//!   whom the record just stands there: [`Sight::claim`] tells whether it still is the same.
 //! - *Where the term comes from.* [`LeaseStore::inaugurate`] returns it, whether it is the store's
 //!   own number or a counter in the record.
 //! - *Whether the store can tell.* [`LeaseStore::changed`] wakes a standby before its next poll.
@@ -25,6 +25,7 @@ use crate::config::{Settings, StoreSettings};
 
 pub mod azure;
 pub mod file;
+pub mod kubernetes;
 pub mod memory;
 mod successor;
 
@@ -37,7 +38,8 @@ pub use successor::Successor;
 /// until the backend can prove that it is definite (R4).
 #[async_trait]
 pub trait LeaseStore: Send + Sync {
-    /// Names the kind of store for status, logs and messages: `azure`, `file`, `memory`.
+    /// Names the kind of store for status, logs and messages: `azure`, `file`,
+    /// `kubernetes`, `memory`.
     fn kind(&self) -> &'static str;
 
     /// Says what the election must know about this kind of store.
@@ -120,6 +122,7 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseStore>> {
     Ok(match &settings.store {
         StoreSettings::File(file) => Arc::new(file::FileStore::open(file)),
         StoreSettings::Azure(azure) => Arc::new(azure::Azure::open(azure.as_ref().clone())?),
+        StoreSettings::Kubernetes(lease) => Arc::new(kubernetes::Kubernetes::open(lease)?),
         StoreSettings::Memory => Arc::new(memory::Memory::new()),
     })
 }
@@ -164,12 +167,28 @@ pub struct Bid {
 /// What a look saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
-    /// Whether the lease may be had now.
+    /// Whether the store says that the lease may be had now. Where observers count the time, that
+    /// is so only after a release.
     pub free: bool,
-    /// The record of the last term that was written.
+    /// The record of the last term that was written. Of a lease that is held by somebody who did not
+    /// write it, its term alone.
     pub record: Record,
     /// The version that was seen.
     pub version: Version,
+    /// What each observer counts the time of, where a lease is held and no store does; always
+    /// `None` where the store counts.
+    pub claim: Option<Claim>,
+}
+
+/// A lease that stands in the record of an observer-timed store, and is over for who has seen it
+/// unchanged for its whole duration (R2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// What stands there, holder and renewal: each renewal changes it, and nothing else does, so
+    /// that whatever else is written beside it makes nobody wait anew.
+    pub spec: Version,
+    /// How long the lease lasts after each renewal, as its holder wrote it.
+    pub lease_duration: Duration,
 }
 
 /// What the store holds beside the lease: written at the start of a tenure, kept after its end.

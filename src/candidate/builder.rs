@@ -29,7 +29,7 @@ pub struct Builder {
 }
 
 /// The settings of an election and its store; the others are the sidecar's.
-const OURS: [&str; 14] = [
+const OURS: [&str; 17] = [
     "election",
     "identity",
     "advertise",
@@ -38,6 +38,9 @@ const OURS: [&str; 14] = [
     "azure-endpoint",
     "azure-blob-prefix",
     "azure-insecure-http",
+    "kube-api",
+    "kube-token-file",
+    "kube-ca-file",
     "lease-duration",
     "renew-deadline",
     "retry-period",

@@ -15,6 +15,8 @@ pub struct SettingsArgs {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
+    kubernetes: KubernetesArgs,
+    #[command(flatten)]
     timings: TimingArgs,
     #[command(flatten)]
     status: StatusArgs,
@@ -52,8 +54,9 @@ struct ElectionArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Store")]
 struct StoreArgs {
-    /// Where the lease is kept: file:///DIRECTORY, azure://ACCOUNT/CONTAINER, memory: [default:
-    /// file: in the runtime directory]
+    /// Where the lease is kept: file:///DIRECTORY, azure://ACCOUNT/CONTAINER,
+    /// kubernetes:[NAMESPACE/]NAME, memory: [default: file: in the runtime directory, in Kubernetes
+    /// none]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// Endpoint of the account, for other clouds and for Azurite [default:
@@ -67,6 +70,32 @@ struct StoreArgs {
     /// Allow plain http to an endpoint beyond this machine
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     azure_insecure_http: Option<String>,
+}
+
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Kubernetes")]
+struct KubernetesArgs {
+    /// Where the API server is, https://HOST:PORT, or plain http on this machine (`kubectl proxy`)
+    /// [default: the pod's own cluster, with the token and the CA of its service account]
+    #[arg(long, value_name = "URL")]
+    kube_api: Option<String>,
+    /// File that holds the token for it, read again when it changes
+    #[arg(long, value_name = "PATH")]
+    kube_token_file: Option<String>,
+    /// File of the certificates that vouch for it [default with --kube-api: those that the system
+    /// trusts]
+    #[arg(long, value_name = "PATH")]
+    kube_ca_file: Option<String>,
+    /// How a Service follows the leader: label (each pod is labelled active or passive) or
+    /// endpointslice (the leader alone is behind --kube-service); wants POD_NAME and POD_NAMESPACE
+    #[arg(long, value_name = "ROUTE")]
+    kube_route: Option<String>,
+    /// Key of the label for --kube-route label [default: tenure.dev/role]
+    #[arg(long, value_name = "KEY")]
+    kube_label: Option<String>,
+    /// The Service without selector for --kube-route endpointslice
+    #[arg(long, value_name = "NAME")]
+    kube_service: Option<String>,
 }
 
 #[derive(Args, Clone, Debug, Default)]
@@ -218,7 +247,7 @@ impl SettingsArgs {
     #[must_use]
     pub fn flags(self) -> Flags {
         let one = |value: Option<String>| value.into_iter().collect();
-        let all: [(&'static str, Vec<String>); 32] = [
+        let all: [(&'static str, Vec<String>); 38] = [
             ("election", one(self.election.election)),
             ("identity", one(self.election.identity)),
             ("advertise", one(self.election.advertise)),
@@ -227,6 +256,12 @@ impl SettingsArgs {
             ("azure-endpoint", one(self.store.azure_endpoint)),
             ("azure-blob-prefix", one(self.store.azure_blob_prefix)),
             ("azure-insecure-http", one(self.store.azure_insecure_http)),
+            ("kube-api", one(self.kubernetes.kube_api)),
+            ("kube-token-file", one(self.kubernetes.kube_token_file)),
+            ("kube-ca-file", one(self.kubernetes.kube_ca_file)),
+            ("kube-route", one(self.kubernetes.kube_route)),
+            ("kube-label", one(self.kubernetes.kube_label)),
+            ("kube-service", one(self.kubernetes.kube_service)),
             ("lease-duration", one(self.timings.lease_duration)),
             ("renew-deadline", one(self.timings.renew_deadline)),
             ("retry-period", one(self.timings.retry_period)),

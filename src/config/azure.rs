@@ -10,7 +10,7 @@ use url::{Host, Url};
 use super::environment::Environment;
 use super::faults::{Fault, Problem, Source, without_secrets};
 use super::store_url::DEVELOPMENT_ACCOUNT;
-use super::{AzureCredential, SecretSource};
+use super::{AzureCredential, SecretSource, values};
 
 /// The key that Azurite comes with; it is in Microsoft's documentation, and no secret.
 const DEVELOPMENT_KEY: &str =
@@ -55,7 +55,7 @@ pub(super) fn endpoint(text: &str, insecure: bool) -> Result<Url, Problem> {
             format!("write {}/ACCOUNT", text.trim_end_matches('/')),
         ));
     }
-    if url.scheme() == "http" && !insecure && !is_loopback(&host) {
+    if url.scheme() == "http" && !insecure && !values::is_loopback(&host) {
         return Err(Problem::new(
             "is plain http beyond this machine: whoever is on the way can read and change \
              everything",
@@ -63,14 +63,6 @@ pub(super) fn endpoint(text: &str, insecure: bool) -> Result<Url, Problem> {
         ));
     }
     Ok(url)
-}
-
-fn is_loopback(host: &Host<&str>) -> bool {
-    match host {
-        Host::Domain(name) => *name == "localhost" || name.ends_with(".localhost"),
-        Host::Ipv4(address) => address.is_loopback(),
-        Host::Ipv6(address) => address.is_loopback(),
-    }
 }
 
 /// Picks how we sign in, in the order of preference.

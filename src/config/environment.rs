@@ -14,6 +14,9 @@ use rustix::fs::Access;
 /// The asset tag that Azure gives its virtual machines.
 const AZURE_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
 
+/// Where Kubernetes puts what a pod's service account has.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
 /// The variables by which systemd speaks to us alone: no hook, probe or command inherits them, so that
 /// none speaks, or is watched over, in our name.
 pub const OURS_ALONE: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
@@ -31,6 +34,8 @@ pub struct Environment {
     pub on_terminal: bool,
     /// Where the system keeps runtime directories: `/run`.
     pub run: PathBuf,
+    /// Where Kubernetes puts what a pod's service account has.
+    pub service_account: PathBuf,
     /// Whether this machine is a virtual machine of Azure's.
     pub on_azure: bool,
     /// Whether a program gives the settings, not a command line.
@@ -64,6 +69,7 @@ impl Environment {
             uid: rustix::process::geteuid().as_raw(),
             on_terminal: std::io::stderr().is_terminal(),
             run: PathBuf::from("/run"),
+            service_account: PathBuf::from(SERVICE_ACCOUNT),
             on_azure: tag.is_ok_and(|it| it.trim() == AZURE_TAG),
             by_program: false,
         }
@@ -80,6 +86,7 @@ impl Environment {
             uid: 1_000,
             on_terminal: false,
             run: PathBuf::from("/nonexistent"),
+            service_account: PathBuf::from("/nonexistent"),
             on_azure: false,
             by_program: false,
         }

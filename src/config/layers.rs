@@ -97,7 +97,7 @@ impl Setting {
 }
 
 /// All settings of `tenure run` and `tenure exec`.
-pub const SETTINGS: [Setting; 33] = [
+pub const SETTINGS: [Setting; 39] = [
     one("election", Some("default")),
     one("identity", None),
     one("advertise", None),
@@ -106,6 +106,12 @@ pub const SETTINGS: [Setting; 33] = [
     one("azure-endpoint", None),
     one("azure-blob-prefix", None),
     switch("azure-insecure-http"),
+    one("kube-api", None),
+    one("kube-token-file", None),
+    one("kube-ca-file", None),
+    one("kube-route", None),
+    one("kube-label", Some("tenure.dev/role")),
+    one("kube-service", None),
     one("lease-duration", Some("15s")),
     one("renew-deadline", Some("10s")),
     one("retry-period", Some("2s")),

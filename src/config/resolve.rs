@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::environment::Environment;
 use super::faults::{Fault, Faults, Problem, Source, without_secrets};
+use super::kubernetes::Cluster;
 use super::layers::{Flags, Layers, Raw, SETTINGS, Verb, gather};
 use super::store_url::{self, StoreUrl};
 use super::timings::{self, Limits};
@@ -55,11 +56,13 @@ pub(super) struct Reader<'a> {
     pub(super) verb: Verb,
     /// Whether something is about to start.
     pub(super) starting: bool,
+    /// What may not be meant, as far as it shows in what was said and not in the settings.
+    pub(super) doubts: Vec<Doubt>,
 }
 
 impl<'a> Reader<'a> {
     fn of(flags: &Flags, environment: &'a Environment, verb: Verb, starting: bool) -> Self {
-        Self { layers: gather(flags, environment), environment, verb, starting }
+        Self { layers: gather(flags, environment), environment, verb, starting, doubts: Vec::new() }
     }
 
     fn load(mut self) -> Result<Loaded, Faults> {
@@ -67,7 +70,8 @@ impl<'a> Reader<'a> {
         let Layers { faults, notes, .. } = self.layers;
         match settings {
             Some(settings) if faults.is_empty() => {
-                let doubts = doubts::of(&settings, self.environment, self.verb);
+                let mut doubts = self.doubts;
+                doubts.extend(doubts::of(&settings, self.environment, self.verb));
                 Ok(Loaded { settings, notes, doubts })
             }
             _ => Err(Faults(faults)),
@@ -84,7 +88,12 @@ impl Reader<'_> {
         let observe = self.one("observe", values::switch);
         let timings = self.timings();
         let request_timeout = timings.map(|it| it.request_timeout);
-        let store = self.store(election.as_deref(), request_timeout);
+        let url = self.optional("store", store_url::parse);
+        let cluster = self.cluster(url.as_ref().and_then(Option::as_ref));
+        let store = self.store(url, election.as_deref(), request_timeout, cluster.as_ref());
+        let host = advertise.as_ref().and_then(Option::as_deref);
+        let kubernetes =
+            self.beside(cluster, store.as_ref(), host, election.as_deref(), request_timeout);
         let stop_timeout = self.one("stop-timeout", values::duration);
         self.check_timings(timings, store.as_ref(), stop_timeout);
         let listen = self.many("listen", values::listen);
@@ -100,6 +109,7 @@ impl Reader<'_> {
             election: election?,
             identity: identity?,
             advertise: advertise?,
+            kubernetes: kubernetes?,
             store: store?,
             timings: timings?,
             observe: observe?,
@@ -228,6 +238,7 @@ impl Reader<'_> {
         let stop = stop_timeout.filter(|_| self.verb == Verb::Exec);
         let limits = match store {
             Some(StoreSettings::Azure(_)) => Limits::Azure,
+            Some(StoreSettings::Kubernetes(_)) => Limits::Kubernetes,
             _ => Limits::None,
         };
         for (name, mut problem) in timings::check(&timings, limits, stop) {
@@ -256,16 +267,20 @@ impl Reader<'_> {
 
     fn store(
         &mut self,
+        url: Option<Option<StoreUrl>>,
         election: Option<&str>,
         request_timeout: Option<Duration>,
+        cluster: Option<&Cluster>,
     ) -> Option<StoreSettings> {
-        let url = self.optional("store", store_url::parse);
         // A switch that cannot be read has its own fault, and need not bring the endpoint's too.
         let insecure = self.one("azure-insecure-http", values::switch).unwrap_or(true);
         let endpoint = self.optional("azure-endpoint", |it| azure::endpoint(it, insecure));
         let prefix = self.optional("azure-blob-prefix", values::blob_prefix);
         match url? {
             None => self.default_store(election),
+            Some(StoreUrl::Kubernetes { namespace, name }) => {
+                self.lease(cluster?, namespace, name, request_timeout)
+            }
             Some(StoreUrl::Memory) => Some(StoreSettings::Memory),
             Some(StoreUrl::File(directory)) => Some(file(directory, false, election?)),
             Some(StoreUrl::Azure { account, container }) => {
@@ -295,8 +310,12 @@ impl Reader<'_> {
         if self.environment.in_kubernetes() {
             let problem = Problem::new(
                 "is not named, and its default is a file: in Kubernetes each pod would lead alone",
-                "name a store that all pods share, such as azure://ACCOUNT/CONTAINER; or \
-                 file:///DIRECTORY if it is meant",
+                format!(
+                    "name a store that all pods share: --store kubernetes:{} for a Lease in the \
+                     pod's namespace, azure://ACCOUNT/CONTAINER; or file:///DIRECTORY if it is \
+                     meant",
+                    election.filter(|it| *it != "default").unwrap_or("orders"),
+                ),
             );
             self.fault("store", None, Source::Default, problem);
             return None;

@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Component, PathBuf};
 
 use super::faults::Problem;
+use super::kubernetes::names;
 
 /// The account that Azurite comes with.
 pub(super) const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
@@ -23,6 +24,13 @@ pub(super) enum StoreUrl {
         /// The container.
         container: String,
     },
+    /// `kubernetes:[NAMESPACE/]NAME`
+    Kubernetes {
+        /// The namespace, where it is named.
+        namespace: Option<String>,
+        /// The Lease.
+        name: String,
+    },
     /// `memory:`
     Memory,
 }
@@ -35,17 +43,21 @@ impl fmt::Display for StoreUrl {
                 Err(()) => write!(f, "file:{}", directory.display()),
             },
             Self::Azure { account, container } => write!(f, "azure://{account}/{container}"),
+            Self::Kubernetes { namespace: Some(namespace), name } => {
+                write!(f, "kubernetes:{namespace}/{name}")
+            }
+            Self::Kubernetes { namespace: None, name } => write!(f, "kubernetes:{name}"),
             Self::Memory => f.write_str("memory:"),
         }
     }
 }
 
 /// What there is, for remedies.
-const KINDS: &str = "file:///DIRECTORY, azure://ACCOUNT/CONTAINER or memory:";
+const KINDS: &str =
+    "file:///DIRECTORY, azure://ACCOUNT/CONTAINER, kubernetes:[NAMESPACE/]NAME or memory:";
 
 /// Schemes that are to come, so that their absence is told from a misspelling.
-const TO_COME: [&str; 7] =
-    ["kubernetes", "etcd", "zookeeper", "mongodb", "redis", "postgres", "s3"];
+const TO_COME: [&str; 6] = ["etcd", "zookeeper", "mongodb", "redis", "postgres", "s3"];
 
 /// Reads a store URL.
 ///
@@ -63,6 +75,7 @@ pub(super) fn parse(text: &str) -> Result<StoreUrl, Problem> {
     match scheme {
         "file" => file(text, rest),
         "azure" => azure(rest),
+        "kubernetes" => kubernetes(rest),
         "memory" if rest.is_empty() => Ok(StoreUrl::Memory),
         "memory" => Err(Problem::new("says more than memory:", "write memory: alone")),
         _ => Err(unsupported(scheme, rest)),
@@ -85,7 +98,7 @@ fn unsupported(scheme: &str, rest: &str) -> Problem {
     }
     let problem = "names a kind of store that does not exist";
     let near = |it: &&str| strsim::damerau_levenshtein(&scheme.to_ascii_lowercase(), it) <= 2;
-    match ["file", "azure", "memory"].into_iter().find(near) {
+    match ["file", "azure", "kubernetes", "memory"].into_iter().find(near) {
         Some(kind) => Problem::new(problem, format!("did you mean {kind}:? Write {KINDS}")),
         None => Problem::new(problem, format!("write {KINDS}")),
     }
@@ -162,6 +175,45 @@ fn azure(rest: &str) -> Result<StoreUrl, Problem> {
     Ok(StoreUrl::Azure { account: account.to_owned(), container: container.to_owned() })
 }
 
+fn kubernetes(rest: &str) -> Result<StoreUrl, Problem> {
+    const WRITE: &str = "write kubernetes:NAME, or kubernetes:NAMESPACE/NAME";
+    if rest.contains(['?', '#', '@']) {
+        return Err(Problem::new(
+            "has more in it than namespace and name",
+            format!("{WRITE}; the API server is named by --kube-api, a token by --kube-token-file"),
+        ));
+    }
+    if let Some(path) = rest.strip_prefix("//") {
+        let remedy = match path.trim_end_matches('/') {
+            "" => WRITE.to_owned(),
+            path => format!("write kubernetes:{path}, without slashes before it"),
+        };
+        return Err(Problem::new("names a host, and kubernetes: takes none", remedy));
+    }
+    let (namespace, name) = match rest.split_once('/') {
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (None, rest),
+    };
+    if name.contains('/') {
+        return Err(Problem::new("names more than namespace and name", WRITE));
+    }
+    let parts = [("namespace", namespace), ("name", Some(name))];
+    if let Some((part, _)) = parts.iter().find(|(_, it)| *it == Some("")) {
+        return Err(Problem::new(format!("has an empty {part}"), WRITE));
+    }
+    if let Some(namespace) = namespace
+        && let Err(problem) = names::label(namespace)
+    {
+        let words = format!("names the namespace {namespace:?}, which {}", problem.problem);
+        return Err(Problem::new(words, problem.remedy));
+    }
+    if let Err(problem) = names::subdomain(name) {
+        let words = format!("names the Lease {name:?}, which {}", problem.problem);
+        return Err(Problem::new(words, problem.remedy));
+    }
+    Ok(StoreUrl::Kubernetes { namespace: namespace.map(str::to_owned), name: name.to_owned() })
+}
+
 fn is_account(name: &str) -> bool {
     (3..=24).contains(&name.len())
         && name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit())
@@ -190,6 +242,12 @@ mod tests {
             StoreUrl::Azure { account: "acct".to_owned(), container: "leases-1".to_owned() };
         assert_eq!(parse("azure://acct/leases-1"), Ok(expected.clone()));
         assert_eq!(parse("azure://acct/leases-1/"), Ok(expected));
+        for (text, namespace) in
+            [("kubernetes:a.b", None), ("kubernetes:prod/a.b", Some("prod".to_owned()))]
+        {
+            let expected = StoreUrl::Kubernetes { namespace, name: "a.b".to_owned() };
+            assert_eq!(parse(text), Ok(expected));
+        }
     }
 
     #[test]
@@ -212,7 +270,16 @@ mod tests {
             ("azure://acct.blob.core.windows.net/box", "by its host", "azure://acct/box"),
             ("https://acct.blob.core.windows.net/box", "web address", "azure://acct/CONTAINER"),
             ("etcd://host", "does not have", "memory:"),
-            ("kubernetes:a/b", "does not have", "memory:"),
+            ("kubernetes:", "empty name", "kubernetes:NAME"),
+            ("kubernetes:a/", "empty name", "kubernetes:NAME"),
+            ("kubernetes:/a", "empty namespace", "kubernetes:NAME"),
+            ("kubernetes:a/b/c", "more than", "kubernetes:NAMESPACE/NAME"),
+            ("kubernetes://a/b", "names a host", "write kubernetes:a/b,"),
+            ("kubernetes:a/b?token=x", "more in it", "--kube-token-file"),
+            ("kubernetes:Prod/b", "namespace \"Prod\"", "such as prod"),
+            ("kubernetes:a.b/c", "namespace \"a.b\"", "such as a-b"),
+            ("kubernetes:a/Orders EU", "Lease \"Orders EU\"", "such as orders-eu"),
+            ("kubernets:a/b", "does not exist", "did you mean kubernetes:?"),
             ("azur://a/b", "does not exist", "did you mean azure:?"),
             ("carrier-pigeon:", "does not exist", "write file:///"),
         ] {
@@ -232,7 +299,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_panics(text in "(file|azure|memory|x)?:?/{0,3}.{0,40}") {
+        fn no_text_panics(text in "(file|azure|kubernetes|memory|x)?:?/{0,3}.{0,40}") {
             let _ = parse(&text);
         }
 
@@ -240,11 +307,14 @@ mod tests {
         fn what_is_written_is_read_back(
             account in "[a-z0-9]{3,24}",
             container in "[a-z0-9]{2,20}(-[a-z0-9]{1,20}){0,2}[a-z0-9]",
+            namespace in prop::option::of("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"),
+            name in "[a-z0-9]{1,20}([.-][a-z0-9]{1,20}){0,5}",
             directory in "(/[a-zA-Z0-9 _?#%ä.-]{0,8}[a-z]){1,4}",
         ) {
             let azure = StoreUrl::Azure { account, container };
             let file = StoreUrl::File(directory.into());
-            for url in [azure, file] {
+            let kubernetes = StoreUrl::Kubernetes { namespace, name };
+            for url in [azure, file, kubernetes] {
                 prop_assert_eq!(parse(&url.to_string()), Ok(url));
             }
         }

@@ -8,6 +8,10 @@ use proptest::prelude::*;
 use super::*;
 
 mod beside;
+mod kubernetes;
+
+/// What a route has to know, without being in a cluster.
+const POD: [(&str, &str); 2] = [("POD_NAME", "pod"), ("POD_NAMESPACE", "prod")];
 
 fn loaded(
     flags: &[(&'static str, &[&str])],
@@ -25,7 +29,8 @@ fn loaded_for(
         .iter()
         .map(|(name, values)| (*name, values.iter().map(|&it| it.to_owned()).collect()))
         .collect();
-    load(&flags, &Environment::of(variables.iter().copied()), verb).map(|it| it.settings)
+    let variables = POD.iter().chain(variables).copied();
+    load(&flags, &Environment::of(variables), verb).map(|it| it.settings)
 }
 
 fn of_file(ending: &str, text: &str) -> Result<Settings, Faults> {
@@ -46,7 +51,7 @@ static TOKEN_FILE: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// A value of each setting that is valid, not its default, and valid together with the others.
-static SAMPLES: LazyLock<[(&str, &[&str]); 32]> = LazyLock::new(|| {
+static SAMPLES: LazyLock<[(&str, &[&str]); 38]> = LazyLock::new(|| {
     let token_file: &'static [&'static str] = vec![TOKEN_FILE.as_str()].leak();
     [
         ("election", &["orders"]),
@@ -57,6 +62,12 @@ static SAMPLES: LazyLock<[(&str, &[&str]); 32]> = LazyLock::new(|| {
         ("azure-endpoint", &["http://azurite.test/acct"]),
         ("azure-blob-prefix", &["a/b"]),
         ("azure-insecure-http", &["true"]),
+        ("kube-api", &["https://api.test:6443"]),
+        ("kube-token-file", &["/token"]),
+        ("kube-ca-file", &["/ca.crt"]),
+        ("kube-route", &["endpointslice"]),
+        ("kube-label", &["example.org/role"]),
+        ("kube-service", &["orders"]),
         ("lease-duration", &["30s"]),
         ("renew-deadline", &["20s"]),
         ("retry-period", &["3s"]),
@@ -98,11 +109,12 @@ fn text(settings: &Settings) -> String {
 
 #[test]
 fn nothing_said_is_the_documented_defaults() {
-    let settings = loaded(&[], &[("XDG_RUNTIME_DIR", "/run/user/1")]).unwrap();
+    let environment = Environment::of([("XDG_RUNTIME_DIR", "/run/user/1")]);
+    let settings = load(&Flags::new(), &environment, Verb::Run).unwrap().settings;
     assert_eq!(
         settings.summary(),
         "election=default identity=\"host\" advertise=none store=file:///run/user/1/tenure \
-         lease-duration=15s renew-deadline=10s retry-period=2s request-timeout=2s \
+         kube-api=none kube-route=none lease-duration=15s renew-deadline=10s retry-period=2s request-timeout=2s \
          activation-delay=0s observe=false listen=127.0.0.1:4040 status-file=none admin=none \
          health=none drain-timeout=0s hooks=none"
     );
@@ -146,7 +158,9 @@ fn every_setting_means_the_same_as_flag_variable_and_key() {
 #[test]
 fn every_setting_changes_something() {
     let all = loaded(&*SAMPLES, &[]).map(|it| text(&it));
-    for (name, _) in *SAMPLES {
+    // The label is for the other kind of route.
+    for (name, _) in SAMPLES.iter().filter(|it| it.0 != "kube-label") {
+        let name = *name;
         let others: Vec<_> = SAMPLES.iter().copied().filter(|it| it.0 != name).collect();
         assert_ne!(loaded(&others, &[]).map(|it| text(&it)), all, "{name}");
     }

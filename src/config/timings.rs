@@ -23,6 +23,8 @@ pub(super) enum Limits {
     None,
     /// Whole seconds from 15 to 60.
     Azure,
+    /// Whole seconds.
+    Kubernetes,
 }
 
 /// Checks the timings as a whole, under `exec` with its stop-timeout; each problem comes with the
@@ -42,9 +44,12 @@ pub(super) fn check(
             problems.push((name, Problem::new(problem, proposal(timings, limits, stop))));
         }
     }
-    if limits == Limits::Azure {
-        problems.extend(azure(timings, stop).map(|it| ("lease-duration", it)));
-    }
+    let of_store = match limits {
+        Limits::None => None,
+        Limits::Azure => azure(timings, stop),
+        Limits::Kubernetes => kubernetes(timings, stop),
+    };
+    problems.extend(of_store.map(|it| ("lease-duration", it)));
     problems.extend(renewals(timings, limits, stop));
     problems.extend(margin(timings, limits, stop).map(|it| ("renew-deadline", it)));
     problems
@@ -125,10 +130,10 @@ fn margin(it: &Timings, limits: Limits, stop: Option<Duration>) -> Option<Proble
     };
     let longest = it.lease_duration.saturating_sub(least);
     let remedy = if needed(it, stop) <= longest {
-        let lease = shortest_lease(it.renew_deadline);
+        let lease = shortest_lease(it.renew_deadline, limits);
         let or = match limits {
             Limits::Azure if lease > AZURE.1 => String::new(),
-            Limits::Azure | Limits::None => {
+            Limits::Azure | Limits::Kubernetes | Limits::None => {
                 format!(", or lease-duration to at least {}", format(lease))
             }
         };
@@ -137,6 +142,21 @@ fn margin(it: &Timings, limits: Limits, stop: Option<Duration>) -> Option<Proble
         proposal(it, limits, stop)
     };
     Some(Problem::new(problem, remedy))
+}
+
+/// `leaseDurationSeconds` is a whole number above zero.
+fn kubernetes(it: &Timings, stop: Option<Duration>) -> Option<Problem> {
+    let lease = it.lease_duration;
+    let shortest = Duration::from_secs(1);
+    let problem = if lease < shortest {
+        "is shorter than the 1s that a Lease in Kubernetes lasts at least"
+    } else if lease.subsec_nanos() > 0 {
+        "is no whole number of seconds, as a Lease in Kubernetes wants it"
+    } else {
+        return None;
+    };
+    let down = Duration::from_secs(lease.as_secs()).max(shortest);
+    Some(Problem::new(problem, nearest(it, [down, down + shortest], Limits::Kubernetes, stop)))
 }
 
 fn azure(it: &Timings, stop: Option<Duration>) -> Option<Problem> {
@@ -151,17 +171,21 @@ fn azure(it: &Timings, stop: Option<Duration>) -> Option<Problem> {
     } else {
         "is no whole number of seconds, as Azure wants it"
     };
-    // The nearest that fits to the others, where one does.
     let down = Duration::from_secs(lease.as_secs()).clamp(shortest, longest);
     let up = Duration::from_secs(lease.as_secs() + 1).clamp(shortest, longest);
+    Some(Problem::new(problem, nearest(it, [down, up], Limits::Azure, stop)))
+}
+
+/// The remedy for a lease that the store does not take: the first that fits to the other timings,
+/// where one does.
+fn nearest(it: &Timings, leases: [Duration; 2], limits: Limits, stop: Option<Duration>) -> String {
     let fits = |lease: &Duration| {
-        check(&Timings { lease_duration: *lease, ..*it }, Limits::Azure, stop).is_empty()
+        check(&Timings { lease_duration: *lease, ..*it }, limits, stop).is_empty()
     };
-    let remedy = match [down, up].into_iter().find(fits) {
+    match leases.into_iter().find(fits) {
         Some(nearest) => format!("set lease-duration to {}", format(nearest)),
-        None => proposal(it, Limits::Azure, stop),
-    };
-    Some(Problem::new(problem, remedy))
+        None => proposal(it, limits, stop),
+    }
 }
 
 fn least_margin(lease: Duration) -> Duration {
@@ -169,17 +193,19 @@ fn least_margin(lease: Duration) -> Duration {
 }
 
 /// The shortest lease in whole seconds that leaves the margin after this deadline.
-fn shortest_lease(deadline: Duration) -> Duration {
+fn shortest_lease(deadline: Duration, limits: Limits) -> Duration {
     let exact = (deadline + LEAST_MARGIN).max(deadline * 10 / 9);
     let up = Duration::from_secs(exact.as_secs() + u64::from(exact.subsec_nanos() > 0));
     // Only long leases have room for rounding up that nobody minds.
-    if exact < Duration::from_secs(2) { exact + Duration::from_millis(1) } else { up }
+    let whole = limits != Limits::None || exact >= Duration::from_secs(2);
+    if whole { up } else { exact + Duration::from_millis(1) }
 }
 
 /// Timings that are valid together, in the proportions of the defaults.
 fn proposal(it: &Timings, limits: Limits, stop: Option<Duration>) -> String {
     let lease = match limits {
         Limits::None => it.lease_duration.max(SHORTEST * 100),
+        Limits::Kubernetes => Duration::from_secs(it.lease_duration.as_secs().max(1)),
         Limits::Azure => Duration::from_secs(it.lease_duration.clamp(AZURE.0, AZURE.1).as_secs()),
     };
     let part = |of: u32| {
@@ -229,6 +255,7 @@ mod tests {
             let timings = timings(lease, deadline, retry, "2s");
             assert_eq!(check(&timings, Limits::None, None), []);
             assert_eq!(check(&timings, Limits::Azure, None), []);
+            assert_eq!(check(&timings, Limits::Kubernetes, None), []);
         }
     }
 
@@ -359,10 +386,10 @@ mod tests {
         fn every_proposal_and_every_remedy_is_valid(
             lease in 0_u64..100_000, deadline in 0_u64..100_000, retry in 0_u64..50_000,
             timeout in 0_u64..50_000, stop in proptest::option::of(0_u64..80_000),
-            scale in 1_u64..20, azure: bool,
+            scale in 1_u64..20,
+            limits in prop::sample::select(vec![Limits::None, Limits::Azure, Limits::Kubernetes]),
         ) {
             let ms = |it: u64| Duration::from_millis(it / scale);
-            let limits = if azure { Limits::Azure } else { Limits::None };
             let it = Timings {
                 lease_duration: ms(lease), renew_deadline: ms(deadline), retry_period: ms(retry),
                 request_timeout: ms(timeout), activation_delay: ms(0),

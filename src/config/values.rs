@@ -5,6 +5,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use url::Host;
+
 use super::faults::Problem;
 use super::{FileFormat, Listen, LogFormat, StatusFile, duration};
 
@@ -116,6 +118,15 @@ pub(super) fn path(text: &str) -> Result<PathBuf, Problem> {
         return Ok(PathBuf::from(text));
     };
     Err(Problem::new(problem, "write a path such as /etc/tenure/token"))
+}
+
+/// Whether a host of a URL is this machine.
+pub(super) fn is_loopback(host: &Host<&str>) -> bool {
+    match host {
+        Host::Domain(name) => *name == "localhost" || name.ends_with(".localhost"),
+        Host::Ipv4(address) => address.is_loopback(),
+        Host::Ipv6(address) => address.is_loopback(),
+    }
 }
 
 /// Yes or no.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::role::{Bidding, Role};
 use super::yielding::Courtesy;
 use super::{Answer, Belief, Chance, Election, InFlight, Notice, Op, Reason};
-use super::{Holder, Pace};
+use super::{Holder, Observation, Pace};
 use crate::clock::Moment;
 use crate::store::{Bid, Grant, LeaseId, Record, Sight, StoreError};
 
@@ -67,6 +67,9 @@ impl Election {
         let period = self.config.retry_period;
         match answer {
             Ok(Answer::Sight(sight)) => {
+                let left = self.observe(&sight, now);
+                let sight =
+                    Sight { free: sight.free || left.is_some_and(|it| it.is_zero()), ..sight };
                 self.see(&sight, now);
                 let (bids, hurries) = (sight.free && self.may_bid(now), self.hurries(now));
                 let Role::Standby { looks, bidding } = &mut self.role else {
@@ -74,6 +77,10 @@ impl Election {
                 };
                 let period = if hurries { period / 4 } else { period };
                 *looks = Pace::spread(now, period, chance.jitter);
+                if let Some(left) = left.filter(|it| !it.is_zero()) {
+                    // Not a poll later, and not all at one instant.
+                    looks.wait = looks.wait.min(left + period.mul_f32(chance.jitter / 8.0));
+                }
                 if bids {
                     let bid = Bid {
                         lease: LeaseId::from_random(chance.lease),
@@ -273,6 +280,13 @@ impl Election {
     }
 
     // The record.
+
+    /// Goes on with the wait for a lease that observers count, and says how long it is yet; `None`
+    /// where there is none to wait for.
+    fn observe(&mut self, sight: &Sight, now: Moment) -> Option<Duration> {
+        self.observation = Observation::see(self.observation.take(), sight, now);
+        self.observation.as_ref().map(|it| it.left(now))
+    }
 
     /// Takes in what a look saw.
     fn see(&mut self, sight: &Sight, now: Moment) {

@@ -11,10 +11,10 @@ use super::role::{Activating, Bidding, Draining, Leader, Owed, Role, Tenure};
 use super::yielding::{Aside, Courtesy};
 use super::{Election, InFlight, Op};
 use crate::clock::Moment;
-use crate::store::LeaseId;
+use crate::store::{LeaseId, Version};
 
 /// One thing that an election goes by.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Piece {
     /// Which of several forms follows, or a yes or no.
     Form(u8),
@@ -50,8 +50,10 @@ pub enum Piece {
     Hold(Moment, Duration),
     /// When the term's write was sent first.
     FirstWrite(Moment),
-    /// From when a wait counts, and how long it is: a drain, a hold-off, a courtesy.
+    /// From when a wait counts, and how long it is: a drain, a hold-off, a courtesy, an observation.
     Wait(Moment, Duration),
+    /// The lease that is seen standing there, where observers count the time.
+    Claim(Version),
     /// Since when a lease is owed.
     Owed(Moment),
     /// From when, and for how long, our word may still be acted on.
@@ -76,6 +78,7 @@ impl Election {
             paused,
             aside,
             courtesy,
+            observation,
             occupied,
             highest,
             // What never changes, is empty between two turns, or only tells.
@@ -123,6 +126,12 @@ impl Election {
             tell(Piece::Form((*waived).into()));
             tell(Piece::Wait(*named, *length));
             tell(Piece::Wait(free.unwrap_or(*named), *length));
+        }
+        tell(Piece::Form(observation.is_some().into()));
+        if let Some(observation) = observation {
+            let (from, length) = observation.wait();
+            tell(Piece::Claim(observation.spec().clone()));
+            tell(Piece::Wait(from, length));
         }
         if let Some(term) = occupied {
             tell(Piece::Term(*term));

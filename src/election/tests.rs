@@ -4,6 +4,7 @@
 mod belief;
 mod bidding;
 mod departing;
+mod observation;
 mod random;
 mod record;
 mod resigning;
@@ -261,7 +262,7 @@ fn record(term: Option<u64>) -> Record {
 }
 
 fn sight(free: bool, term: Option<u64>) -> Answer {
-    Answer::Sight(Sight { free, record: record(term), version: Version("1".into()) })
+    Answer::Sight(Sight { free, record: record(term), version: Version("1".into()), claim: None })
 }
 
 fn free(term: Option<u64>) -> Answer {

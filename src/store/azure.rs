@@ -184,7 +184,7 @@ impl LeaseStore for Azure {
         let access = self.credential.access().await?;
         let Some(Seen { headers, record }) = self.see(&access).await? else {
             let version = Version(Arc::from("missing"));
-            return Ok(Sight { free: true, record: Record::default(), version });
+            return Ok(Sight { free: true, record: Record::default(), version, claim: None });
         };
         let free = match header(&headers, "x-ms-lease-state") {
             Some("available" | "expired" | "broken") => true,
@@ -192,7 +192,7 @@ impl LeaseStore for Azure {
             _ => return Err(not_azure()),
         };
         let etag = header(&headers, "etag").ok_or_else(not_azure)?;
-        Ok(Sight { free, record, version: Version(Arc::from(etag)) })
+        Ok(Sight { free, record, version: Version(Arc::from(etag)), claim: None })
     }
 
     async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {

@@ -139,8 +139,12 @@ impl LeaseStore for FileStore {
     }
 
     async fn look(&self) -> Result<Sight, StoreError> {
-        let nothing =
-            || Sight { free: true, record: Record::default(), version: Stored::first().version() };
+        let nothing = || Sight {
+            free: true,
+            record: Record::default(),
+            version: Stored::first().version(),
+            claim: None,
+        };
         self.attempt(move |attempt| {
             let now = attempt.reading(attempt.boot_id()?);
             let Some(directory) = attempt.place.open()? else {
@@ -150,6 +154,7 @@ impl LeaseStore for FileStore {
                 free: stored.is_free(&now),
                 record: stored.record(),
                 version: stored.version(),
+                claim: None,
             }))
         })
         .await

@@ -160,6 +160,7 @@ impl LeaseStore for Memory {
             free: state.is_free(boot),
             record: state.record.clone(),
             version: state.version(),
+            claim: None,
         })
     }
 

@@ -94,6 +94,7 @@ impl World {
             Piece::Bid(from) => age(from, now, LEASE_DURATION, word),
             Piece::FirstWrite(from) => word(ticks(from, now).min(LEASE_DURATION)),
             Piece::Hold(granted, hold) => word(left(granted, hold, now)),
+            Piece::Claim(_) => unreachable!("the store counts the time here"),
             Piece::Owed(since) => word(ticks(since, now).min(LEASE_DURATION + 2)),
             Piece::Wait(from, length) | Piece::Promise(from, length) => {
                 word(left(from, length, now))

@@ -62,6 +62,7 @@ impl Store {
                 free: self.is_free(),
                 record: self.record(),
                 version: Version("".into()),
+                claim: None,
             })),
             Op::Acquire(bid) => self.acquire(bid),
             Op::Inaugurate { bid, floor } => self.inaugurate(bid, *floor),

@@ -360,7 +360,9 @@ impl World<'_> {
             (store::Kind::Host, None) => 0,
             (_, Some(term)) if told.unwrap_or(0) <= term => 0,
             (store::Kind::Blob, _) => 60 * SECOND,
-            (store::Kind::Host, Some(_)) => self.scenario.longest(|it| it.lease_duration),
+            (store::Kind::Object, _) | (store::Kind::Host, Some(_)) => {
+                self.scenario.longest(|it| it.lease_duration)
+            }
         }
     }
 }

@@ -44,6 +44,8 @@ pub struct Weather {
     pub delay: Span,
     /// The connection breaks, before or after.
     pub broken: u8,
+    /// A look shows the store as it was a few changes ago.
+    pub stale: u8,
 }
 
 /// How a store errs; the classes of its error tables.
@@ -111,6 +113,8 @@ pub enum Kind {
     SetBack { by: u32, freed: bool },
     /// A third party gives the lease an id of its own.
     Change,
+    /// Somebody writes beside the lease and its record.
+    Touch,
     /// A third party takes the lease, if it is free, for the fault's length.
     Squat,
     /// The store falls back to the state that it had at the last fault of this kind.
@@ -151,7 +155,8 @@ pub fn draw(rng: &mut Rng, nodes: u8, lease: Span, faithful: bool) -> Fault {
         _ => Target::Node(rng.u8(..nodes)),
     };
     let mut length = log_span(rng, lease / 100, lease * 2);
-    let kind = match rng.u8(..124) {
+    let kind = match rng.u8(..126) {
+        124..=125 => Kind::Touch,
         122..=123 => Kind::GrantSnare,
         100..=103 => Kind::StepDown,
         104..=108 => {
@@ -235,7 +240,8 @@ pub fn ambush(rng: &mut Rng, lease: Span, faithful: bool) -> Vec<Fault> {
 fn weather(rng: &mut Rng, lease: Span) -> Weather {
     let mut weather = Weather::default();
     let chance = rng.u8(10..100);
-    match rng.u8(..6) {
+    match rng.u8(..7) {
+        6 => weather.stale = chance,
         0 => weather.lost_before = chance,
         1 => weather.lost_after = chance,
         2 => weather.twice = chance,
@@ -247,6 +253,7 @@ fn weather(rng: &mut Rng, lease: Span) -> Weather {
             weather.twice = rng.u8(..30);
             weather.late = rng.u8(..60);
             weather.broken = rng.u8(..30);
+            weather.stale = rng.u8(..30);
         }
     }
     weather.delay = log_span(rng, 50 * MILLI, lease * 3 / 2);

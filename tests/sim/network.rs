@@ -6,7 +6,7 @@ use tenure::election::{Answer, Op, RequestId};
 use tenure::store::{Cause, Failure, StoreError};
 
 use super::faults::{Error, Weather};
-use super::store::Stage;
+use super::store::{Stage, Store};
 use super::{MILLI, Span};
 
 /// How a node is connected to the store now: the sum of all faults that last.
@@ -45,6 +45,8 @@ pub struct Fate {
     pub broken: bool,
     /// The store errs.
     pub error: Option<Error>,
+    /// What it is told was true so many changes ago, if it only looks.
+    pub stale: Option<u8>,
 }
 
 /// A request on its way, there or back.
@@ -72,6 +74,9 @@ impl std::fmt::Display for Fate {
         }
         if self.broken {
             write!(f, ", connection broken")?;
+        }
+        if let Some(back) = self.stale {
+            write!(f, ", told of {back} changes ago")?;
         }
         self.error.map_or(Ok(()), |error| write!(f, ", the store errs: {error:?}"))
     }
@@ -133,6 +138,9 @@ impl Fate {
                 *if rng.bool() { &mut fate.there } else { &mut fate.back } = None;
             }
         }
+        if strikes(rng, weather.stale, faults) {
+            fate.stale = Some(rng.u8(1..=Store::KEPT));
+        }
         if let Some((error, share)) = link.error
             && strikes(rng, share, faults)
         {
@@ -146,6 +154,7 @@ impl Fate {
         let slow = 200 * MILLI;
         let in_time = |span: Option<Span>| span.is_some_and(|it| it < slow);
         let single = self.again.is_none() && !self.broken && self.error.is_none();
+        let single = single && self.stale.is_none();
         single && link.illness.is_none() && in_time(self.there) && in_time(self.back)
     }
 

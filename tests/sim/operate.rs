@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use tenure::clock::Moment;
-use tenure::election::{Answer, Op, Progress, Reason, Refusal, State, Transition, Will};
+use tenure::election::{
+    Answer, Observation, Op, Progress, Reason, Refusal, State, Transition, Will,
+};
 use tenure::store::{Bid, Nonce, Successor};
 
 use super::faults::{Heir, Kind};
@@ -73,8 +75,11 @@ impl Process {
 
     /// It has looked.
     pub fn looked(&mut self, answer: &Answer, identity: &str, now: Moment) {
-        if let (Some(aside), Answer::Sight(sight)) = (&mut self.aside, answer) {
-            if sight.free || sight.record.nonce != aside.nonce {
+        let Answer::Sight(sight) = answer else { return };
+        self.observation = Observation::see(self.observation.take(), sight, now);
+        let over = self.observation.as_ref().is_some_and(|it| it.left(now).is_zero());
+        if let Some(aside) = &mut self.aside {
+            if sight.free || over || sight.record.nonce != aside.nonce {
                 aside.from.get_or_insert(now);
             }
             let named = sight.record.successor.as_ref().is_some_and(|it| it.identity == identity);

@@ -86,9 +86,9 @@ impl World<'_> {
             heard_of = process.heard;
         }
         let requests = match &op {
-            Op::Acquire(_) if self.store.kind() == Kind::Blob => 2,
+            Op::Look => 1,
             Op::Inaugurate { .. } | Op::Nominate { .. } => 2,
-            _ => 1,
+            Op::Acquire(_) | Op::Renew(_) | Op::Release(_) => self.store.most_requests(&op),
         };
         let patience = it.clocks.timer(timeout);
         let heard = fate.heard_after(requests);
@@ -168,9 +168,14 @@ impl World<'_> {
     /// The store does what one request asks.
     fn serve(&mut self, index: u32) -> Step {
         let message = self.post.get(index);
-        let Message { node, life, heard, .. } = *message;
+        let Message { node, life, heard, fate, .. } = *message;
+        if let (Op::Look, Some(back)) = (&message.op, fate.stale)
+            && let Some(sight) = self.store.earlier(back)
+        {
+            return Step::Done(Ok(Answer::Sight(sight)));
+        }
         let mut wrote = None;
-        let changes = self.store.changes();
+        let news = self.store.news();
         let done = self.store.step(&message.op, message.stage, self.now, &mut wrote);
         if let Some((term, nonce)) = wrote {
             let tenure = Tenure { term, nonce, node, life, kept_until: None };
@@ -178,7 +183,7 @@ impl World<'_> {
             self.judge.written(tenure, heard, clock, self.now);
             self.mix(term);
         }
-        if self.store.kind() == Kind::Host && self.store.changes() != changes {
+        if self.store.kind() != Kind::Blob && self.store.news() != news {
             self.wake_standbys();
         }
         if let Some(chart) = &mut self.chart {
@@ -198,7 +203,7 @@ impl World<'_> {
     fn least_clock(&self, node: u8) -> u64 {
         let it = &self.nodes[usize::from(node)];
         let millis = match self.store.kind() {
-            Kind::Blob => self.store.unix_millis(self.now),
+            Kind::Blob | Kind::Object => self.store.unix_millis(self.now),
             Kind::Host if it.has_true_wall() => {
                 u64::try_from(it.moment(self.now).wall.as_millis()).unwrap_or_default()
             }

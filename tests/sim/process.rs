@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use tenure::clock::Moment;
 use tenure::election::{
-    Chance, Config, Election, Notice, Request, RequestId, Standing, Status, Transition,
+    Chance, Config, Election, Notice, Observation, Request, RequestId, Standing, Status, Transition,
 };
 use tenure::store::{Candidate, LeaseId, Nonce, Rules};
 
@@ -119,6 +119,8 @@ pub struct Process {
     pub refused: bool,
     /// When it last looked, after how long, and how often in a row after about as long.
     pub looks: (Instant, Span, u32),
+    /// The lease that it sees standing there, where observers count the time.
+    pub observation: Option<Observation>,
     /// The hold-off of what it is asked for now.
     pub asked_hold_off: Option<Span>,
 }
@@ -235,6 +237,7 @@ impl Node {
             last_word: None,
             refused: false,
             looks: (now, 0, 0),
+            observation: None,
             asked_hold_off: None,
         });
     }

@@ -30,7 +30,7 @@ pub enum Nature {
 }
 
 /// One candidate's settings.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timings {
     pub lease_duration: Duration,
     pub renew_deadline: Duration,
@@ -82,7 +82,11 @@ impl Scenario {
     pub fn draw(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let faithful = rng.u8(..10) < 8;
-        let store = if rng.u8(..3) < 2 { Kind::Blob } else { Kind::Host };
+        let store = match rng.u8(..5) {
+            0..=1 => Kind::Blob,
+            2..=3 => Kind::Object,
+            _ => Kind::Host,
+        };
         let common = Timings::draw(&mut rng, store);
         let alike = rng.u8(..4) > 0;
         let count = if rng.u8(..3) > 0 { 3 } else { rng.u8(2..=7) };
@@ -154,6 +158,11 @@ impl Scenario {
         lengths.max().unwrap_or_default()
     }
 
+    /// Whether all candidates have the same timings.
+    pub fn are_alike(&self) -> bool {
+        self.nodes.iter().all(|node| node.timings == self.nodes[0].timings)
+    }
+
     fn plan(&mut self, rng: &mut Rng) {
         let lease = self.longest(|it| it.lease_duration);
         let nodes = u8::try_from(self.nodes.len()).unwrap_or(u8::MAX);
@@ -182,6 +191,7 @@ impl Timings {
         let lease_duration = match (rng.u8(..6), store) {
             (0, _) => Duration::from_secs(15),
             (_, Kind::Blob) => Duration::from_secs(rng.u64(15..=60)),
+            (_, Kind::Object) => Duration::from_secs(rng.u64(10..=60)),
             (_, Kind::Host) => Duration::from_millis(rng.u64(10_000..=150_000)),
         };
         let renew_deadline = lease_duration.mul_f64(0.5 + 0.4 * rng.f64());

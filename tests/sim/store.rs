@@ -1,8 +1,9 @@
-//! The simulated store: a blob by Microsoft's lease tables, or a record on one host, with a clock
-//! of its own.
+//! The simulated store: a blob by Microsoft's lease tables, a Lease of Kubernetes, or a record on
+//! one host, with a clock of its own.
 //!
 //! What it does not do: it loses nothing and errs never; the network and the faults do.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,13 +20,18 @@ use super::clock::EPOCH;
 #[path = "../support/blob_lease.rs"]
 pub mod blob_lease;
 
+mod object;
+
 use blob_lease::{Lease, Refusal};
+use object::Standing;
 
 /// Which kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A blob of Azure: a lease by the tables, the record beside it.
     Blob,
+    /// A Lease of Kubernetes: an object that is compared and set, whose observers count the time.
+    Object,
     /// A record on one host, as `file:` and `memory:` keep it.
     Host,
 }
@@ -39,9 +45,17 @@ pub struct Store {
     /// Whether there is a blob at all.
     exists: bool,
     lease: Lease<LeaseId>,
+    /// Whose lease stands in the object.
+    standing: Option<Standing>,
+    /// Counts what stood there.
+    specs: u64,
     record: Record,
-    /// Counts the changes of the record (blob) or of record and lease (host).
+    /// Counts the changes of the record (blob), of record and lease (host), of anything (object).
     changes: u64,
+    /// Counts the changes that a standby is told of.
+    news: u64,
+    /// What looks at the object saw, the last first.
+    earlier: VecDeque<Sight>,
     version: Version,
 }
 
@@ -53,6 +67,8 @@ pub enum Stage {
     First,
     /// The lease was granted, or the record read in this version: one request is left.
     Second { seen: u64 },
+    /// Ours was found in this version of the object: it is left to write.
+    Third { seen: u64 },
 }
 
 /// What came of one request.
@@ -74,6 +90,9 @@ pub fn stranger(number: u64) -> LeaseId {
 }
 
 impl Store {
+    /// How many changes ago a look may be told of.
+    pub const KEPT: u8 = 4;
+
     /// A store whose clock drifts so.
     pub fn new(kind: Kind, ppm: i64) -> Self {
         Self {
@@ -81,8 +100,12 @@ impl Store {
             ppm,
             exists: kind == Kind::Host,
             lease: Lease::Available,
+            standing: None,
+            specs: 0,
             record: Record::default(),
             changes: 0,
+            news: 0,
+            earlier: VecDeque::new(),
             version: Version("0".into()),
         }
     }
@@ -92,12 +115,27 @@ impl Store {
         self.kind
     }
 
+    /// How many requests an operation on the lease takes at most.
+    pub fn most_requests(&self, op: &Op) -> u64 {
+        match (self.kind, op) {
+            (Kind::Object, Op::Acquire(_)) => 3,
+            (Kind::Object, _) | (Kind::Blob, Op::Acquire(_)) => 2,
+            _ => 1,
+        }
+    }
+
+    /// What looks at an object saw so many changes ago, if it is known.
+    pub fn earlier(&self, back: u8) -> Option<Sight> {
+        self.earlier.get(usize::from(back) - 1).cloned()
+    }
+
     /// What the election must know of it.
     pub fn rules(&self) -> Rules {
         match self.kind {
             Kind::Blob => {
                 Rules { longest_lease: Some(Duration::from_secs(60)), missing_is_free: false }
             }
+            Kind::Object => Rules { longest_lease: None, missing_is_free: false },
             Kind::Host => Rules { longest_lease: None, missing_is_free: true },
         }
     }
@@ -123,18 +161,24 @@ impl Store {
         self.record.successor.as_ref()
     }
 
-    /// Counts what changed.
-    pub fn changes(&self) -> u64 {
-        self.changes
+    /// Counts what standbys are told of: a renewal is no news, and a blob tells nobody.
+    pub fn news(&self) -> u64 {
+        self.news
     }
 
     /// Whether this lease is the one that is held, and not breaking.
     pub fn is_leased_to(&self, lease: LeaseId) -> bool {
+        if self.kind == Kind::Object {
+            return self.stands(lease);
+        }
         matches!(&self.lease, Lease::Leased { id, .. } if *id == lease)
     }
 
     /// Until when this lease is held, by a store's clock that runs true.
     pub fn leased_until(&self, lease: LeaseId) -> Option<Instant> {
+        if let Some(standing) = self.standing.as_ref().filter(|_| self.stands(lease)) {
+            return Some(super::span(standing.until) - EPOCH);
+        }
         match &self.lease {
             Lease::Leased { id, until: Some(until), .. } if *id == lease => {
                 Some(super::span(*until) - EPOCH)
@@ -145,13 +189,28 @@ impl Store {
 
     /// Whether somebody has the lease.
     pub fn is_leased(&mut self, now: Instant) -> bool {
+        if self.kind == Kind::Object {
+            let time = self.time(now);
+            return self.standing.as_ref().is_some_and(|it| time < it.until);
+        }
         let time = self.time(now);
         matches!(self.lease.state(time), "leased" | "breaking")
     }
 
     fn touched(&mut self) {
+        if self.kind == Kind::Object {
+            self.earlier.truncate(usize::from(Self::KEPT) - 1);
+            self.earlier.push_front(self.see());
+        }
         self.changes += 1;
         self.version = Version(Arc::from(self.changes.to_string()));
+        self.news += u64::from(self.kind == Kind::Host);
+    }
+
+    /// The object changed in a way that a standby is told of.
+    fn changed_hands(&mut self) {
+        self.touched();
+        self.news += 1;
     }
 
     /// Does one request of an operation. `wrote` is set to the term that it wrote.
@@ -163,12 +222,15 @@ impl Store {
         wrote: &mut Option<(u64, Nonce)>,
     ) -> Step {
         let time = self.time(now);
+        if self.kind == Kind::Object {
+            return self.step_object(op, stage, time, wrote);
+        }
         match (op, stage) {
             (Op::Look, _) => Step::Done(Ok(Answer::Sight(self.look(time)))),
             (Op::Acquire(bid), Stage::First) => self.take(bid, time),
-            (Op::Acquire(_), Stage::Second { .. }) => Step::Done(self.grant(time)),
+            (Op::Acquire(_), _) => Step::Done(self.grant(time)),
             (Op::Inaugurate { bid, .. }, Stage::First) => self.read(bid),
-            (Op::Inaugurate { bid, floor }, Stage::Second { seen }) => {
+            (Op::Inaugurate { bid, floor }, Stage::Second { seen } | Stage::Third { seen }) => {
                 let written = self.write(bid, *floor, seen, time);
                 if let Ok((term, true)) = written {
                     *wrote = Some((term, bid.nonce));
@@ -177,7 +239,7 @@ impl Store {
             }
             (Op::Renew(bid), _) => Step::Done(self.renew(bid, time).map(|()| Answer::Done)),
             (Op::Nominate { bid, .. }, Stage::First) => self.read_ours(bid),
-            (Op::Nominate { bid, successor }, Stage::Second { seen }) => {
+            (Op::Nominate { bid, successor }, Stage::Second { seen } | Stage::Third { seen }) => {
                 let named = self.name(bid, successor, seen, time);
                 Step::Done(named.map(|()| Answer::Done))
             }
@@ -187,7 +249,7 @@ impl Store {
 
     fn look(&mut self, time: Duration) -> Sight {
         let free = !matches!(self.lease.state(time), "leased" | "breaking");
-        Sight { free, record: self.record.clone(), version: self.version.clone() }
+        Sight { free, record: self.record.clone(), version: self.version.clone(), claim: None }
     }
 
     fn take(&mut self, bid: &Bid, time: Duration) -> Step {
@@ -338,6 +400,9 @@ impl Store {
     /// break is nothing done.
     pub fn break_lease(&mut self, period: Option<Duration>, now: Instant) -> Broken {
         let time = self.time(now);
+        if self.kind == Kind::Object {
+            return self.break_object(period.is_some(), time);
+        }
         if !self.is_leased(now) {
             return Broken::NotHeld;
         }
@@ -351,8 +416,12 @@ impl Store {
         Broken::Held { record, free_in }
     }
 
-    /// Somebody gives the lease an id of their own.
+    /// Somebody gives the lease an id of their own; an object's, a candidate of another kind takes
+    /// it, and does not renew it.
     pub fn change_lease(&mut self, number: u64, now: Instant) {
+        if let Some(length) = self.standing.as_ref().map(|it| it.length) {
+            self.take_object(number, length, false, self.time(now));
+        }
         self.is_leased(now);
         if let Lease::Leased { id, .. } = &mut self.lease {
             *id = stranger(number);
@@ -362,6 +431,10 @@ impl Store {
     /// A third party takes the lease if it is free.
     pub fn squat(&mut self, number: u64, length: Duration, now: Instant) {
         let time = self.time(now);
+        if self.kind == Kind::Object {
+            self.take_object(number, length, true, time);
+            return;
+        }
         let _ = self.lease.acquire(stranger(number), Some(length), time);
     }
 
@@ -370,9 +443,17 @@ impl Store {
         self.record = Record::default();
         if whole {
             self.lease = Lease::Available;
+            self.standing = None;
             self.exists = self.kind == Kind::Host;
         }
-        self.touched();
+        self.changed_hands();
+    }
+
+    /// Somebody writes beside lease and record: a label, an annotation of their own.
+    pub fn touch(&mut self) {
+        if self.kind == Kind::Object && self.exists {
+            self.touched();
+        }
     }
 
     /// The record shows a lower term of a holder long gone; the lease is freed, if `freed`.
@@ -382,8 +463,9 @@ impl Store {
         self.record.nonce = Some(Nonce(u128::from(by) << 64));
         if freed {
             self.lease = Lease::Available;
+            self.standing = None;
         }
-        self.touched();
+        self.changed_hands();
     }
 
     /// A first record of a term that was written long ago.

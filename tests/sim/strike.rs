@@ -199,24 +199,34 @@ impl World<'_> {
 
     /// A fault of the store; says whether it was let happen.
     fn strike_store(&mut self, fault: &Fault) -> bool {
-        let blob = self.store.kind() == store::Kind::Blob;
+        let kind = self.store.kind();
+        let host = kind == store::Kind::Host;
+        let news = self.store.news();
+        // Elsewhere than in a blob a new leader holds a lost lease for no longer than its own
+        // lease-duration, which an old one's belief must fit into.
+        let held = kind == store::Kind::Blob || !host && self.scenario.are_alike();
         let seconds = |length: Span| Duration::from_nanos(length).min(Duration::from_secs(60));
         match fault.kind {
-            Kind::Break { period } if blob => {
+            Kind::Break { period } if !host => {
                 let period = period.map(|it| Duration::from_secs(u64::from(it)));
                 self.store.break_lease(period, self.now);
             }
-            Kind::Change if blob => self.store.change_lease(self.faults, self.now),
-            Kind::Squat if blob => {
+            Kind::Change if !host => {
+                self.store.change_lease(self.faults, self.now);
+                let length = self.scenario.longest(|it| it.lease_duration);
+                self.examination.strangers_until = self.now + length;
+            }
+            Kind::Touch if kind == store::Kind::Object => self.store.touch(),
+            Kind::Squat if !host => {
                 let length = seconds(fault.length);
                 self.store.squat(self.faults, length, self.now);
                 self.examination.strangers_until = self.now + span(length);
             }
             // Deleting a record on one host is freeing the lease behind its holder's back.
-            Kind::Lose { whole } if blob || (whole && !self.scenario.faithful) => {
+            Kind::Lose { whole } if held || (whole && !self.scenario.faithful) => {
                 self.store.lose(whole);
                 self.judge.record_lost = true;
-                if !blob {
+                if host {
                     self.judge.floor = 0;
                     self.resource.forget();
                 }
@@ -234,7 +244,7 @@ impl World<'_> {
             }
             _ => return false,
         }
-        if !blob {
+        if self.store.news() != news && kind != store::Kind::Blob {
             self.wake_standbys();
         }
         true
@@ -259,6 +269,7 @@ impl Link {
                 weather.twice = weather.twice.max(more.twice);
                 weather.late = weather.late.max(more.late);
                 weather.broken = weather.broken.max(more.broken);
+                weather.stale = weather.stale.max(more.stale);
                 weather.delay = weather.delay.max(more.delay);
             }
             Kind::Cut { refused } => self.cut = Some(refused),

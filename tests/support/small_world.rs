@@ -169,6 +169,7 @@ impl Store {
                 free: held.is_none(),
                 record: self.record.clone(),
                 version: Version("".into()),
+                claim: None,
             })),
             Op::Acquire(bid) if held.is_none_or(|id| id == bid.lease) => {
                 self.lease = Some((bid.lease, now + LEASE));

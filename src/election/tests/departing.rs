@@ -192,7 +192,12 @@ fn a_hold_off_does_not_begin_while_our_own_lease_stands() {
     for _ in 0..5 {
         bench.next("look");
         let version = Version("1".into());
-        bench.answer(Ok(Answer::Sight(Sight { free: false, record: ours.clone(), version })));
+        bench.answer(Ok(Answer::Sight(Sight {
+            free: false,
+            record: ours.clone(),
+            version,
+            claim: None,
+        })));
     }
     bench.next("look");
     bench.answer(Ok(free(Some(8))));

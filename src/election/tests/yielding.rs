@@ -8,7 +8,7 @@ const HOLD_OFF: u64 = 8_000;
 fn named(free: bool, identity: &str) -> Answer {
     let successor = Some(Successor { identity: identity.into(), hold_off: ms(HOLD_OFF) });
     let record = Record { successor, ..record(Some(7)) };
-    Answer::Sight(Sight { free, record, version: Version("1".into()) })
+    Answer::Sight(Sight { free, record, version: Version("1".into()), claim: None })
 }
 
 /// Answers every look alike until a bid is under way; says how long that took.
@@ -150,7 +150,7 @@ fn who_names_its_own_name_stands_aside_all_the_same() {
         Record { nonce: Some(nonce), successor: Some(successor.as_stored()), ..record(Some(8)) };
     bench.next("look");
     let version = Version("1".into());
-    bench.answer(Ok(Answer::Sight(Sight { free: true, record, version })));
+    bench.answer(Ok(Answer::Sight(Sight { free: true, record, version, claim: None })));
     assert!(bench.request.is_none(), "another of that name is to lead");
 }
 

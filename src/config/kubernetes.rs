@@ -1,0 +1,218 @@
+//! Settings of Kubernetes: where its API server is, the Lease, and what the cluster is told beside
+//! the lease: how a Service follows the leader, and whom Events are about.
+//!
+//! What it does not do: it asks no API server, and reads neither token nor certificate. Of what
+//! the cluster puts into a pod it reads the name of the namespace alone.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use url::Url;
+
+use route::Kind;
+
+use super::doubts::Doubt;
+use super::faults::{Problem, Source};
+use super::resolve::Reader;
+use super::store_url::StoreUrl;
+use super::{StoreSettings, values};
+
+mod access;
+pub(super) mod names;
+mod route;
+
+/// How an API server is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KubeAccess {
+    /// Where it is; a path, where there is one, ends in no slash.
+    pub api: Url,
+    /// The file that holds the bearer token, read again when it changes; without one nobody signs
+    /// in.
+    pub token_file: Option<PathBuf>,
+    /// The file of the certificates that vouch for it; those of the system without one.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// Settings of `kubernetes:`.
+#[derive(Clone, Debug)]
+pub struct KubernetesSettings {
+    /// How the API server is reached.
+    pub access: KubeAccess,
+    /// The namespace of the Lease.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Bound on one request.
+    pub request_timeout: Duration,
+}
+
+/// What the cluster is told beside the lease.
+#[derive(Clone, Debug)]
+pub struct Beside {
+    /// How the API server is reached.
+    pub access: KubeAccess,
+    /// The namespace of the pod; of the Lease where we are no pod.
+    pub namespace: String,
+    /// Our pod, whom Events are about; there is one with every route.
+    pub pod: Option<String>,
+    /// The Lease, whom Events are about where we are no pod; none where another store keeps the
+    /// lease, or where it is in another namespace than our pod.
+    pub lease: Option<String>,
+    /// Name of the election.
+    pub election: String,
+    /// How a Service follows the leader.
+    pub route: Option<Route>,
+    /// Bound on one request.
+    pub request_timeout: Duration,
+}
+
+/// How a Service follows the leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// By a label of each pod, active or passive, that the Service selects by.
+    Label {
+        /// The key of the label.
+        key: String,
+    },
+    /// By an `EndpointSlice` that the leader writes, for a Service without selector.
+    EndpointSlice {
+        /// The Service.
+        service: String,
+        /// Where it leads while we are leader.
+        address: IpAddr,
+    },
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Label { key } => write!(f, "label:{key}"),
+            Self::EndpointSlice { service, address } => {
+                write!(f, "endpointslice:{service}:{address}")
+            }
+        }
+    }
+}
+
+/// What the settings say of Kubernetes, each of them checked alone.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    /// How the API server is reached; none where nothing asks for it.
+    access: Option<KubeAccess>,
+    /// The namespace of our pod, where it is known.
+    namespace: Option<String>,
+    route: Option<Kind>,
+    label: String,
+    service: Option<String>,
+}
+
+impl Reader<'_> {
+    /// Reads what is said of Kubernetes, and finds the API server if the store or a route is there.
+    pub(super) fn cluster(&mut self, store: Option<&StoreUrl>) -> Option<Cluster> {
+        let api = self.optional("kube-api", access::api);
+        let token_file = self.optional("kube-token-file", values::path);
+        let ca_file = self.optional("kube-ca-file", values::path);
+        let route = self.optional("kube-route", route::kind);
+        let label = self.one("kube-label", names::label_key);
+        let service = self.optional("kube-service", names::label);
+        let (api, route, service) = (api?, route?, service?);
+        let (token_file, ca_file) = (token_file?, ca_file?);
+        self.doubt_unused(store, route);
+        let asker = match store {
+            Some(StoreUrl::Kubernetes { .. }) => Some("store"),
+            _ => route.map(|_| "kube-route"),
+        };
+        let (access, namespace) = match asker {
+            Some(asker) => {
+                let access = self.access(asker, api, token_file, ca_file);
+                let namespace = self.own_namespace();
+                (Some(access?), namespace?)
+            }
+            None => (None, None),
+        };
+        Some(Cluster { access, namespace, route, label: label?, service })
+    }
+
+    /// The Lease that a store URL names.
+    pub(super) fn lease(
+        &mut self,
+        cluster: &Cluster,
+        namespace: Option<String>,
+        name: String,
+        request_timeout: Option<Duration>,
+    ) -> Option<StoreSettings> {
+        let Some(namespace) = namespace.or_else(|| cluster.namespace.clone()) else {
+            let problem = Problem::new(
+                "names no namespace, and nothing else does: POD_NAMESPACE is not set, and there is \
+                 no service account",
+                format!("write kubernetes:NAMESPACE/{name}"),
+            );
+            self.fault_of("store", problem);
+            return None;
+        };
+        Some(StoreSettings::Kubernetes(KubernetesSettings {
+            access: cluster.access.clone()?,
+            namespace,
+            name,
+            request_timeout: request_timeout?,
+        }))
+    }
+
+    /// What the cluster is told beside the lease; nothing where it is asked for nothing.
+    pub(super) fn beside(
+        &mut self,
+        cluster: Option<Cluster>,
+        store: Option<&StoreSettings>,
+        advertise: Option<&str>,
+        election: Option<&str>,
+        request_timeout: Option<Duration>,
+    ) -> Option<Option<Beside>> {
+        let cluster = cluster?;
+        let route = self.route(&cluster, advertise)?;
+        let Some(access) = cluster.access else { return Some(None) };
+        let lease = match store {
+            Some(StoreSettings::Kubernetes(lease)) => Some(lease),
+            _ => None,
+        };
+        let pod = self.environment.get("POD_NAME").filter(|it| names::subdomain(it).is_ok());
+        let (namespace, pod) = match (cluster.namespace, pod) {
+            (Some(namespace), Some(pod)) => (namespace, Some(pod.to_owned())),
+            _ => (lease?.namespace.clone(), None),
+        };
+        let lease = lease.filter(|it| it.namespace == namespace).map(|it| it.name.clone());
+        Some(Some(Beside {
+            access,
+            namespace,
+            pod,
+            lease,
+            election: election?.to_owned(),
+            route,
+            request_timeout: request_timeout?,
+        }))
+    }
+
+    /// Settings that nothing reads.
+    fn doubt_unused(&mut self, store: Option<&StoreUrl>, route: Option<Kind>) {
+        let in_cluster = matches!(store, Some(StoreUrl::Kubernetes { .. })) || route.is_some();
+        let no_cluster = "neither store nor route is in Kubernetes";
+        for (subject, used, why) in [
+            ("kube-api", in_cluster, no_cluster),
+            ("kube-token-file", in_cluster, no_cluster),
+            ("kube-ca-file", in_cluster, no_cluster),
+            ("kube-label", route == Some(Kind::Label), "there is no --kube-route label"),
+            ("kube-service", route.is_some(), "there is no --kube-route endpointslice"),
+        ] {
+            if !used && self.source(subject) != Source::Default {
+                self.doubt(subject, format!("it has no effect, since {why}"), "take it out");
+            }
+        }
+    }
+
+    /// Keeps a doubt.
+    fn doubt(&mut self, subject: &'static str, problem: impl Into<String>, remedy: &str) {
+        let (problem, remedy) = (problem.into(), remedy.to_owned());
+        self.doubts.push(Doubt { subject, problem, remedy });
+    }
+}

@@ -1,0 +1,157 @@
+//! How the API server is reached: as the flags say, else as a pod reaches its own cluster's.
+//!
+//! What it does not do: it reads no token and no certificate, and connects to nothing.
+
+use std::net::Ipv6Addr;
+use std::path::PathBuf;
+
+use url::{Host, Url};
+
+use super::super::faults::{Problem, Source};
+use super::super::resolve::Reader;
+use super::super::values;
+use super::{KubeAccess, names};
+
+impl Reader<'_> {
+    /// `--kube-api`, else the cluster that we are a pod of, with what its service account has. The
+    /// token of a service account is for its own cluster alone: no other API server is sent it
+    /// unless it is named.
+    pub(super) fn access(
+        &mut self,
+        asker: &'static str,
+        api: Option<Url>,
+        token_file: Option<PathBuf>,
+        ca_file: Option<PathBuf>,
+    ) -> Option<KubeAccess> {
+        if let Some(api) = api {
+            if api.scheme() == "http" && ca_file.is_some() {
+                self.doubt(
+                    "kube-ca-file",
+                    "it has no effect, since the API server is asked by plain http",
+                    "take it out",
+                );
+            }
+            if api.scheme() == "https" && token_file.is_none() {
+                self.doubt(
+                    "kube-api",
+                    "nobody signs in there: the token of a service account is for its own cluster \
+                     alone, and no other is named",
+                    "name its file by --kube-token-file",
+                );
+            }
+            return Some(KubeAccess { api, token_file, ca_file });
+        }
+        if !self.environment.in_kubernetes() {
+            let problem = Problem::new(
+                "needs an API server, and this is no pod of Kubernetes: KUBERNETES_SERVICE_HOST is \
+                 not set",
+                "name it: --kube-api https://HOST:6443 --kube-token-file PATH --kube-ca-file PATH, \
+                 or --kube-api http://127.0.0.1:8001 beside a `kubectl proxy`",
+            );
+            self.fault_of(asker, problem);
+            return None;
+        }
+        let api = self.in_cluster();
+        let account = self.environment.service_account.clone();
+        let token = account.join("token");
+        if token_file.is_none() && !token.is_file() {
+            let problem = Problem::new(
+                format!(
+                    "needs the token of a service account, and there is no {}",
+                    token.display()
+                ),
+                "set automountServiceAccountToken: true for the pod (or its ServiceAccount), or \
+                 name a file by --kube-token-file",
+            );
+            self.fault_of(asker, problem);
+            return None;
+        }
+        Some(KubeAccess {
+            api: api?,
+            token_file: Some(token_file.unwrap_or(token)),
+            ca_file: Some(ca_file.unwrap_or_else(|| account.join("ca.crt"))),
+        })
+    }
+
+    /// The API server of the cluster that we are a pod of.
+    fn in_cluster(&mut self) -> Option<Url> {
+        const HOST: &str = "KUBERNETES_SERVICE_HOST";
+        const PORT: &str = "KUBERNETES_SERVICE_PORT";
+        let host = self.environment.get(HOST).unwrap_or_default().to_owned();
+        let port = self.environment.get(PORT).unwrap_or("443").to_owned();
+        if !port.parse::<u16>().is_ok_and(|it| it > 0) {
+            let problem = Problem::new(
+                "is no port of an API server",
+                "unset it for 443, or name the API server by --kube-api",
+            );
+            self.fault(PORT, Some(&port), Source::Variable(PORT.to_owned()), problem);
+            return None;
+        }
+        let in_url =
+            if host.parse::<Ipv6Addr>().is_ok() { format!("[{host}]") } else { host.clone() };
+        let is_host = Host::parse(&in_url).is_ok();
+        let url = Url::parse(&format!("https://{in_url}:{port}")).ok().filter(|_| is_host);
+        if url.is_none() {
+            let problem = Problem::new(
+                "is neither an address nor the name of a host",
+                "leave it as Kubernetes sets it, or name the API server by --kube-api",
+            );
+            self.fault(HOST, Some(&host), Source::Variable(HOST.to_owned()), problem);
+        }
+        url
+    }
+
+    /// `POD_NAMESPACE`, else what the service account says.
+    pub(super) fn own_namespace(&mut self) -> Option<Option<String>> {
+        const VARIABLE: &str = "POD_NAMESPACE";
+        if let Some(value) = self.environment.get(VARIABLE).map(str::to_owned) {
+            return match names::label(&value) {
+                Ok(value) => Some(Some(value)),
+                Err(mut problem) => {
+                    problem.remedy = format!(
+                        "have it set by {}",
+                        names::downward(VARIABLE, "metadata.namespace")
+                    );
+                    let source = Source::Variable(VARIABLE.to_owned());
+                    self.fault(VARIABLE, Some(&value), source, problem);
+                    None
+                }
+            };
+        }
+        let file = self.environment.service_account.join("namespace");
+        let said = std::fs::read_to_string(file).unwrap_or_default();
+        Some(names::label(said.trim()).ok())
+    }
+}
+
+/// Reads where an API server is. Plain http is for this machine alone: whoever is on the way could
+/// read the token, and make two leaders.
+pub(super) fn api(text: &str) -> Result<Url, Problem> {
+    const WRITE: &str =
+        "write https://HOST:6443, or http://127.0.0.1:8001 beside a `kubectl proxy`";
+    let mut url = Url::parse(text.trim_end_matches('/'))
+        .map_err(|error| Problem::new(format!("is not a URL: {error}"), WRITE))?;
+    if !matches!(url.scheme(), "https" | "http") {
+        return Err(Problem::new("is neither https nor http", WRITE));
+    }
+    let path = url.path().trim_end_matches('/').to_owned();
+    url.set_path(&path);
+    let Some(host) = url.host() else {
+        return Err(Problem::new("names no host", WRITE));
+    };
+    let bare = url.username().is_empty() && url.password().is_none();
+    if !bare || url.query().is_some() || url.fragment().is_some() {
+        return Err(Problem::new(
+            "has more in it than host and path",
+            format!("{WRITE}; a token comes by --kube-token-file"),
+        ));
+    }
+    if url.scheme() == "http" && !values::is_loopback(&host) {
+        return Err(Problem::new(
+            "is plain http beyond this machine: whoever is on the way can read the token and \
+             change everything",
+            "write https://…, with --kube-ca-file for the certificates that vouch for it",
+        ));
+    }
+    Ok(url)
+}

@@ -1,0 +1,134 @@
+//! How a Service follows the leader, and what a route has to know: the pod, its namespace, and for an
+//! `EndpointSlice` its address.
+//!
+//! What it does not do: it asks nobody whether there is such a pod or Service.
+
+use std::net::IpAddr;
+
+use super::super::faults::{Problem, Source};
+use super::super::resolve::Reader;
+use super::{Cluster, Route, names};
+
+/// Kinds of routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// `label`
+    Label,
+    /// `endpointslice`
+    EndpointSlice,
+}
+
+/// Reads a kind of route.
+pub(super) fn kind(text: &str) -> Result<Kind, Problem> {
+    match text {
+        "label" => Ok(Kind::Label),
+        "endpointslice" => Ok(Kind::EndpointSlice),
+        _ => Err(Problem::new(
+            "is no kind of route",
+            "write label or endpointslice, or leave it out for none",
+        )),
+    }
+}
+
+impl Reader<'_> {
+    /// The route, if the pod that it is about is known.
+    pub(super) fn route(
+        &mut self,
+        cluster: &Cluster,
+        advertise: Option<&str>,
+    ) -> Option<Option<Route>> {
+        let Some(kind) = cluster.route else { return Some(None) };
+        let pod = self.own_pod(cluster);
+        let route = match (kind, cluster.service.clone()) {
+            (Kind::Label, None) => Some(Route::Label { key: cluster.label.clone() }),
+            (Kind::Label, Some(_)) => {
+                let problem = Problem::new(
+                    format!("is for --kube-route endpointslice{}", self.sources(&["kube-route"])),
+                    format!(
+                        "take it out: with a label the Service selects its pods by {}: active",
+                        cluster.label
+                    ),
+                );
+                self.fault_of("kube-service", problem);
+                None
+            }
+            (Kind::EndpointSlice, service) => {
+                let address = self.pod_address(advertise);
+                if service.is_none() {
+                    let problem = Problem::new(
+                        "needs a Service, and none is named",
+                        "name one that has no selector: --kube-service NAME",
+                    );
+                    self.fault_of("kube-route", problem);
+                }
+                Some(Route::EndpointSlice { service: service?, address: address? })
+            }
+        };
+        pod?;
+        Some(Some(route?))
+    }
+
+    /// Checks that we know which pod we are.
+    fn own_pod(&mut self, cluster: &Cluster) -> Option<()> {
+        let pod = self.environment.get("POD_NAME").map(str::to_owned);
+        let named = match pod {
+            None => {
+                let problem = Problem::new(
+                    "needs to know the pod, and POD_NAME is not set",
+                    format!(
+                        "add to the container: {}",
+                        names::downward("POD_NAME", "metadata.name")
+                    ),
+                );
+                self.fault_of("kube-route", problem);
+                None
+            }
+            Some(pod) => names::subdomain(&pod)
+                .map_err(|mut problem| {
+                    problem.remedy =
+                        format!("have it set by {}", names::downward("POD_NAME", "metadata.name"));
+                    let source = Source::Variable("POD_NAME".to_owned());
+                    self.fault("POD_NAME", Some(&pod), source, problem);
+                })
+                .ok(),
+        };
+        if cluster.namespace.is_none() {
+            let add = names::downward("POD_NAMESPACE", "metadata.namespace");
+            let problem = Problem::new(
+                "needs to know the pod's namespace, and neither POD_NAMESPACE nor a service \
+                 account says it",
+                format!("add to the container: {add}"),
+            );
+            self.fault_of("kube-route", problem);
+            return None;
+        }
+        named.map(|_| ())
+    }
+
+    /// `POD_IP`, else the host of `--advertise`.
+    fn pod_address(&mut self, advertise: Option<&str>) -> Option<IpAddr> {
+        const VARIABLE: &str = "POD_IP";
+        let add = || format!("add to the container: {}", names::downward(VARIABLE, "status.podIP"));
+        if let Some(value) = self.environment.get(VARIABLE).map(str::to_owned) {
+            return names::address(&value)
+                .map_err(|problem| {
+                    let source = Source::Variable(VARIABLE.to_owned());
+                    self.fault(VARIABLE, Some(&value), source, Problem::new(problem, add()));
+                })
+                .ok();
+        }
+        let (name, problem) = match advertise.map(|it| names::address(&names::host(it))) {
+            Some(Ok(address)) => return Some(address),
+            Some(Err(problem)) => (
+                "advertise",
+                format!("{problem}, and without POD_IP it is what the EndpointSlice would hold"),
+            ),
+            None => (
+                "kube-route",
+                "needs the pod's address, and neither POD_IP nor --advertise says it".to_owned(),
+            ),
+        };
+        self.fault_of(name, Problem::new(problem, add()));
+        None
+    }
+}

@@ -1,0 +1,416 @@
+//! Kubernetes: how the API server is found, the Lease, the routes, and what is wrong with them.
+
+use std::path::{Path, PathBuf};
+
+use super::super::doubts::Doubt;
+use super::super::{Beside, Route};
+use super::*;
+
+/// A pod as most are: its service account is there, and its manifest says name and namespace.
+struct Pod {
+    account: tempfile::TempDir,
+    variables: Vec<(&'static str, &'static str)>,
+}
+
+impl Pod {
+    fn new() -> Self {
+        let account = tempfile::tempdir().unwrap();
+        for (name, content) in [("token", "t"), ("ca.crt", "c"), ("namespace", "account")] {
+            std::fs::write(account.path().join(name), content).unwrap();
+        }
+        let variables = vec![
+            ("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
+            ("KUBERNETES_SERVICE_PORT", "443"),
+            ("POD_NAME", "orders-1"),
+            ("POD_NAMESPACE", "prod"),
+            ("POD_IP", "10.1.0.7"),
+        ];
+        Self { account, variables }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.account.path().join(name)
+    }
+
+    fn with(mut self, name: &'static str, value: &'static str) -> Self {
+        self.variables.retain(|it| it.0 != name);
+        self.variables.push((name, value));
+        self
+    }
+
+    fn without(mut self, name: &str) -> Self {
+        self.variables.retain(|it| it.0 != name);
+        self
+    }
+
+    fn load(&self, flags: &[(&'static str, &str)]) -> Result<Loaded, Faults> {
+        let flags = flags.iter().map(|(name, value)| (*name, vec![(*value).to_owned()])).collect();
+        let mut environment = Environment::of(self.variables.iter().copied());
+        environment.service_account = self.account.path().to_owned();
+        load(&flags, &environment, Verb::Run)
+    }
+
+    fn settings(&self, flags: &[(&'static str, &str)]) -> Settings {
+        self.load(flags).unwrap().settings
+    }
+
+    fn beside(&self, flags: &[(&'static str, &str)]) -> Beside {
+        self.settings(flags).kubernetes.unwrap()
+    }
+
+    fn faults(&self, flags: &[(&'static str, &str)]) -> Vec<Fault> {
+        self.load(flags).unwrap_err().0
+    }
+}
+
+/// No pod: a shell, a virtual machine.
+fn elsewhere() -> Pod {
+    let pod = Pod { variables: Vec::new(), ..Pod::new() };
+    for name in ["token", "ca.crt", "namespace"] {
+        std::fs::remove_file(pod.path(name)).unwrap();
+    }
+    pod
+}
+
+fn lease(settings: &Settings) -> &KubernetesSettings {
+    match &settings.store {
+        StoreSettings::Kubernetes(it) => it,
+        other => panic!("{other:?}"),
+    }
+}
+
+const STORE: (&str, &str) = ("store", "kubernetes:orders");
+const LABEL: (&str, &str) = ("kube-route", "label");
+const SLICE: (&str, &str) = ("kube-route", "endpointslice");
+const SERVICE: (&str, &str) = ("kube-service", "orders");
+
+#[test]
+fn a_pod_reaches_its_own_cluster_as_its_service_account() {
+    let pod = Pod::new();
+    let settings = pod.settings(&[STORE]);
+    let lease = lease(&settings);
+    assert_eq!(lease.access.api.as_str(), "https://10.0.0.1/");
+    assert_eq!(lease.access.token_file, Some(pod.path("token")));
+    assert_eq!(lease.access.ca_file, Some(pod.path("ca.crt")));
+    assert_eq!((lease.namespace.as_str(), lease.name.as_str()), ("prod", "orders"));
+    assert_eq!(lease.request_timeout, Duration::from_secs(2));
+    assert_eq!(settings.store.to_string(), "kubernetes:prod/orders");
+    let summary = settings.summary();
+    assert!(
+        summary.contains("store=kubernetes:prod/orders kube-api=https://10.0.0.1/ kube-route=none"),
+        "{summary}"
+    );
+}
+
+#[test]
+fn the_api_server_is_found_by_address_of_either_kind_and_by_name() {
+    for (host, port, url) in [
+        ("10.0.0.1", "6443", "https://10.0.0.1:6443/"),
+        ("fd00::1", "443", "https://[fd00::1]/"),
+        ("[fd00::1]", "8443", "https://[fd00::1]:8443/"),
+        ("me.hcp.region.azmk8s.io", "443", "https://me.hcp.region.azmk8s.io/"),
+        ("10.0.0.1", "", "https://10.0.0.1/"),
+    ] {
+        let pod =
+            Pod::new().with("KUBERNETES_SERVICE_HOST", host).with("KUBERNETES_SERVICE_PORT", port);
+        assert_eq!(pod.beside(&[STORE]).access.api.as_str(), url);
+    }
+    for (name, value, words) in [
+        ("KUBERNETES_SERVICE_HOST", "a b", "neither an address"),
+        ("KUBERNETES_SERVICE_HOST", "user@host/path?", "neither an address"),
+        ("KUBERNETES_SERVICE_PORT", "tcp://10.0.0.1:443", "no port"),
+        ("KUBERNETES_SERVICE_PORT", "0", "no port"),
+    ] {
+        let faults = Pod::new().with(name, value).faults(&[STORE]);
+        let [fault] = &faults[..] else { panic!("{faults:?}") };
+        assert_eq!((fault.setting.as_str(), fault.value.as_deref()), (name, Some(value)));
+        assert!(fault.problem.contains(words) && fault.remedy.contains("--kube-api"), "{fault:?}");
+    }
+}
+
+#[test]
+fn the_token_of_a_pod_is_sent_to_its_own_cluster_alone() {
+    let pod = Pod::new();
+    let access = pod.beside(&[STORE, ("kube-api", "https://other.test:6443/")]).access;
+    assert_eq!(access.api.as_str(), "https://other.test:6443/");
+    assert_eq!((access.token_file, access.ca_file), (None, None));
+    let named = [("kube-token-file", "/t"), ("kube-ca-file", "/c")];
+    let access = pod.beside(&[STORE, named[0], named[1]]).access;
+    assert_eq!(access.api.as_str(), "https://10.0.0.1/");
+    assert_eq!(access.token_file.as_deref(), Some(Path::new("/t")));
+    assert_eq!(access.ca_file.as_deref(), Some(Path::new("/c")));
+}
+
+#[test]
+fn without_a_token_the_remedy_is_the_pods() {
+    for asked in [STORE, LABEL] {
+        let pod = Pod::new();
+        std::fs::remove_file(pod.path("token")).unwrap();
+        let mut flags = vec![asked];
+        if asked == LABEL {
+            flags.push(("store", "memory:"));
+        }
+        let faults = pod.faults(&flags);
+        let [fault] = &faults[..] else { panic!("{faults:?}") };
+        assert_eq!(fault.setting, asked.0);
+        assert!(fault.remedy.contains("automountServiceAccountToken: true"), "{fault:?}");
+        flags.push(("kube-token-file", "/t"));
+        assert!(pod.load(&flags).is_ok());
+    }
+}
+
+#[test]
+fn outside_of_a_cluster_the_api_server_must_be_named() {
+    let shell = elsewhere();
+    for asked in [STORE, ("store", "kubernetes:prod/orders"), LABEL] {
+        let faults = shell.faults(&[asked]);
+        let of_access = faults.iter().find(|it| it.problem.contains("needs an API server"));
+        assert_eq!(of_access.unwrap().setting, asked.0, "{faults:?}");
+        assert!(of_access.unwrap().remedy.contains("--kube-token-file"), "{faults:?}");
+        let told = faults.iter().filter(|it| it.problem.contains("needs an API server")).count();
+        assert_eq!(told, 1, "{faults:?}");
+    }
+    let beside = shell.beside(&[("store", "kubernetes:a/b"), ("kube-api", "http://[::1]:8001")]);
+    assert_eq!((beside.namespace.as_str(), beside.pod, beside.route), ("a", None, None));
+    assert_eq!(beside.lease.as_deref(), Some("b"));
+}
+
+#[test]
+fn the_namespace_is_the_urls_then_the_pods_then_the_service_accounts() {
+    let of = |pod: &Pod, url: &str| lease(&pod.settings(&[("store", url)])).namespace.clone();
+    let pod = Pod::new();
+    assert_eq!(of(&pod, "kubernetes:other/orders"), "other");
+    assert_eq!(of(&pod, "kubernetes:orders"), "prod");
+    let pod = pod.without("POD_NAMESPACE");
+    assert_eq!(of(&pod, "kubernetes:orders"), "account");
+    std::fs::write(pod.path("namespace"), "\n").unwrap();
+    let faults = pod.faults(&[STORE]);
+    let [fault] = &faults[..] else { panic!("{faults:?}") };
+    assert_eq!(fault.remedy, "write kubernetes:NAMESPACE/orders");
+
+    let faults = Pod::new().with("POD_NAMESPACE", "$(NS)").faults(&[STORE]);
+    let [fault] = &faults[..] else { panic!("{faults:?}") };
+    assert_eq!(fault.subject(), "POD_NAMESPACE = \"$(NS)\" (variable POD_NAMESPACE)");
+    assert!(fault.remedy.contains("metadata.namespace"), "{fault:?}");
+}
+
+#[test]
+fn events_are_about_the_pod_else_about_the_lease() {
+    let azure = ("store", "azure://acct/box");
+    let told = |pod: &Pod, flags: &[(&'static str, &str)]| {
+        let Beside { namespace, pod, lease, .. } = pod.beside(flags);
+        (namespace, pod, lease)
+    };
+    let some = |it: &str| Some(it.to_owned());
+    let pod = Pod::new();
+    assert_eq!(told(&pod, &[STORE]), ("prod".into(), some("orders-1"), some("orders")));
+    assert_eq!(
+        told(&pod, &[("store", "kubernetes:other/x")]),
+        ("prod".into(), some("orders-1"), None)
+    );
+    assert_eq!(told(&pod, &[azure, LABEL]), ("prod".into(), some("orders-1"), None));
+    let pod = pod.without("POD_NAME");
+    assert_eq!(told(&pod, &[("store", "kubernetes:other/x")]), ("other".into(), None, some("x")));
+    assert!(pod.settings(&[azure]).kubernetes.is_none());
+    let beside = Pod::new().beside(&[STORE, ("election", "e.u"), ("request-timeout", "1s")]);
+    assert_eq!((beside.election.as_str(), beside.request_timeout), ("e.u", Duration::from_secs(1)));
+}
+
+#[test]
+fn a_route_by_label_has_its_key() {
+    let pod = Pod::new();
+    let key = |flags: &[(&'static str, &str)]| match pod.beside(flags).route {
+        Some(Route::Label { key }) => key,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(key(&[STORE, LABEL]), "tenure.dev/role");
+    assert_eq!(key(&[STORE, LABEL, ("kube-label", "Role_2")]), "Role_2");
+    let summary = pod.settings(&[STORE, LABEL]).summary();
+    assert!(summary.contains("kube-route=label:tenure.dev/role "), "{summary}");
+    for (bad, words) in [
+        ("role/", "1 to 63"),
+        ("/role", "domain"),
+        ("a/b/c", "other characters"),
+        ("Example.org/role", "domain"),
+        ("-role", "begins or ends"),
+        ("role.", "begins or ends"),
+        ("ro le", "other characters"),
+        (&"x".repeat(64), "1 to 63"),
+        ("tenure.dev/election", "names the election"),
+    ] {
+        let faults = pod.faults(&[STORE, LABEL, ("kube-label", bad)]);
+        let [fault] = &faults[..] else { panic!("{faults:?}") };
+        assert_eq!((fault.setting.as_str(), fault.value.as_deref()), ("kube-label", Some(bad)));
+        assert!(fault.problem.contains(words), "{fault:?}");
+    }
+    let longest = format!("{}.{}/{}", "a".repeat(63), "b".repeat(189), "x".repeat(63));
+    assert_eq!(key(&[STORE, LABEL, ("kube-label", &longest)]), longest);
+}
+
+#[test]
+fn a_route_by_slice_has_its_service_and_the_pods_address() {
+    let route = |pod: &Pod, flags: &[(&'static str, &str)]| pod.beside(flags).route;
+    let to = |address: &str| {
+        let address = address.parse().unwrap();
+        Some(Route::EndpointSlice { service: "orders".to_owned(), address })
+    };
+    let pod = Pod::new();
+    let all = [STORE, SLICE, SERVICE];
+    assert_eq!(route(&pod, &all), to("10.1.0.7"));
+    assert!(pod.settings(&all).summary().contains("kube-route=endpointslice:orders:10.1.0.7 "));
+    let pod = pod.without("POD_IP");
+    for (advertise, address) in [
+        ("10.2.0.1:8080", "10.2.0.1"),
+        ("10.2.0.1", "10.2.0.1"),
+        ("[fd00::2]:80", "fd00::2"),
+        ("fd00::2", "fd00::2"),
+        ("[fd00::2]", "fd00::2"),
+        ("http://10.2.0.1:80/x", "10.2.0.1"),
+    ] {
+        let advertise = [("advertise", advertise)];
+        assert_eq!(route(&pod, &[&all[..], &advertise].concat()), to(address));
+    }
+    for (advertise, problem) in [
+        ("orders-1:80", "no IP address"),
+        ("127.0.0.1:80", "no other pod reaches"),
+        ("[::]:80", "no other pod reaches"),
+        ("169.254.1.1", "no other pod reaches"),
+    ] {
+        let faults = pod.faults(&[&all[..], &[("advertise", advertise)]].concat());
+        let [fault] = &faults[..] else { panic!("{faults:?}") };
+        assert_eq!(fault.subject(), format!("advertise = {advertise:?} (flag --advertise)"));
+        assert!(fault.problem.contains(problem), "{fault:?}");
+        assert!(fault.remedy.contains("status.podIP"), "{fault:?}");
+    }
+}
+
+#[test]
+fn a_route_names_all_that_it_lacks_at_once() {
+    let named = |faults: &[Fault]| -> Vec<String> {
+        faults.iter().map(|it| format!("{}: {}", it.subject(), it.problem)).collect()
+    };
+    let bare = elsewhere();
+    let api = ("kube-api", "https://api.test");
+    let faults = bare.faults(&[api, SLICE, ("store", "memory:")]);
+    let all = named(&faults).join("\n");
+    assert_eq!(faults.len(), 4, "{all}");
+    for words in ["POD_NAME is not set", "pod's namespace", "POD_IP", "needs a Service"] {
+        assert!(all.contains(words), "{words} in {all}");
+    }
+    assert!(faults.iter().all(|it| it.setting == "kube-route"), "{all}");
+    assert!(faults[0].remedy.contains("metadata.name"), "{:?}", faults[0]);
+
+    let faults = Pod::new().faults(&[STORE, LABEL, SERVICE]);
+    let [fault] = &faults[..] else { panic!("{faults:?}") };
+    assert_eq!(fault.subject(), "kube-service = \"orders\" (flag --kube-service)");
+    assert!(fault.problem.contains("[kube-route: flag --kube-route]"), "{fault:?}");
+    assert!(fault.remedy.contains("tenure.dev/role: active"), "{fault:?}");
+
+    for (name, value, field) in
+        [("POD_NAME", "Pod 1", "metadata.name"), ("POD_IP", "10.0.0", "status.podIP")]
+    {
+        let faults = Pod::new().with(name, value).faults(&[STORE, SLICE, SERVICE]);
+        let [fault] = &faults[..] else { panic!("{faults:?}") };
+        assert_eq!((fault.setting.as_str(), fault.value.as_deref()), (name, Some(value)));
+        assert!(fault.remedy.contains(field), "{fault:?}");
+    }
+    let faults = Pod::new().faults(&[STORE, ("kube-route", "service")]);
+    assert!(faults[0].remedy.contains("label or endpointslice"), "{faults:?}");
+    let faults = Pod::new().faults(&[STORE, SLICE, ("kube-service", "Orders")]);
+    assert!(faults[0].remedy.contains("such as orders"), "{faults:?}");
+}
+
+#[test]
+fn plain_http_stays_on_this_machine() {
+    let pod = Pod::new();
+    let with = |api: &str| pod.load(&[STORE, ("kube-api", api), ("kube-token-file", "/t")]);
+    for (good, url) in [
+        ("http://127.0.0.1:8001", "http://127.0.0.1:8001/"),
+        ("http://[::1]:8001/", "http://[::1]:8001/"),
+        ("http://localhost:8001", "http://localhost:8001/"),
+        ("https://host/k8s/clusters/c-1/", "https://host/k8s/clusters/c-1"),
+        ("https://host//.", "https://host/"),
+    ] {
+        let found = with(good).unwrap().settings.kubernetes.unwrap();
+        assert_eq!(found.access.api.as_str(), url);
+    }
+    for (bad, words) in [
+        ("http://10.0.0.1:8080", "plain http beyond"),
+        ("http://api.test", "plain http beyond"),
+        ("https://user:hidden@host", "more in it"),
+        ("https://host/?token=hidden", "more in it"),
+        ("10.0.0.1:6443", "is not a URL"),
+        ("ftp://host", "neither https nor http"),
+        ("https://", "is not a URL"),
+    ] {
+        let faults = with(bad).unwrap_err();
+        let [fault] = &faults.0[..] else { panic!("{faults}") };
+        assert_eq!(fault.setting, "kube-api");
+        assert!(fault.problem.contains(words), "{fault:?}");
+        assert!(!faults.to_string().contains("hidden"), "{faults}");
+    }
+}
+
+#[test]
+fn a_lease_lasts_whole_seconds_of_which_there_is_one() {
+    let times = |lease: &'static str| {
+        let short = [("renew-deadline", "700ms"), ("retry-period", "200ms")];
+        let all = [STORE, short[0], short[1], ("request-timeout", "200ms")];
+        Pod::new().load(&[&all[..], &[("lease-duration", lease)]].concat())
+    };
+    for good in ["1s", "2s", "15s", "1h"] {
+        assert!(times(good).is_ok(), "{good}");
+    }
+    for (bad, words, remedy) in [
+        ("1s500ms", "no whole number", "set lease-duration to 1s"),
+        ("15s1ms", "no whole number", "set lease-duration to 15s"),
+        ("999ms", "shorter than the 1s", "set lease-duration to 1s"),
+    ] {
+        let faults = times(bad).unwrap_err().0;
+        let [fault] = &faults[..] else { panic!("{faults:?}") };
+        assert_eq!((fault.setting.as_str(), fault.value.as_deref()), ("lease-duration", Some(bad)));
+        assert!(fault.problem.contains(words) && fault.remedy == remedy, "{fault:?}");
+    }
+}
+
+#[test]
+fn what_nothing_reads_is_doubted() {
+    let doubts = |flags: &[(&'static str, &str)]| Pod::new().load(flags).unwrap().doubts;
+    let subjects = |found: &[Doubt]| -> Vec<&str> { found.iter().map(|it| it.subject).collect() };
+    let memory = ("store", "memory:");
+    let named = [("kube-api", "https://a.test"), ("kube-token-file", "/t"), ("kube-ca-file", "/c")];
+    let label = ("kube-label", "role");
+    assert_eq!(doubts(&[STORE, named[0], named[1], named[2]]), []);
+    assert_eq!(doubts(&[memory, LABEL, named[0], named[1], named[2], label]), []);
+    assert_eq!(
+        subjects(&doubts(&[memory, named[0], named[1], named[2], label, SERVICE])),
+        ["kube-api", "kube-token-file", "kube-ca-file", "kube-label", "kube-service"]
+    );
+    assert_eq!(subjects(&doubts(&[STORE, SLICE, SERVICE, label])), ["kube-label"]);
+    let anonymous = doubts(&[STORE, named[0]]);
+    assert_eq!(subjects(&anonymous), ["kube-api"]);
+    assert!(anonymous[0].remedy.contains("--kube-token-file"), "{anonymous:?}");
+    let plain = doubts(&[STORE, ("kube-api", "http://127.0.0.1:8001"), named[2]]);
+    assert_eq!(subjects(&plain), ["kube-ca-file"]);
+}
+
+#[test]
+fn the_default_store_of_a_pod_names_a_lease_to_use_instead() {
+    let faults = Pod::new().faults(&[("election", "billing")]);
+    let [fault] = &faults[..] else { panic!("{faults:?}") };
+    assert_eq!((fault.setting.as_str(), &fault.source), ("store", &Source::Default));
+    assert!(fault.remedy.contains("--store kubernetes:billing "), "{fault:?}");
+    assert!(Pod::new().load(&[("store", "kubernetes:billing")]).is_ok());
+    let faults = Pod::new().faults(&[]);
+    assert!(faults[0].remedy.contains("--store kubernetes:orders "), "{faults:?}");
+}
+
+#[test]
+fn variables_that_kubernetes_makes_of_services_are_no_settings() {
+    let pod = Pod::new()
+        .with("TENURE_KUBE_API_SERVICE_HOST", "10.0.0.9")
+        .with("TENURE_KUBE_API_PORT", "tcp://10.0.0.9:80");
+    let loaded = pod.load(&[STORE]).unwrap();
+    assert_eq!(loaded.notes.len(), 2, "{:?}", loaded.notes);
+    assert_eq!(loaded.settings.kubernetes.unwrap().access.api.as_str(), "https://10.0.0.1/");
+}

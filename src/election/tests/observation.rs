@@ -1,0 +1,126 @@
+//! R2 where no store counts the time: how an observer waits for a lease to be over.
+
+use super::*;
+use crate::store::Claim;
+
+/// The lease of the holder that is seen, longer than ours.
+const ITS_LEASE: u64 = 20_000;
+
+/// A look at a Lease in its `version`, whose holder has renewed it for the `renewal`-th time.
+fn claimed(renewal: u64, version: u64) -> Result<Answer, StoreError> {
+    let spec = Version(renewal.to_string().into());
+    Ok(Answer::Sight(Sight {
+        free: false,
+        record: record(Some(7)),
+        version: Version(version.to_string().into()),
+        claim: Some(Claim { spec, lease_duration: ms(ITS_LEASE) }),
+    }))
+}
+
+/// Looks whenever it is time, until the candidate bids; says how long that took.
+fn until_it_bids(bench: &mut Bench, mut look: impl FnMut() -> Result<Answer, StoreError>) -> u64 {
+    let mut waited = 0;
+    while bench.request.as_ref().is_none_or(|it| it.op.name() == "look") {
+        assert!(waited < 10 * ITS_LEASE, "it never bids");
+        if bench.request.is_none() {
+            waited += bench.next("look");
+        }
+        bench.answer(look());
+    }
+    bench.expect("acquire");
+    waited
+}
+
+#[test]
+fn r2_an_observer_bids_once_it_has_seen_one_claim_for_its_whole_duration() {
+    let mut bench = Bench::new(config());
+    bench.sleep(1_500);
+    bench.answer(claimed(1, 1));
+    assert_eq!(bench.election.status().holder.map(|it| it.term), Some(7));
+    let waited = until_it_bids(&mut bench, || claimed(1, 1));
+    let soon = ITS_LEASE..=ITS_LEASE + RETRY / 8;
+    assert!(soon.contains(&waited), "{waited}: from the answer's receipt, and not a poll later");
+    assert_eq!(bench.election.status().holder, None);
+}
+
+#[test]
+fn r2_a_renewal_begins_the_wait_anew_and_changed_metadata_does_not() {
+    let mut bench = Bench::new(config());
+    let mut looks = 0;
+    let waited = until_it_bids(&mut bench, || {
+        looks += 1;
+        claimed(if looks < 5 { looks } else { 4 }, looks)
+    });
+    assert!(waited >= ITS_LEASE + 3 * RETRY / 2, "{waited}");
+    assert!(waited <= ITS_LEASE + 3 * RETRY * 3 / 2 + RETRY / 8, "{waited}");
+    let Some(Request { op: Op::Acquire(bid), .. }) = &bench.request else {
+        panic!("no bid: {:?}", bench.request);
+    };
+    assert_eq!(bid.seen, Version(looks.to_string().into()), "compares and sets what it saw last");
+}
+
+#[test]
+fn r2_an_observer_waits_by_the_slower_of_its_clocks() {
+    let fasts: [fn(&mut Moment); 2] =
+        [|now| now.boot += ms(ITS_LEASE), |now| now.raw += ms(ITS_LEASE)];
+    for fast in fasts {
+        let mut bench = Bench::new(config());
+        bench.answer(claimed(1, 1));
+        fast(&mut bench.now);
+        bench.tick();
+        bench.answer(claimed(1, 1));
+        assert!(bench.request.is_none(), "one clock alone ended the wait");
+        assert!(until_it_bids(&mut bench, || claimed(1, 1)) >= ITS_LEASE);
+    }
+}
+
+#[test]
+fn r2_a_clock_that_went_back_begins_the_wait_anew() {
+    let mut bench = Bench::new(config());
+    bench.answer(claimed(1, 1));
+    bench.sleep(ITS_LEASE - 1);
+    bench.now.raw -= ms(ITS_LEASE);
+    bench.tick();
+    bench.answer(claimed(1, 1));
+    assert!(until_it_bids(&mut bench, || claimed(1, 1)) >= ITS_LEASE);
+}
+
+#[test]
+fn r2_what_was_missed_while_nobody_looked_is_found_changed_or_was_never() {
+    let mut bench = Bench::new(config());
+    bench.answer(claimed(1, 1));
+    bench.sleep(10 * ITS_LEASE);
+    bench.tick();
+    bench.answer(claimed(2, 2));
+    assert!(bench.request.is_none(), "it was renewed meanwhile");
+    bench.sleep(10 * ITS_LEASE);
+    bench.tick();
+    bench.answer(claimed(2, 2));
+    bench.expect("acquire");
+}
+
+#[test]
+fn a_release_ends_the_wait_and_a_refused_bid_waits_for_what_it_finds_then() {
+    let mut bench = Bench::new(config());
+    bench.answer(claimed(1, 1));
+    bench.next("look");
+    bench.answer(Ok(free(Some(7))));
+    bench.expect("acquire");
+    bench.answer(refused());
+    bench.next("look");
+    bench.answer(claimed(1, 3));
+    let waited = until_it_bids(&mut bench, || claimed(1, 3));
+    assert!(waited >= ITS_LEASE, "{waited}: another wait");
+}
+
+#[test]
+fn a_candidate_that_only_observes_bids_for_nothing_that_is_over() {
+    let mut bench = Bench::new(Config { observe: true, ..config() });
+    bench.answer(claimed(1, 1));
+    for _ in 0..20 {
+        bench.next("look");
+        bench.answer(claimed(1, 1));
+    }
+    assert!(bench.request.is_none());
+    assert_eq!(bench.election.status().holder, None, "whose lease is over leads no more");
+}

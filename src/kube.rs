@@ -1,0 +1,225 @@
+//! A client for the API server of Kubernetes: the few verbs and objects that Tenure needs, for the
+//! Lease store and for the routes alike.
+//!
+//! What it does not do: it keeps no copy of any object, retries nothing (but once what a rotated
+//! token or certificate file mends), never reads from the server's cache (`resourceVersion=0`), and
+//! follows neither redirect nor proxy. Each request is bounded by the request-timeout; each answer
+//! and each line of a watch by 1 MiB. No error and no `Debug` shows a token or a URL.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::Stream;
+use serde_json::Value;
+use time::OffsetDateTime;
+use url::Url;
+
+use self::access::Access;
+use self::request::Ask;
+use self::watching::Watch;
+use crate::config::KubeAccess;
+
+mod access;
+mod failure;
+pub mod objects;
+mod request;
+mod watching;
+
+pub use failure::KubeError;
+pub(crate) use failure::rule;
+pub use objects::Kind;
+pub use watching::Watched;
+
+/// How many objects of a list are asked for at a time, so that no answer is too long.
+const PAGE: &str = "20";
+
+/// The most pages of a list that are read.
+const MOST_PAGES: usize = 100;
+
+/// A client of one API server; clones share its connections.
+#[derive(Clone)]
+pub struct Kube(Arc<Inner>);
+
+struct Inner {
+    base: Url,
+    /// Host and port, to say which server it is.
+    host: String,
+    access: Access,
+    timeout: Duration,
+}
+
+impl fmt::Debug for Kube {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Kube").field(&self.0.host).finish()
+    }
+}
+
+/// An object with the server's own date, where its answer told one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dated<K> {
+    /// The object as the server has it now.
+    pub object: K,
+    /// In whole seconds.
+    pub date: Option<OffsetDateTime>,
+}
+
+impl Kube {
+    /// Makes a client. It reaches no network and reads no file yet, so that a daemon starts without
+    /// either and recovers when they come.
+    ///
+    /// # Errors
+    /// When the URL is none that requests can be made for.
+    pub fn open(access: &KubeAccess, request_timeout: Duration) -> anyhow::Result<Self> {
+        let Some(host) = access.api.host_str() else {
+            anyhow::bail!("the URL of the Kubernetes API names no host");
+        };
+        let host = match access.api.port_or_known_default() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        };
+        let base = access.api.clone();
+        let access = Access::new(access);
+        Ok(Self(Arc::new(Inner { base, host, access, timeout: request_timeout })))
+    }
+
+    /// Reads one object as it is now: a read that a majority of the server's stores vouch for.
+    ///
+    /// # Errors
+    /// [`KubeError::Missing`] where there is none, in a namespace that exists or not.
+    pub async fn get<K: Kind>(&self, namespace: &str, name: &str) -> Result<Dated<K>, KubeError> {
+        self.asked(Ask::get("get", &K::RESOURCE, namespace, name)).await
+    }
+
+    /// Reads all objects with these labels (`a=b,c`), as they are now.
+    ///
+    /// # Errors
+    /// When any page of the list cannot be had.
+    pub async fn list<K: Kind>(
+        &self,
+        namespace: &str,
+        selector: &str,
+    ) -> Result<Vec<K>, KubeError> {
+        let mut listed = Vec::new();
+        let mut next = String::new();
+        for _ in 0..MOST_PAGES {
+            let query = [("labelSelector", selector), ("limit", PAGE), ("continue", &next)];
+            let mut ask = Ask::get("list", &K::RESOURCE, namespace, "");
+            ask.query = if next.is_empty() { &query[..2] } else { &query };
+            let mut page = self.ask(&ask).await?.object;
+            if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
+                for item in items {
+                    listed.push(decode(item)?);
+                }
+            }
+            match page.pointer("/metadata/continue").and_then(Value::as_str) {
+                Some(more) if !more.is_empty() => next = more.to_owned(),
+                _ => return Ok(listed),
+            }
+        }
+        Err(KubeError::Invalid(format!("there are too many {} to list", K::RESOURCE.plural)))
+    }
+
+    /// Makes an object.
+    ///
+    /// # Errors
+    /// [`KubeError::Exists`] where there is one of that name.
+    pub async fn create<K: Kind>(&self, object: &K) -> Result<Dated<K>, KubeError> {
+        self.make(object, &[]).await
+    }
+
+    /// Goes through all that making an object needs, access and namespace among it, and makes none.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub async fn try_create<K: Kind>(&self, object: &K) -> Result<Dated<K>, KubeError> {
+        self.make(object, &[("dryRun", "All")]).await
+    }
+
+    async fn make<K: Kind>(
+        &self,
+        object: &K,
+        query: &[(&str, &str)],
+    ) -> Result<Dated<K>, KubeError> {
+        let (body, at) = (encode(object)?, object.metadata());
+        let mut ask = Ask::change("create", &K::RESOURCE, &at.namespace, &at.name, &body);
+        ask.query = query;
+        self.asked(ask).await
+    }
+
+    /// Writes an object in the place of the one that it was made of: compared and set by its uid
+    /// and resourceVersion, which must be in its metadata.
+    ///
+    /// # Errors
+    /// [`KubeError::Conflict`] where it has changed, or is gone.
+    pub async fn replace<K: Kind>(&self, object: &K) -> Result<Dated<K>, KubeError> {
+        let (body, at) = (encode(object)?, object.metadata());
+        self.asked(Ask::change("update", &K::RESOURCE, &at.namespace, &at.name, &body)).await
+    }
+
+    /// Changes parts of an object by a JSON merge patch; compared and set where it bears
+    /// `metadata.resourceVersion`.
+    ///
+    /// # Errors
+    /// [`KubeError::Conflict`] where it has changed, [`KubeError::Missing`] where it is gone.
+    pub async fn patch<K: Kind>(
+        &self,
+        namespace: &str,
+        name: &str,
+        merge: &Value,
+    ) -> Result<Dated<K>, KubeError> {
+        self.asked(Ask::change("patch", &K::RESOURCE, namespace, name, merge)).await
+    }
+
+    /// Watches one object: from a resourceVersion on, or from nowhere, beginning with how it is
+    /// now. It ends after a minute, on an error, or when the server ends it; whoever goes on
+    /// watching starts another from the last version that it was told.
+    pub fn watch<K: Kind>(
+        &self,
+        namespace: &str,
+        name: &str,
+        from: Option<String>,
+    ) -> impl Stream<Item = Result<Watched<K>, KubeError>> + Send + use<K> {
+        let watch = Watch::new(self.clone(), &K::RESOURCE, namespace, name, from);
+        futures::stream::unfold(watch, |mut watch| async move {
+            let told = watch.next().await?;
+            Some((told, watch))
+        })
+    }
+
+    /// Which server it is: host and port.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.0.host
+    }
+
+    /// The token as its file holds it now, to examine its end; `None` where no file is named.
+    pub(crate) async fn token(&self) -> Result<Option<Vec<u8>>, String> {
+        self.0.access.token().await
+    }
+
+    fn timeout(&self) -> Duration {
+        self.0.timeout
+    }
+
+    async fn asked<K: Kind>(&self, ask: Ask<'_>) -> Result<Dated<K>, KubeError> {
+        let answer = self.ask(&ask).await?;
+        Ok(Dated { object: decode(answer.object)?, date: answer.date })
+    }
+}
+
+/// Puts an object into the form of the wire.
+fn encode<K: Kind>(object: &K) -> Result<Value, KubeError> {
+    let mut value = serde_json::to_value(object).map_err(|_| unfit::<K>())?;
+    value["apiVersion"] = K::RESOURCE.api_version().into();
+    value["kind"] = K::RESOURCE.kind.into();
+    Ok(value)
+}
+
+fn decode<K: Kind>(value: Value) -> Result<K, KubeError> {
+    serde_json::from_value(value).map_err(|_| unfit::<K>())
+}
+
+fn unfit<K: Kind>() -> KubeError {
+    KubeError::Invalid(format!("the API server answered what is no {}", K::RESOURCE.kind))
+}

@@ -1,0 +1,260 @@
+//! What requests are sent with: the client, which trusts the authorities of a file, and the token
+//! of another. Both files are read again when they have changed, since service account tokens are
+//! rotated.
+//!
+//! What it does not do: it never judges whether a token still holds; the server does. A file that
+//! cannot be read, or a disk that hangs, never stops a request while there is something to send.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use reqwest::header::HeaderValue;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use tokio::sync::Semaphore;
+
+use super::failure::KubeError;
+use crate::clock::{self, Moment};
+use crate::config::KubeAccess;
+use crate::http_client;
+use crate::resolver::Resolver;
+
+/// From one reading of the files to the next. Larger delays a new token, which a 401 fetches at
+/// once anyway; smaller reads for nothing.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// How long a request waits for the files to be read.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// From the end of a request to the closing of its connection. API servers keep theirs for 90 s;
+/// middle boxes for a minute at least.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// The longest file that is read.
+const LONGEST_FILE: u64 = 1024 * 1024;
+
+/// What one request is sent with.
+pub(super) struct Means {
+    /// The client and its connections.
+    pub(super) client: reqwest::Client,
+    /// `Authorization`, where there is a token.
+    pub(super) token: Option<HeaderValue>,
+    /// What the files held.
+    files: Contents,
+}
+
+/// What stands in the files; `None` where none is named.
+#[derive(Clone, PartialEq, Eq)]
+struct Contents {
+    token: Option<Vec<u8>>,
+    authorities: Option<Vec<u8>>,
+}
+
+/// The means as they were last read.
+#[derive(Default)]
+struct Last {
+    means: Option<Arc<Means>>,
+    read: Option<Moment>,
+}
+
+/// Keeps the means of one server.
+pub(super) struct Access {
+    token_file: Option<PathBuf>,
+    authorities_file: Option<PathBuf>,
+    tls: bool,
+    resolver: Resolver,
+    last: Mutex<Last>,
+    reading: Arc<Semaphore>,
+}
+
+impl Access {
+    /// Takes the names of the files; reads nothing yet.
+    pub(super) fn new(access: &KubeAccess) -> Self {
+        Self {
+            token_file: access.token_file.clone(),
+            authorities_file: access.ca_file.clone(),
+            tls: access.api.scheme() == "https",
+            resolver: Resolver::default(),
+            last: Mutex::default(),
+            reading: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    /// Gives what a request is sent with: from the files as they are now, or as they last were
+    /// where they cannot be read.
+    pub(super) async fn means(&self) -> Result<Arc<Means>, KubeError> {
+        let known = {
+            let last = self.last();
+            last.means
+                .clone()
+                .filter(|_| last.read.is_some_and(|read| read.elapsed_max(clock::now()) < PERIOD))
+        };
+        match known {
+            Some(known) => Ok(known),
+            None => self.read_again().await,
+        }
+    }
+
+    /// Reads the files, whenever they were read before: after a refused token or certificate.
+    pub(super) async fn read_again(&self) -> Result<Arc<Means>, KubeError> {
+        let read = self.read().await;
+        let mut last = self.last();
+        last.read = Some(clock::now());
+        let made = read.and_then(|files| self.make(files, last.means.as_deref()));
+        match (made, &last.means) {
+            (Ok(Some(new)), _) => {
+                let new = Arc::new(new);
+                last.means = Some(Arc::clone(&new));
+                Ok(new)
+            }
+            (Ok(None), Some(known)) => Ok(Arc::clone(known)),
+            (Err(why), Some(known)) => {
+                tracing::debug!("{why}: going on with what there was before");
+                Ok(Arc::clone(known))
+            }
+            (Err(why), None) => Err(KubeError::Files(why)),
+            (Ok(None), None) => Err(KubeError::Files("there is no client".to_owned())),
+        }
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the means of the files; `None` where nothing has changed. Connections are kept while
+    /// the authorities stay the same.
+    fn make(&self, files: Contents, known: Option<&Means>) -> Result<Option<Means>, String> {
+        if known.is_some_and(|it| it.files == files) {
+            return Ok(None);
+        }
+        let client = match known.filter(|it| it.files.authorities == files.authorities) {
+            Some(known) => known.client.clone(),
+            None => self.client(files.authorities.as_deref())?,
+        };
+        let token = files.token.as_deref().map(|it| self.header(it)).transpose()?;
+        Ok(Some(Means { client, token, files }))
+    }
+
+    fn client(&self, authorities: Option<&[u8]>) -> Result<reqwest::Client, String> {
+        let settings = match authorities {
+            Some(pem) => http_client::trusting(roots(pem).ok_or_else(|| {
+                format!("{} holds no certificate in PEM", named(self.authorities_file.as_deref()))
+            })?),
+            None => http_client::tls_settings(self.tls),
+        };
+        let settings = settings.map_err(|_| "TLS could not be set up".to_owned())?;
+        http_client::builder(settings, self.resolver.clone())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(2)
+            .build()
+            .map_err(|_| "the HTTP client could not be set up".to_owned())
+    }
+
+    fn header(&self, token: &[u8]) -> Result<HeaderValue, String> {
+        let token = token.trim_ascii();
+        let unfit = || format!("{} holds no token", named(self.token_file.as_deref()));
+        if token.is_empty() {
+            return Err(unfit());
+        }
+        let header = HeaderValue::from_bytes(&[b"Bearer ", token].concat());
+        let mut header = header.map_err(|_| unfit())?;
+        header.set_sensitive(true);
+        Ok(header)
+    }
+
+    /// Reads the files on a thread that may block; one at a time, so that a disk that hangs holds
+    /// one.
+    async fn read(&self) -> Result<Contents, String> {
+        let slow = || "the files of token and certificates take too long to read".to_owned();
+        let permit = Arc::clone(&self.reading).try_acquire_owned().map_err(|_| slow())?;
+        let (token, authorities) = (self.token_file.clone(), self.authorities_file.clone());
+        let task = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let token = token.as_deref().map(contents).transpose()?;
+            let authorities = authorities.as_deref().map(contents).transpose()?;
+            Ok(Contents { token, authorities })
+        });
+        match tokio::time::timeout(PATIENCE, task).await {
+            Ok(Ok(read)) => read,
+            Ok(Err(_)) | Err(_) => Err(slow()),
+        }
+    }
+
+    /// Reads the token, for an examination of it.
+    pub(super) async fn token(&self) -> Result<Option<Vec<u8>>, String> {
+        self.read().await.map(|it| it.token)
+    }
+}
+
+fn named(path: Option<&Path>) -> String {
+    path.map_or_else(String::new, |it| it.display().to_string())
+}
+
+fn contents(path: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let read =
+        std::fs::File::open(path).and_then(|it| it.take(LONGEST_FILE).read_to_end(&mut bytes));
+    match read {
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(format!("{} cannot be read: {}", path.display(), error.kind())),
+    }
+}
+
+fn roots(pem: &[u8]) -> Option<rustls::RootCertStore> {
+    let mut roots = rustls::RootCertStore::empty();
+    let (added, _) =
+        roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
+    (added > 0).then_some(roots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(token: &Path, authorities: Option<&Path>) -> Access {
+        Access::new(&KubeAccess {
+            api: url::Url::parse("http://127.0.0.1:1").unwrap(),
+            token_file: Some(token.to_owned()),
+            ca_file: authorities.map(Path::to_owned),
+        })
+    }
+
+    fn token(means: &Means) -> String {
+        means.token.as_ref().unwrap().to_str().unwrap().to_owned()
+    }
+
+    #[tokio::test]
+    async fn a_rotated_token_is_read_and_an_unreadable_one_keeps_the_last() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        let access = access(&path, None);
+        let Err(KubeError::Files(why)) = access.means().await else { panic!("there is none") };
+        assert!(why.contains("token cannot be read"), "{why}");
+        std::fs::write(&path, "one\n").unwrap();
+        let first = access.means().await.unwrap();
+        assert_eq!(token(&first), "Bearer one");
+        assert!(!format!("{:?}", first.token).contains("one"));
+        std::fs::write(&path, "two").unwrap();
+        assert_eq!(token(&access.means().await.unwrap()), "Bearer one", "read just now");
+        assert_eq!(token(&access.read_again().await.unwrap()), "Bearer two");
+        for spoilt in ["", "a\nb"] {
+            std::fs::write(&path, spoilt).unwrap();
+            assert_eq!(token(&access.read_again().await.unwrap()), "Bearer two", "{spoilt:?}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(token(&access.read_again().await.unwrap()), "Bearer two");
+    }
+
+    #[tokio::test]
+    async fn authorities_that_are_none_are_said_with_their_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, authorities) = (directory.path().join("t"), directory.path().join("ca.crt"));
+        std::fs::write(&path, "one").unwrap();
+        std::fs::write(&authorities, "no certificate").unwrap();
+        let access = access(&path, Some(&authorities));
+        let Err(KubeError::Files(why)) = access.means().await else { panic!("it is none") };
+        assert!(why.contains("ca.crt holds no certificate"), "{why}");
+    }
+}

@@ -1,0 +1,306 @@
+//! What went wrong with a request to the API server, by what the caller does next, in words for
+//! people with the remedy.
+//!
+//! What it does not do: it decides no retry, and shows neither token nor URL.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::objects::Resource;
+
+/// Why a request brought no object. The text is for people.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KubeError {
+    /// Definite: there is no such object. A read cannot tell whether its namespace exists.
+    #[error("{0}")]
+    Missing(String),
+    /// Definite: there is no such namespace, so that nothing can be made in it.
+    #[error("{0}")]
+    NoNamespace(String),
+    /// Not written: the object has changed, or is gone, since it was read.
+    #[error("{0}")]
+    Conflict(String),
+    /// Not made: there is one of that name.
+    #[error("{0}")]
+    Exists(String),
+    /// The token is missing, has expired, or is not of this cluster.
+    #[error("{0}")]
+    Unauthorized(String),
+    /// A rule of access is missing, or something else forbids it.
+    #[error("{0}")]
+    Forbidden(String),
+    /// The version that a watch was to go on from is too old: it starts anew.
+    #[error("{0}")]
+    Gone(String),
+    /// The server asks us to slow down.
+    #[error("{message}")]
+    Throttled {
+        /// In words.
+        message: String,
+        /// How long, where it says so.
+        retry_after: Option<Duration>,
+    },
+    /// The server erred, or is not ready.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The request makes no sense to the server, or its answer none to us: a setting is wrong.
+    #[error("{0}")]
+    Invalid(String),
+    /// No answer within the request-timeout.
+    #[error("{0}")]
+    Timeout(String),
+    /// There is no way to the server: its name, or its certificate.
+    #[error("{0}")]
+    Network(String),
+    /// There is no connection, or it broke under the request. One more try at once is worth it.
+    #[error("{0}")]
+    Broken(String),
+    /// Token or certificate file cannot be read.
+    #[error("{0}")]
+    Files(String),
+}
+
+/// What was asked for, to say in an error.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    /// The verb as rules name it.
+    pub(super) verb: &'static str,
+    /// The kind of object.
+    pub(super) resource: &'static Resource,
+    /// Where.
+    pub(super) namespace: &'a str,
+    /// Which one; empty for many, or a new one.
+    pub(super) name: &'a str,
+    /// The server, without anything secret.
+    pub(super) host: &'a str,
+    /// Whether a token was sent.
+    pub(super) signed: bool,
+}
+
+/// The body of an answer that is no object.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Status {
+    kind: String,
+    message: String,
+    reason: String,
+    pub(super) code: u16,
+    details: Details,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Details {
+    kind: String,
+    name: String,
+    retry_after_seconds: u64,
+}
+
+impl Status {
+    /// Reads the body of an answer; what is no Status has no kind.
+    pub(super) fn read(body: &[u8]) -> Self {
+        serde_json::from_slice(body).unwrap_or_default()
+    }
+}
+
+impl Asked<'_> {
+    /// Says what a Status of the server means for what was asked.
+    pub(super) fn refused(&self, code: u16, status: &Status, wait: Option<u64>) -> KubeError {
+        let said = said(code, status);
+        let what = self.what();
+        let host = self.host;
+        match code {
+            401 => KubeError::Unauthorized(self.unauthorized(&said)),
+            403 => KubeError::Forbidden(self.forbidden(status, &said)),
+            404 if status.details.kind == "namespaces" => KubeError::NoNamespace(format!(
+                "the namespace {} does not exist: create it, or name another",
+                self.namespace
+            )),
+            404 if status.kind == "Status" && !status.details.name.is_empty() => {
+                KubeError::Missing(format!("{what} does not exist"))
+            }
+            404 => KubeError::Invalid(format!(
+                "{host} knows nothing of {}: it is no Kubernetes API server, or an old one; check \
+                 --kube-api ({said})",
+                self.resource.in_rules()
+            )),
+            409 if status.reason == "AlreadyExists" => {
+                KubeError::Exists(format!("{what} exists already"))
+            }
+            409 => KubeError::Conflict(format!("{what} was changed by another meanwhile")),
+            410 => KubeError::Gone(format!("the watch of {what} is too far behind ({said})")),
+            429 => {
+                let wait = wait.unwrap_or(status.details.retry_after_seconds);
+                KubeError::Throttled {
+                    message: format!("the API server {host} asks us to slow down ({said})"),
+                    retry_after: (wait > 0).then(|| Duration::from_secs(wait)),
+                }
+            }
+            500.. => KubeError::Unavailable(format!(
+                "the API server {host} could not {} {what} ({said})",
+                self.verb
+            )),
+            300..=399 => KubeError::Invalid(format!(
+                "{host} leads elsewhere, which is not followed: check --kube-api ({said})"
+            )),
+            _ => KubeError::Invalid(format!(
+                "the API server {host} refused to {} {what} ({said})",
+                self.verb
+            )),
+        }
+    }
+
+    fn unauthorized(&self, said: &str) -> String {
+        let host = self.host;
+        if self.signed {
+            format!(
+                "the API server {host} does not accept our token: it has expired, or is of another \
+                 cluster, audience or a deleted service account; check --kube-token-file ({said})"
+            )
+        } else {
+            format!(
+                "the API server {host} wants a token, and there is none: run with a service \
+                 account, or name a file by --kube-token-file ({said})"
+            )
+        }
+    }
+
+    /// A missing rule of access with the command that makes it; other reasons in the server's own
+    /// words.
+    fn forbidden(&self, status: &Status, said: &str) -> String {
+        let Some(user) = user(&status.message) else {
+            return format!("{} is forbidden ({said})", self.what());
+        };
+        let Self { verb, namespace, resource, .. } = self;
+        format!(
+            "{user} may not {verb} {} in the namespace {namespace}: a rule is missing; make it \
+             with: {}",
+            resource.plural,
+            rule(resource, namespace, user)
+        )
+    }
+
+    /// Names what was asked for.
+    pub(super) fn what(&self) -> String {
+        let Self { namespace, name, resource, .. } = self;
+        match (*name, *namespace) {
+            ("", "") => format!("a {}", resource.kind),
+            ("", _) => format!("{} in the namespace {namespace}", resource.plural),
+            _ => format!("the {} {namespace}/{name}", resource.kind),
+        }
+    }
+}
+
+/// The commands that allow somebody all that Tenure needs of a kind of object.
+pub(crate) fn rule(resource: &Resource, namespace: &str, user: &str) -> String {
+    let (verbs, plural) = (resource.verbs, resource.plural);
+    let subject = match user.strip_prefix("system:serviceaccount:") {
+        Some(account) => format!("--serviceaccount={account}"),
+        None => format!("--user={user}"),
+    };
+    format!(
+        "kubectl create role tenure-{plural} -n {namespace} --verb={verbs} --resource={} && \
+         kubectl create rolebinding tenure-{plural} -n {namespace} --role=tenure-{plural} {subject}",
+        resource.in_rules()
+    )
+}
+
+/// The server's own words, without what could steer a terminal or fill a log.
+fn said(code: u16, status: &Status) -> String {
+    let words: String = status.message.chars().filter(|it| !it.is_control()).take(400).collect();
+    if words.is_empty() {
+        format!("it answered {code}")
+    } else {
+        format!("it answered {code}: {words}")
+    }
+}
+
+/// Who may not do it, as the server says; `None` where it is not for want of a rule.
+fn user(message: &str) -> Option<&str> {
+    let (_, after) = message.split_once("User \"")?;
+    let (user, after) = after.split_once('"')?;
+    let plain = user.bytes().all(|it| it.is_ascii_graphic() && !b"'`$;&|<>\\".contains(&it));
+    (after.starts_with(" cannot ") && plain && !user.is_empty()).then_some(user)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::objects::{Kind, Lease};
+    use serde_json::json;
+
+    const ASKED: Asked<'_> = Asked {
+        verb: "update",
+        resource: &Lease::RESOURCE,
+        namespace: "shop",
+        name: "orders",
+        host: "10.0.0.1:443",
+        signed: true,
+    };
+
+    fn refused(code: u16, body: &serde_json::Value) -> KubeError {
+        ASKED.refused(code, &Status::read(body.to_string().as_bytes()), None)
+    }
+
+    #[test]
+    fn a_missing_rule_comes_with_the_command_that_makes_it() {
+        let message = "leases.coordination.k8s.io \"orders\" is forbidden: User \
+                       \"system:serviceaccount:shop:worker\" cannot update resource \"leases\" in \
+                       API group \"coordination.k8s.io\" in the namespace \"shop\"";
+        let said = refused(403, &json!({"kind": "Status", "message": message})).to_string();
+        for part in [
+            "system:serviceaccount:shop:worker may not update leases in the namespace shop",
+            "kubectl create role tenure-leases -n shop --verb=get,create,update,watch \
+             --resource=leases.coordination.k8s.io",
+            "--serviceaccount=shop:worker",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        let message = message.replace("system:serviceaccount:shop:worker", "jane");
+        let said = refused(403, &json!({"kind": "Status", "message": message})).to_string();
+        assert!(said.ends_with("--user=jane"), "{said}");
+    }
+
+    #[test]
+    fn what_is_forbidden_for_another_reason_is_said_in_the_servers_words() {
+        let message = "leases \"orders\" is forbidden: exceeded quota: few\u{1b}[31m";
+        let said = refused(403, &json!({"kind": "Status", "message": message})).to_string();
+        assert!(said.contains("exceeded quota: few[31m") && !said.contains("kubectl"), "{said}");
+        let message = "User \"a;rm -rf\" cannot get";
+        let said = refused(403, &json!({"kind": "Status", "message": message})).to_string();
+        assert!(!said.contains("kubectl"), "{said}");
+    }
+
+    #[test]
+    fn a_missing_object_a_missing_namespace_and_a_wrong_server_are_told_apart() {
+        let details = |kind: &str| json!({"kind": "Status", "reason": "NotFound", "details": {"kind": kind, "name": "x"}});
+        assert!(matches!(refused(404, &details("leases")), KubeError::Missing(_)));
+        let none = refused(404, &details("namespaces"));
+        assert!(matches!(&none, KubeError::NoNamespace(it) if it.contains("shop")), "{none}");
+        for body in [json!({"kind": "Status", "details": {}}), json!("404 page not found")] {
+            let wrong = refused(404, &body);
+            assert!(matches!(&wrong, KubeError::Invalid(it) if it.contains("--kube-api")));
+        }
+    }
+
+    #[test]
+    fn each_code_is_what_the_caller_does_next() {
+        let reason = |reason: &str| json!({"kind": "Status", "reason": reason});
+        assert!(matches!(refused(409, &reason("AlreadyExists")), KubeError::Exists(_)));
+        assert!(matches!(refused(409, &reason("Conflict")), KubeError::Conflict(_)));
+        assert!(matches!(refused(410, &reason("Expired")), KubeError::Gone(_)));
+        assert!(matches!(refused(503, &json!(null)), KubeError::Unavailable(_)));
+        assert!(matches!(refused(302, &json!(null)), KubeError::Invalid(_)));
+        assert!(matches!(refused(422, &reason("Invalid")), KubeError::Invalid(_)));
+        let expired = refused(401, &reason("Unauthorized"));
+        assert!(matches!(&expired, KubeError::Unauthorized(it) if it.contains("expired")));
+        let unsigned = Asked { signed: false, ..ASKED }.refused(401, &Status::default(), None);
+        assert!(unsigned.to_string().contains("wants a token"), "{unsigned}");
+        let throttled = ASKED.refused(429, &Status::default(), Some(3));
+        let after = Some(Duration::from_secs(3));
+        assert!(
+            matches!(throttled, KubeError::Throttled { retry_after, .. } if retry_after == after)
+        );
+    }
+}

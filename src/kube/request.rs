@@ -1,0 +1,249 @@
+//! One request to the API server, and its answer.
+//!
+//! What it does not do: it retries nothing but what a new token or certificate file may mend, once,
+//! since the server has done nothing then; follows no redirect, uses no proxy, and puts no URL into
+//! an error.
+
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, RETRY_AFTER};
+use reqwest::{Method, Response};
+use serde_json::Value;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
+use url::Url;
+
+use super::Kube;
+use super::access::Means;
+use super::failure::{Asked, KubeError, Status};
+use super::objects::Resource;
+use crate::http_client::{self, Cause};
+
+/// The longest answer, or line of a watch, that is read: etcd keeps no larger object by default
+/// than 1.5 MiB, and ours are a few kilobytes.
+pub(super) const LONGEST_ANSWER: usize = 1024 * 1024;
+
+/// What is asked for.
+pub(super) struct Ask<'a> {
+    verb: &'static str,
+    method: Method,
+    resource: &'static Resource,
+    namespace: &'a str,
+    /// Which object; empty for all of them, or a new one.
+    name: &'a str,
+    pub(super) query: &'a [(&'a str, &'a str)],
+    body: Option<(&'static str, Vec<u8>)>,
+}
+
+/// What was answered.
+pub(super) struct Answer {
+    pub(super) object: Value,
+    pub(super) date: Option<OffsetDateTime>,
+}
+
+impl<'a> Ask<'a> {
+    /// Asks for what is there.
+    pub(super) fn get(
+        verb: &'static str,
+        resource: &'static Resource,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> Self {
+        Self { verb, method: Method::GET, resource, namespace, name, query: &[], body: None }
+    }
+
+    /// Asks for a change.
+    pub(super) fn change(
+        verb: &'static str,
+        resource: &'static Resource,
+        namespace: &'a str,
+        name: &'a str,
+        object: &Value,
+    ) -> Self {
+        let (method, kind) = match verb {
+            "create" => (Method::POST, "application/json"),
+            "patch" => (Method::PATCH, "application/merge-patch+json"),
+            _ => (Method::PUT, "application/json"),
+        };
+        let body = Some((kind, object.to_string().into_bytes()));
+        Self { verb, method, resource, namespace, name, query: &[], body }
+    }
+
+    fn url(&self, base: &Url) -> Url {
+        let mut url = base.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(self.resource.api.split('/'));
+            if !self.namespace.is_empty() {
+                path.extend(["namespaces", self.namespace]);
+            }
+            path.push(self.resource.plural);
+            if !self.name.is_empty() && self.method != Method::POST {
+                path.push(self.name);
+            }
+        }
+        if !self.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(self.query);
+        }
+        url
+    }
+}
+
+impl Kube {
+    /// Asks, and reads the answer, within the request-timeout.
+    pub(super) async fn ask(&self, ask: &Ask<'_>) -> Result<Answer, KubeError> {
+        let asking = async {
+            let answer = self.sent(ask).await?;
+            let date = date(answer.headers());
+            let body = self.body(answer).await?;
+            let object = serde_json::from_slice(&body).map_err(|_| {
+                let host = self.host();
+                KubeError::Invalid(format!("{host} answered what is no Kubernetes object"))
+            })?;
+            Ok(Answer { object, date })
+        };
+        self.in_time(ask, asking).await
+    }
+
+    /// Asks, and gives the answer once its head is here, within the request-timeout.
+    pub(super) async fn open_answer(&self, ask: &Ask<'_>) -> Result<Response, KubeError> {
+        self.in_time(ask, self.sent(ask)).await
+    }
+
+    async fn in_time<T>(
+        &self,
+        ask: &Ask<'_>,
+        asking: impl Future<Output = Result<T, KubeError>>,
+    ) -> Result<T, KubeError> {
+        match tokio::time::timeout(self.timeout(), asking).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(KubeError::Timeout(format!(
+                "the API server {} did not answer to {} {} within {:?}",
+                self.host(),
+                ask.verb,
+                ask.resource.plural,
+                self.timeout()
+            ))),
+        }
+    }
+
+    /// Sends a request; once more where the server refused what has changed in its file since.
+    async fn sent(&self, ask: &Ask<'_>) -> Result<Response, KubeError> {
+        let means = self.0.access.means().await?;
+        match self.attempt(ask, &means).await {
+            Err(error @ (KubeError::Unauthorized(_) | KubeError::Network(_))) => {
+                let now = self.0.access.read_again().await?;
+                if std::sync::Arc::ptr_eq(&means, &now) {
+                    return Err(error);
+                }
+                self.attempt(ask, &now).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn attempt(&self, ask: &Ask<'_>, means: &Means) -> Result<Response, KubeError> {
+        let url = ask.url(&self.0.base);
+        let mut request =
+            means.client.request(ask.method.clone(), url).header(ACCEPT, "application/json");
+        if let Some(token) = &means.token {
+            request = request.header(AUTHORIZATION, token.clone());
+        }
+        if let Some((kind, body)) = &ask.body {
+            request = request.header(CONTENT_TYPE, *kind).body(body.clone());
+        }
+        let answer = request.send().await.map_err(|error| broken(&error, self.host()))?;
+        let code = answer.status().as_u16();
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let wait = answer.headers().get(RETRY_AFTER).and_then(|it| it.to_str().ok()?.parse().ok());
+        // Whatever comes instead of a Status says nothing; the code does.
+        let status = Status::read(&self.body(answer).await.unwrap_or_default());
+        let asked = Asked {
+            verb: ask.verb,
+            resource: ask.resource,
+            namespace: ask.namespace,
+            name: ask.name,
+            host: self.host(),
+            signed: means.token.is_some(),
+        };
+        Err(asked.refused(code, &status, wait))
+    }
+
+    async fn body(&self, mut answer: Response) -> Result<Vec<u8>, KubeError> {
+        let host = self.host();
+        let mut body = Vec::new();
+        while let Some(chunk) = answer.chunk().await.map_err(|error| broken(&error, host))? {
+            if body.len() + chunk.len() > LONGEST_ANSWER {
+                let message = format!("the answer of {host} is longer than any object of ours");
+                return Err(KubeError::Invalid(message));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+}
+
+/// The server's date, as it stands in its answer.
+fn date(headers: &HeaderMap) -> Option<OffsetDateTime> {
+    OffsetDateTime::parse(headers.get(DATE)?.to_str().ok()?, &Rfc2822).ok()
+}
+
+/// Says why a request got no answer.
+pub(super) fn broken(error: &reqwest::Error, host: &str) -> KubeError {
+    match http_client::cause(error) {
+        Cause::Certificate(why) => KubeError::Network(format!(
+            "TLS with the API server {host} failed: {why}; check --kube-ca-file, and that \
+             --kube-api names the server as its certificate does"
+        )),
+        Cause::Unresolved(why) => KubeError::Network(format!("{why}: check --kube-api")),
+        Cause::Io(kind) if error.is_connect() => {
+            KubeError::Broken(format!("no connection to the API server {host}: {kind}"))
+        }
+        Cause::Io(kind) => {
+            KubeError::Broken(format!("the connection to the API server {host} broke: {kind}"))
+        }
+        Cause::Other if error.is_connect() => {
+            KubeError::Broken(format!("no connection to the API server {host}"))
+        }
+        Cause::Other => {
+            KubeError::Broken(format!("the connection to {host} broke, or it speaks no HTTP"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::objects::{Kind, Lease, SelfSubjectAccessReview};
+    use serde_json::json;
+
+    #[test]
+    fn paths_are_those_of_the_api_below_whatever_the_server_has_before_them() {
+        let leases = &Lease::RESOURCE;
+        let at = |base: &str, ask: Ask<'_>| ask.url(&Url::parse(base).unwrap()).to_string();
+        let get = || Ask::get("get", leases, "shop", "orders");
+        let path = "/apis/coordination.k8s.io/v1/namespaces/shop/leases";
+        assert_eq!(at("https://h", get()), format!("https://h{path}/orders"));
+        assert_eq!(at("https://h/k8s/c-1/", get()), format!("https://h/k8s/c-1{path}/orders"));
+        assert_eq!(at("https://h/k8s/c-1", get()), format!("https://h/k8s/c-1{path}/orders"));
+        let create = Ask::change("create", leases, "shop", "orders", &json!({}));
+        assert_eq!(at("https://h", create), format!("https://h{path}"));
+        let review = &SelfSubjectAccessReview::RESOURCE;
+        let review = Ask::change("create", review, "", "", &json!({}));
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        assert_eq!(at("https://h", review), format!("https://h{path}"));
+        let mut list = Ask::get("list", leases, "shop", "");
+        list.query = &[("labelSelector", "a/b=c,d"), ("limit", "20")];
+        let listed = at("https://h", list);
+        assert!(listed.ends_with("/leases?labelSelector=a%2Fb%3Dc%2Cd&limit=20"), "{listed}");
+    }
+
+    #[test]
+    fn the_date_is_that_of_http() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(date(&headers), None);
+        headers.insert(DATE, "Tue, 14 Nov 2023 22:13:20 GMT".parse().unwrap());
+        assert_eq!(date(&headers).unwrap().unix_timestamp(), 1_700_000_000);
+        headers.insert(DATE, "soon".parse().unwrap());
+        assert_eq!(date(&headers), None);
+    }
+}

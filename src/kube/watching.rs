@@ -1,0 +1,194 @@
+//! One watch: JSON objects, one in a line, as they come.
+//!
+//! What it does not do: it begins no watch anew. Whoever reads it goes on from the last version, or
+//! from nowhere after [`KubeError::Gone`].
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::failure::{Asked, KubeError, Status};
+use super::objects::{Kind, Resource};
+use super::request::{Ask, LONGEST_ANSWER, broken};
+use super::{Kube, decode};
+
+/// How long the server lets one watch last, after which whoever watches goes on with another: so
+/// long a connection may be dead before that shows. Shorter asks for nothing more often.
+const LENGTH: Duration = Duration::from_secs(60);
+
+/// What a watch tells.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Watched<K> {
+    /// The object is there: new, or since before the watch.
+    Added(K),
+    /// The object has changed.
+    Modified(K),
+    /// The object is gone; this is how it last was.
+    Deleted(K),
+    /// Nothing has changed up to this resourceVersion, from which another watch may go on.
+    Bookmark(String),
+}
+
+/// One watch under way.
+pub(super) struct Watch {
+    kube: Kube,
+    resource: &'static Resource,
+    namespace: String,
+    name: String,
+    from: Option<String>,
+    /// The answer, once it is there.
+    answer: Option<reqwest::Response>,
+    /// What was read and is no whole line yet.
+    rest: Vec<u8>,
+    /// How much of it is known to hold no end of a line.
+    searched: usize,
+    ended: bool,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    #[serde(rename = "type")]
+    kind: String,
+    object: Value,
+}
+
+impl Watch {
+    pub(super) fn new(
+        kube: Kube,
+        resource: &'static Resource,
+        namespace: &str,
+        name: &str,
+        from: Option<String>,
+    ) -> Self {
+        Self {
+            kube,
+            resource,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            from,
+            answer: None,
+            rest: Vec::new(),
+            searched: 0,
+            ended: false,
+        }
+    }
+
+    /// The next thing that it tells; `None` when the server has ended it. Nothing after an error.
+    pub(super) async fn next<K: Kind>(&mut self) -> Option<Result<Watched<K>, KubeError>> {
+        while !self.ended {
+            let told = match self.told().await {
+                Ok(Some((kind, object))) => watched(&kind, object).transpose(),
+                Ok(None) => {
+                    self.ended = true;
+                    return None;
+                }
+                Err(error) => Some(Err(error)),
+            };
+            self.ended = matches!(told, Some(Err(_)));
+            if told.is_some() {
+                return told;
+            }
+        }
+        None
+    }
+
+    /// The next line that is no error, with what it says has happened.
+    async fn told(&mut self) -> Result<Option<(String, Value)>, KubeError> {
+        let Some(line) = self.line().await? else {
+            return Ok(None);
+        };
+        let line: Line =
+            serde_json::from_slice(&line).map_err(|_| self.invalid("a line that is no event"))?;
+        if line.kind == "ERROR" {
+            let status: Status = serde_json::from_value(line.object).unwrap_or_default();
+            let code = if status.code == 0 { 500 } else { status.code };
+            return Err(self.asked().refused(code, &status, None));
+        }
+        Ok(Some((line.kind, line.object)))
+    }
+
+    /// The next line, without its end; an empty one is none.
+    async fn line(&mut self) -> Result<Option<Vec<u8>>, KubeError> {
+        loop {
+            if let Some(end) = self.rest[self.searched..].iter().position(|it| *it == b'\n') {
+                let after = self.rest.split_off(self.searched + end + 1);
+                let mut line = std::mem::replace(&mut self.rest, after);
+                self.searched = 0;
+                line.pop();
+                if line.trim_ascii().is_empty() {
+                    continue;
+                }
+                return Ok(Some(line));
+            }
+            self.searched = self.rest.len();
+            if self.rest.len() > LONGEST_ANSWER {
+                return Err(self.invalid("a line that is longer than any object"));
+            }
+            let Some(chunk) = self.chunk().await? else {
+                return Ok(None);
+            };
+            self.rest.extend(chunk);
+        }
+    }
+
+    async fn chunk(&mut self) -> Result<Option<Vec<u8>>, KubeError> {
+        if self.answer.is_none() {
+            self.answer = Some(self.begin().await?);
+        }
+        let Some(answer) = &mut self.answer else {
+            return Ok(None);
+        };
+        let host = self.kube.host();
+        // A connection that has died silently is noticed when the watch should long be over.
+        match tokio::time::timeout(LENGTH + self.kube.timeout(), answer.chunk()).await {
+            Ok(Ok(read)) => Ok(read.map(|it| it.to_vec())),
+            Ok(Err(error)) => Err(broken(&error, host)),
+            Err(_) => Err(KubeError::Timeout(format!("the watch of {host} has fallen silent"))),
+        }
+    }
+
+    async fn begin(&self) -> Result<reqwest::Response, KubeError> {
+        let selector = format!("metadata.name={}", self.name);
+        let length = LENGTH.as_secs().to_string();
+        let mut query = vec![
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", &length),
+            ("fieldSelector", &selector),
+        ];
+        query.extend(self.from.as_deref().map(|from| ("resourceVersion", from)));
+        let mut ask = Ask::get("watch", self.resource, &self.namespace, "");
+        ask.query = &query;
+        self.kube.open_answer(&ask).await
+    }
+
+    fn asked(&self) -> Asked<'_> {
+        Asked {
+            verb: "watch",
+            resource: self.resource,
+            namespace: &self.namespace,
+            name: &self.name,
+            host: self.kube.host(),
+            signed: true,
+        }
+    }
+
+    fn invalid(&self, what: &str) -> KubeError {
+        KubeError::Invalid(format!("the watch of {} told {what}", self.asked().what()))
+    }
+}
+
+/// Reads one event; `None` for a kind of event that we do not know.
+fn watched<K: Kind>(kind: &str, object: Value) -> Result<Option<Watched<K>>, KubeError> {
+    Ok(Some(match kind {
+        "ADDED" => Watched::Added(decode(object)?),
+        "MODIFIED" => Watched::Modified(decode(object)?),
+        "DELETED" => Watched::Deleted(decode(object)?),
+        "BOOKMARK" => match object.pointer("/metadata/resourceVersion").and_then(Value::as_str) {
+            Some(version) => Watched::Bookmark(version.to_owned()),
+            None => return Ok(None),
+        },
+        _ => return Ok(None),
+    }))
+}

@@ -1,0 +1,180 @@
+//! The simulated Lease of Kubernetes: an object that is compared and set, and whose lease nobody
+//! counts but those who look at it.
+//!
+//! Each operation is a read and a write of the version that was read, as the store's are; what
+//! comes between the two makes the write fail.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::election::{Answer, Op};
+use tenure::store::{
+    Bid, Broken, Cause, Claim, Failure, LeaseId, Nonce, Record, Sight, StoreError, Version,
+};
+
+use super::{Stage, Step, Store};
+
+/// Whose lease stands in the object.
+#[derive(Clone, Debug)]
+pub(super) struct Standing {
+    lease: LeaseId,
+    /// What it was taken with; a third party has none.
+    nonce: Option<Nonce>,
+    pub(super) length: Duration,
+    /// Counts what observers see change.
+    spec: u64,
+    /// When it would be over for who had seen it written: for the judge alone, no store knows.
+    pub(super) until: Duration,
+}
+
+fn not_ours() -> StoreError {
+    StoreError::Refused(Failure::new(Cause::Lease, "the lease is not ours"))
+}
+
+/// Somebody wrote between our read and our write: worth another try at once.
+fn conflict() -> StoreError {
+    StoreError::Broken(Failure::new(Cause::Lease, "the object has been modified"))
+}
+
+impl Store {
+    /// Does one request of an operation on the object.
+    pub(super) fn step_object(
+        &mut self,
+        op: &Op,
+        stage: Stage,
+        time: Duration,
+        wrote: &mut Option<(u64, Nonce)>,
+    ) -> Step {
+        match (op, stage) {
+            (Op::Look, _) => Step::Done(Ok(Answer::Sight(self.see()))),
+            (Op::Acquire(bid), Stage::First) => self.bid(bid, time),
+            (Op::Acquire(bid), Stage::Second { .. }) => self.read_under(bid),
+            (Op::Inaugurate { bid, .. }, Stage::First) => match self.record.term {
+                Some(term) if self.is_under(bid) && self.record.nonce == Some(bid.nonce) => {
+                    Step::Done(Ok(Answer::Term(term)))
+                }
+                _ => self.read_under(bid),
+            },
+            (Op::Nominate { bid, .. }, Stage::First) if self.record.nonce != Some(bid.nonce) => {
+                Step::Done(Err(not_ours()))
+            }
+            (Op::Renew(bid) | Op::Release(bid) | Op::Nominate { bid, .. }, Stage::First) => {
+                self.read_under(bid)
+            }
+            (_, Stage::Second { seen } | Stage::Third { seen }) if seen != self.changes => {
+                Step::Done(Err(conflict()))
+            }
+            (Op::Acquire(bid), _) => {
+                self.count_anew(bid, time);
+                Step::Done(self.grant(time))
+            }
+            (Op::Renew(bid), _) => {
+                self.count_anew(bid, time);
+                Step::Done(Ok(Answer::Done))
+            }
+            (Op::Inaugurate { bid, floor }, _) => {
+                let term = (self.record.term.unwrap_or(0) + 1).max(*floor);
+                let (holder, nonce) = (Some(Arc::clone(&bid.candidate)), Some(bid.nonce));
+                self.record = Record { term: Some(term), holder, nonce, successor: None };
+                self.changed_hands();
+                *wrote = Some((term, bid.nonce));
+                Step::Done(Ok(Answer::Term(term)))
+            }
+            (Op::Nominate { successor, .. }, _) => {
+                self.record.successor = Some(successor.as_stored());
+                self.changed_hands();
+                Step::Done(Ok(Answer::Done))
+            }
+            (Op::Release(_), _) => {
+                self.standing = None;
+                self.changed_hands();
+                Step::Done(Ok(Answer::Done))
+            }
+        }
+    }
+
+    /// What a look sees.
+    pub(super) fn see(&self) -> Sight {
+        let claim = self.standing.as_ref().map(|it| Claim {
+            spec: Version(it.spec.to_string().into()),
+            lease_duration: it.length,
+        });
+        // Of a record whose writer does not hold the lease, a holder's look tells the term alone.
+        let stranger = self.standing.as_ref().is_some_and(|it| it.nonce != self.record.nonce);
+        let record = match stranger {
+            true => Record { term: self.record.term, ..Record::default() },
+            false => self.record.clone(),
+        };
+        Sight { free: claim.is_none(), record, version: self.version.clone(), claim }
+    }
+
+    fn is_under(&self, bid: &Bid) -> bool {
+        self.standing.as_ref().is_some_and(|it| it.lease == bid.lease)
+    }
+
+    fn read_under(&self, bid: &Bid) -> Step {
+        if self.is_under(bid) {
+            return Step::More(Stage::Third { seen: self.changes });
+        }
+        Step::Done(Err(not_ours()))
+    }
+
+    /// The lease is taken only from what was seen: who saw it has waited, the store has not.
+    fn bid(&mut self, bid: &Bid, time: Duration) -> Step {
+        if self.version != bid.seen {
+            return Step::More(Stage::Second { seen: self.changes });
+        }
+        self.exists = true;
+        self.stand(bid.lease, Some(bid.nonce), bid.lease_duration, time);
+        self.changed_hands();
+        Step::Done(self.grant(time))
+    }
+
+    fn stand(&mut self, lease: LeaseId, nonce: Option<Nonce>, length: Duration, time: Duration) {
+        self.specs += 1;
+        self.standing =
+            Some(Standing { lease, nonce, length, spec: self.specs, until: time + length });
+    }
+
+    fn count_anew(&mut self, bid: &Bid, time: Duration) {
+        self.stand(bid.lease, Some(bid.nonce), bid.lease_duration, time);
+        self.touched();
+    }
+
+    /// Whether this lease stands in the object.
+    pub(super) fn stands(&self, lease: LeaseId) -> bool {
+        self.standing.as_ref().is_some_and(|it| it.lease == lease)
+    }
+
+    /// An operator breaks the lease: it is nobody's, and observers wait for it anew, or, at once,
+    /// it is free.
+    pub(super) fn break_object(&mut self, at_once: bool, time: Duration) -> Broken {
+        let Some(standing) = self.standing.clone() else { return Broken::NotHeld };
+        let record = self.see().record;
+        let broken = standing.nonce.is_none() && standing.lease == super::stranger(u64::MAX);
+        if at_once {
+            self.standing = None;
+        } else if !broken {
+            self.stand(super::stranger(u64::MAX), None, standing.length, time);
+        }
+        self.changed_hands();
+        let free_in = if at_once { Duration::ZERO } else { standing.length };
+        Broken::Held { record, free_in }
+    }
+
+    /// A candidate of another kind takes the lease, for `length`: from whoever has it, or only if
+    /// it is free.
+    pub(super) fn take_object(
+        &mut self,
+        number: u64,
+        length: Duration,
+        free_only: bool,
+        time: Duration,
+    ) {
+        if !self.exists || free_only && self.standing.is_some() {
+            return;
+        }
+        self.stand(super::stranger(number), None, length, time);
+        self.changed_hands();
+    }
+}

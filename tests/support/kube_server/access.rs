@@ -1,0 +1,127 @@
+//! Who asks, by bearer token, and what they may: a small table in RBAC's manner.
+//!
+//! What it does not do: roles and bindings are no objects here; rights are given to a token's user.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use super::answers::Answer;
+use super::kinds::{Kind, REVIEWS, Target};
+
+/// One right of one user.
+#[derive(Clone, Debug)]
+pub struct Right {
+    pub user: String,
+    /// Empty for all namespaces and for what is in none.
+    pub namespace: String,
+    /// `*` for all.
+    pub group: String,
+    /// `*` for all.
+    pub resource: String,
+    /// `*` for all.
+    pub verbs: Vec<String>,
+    /// Empty for all. A create names nothing, so a right with names never allows it.
+    pub names: Vec<String>,
+}
+
+/// Tokens and rights.
+#[derive(Debug, Default)]
+pub struct Access {
+    /// The user of each token; `None` when it has expired.
+    pub tokens: HashMap<String, Option<String>>,
+    pub rights: Vec<Right>,
+}
+
+impl Access {
+    /// The user of a header `Authorization`.
+    pub fn user(&self, header: Option<&str>) -> Result<String, Box<Answer>> {
+        let Some(header) = header else {
+            return Ok("system:anonymous".to_owned());
+        };
+        let token = header.strip_prefix("Bearer ").unwrap_or_default();
+        let user = self.tokens.get(token).cloned().flatten();
+        user.ok_or_else(|| Box::new(Answer::unauthorized()))
+    }
+
+    fn allows(&self, user: &str, asked: &Asked<'_>) -> bool {
+        let fits = |right: &str, value: &str| right == "*" || right == value;
+        self.rights.iter().any(|it| {
+            it.user == user
+                && (it.namespace.is_empty() || it.namespace == asked.namespace)
+                && fits(&it.group, asked.group)
+                && fits(&it.resource, asked.resource)
+                && it.verbs.iter().any(|verb| fits(verb, asked.verb))
+                && (it.names.is_empty() || it.names.iter().any(|name| name == asked.name))
+        })
+    }
+
+    /// Whether a user may do what is asked; the refusal is as the server words it.
+    pub fn judge(&self, user: &str, target: &Target) -> Result<(), Box<Answer>> {
+        if *target.kind == REVIEWS && user != "system:anonymous" {
+            return Ok(());
+        }
+        self.judge_verb(user, target, target.verb)
+    }
+
+    /// Whether a user may do this to what is asked about.
+    pub fn judge_verb(&self, user: &str, target: &Target, verb: &str) -> Result<(), Box<Answer>> {
+        let Kind { group, plural, .. } = target.kind;
+        let name = if verb == "create" { String::new() } else { target.judged_name() };
+        let namespace = &target.namespace;
+        let asked = Asked { namespace, group, resource: plural, verb, name: &name };
+        if self.allows(user, &asked) {
+            return Ok(());
+        }
+        let place = if namespace.is_empty() {
+            "at the cluster scope".to_owned()
+        } else {
+            format!("in the namespace {namespace:?}")
+        };
+        let (what, space) = if name.is_empty() {
+            (target.kind.qualified(), String::new())
+        } else {
+            (target.kind.qualified(), format!(" {name:?}"))
+        };
+        let message = format!(
+            "{what}{space} is forbidden: User {user:?} cannot {verb} resource {plural:?} in API \
+             group {group:?} {place}"
+        );
+        let details = super::answers::details(target.kind, &name);
+        Err(Box::new(Answer::failure(403, "Forbidden", &message, details)))
+    }
+
+    /// Answers a SelfSubjectAccessReview.
+    pub fn review(&self, user: &str, body: &Value) -> Answer {
+        let asked = &body["spec"]["resourceAttributes"];
+        let text = |name: &str| asked[name].as_str().unwrap_or_default();
+        let question = Asked {
+            namespace: text("namespace"),
+            group: text("group"),
+            resource: text("resource"),
+            verb: text("verb"),
+            name: text("name"),
+        };
+        let allowed = self.allows(user, &question);
+        let mut status = json!({"allowed": allowed});
+        if allowed {
+            status["reason"] = "RBAC: allowed by RoleBinding".into();
+        }
+        let answer = json!({
+            "kind": "SelfSubjectAccessReview",
+            "apiVersion": "authorization.k8s.io/v1",
+            "metadata": {"creationTimestamp": null},
+            "spec": body["spec"],
+            "status": status,
+        });
+        Answer::json(201, &answer)
+    }
+}
+
+struct Asked<'a> {
+    namespace: &'a str,
+    group: &'a str,
+    resource: &'a str,
+    verb: &'a str,
+    name: &'a str,
+}

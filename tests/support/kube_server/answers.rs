@@ -1,0 +1,145 @@
+//! Answers in the form of the API server: objects, and the `Status` that says why there is none.
+//!
+//! What it does not do: it decides nothing.
+
+use hyper::Response;
+use serde_json::{Value, json};
+
+use super::Body;
+use super::kinds::Kind;
+
+/// An answer before it goes on the wire.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(&'static str, String)>,
+    pub body: String,
+    pub content_type: &'static str,
+}
+
+impl Answer {
+    pub fn json(status: u16, body: &Value) -> Self {
+        let (headers, body) = (Vec::new(), body.to_string());
+        Self { status, headers, body, content_type: "application/json" }
+    }
+
+    pub fn text(status: u16, body: &str) -> Self {
+        let (headers, body) = (Vec::new(), body.to_owned());
+        Self { status, headers, body, content_type: "text/plain; charset=utf-8" }
+    }
+
+    /// A `Status` of failure.
+    pub fn failure(status: u16, reason: &str, message: &str, details: Value) -> Self {
+        let mut body = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": message,
+            "reason": reason,
+            "details": details,
+            "code": status,
+        });
+        let fields = body.as_object_mut().expect("an object");
+        fields.retain(|_, value| !value.is_null() && value.as_str() != Some(""));
+        Self::json(status, &body)
+    }
+
+    /// What an overloaded server says: plain words, with the time to wait.
+    pub fn throttled() -> Self {
+        let mut it = Self::text(429, "Too many requests, please try again later.\n");
+        it.headers.push(("retry-after", "1".to_owned()));
+        it
+    }
+
+    /// What a server says whose etcd does not answer.
+    pub fn etcd_timed_out() -> Self {
+        Self::failure(500, "", "etcdserver: request timed out", Value::Null)
+    }
+
+    pub fn unauthorized() -> Self {
+        Self::failure(401, "Unauthorized", "Unauthorized", Value::Null)
+    }
+
+    pub fn bad_request(message: &str) -> Self {
+        Self::failure(400, "BadRequest", message, Value::Null)
+    }
+
+    pub fn not_found(kind: &Kind, name: &str) -> Self {
+        let message = format!("{} {name:?} not found", kind.qualified());
+        Self::failure(404, "NotFound", &message, details(kind, name))
+    }
+
+    pub fn exists(kind: &Kind, name: &str) -> Self {
+        let message = format!("{} {name:?} already exists", kind.qualified());
+        Self::failure(409, "AlreadyExists", &message, details(kind, name))
+    }
+
+    pub fn conflict(kind: &Kind, name: &str) -> Self {
+        let why = "the object has been modified; please apply your changes to the latest version \
+                   and try again";
+        Self::unfulfilled(kind, name, why)
+    }
+
+    /// The object of that name bears another uid than the one that was sent; none if there is none.
+    pub fn another_uid(kind: &Kind, namespace: &str, name: &str, sent: &str, found: &str) -> Self {
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{}/{namespace}/{name}, \
+             ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: \
+             {sent}, UID in object meta: {found}",
+            kind.plural
+        );
+        Self::unfulfilled(kind, name, &why)
+    }
+
+    fn unfulfilled(kind: &Kind, name: &str, why: &str) -> Self {
+        let what = kind.qualified();
+        let message = format!("Operation cannot be fulfilled on {what} {name:?}: {why}");
+        Self::failure(409, "Conflict", &message, details(kind, name))
+    }
+
+    /// The words of `causes` are those after the field: `(field, words)`.
+    pub fn invalid(kind: &Kind, name: &str, causes: &[(String, String)]) -> Self {
+        let told: Vec<_> =
+            causes.iter().map(|(field, words)| format!("{field}: {words}")).collect();
+        let told = if told.len() == 1 { told.concat() } else { format!("[{}]", told.join(", ")) };
+        let group = if kind.group.is_empty() { "" } else { "." };
+        let message = format!("{}{group}{} {name:?} is invalid: {told}", kind.kind, kind.group);
+        let causes: Vec<_> = causes
+            .iter()
+            .map(|(field, words)| {
+                let reason = if words.starts_with("Required") {
+                    "FieldValueRequired"
+                } else {
+                    "FieldValueInvalid"
+                };
+                json!({"reason": reason, "message": words, "field": field})
+            })
+            .collect();
+        let mut details = details(kind, name);
+        details["kind"] = kind.kind.into();
+        details["causes"] = causes.into();
+        Self::failure(422, "Invalid", &message, details)
+    }
+
+    /// A body that says nothing of an object, and is cut to its parts.
+    pub fn into_response(self, date: String) -> Response<Body> {
+        let mut answer = Response::builder()
+            .status(self.status)
+            .header("content-type", self.content_type)
+            .header("cache-control", "no-cache, private")
+            .header("date", date);
+        for (name, value) in self.headers {
+            answer = answer.header(name, value);
+        }
+        answer.body(super::whole(self.body)).expect("an answer")
+    }
+}
+
+/// What a `Status` says of the object that it is about.
+pub fn details(kind: &Kind, name: &str) -> Value {
+    let mut it = json!({"name": name, "group": kind.group, "kind": kind.plural});
+    let fields = it.as_object_mut().expect("an object");
+    fields.retain(|_, value| value.as_str() != Some(""));
+    it
+}

@@ -1,0 +1,358 @@
+//! The objects, with the history that watches are told: one revision for all, as etcd counts.
+//!
+//! What it does not do: finalizers, graceful deletion, and paging of lists.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+
+use super::answers::{Answer, details};
+use super::forms::{managed, merge, rename, same, seconds, shown, text};
+use super::kinds::{Kind, Target};
+use super::selectors::Selector;
+use super::validation;
+
+/// Plural, namespace, name.
+pub type Key = (&'static str, String, String);
+
+type All = BTreeMap<Key, Value>;
+
+/// One change, as it is told to watches.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub revision: u64,
+    pub key: Key,
+    pub before: Option<Value>,
+    /// `None` once it is deleted.
+    pub after: Option<Value>,
+}
+
+/// Who writes, and when.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    pub agent: String,
+    pub date: OffsetDateTime,
+    /// Whether a PUT may make what is missing.
+    pub may_create: bool,
+}
+
+/// Everything that is stored.
+#[derive(Debug, Default)]
+pub struct Objects {
+    pub revision: u64,
+    /// Changes up to this revision are told no more.
+    pub compacted: u64,
+    pub history: Vec<Change>,
+    all: All,
+    /// What reads with resourceVersion=0 are answered from, where it has fallen behind.
+    cache: Option<(u64, All)>,
+}
+
+fn key(target: &Target, name: &str) -> Key {
+    (target.kind.plural, target.namespace.clone(), name.to_owned())
+}
+
+impl Objects {
+    /// Nothing, at a revision.
+    pub fn at(revision: u64) -> Self {
+        Self { revision, ..Self::default() }
+    }
+
+    /// The object of this key, as stored.
+    pub fn find(&self, plural: &str, namespace: &str, name: &str) -> Option<&Value> {
+        self.all.get(&(Kind::of(plural).plural, namespace.to_owned(), name.to_owned()))
+    }
+
+    /// Lets reads with resourceVersion=0 be answered with what is there now, from now on.
+    pub fn freeze_cache(&mut self) {
+        self.cache = Some((self.revision, self.all.clone()));
+    }
+
+    /// Lets the cache catch up.
+    pub fn thaw_cache(&mut self) {
+        self.cache = None;
+    }
+
+    /// Forgets the history.
+    pub fn compact(&mut self) {
+        self.compacted = self.revision;
+        self.history.clear();
+    }
+
+    /// Puts an object in the place of what is there, if anything; `None` deletes it.
+    pub fn set(&mut self, key: Key, after: Option<Value>) -> u64 {
+        self.revision += 1;
+        let after = after.map(|mut it| {
+            it["metadata"]["resourceVersion"] = self.revision.to_string().into();
+            it
+        });
+        let before = match &after {
+            Some(object) => self.all.insert(key.clone(), object.clone()),
+            None => self.all.remove(&key),
+        };
+        self.history.push(Change { revision: self.revision, key, before, after });
+        self.revision
+    }
+
+    fn read_from(&self, target: &Target) -> (u64, &All) {
+        let cached = target.query.get("resourceVersion").is_some_and(|it| it == "0");
+        match &self.cache {
+            Some((revision, all)) if cached => (*revision, all),
+            _ => (self.revision, &self.all),
+        }
+    }
+
+    pub fn get(&self, target: &Target) -> Answer {
+        let (_, all) = self.read_from(target);
+        match all.get(&key(target, &target.name)) {
+            Some(object) => Answer::json(200, &shown(target.kind, object)),
+            None => Answer::not_found(target.kind, &target.name),
+        }
+    }
+
+    /// The objects that a selector asks for, and the revision they are of.
+    pub fn select(&self, target: &Target, selector: &Selector) -> (u64, Vec<Value>) {
+        let (revision, all) = self.read_from(target);
+        let asked = all.iter().filter(|((plural, namespace, _), object)| {
+            *plural == target.kind.plural
+                && (target.namespace.is_empty() || *namespace == target.namespace)
+                && selector.fits(object)
+        });
+        (revision, asked.map(|(_, object)| shown(target.kind, object)).collect())
+    }
+
+    pub fn list(&self, target: &Target, selector: &Selector) -> Answer {
+        let (revision, mut items) = self.select(target, selector);
+        for fields in items.iter_mut().filter_map(Value::as_object_mut) {
+            fields.remove("kind");
+            fields.remove("apiVersion");
+        }
+        let list = json!({
+            "kind": format!("{}List", target.kind.kind),
+            "apiVersion": target.kind.api_version(),
+            "metadata": {"resourceVersion": revision.to_string()},
+            "items": items,
+        });
+        Answer::json(200, &list)
+    }
+
+    /// Whether there is a namespace to write to, as admission asks.
+    fn admit(&self, target: &Target, creates: bool) -> Result<(), Answer> {
+        if !target.kind.namespaced {
+            return Ok(());
+        }
+        let namespaces = Kind::of("namespaces");
+        let Some(found) = self.find("namespaces", "", &target.namespace) else {
+            return Err(Answer::not_found(namespaces, &target.namespace));
+        };
+        if creates && found["status"]["phase"] == "Terminating" {
+            let message = format!(
+                "{} {:?} is forbidden: unable to create new content in namespace {} because it is \
+                 being terminated",
+                target.kind.qualified(),
+                target.name,
+                target.namespace
+            );
+            let mut about = details(target.kind, &target.name);
+            about["causes"] = json!([{
+                "reason": "NamespaceTerminating",
+                "message": format!("namespace {} is being terminated", target.namespace),
+                "field": "metadata.namespace",
+            }]);
+            return Err(Answer::failure(403, "Forbidden", &message, about));
+        }
+        Ok(())
+    }
+
+    fn read(target: &Target, mut object: Value) -> Result<Value, Answer> {
+        validation::read(target.kind, &mut object).map_err(|it| Answer::bad_request(&it))?;
+        if target.kind.plural == "events" {
+            rename(&mut object, true);
+            object["apiVersion"] = "v1".into();
+        }
+        let given = text(&object, "namespace").to_owned();
+        if !given.is_empty() && given != target.namespace {
+            let words = "the namespace of the provided object does not match the namespace sent on \
+                         the request";
+            return Err(Answer::bad_request(words));
+        }
+        if target.kind.namespaced {
+            object["metadata"]["namespace"] = target.namespace.clone().into();
+        }
+        Ok(object)
+    }
+
+    pub fn create(
+        &mut self,
+        target: &Target,
+        body: Value,
+        writer: &Writer,
+    ) -> Result<Answer, Answer> {
+        let mut object = Self::read(target, body)?;
+        self.admit(target, true)?;
+        let prefix = text(&object, "generateName").to_owned();
+        if text(&object, "name").is_empty() && !prefix.is_empty() {
+            let drawn = uuid::Uuid::new_v4().simple().to_string();
+            object["metadata"]["name"] = format!("{prefix}{}", &drawn[..5]).into();
+        }
+        let name = text(&object, "name").to_owned();
+        if name.is_empty() {
+            let causes = [(
+                "metadata.name".to_owned(),
+                "Required value: name or generateName is \
+                                                        required"
+                    .to_owned(),
+            )];
+            return Err(Answer::invalid(target.kind, "", &causes));
+        }
+        if !text(&object, "resourceVersion").is_empty() {
+            let words = "resourceVersion should not be set on objects to be created";
+            return Err(Answer::failure(500, "", words, Value::Null));
+        }
+        let faults = validation::faults(target.kind, &object, None);
+        if !faults.is_empty() {
+            return Err(Answer::invalid(target.kind, &name, &faults));
+        }
+        if self.all.contains_key(&key(target, &name)) {
+            return Err(Answer::exists(target.kind, &name));
+        }
+        Ok(self.make(target, object, &name, writer))
+    }
+
+    fn make(&mut self, target: &Target, mut object: Value, name: &str, writer: &Writer) -> Answer {
+        object["metadata"]["uid"] = uuid::Uuid::new_v4().to_string().into();
+        object["metadata"]["creationTimestamp"] = seconds(writer.date).into();
+        managed(&mut object, writer);
+        let key = key(target, name);
+        self.set(key.clone(), Some(object));
+        Answer::json(201, &shown(target.kind, &self.all[&key]))
+    }
+
+    pub fn update(
+        &mut self,
+        target: &Target,
+        body: Value,
+        writer: &Writer,
+    ) -> Result<Answer, Answer> {
+        let object = Self::read(target, body)?;
+        self.admit(target, false)?;
+        let name = text(&object, "name").to_owned();
+        if name != target.name {
+            return Err(Answer::bad_request(&format!(
+                "the name of the object ({name}) does not match the name on the URL ({})",
+                target.name
+            )));
+        }
+        let Some(old) = self.all.get(&key(target, &name)).cloned() else {
+            return self.make_by_put(target, object, writer);
+        };
+        self.compare(target, &object, &old)?;
+        let version = text(&object, "resourceVersion");
+        if version.is_empty() && !target.kind.unconditional {
+            let words = "Invalid value: 0: must be specified for an update".to_owned();
+            let causes = [("metadata.resourceVersion".to_owned(), words)];
+            return Err(Answer::invalid(target.kind, &name, &causes));
+        }
+        self.replace(target, object, &old, writer)
+    }
+
+    /// A uid is a precondition, and nothing that is missing meets one; a version is none.
+    fn make_by_put(
+        &mut self,
+        target: &Target,
+        mut object: Value,
+        writer: &Writer,
+    ) -> Result<Answer, Answer> {
+        let uid = text(&object, "uid").to_owned();
+        if !target.kind.made_by_put {
+            return Err(Answer::not_found(target.kind, &target.name));
+        }
+        if !uid.is_empty() {
+            let (namespace, name) = (&target.namespace, &target.name);
+            return Err(Answer::another_uid(target.kind, namespace, name, &uid, ""));
+        }
+        if !writer.may_create {
+            let message = format!("{} is forbidden: cannot create", target.kind.qualified());
+            return Err(Answer::failure(403, "Forbidden", &message, details(target.kind, "")));
+        }
+        self.admit(target, true)?;
+        object["metadata"].as_object_mut().map(|fields| fields.remove("resourceVersion"));
+        let faults = validation::faults(target.kind, &object, None);
+        if !faults.is_empty() {
+            return Err(Answer::invalid(target.kind, &target.name, &faults));
+        }
+        let name = target.name.clone();
+        Ok(self.make(target, object, &name, writer))
+    }
+
+    /// Refuses what was made for another state than the one that is there.
+    fn compare(&self, target: &Target, object: &Value, old: &Value) -> Result<(), Answer> {
+        let (sent, found) = (text(object, "uid"), text(old, "uid"));
+        if !sent.is_empty() && sent != found {
+            let (namespace, name) = (&target.namespace, &target.name);
+            return Err(Answer::another_uid(target.kind, namespace, name, sent, found));
+        }
+        let version = text(object, "resourceVersion");
+        if !version.is_empty() && version != text(old, "resourceVersion") {
+            return Err(Answer::conflict(target.kind, &target.name));
+        }
+        Ok(())
+    }
+
+    fn replace(
+        &mut self,
+        target: &Target,
+        mut object: Value,
+        old: &Value,
+        writer: &Writer,
+    ) -> Result<Answer, Answer> {
+        for field in ["uid", "creationTimestamp", "resourceVersion"] {
+            object["metadata"][field] = old["metadata"][field].clone();
+        }
+        let faults = validation::faults(target.kind, &object, Some(old));
+        if !faults.is_empty() {
+            return Err(Answer::invalid(target.kind, &target.name, &faults));
+        }
+        let key = key(target, &target.name);
+        if !same(&object, old) {
+            managed(&mut object, writer);
+            self.set(key.clone(), Some(object));
+        }
+        Ok(Answer::json(200, &shown(target.kind, &self.all[&key])))
+    }
+
+    pub fn patch(
+        &mut self,
+        target: &Target,
+        patch: &Value,
+        writer: &Writer,
+    ) -> Result<Answer, Answer> {
+        let Some(old) = self.all.get(&key(target, &target.name)).cloned() else {
+            return Err(Answer::not_found(target.kind, &target.name));
+        };
+        self.admit(target, false)?;
+        let mut object = shown(target.kind, &old);
+        merge(&mut object, patch);
+        let object = Self::read(target, object)?;
+        self.compare(target, &object, &old)?;
+        self.replace(target, object, &old, writer)
+    }
+
+    pub fn delete(&mut self, target: &Target, options: &Value) -> Result<Answer, Answer> {
+        let key = key(target, &target.name);
+        let Some(old) = self.all.get(&key).cloned() else {
+            return Err(Answer::not_found(target.kind, &target.name));
+        };
+        let asked = &options["preconditions"];
+        let wanted = json!({"metadata": {"uid": asked["uid"],
+                                         "resourceVersion": asked["resourceVersion"]}});
+        self.compare(target, &wanted, &old)?;
+        self.set(key, None);
+        let mut about = details(target.kind, &target.name);
+        about["uid"] = text(&old, "uid").into();
+        let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
+                            "status": "Success", "details": about});
+        Ok(Answer::json(200, &status))
+    }
+}

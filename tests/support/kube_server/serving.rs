@@ -1,0 +1,378 @@
+//! The thread that listens, and the way of each request through faults, rights and objects.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use super::*;
+use futures::StreamExt;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// A certificate with the authority that signed it.
+pub struct Tls {
+    /// The authority's certificate.
+    pub authority: String,
+    certificate: CertificateDer<'static>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Tls {
+    /// Has a new authority sign a certificate for a name or an address.
+    pub fn new(name: &str) -> Self {
+        let mut authority = CertificateParams::new([]).expect("good parameters");
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.distinguished_name.push(DnType::CommonName, "kubernetes");
+        let key = KeyPair::generate().expect("a key");
+        let pem = authority.self_signed(&key).expect("signed").pem();
+        let issuer = Issuer::new(authority, key);
+        let certificate = CertificateParams::new([name.to_owned()]).expect("a name");
+        let key = KeyPair::generate().expect("a key");
+        let certificate = certificate.signed_by(&key, &issuer).expect("signed").der().clone();
+        let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).expect("a key");
+        Self { authority: pem, certificate, key }
+    }
+
+    fn acceptor(self) -> TlsAcceptor {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let settings = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![self.certificate], self.key)
+            .expect("a certificate with its key");
+        TlsAcceptor::from(Arc::new(settings))
+    }
+}
+
+enum Order {
+    Stop,
+    Resume,
+}
+
+type Orders = tokio::sync::mpsc::UnboundedSender<(Order, mpsc::Sender<()>)>;
+
+/// The listening thread; it ends with this value.
+pub struct Serving {
+    pub address: SocketAddr,
+    orders: Orders,
+}
+
+impl Serving {
+    pub fn start(shared: &Arc<Shared>, tls: Option<Tls>) -> Self {
+        let shared = Arc::clone(shared);
+        let tls = tls.map(Tls::acceptor);
+        let (orders, given) = tokio::sync::mpsc::unbounded_channel();
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async {
+                let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+                let address = listener.local_addr().expect("an address");
+                tell.send(address).expect("somebody starts it");
+                run(address, listener, tls, shared, given).await;
+            });
+        });
+        Self { address: told.recv().expect("it starts"), orders }
+    }
+
+    pub fn stop(&self) {
+        self.order(Order::Stop);
+    }
+
+    pub fn resume(&self) {
+        self.order(Order::Resume);
+    }
+
+    fn order(&self, order: Order) {
+        let (done, is_done) = mpsc::channel();
+        self.orders.send((order, done)).expect("the thread lives");
+        is_done.recv().expect("it is done");
+    }
+}
+
+async fn run(
+    address: SocketAddr,
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    shared: Arc<Shared>,
+    mut orders: tokio::sync::mpsc::UnboundedReceiver<(Order, mpsc::Sender<()>)>,
+) {
+    let mut listener = Some(listener);
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = async {
+            match &listener {
+                Some(it) => it.accept().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            order = orders.recv() => {
+                let Some((order, done)) = order else { return };
+                match order {
+                    Order::Stop => {
+                        listener = None;
+                        connections.shutdown().await;
+                    }
+                    Order::Resume if listener.is_none() => listener = Some(again(address).await),
+                    Order::Resume => (),
+                }
+                let _ = done.send(());
+            }
+            Ok((stream, _)) = accepted => {
+                connections.spawn(converse(stream, tls.clone(), Arc::clone(&shared)));
+            }
+            Some(_) = connections.join_next(), if !connections.is_empty() => (),
+        }
+    }
+}
+
+/// Binds a port that was ours, and may be a client's own for a moment.
+async fn again(address: SocketAddr) -> TcpListener {
+    for _ in 0..500 {
+        if let Ok(listener) = TcpListener::bind(address).await {
+            return listener;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{address} is not free again");
+}
+
+async fn converse(stream: TcpStream, tls: Option<TlsAcceptor>, shared: Arc<Shared>) {
+    let service = service_fn(move |request| serve(request, Arc::clone(&shared)));
+    let http = hyper::server::conn::http1::Builder::new();
+    match tls {
+        None => drop(http.serve_connection(TokioIo::new(stream), service).await),
+        Some(tls) => {
+            if let Ok(stream) = tls.accept(stream).await {
+                drop(http.serve_connection(TokioIo::new(stream), service).await);
+            }
+        }
+    }
+}
+
+/// A request, taken apart.
+struct Asked {
+    method: String,
+    path: String,
+    target: Option<Target>,
+    query: HashMap<String, String>,
+    headers: HashMap<String, String>,
+    body: Value,
+}
+
+impl Asked {
+    fn op(&self) -> String {
+        self.target.as_ref().map_or_else(|| self.method.clone(), Target::op)
+    }
+
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", String::as_str)
+    }
+}
+
+async fn read(request: Request<Incoming>) -> Asked {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
+    let query = parts.uri.query().unwrap_or_default();
+    let query: HashMap<String, String> =
+        url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+    let text =
+        |it: &hyper::header::HeaderValue| String::from_utf8_lossy(it.as_bytes()).into_owned();
+    let headers = parts.headers.iter().map(|(name, it)| (name.to_string(), text(it))).collect();
+    let (method, path) = (parts.method.to_string(), parts.uri.path().to_owned());
+    let target = Target::of(&method, &path, query.clone());
+    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    Asked { method, path, target, query, headers, body }
+}
+
+fn next_fault(state: &mut State, op: &str) -> Option<Fault> {
+    let mut once = state.faults.iter_mut().filter(|(wanted, _)| fits(wanted, op));
+    once.find_map(|(_, it)| it.pop_front()).or_else(|| {
+        let standing = state.standing.iter().find(|(wanted, _)| fits(wanted, op));
+        standing.map(|(_, it)| it.clone())
+    })
+}
+
+async fn serve(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<Body>, Dropped> {
+    let asked = read(request).await;
+    let fault = next_fault(&mut shared.lock(), &asked.op());
+    let refused = match &fault {
+        Some(Fault::Answer(answer)) => Some(answer.clone()),
+        Some(Fault::Html) => Some(page()),
+        Some(Fault::Redirect(to)) => {
+            let mut answer = Answer::text(302, "");
+            answer.headers.push(("location", to.clone()));
+            Some(answer)
+        }
+        Some(Fault::Hang | Fault::DropBefore) => {
+            log(&shared, &asked, "", 0);
+            if matches!(fault, Some(Fault::Hang)) {
+                std::future::pending::<Infallible>().await;
+            }
+            return Err(Dropped);
+        }
+        Some(Fault::Delay(by)) => {
+            tokio::time::sleep(*by).await;
+            None
+        }
+        _ => None,
+    };
+    let user = shared.lock().access.user(asked.headers.get("authorization").map(String::as_str));
+    let outcome = match (refused, &user) {
+        (Some(refused), _) => Outcome::Whole(refused),
+        (None, Err(refused)) => Outcome::Whole(refused.as_ref().clone()),
+        (None, Ok(user)) => answer(&shared, &asked, user),
+    };
+    let status = match &outcome {
+        Outcome::Whole(answer) => answer.status,
+        Outcome::Watch(_) => 200,
+    };
+    log(&shared, &asked, user.as_deref().unwrap_or_default(), status);
+    match fault {
+        Some(Fault::HangAfter) => std::future::pending().await,
+        Some(Fault::DropAfter) => return Err(Dropped),
+        Some(Fault::Late(by)) => tokio::time::sleep(by).await,
+        _ => (),
+    }
+    let date = date(&shared);
+    Ok(match outcome {
+        Outcome::Whole(answer) => answer.into_response(date),
+        Outcome::Watch(watching) => {
+            let head = Response::builder()
+                .header("content-type", "application/json")
+                .header("cache-control", "no-cache, private")
+                .header("date", date);
+            let body = StreamBody::new(watching.stream().boxed());
+            head.body(Either::Right(body)).expect("an answer")
+        }
+    })
+}
+
+enum Outcome {
+    Whole(Answer),
+    Watch(Box<Watching>),
+}
+
+fn log(shared: &Shared, asked: &Asked, user: &str, status: u16) {
+    shared.lock().log.push(Logged {
+        op: asked.op(),
+        path: asked.path.clone(),
+        query: asked.query.clone(),
+        headers: asked.headers.clone(),
+        user: user.to_owned(),
+        body: asked.body.clone(),
+        status,
+    });
+}
+
+fn now(state: &State) -> OffsetDateTime {
+    tenure::clock::now().date() + time::Duration::seconds(state.skew)
+}
+
+fn date(shared: &Shared) -> String {
+    azure_core::time::to_rfc7231(&now(&shared.lock()))
+}
+
+fn page() -> Answer {
+    let mut answer = Answer::text(200, "<html><body>Please sign in to the network</body></html>");
+    answer.content_type = "text/html";
+    answer
+}
+
+fn answer(shared: &Arc<Shared>, asked: &Asked, user: &str) -> Outcome {
+    let Some(target) = &asked.target else {
+        return Outcome::Whole(elsewhere(asked));
+    };
+    if let Err(refused) = shared.lock().access.judge(user, target) {
+        return Outcome::Whole(*refused);
+    }
+    if target.verb == "watch" {
+        return match Watching::begin(shared, target.clone()) {
+            Ok(watching) => Outcome::Watch(Box::new(watching)),
+            Err(refused) => Outcome::Whole(*refused),
+        };
+    }
+    let answer = {
+        let mut state = shared.lock();
+        let revision = state.objects.revision;
+        let answer = apply(&mut state, asked, target, user).unwrap_or_else(|refused| refused);
+        if state.objects.revision != revision {
+            drop(state);
+            shared.beat();
+        }
+        answer
+    };
+    Outcome::Whole(answer)
+}
+
+/// What is served beside objects.
+fn elsewhere(asked: &Asked) -> Answer {
+    match asked.path.as_str() {
+        "/livez" | "/readyz" | "/healthz" => Answer::text(200, "ok"),
+        "/version" => {
+            let version = json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3"});
+            Answer::json(200, &version)
+        }
+        path if path.starts_with("/apis/") || path.starts_with("/api/") => {
+            let words = "the server could not find the requested resource";
+            Answer::failure(404, "NotFound", words, json!({}))
+        }
+        _ => Answer::text(404, "404 page not found\n"),
+    }
+}
+
+fn apply(state: &mut State, asked: &Asked, target: &Target, user: &str) -> Result<Answer, Answer> {
+    let writer = Writer {
+        agent: asked.header("user-agent").to_owned(),
+        date: now(state),
+        may_create: state.access.judge_verb(user, target, "create").is_ok(),
+    };
+    if matches!(target.verb, "create" | "update" | "patch") {
+        check_body(asked, target)?;
+    }
+    let body = asked.body.clone();
+    match target.verb {
+        "create" if *target.kind == REVIEWS => Ok(state.access.review(user, &body)),
+        "get" => Ok(state.objects.get(target)),
+        "create" => state.objects.create(target, body, &writer),
+        "update" => state.objects.update(target, body, &writer),
+        "patch" => state.objects.patch(target, &body, &writer),
+        "delete" => state.objects.delete(target, &body),
+        "list" => {
+            let query = |name: &str| target.query.get(name).map_or("", String::as_str);
+            let selector = Selector::parse(query("labelSelector"), query("fieldSelector"));
+            let selector = selector.map_err(|it| Answer::bad_request(&it))?;
+            Ok(state.objects.list(target, &selector))
+        }
+        _ => Err(Answer::failure(405, "MethodNotAllowed", "not served here", Value::Null)),
+    }
+}
+
+/// What a body must be called, and that it can be read.
+fn check_body(asked: &Asked, target: &Target) -> Result<(), Answer> {
+    let wanted = match target.verb {
+        "patch" => "application/merge-patch+json",
+        _ => "application/json",
+    };
+    let given = asked.header("content-type").split(';').next().unwrap_or_default().trim();
+    if given != wanted {
+        let words = format!(
+            "the body of the request was in an unknown format - accepted media types include: \
+             {wanted}"
+        );
+        return Err(Answer::failure(415, "UnsupportedMediaType", &words, Value::Null));
+    }
+    if !asked.body.is_object() {
+        return Err(Answer::bad_request("couldn't get version/kind; json parse error"));
+    }
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! What the API server refuses of an object: what it cannot read (400), and what makes no sense
+//! (422).
+//!
+//! What it does not do: rules for fields that Tenure never writes.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use serde_json::Value;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::kinds::Kind;
+
+/// The fields of a Lease's spec; the server drops any other.
+const LEASE_FIELDS: [&str; 7] = [
+    "holderIdentity",
+    "leaseDurationSeconds",
+    "acquireTime",
+    "renewTime",
+    "leaseTransitions",
+    "strategy",
+    "preferredHolder",
+];
+
+const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
+     '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used \
+     for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+
+/// All annotations of an object together.
+const ANNOTATIONS: usize = 256 * 1024;
+
+/// Field and words of each fault.
+pub type Faults = Vec<(String, String)>;
+
+/// Reads a body as the server does: nulls are as if not there, and so are unknown fields of a
+/// Lease. The error is what it cannot read.
+pub fn read(kind: &Kind, object: &mut Value) -> Result<(), String> {
+    let api_version = kind.api_version();
+    let given = object["apiVersion"].as_str().unwrap_or(&api_version).to_owned();
+    if given != api_version {
+        return Err(format!(
+            "the API version in the data ({given}) does not match the expected API version \
+             ({api_version})"
+        ));
+    }
+    if object["kind"].as_str().is_some_and(|it| it != kind.kind) {
+        return Err(format!("{} cannot be handled as a {}", object["kind"], kind.kind));
+    }
+    tidy(object);
+    object["apiVersion"] = api_version.into();
+    object["kind"] = kind.kind.into();
+    for strings in ["annotations", "labels"] {
+        let pairs = object["metadata"][strings].as_object().into_iter().flatten();
+        for (_, value) in pairs {
+            if !value.is_string() {
+                return Err(unread(
+                    kind,
+                    value,
+                    &format!("ObjectMeta.metadata.{strings}"),
+                    "string",
+                ));
+            }
+        }
+    }
+    if kind.kind == "Lease" { read_lease(kind, &mut object["spec"]) } else { Ok(()) }
+}
+
+fn read_lease(kind: &Kind, spec: &mut Value) -> Result<(), String> {
+    let Some(fields) = spec.as_object_mut() else { return Ok(()) };
+    fields.retain(|name, _| LEASE_FIELDS.contains(&name.as_str()));
+    for (name, value) in fields {
+        let place = format!("LeaseSpec.spec.{name}");
+        match name.as_str() {
+            "leaseDurationSeconds" | "leaseTransitions" => {
+                let number = value.as_i64().and_then(|it| i32::try_from(it).ok());
+                number.ok_or_else(|| unread(kind, value, &place, "int32"))?;
+            }
+            "acquireTime" | "renewTime" => {
+                let text = value.as_str().unwrap_or_default();
+                if !is_micro_time(text) {
+                    return Err(format!(
+                        "{0} in version \"v1\" cannot be handled as a {0}: parsing time {text:?} \
+                         as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse {text:?} as \"2006\"",
+                        kind.kind
+                    ));
+                }
+            }
+            _ if !value.is_string() => return Err(unread(kind, value, &place, "string")),
+            _ => (),
+        }
+    }
+    Ok(())
+}
+
+fn unread(kind: &Kind, value: &Value, place: &str, wanted: &str) -> String {
+    let found = match value {
+        Value::String(_) => "string".to_owned(),
+        Value::Bool(_) => "bool".to_owned(),
+        Value::Array(_) => "array".to_owned(),
+        Value::Object(_) => "object".to_owned(),
+        number => format!("number {number}"),
+    };
+    format!(
+        "{0} in version \"v1\" cannot be handled as a {0}: json: cannot unmarshal {found} into Go \
+         struct field {place} of type {wanted}",
+        kind.kind
+    )
+}
+
+/// Whether a text is a time of day and date with exactly six digits behind the second.
+pub fn is_micro_time(text: &str) -> bool {
+    let digits = text.get(20..26).is_some_and(|it| it.bytes().all(|it| it.is_ascii_digit()));
+    let zone = text.get(26..27).is_some_and(|it| matches!(it, "Z" | "+" | "-"));
+    digits && zone && text.get(19..20) == Some(".") && OffsetDateTime::parse(text, &Rfc3339).is_ok()
+}
+
+/// Takes out what is null, and labels and annotations that are empty.
+fn tidy(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, it| !it.is_null());
+            fields.values_mut().for_each(tidy);
+            for empty in ["annotations", "labels"] {
+                let is_empty = |it: &Value| it.as_object().is_some_and(serde_json::Map::is_empty);
+                if fields.get(empty).is_some_and(is_empty) {
+                    fields.remove(empty);
+                }
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(tidy),
+        _ => (),
+    }
+}
+
+/// What makes no sense in an object that is to be stored in the place of `old`.
+pub fn faults(kind: &Kind, object: &Value, old: Option<&Value>) -> Faults {
+    let mut faults = Vec::new();
+    metadata(&object["metadata"], &mut faults);
+    match kind.kind {
+        "Lease" => lease(&object["spec"], &mut faults),
+        "EndpointSlice" => slice(object, old, &mut faults),
+        "Event" => event(kind, object, &mut faults),
+        "Pod" if old.is_some_and(|old| old["spec"] != object["spec"]) => {
+            let words = "Forbidden: pod updates may not change fields other than \
+                         `spec.containers[*].image`,…";
+            faults.push(("spec".to_owned(), words.to_owned()));
+        }
+        _ => (),
+    }
+    faults
+}
+
+fn fault(faults: &mut Faults, field: &str, value: &Value, words: &str) {
+    faults.push((field.to_owned(), format!("Invalid value: {value}: {words}")));
+}
+
+fn required(faults: &mut Faults, field: &str) {
+    faults.push((field.to_owned(), "Required value".to_owned()));
+}
+
+fn metadata(metadata: &Value, faults: &mut Faults) {
+    let name = metadata["name"].as_str().unwrap_or_default();
+    if !is_subdomain(name) {
+        fault(faults, "metadata.name", &metadata["name"], SUBDOMAIN);
+    }
+    for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
+        let text = value.as_str().unwrap_or_default();
+        if !is_qualified(key) {
+            fault(faults, "metadata.labels", &key.as_str().into(), "name part must be valid");
+        }
+        if !text.is_empty() && !is_word(text) {
+            let words = "a valid label must be an empty string or consist of alphanumeric \
+                         characters, '-', '_' or '.', and must start and end with an alphanumeric \
+                         character";
+            fault(faults, "metadata.labels", value, words);
+        }
+    }
+    let mut size = 0;
+    for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
+        size += key.len() + value.as_str().unwrap_or_default().len();
+        if !is_qualified(&key.to_lowercase()) {
+            fault(faults, "metadata.annotations", &key.as_str().into(), "name part must be valid");
+        }
+    }
+    if size > ANNOTATIONS {
+        let words = format!("Too long: may not be more than {ANNOTATIONS} bytes");
+        faults.push(("metadata.annotations".to_owned(), words));
+    }
+}
+
+fn is_subdomain(name: &str) -> bool {
+    let letter = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit();
+    let label = |it: &str| {
+        let bytes = it.as_bytes();
+        bytes.iter().all(|it| letter(*it) || *it == b'-')
+            && bytes.first().is_some_and(|it| letter(*it))
+            && bytes.last().is_some_and(|it| letter(*it))
+    };
+    name.len() <= 253 && name.split('.').all(label)
+}
+
+fn is_word(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.len() <= 63
+        && bytes.iter().all(|it| it.is_ascii_alphanumeric() || b"-_.".contains(it))
+        && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+}
+
+fn is_qualified(key: &str) -> bool {
+    match key.split_once('/') {
+        Some((prefix, name)) => is_subdomain(prefix) && is_word(name),
+        None => is_word(key),
+    }
+}
+
+fn lease(spec: &Value, faults: &mut Faults) {
+    let (duration, transitions) = (&spec["leaseDurationSeconds"], &spec["leaseTransitions"]);
+    if duration.as_i64().is_some_and(|it| it <= 0) {
+        fault(faults, "spec.leaseDurationSeconds", duration, "must be greater than 0");
+    }
+    if transitions.as_i64().is_some_and(|it| it < 0) {
+        let words = "must be greater than or equal to 0";
+        fault(faults, "spec.leaseTransitions", transitions, words);
+    }
+}
+
+fn slice(object: &Value, old: Option<&Value>, faults: &mut Faults) {
+    let kind = &object["addressType"];
+    if !matches!(kind.as_str(), Some("IPv4" | "IPv6" | "FQDN")) {
+        required(faults, "addressType");
+    }
+    if old.is_some_and(|old| old["addressType"] != *kind) {
+        fault(faults, "addressType", kind, "field is immutable");
+    }
+    for (index, endpoint) in object["endpoints"].as_array().into_iter().flatten().enumerate() {
+        let addresses = endpoint["addresses"].as_array().cloned().unwrap_or_default();
+        if addresses.is_empty() {
+            required(faults, &format!("endpoints[{index}].addresses"));
+        }
+        for (number, address) in addresses.iter().enumerate() {
+            if let Some(words) = misfit(address.as_str().unwrap_or_default(), kind) {
+                fault(faults, &format!("endpoints[{index}].addresses[{number}]"), address, words);
+            }
+        }
+    }
+}
+
+/// Why an address cannot be an endpoint's.
+fn misfit(address: &str, kind: &Value) -> Option<&'static str> {
+    let ip: Result<IpAddr, _> = address.parse();
+    match (kind.as_str(), ip) {
+        (Some("FQDN"), _) => None,
+        (Some("IPv4"), Ok(IpAddr::V4(it))) if it.is_link_local() => {
+            Some("may not be in the link-local range (169.254.0.0/16, fe80::/10)")
+        }
+        (Some("IPv4"), Ok(IpAddr::V4(Ipv4Addr::UNSPECIFIED))) => Some("may not be unspecified"),
+        (Some("IPv4"), Ok(it @ IpAddr::V4(_))) | (Some("IPv6"), Ok(it @ IpAddr::V6(_))) => {
+            let words = "may not be in the loopback range (127.0.0.0/8, ::1/128)";
+            it.is_loopback().then_some(words)
+        }
+        (Some("IPv4"), _) => Some("must be an IPv4 address"),
+        _ => Some("must be an IPv6 address"),
+    }
+}
+
+/// Core Events without an eventTime are the old kind, of which less is asked.
+fn event(kind: &Kind, object: &Value, faults: &mut Faults) {
+    let place = &object["involvedObject"]["namespace"];
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    let told = place.as_str().unwrap_or_default();
+    if told != namespace && !(told.is_empty() && namespace == "default") {
+        fault(faults, "involvedObject.namespace", place, "does not match event.namespace");
+    }
+    if kind.group.is_empty() && object["eventTime"].is_null() {
+        return;
+    }
+    let named = [
+        ("eventTime", "eventTime"),
+        ("reportingComponent", "reportingController"),
+        ("reportingInstance", "reportingInstance"),
+        ("action", "action"),
+        ("reason", "reason"),
+    ];
+    for (stored, field) in named {
+        let text = object[stored].as_str().unwrap_or_default();
+        if text.is_empty() {
+            required(faults, field);
+        } else if text.len() > 128 {
+            fault(faults, field, &text.into(), "can have at most 128 characters");
+        }
+    }
+    if !matches!(object["type"].as_str(), Some("Normal" | "Warning")) {
+        fault(faults, "type", &object["type"], "has invalid value");
+    }
+    if object["message"].as_str().unwrap_or_default().len() > 1024 {
+        fault(faults, "note", &Value::Null, "can have at most 1024 characters");
+    }
+}
