@@ -11,9 +11,9 @@ use crate::clock;
 use crate::config::{Health, Settings};
 use crate::daemon::{Driver, Orders, Publisher, Report};
 use crate::election::{Config, Election, HealthRule};
-use crate::publish::file::Acknowledgements;
+use crate::publish::acknowledgements::Acknowledgements;
 use crate::publish::metrics::Metrics;
-use crate::publish::{About, Board, Heartbeat, Published};
+use crate::publish::{About, Board, Heartbeat, Published, RouteBoard};
 use crate::store::{self, Candidate, Rules};
 
 /// The parts, not yet running.
@@ -28,12 +28,16 @@ pub(crate) struct Assembly {
 }
 
 impl Assembly {
-    /// Puts the parts together. With `escorts` the lease is not given back before
+    /// Puts the parts together; health probes and route write to their boards. With `escorts` the lease is not given back before
     /// [`Control::vacated`](crate::daemon::Control::vacated).
     ///
     /// # Errors
     /// When the store's client cannot be made.
-    pub(crate) fn of(settings: &Settings, health: Board, escorts: bool) -> anyhow::Result<Self> {
+    pub(crate) fn of(
+        settings: &Settings,
+        (health, route): (Board, RouteBoard),
+        escorts: bool,
+    ) -> anyhow::Result<Self> {
         let store = store::open(settings)?;
         let candidate = Candidate {
             identity: settings.identity.clone(),
@@ -47,6 +51,7 @@ impl Assembly {
             boot_id: clock::boot_id().unwrap_or_default(),
             store: store.kind(),
             health,
+            route,
         };
         let terms = terms(settings, candidate, store.rules(), escorts);
         let election = Election::new(terms, clock::now());

@@ -24,6 +24,7 @@ mod access;
 mod failure;
 pub mod objects;
 mod request;
+pub mod rights;
 mod watching;
 
 pub use failure::KubeError;

@@ -57,7 +57,7 @@
 //! - [`health`] asks what must be well for us to compete; [`hooks`] tell others of what became of us.
 //! - [`admin`] takes what an operator wants, and hands it to the driver.
 //! - [`listener`] binds and bounds what listens.
-//! - [`kube`] speaks with the API server of Kubernetes.
+//! - [`kube`] speaks with the API server of Kubernetes; [`route`] has a Service follow the leader.
 //! - [`config`] makes valid settings of arguments, environment and file.
 //! - [`exec`] keeps a command running while we lead, and ends it in time.
 //! - [`cli`] is the command line, with a file for each verb; [`logs`] writes what is told.
@@ -142,6 +142,8 @@ pub mod logs;
 #[doc(hidden)]
 pub mod publish;
 pub(crate) mod resolver;
+#[doc(hidden)]
+pub mod route;
 #[doc(hidden)]
 pub mod sidecar;
 #[doc(hidden)]

@@ -14,16 +14,19 @@ use time::format_description::well_known::Rfc3339;
 use crate::clock::Moment;
 use crate::election::{State, Status, Transition};
 
+pub mod acknowledgements;
 mod board;
 pub mod file;
 mod health;
 pub mod http;
 pub mod metrics;
+mod route;
 pub mod systemd;
 pub(crate) mod words;
 
 pub use board::{Board, Entry, Said};
 pub use health::{HealthDocument, ProbeDocument};
+pub use route::{Agreement, RouteBoard, RouteDocument};
 
 /// How many transitions are remembered.
 pub const REMEMBERED: usize = 20;
@@ -68,6 +71,8 @@ pub struct About {
     pub store: &'static str,
     /// What the health probes last say; empty where none are set.
     pub health: Board,
+    /// What the route last said; empty where none is set.
+    pub route: RouteBoard,
 }
 
 /// Proof that the election loop turns: the driver beats, others see that the count has grown.
@@ -145,6 +150,8 @@ pub struct Document<'a> {
     pub store: StoreDocument<'a>,
     /// What the health probes say; `null` where none are set.
     pub health: Option<HealthDocument>,
+    /// What the route says; `null` where none is set.
+    pub route: Option<RouteDocument>,
     /// The last changes of state, newest first.
     pub transitions: Vec<TransitionDocument>,
     /// Our version.
@@ -300,6 +307,7 @@ impl Published {
                 last_error: store.last_error.as_ref().map(|error| error.failure().message.as_ref()),
             },
             health: HealthDocument::of(&about.health, now),
+            route: about.route.document(judgement.role(), now),
             transitions: self.history.iter().map(TransitionDocument::from).collect(),
             version: env!("CARGO_PKG_VERSION"),
         }

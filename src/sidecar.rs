@@ -15,21 +15,24 @@ use tokio::task::JoinSet;
 use crate::admin;
 use crate::assembly::Assembly;
 use crate::clock;
-use crate::config::{Ending, Listen, Settings, StoreSettings};
+use crate::config::{Beside, Ending, Listen, Settings, StoreSettings};
 use crate::daemon::{Control, Driver, Orders};
 use crate::descriptors;
 use crate::health::Probes;
 use crate::hooks::Hooks;
-use crate::publish::file::{Acknowledgements, Writer};
+use crate::kube::Kube;
+use crate::publish::acknowledgements::Acknowledgements;
+use crate::publish::file::Writer;
 use crate::publish::http::{self, App, Listener};
 use crate::publish::metrics::Metrics;
 use crate::publish::systemd::Systemd;
 use crate::publish::{About, Published};
+use crate::route::{self, Events, Keeper};
 
 /// How long the status files may take to be written for the first time.
 const START: Duration = Duration::from_secs(5);
 
-/// How long the status files may take to be written for the last time.
+/// How long the last words of status files, route and Events may take.
 const LAST_WORD: Duration = Duration::from_millis(250);
 
 /// A sidecar that is ready to run: everything that can fail at the start has been done.
@@ -37,7 +40,8 @@ pub struct Sidecar {
     driver: Driver,
     listeners: Vec<Listener>,
     app: App,
-    files: JoinSet<()>,
+    /// Those who say the status elsewhere, at their own pace.
+    aside: JoinSet<()>,
     probes: Probes,
     hooks: Hooks,
     control: Control,
@@ -61,7 +65,8 @@ impl Sidecar {
     ) -> anyhow::Result<Self> {
         settings.max_connections = descriptors::make_room(settings.max_connections);
         let probes = Probes::new(&settings.health, clock::now)?;
-        let assembly = Assembly::of(&settings, probes.board(), escorts)?;
+        let route = route::board(settings.kubernetes.as_ref(), clock::now());
+        let assembly = Assembly::of(&settings, (probes.board(), route.clone()), escorts)?;
         let (about, published) = (assembly.about.clone(), assembly.published.clone());
         let (metrics, heartbeat) = (assembly.metrics.clone(), assembly.heartbeat.clone());
         let listeners = listen(&settings.listen).await?;
@@ -69,8 +74,8 @@ impl Sidecar {
             Some(it) => Some(admin::bind(it).await?),
             None => None,
         };
-        let mut files = JoinSet::new();
-        let mut acknowledgements = Acknowledgements::of_no_files();
+        let mut aside = JoinSet::new();
+        let mut acknowledgements = Acknowledgements::of_nobody();
         if !settings.status_files.is_empty() {
             let (names, published) = (settings.status_files.clone(), published.clone());
             let writing =
@@ -78,8 +83,12 @@ impl Sidecar {
             let (writer, word) = tokio::time::timeout(START, writing)
                 .await
                 .context("a status file could not be written in time: its disk hangs")??;
-            files.spawn(writer.run());
+            aside.spawn(writer.run());
             acknowledgements = word;
+        }
+        if let Some(beside) = &settings.kubernetes {
+            let word = tell_cluster(beside, &settings, &assembly, &mut aside)?;
+            acknowledgements = acknowledgements.and(word);
         }
         let hooks = Hooks::new(
             settings.hooks.clone(),
@@ -102,7 +111,7 @@ impl Sidecar {
         };
         let driver = assembly.driver(orders, acknowledgements);
         let admin = admin.map(|bound| (bound, operating(&settings, &control, &app.published)));
-        Ok(Self { driver, listeners, app, files, probes, hooks, control, admin, systemd: None })
+        Ok(Self { driver, listeners, app, aside, probes, hooks, control, admin, systemd: None })
     }
 
     /// Has systemd told how it goes, if it is there.
@@ -137,7 +146,7 @@ impl Sidecar {
 
     /// Runs until it has resigned, as ordered, and its work is done.
     pub async fn run(self) {
-        let Self { driver, listeners, app, mut files, probes, hooks, control, admin, systemd } =
+        let Self { driver, listeners, app, mut aside, probes, hooks, control, admin, systemd } =
             self;
         let published = app.published.clone();
         let (end, ended) = oneshot::channel();
@@ -169,9 +178,35 @@ impl Sidecar {
             }
         };
         tokio::join!(drive, serve, probe, tell, notify, operate);
-        // Passive was said before the release; what may be missing is the last word on the store.
-        let _ = tokio::time::timeout(LAST_WORD, files.join_next()).await;
+        // Passive was said before the release; what may be missing is the last word on the store,
+        // and an Event.
+        let _ =
+            tokio::time::timeout(LAST_WORD, async { while aside.join_next().await.is_some() {} })
+                .await;
     }
+}
+
+/// Has the cluster told who leads, by route and Events; gives back the route's word.
+fn tell_cluster(
+    beside: &Beside,
+    settings: &Settings,
+    assembly: &Assembly,
+    aside: &mut JoinSet<()>,
+) -> anyhow::Result<Acknowledgements> {
+    let kube = Kube::open(&beside.access, beside.request_timeout)?;
+    let published = || assembly.published.clone();
+    let identity = settings.identity.clone();
+    if let Some(events) = Events::new((beside, kube.clone()), identity, published(), clock::now) {
+        aside.spawn(events.run());
+    }
+    let told = (assembly.about.route.clone(), assembly.metrics.clone());
+    let pace = settings.timings.retry_period;
+    let Some((keeper, word)) = Keeper::new((beside, kube), told, published(), pace, clock::now)
+    else {
+        return Ok(Acknowledgements::of_nobody());
+    };
+    aside.spawn(keeper.run());
+    Ok(word)
 }
 
 /// What the admin listener works with.

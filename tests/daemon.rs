@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use tenure::clock::Moment;
 use tenure::daemon::{Control, Driver, Publisher, Report};
 use tenure::election::{Config, Election, State};
-use tenure::publish::file::Acknowledgements;
+use tenure::publish::acknowledgements::Acknowledgements;
 use tenure::publish::metrics::Metrics;
 use tenure::publish::{About, Heartbeat, Published};
 use tenure::store::memory::Memory;
@@ -39,7 +39,7 @@ struct Running {
 
 impl Running {
     fn start(name: &str, store: Arc<dyn LeaseStore>) -> Self {
-        Self::start_with(name, store, Acknowledgements::of_no_files())
+        Self::start_with(name, store, Acknowledgements::of_nobody())
     }
 
     fn start_with(name: &str, store: Arc<dyn LeaseStore>, word: Acknowledgements) -> Self {
@@ -66,6 +66,7 @@ impl Running {
             boot_id: String::new(),
             store: store.kind(),
             health: Default::default(),
+            route: Default::default(),
         };
         let first = Published::first(election.status());
         let (sender, published) = watch::channel(first);

@@ -237,7 +237,7 @@ async fn the_status_document_has_its_fields_and_no_others() {
         "index": 2, "holder": {"identity": "us", "address": "10.0.3.7:8080", "term": 42},
         "store": {"kind": "azure", "last_success_ms_ago": 412, "failures": 2, "last_error": "no route"},
         "drain_remaining_ms": null, "hold_off_remaining_ms": null, "successor": null,
-        "health": null, "transitions": [],
+        "health": null, "route": null, "transitions": [],
         "version": env!("CARGO_PKG_VERSION"),
     });
     assert_eq!(answer.json(), expected);

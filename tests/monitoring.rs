@@ -20,6 +20,7 @@ use serde_json::Value;
 use status::{Feed, about, now};
 use tenure::election::Standing;
 use tenure::publish::metrics::Metrics;
+use tenure::publish::{About, RouteBoard};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -200,16 +201,20 @@ fn metrics(text: &str) -> BTreeSet<&str> {
         .collect()
 }
 
+/// The names of all metrics that an instance can have.
+fn all_metrics() -> String {
+    let about = About { route: RouteBoard::new("label", now()), ..about() };
+    Metrics::new(&about).text(&Feed::new(Standing::Starting).last(), 0, now())
+}
+
 #[test]
-fn the_rules_and_the_scenarios_name_metrics_that_there_are() {
-    let metrics_of_all =
-        Metrics::new(&about()).text(&Feed::new(Standing::Starting).last(), 0, now());
-    let there = metrics(&metrics_of_all);
-    let mut texts = vec![read("monitoring/rules.yaml")];
+fn rules_scenarios_dashboard_and_pages_name_metrics_that_there_are() {
+    let all = all_metrics();
+    let mut texts = vec![read("monitoring/rules.yaml"), read("monitoring/dashboard.json")];
     texts.extend(scenarios().into_iter().map(|it| it.text));
+    texts.extend(names().iter().map(|it| read(&format!("docs/runbooks/{it}.md"))));
     for text in &texts {
-        for name in metrics(text) {
-            assert!(there.contains(name), "{name} is no metric");
-        }
+        let unknown: Vec<_> = metrics(text).difference(&metrics(&all)).copied().collect();
+        assert!(unknown.is_empty(), "no metrics: {unknown:?}");
     }
 }

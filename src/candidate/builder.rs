@@ -12,8 +12,7 @@ use super::{Candidate, Running};
 use crate::assembly::Assembly;
 use crate::config::{self, Environment, Fault, Faults, Flags, Settings, Source, Verb, duration};
 use crate::daemon::Control;
-use crate::publish::Board;
-use crate::publish::file::Acknowledgements;
+use crate::publish::acknowledgements::Acknowledgements;
 
 /// The settings of a candidate that is not started yet; those that are not given have the defaults
 /// of `tenure run`.
@@ -132,11 +131,11 @@ impl Builder {
     /// Outside of a tokio runtime.
     pub fn start(self) -> Result<Candidate, StartError> {
         let settings = self.settings().map_err(StartError::Settings)?;
-        let assembly = Assembly::of(&settings, Board::default(), true)
+        let assembly = Assembly::of(&settings, Default::default(), true)
             .map_err(|error| StartError::Store(format!("{error:#}")))?;
         let published = assembly.published.clone();
         let (control, orders) = Control::new();
-        let driver = assembly.driver(orders, Acknowledgements::of_no_files());
+        let driver = assembly.driver(orders, Acknowledgements::of_nobody());
         let (works, working) = watch::channel(Works::default());
         let (end, ended) = watch::channel(());
         let warden = Warden::new(published.clone(), working, control.clone());

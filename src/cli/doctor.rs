@@ -14,6 +14,7 @@ use super::ExecSettingsArgs;
 use super::terminal::{self, Colour, Style, harmless};
 use crate::clock;
 use crate::config::{Environment, Faults, SETTINGS, Settings, Verb, duration, load_to_look};
+use crate::route;
 use crate::store::{self, Finding, LeaseStore, Verdict};
 
 /// How long the store's examination may take: a dozen requests, each of which may time out.
@@ -88,6 +89,9 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     }
     of_timings(settings).iter().for_each(|it| report.tell(it));
     beside::examine(&loaded).await.iter().for_each(|it| report.tell(it));
+    if let Some(it) = &settings.kubernetes {
+        route::examine(it).await.iter().for_each(|it| report.tell(it));
+    }
     report.end()
 }
 

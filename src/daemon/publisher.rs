@@ -1,25 +1,25 @@
 //! The one writer of the status: what the election says becomes a publication, numbered.
 //!
-//! What it does not do: it waits for no reader, and knows none but the status files' word that
-//! they have said what they were to say (R8).
+//! What it does not do: it waits for no reader, and knows none but the word of status files and
+//! route that they have said what they were to say (R8).
 
 use tokio::sync::watch;
 
 use crate::clock::Moment;
 use crate::election::{Status, Transition};
-use crate::publish::file::Acknowledgements;
+use crate::publish::acknowledgements::Acknowledgements;
 use crate::publish::{Past, Published, REMEMBERED};
 
 /// Publishes, and knows whether passive has been said everywhere.
 pub struct Publisher {
     sender: watch::Sender<Published>,
     acknowledgements: Acknowledgements,
-    /// The publication that first said passive after active, until every file has said so.
+    /// The publication that first said passive after active, until files and route have said so.
     ending: Option<u64>,
 }
 
 impl Publisher {
-    /// Publishes to `sender`, whose files answer through `acknowledgements`.
+    /// Publishes to `sender`, whose status files and route answer through `acknowledgements`.
     #[must_use]
     pub fn new(sender: watch::Sender<Published>, acknowledgements: Acknowledgements) -> Self {
         Self { sender, acknowledgements, ending: None }
@@ -64,8 +64,8 @@ impl Publisher {
         });
     }
 
-    /// Resolves once for each end of a leadership, when every status file has said passive or has
-    /// failed to; never while none has ended. May be dropped and called again.
+    /// Resolves once for each end of a leadership, when every status file and the route have said
+    /// passive or have failed to; never while none has ended. May be dropped and called again.
     pub(super) async fn announced(&mut self) {
         let Some(sequence) = self.ending else {
             return std::future::pending().await;
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn the_index_tells_each_change_from_all_before_even_the_clocks_own() {
         let (sender, published) = watch::channel(Published::first(standing(Standing::Standby)));
-        let mut publisher = Publisher::new(sender, Acknowledgements::of_no_files());
+        let mut publisher = Publisher::new(sender, Acknowledgements::of_nobody());
         let index = |now| published.borrow().index_at(at(now));
         let mut seen = vec![index(0)];
         publisher.publish(leader(0, false), None, || at(0));
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn the_last_twenty_transitions_are_published_newest_first() {
         let (sender, published) = watch::channel(Published::first(standing(Standing::Standby)));
-        let mut publisher = Publisher::new(sender, Acknowledgements::of_no_files());
+        let mut publisher = Publisher::new(sender, Acknowledgements::of_nobody());
         let (from, to) = (State::Leader, State::Jeopardy);
         let transition = |term| Transition {
             from,

@@ -28,7 +28,8 @@ pub struct Resource {
 
 impl Resource {
     /// The value of `apiVersion`.
-    pub(super) fn api_version(&self) -> &'static str {
+    #[must_use]
+    pub fn api_version(&self) -> &'static str {
         self.api.trim_start_matches("apis/").trim_start_matches("api/")
     }
 
@@ -171,6 +172,17 @@ pub struct LeaseSpec {
 pub struct Pod {
     /// Its metadata.
     pub metadata: Metadata,
+    /// Where it runs.
+    pub spec: PodSpec,
+}
+
+/// Of a Pod what an EndpointSlice with it may tell.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    /// The node that it is on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
 }
 
 /// A Service: it is only ever read.

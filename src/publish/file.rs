@@ -16,6 +16,7 @@ use futures::future::join_all;
 use serde::Serialize;
 use tokio::sync::watch;
 
+use super::acknowledgements::Acknowledgements;
 use super::metrics::Metrics;
 use super::{About, Document, Judgement, Published, Role, rfc3339, valid_until_boottime_ns};
 use crate::clock::Moment;
@@ -23,34 +24,6 @@ use crate::config::{FileFormat, StatusFile};
 
 /// After how long a write that has not ended is told of.
 const SLOW: Duration = Duration::from_secs(2);
-
-/// The files' word, each for itself, on how far they have said what was published.
-#[derive(Clone, Debug)]
-pub struct Acknowledgements(Vec<watch::Receiver<u64>>);
-
-impl Acknowledgements {
-    /// The word of no files at all: whatever is published has been said.
-    #[must_use]
-    pub fn of_no_files() -> Self {
-        Self(Vec::new())
-    }
-
-    /// Word that somebody else gives, as the number of the last publication that was said.
-    #[must_use]
-    pub fn channel() -> (watch::Sender<u64>, Self) {
-        let (said, word) = watch::channel(0);
-        (said, Self(vec![word]))
-    }
-
-    /// Resolves when the publication `sequence` or a later one has been written to every file. May
-    /// be dropped and called again.
-    pub async fn reached(&mut self, sequence: u64) {
-        for word in &mut self.0 {
-            // A writer ends with the process alone; then there is nothing more to wait for.
-            let _ = word.wait_for(|said| *said >= sequence).await;
-        }
-    }
-}
 
 /// Writes the status files.
 pub struct Writer(Vec<FileWriter>);
@@ -70,7 +43,7 @@ impl Writer {
         let about = Arc::new(about);
         let (mut writers, mut words) = (Vec::new(), Vec::new());
         for file in files {
-            let (written, word) = watch::channel(0);
+            let (written, word) = Acknowledgements::channel();
             words.push(word);
             writers.push(FileWriter {
                 file,
@@ -86,7 +59,7 @@ impl Writer {
         for outcome in join_all(writers.iter_mut().map(FileWriter::write)).await {
             outcome?;
         }
-        Ok((Self(writers), Acknowledgements(words)))
+        Ok((Self(writers), words.into_iter().collect()))
     }
 
     /// Writes each publication, the newest first, until the driver is gone and the last is written.
@@ -309,6 +282,7 @@ mod tests {
             boot_id: "this".to_owned(),
             store: "memory",
             health: Default::default(),
+            route: Default::default(),
         };
         let (sender, receiver) = watch::channel(published(1, Standing::Starting));
         let metrics = Metrics::new(&about);
@@ -324,8 +298,7 @@ mod tests {
         let started = Writer::start(files.to_vec(), about, metrics, receiver, clock::now).await;
         let (mut writer, mut word) = started.unwrap();
         writer.0.iter_mut().for_each(|it| it.replace = hangs_for_one);
-        let [mut hung, mut well] =
-            [0, 1].map(|number: usize| Acknowledgements(vec![word.0[number].clone()]));
+        let [mut hung, mut well] = [0, 1].map(|number: usize| word.of(number));
         let bound = Duration::from_secs(20);
         let mend = Mend;
         let test = async {

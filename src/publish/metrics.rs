@@ -12,7 +12,7 @@ use prometheus::{
     Opts, Registry, TextEncoder,
 };
 
-use super::{About, Board, Judgement, Published, Role};
+use super::{About, Board, Judgement, Published, Role, RouteBoard};
 use crate::clock::Moment;
 use crate::config::Timings;
 use crate::election::{Op, State, TRANSITIONS, Transition};
@@ -35,6 +35,20 @@ pub const HOOK_OUTCOMES: [&str; 4] = ["ok", "failed", "timeout", "skipped"];
 /// The settings that alerts and dashboards hold the other metrics against.
 pub const SETTINGS: [&str; 4] =
     ["lease-duration", "renew-deadline", "retry-period", "request-timeout"];
+
+/// What can come of a request for the route: well, or what was wrong with it.
+pub const ROUTE_OUTCOMES: [&str; 10] = [
+    "ok",
+    "missing",
+    "conflict",
+    "unauthorized",
+    "forbidden",
+    "throttled",
+    "unavailable",
+    "invalid",
+    "timeout",
+    "network",
+];
 
 /// The metrics of one election; clones share them.
 #[derive(Clone)]
@@ -59,6 +73,10 @@ struct Series {
     health: Board,
     hook_runs: IntCounterVec,
     child_restarts: IntCounter,
+    route: RouteBoard,
+    /// Only where there is a route, as for the requests.
+    route_agrees: Option<IntGauge>,
+    route_requests: Option<IntCounterVec>,
 }
 
 impl Metrics {
@@ -106,6 +124,9 @@ impl Metrics {
                 "tenure_child_restarts_total",
                 "Starts of exec's command after the first.",
             ),
+            route: about.route.clone(),
+            route_agrees: about.route.is_there().then(|| maker.route_agrees()),
+            route_requests: about.route.is_there().then(|| maker.route_requests()),
             registry: maker.registry,
         };
         Self(Arc::new(series))
@@ -147,6 +168,13 @@ impl Metrics {
         self.0.child_restarts.inc();
     }
 
+    /// Counts a request for the route, with one of [`ROUTE_OUTCOMES`].
+    pub fn route_request(&self, outcome: &str) {
+        if let Some(requests) = &self.0.route_requests {
+            requests.with_label_values(&[outcome]).inc();
+        }
+    }
+
     /// Gives all series as Prometheus text, judged at `now`. `dropped_lines` is how many log lines
     /// were dropped until now.
     #[must_use]
@@ -163,6 +191,10 @@ impl Metrics {
             series.states.with_label_values(&[state.as_str()]).set(is);
         }
         series.healthy.set(i64::from(series.health.is_well()));
+        let agreement = series.route.judge(judgement.role(), now);
+        if let (Some(gauge), Some(it)) = (&series.route_agrees, agreement) {
+            gauge.set(i64::from(it.agrees));
+        }
         let store = &published.status.store;
         series.last_success.set(store.last_success.map_or(0.0, |then| then.wall.as_secs_f64()));
         series.failures.set(i64::from(store.failures));
@@ -265,6 +297,22 @@ impl Maker<'_> {
             }
         }
         runs
+    }
+
+    fn route_agrees(&self) -> IntGauge {
+        self.gauge(
+            "tenure_route_agrees",
+            "Whether the route, as last heard, says our role and of nobody else that it leads.",
+        )
+    }
+
+    fn route_requests(&self) -> IntCounterVec {
+        let opts = self.opts("tenure_route_requests_total", "Requests for the route, by outcome.");
+        let requests = self.register(IntCounterVec::new(opts, &["outcome"]));
+        for outcome in ROUTE_OUTCOMES {
+            requests.with_label_values(&[outcome]);
+        }
+        requests
     }
 
     fn durations(&self) -> HistogramVec {

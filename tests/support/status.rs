@@ -47,6 +47,7 @@ pub fn about() -> About {
         boot_id: "5ca1ab1e-0000-4000-8000-000000000000".to_owned(),
         store: "azure",
         health: Default::default(),
+        route: Default::default(),
     }
 }
 

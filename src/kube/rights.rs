@@ -1,0 +1,172 @@
+//! Every right that Tenure needs of a cluster, and why: the one list that the chart, the manifests
+//! and the documentation are held to.
+//!
+//! What it does not do: it grants nothing, and asks nothing of the server.
+
+use super::objects::{EndpointSlice, Event, Kind, Lease, Pod, Resource, Service};
+
+/// What a right is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// The store `kubernetes:`.
+    Store,
+    /// `--kube-route label`.
+    Label,
+    /// `--kube-route endpointslice`.
+    EndpointSlice,
+    /// Events, with the store or with a route.
+    Events,
+}
+
+/// One right, in the namespace of what it is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Right {
+    /// What it is for.
+    pub purpose: Purpose,
+    /// The verb, as rules name it.
+    pub verb: &'static str,
+    /// The kind of object.
+    pub resource: Resource,
+    /// Whether `resourceNames` may narrow it to one object. It cannot for `create`, whose requests
+    /// bear no name that rules could see, nor for pods, whose names are drawn.
+    pub named: bool,
+    /// Whether its purpose fails without it.
+    pub needed: bool,
+    /// Why.
+    pub why: &'static str,
+}
+
+/// All of them.
+pub const RIGHTS: [Right; 15] = {
+    use Purpose as P;
+    const ONE: bool = true;
+    const ANY: bool = false;
+    [
+        needed(P::Store, "get", Lease::RESOURCE, ONE, "see who holds the lease"),
+        needed(P::Store, "create", Lease::RESOURCE, ANY, "make the Lease where it is missing"),
+        needed(P::Store, "update", Lease::RESOURCE, ONE, "acquire, renew and release it"),
+        right(
+            P::Store,
+            "watch",
+            Lease::RESOURCE,
+            ONE,
+            "hear of a release at once, not at the next poll",
+        ),
+        needed(P::Label, "get", Pod::RESOURCE, ANY, "see what our pod's label says"),
+        needed(
+            P::Label,
+            "list",
+            Pod::RESOURCE,
+            ANY,
+            "find pods that kept the label of an older leader",
+        ),
+        needed(
+            P::Label,
+            "patch",
+            Pod::RESOURCE,
+            ANY,
+            "set the label of our pod, and take it from those",
+        ),
+        needed(
+            P::EndpointSlice,
+            "get",
+            Service::RESOURCE,
+            ONE,
+            "read its ports, and that it has no selector",
+        ),
+        needed(
+            P::EndpointSlice,
+            "get",
+            EndpointSlice::RESOURCE,
+            ONE,
+            "see in which term it was written, and whom it names",
+        ),
+        needed(
+            P::EndpointSlice,
+            "create",
+            EndpointSlice::RESOURCE,
+            ANY,
+            "make it where it is missing",
+        ),
+        needed(
+            P::EndpointSlice,
+            "update",
+            EndpointSlice::RESOURCE,
+            ONE,
+            "put the leader's address in, and take it out",
+        ),
+        right(
+            P::EndpointSlice,
+            "get",
+            Pod::RESOURCE,
+            ANY,
+            "name our pod's uid and node in it, for policies of locality",
+        ),
+        right(P::Events, "create", Event::RESOURCE, ANY, "tell of each leader"),
+        right(
+            P::Events,
+            "get",
+            Pod::RESOURCE,
+            ANY,
+            "name our pod's uid, by which `kubectl describe pod` finds Events",
+        ),
+        right(
+            P::Events,
+            "get",
+            Lease::RESOURCE,
+            ONE,
+            "the same where we are no pod, for the Lease",
+        ),
+    ]
+};
+
+const fn needed(
+    purpose: Purpose,
+    verb: &'static str,
+    resource: Resource,
+    named: bool,
+    why: &'static str,
+) -> Right {
+    Right { purpose, verb, resource, named, needed: true, why }
+}
+
+const fn right(
+    purpose: Purpose,
+    verb: &'static str,
+    resource: Resource,
+    named: bool,
+    why: &'static str,
+) -> Right {
+    Right { purpose, verb, resource, named, needed: false, why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_right_stands_with_its_reason_in_the_documentation() {
+        let page = include_str!("../../docs/kubernetes/rbac.md");
+        for right in RIGHTS {
+            let Right { verb, resource, why, .. } = right;
+            let row = page.lines().any(|line| {
+                line.starts_with(&format!("| `{}` | `{verb}` |", resource.plural))
+                    && line.contains(why)
+            });
+            assert!(row, "no row says: {verb} {}: {why}", resource.plural);
+        }
+    }
+
+    #[test]
+    fn what_an_error_names_is_what_the_list_holds() {
+        for right in RIGHTS {
+            let verbs = right.resource.verbs.split(',').collect::<Vec<_>>();
+            assert!(verbs.contains(&right.verb), "{} of {}", right.verb, right.resource.plural);
+            for verb in verbs {
+                let listed =
+                    |it: &Right| it.verb == verb && it.resource.plural == right.resource.plural;
+                assert!(RIGHTS.iter().any(listed), "{verb} of {}", right.resource.plural);
+            }
+        }
+    }
+}

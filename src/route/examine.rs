@@ -1,0 +1,188 @@
+//! What `tenure doctor` finds out about the route: whether we may do what it needs, whether our pod
+//! is there, and whether the Service can follow the leader by it.
+//!
+//! What it does not do: it changes nothing, and asks the API server about rights only.
+
+use std::time::Duration;
+
+use super::endpointslice::{self, ports};
+use crate::config::{Beside, Route};
+use crate::kube::objects::{AccessSpec, EndpointSlice, Pod, SelfSubjectAccessReview, Service};
+use crate::kube::rights::{Purpose, RIGHTS, Right};
+use crate::kube::{Kube, KubeError};
+use crate::store::{Finding, Verdict};
+
+/// How long all of it may take.
+const PATIENCE: Duration = Duration::from_secs(25);
+
+/// All that can be seen; nothing where there is neither route nor Lease.
+pub async fn examine(beside: &Beside) -> Vec<Finding> {
+    let kube = match Kube::open(&beside.access, beside.request_timeout) {
+        Ok(kube) => kube,
+        Err(error) => return vec![wrong("route", format!("{error:#}"), "check --kube-api")],
+    };
+    let looking = async {
+        let mut findings = Vec::new();
+        match &beside.route {
+            None => {}
+            Some(Route::Label { key }) => {
+                findings.extend(rights(&kube, beside, Purpose::Label).await);
+                findings.push(pod(&kube, beside, key).await);
+            }
+            Some(Route::EndpointSlice { service, .. }) => {
+                findings.extend(rights(&kube, beside, Purpose::EndpointSlice).await);
+                findings.push(service_of(&kube, beside, service).await);
+                findings.push(slice(&kube, beside, service).await);
+            }
+        }
+        findings.extend(rights(&kube, beside, Purpose::Events).await);
+        findings
+    };
+    tokio::time::timeout(PATIENCE, looking).await.unwrap_or_else(|_| {
+        let remedy = "look for a firewall between us and the API server";
+        vec![wrong("route", "the API server does not answer".to_owned(), remedy)]
+    })
+}
+
+fn well(subject: &'static str, detail: String) -> Finding {
+    Finding { subject: subject.into(), verdict: Verdict::Well, detail, remedy: None }
+}
+
+fn wrong(subject: &'static str, detail: String, remedy: impl Into<String>) -> Finding {
+    let remedy = Some(remedy.into());
+    Finding { subject: subject.into(), verdict: Verdict::Wrong, detail, remedy }
+}
+
+/// Whether we have each right of a purpose, in one finding, or one for each that is missing.
+async fn rights(kube: &Kube, beside: &Beside, purpose: Purpose) -> Vec<Finding> {
+    let subject = match purpose {
+        Purpose::Events => "events",
+        _ => "route",
+    };
+    // Of the pod or the Lease, whichever Events are about.
+    let about = |it: &&Right| {
+        purpose != Purpose::Events
+            || match it.resource.plural {
+                "pods" => beside.pod.is_some(),
+                "leases" => beside.pod.is_none(),
+                _ => true,
+            }
+    };
+    let mut missing = Vec::new();
+    let mut had = 0;
+    for right in RIGHTS.iter().filter(|it| it.purpose == purpose).filter(about) {
+        match is_allowed(kube, beside, right).await {
+            Ok(true) => had += 1,
+            Ok(false) => missing.push(lacks(subject, beside, right)),
+            Err(error) => {
+                let remedy = "the API server must be reached first";
+                return vec![wrong(
+                    subject,
+                    format!("rights cannot be asked for: {error}"),
+                    remedy,
+                )];
+            }
+        }
+    }
+    if missing.is_empty() {
+        let detail = format!("all {had} rights in the namespace {} are there", beside.namespace);
+        missing.push(well(subject, detail));
+    }
+    missing
+}
+
+fn lacks(subject: &'static str, beside: &Beside, right: &Right) -> Finding {
+    let Right { verb, resource, needed, why, .. } = right;
+    let group = if resource.group.is_empty() { "\"\"" } else { resource.group };
+    Finding {
+        verdict: if *needed { Verdict::Wrong } else { Verdict::Doubtful },
+        ..wrong(
+            subject,
+            format!("we may not {verb} {} in the namespace {}", resource.plural, beside.namespace),
+            format!(
+                "it serves to {why}; add to our Role: apiGroups [{group}], resources [{}], verbs \
+                 [{verb}]",
+                resource.plural
+            ),
+        )
+    }
+}
+
+async fn is_allowed(kube: &Kube, beside: &Beside, right: &Right) -> Result<bool, KubeError> {
+    let name = match (right.resource.plural, right.named, &beside.route) {
+        ("endpointslices", true, Some(Route::EndpointSlice { service, .. })) => {
+            endpointslice::name(service, &beside.election)
+        }
+        ("services", true, Some(Route::EndpointSlice { service, .. })) => service.clone(),
+        ("leases", true, _) => beside.lease.clone().unwrap_or_default(),
+        ("pods", _, _) if right.verb != "list" => beside.pod.clone().unwrap_or_default(),
+        _ => String::new(),
+    };
+    let attributes = [
+        ("verb", right.verb),
+        ("group", right.resource.group),
+        ("resource", right.resource.plural),
+        ("namespace", &beside.namespace),
+        ("name", &name),
+    ];
+    let filled = attributes.into_iter().filter(|(_, value)| !value.is_empty());
+    let resource_attributes =
+        filled.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    let review =
+        SelfSubjectAccessReview { spec: AccessSpec { resource_attributes }, ..<_>::default() };
+    Ok(kube.create(&review).await?.object.status.allowed)
+}
+
+async fn pod(kube: &Kube, beside: &Beside, key: &str) -> Finding {
+    const SUBJECT: &str = "pod";
+    let name = beside.pod.as_deref().unwrap_or_default();
+    match kube.get::<Pod>(&beside.namespace, name).await {
+        Ok(found) => {
+            let said = found.object.metadata.labels.get(key).map_or("nothing yet", String::as_str);
+            well(SUBJECT, format!("{name} is there; its label {key} says {said}"))
+        }
+        Err(error) => wrong(
+            SUBJECT,
+            error.to_string(),
+            "POD_NAME and POD_NAMESPACE must name the pod that we are in: take them from \
+             metadata.name and metadata.namespace by fieldRef",
+        ),
+    }
+}
+
+async fn service_of(kube: &Kube, beside: &Beside, service: &str) -> Finding {
+    const SUBJECT: &str = "service";
+    match kube.get::<Service>(&beside.namespace, service).await {
+        Ok(found) => match ports(&found.object) {
+            Ok(ports) => {
+                let ports: Vec<String> =
+                    ports.iter().filter_map(|it| it.port).map(|it| it.to_string()).collect();
+                well(
+                    SUBJECT,
+                    format!("{service} has no selector; it leads to port {}", ports.join(", ")),
+                )
+            }
+            Err(why) => wrong(SUBJECT, why, "change the Service, or the kind of route"),
+        },
+        Err(error) => {
+            wrong(SUBJECT, error.to_string(), "make a Service without selector, with its ports")
+        }
+    }
+}
+
+async fn slice(kube: &Kube, beside: &Beside, service: &str) -> Finding {
+    const SUBJECT: &str = "endpointslice";
+    let name = endpointslice::name(service, &beside.election);
+    match kube.get::<EndpointSlice>(&beside.namespace, &name).await {
+        Ok(found) => {
+            let addresses: Vec<String> =
+                found.object.endpoints.into_iter().flat_map(|it| it.addresses).collect();
+            let to = if addresses.is_empty() { "nobody".to_owned() } else { addresses.join(", ") };
+            well(SUBJECT, format!("{name} leads to {to}"))
+        }
+        Err(KubeError::Missing(_)) => {
+            well(SUBJECT, format!("{name} is not there: the first leader makes it"))
+        }
+        Err(error) => wrong(SUBJECT, error.to_string(), "see the rights above"),
+    }
+}
