@@ -107,6 +107,24 @@ fn each_query_has_data_and_no_rule_errs_where_a_leader_was_killed() {
     assert_eq!(two, None, "a crash and what followed looked like two leaders");
 }
 
+#[test]
+fn two_that_each_lead_for_themselves_are_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let start = |name| {
+        let arguments = ["--store", "memory:", "--election", "orders"];
+        let candidate = Candidate::start(name, directory.path(), &arguments, &[]);
+        until(PATIENCE, &format!("{name} leads"), || candidate.is_leader().then_some(()));
+        candidate
+    };
+    let both = ["orders-0", "orders-1"].map(start);
+    let targets = both.each_ref().map(|it| it.address);
+    let prometheus = Prometheus::start(directory.path(), &monitoring("rules.yaml"), &targets);
+    let query = "ALERTS{alertname=\"TenureTwoLeaders\", alertstate=\"firing\"}";
+    let told = until(Duration::from_secs(120), "it is told", || prometheus.query(query));
+    let named: Vec<_> = told.iter().map(|it| text(&it["metric"], "identity")).collect();
+    assert_eq!(named, ["orders-0"], "the older leads beside the younger");
+}
+
 /// Asserts that a variable has values: `label_values(SERIES, LABEL)`.
 fn values(prometheus: &Prometheus, definition: &str) {
     let inside = definition.strip_prefix("label_values(").and_then(|it| it.strip_suffix(')'));
