@@ -28,6 +28,7 @@ pub mod rights;
 mod watching;
 
 pub use failure::KubeError;
+pub(crate) use failure::rule;
 pub use objects::Kind;
 pub use watching::Watched;
 

@@ -25,6 +25,7 @@ use crate::config::{Settings, StoreSettings};
 
 pub mod azure;
 pub mod file;
+pub mod kubernetes;
 pub mod memory;
 mod successor;
 
@@ -37,7 +38,8 @@ pub use successor::Successor;
 /// until the backend can prove that it is definite (R4).
 #[async_trait]
 pub trait LeaseStore: Send + Sync {
-    /// Names the kind of store for status, logs and messages: `azure`, `file`, `memory`.
+    /// Names the kind of store for status, logs and messages: `azure`, `file`,
+    /// `kubernetes`, `memory`.
     fn kind(&self) -> &'static str;
 
     /// Says what the election must know about this kind of store.
@@ -120,9 +122,7 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseStore>> {
     Ok(match &settings.store {
         StoreSettings::File(file) => Arc::new(file::FileStore::open(file)),
         StoreSettings::Azure(azure) => Arc::new(azure::Azure::open(azure.as_ref().clone())?),
-        StoreSettings::Kubernetes(_) => {
-            anyhow::bail!("the kubernetes: store is not in this build")
-        }
+        StoreSettings::Kubernetes(lease) => Arc::new(kubernetes::Kubernetes::open(lease)?),
         StoreSettings::Memory => Arc::new(memory::Memory::new()),
     })
 }

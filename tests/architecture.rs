@@ -63,7 +63,7 @@ fn the_core_imports_values_and_nothing_that_acts() {
 
 #[test]
 fn no_backend_knows_another_nor_the_election() {
-    let backends = ["azure", "file", "memory"];
+    let backends = ["azure", "file", "kubernetes", "memory"];
     for backend in backends {
         for (path, text) in module(&format!("store/{backend}")) {
             for other in backends.iter().filter(|other| **other != backend) {
@@ -123,6 +123,7 @@ fn the_one_reader_of_time_and_of_the_environment_is_where_it_belongs() {
             "election",
             "health",
             "hooks",
+            "kube",
             "listener",
             "logs",
             "publish",

@@ -169,21 +169,19 @@ impl Asked<'_> {
     /// A missing rule of access with the command that makes it; other reasons in the server's own
     /// words.
     fn forbidden(&self, status: &Status, said: &str) -> String {
+        if !self.signed {
+            // No right is worth giving to whoever comes.
+            return self.unauthorized(said);
+        }
         let Some(user) = user(&status.message) else {
             return format!("{} is forbidden ({said})", self.what());
         };
         let Self { verb, namespace, resource, .. } = self;
-        let (verbs, plural) = (resource.verbs, resource.plural);
-        let subject = match user.strip_prefix("system:serviceaccount:") {
-            Some(account) => format!("--serviceaccount={account}"),
-            None => format!("--user={user}"),
-        };
         format!(
-            "{user} may not {verb} {plural} in the namespace {namespace}: a rule is missing; make \
-             it with: kubectl create role tenure-{plural} -n {namespace} --verb={verbs} \
-             --resource={} && kubectl create rolebinding tenure-{plural} -n {namespace} \
-             --role=tenure-{plural} {subject}",
-            resource.in_rules()
+            "{user} may not {verb} {} in the namespace {namespace}: a rule is missing; make it \
+             with: {}",
+            resource.plural,
+            rule(resource, namespace, user)
         )
     }
 
@@ -196,6 +194,20 @@ impl Asked<'_> {
             _ => format!("the {} {namespace}/{name}", resource.kind),
         }
     }
+}
+
+/// The commands that allow somebody all that Tenure needs of a kind of object.
+pub(crate) fn rule(resource: &Resource, namespace: &str, user: &str) -> String {
+    let (verbs, plural) = (resource.verbs, resource.plural);
+    let subject = match user.strip_prefix("system:serviceaccount:") {
+        Some(account) => format!("--serviceaccount={account}"),
+        None => format!("--user={user}"),
+    };
+    format!(
+        "kubectl create role tenure-{plural} -n {namespace} --verb={verbs} --resource={} && \
+         kubectl create rolebinding tenure-{plural} -n {namespace} --role=tenure-{plural} {subject}",
+        resource.in_rules()
+    )
 }
 
 /// The server's own words, without what could steer a terminal or fill a log.
@@ -289,6 +301,9 @@ mod tests {
         assert!(matches!(&expired, KubeError::Unauthorized(it) if it.contains("expired")));
         let unsigned = Asked { signed: false, ..ASKED }.refused(401, &Status::default(), None);
         assert!(unsigned.to_string().contains("wants a token"), "{unsigned}");
+        let anonymous = Status::read(br#"{"message": "User \"system:anonymous\" cannot get"}"#);
+        let unsigned = Asked { signed: false, ..ASKED }.refused(403, &anonymous, None).to_string();
+        assert!(unsigned.contains("--kube-token-file") && !unsigned.contains("kubectl"));
         let throttled = ASKED.refused(429, &Status::default(), Some(3));
         let after = Some(Duration::from_secs(3));
         assert!(

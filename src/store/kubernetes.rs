@@ -1,0 +1,284 @@
+//! The lease in a Lease of Kubernetes (coordination.k8s.io/v1).
+//!
+//! Each change is a read that a majority vouches for, and a write that is compared and set by the
+//! resourceVersion which was read. No server counts the time: the Lease just stands there, and each
+//! observer counts it by its own clock, as client-go's candidates do, with whom ours compete for the
+//! same Lease.
+//!
+//! What this backend does not do: it retries nothing and keeps nothing, compares no wall clock with
+//! the times in a Lease, and takes no failure for definite that the server does not say to be (R4).
+//! [`LeaseStore::changed`] alone waits, for as long as nothing changes.
+
+use std::fmt;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use time::OffsetDateTime;
+
+use self::watching::Noticed;
+use super::{
+    Bid, Broken, Cause, Failure, Finding, Grant, LeaseStore, Rules, Sight, StoreError, Successor,
+};
+use crate::clock;
+use crate::config::KubernetesSettings;
+use crate::kube::objects::Lease;
+use crate::kube::{Dated, Kube, KubeError};
+
+mod doctor;
+mod record;
+mod token;
+mod watching;
+
+/// A lease in a Lease.
+pub struct Kubernetes {
+    settings: KubernetesSettings,
+    kube: Kube,
+    noticed: Mutex<Noticed>,
+}
+
+impl fmt::Debug for Kubernetes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kubernetes").field("lease", &self.place()).finish_non_exhaustive()
+    }
+}
+
+impl Kubernetes {
+    /// Makes the store from its settings. It reaches no network and reads no file yet.
+    ///
+    /// # Errors
+    /// When the URL of the API server is none that requests can be made for.
+    pub fn open(settings: &KubernetesSettings) -> anyhow::Result<Self> {
+        let kube = Kube::open(&settings.access, settings.request_timeout)?;
+        Ok(Self { settings: settings.clone(), kube, noticed: Mutex::default() })
+    }
+
+    /// Names the Lease, for messages.
+    fn place(&self) -> String {
+        format!("{}/{}", self.settings.namespace, self.settings.name)
+    }
+
+    /// Reads the Lease; `None` where there is none.
+    async fn read(&self) -> Result<Option<Dated<Lease>>, StoreError> {
+        match self.kube.get(&self.settings.namespace, &self.settings.name).await {
+            Ok(read) => Ok(Some(read)),
+            Err(KubeError::Missing(_)) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Reads the Lease, which this bid must hold.
+    async fn read_ours(&self, bid: &Bid) -> Result<Lease, StoreError> {
+        let lease = self.read().await?.ok_or_else(|| self.gone())?.object;
+        if record::is_of(&lease, bid) { Ok(lease) } else { Err(self.not_ours(&lease)) }
+    }
+
+    /// Writes the Lease in the place of the one that was read.
+    async fn write(&self, lease: &Lease) -> Result<Dated<Lease>, StoreError> {
+        self.kube.replace(lease).await.map_err(failed)
+    }
+
+    /// Takes a Lease that was read, for a bid that may have it; says what was found there.
+    async fn take(&self, found: Lease, bid: &Bid) -> Result<Option<Grant>, StoreError> {
+        let record = record::read(&found, &self.place()).map_err(StoreError::Foreign)?;
+        let mut lease = found;
+        if record::is_of(&lease, bid) {
+            record::renew(&mut lease, bid, now());
+        } else if record::version(&lease) == bid.seen {
+            record::take(&mut lease, bid, now());
+        } else {
+            return Err(self.not_ours(&lease));
+        }
+        match self.kube.replace(&lease).await {
+            Ok(Dated { date, .. }) => Ok(Some(Grant { record, date })),
+            Err(KubeError::Conflict(_)) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    fn gone(&self) -> StoreError {
+        refused(format!("the Lease {} is gone, and the lease with it", self.place()))
+    }
+
+    fn not_ours(&self, lease: &Lease) -> StoreError {
+        refused(match record::holder(lease) {
+            Some(_) if record::is_broken(lease) => {
+                format!("an operator has broken the Lease {}", self.place())
+            }
+            Some(holder) => format!("the Lease {} is held by {holder:?}", self.place()),
+            None => format!("the Lease {} has been freed, or has changed since", self.place()),
+        })
+    }
+}
+
+#[async_trait]
+impl LeaseStore for Kubernetes {
+    fn kind(&self) -> &'static str {
+        "kubernetes"
+    }
+
+    fn rules(&self) -> Rules {
+        Rules { longest_lease: None, missing_is_free: false }
+    }
+
+    async fn look(&self) -> Result<Sight, StoreError> {
+        match self.read().await? {
+            None => Ok(record::missing()),
+            Some(read) => record::sight(&read.object, &self.place()).map_err(StoreError::Foreign),
+        }
+    }
+
+    async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
+        if record::is_missing(&bid.seen) {
+            let (namespace, name) = (&self.settings.namespace, &self.settings.name);
+            let lease = record::taken_anew(namespace, name, bid, now());
+            match self.kube.create(&lease).await {
+                Ok(Dated { date, .. }) => {
+                    tracing::warn!(lease = self.place(), "made the missing Lease");
+                    return Ok(Grant { record: Default::default(), date });
+                }
+                Err(KubeError::Exists(_)) => (),
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        // What was written in between may be an earlier request of this very bid.
+        for _ in 0..2 {
+            let found = self.read().await?.ok_or_else(|| self.gone())?.object;
+            if let Some(grant) = self.take(found, bid).await? {
+                return Ok(grant);
+            }
+        }
+        Err(conflict(self.place()))
+    }
+
+    async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
+        let mut lease = self.read_ours(bid).await?;
+        let record = record::read(&lease, &self.place()).map_err(StoreError::Foreign)?;
+        if let Some(term) = record::term_of(&record, bid) {
+            return Ok(term);
+        }
+        let term = record::next_term(&lease, record.term, floor).ok_or_else(|| {
+            let message = format!("the Lease {} has a term that none can follow", self.place());
+            StoreError::Foreign(Failure::new(Cause::Record, message))
+        })?;
+        record::inaugurate(&mut lease, bid, term);
+        self.write(&lease).await.map(|_| term)
+    }
+
+    async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
+        let mut lease = self.read_ours(bid).await?;
+        record::renew(&mut lease, bid, now());
+        self.write(&lease).await.map(|_| ())
+    }
+
+    async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+        let mut lease = self.read_ours(bid).await?;
+        let record = record::read(&lease, &self.place()).map_err(StoreError::Foreign)?;
+        if record::term_of(&record, bid).is_none() {
+            return Err(refused("the record is not ours, so no successor is named".to_owned()));
+        }
+        if record.successor.as_ref() == Some(&successor.as_stored()) {
+            return Ok(());
+        }
+        record::nominate(&mut lease, successor);
+        self.write(&lease).await.map(|_| ())
+    }
+
+    async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
+        let mut lease = self.read().await?.ok_or_else(|| self.gone())?.object;
+        if !record::is_to_end(&lease, bid) {
+            return Err(self.not_ours(&lease));
+        }
+        record::free(&mut lease, now());
+        self.write(&lease).await.map(|_| ())
+    }
+
+    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
+        let Some(Dated { object: mut lease, .. }) = self.read().await? else {
+            return Ok(Broken::NotHeld);
+        };
+        let Sight { record, claim: Some(claim), .. } =
+            record::sight(&lease, &self.place()).map_err(StoreError::Foreign)?
+        else {
+            return Ok(Broken::NotHeld);
+        };
+        let free_in = if at_once { Duration::ZERO } else { claim.lease_duration };
+        if at_once {
+            record::free(&mut lease, now());
+        } else if record::is_broken(&lease) {
+            return Ok(Broken::Held { record, free_in });
+        } else {
+            record::mark_broken(&mut lease, now());
+        }
+        match self.kube.replace(&lease).await {
+            Ok(_) => Ok(Broken::Held { record, free_in }),
+            Err(KubeError::Conflict(_)) => {
+                let message = "the Lease changed just now, so nothing was broken: look again";
+                Err(StoreError::Unknown(Failure::new(Cause::Lease, message)))
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    async fn changed(&self) {
+        self.watch().await;
+    }
+
+    async fn examine(&self) -> Vec<Finding> {
+        doctor::examine(self).await
+    }
+
+    async fn create(&self, floor: u64) -> Result<Vec<String>, StoreError> {
+        let place = self.place();
+        let Some(Dated { object: mut lease, .. }) = self.read().await? else {
+            let (namespace, name) = (&self.settings.namespace, &self.settings.name);
+            let lease = record::free_with_term(namespace, name, floor);
+            return match self.kube.create(&lease).await {
+                Ok(_) => Ok(vec![format!("made the Lease {place} with the first term {floor}")]),
+                Err(KubeError::Exists(_)) => Err(conflict(place)),
+                Err(error) => Err(failed(error)),
+            };
+        };
+        let record = record::read(&lease, &place).map_err(StoreError::Foreign)?;
+        if record.term.is_some() {
+            return Ok(Vec::new());
+        }
+        record::write_term(&mut lease, floor);
+        self.write(&lease).await?;
+        Ok(vec![format!("wrote the first term {floor} to the Lease {place}")])
+    }
+}
+
+/// The wall clock: for what people read in a Lease, and never compared with what others wrote.
+fn now() -> OffsetDateTime {
+    clock::now().date()
+}
+
+fn refused(message: String) -> StoreError {
+    StoreError::Refused(Failure::new(Cause::Lease, message))
+}
+
+/// The Lease was changed between our reading and our writing: by another, or by a request of our
+/// own whose answer was lost.
+fn conflict(place: String) -> StoreError {
+    let message = format!("the Lease {place} was changed meanwhile: it is read again");
+    StoreError::Broken(Failure::new(Cause::Lease, message))
+}
+
+/// What an error of the client means where nothing better is known: nothing for certain (R4).
+fn failed(error: KubeError) -> StoreError {
+    let message = error.to_string();
+    let cause = match error {
+        KubeError::Conflict(_) => return StoreError::Broken(Failure::new(Cause::Lease, message)),
+        KubeError::Broken(_) => return StoreError::Broken(Failure::new(Cause::Network, message)),
+        KubeError::Unauthorized(_) | KubeError::Forbidden(_) | KubeError::Files(_) => Cause::Auth,
+        KubeError::Throttled { .. } => Cause::Throttled,
+        KubeError::Timeout(_) => Cause::Timeout,
+        KubeError::Network(_) => Cause::Network,
+        KubeError::Missing(_) | KubeError::NoNamespace(_) | KubeError::Invalid(_) => {
+            Cause::Settings
+        }
+        KubeError::Unavailable(_) | KubeError::Gone(_) | KubeError::Exists(_) => Cause::Unavailable,
+    };
+    StoreError::Unknown(Failure::new(cause, message))
+}

@@ -1,0 +1,350 @@
+//! The examination of a cluster for `tenure doctor`: what is wrong, and what to do, in the order in
+//! which a person would mend it.
+//!
+//! What it does not do: it writes nothing. Making a Lease is tried as a dry run, and what else is
+//! allowed is asked of the server.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
+use super::token::Token;
+use super::{Kubernetes, record};
+use crate::clock::{self, Moment};
+use crate::kube::objects::{AccessSpec, Lease, Metadata, SelfSubjectAccessReview};
+use crate::kube::{Dated, Kind, Kube, KubeError, rule};
+use crate::store::{Finding, Sight, Verdict};
+
+/// The longest time that one request may take; longer than any request-timeout that makes sense,
+/// so that a slow server is told from a dead one.
+const PATIENCE: Duration = Duration::from_secs(25);
+
+/// How many requests are timed.
+const TIMED: usize = 5;
+
+/// A token that ends sooner than this should have been replaced: the kubelet does so when a fifth
+/// of its time is left, which is an hour at most by default.
+const SOON: time::Duration = time::Duration::minutes(5);
+
+/// From this difference on a clock is worth a word.
+const SKEWED: i64 = 31;
+
+const TOKEN: &str = "token";
+const SERVER: &str = "API server";
+const NAMESPACE: &str = "namespace";
+const RIGHTS: &str = "permissions";
+const LEASE: &str = "Lease";
+const SKEW: &str = "clock skew";
+const TIMINGS: &str = "timings";
+
+/// All that is looked at, in order; what could not be is said to have been skipped.
+const SUBJECTS: [&str; 7] = [SERVER, TOKEN, NAMESPACE, RIGHTS, LEASE, SKEW, TIMINGS];
+
+/// One examination.
+struct Examination<'a> {
+    store: &'a Kubernetes,
+    kube: Kube,
+    /// Whose token it is, as it says itself.
+    user: String,
+    found: Vec<Finding>,
+}
+
+/// Looks at everything, as far as it gets.
+pub(super) async fn examine(store: &Kubernetes) -> Vec<Finding> {
+    let patient = Kube::open(&store.settings.access, PATIENCE);
+    let kube = patient.unwrap_or_else(|_| store.kube.clone());
+    let mut examination = Examination { store, kube, user: String::new(), found: Vec::new() };
+    examination.token().await;
+    if examination.reach().await {
+        examination.namespace().await;
+        examination.rights().await;
+        examination.timings().await;
+    }
+    examination.finish()
+}
+
+impl Examination<'_> {
+    fn say(
+        &mut self,
+        subject: &'static str,
+        verdict: Verdict,
+        detail: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        let remedy = Some(remedy.into()).filter(|it| !it.is_empty());
+        self.found.push(Finding {
+            subject: subject.into(),
+            verdict,
+            detail: detail.into(),
+            remedy,
+        });
+    }
+
+    /// Notes what came of a request that should have gone well.
+    fn fault(&mut self, error: &KubeError) {
+        let (subject, remedy) = match error {
+            KubeError::Unauthorized(_) | KubeError::Files(_) => (TOKEN, "mend what is named here"),
+            KubeError::Forbidden(_) => (RIGHTS, ""),
+            KubeError::NoNamespace(_) => (NAMESPACE, "create it, or name another by --store"),
+            KubeError::Network(_) | KubeError::Broken(_) | KubeError::Timeout(_) => {
+                (SERVER, "check --kube-api, --kube-ca-file, and network policies on the way")
+            }
+            KubeError::Throttled { .. } | KubeError::Unavailable(_) => {
+                (SERVER, "look at the control plane, and run `tenure doctor` again")
+            }
+            _ => (SERVER, "check --kube-api and --store"),
+        };
+        self.say(subject, Verdict::Wrong, error.to_string(), remedy);
+    }
+
+    /// Looks at what the token says of itself.
+    async fn token(&mut self) {
+        let read = match self.kube.token().await {
+            Ok(None) => {
+                let detail =
+                    "none is sent: whoever reaches the server needs none, or a proxy adds it";
+                return self.say(TOKEN, Verdict::Well, detail, "");
+            }
+            Ok(Some(read)) => Token::read(&read),
+            Err(why) => {
+                let remedy = "mount a service account token, or check --kube-token-file and \
+                              --kube-ca-file";
+                return self.say(TOKEN, Verdict::Wrong, why, remedy);
+            }
+        };
+        let Some(token) = read else {
+            let detail = "there is one, and it does not say when it ends";
+            return self.say(TOKEN, Verdict::Well, detail, "");
+        };
+        let whose = format!("of {} for {}", token.subject, token.audience());
+        match token.end().map(|end| (end, end - clock::now().date())) {
+            Some((end, left)) if !left.is_positive() => {
+                let detail = format!("{whose}: it ended on {end}");
+                let remedy = "have it replaced; the kubelet does so for a projected volume, not \
+                              where it is mounted with subPath";
+                self.say(TOKEN, Verdict::Wrong, detail, remedy);
+            }
+            Some((end, left)) if left < SOON => {
+                let detail = format!("{whose}: it ends on {end}, and nobody has replaced it yet");
+                self.say(
+                    TOKEN,
+                    Verdict::Doubtful,
+                    detail,
+                    "look whether it is mounted as a projected volume",
+                );
+            }
+            Some((end, _)) => self.say(TOKEN, Verdict::Well, format!("{whose}, until {end}"), ""),
+            None => self.say(TOKEN, Verdict::Well, format!("{whose}, without an end"), ""),
+        }
+        self.user = token.subject;
+    }
+
+    /// Reads the Lease; whether the server can be spoken to.
+    async fn reach(&mut self) -> bool {
+        let settings = &self.store.settings;
+        let asked = clock::now();
+        let read = self.kube.get::<Lease>(&settings.namespace, &settings.name).await;
+        let answered = clock::now();
+        let tls = settings.access.api.scheme() == "https";
+        let answers = || {
+            let over = if tls { "TLS" } else { "plain HTTP" };
+            format!("{} answers over {over}", self.kube.host())
+        };
+        match read {
+            Ok(Dated { object, date }) => {
+                self.say(SERVER, Verdict::Well, answers(), "");
+                self.lease(Some(&object));
+                self.skew(date, asked, answered);
+            }
+            Err(KubeError::Missing(_)) => {
+                self.say(SERVER, Verdict::Well, answers(), "");
+                self.lease(None);
+            }
+            Err(error @ (KubeError::Forbidden(_) | KubeError::Unauthorized(_))) => {
+                self.say(SERVER, Verdict::Well, answers(), "");
+                // What may be done is asked for below, rule by rule.
+                if matches!(error, KubeError::Unauthorized(_)) {
+                    self.fault(&error);
+                    return false;
+                }
+            }
+            Err(error) => {
+                self.fault(&error);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Tells how the Lease is.
+    fn lease(&mut self, lease: Option<&Lease>) {
+        let place = self.store.place();
+        let create = "run `tenure doctor --create` to spare that wait";
+        let Some(lease) = lease else {
+            let detail = format!("{place} does not exist: its first leader waits a lease-duration");
+            return self.say(LEASE, Verdict::Doubtful, detail, create);
+        };
+        let Sight { record, claim, .. } = match record::sight(lease, &place) {
+            Ok(sight) => sight,
+            Err(failure) => {
+                return self.say(LEASE, Verdict::Wrong, failure.message, "see the message");
+            }
+        };
+        let who = match (record::holder(lease), &record.holder, &claim) {
+            (None, ..) => "held by nobody".to_owned(),
+            (Some(_), Some(holder), _) => format!("held or last held by {}", holder.identity),
+            (Some(holder), None, Some(claim)) => format!(
+                "held or last held by {holder}, who has written no term: another kind of \
+                 candidate, or one of ours just now; respected for {} s after each renewal",
+                claim.lease_duration.as_secs()
+            ),
+            (Some(holder), None, None) => format!("held by {holder}"),
+        };
+        match record.term {
+            Some(term) => {
+                self.say(LEASE, Verdict::Well, format!("{place}: term {term}, {who}"), "")
+            }
+            None => {
+                let detail = format!(
+                    "{place} bears no term, {who}: its first leader waits a lease-duration"
+                );
+                self.say(LEASE, Verdict::Doubtful, detail, create);
+            }
+        }
+    }
+
+    /// Tries to make a Lease, without making it: that tells whether there is such a namespace.
+    async fn namespace(&mut self) {
+        let settings = &self.store.settings;
+        let name = format!("{}-doctor", settings.name);
+        let probe =
+            Lease { metadata: Metadata::named(&settings.namespace, &name), ..Lease::default() };
+        let namespace = settings.namespace.clone();
+        match self.kube.try_create(&probe).await {
+            Ok(_) | Err(KubeError::Exists(_)) => {
+                self.say(
+                    NAMESPACE,
+                    Verdict::Well,
+                    format!("{namespace} is there, and takes Leases"),
+                    "",
+                );
+            }
+            // Asked for below.
+            Err(KubeError::Forbidden(why)) if why.contains(" may not ") => (),
+            Err(KubeError::Forbidden(why)) => {
+                let remedy = "look at quotas, admission webhooks, and whether the namespace is being deleted";
+                self.say(NAMESPACE, Verdict::Wrong, why, remedy);
+            }
+            Err(error) => self.fault(&error),
+        }
+    }
+
+    /// Asks what we may do.
+    async fn rights(&mut self) {
+        let mut missing = Vec::new();
+        for verb in Lease::RESOURCE.verbs.split(',') {
+            match self.may(verb).await {
+                Ok(true) => (),
+                Ok(false) => missing.push(verb),
+                Err(error) => {
+                    let detail = format!("what is allowed could not be asked: {error}");
+                    return self.say(RIGHTS, Verdict::Doubtful, detail, "");
+                }
+            }
+        }
+        let namespace = &self.store.settings.namespace;
+        let all = Lease::RESOURCE.verbs.replace(',', ", ");
+        if missing.is_empty() {
+            return self.say(RIGHTS, Verdict::Well, format!("{all} on leases in {namespace}"), "");
+        }
+        let user = if self.user.is_empty() { "USER" } else { &self.user };
+        let remedy = rule(&Lease::RESOURCE, namespace, user);
+        let detail = format!("not allowed on leases in {namespace}: {}", missing.join(", "));
+        let verdict = if missing == ["watch"] { Verdict::Doubtful } else { Verdict::Wrong };
+        self.say(RIGHTS, verdict, detail, remedy);
+    }
+
+    async fn may(&self, verb: &str) -> Result<bool, KubeError> {
+        let settings = &self.store.settings;
+        let mut resource_attributes = BTreeMap::new();
+        let mut put = |name: &str, value: &str| {
+            resource_attributes.insert(name.to_owned(), value.to_owned());
+        };
+        put("verb", verb);
+        put("group", Lease::RESOURCE.group);
+        put("resource", Lease::RESOURCE.plural);
+        put("namespace", &settings.namespace);
+        // Rules for one name say nothing of what is made.
+        if verb != "create" {
+            put("name", &settings.name);
+        }
+        let review = SelfSubjectAccessReview {
+            spec: AccessSpec { resource_attributes },
+            ..SelfSubjectAccessReview::default()
+        };
+        Ok(self.kube.create(&review).await?.object.status.allowed)
+    }
+
+    /// Compares the server's date with ours, which may lie anywhere between asking and answer.
+    fn skew(&mut self, date: Option<OffsetDateTime>, asked: Moment, answered: Moment) {
+        let Some(date) = date else { return };
+        let ahead = asked.date() - (date + time::Duration::SECOND);
+        let behind = date - answered.date();
+        let apart = ahead.max(behind).max(time::Duration::ZERO).whole_seconds();
+        let detail = format!("our clock is {apart} s off");
+        if apart >= SKEWED {
+            let remedy = "have this host's clock set by NTP: no lease rests on it, but what \
+                          `kubectl get lease` shows does, and whether a token holds";
+            return self.say(SKEW, Verdict::Doubtful, detail, remedy);
+        }
+        self.say(SKEW, Verdict::Well, detail, "");
+    }
+
+    /// Times some requests over a connection that is open.
+    async fn timings(&mut self) {
+        let settings = &self.store.settings;
+        let mut slowest = Duration::ZERO;
+        for _ in 0..TIMED {
+            let sent = clock::now();
+            let _ = self.kube.get::<Lease>(&settings.namespace, &settings.name).await;
+            slowest = slowest.max(sent.elapsed_max(clock::now()));
+        }
+        // A renewal reads, and then writes.
+        let (twice, bound) = (slowest * 2, settings.request_timeout);
+        let detail = format!(
+            "the slowest of {TIMED} requests took {} ms, a renewal makes two, and request-timeout \
+             is {} ms",
+            slowest.as_millis(),
+            bound.as_millis()
+        );
+        let (verdict, remedy) = match twice {
+            _ if twice >= bound => (
+                Verdict::Wrong,
+                "look at the control plane, or raise --request-timeout and with it --renew-deadline and --lease-duration",
+            ),
+            _ if twice * 2 >= bound => {
+                (Verdict::Doubtful, "look at the control plane, or raise --request-timeout")
+            }
+            _ => (Verdict::Well, ""),
+        };
+        self.say(TIMINGS, verdict, detail, remedy);
+    }
+
+    /// Puts the findings in order, and says what was not looked at.
+    fn finish(self) -> Vec<Finding> {
+        let mut found = self.found;
+        for subject in SUBJECTS {
+            if !found.iter().any(|it| it.subject == subject) {
+                found.push(Finding {
+                    subject: subject.into(),
+                    verdict: Verdict::Skipped,
+                    detail: "not looked at, because of what is wrong beside it".to_owned(),
+                    remedy: None,
+                });
+            }
+        }
+        found.sort_by_key(|it| SUBJECTS.iter().position(|subject| it.subject == *subject));
+        found
+    }
+}

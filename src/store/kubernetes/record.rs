@@ -1,0 +1,287 @@
+//! What stands in a Lease: who holds it, the record of a tenure among its annotations, and each
+//! change that we make to either.
+//!
+//! What it does not do: it asks no server, reads no clock, and compares no time with another. The
+//! fields of the spec are client-go's, in its formats, so that whatever else reads Leases reads ours
+//! rightly.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
+use crate::kube::objects::{Lease, Metadata, micro_time, read_time};
+use crate::store::{
+    Bid, Candidate, Cause, Claim, Failure, Nonce, Record, Sight, Successor, Version,
+};
+
+/// Which acquisition holds the Lease. client-go leaves annotations alone when it takes one, so that
+/// it says nothing unless the holder is ours too.
+const CLAIM: &str = "tenure.dev/claim";
+const TERM: &str = "tenure.dev/term";
+const NONCE: &str = "tenure.dev/nonce";
+const HOLDER: &str = "tenure.dev/holder";
+const INSTANCE: &str = "tenure.dev/instance";
+const ADDRESS: &str = "tenure.dev/address";
+const SUCCESSOR: &str = "tenure.dev/successor";
+const HOLD_OFF: &str = "tenure.dev/hold-off-ms";
+
+/// The holder that an operator puts in the place of another: all observers wait anew, and the other
+/// finds that it holds the Lease no more (R12).
+const BROKEN: &str = "broken-by-operator";
+
+/// The version of a Lease that is not there.
+const MISSING: &str = "missing";
+
+/// Terms stay below 2⁵³, so that every reader of JSON can tell one from the next.
+const TERM_LIMIT: u64 = 1 << 53;
+
+/// How a candidate is named as holder.
+fn identity(candidate: &Candidate) -> String {
+    format!("{}_{}", candidate.identity, candidate.instance)
+}
+
+/// Who holds the Lease; `None` where it is free.
+pub(super) fn holder(lease: &Lease) -> Option<&str> {
+    lease.spec.holder_identity.as_deref().filter(|it| !it.is_empty())
+}
+
+/// Whether this very acquisition holds the Lease.
+pub(super) fn is_of(lease: &Lease, bid: &Bid) -> bool {
+    claims(lease, bid) && holder(lease) == Some(&identity(&bid.candidate))
+}
+
+/// Whether this acquisition may end it: its own, or what an operator has made of its own.
+pub(super) fn is_to_end(lease: &Lease, bid: &Bid) -> bool {
+    is_of(lease, bid) || claims(lease, bid) && is_broken(lease)
+}
+
+/// Whether an operator has broken the Lease, and nobody has taken it since.
+pub(super) fn is_broken(lease: &Lease) -> bool {
+    holder(lease) == Some(BROKEN)
+}
+
+fn claims(lease: &Lease, bid: &Bid) -> bool {
+    lease.metadata.annotations.get(CLAIM) == Some(&bid.nonce.to_string())
+}
+
+/// Which state of which Lease this is: one that was deleted and made again is another.
+pub(super) fn version(lease: &Lease) -> Version {
+    let Metadata { uid, resource_version, .. } = &lease.metadata;
+    Version(format!("{uid}/{resource_version}").into())
+}
+
+/// What a look sees where there is no Lease.
+pub(super) fn missing() -> Sight {
+    let version = Version(Arc::from(MISSING));
+    Sight { free: true, record: Record::default(), version, claim: None }
+}
+
+/// Whether a bid is for a Lease that was not there.
+pub(super) fn is_missing(seen: &Version) -> bool {
+    &*seen.0 == MISSING
+}
+
+/// What a look sees in a Lease.
+pub(super) fn sight(lease: &Lease, place: &str) -> Result<Sight, Failure> {
+    let mut record = read(lease, place)?;
+    let claim = claim(lease, place)?;
+    if claim.is_some() && !is_broken(lease) && !wrote(lease, &record) {
+        record = Record { term: record.term, ..Record::default() };
+    }
+    Ok(Sight { free: claim.is_none(), record, version: version(lease), claim })
+}
+
+/// Whether the holder of the Lease is who wrote the record.
+fn wrote(lease: &Lease, record: &Record) -> bool {
+    let claim = lease.metadata.annotations.get(CLAIM);
+    let same = claim.is_some() && claim == lease.metadata.annotations.get(NONCE);
+    same && holder(lease) == record.holder.as_deref().map(identity).as_deref()
+}
+
+/// What observers count the time of: a renewal changes it, and nothing else that is written beside
+/// does.
+fn claim(lease: &Lease, place: &str) -> Result<Option<Claim>, Failure> {
+    let Some(holder) = holder(lease) else {
+        return Ok(None);
+    };
+    let Some(lease_duration) = lease_duration(lease) else {
+        let (namespace, name) = place.split_once('/').unwrap_or_default();
+        let message = format!(
+            "the Lease {place} is held by {holder:?} without leaseDurationSeconds, so that nobody \
+             can know when it ends; once that holder is gone, free it with: kubectl patch lease \
+             {name} -n {namespace} --type=merge -p '{{\"spec\":{{\"holderIdentity\":\"\"}}}}'"
+        );
+        return Err(Failure::new(Cause::Record, message));
+    };
+    let spec = &lease.spec;
+    let spec = format!(
+        "{:?}",
+        (
+            holder,
+            &spec.renew_time,
+            &spec.acquire_time,
+            spec.lease_duration_seconds,
+            spec.lease_transitions,
+            lease.metadata.annotations.get(CLAIM),
+        )
+    );
+    Ok(Some(Claim { spec: Version(spec.into()), lease_duration }))
+}
+
+/// How long the Lease lasts after each renewal; `None` where that is not said.
+pub(super) fn lease_duration(lease: &Lease) -> Option<Duration> {
+    let seconds = u64::try_from(lease.spec.lease_duration_seconds?).ok()?;
+    (seconds > 0).then(|| Duration::from_secs(seconds))
+}
+
+/// What a standby would want to see when it changes: all but renewals.
+pub(super) fn news(lease: &Lease) -> String {
+    let ours =
+        lease.metadata.annotations.iter().filter(|(name, _)| name.starts_with("tenure.dev/"));
+    format!("{:?}", (&lease.metadata.uid, holder(lease), ours.collect::<Vec<_>>()))
+}
+
+/// Reads the record, and refuses what nobody of us can have written.
+pub(super) fn read(lease: &Lease, place: &str) -> Result<Record, Failure> {
+    let annotations = &lease.metadata.annotations;
+    let foreign = |why: String| {
+        let message = format!(
+            "the record in the Lease {place} is not Tenure's: {why}; take its annotations \
+             tenure.dev/… away, or name another Lease"
+        );
+        Failure::new(Cause::Record, message)
+    };
+    let number = |name: &str| match annotations.get(name) {
+        None => Ok(None),
+        Some(text) if text.bytes().all(|it| it.is_ascii_digit()) => {
+            text.parse().map(Some).map_err(|_| foreign(format!("its {name} is out of range")))
+        }
+        Some(_) => Err(foreign(format!("its {name} is no number"))),
+    };
+    let term = number(TERM)?;
+    let nonce = match annotations.get(NONCE) {
+        None => None,
+        Some(text) => {
+            Some(text.parse::<Nonce>().map_err(|_| foreign(format!("its {NONCE} is none")))?)
+        }
+    };
+    let text = |name: &str| annotations.get(name).cloned();
+    let holder = text(HOLDER).map(|identity| {
+        let instance = text(INSTANCE).unwrap_or_default();
+        Arc::new(Candidate { identity, instance, address: text(ADDRESS) })
+    });
+    let successor = match (annotations.get(SUCCESSOR), number(HOLD_OFF)?) {
+        (Some(identity), Some(hold_off)) => Successor::recorded(identity, hold_off),
+        (None, None) => None,
+        _ => return Err(foreign(format!("it bears {SUCCESSOR} or {HOLD_OFF} without the other"))),
+    };
+    Ok(Record { term, holder, nonce, successor })
+}
+
+/// The term of the record, if this very bid wrote it.
+pub(super) fn term_of(record: &Record, bid: &Bid) -> Option<u64> {
+    record.term.filter(|_| record.nonce == Some(bid.nonce))
+}
+
+/// The term to write: above the last, at least the floor, and above what client-go counts.
+/// `None` where it would be too large.
+pub(super) fn next_term(lease: &Lease, recorded: Option<u64>, floor: u64) -> Option<u64> {
+    let counted = u64::try_from(lease.spec.lease_transitions.unwrap_or(0)).unwrap_or(0);
+    let next = recorded.unwrap_or(0).max(counted).checked_add(1)?.max(floor);
+    (next < TERM_LIMIT).then_some(next)
+}
+
+/// A Lease to be made, which a bid holds.
+pub(super) fn taken_anew(namespace: &str, name: &str, bid: &Bid, now: OffsetDateTime) -> Lease {
+    let metadata = Metadata::named(namespace, name);
+    let mut lease = Lease { metadata, ..Lease::default() };
+    take(&mut lease, bid, now);
+    lease.spec.lease_transitions = Some(0);
+    lease
+}
+
+/// A Lease to be made, which nobody holds, with a first term.
+pub(super) fn free_with_term(namespace: &str, name: &str, term: u64) -> Lease {
+    let mut lease = Lease { metadata: Metadata::named(namespace, name), ..Lease::default() };
+    write_term(&mut lease, term);
+    lease
+}
+
+/// Makes a bid the holder.
+pub(super) fn take(lease: &mut Lease, bid: &Bid, now: OffsetDateTime) {
+    let spec = &mut lease.spec;
+    spec.holder_identity = Some(identity(&bid.candidate));
+    spec.acquire_time = Some(micro_time(now));
+    spec.renew_time = Some(micro_time(now));
+    spec.lease_duration_seconds = Some(whole_seconds(bid.lease_duration));
+    spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0).saturating_add(1));
+    lease.metadata.annotations.insert(CLAIM.to_owned(), bid.nonce.to_string());
+}
+
+/// Has every observer wait anew. The time differs from the last even where the wall clock stands
+/// still or went back.
+pub(super) fn renew(lease: &mut Lease, bid: &Bid, now: OffsetDateTime) {
+    let spec = &mut lease.spec;
+    let last = spec.renew_time.as_deref().and_then(read_time);
+    let after = last.and_then(|it| it.checked_add(time::Duration::MICROSECOND));
+    spec.renew_time = Some(micro_time(after.map_or(now, |it| it.max(now))));
+    spec.lease_duration_seconds = Some(whole_seconds(bid.lease_duration));
+}
+
+/// Puts the record of a bid in the place of that of an earlier tenure.
+pub(super) fn inaugurate(lease: &mut Lease, bid: &Bid, term: u64) {
+    let annotations = &mut lease.metadata.annotations;
+    for name in [HOLDER, INSTANCE, ADDRESS, SUCCESSOR, HOLD_OFF] {
+        annotations.remove(name);
+    }
+    let mut put = |name: &str, value: String| annotations.insert(name.to_owned(), value);
+    put(NONCE, bid.nonce.to_string());
+    put(HOLDER, bid.candidate.identity.clone());
+    put(INSTANCE, bid.candidate.instance.clone());
+    if let Some(address) = bid.candidate.address.clone().filter(|it| !it.is_empty()) {
+        put(ADDRESS, address);
+    }
+    write_term(lease, term);
+}
+
+/// Writes a term, and nothing else of a record.
+pub(super) fn write_term(lease: &mut Lease, term: u64) {
+    lease.metadata.annotations.insert(TERM.to_owned(), term.to_string());
+}
+
+/// Adds who should lead next to the record that stands there.
+pub(super) fn nominate(lease: &mut Lease, successor: &Successor) {
+    let annotations: &mut BTreeMap<_, _> = &mut lease.metadata.annotations;
+    annotations.insert(SUCCESSOR.to_owned(), successor.identity.clone());
+    annotations.insert(HOLD_OFF.to_owned(), successor.hold_off_millis().to_string());
+}
+
+/// Frees the Lease, as client-go releases one; the record stays.
+pub(super) fn free(lease: &mut Lease, now: OffsetDateTime) {
+    put_holder(lease, "", now);
+    lease.spec.lease_duration_seconds = Some(1);
+    lease.metadata.annotations.remove(CLAIM);
+}
+
+/// Puts an operator in the holder's place, so that everybody waits anew. The claim stays, so that
+/// who had it may still end it before its time.
+pub(super) fn mark_broken(lease: &mut Lease, now: OffsetDateTime) {
+    put_holder(lease, BROKEN, now);
+}
+
+fn put_holder(lease: &mut Lease, holder: &str, now: OffsetDateTime) {
+    lease.spec.holder_identity = Some(holder.to_owned());
+    lease.spec.acquire_time = Some(micro_time(now));
+    lease.spec.renew_time = Some(micro_time(now));
+}
+
+/// The settings allow whole seconds alone; less would be too short for whoever waits.
+fn whole_seconds(duration: Duration) -> i32 {
+    let seconds = duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0));
+    i32::try_from(seconds).unwrap_or(i32::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests;

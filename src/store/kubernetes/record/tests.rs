@@ -1,0 +1,222 @@
+use super::*;
+use crate::store::LeaseId;
+
+const PLACE: &str = "shop/orders";
+
+fn at(micros: u64) -> OffsetDateTime {
+    OffsetDateTime::UNIX_EPOCH + Duration::from_micros(1_700_000_000_000_000 + micros)
+}
+
+fn bid(nonce: u128) -> Bid {
+    Bid {
+        lease: LeaseId::from_random(nonce),
+        nonce: Nonce(nonce),
+        candidate: Arc::new(Candidate {
+            identity: "orders-1".to_owned(),
+            instance: "01J".to_owned(),
+            address: Some("10.0.3.7:8080".to_owned()),
+        }),
+        lease_duration: Duration::from_secs(15),
+        seen: Version(Arc::from(MISSING)),
+    }
+}
+
+fn held() -> Lease {
+    taken_anew("shop", "orders", &bid(1), at(0))
+}
+
+fn spec(lease: &Lease) -> Version {
+    sight(lease, PLACE).unwrap().claim.unwrap().spec
+}
+
+fn annotate(lease: &mut Lease, name: &str, value: &str) {
+    lease.metadata.annotations.insert(name.to_owned(), value.to_owned());
+}
+
+#[test]
+fn a_lease_that_we_make_is_as_client_go_makes_one() {
+    let lease = serde_json::to_value(held()).unwrap();
+    let expected = serde_json::json!({
+        "metadata": {
+            "name": "orders", "namespace": "shop",
+            "annotations": {"tenure.dev/claim": "00000000000000000000000000000001"},
+        },
+        "spec": {
+            "holderIdentity": "orders-1_01J",
+            "leaseDurationSeconds": 15,
+            "acquireTime": "2023-11-14T22:13:20.000000Z",
+            "renewTime": "2023-11-14T22:13:20.000000Z",
+            "leaseTransitions": 0,
+        },
+    });
+    assert_eq!(lease, expected);
+}
+
+#[test]
+fn transitions_count_the_acquisitions_and_stop_at_their_largest() {
+    let mut lease = held();
+    for (before, after) in [(Some(0), 1), (None, 1), (Some(i32::MAX), i32::MAX)] {
+        lease.spec.lease_transitions = before;
+        take(&mut lease, &bid(2), at(1));
+        assert_eq!(lease.spec.lease_transitions, Some(after));
+    }
+}
+
+#[test]
+fn a_renewal_changes_what_observers_count_even_when_the_clock_does_not_move() {
+    let (mut lease, bid) = (held(), bid(1));
+    for now in [0, 0, 5_000_000, 4_000_000, 0] {
+        let (before, renewed) = (spec(&lease), lease.spec.renew_time.clone());
+        renew(&mut lease, &bid, at(now));
+        assert_ne!(spec(&lease), before, "{now}");
+        assert!(lease.spec.renew_time > renewed, "{now}: {renewed:?}");
+    }
+    assert_eq!(lease.spec.acquire_time, held().spec.acquire_time);
+}
+
+#[test]
+fn what_is_written_beside_the_spec_makes_nobody_wait_anew() {
+    let (mut lease, before) = (held(), spec(&held()));
+    let version = version(&lease);
+    inaugurate(&mut lease, &bid(1), 7);
+    nominate(&mut lease, &Successor { identity: "b".to_owned(), hold_off: Duration::ZERO });
+    annotate(&mut lease, "team", "blue");
+    lease.metadata.resource_version = "8".to_owned();
+    assert_eq!(spec(&lease), before);
+    assert_ne!(super::version(&lease), version);
+}
+
+#[test]
+fn a_lease_made_again_is_another_whatever_its_version() {
+    let (mut one, mut other) = (held(), held());
+    (one.metadata.uid, other.metadata.uid) = ("a".to_owned(), "b".to_owned());
+    assert_ne!(version(&one), version(&other));
+    assert_ne!(news(&one), news(&other));
+}
+
+#[test]
+fn a_lease_is_ours_by_its_holder_and_its_claim_together() {
+    let mut lease = held();
+    assert!(is_of(&lease, &bid(1)));
+    assert!(!is_of(&lease, &bid(2)), "another acquisition of the same instance");
+    lease.spec.holder_identity = Some("client-go_1".to_owned());
+    assert!(!is_of(&lease, &bid(1)), "client-go leaves the annotations alone");
+    assert!(!is_to_end(&lease, &bid(1)));
+}
+
+#[test]
+fn a_holder_without_a_duration_is_refused_with_the_command_that_frees_it() {
+    for seconds in [None, Some(0), Some(-1)] {
+        let mut lease = held();
+        lease.spec.lease_duration_seconds = seconds;
+        let failure = sight(&lease, PLACE).unwrap_err();
+        assert_eq!(failure.cause, Cause::Record);
+        assert!(failure.message.contains("kubectl patch lease orders -n shop"), "{failure}");
+        lease.spec.holder_identity = None;
+        assert!(sight(&lease, PLACE).unwrap().free, "there is nothing to wait for");
+    }
+}
+
+#[test]
+fn other_fields_may_be_missing_as_for_client_go() {
+    let mut lease = Lease::default();
+    lease.spec.holder_identity = Some("x".to_owned());
+    lease.spec.lease_duration_seconds = Some(15);
+    let seen = sight(&lease, PLACE).unwrap();
+    assert!(!seen.free);
+    assert_eq!(seen.claim.unwrap().lease_duration, Duration::from_secs(15));
+    assert_eq!(next_term(&lease, None, 0), Some(1));
+    lease.spec.holder_identity = Some(String::new());
+    assert!(sight(&lease, PLACE).unwrap().free);
+}
+
+#[test]
+fn under_a_holder_who_did_not_write_it_a_record_is_its_term_alone() {
+    let mut lease = held();
+    inaugurate(&mut lease, &bid(1), 7);
+    let ours = sight(&lease, PLACE).unwrap().record;
+    assert_eq!(ours.holder.as_deref(), Some(&*bid(1).candidate));
+    assert_eq!((ours.term, ours.nonce), (Some(7), Some(Nonce(1))));
+    let mut broken = lease.clone();
+    mark_broken(&mut broken, at(1));
+    assert_eq!(sight(&broken, PLACE).unwrap().record, ours, "breaking keeps the record");
+    let mut freed = lease.clone();
+    free(&mut freed, at(1));
+    assert_eq!(sight(&freed, PLACE).unwrap().record, ours);
+    let mut again = freed.clone();
+    take(&mut again, &bid(2), at(2));
+    let alone = Record { term: Some(7), ..Record::default() };
+    assert_eq!(sight(&again, PLACE).unwrap().record, alone);
+    lease.spec.holder_identity = Some("client-go_1".to_owned());
+    assert_eq!(sight(&lease, PLACE).unwrap().record, alone);
+}
+
+#[test]
+fn a_broken_lease_makes_everybody_wait_and_may_be_ended_by_who_had_it() {
+    let mut lease = held();
+    mark_broken(&mut lease, at(1));
+    assert_ne!(spec(&lease), spec(&held()));
+    assert_eq!(lease_duration(&lease), lease_duration(&held()));
+    assert!(!is_of(&lease, &bid(1)));
+    assert!(is_to_end(&lease, &bid(1)) && !is_to_end(&lease, &bid(2)));
+    free(&mut lease, at(2));
+    assert!(!is_to_end(&lease, &bid(1)));
+    assert_eq!(lease.spec.lease_duration_seconds, Some(1), "as client-go releases");
+}
+
+#[test]
+fn terms_are_above_the_last_and_what_client_go_counts_and_below_what_json_can_tell() {
+    let mut lease = held();
+    lease.spec.lease_transitions = Some(41);
+    assert_eq!(next_term(&lease, Some(7), 0), Some(42));
+    assert_eq!(next_term(&lease, Some(99), 0), Some(100));
+    assert_eq!(next_term(&lease, Some(99), 1_000), Some(1_000));
+    assert_eq!(next_term(&lease, Some(TERM_LIMIT - 2), 0), Some(TERM_LIMIT - 1));
+    assert_eq!(next_term(&lease, Some(TERM_LIMIT - 1), 0), None);
+    assert_eq!(next_term(&lease, Some(u64::MAX), 0), None);
+}
+
+#[test]
+fn annotations_that_nobody_of_us_wrote_are_refused_and_named() {
+    for (name, value, said) in [
+        (TERM, "seven", "no number"),
+        (TERM, "-7", "no number"),
+        (TERM, "99999999999999999999", "out of range"),
+        (TERM, "", "out of range"),
+        (NONCE, "zz", "tenure.dev/nonce"),
+        (HOLD_OFF, "1", "without the other"),
+        (SUCCESSOR, "b", "without the other"),
+    ] {
+        let mut lease = held();
+        annotate(&mut lease, name, value);
+        let failure = sight(&lease, PLACE).unwrap_err();
+        assert!(failure.message.contains(said), "{name}={value}: {failure}");
+    }
+}
+
+#[test]
+fn a_renewal_is_no_news_and_all_else_is() {
+    let (mut lease, known) = (held(), news(&held()));
+    renew(&mut lease, &bid(1), at(9));
+    lease.metadata.resource_version = "9".to_owned();
+    assert_eq!(news(&lease), known);
+    let changes: [fn(&mut Lease); 4] = [
+        |it| inaugurate(it, &bid(1), 7),
+        |it| nominate(it, &Successor { identity: "b".to_owned(), hold_off: Duration::ZERO }),
+        |it| free(it, at(1)),
+        |it| take(it, &bid(2), at(1)),
+    ];
+    for (n, change) in changes.into_iter().enumerate() {
+        let mut lease = held();
+        change(&mut lease);
+        assert_ne!(news(&lease), known, "{n}");
+    }
+}
+
+#[test]
+fn a_duration_is_never_written_shorter_than_it_is() {
+    for (millis, seconds) in [(1, 1), (1_000, 1), (1_001, 2), (15_000, 15)] {
+        assert_eq!(whole_seconds(Duration::from_millis(millis)), seconds);
+    }
+    assert_eq!(whole_seconds(Duration::MAX), i32::MAX);
+}
