@@ -5,7 +5,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -59,7 +59,7 @@ impl<'a> Ground<'a> {
     }
 
     /// What a candidate needs to find the Lease with the token of a file.
-    pub fn arguments(&self, token: &std::path::Path) -> Vec<String> {
+    pub fn arguments(&self, token: &Path) -> Vec<String> {
         let given = [
             ("--store", format!("kubernetes:{}/{LEASE}", self.namespace)),
             ("--kube-api", self.plane.url()),
@@ -67,6 +67,16 @@ impl<'a> Ground<'a> {
             ("--kube-token-file", token.display().to_string()),
         ];
         given.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
+    }
+
+    /// Makes the Lease with a first term, so that its first leader need not wait for another.
+    pub fn create_lease(&self, token: &Path) {
+        let made = Command::new(env!("CARGO_BIN_EXE_tenure"))
+            .args(["doctor", "--create", "--yes"])
+            .args(self.arguments(token))
+            .output()
+            .expect("tenure starts");
+        assert!(made.status.success(), "{made:?}");
     }
 
     /// What `kubectl get lease` shows as the holder.
