@@ -34,6 +34,10 @@ Without --now the lease runs out: its holder cannot renew it any more and is pas
 renewal, and nobody else can have it before its time is over. With --now it is free at once, and its \
 holder may go on for up to its renew-deadline: two may lead meanwhile.
 
+In Kubernetes each candidate counts the time of a Lease for itself: one that has run out cannot be \
+told from one that is held, and all wait its whole length anew. A holder that is not Tenure's, such as \
+client-go's, may go on working for some time after it has lost the Lease.
+
 Examples:
   tenure break --store azure://myaccount/elections --election orders
       takes leadership from whoever has it, safely; the next leader comes when the lease has run out
@@ -107,7 +111,7 @@ impl Breaking {
             return Ok(self.nothing());
         }
         if now {
-            let warning = warning(&self.lease(), &seen.record);
+            let warning = warning(&self.lease(), &seen.record) + self.of_observers();
             if yes {
                 terminal::complain(&warning);
             } else if !terminal::agrees(format!("{warning}\nIs it sure? [y/N] ")).await {
@@ -116,13 +120,27 @@ impl Breaking {
         }
         match self.end(&seen, now).await? {
             Broken::NotHeld => Ok(format!("nobody holds {} any more\n", self.lease())),
-            Broken::Held { record, free_in } => Ok(told(&self.lease(), &record, free_in)),
+            Broken::Held { record, free_in } => {
+                let told = told(&self.lease(), &record, free_in);
+                let note = if free_in.is_zero() { "" } else { self.of_observers() };
+                Ok(format!("{}{note}\n", told.trim_end()))
+            }
         }
     }
 
     /// Names the lease.
     fn lease(&self) -> String {
         format!("the lease of {:?} in {}", self.settings.election, self.settings.store)
+    }
+
+    /// What else is to be known where the store counts no time.
+    fn of_observers(&self) -> &'static str {
+        if !matches!(self.settings.store, StoreSettings::Kubernetes(_)) {
+            return "";
+        }
+        "\nEach candidate counts the time of a Lease for itself, so that nobody can say whether it \
+         had run out already.\nA holder that is not Tenure's, such as client-go's, may go on \
+         working for some time after it has lost the Lease."
     }
 
     fn nothing(&self) -> String {

@@ -169,6 +169,10 @@ impl Asked<'_> {
     /// A missing rule of access with the command that makes it; other reasons in the server's own
     /// words.
     fn forbidden(&self, status: &Status, said: &str) -> String {
+        if !self.signed {
+            // No right is worth giving to whoever comes.
+            return self.unauthorized(said);
+        }
         let Some(user) = user(&status.message) else {
             return format!("{} is forbidden ({said})", self.what());
         };
@@ -297,6 +301,9 @@ mod tests {
         assert!(matches!(&expired, KubeError::Unauthorized(it) if it.contains("expired")));
         let unsigned = Asked { signed: false, ..ASKED }.refused(401, &Status::default(), None);
         assert!(unsigned.to_string().contains("wants a token"), "{unsigned}");
+        let anonymous = Status::read(br#"{"message": "User \"system:anonymous\" cannot get"}"#);
+        let unsigned = Asked { signed: false, ..ASKED }.refused(403, &anonymous, None).to_string();
+        assert!(unsigned.contains("--kube-token-file") && !unsigned.contains("kubectl"));
         let throttled = ASKED.refused(429, &Status::default(), Some(3));
         let after = Some(Duration::from_secs(3));
         assert!(

@@ -126,7 +126,8 @@ impl Watch {
                 return Err(self.invalid("a line that is longer than any object"));
             }
             let Some(chunk) = self.chunk().await? else {
-                return Ok(None);
+                let whole = self.rest.trim_ascii().is_empty();
+                return if whole { Ok(None) } else { Err(self.invalid("half a line")) };
             };
             self.rest.extend(chunk);
         }

@@ -161,6 +161,9 @@ pub(super) fn read(lease: &Lease, place: &str) -> Result<Record, Failure> {
         Some(_) => Err(foreign(format!("its {name} is no number"))),
     };
     let term = number(TERM)?;
+    if term.is_some_and(|it| it >= TERM_LIMIT - 1) {
+        return Err(foreign(format!("its {TERM} is so large that none can follow")));
+    }
     let nonce = match annotations.get(NONCE) {
         None => None,
         Some(text) => {

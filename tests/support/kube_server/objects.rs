@@ -38,7 +38,7 @@ pub struct Writer {
 }
 
 /// Everything that is stored.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Objects {
     pub revision: u64,
     /// Changes up to this revision are told no more.
@@ -122,8 +122,19 @@ impl Objects {
         (revision, asked.map(|(_, object)| shown(target.kind, object)).collect())
     }
 
+    /// A list, or a page of it; the token of the next page is the name that it begins behind.
     pub fn list(&self, target: &Target, selector: &Selector) -> Answer {
+        let query = |name: &str| target.query.get(name).map_or("", String::as_str);
         let (revision, mut items) = self.select(target, selector);
+        let place = |it: &Value| format!("{}/{}", text(it, "namespace"), text(it, "name"));
+        items.retain(|it| place(it).as_str() > query("continue"));
+        let mut about = json!({"resourceVersion": revision.to_string()});
+        let limit = query("limit").parse().unwrap_or(0);
+        if limit > 0 && items.len() > limit {
+            about["remainingItemCount"] = (items.len() - limit).into();
+            items.truncate(limit);
+            about["continue"] = items.last().map(place).into();
+        }
         for fields in items.iter_mut().filter_map(Value::as_object_mut) {
             fields.remove("kind");
             fields.remove("apiVersion");
@@ -131,7 +142,7 @@ impl Objects {
         let list = json!({
             "kind": format!("{}List", target.kind.kind),
             "apiVersion": target.kind.api_version(),
-            "metadata": {"resourceVersion": revision.to_string()},
+            "metadata": about,
             "items": items,
         });
         Answer::json(200, &list)

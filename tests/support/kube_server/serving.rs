@@ -340,12 +340,28 @@ fn apply(state: &mut State, asked: &Asked, target: &Target, user: &str) -> Resul
         check_body(asked, target)?;
     }
     let body = asked.body.clone();
+    let is_real = target.query.get("dryRun").is_none_or(|it| it != "All");
+    let before = (!is_real).then(|| state.objects.clone());
+    let answer = perform(state, target, body, &writer, user);
+    if let Some(before) = before {
+        state.objects = before;
+    }
+    answer
+}
+
+fn perform(
+    state: &mut State,
+    target: &Target,
+    body: Value,
+    writer: &Writer,
+    user: &str,
+) -> Result<Answer, Answer> {
     match target.verb {
         "create" if *target.kind == REVIEWS => Ok(state.access.review(user, &body)),
         "get" => Ok(state.objects.get(target)),
-        "create" => state.objects.create(target, body, &writer),
-        "update" => state.objects.update(target, body, &writer),
-        "patch" => state.objects.patch(target, &body, &writer),
+        "create" => state.objects.create(target, body, writer),
+        "update" => state.objects.update(target, body, writer),
+        "patch" => state.objects.patch(target, &body, writer),
         "delete" => state.objects.delete(target, &body),
         "list" => {
             let query = |name: &str| target.query.get(name).map_or("", String::as_str);
