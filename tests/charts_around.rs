@@ -10,11 +10,15 @@ mod values;
 #[path = "support/yaml.rs"]
 mod yaml;
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::{Value, json};
 
-use manifests::{assert_restricted, assert_valid, containers, helm, place, render, run, text};
+use manifests::{
+    Granted, assert_restricted, assert_valid, containers, helm, place, render, run, text,
+};
+use tenure::kube::rights::{Purpose, RIGHTS};
 use values::{azure, everything, port, with};
 
 const LIBRARY: &str = "helm/tenure-lib";
@@ -130,6 +134,47 @@ fn a_lease_elsewhere_brings_its_rights_there() {
         assert!(without.each(kind).is_empty(), "{kind}");
     }
     assert_eq!(without.pod()["serviceAccountName"], "x");
+}
+
+/// What Tenure says that it needs, as rules grant it.
+fn needed(purposes: &[Purpose], lease: (&str, &str)) -> BTreeSet<Granted> {
+    let mut all = BTreeSet::new();
+    for right in RIGHTS.iter().filter(|it| purposes.contains(&it.purpose)) {
+        let (namespace, name) = match right.resource.plural {
+            // Events are about the pod, where there is one.
+            "leases" if right.purpose == Purpose::Events => continue,
+            "leases" => lease,
+            "services" => ("shop", "orders-leader"),
+            "endpointslices" => ("shop", "orders-leader.orders"),
+            _ => ("shop", ""),
+        };
+        let name = right.named.then(|| name.to_owned());
+        let (group, resource) = (right.resource.group.to_owned(), right.resource.plural.to_owned());
+        all.insert((namespace.to_owned(), group, resource, right.verb.to_owned(), name));
+    }
+    all
+}
+
+#[test]
+fn the_rights_are_those_that_tenure_needs_and_no_others() {
+    let lease = ("shop", "orders");
+    for (mode, purpose) in [
+        ("none", None),
+        ("probe", None),
+        ("label", Some(Purpose::Label)),
+        ("endpointslice", Some(Purpose::EndpointSlice)),
+    ] {
+        let with_store: Vec<Purpose> =
+            [Purpose::Store, Purpose::Events].into_iter().chain(purpose).collect();
+        let granted = render(&route(mode)).granted();
+        assert_eq!(granted, needed(&with_store, lease), "{mode}");
+        let elsewhere = render(&with(route(mode), json!({"store": "kubernetes:locks/first"})));
+        assert_eq!(elsewhere.granted(), needed(&with_store, ("locks", "first")), "{mode}");
+        let without: Vec<Purpose> =
+            purpose.into_iter().flat_map(|it| [it, Purpose::Events]).collect();
+        let granted = render(&with(route(mode), azure())).granted();
+        assert_eq!(granted, needed(&without, lease), "{mode}");
+    }
 }
 
 #[test]
