@@ -222,6 +222,12 @@ fn the_network_policy_opens_the_ports_that_are_named_and_no_others() {
     let open = policy["egress"].as_array().unwrap();
     let open: Vec<&Value> = open.iter().flat_map(|it| it["ports"].as_array().unwrap()).collect();
     assert!(open.contains(&&json!({"protocol": "TCP", "port": 443})));
+    let node = json!({
+        "azure": {"clientId": "", "managedIdentity": true},
+        "networkPolicy": {"egress": {"enabled": true}},
+    });
+    let rendered = render(&with(azure(), node));
+    assert!(rendered.text.contains("169.254.169.254/32"), "where the node's identity is asked for");
 }
 
 #[test]
