@@ -57,6 +57,7 @@ impl Assembly {
         let election = Election::new(terms, clock::now());
         let (sender, published) = watch::channel(Published::first(election.status()));
         let (metrics, heartbeat) = (Metrics::new(&about), Heartbeat::default());
+        metrics.timings(&settings.timings);
         Ok(Self { about, election, store, metrics, heartbeat, published, sender })
     }
 

@@ -15,6 +15,7 @@ mod document;
 pub mod exec;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+pub mod install;
 pub mod operate;
 pub mod run;
 mod settings;
@@ -54,6 +55,10 @@ Examples:
       candidates anywhere, by a lease on a blob
   tenure run --store azure://devstoreaccount1/elections
       the same against Azurite at its usual address
+  tenure run --election orders --store kubernetes:orders --kube-route label
+      in a pod: by a Lease of its namespace, with a Service that selects tenure.dev/role=active
+  tenure run --store kubernetes:prod/orders --kube-api http://127.0.0.1:8001
+      the same Lease from elsewhere, beside a `kubectl proxy`
   tenure run --status-file /run/orders/leader.env --status-file /run/orders/leader.json
       for services without HTTP
   tenure run --lease-duration 30s --renew-deadline 20s --retry-period 4s
@@ -128,6 +133,8 @@ pub enum Command {
     Drained(operate::Drained),
     /// End a lease whose holder is gone, straight in the store
     Break(Box<break_lease::Args>),
+    /// Copy this binary into a directory, for images that have no cp
+    Install(install::Args),
     /// Print the completions of a shell
     Completions(completions::Args),
 }

@@ -41,6 +41,7 @@ async fn run(command: Command, environment: &Environment) -> ExitCode {
         Command::Resume(it) => cli::operate::run(Order::Resume(it), environment).await,
         Command::Drained(it) => cli::operate::run(Order::Drained(it), environment).await,
         Command::Break(args) => cli::break_lease::run(*args, environment).await,
+        Command::Install(args) => cli::install::run(&args),
         Command::Completions(args) => cli::completions::run(&args),
     }
 }

@@ -28,7 +28,13 @@ fn fault_36_each_kind_of_bad_setting_exits_with_2_and_says_what_to_do() {
         (&["--advertise", "a b"], &[], &["advertise", "has a space"]),
         (&["--observe=maybe"], &[], &["observe", "true or false"]),
         (&["--store", "redis://h"], &[], &["store", "azure://ACCOUNT/CONTAINER"]),
-        (&[], &[("KUBERNETES_SERVICE_HOST", "h")], &["store (default)", "lead alone"]),
+        (
+            &[],
+            &[("KUBERNETES_SERVICE_HOST", "h")],
+            &["store (default)", "lead alone", "kubernetes:orders"],
+        ),
+        (&["--store", "kubernetes:orders"], &[], &["no pod", "--kube-api https://HOST"]),
+        (&["--store", "kubernetes:a/B"], &[], &["the Lease \"B\"", "such as b"]),
         (&["--lease-duration", "15"], &[], &["no unit", "write 15s"]),
         (&["--renew-deadline", "5s"], &[], &["2 × 2s + 2s = 6s", "from 6s to 13s500ms"]),
         (&["--renew-deadline", "20s"], &[], &["not shorter than lease-duration, 15s"]),
@@ -126,11 +132,15 @@ fn usage_errors_exit_with_2_and_help_with_0() {
 fn the_help_groups_its_settings_and_ends_with_examples() {
     let run = tenure(&["run", "--help"], &[]).out;
     let (settings, examples) = run.split_once("Examples:").expect("examples come last");
-    for heading in ["Election:", "Store:", "Timings:", "Status:", "Logs:", "File of settings:"] {
+    for heading in
+        ["Election:", "Store:", "Kubernetes:", "Timings:", "Status:", "Logs:", "File of settings:"]
+    {
         assert!(settings.contains(heading), "{heading}");
     }
-    assert!(examples.contains("tenure run --election orders --store azure://"), "{examples}");
-    for verb in ["status", "check", "wait", "watch", "doctor", "break", "completions"] {
+    for example in ["orders --store azure://", "orders --store kubernetes:orders"] {
+        assert!(examples.contains(&format!("tenure run --election {example}")), "{examples}");
+    }
+    for verb in ["status", "check", "wait", "watch", "doctor", "break", "install", "completions"] {
         let help = tenure(&[verb, "--help"], &[]).out;
         assert!(help.contains(&format!("Examples:\n  tenure {verb}")), "{verb}: {help}");
     }
@@ -174,7 +184,9 @@ fn completions_are_scripts_that_their_shells_can_parse() {
     for shell in ["bash", "zsh", "fish"] {
         let ran = tenure(&["completions", shell], &[]);
         assert_eq!(ran.code, 0);
-        assert!(ran.out.contains("lease-duration"), "{shell} knows the flags");
+        for word in ["lease-duration", "kube-route", "install"] {
+            assert!(ran.out.contains(word), "{shell} knows {word}");
+        }
         let script = directory.path().join(shell);
         std::fs::write(&script, &ran.out).unwrap();
         let status = Command::new(shell).arg("-n").arg(&script).status();

@@ -9,8 +9,9 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use status::{Feed, about, failing, leading, ms, now, pass, status as of};
+use tenure::config::Timings;
 use tenure::election::{Op, Reason, Standing, State, Status, TRANSITIONS, Transition};
-use tenure::publish::metrics::Metrics;
+use tenure::publish::metrics::{Metrics, SETTINGS};
 
 /// Asserts that `promtool check metrics` has nothing to say.
 fn lint(text: &str) {
@@ -110,6 +111,25 @@ fn each_transition_that_can_be_is_there_before_it_happens() {
     let after = text(&metrics, &feed);
     assert_eq!(series(&after), TRANSITIONS.len(), "none was made only when it happened");
     assert!(TRANSITIONS.iter().all(|it| count(&after, *it) > 0.5));
+}
+
+#[test]
+fn the_timings_are_there_to_hold_the_rest_against() {
+    let (metrics, feed) = (Metrics::new(&about()), Feed::new(Standing::Starting));
+    let of = |text: &str| {
+        SETTINGS.map(|it| value(text, "tenure_setting_seconds", &[&format!("setting=\"{it}\"")]))
+    };
+    assert_eq!(of(&text(&metrics, &feed)), [0.0; 4]);
+    metrics.timings(&Timings {
+        lease_duration: ms(15_000),
+        renew_deadline: ms(10_000),
+        retry_period: ms(2_000),
+        request_timeout: ms(1_500),
+        activation_delay: ms(0),
+    });
+    assert_eq!(SETTINGS, ["lease-duration", "renew-deadline", "retry-period", "request-timeout"]);
+    assert_eq!(of(&text(&metrics, &feed)), [15.0, 10.0, 2.0, 1.5]);
+    lint(&text(&metrics, &feed));
 }
 
 #[test]

@@ -121,9 +121,9 @@ impl Breaking {
         match self.end(&seen, now).await? {
             Broken::NotHeld => Ok(format!("nobody holds {} any more\n", self.lease())),
             Broken::Held { record, free_in } => {
-                let note = self.of_observers().trim_start();
-                let end = if note.is_empty() { "" } else { "\n" };
-                Ok(told(&self.lease(), &record, free_in) + note + end)
+                let told = told(&self.lease(), &record, free_in);
+                let note = if free_in.is_zero() { "" } else { self.of_observers() };
+                Ok(format!("{}{note}\n", told.trim_end()))
             }
         }
     }

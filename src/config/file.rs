@@ -168,6 +168,13 @@ fn unknown(key: &str, kind: &ValueKind) -> Problem {
         .iter()
         .any(|it| plain.ends_with(it))
     {
+        if plain.starts_with("kube") {
+            return Problem::new(
+                problem,
+                "credentials are never settings: take it out, and name a file of its own by \
+                 kube-token-file",
+            );
+        }
         return Problem::new(
             problem,
             "credentials are never settings: take it out of the file and give it by environment, \
@@ -209,6 +216,7 @@ mod tests {
             ("listn = [\"hidden\"]", "listen?"),
             ("flux-capacitor = \"hidden\"", "--help"),
             ("azure-storage-key = \"hidden\"", "never settings"),
+            ("kube-token = \"hidden\"", "kube-token-file"),
             ("config = \"hidden\"", "is not a setting"),
             ("[azure]\nendpoint = \"hidden\"", "flat"),
         ] {

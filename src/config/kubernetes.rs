@@ -116,7 +116,7 @@ impl Reader<'_> {
         let ca_file = self.optional("kube-ca-file", values::path);
         let route = self.optional("kube-route", route::kind);
         let label = self.one("kube-label", names::label_key);
-        let service = self.optional("kube-service", |it| names::label(it));
+        let service = self.optional("kube-service", names::label);
         let (api, route, service) = (api?, route?, service?);
         let (token_file, ca_file) = (token_file?, ca_file?);
         self.doubt_unused(store, route);

@@ -242,6 +242,12 @@ mod tests {
             StoreUrl::Azure { account: "acct".to_owned(), container: "leases-1".to_owned() };
         assert_eq!(parse("azure://acct/leases-1"), Ok(expected.clone()));
         assert_eq!(parse("azure://acct/leases-1/"), Ok(expected));
+        for (text, namespace) in
+            [("kubernetes:a.b", None), ("kubernetes:prod/a.b", Some("prod".to_owned()))]
+        {
+            let expected = StoreUrl::Kubernetes { namespace, name: "a.b".to_owned() };
+            assert_eq!(parse(text), Ok(expected));
+        }
     }
 
     #[test]
@@ -293,7 +299,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_panics(text in "(file|azure|memory|x)?:?/{0,3}.{0,40}") {
+        fn no_text_panics(text in "(file|azure|kubernetes|memory|x)?:?/{0,3}.{0,40}") {
             let _ = parse(&text);
         }
 
@@ -301,11 +307,14 @@ mod tests {
         fn what_is_written_is_read_back(
             account in "[a-z0-9]{3,24}",
             container in "[a-z0-9]{2,20}(-[a-z0-9]{1,20}){0,2}[a-z0-9]",
+            namespace in prop::option::of("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"),
+            name in "[a-z0-9]{1,20}([.-][a-z0-9]{1,20}){0,5}",
             directory in "(/[a-zA-Z0-9 _?#%ä.-]{0,8}[a-z]){1,4}",
         ) {
             let azure = StoreUrl::Azure { account, container };
             let file = StoreUrl::File(directory.into());
-            for url in [azure, file] {
+            let kubernetes = StoreUrl::Kubernetes { namespace, name };
+            for url in [azure, file, kubernetes] {
                 prop_assert_eq!(parse(&url.to_string()), Ok(url));
             }
         }

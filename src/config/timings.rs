@@ -255,6 +255,7 @@ mod tests {
             let timings = timings(lease, deadline, retry, "2s");
             assert_eq!(check(&timings, Limits::None, None), []);
             assert_eq!(check(&timings, Limits::Azure, None), []);
+            assert_eq!(check(&timings, Limits::Kubernetes, None), []);
         }
     }
 
@@ -385,10 +386,10 @@ mod tests {
         fn every_proposal_and_every_remedy_is_valid(
             lease in 0_u64..100_000, deadline in 0_u64..100_000, retry in 0_u64..50_000,
             timeout in 0_u64..50_000, stop in proptest::option::of(0_u64..80_000),
-            scale in 1_u64..20, azure: bool,
+            scale in 1_u64..20,
+            limits in prop::sample::select(vec![Limits::None, Limits::Azure, Limits::Kubernetes]),
         ) {
             let ms = |it: u64| Duration::from_millis(it / scale);
-            let limits = if azure { Limits::Azure } else { Limits::None };
             let it = Timings {
                 lease_duration: ms(lease), renew_deadline: ms(deadline), retry_period: ms(retry),
                 request_timeout: ms(timeout), activation_delay: ms(0),

@@ -46,3 +46,33 @@ pub fn refusal(settings: &Settings, environment: &Environment) -> Option<String>
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Flags, Verb, load};
+
+    fn settings(store: &str, api: &str) -> Settings {
+        let flags =
+            [("store", store), ("kube-api", api)].map(|(name, it)| (name, vec![it.to_owned()]));
+        let environment = Environment::of([("POD_NAMESPACE", "prod")]);
+        load(&Flags::from(flags), &environment, Verb::Exec).unwrap().settings
+    }
+
+    #[test]
+    fn a_lease_of_kubernetes_is_the_same_by_api_server_namespace_and_name() {
+        let around = settings("kubernetes:orders", "https://api.test:443");
+        let marks = handed_down(&around, &Environment::of([("A", "")]));
+        let inside = Environment::of([(VARIABLE, marks)]);
+        for (store, api, refused) in [
+            ("kubernetes:prod/orders", "https://api.test/", true),
+            ("kubernetes:orders", "https://API.test", true),
+            ("kubernetes:other/orders", "https://api.test", false),
+            ("kubernetes:others", "https://api.test", false),
+            ("kubernetes:orders", "https://other.test", false),
+            ("memory:", "https://api.test", false),
+        ] {
+            assert_eq!(refusal(&settings(store, api), &inside).is_some(), refused, "{store}");
+        }
+    }
+}

@@ -172,8 +172,8 @@ impl Access {
         let (token, authorities) = (self.token_file.clone(), self.authorities_file.clone());
         let task = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            let token = token.as_deref().map(contents).transpose()?;
-            let authorities = authorities.as_deref().map(contents).transpose()?;
+            let token = contents(token.as_deref(), "--kube-token-file")?;
+            let authorities = contents(authorities.as_deref(), "--kube-ca-file")?;
             Ok(Contents { token, authorities })
         });
         match tokio::time::timeout(PATIENCE, task).await {
@@ -192,13 +192,20 @@ fn named(path: Option<&Path>) -> String {
     path.map_or_else(String::new, |it| it.display().to_string())
 }
 
-fn contents(path: &Path) -> Result<Vec<u8>, String> {
+fn contents(path: Option<&Path>, setting: &str) -> Result<Option<Vec<u8>>, String> {
+    let Some(path) = path else {
+        return Ok(None);
+    };
     let mut bytes = Vec::new();
     let read =
         std::fs::File::open(path).and_then(|it| it.take(LONGEST_FILE).read_to_end(&mut bytes));
     match read {
-        Ok(_) => Ok(bytes),
-        Err(error) => Err(format!("{} cannot be read: {}", path.display(), error.kind())),
+        Ok(_) => Ok(Some(bytes)),
+        Err(error) => Err(format!(
+            "{} cannot be read: {}; mount a service account token, or check {setting}",
+            path.display(),
+            error.kind()
+        )),
     }
 }
 

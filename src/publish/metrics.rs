@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use prometheus::core::Collector;
 use prometheus::{
-    Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
+    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    Opts, Registry, TextEncoder,
 };
 
 use super::{About, Board, Judgement, Published, Role, RouteBoard};
 use crate::clock::Moment;
+use crate::config::Timings;
 use crate::election::{Op, State, TRANSITIONS, Transition};
 use crate::store::Cause;
 
@@ -30,6 +31,10 @@ pub const HOOKS: [&str; 4] = ["on-active", "on-passive", "on-drain", "on-leader-
 /// What can come of a hook: well, not well, ended since its time was over, or never begun since the
 /// state that it was to tell was over.
 pub const HOOK_OUTCOMES: [&str; 4] = ["ok", "failed", "timeout", "skipped"];
+
+/// The settings that alerts and dashboards hold the other metrics against.
+pub const SETTINGS: [&str; 4] =
+    ["lease-duration", "renew-deadline", "retry-period", "request-timeout"];
 
 /// What can come of a request for the route: well, or what was wrong with it.
 pub const ROUTE_OUTCOMES: [&str; 10] = [
@@ -61,6 +66,7 @@ struct Series {
     durations: HistogramVec,
     last_success: Gauge,
     failures: IntGauge,
+    settings: GaugeVec,
     file_errors: IntCounter,
     dropped_lines: IntCounter,
     healthy: IntGauge,
@@ -99,6 +105,7 @@ impl Metrics {
                 "tenure_store_consecutive_failures",
                 "Failed requests to the store since the last good answer.",
             ),
+            settings: maker.settings(),
             file_errors: maker.counter(
                 "tenure_status_file_errors_total",
                 "Status files that could not be written.",
@@ -123,6 +130,15 @@ impl Metrics {
             registry: maker.registry,
         };
         Self(Arc::new(series))
+    }
+
+    /// Says how long things take by our settings, as [`SETTINGS`].
+    pub fn timings(&self, timings: &Timings) {
+        let Timings { lease_duration, renew_deadline, retry_period, request_timeout, .. } = timings;
+        let values = [lease_duration, renew_deadline, retry_period, request_timeout];
+        for (name, value) in SETTINGS.iter().zip(values) {
+            self.0.settings.with_label_values(&[name]).set(value.as_secs_f64());
+        }
     }
 
     /// Counts a change of state.
@@ -237,6 +253,15 @@ impl Maker<'_> {
     fn states(&self) -> IntGaugeVec {
         let opts = self.opts("tenure_state", "1 for the state that we are in, 0 for the others.");
         self.register(IntGaugeVec::new(opts, &["state"]))
+    }
+
+    fn settings(&self) -> GaugeVec {
+        let opts = self.opts("tenure_setting_seconds", "How long things take by our settings.");
+        let settings = self.register(GaugeVec::new(opts, &["setting"]));
+        for setting in SETTINGS {
+            settings.with_label_values(&[setting]);
+        }
+        settings
     }
 
     fn transitions(&self) -> IntCounterVec {

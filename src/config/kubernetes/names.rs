@@ -113,3 +113,56 @@ pub(super) fn host(address: &str) -> String {
 pub(super) fn downward(variable: &str, field: &str) -> String {
     format!("env: [{{name: {variable}, valueFrom: {{fieldRef: {{fieldPath: {field}}}}}}}]")
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_are_as_kubernetes_takes_them() {
+        for good in ["a", "0", "a-b", "a--b", &"x".repeat(63)] {
+            assert_eq!(label(good).as_deref(), Ok(good));
+            assert_eq!(subdomain(good).as_deref(), Ok(good));
+        }
+        for good in ["a.b", "a-b.0.c", &"x".repeat(253)] {
+            assert_eq!(subdomain(good).as_deref(), Ok(good));
+            assert!(label(good).is_err(), "{good}");
+        }
+        for bad in ["", "-a", "a-", ".a", "a.", "a..b", "a.-b", "a_b", "A", "ä", "a/b", " a"] {
+            assert!(subdomain(bad).is_err() && label(bad).is_err(), "{bad}");
+        }
+        assert!(label(&"x".repeat(64)).is_err() && subdomain(&"x".repeat(254)).is_err());
+    }
+
+    #[test]
+    fn an_address_is_one_that_other_pods_reach() {
+        for good in ["10.0.0.1", "fd00::1", "2001:db8::1"] {
+            assert!(address(good).is_ok(), "{good}");
+        }
+        assert_eq!(address("::ffff:10.0.0.1"), address("10.0.0.1"));
+        for bad in
+            ["", "a", "127.0.0.1", "::1", "0.0.0.0", "::", "169.254.0.1", "fe80::1", "224.0.0.1"]
+        {
+            assert!(address(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_name_that_a_remedy_names_is_valid(text in ".{0,80}|[a-zA-Z.-]{0,300}") {
+            for read in [label, subdomain] {
+                if let Err(problem) = read(&text) {
+                    let (_, name) = problem.remedy.rsplit_once(' ').unwrap();
+                    prop_assert!(read(name).is_ok(), "{}", problem.remedy);
+                }
+            }
+        }
+
+        #[test]
+        fn no_text_panics(text in ".{0,80}") {
+            let _ = (label_key(&text), address(&text), host(&text));
+        }
+    }
+}

@@ -1,0 +1,185 @@
+{{/* The container, and what it needs of its pod. */}}
+
+{{/*
+The sidecar: one container, for `initContainers` if `sidecar.native`, else for `containers`. As the
+last of the init containers it does not compete while the others of them still prepare the pod.
+*/}}
+{{- define "tenure.container" -}}
+{{- include "tenure.guards" . -}}
+name: tenure
+image: {{ include "tenure.image" . | quote }}
+{{- with .Values.sidecar.image.pullPolicy }}
+imagePullPolicy: {{ . }}
+{{- end }}
+{{- if .Values.sidecar.native }}
+# Starts before the service and ends after it.
+restartPolicy: Always
+{{- end }}
+args:
+  {{- include "tenure.args" . | nindent 2 }}
+env:
+  {{- include "tenure.env" . | nindent 2 }}
+  {{- with .Values.sidecar.env }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- $secret := and (eq (include "tenure.storeKind" .) "azure") .Values.azure.credentialsSecret }}
+{{- if or $secret .Values.sidecar.envFrom }}
+envFrom:
+  {{- if $secret }}
+  - secretRef:
+      name: {{ $secret }}
+  {{- end }}
+  {{- with .Values.sidecar.envFrom }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+ports:
+  {{- include "tenure.ports" . | nindent 2 }}
+{{- include "tenure.probes" . | nindent 0 }}
+{{- if not .Values.sidecar.native }}
+lifecycle:
+  preStop:
+    exec:
+      # All containers of a pod get SIGTERM at once. This one stays, and leads on, for as long as the
+      # service may need to end; it waits for less where the pod leads no more.
+      command: [tenure, wait, --for=passive, {{ printf "--at-most=%vs" .Values.sidecar.serviceStopSeconds | quote }}]
+{{- end }}
+resources:
+  {{- toYaml .Values.sidecar.resources | nindent 2 }}
+securityContext:
+  {{- include "tenure.securityContext" . | nindent 2 }}
+# The faults of bad settings show in `kubectl describe`.
+terminationMessagePolicy: FallbackToLogsOnError
+volumeMounts:
+  {{- include "tenure.volumeMounts" . | nindent 2 }}
+  {{- with .Values.sidecar.volumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{/* The image, by digest if there is one. */}}
+{{- define "tenure.image" -}}
+{{- $image := .Values.sidecar.image -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{/* Who the pod is, and how the verbs of `kubectl exec POD -c tenure -- tenure …` reach the sidecar. */}}
+{{- define "tenure.env" -}}
+- name: POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: POD_NAMESPACE
+  valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+- name: POD_IP
+  valueFrom: {fieldRef: {fieldPath: status.podIP}}
+{{ include "tenure.url" . }}
+{{- with .Values.election.admin }}
+- name: TENURE_ADMIN
+  value: {{ . | quote }}
+{{- end }}
+{{- end -}}
+
+{{/* Where containers of the pod ask the sidecar: a variable, for yours too. */}}
+{{- define "tenure.url" -}}
+- name: TENURE_URL
+  value: "http://127.0.0.1:{{ include "tenure.port" . }}"
+{{- end -}}
+
+{{/* The port of the status listener. */}}
+{{- define "tenure.ports" -}}
+- name: tenure
+  containerPort: {{ include "tenure.port" . }}
+  protocol: TCP
+{{- end -}}
+
+{{/*
+The probes, by the number of the port. Readiness is health and not leadership, but for routing.mode
+probe. The service starts once the listener is up, whether or not the store is.
+*/}}
+{{- define "tenure.probes" -}}
+{{- $port := include "tenure.port" . -}}
+{{- $isProbe := eq .Values.routing.mode "probe" -}}
+startupProbe:
+  httpGet: {path: /livez, port: {{ $port }}}
+  {{- toYaml .Values.sidecar.startupProbe | nindent 2 }}
+readinessProbe:
+  httpGet: {path: {{ $isProbe | ternary "/leader" "/readyz" }}, port: {{ $port }}}
+  {{- toYaml ($isProbe | ternary .Values.sidecar.leaderProbe .Values.sidecar.readinessProbe) | nindent 2 }}
+livenessProbe:
+  httpGet: {path: /livez, port: {{ $port }}}
+  {{- toYaml .Values.sidecar.livenessProbe | nindent 2 }}
+{{- end -}}
+
+{{/* As strict as the profile `restricted` asks for, and stricter; `sidecar.securityContext` adds to it. */}}
+{{- define "tenure.securityContext" -}}
+{{- $restricted := dict
+  "allowPrivilegeEscalation" false
+  "capabilities" (dict "drop" (list "ALL"))
+  "privileged" false
+  "readOnlyRootFilesystem" true
+  "runAsGroup" 65532
+  "runAsNonRoot" true
+  "runAsUser" 65532
+  "seccompProfile" (dict "type" "RuntimeDefault")
+-}}
+{{- toYaml (mergeOverwrite $restricted (deepCopy (.Values.sidecar.securityContext | default dict))) -}}
+{{- end -}}
+
+{{/* Where the sidecar writes: its admin socket and status files; and the token of the API server. */}}
+{{- define "tenure.volumeMounts" -}}
+- name: tenure-run
+  mountPath: /run/tenure
+{{- if include "tenure.needsApi" . }}
+- name: tenure-api
+  mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+  readOnly: true
+{{- end }}
+{{- end -}}
+
+{{/*
+The volumes of these mounts. The token is projected for the sidecar alone, so that the pod has
+automountServiceAccountToken: false and your container cannot use the sidecar's rights.
+*/}}
+{{- define "tenure.volumes" -}}
+- name: tenure-run
+  # In memory, so that a full disk of the node stops no status file.
+  emptyDir: {medium: Memory, sizeLimit: 1Mi}
+{{- if include "tenure.needsApi" . }}
+- name: tenure-api
+  projected:
+    sources:
+      - serviceAccountToken: {path: token, expirationSeconds: 3600}
+      - configMap:
+          name: kube-root-ca.crt
+          items: [{key: ca.crt, path: ca.crt}]
+      - downwardAPI:
+          items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]
+{{- end }}
+{{- end -}}
+
+{{/* Labels that the pod must have. */}}
+{{- define "tenure.podLabels" -}}
+tenure.dev/election: {{ .Values.election.election | default (include "tenure.fullname" .) | quote }}
+{{- if and (eq (include "tenure.storeKind" .) "azure") .Values.azure.clientId }}
+azure.workload.identity/use: "true"
+{{- end }}
+{{- end -}}
+
+{{/* Annotations that the ServiceAccount must have. */}}
+{{- define "tenure.serviceAccountAnnotations" -}}
+{{- if and (eq (include "tenure.storeKind" .) "azure") .Values.azure.clientId -}}
+azure.workload.identity/client-id: {{ .Values.azure.clientId | quote }}
+{{- with .Values.azure.tenantId }}
+azure.workload.identity/tenant-id: {{ . | quote }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* The security context of the pod, for the profile `restricted`. */}}
+{{- define "tenure.podSecurityContext" -}}
+runAsNonRoot: true
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}

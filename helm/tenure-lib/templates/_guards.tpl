@@ -1,0 +1,57 @@
+{{/* What the schema cannot say: values that do not go together. Each message names the value and the remedy. */}}
+
+{{- define "tenure.guards" -}}
+{{- $e := .Values.election -}}
+{{- $kind := include "tenure.storeKind" . -}}
+{{- if eq ($e.store | default .Values.store) "azure" -}}
+  {{- if not .Values.azure.storageAccount -}}
+    {{- fail "azure.storageAccount is empty, and store is azure: set it to the name of the storage account" -}}
+  {{- end -}}
+  {{- if not .Values.azure.container -}}
+    {{- fail "azure.container is empty, and store is azure: set it to the name of the blob container" -}}
+  {{- end -}}
+{{- end -}}
+{{- if and (eq $kind "azure") (not (or .Values.azure.clientId .Values.azure.credentialsSecret .Values.azure.managedIdentity)) -}}
+  {{- fail "azure.clientId is empty, and nothing else signs in to Azure: set it to the client id of the workload identity, or azure.credentialsSecret to a Secret, or azure.managedIdentity=true to use the node's identity" -}}
+{{- end -}}
+{{- if and $e.kubeRoute (ne $e.kubeRoute .Values.routing.mode) -}}
+  {{- fail (printf "election.kubeRoute is %s and routing.mode %s: leave election.kubeRoute empty and set routing.mode=%s, which brings the rights and the Service too" $e.kubeRoute .Values.routing.mode $e.kubeRoute) -}}
+{{- end -}}
+{{- if and $e.kubeService (ne .Values.routing.mode "endpointslice") (ne .Values.routing.mode "label") -}}
+  {{- fail (printf "election.kubeService is %s, and routing.mode %s has no Service for the leader: set routing.mode to endpointslice or label, or leave election.kubeService empty" $e.kubeService .Values.routing.mode) -}}
+{{- end -}}
+{{- if not (include "tenure.port" .) -}}
+  {{- fail (printf "election.listen is %s, and the kubelet's probes reach none of it: add \"[::]:4040\", or \"0.0.0.0:4040\" where nodes have no IPv6" (toJson $e.listen)) -}}
+{{- end -}}
+{{- if and $e.admin (not (hasPrefix "unix:" $e.admin)) (not $e.adminTokenFile) -}}
+  {{- fail (printf "election.adminTokenFile is empty, and election.admin is the address %s: set it to a file mounted by sidecar.volumeMounts, or election.admin to unix:/run/tenure/admin.sock" $e.admin) -}}
+{{- end -}}
+{{- include "tenure.guards.timings" . -}}
+{{- end -}}
+
+{{/* The rules that `tenure run` checks at its start, checked before there is a pod. */}}
+{{- define "tenure.guards.timings" -}}
+{{- $e := .Values.election -}}
+{{- $kind := include "tenure.storeKind" . -}}
+{{- $lease := include "tenure.milliseconds" $e.leaseDuration | int64 -}}
+{{- $deadline := include "tenure.milliseconds" $e.renewDeadline | int64 -}}
+{{- $retry := include "tenure.milliseconds" $e.retryPeriod | int64 -}}
+{{- $request := include "tenure.milliseconds" $e.requestTimeout | int64 -}}
+{{- $needed := add (mul 2 $retry) $request -}}
+{{- if lt $deadline $needed -}}
+  {{- fail (printf "election.renewDeadline is %s, shorter than 2 × retryPeriod + requestTimeout = %vms, so that one renewal that fails would cost the lead: raise it, or shorten election.retryPeriod or election.requestTimeout" $e.renewDeadline $needed) -}}
+{{- end -}}
+{{- $margin := max (div $lease 10) 200 -}}
+{{- if lt (sub $lease $deadline) $margin -}}
+  {{- fail (printf "election.renewDeadline is %s, and leaves less than %vms to the end of election.leaseDuration, %s: lower it to at most %vms, or raise election.leaseDuration" $e.renewDeadline $margin $e.leaseDuration (sub $lease $margin)) -}}
+{{- end -}}
+{{- if and (has $kind (list "azure" "kubernetes")) (ne (mod $lease 1000) 0) -}}
+  {{- fail (printf "election.leaseDuration is %s, and the store %s takes whole seconds: set it to %vs" $e.leaseDuration $kind (div (add $lease 999) 1000)) -}}
+{{- end -}}
+{{- if and (eq $kind "azure") (or (lt $lease 15000) (gt $lease 60000)) -}}
+  {{- fail (printf "election.leaseDuration is %s, and Azure takes 15s to 60s: set it within these" $e.leaseDuration) -}}
+{{- end -}}
+{{- if and $e.health (gt (include "tenure.milliseconds" $e.healthTimeout | int64) (include "tenure.milliseconds" $e.healthInterval | int64)) -}}
+  {{- fail (printf "election.healthTimeout is %s, longer than election.healthInterval, %s: lower it" $e.healthTimeout $e.healthInterval) -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,50 @@
+{{/*
+Names. Every template of this library takes a context like a chart's own: `.Values` with the values of
+values.yaml, `.Release` and `.Chart`. A chart that depends on it under the alias `tenure` hands over
+`.Subcharts.tenure`.
+*/}}
+
+{{/* What all is named after: the release. 52 characters leave room for the endings of derived names. */}}
+{{- define "tenure.fullname" -}}
+{{- .Values.fullnameOverride | default .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* The Service that follows the leader. */}}
+{{- define "tenure.leaderServiceName" -}}
+{{- .Values.election.kubeService | default (printf "%s-leader" (include "tenure.fullname" .)) -}}
+{{- end -}}
+
+{{/* The URL of the store. */}}
+{{- define "tenure.storeUrl" -}}
+{{- $store := .Values.election.store | default .Values.store -}}
+{{- if eq $store "kubernetes" -}}
+kubernetes:{{ include "tenure.fullname" . }}
+{{- else if eq $store "azure" -}}
+azure://{{ .Values.azure.storageAccount }}/{{ .Values.azure.container }}
+{{- else -}}
+{{ $store }}
+{{- end -}}
+{{- end -}}
+
+{{/* The kind of store: what its URL begins with. */}}
+{{- define "tenure.storeKind" -}}
+{{- regexFind "^[a-z0-9]+" (include "tenure.storeUrl" .) -}}
+{{- end -}}
+
+{{/* The name of the Lease, where that is the store. */}}
+{{- define "tenure.leaseName" -}}
+{{- include "tenure.storeUrl" . | trimPrefix "kubernetes:" | splitList "/" | last -}}
+{{- end -}}
+
+{{/* Its namespace. */}}
+{{- define "tenure.leaseNamespace" -}}
+{{- $parts := include "tenure.storeUrl" . | trimPrefix "kubernetes:" | splitList "/" -}}
+{{- if eq (len $parts) 2 -}}{{ first $parts }}{{- else -}}{{ .Release.Namespace }}{{- end -}}
+{{- end -}}
+
+{{/* "true" where the sidecar speaks to the API server. */}}
+{{- define "tenure.needsApi" -}}
+{{- if or (eq (include "tenure.storeKind" .) "kubernetes") (has .Values.routing.mode (list "label" "endpointslice")) -}}
+true
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,163 @@
+//! `tenure install`: copies this binary into a directory, for images that have neither a shell nor a
+//! `cp` to do it with: an init container puts Tenure into a volume, and a container of another image
+//! runs it from there. 0 when it is there, 1 when not.
+//!
+//! What it does not do: it makes no directory, since a misspelt one would be lost with its container,
+//! and starts nothing.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use rustix::fs::StatVfsMountFlags;
+use uuid::Uuid;
+
+use super::terminal;
+use crate::exec::handle::OURSELVES;
+
+/// The name of the copy.
+const NAME: &str = "tenure";
+
+/// Everybody may run it: the other container has a user of its own.
+const MODE: u32 = 0o755;
+
+/// Where to.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "\
+The copy is DIR/tenure, with mode 0755, and takes the place of an older one in one step: whoever runs \
+that goes on with it.
+
+Examples:
+  tenure install /shared
+      in an init container, with an emptyDir mounted at /shared in both; the other then runs
+      /shared/tenure exec -- ./worker
+  tenure install ~/.local/bin
+      for a user alone, without a package
+
+Exit codes: 0 done, 1 failed, 2 bad usage")]
+pub struct Args {
+    /// A directory that is there
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    directory: PathBuf,
+}
+
+/// Copies this binary, and says where it is.
+#[must_use]
+pub fn run(args: &Args) -> ExitCode {
+    match install(&args.directory) {
+        Ok(path) => {
+            let version = env!("CARGO_PKG_VERSION");
+            let _ = terminal::print(&format!("tenure {version} is in {}\n", path.display()));
+            if !cfg!(target_feature = "crt-static") {
+                terminal::complain(
+                    "this build needs the C library that it was linked with, and does not run \
+                     where there is none: take the one for musl to images without it",
+                );
+            }
+            ExitCode::SUCCESS
+        }
+        Err(Refusal { problem, remedy }) => {
+            terminal::complain(&format!("{problem}\n  {remedy}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Why there is no copy, and what to do.
+#[derive(Debug)]
+struct Refusal {
+    problem: String,
+    remedy: String,
+}
+
+fn install(directory: &Path) -> Result<PathBuf, Refusal> {
+    let target = directory.join(NAME);
+    let shown = directory.display();
+    let found = std::fs::metadata(directory).map_err(|error| refusal(directory, &error))?;
+    if !found.is_dir() {
+        return Err(refusal(directory, &ErrorKind::NotADirectory.into()));
+    }
+    if target.is_dir() && !target.is_symlink() {
+        return Err(Refusal {
+            problem: format!(
+                "{} is a directory, and the copy would have its name",
+                target.display()
+            ),
+            remedy: "name another directory, or move that one away".to_owned(),
+        });
+    }
+    if rustix::fs::statvfs(directory).is_ok_and(|it| it.f_flag.contains(StatVfsMountFlags::NOEXEC))
+    {
+        return Err(Refusal {
+            problem: format!("{shown} is mounted noexec: nothing can be run from there"),
+            remedy: "mount the volume without noexec, or name another directory".to_owned(),
+        });
+    }
+    let mut ourselves = File::open(OURSELVES).map_err(|error| Refusal {
+        problem: format!("{OURSELVES} cannot be read: {error}"),
+        remedy: "mount /proc".to_owned(),
+    })?;
+    // Beside the target, since only within one filesystem a rename is one step.
+    let temporary = directory.join(format!(".{NAME}.{}", Uuid::new_v4().simple()));
+    let placed = place(&mut ourselves, &temporary, &target);
+    placed.map(|()| target).map_err(|error| {
+        // It may not have been made at all.
+        let _ = std::fs::remove_file(&temporary);
+        refusal(directory, &error)
+    })
+}
+
+/// Writes the copy as a whole before it takes the name.
+fn place(ourselves: &mut File, temporary: &Path, target: &Path) -> io::Result<()> {
+    let mut copy = OpenOptions::new().write(true).create_new(true).mode(MODE).open(temporary)?;
+    io::copy(ourselves, &mut copy)?;
+    // The umask may have taken some of it.
+    copy.set_permissions(Permissions::from_mode(MODE))?;
+    copy.sync_all()?;
+    drop(copy);
+    std::fs::rename(temporary, target)
+}
+
+fn refusal(directory: &Path, error: &io::Error) -> Refusal {
+    let remedy = match error.kind() {
+        ErrorKind::NotFound => {
+            "mount a volume there that both containers share, or make the directory first"
+        }
+        ErrorKind::NotADirectory => "name the directory, and not a file in it",
+        ErrorKind::PermissionDenied => {
+            "run as a user who may write there; in Kubernetes an emptyDir is writable for all, and \
+             other volumes are for the pod's fsGroup"
+        }
+        ErrorKind::ReadOnlyFilesystem => "mount the volume here without readOnly",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            "make room for 10 MB; an emptyDir may have a sizeLimit"
+        }
+        _ => "name another directory, or look at what holds this one",
+    };
+    Refusal {
+        problem: format!("no copy can be made in {}: {error}", directory.display()),
+        remedy: remedy.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_has_its_remedy() {
+        for (kind, words) in [
+            (ErrorKind::NotFound, "mount a volume"),
+            (ErrorKind::NotADirectory, "not a file"),
+            (ErrorKind::PermissionDenied, "fsGroup"),
+            (ErrorKind::ReadOnlyFilesystem, "without readOnly"),
+            (ErrorKind::StorageFull, "sizeLimit"),
+            (ErrorKind::Other, "another directory"),
+        ] {
+            let Refusal { problem, remedy } = refusal(Path::new("/shared"), &kind.into());
+            assert!(problem.contains("in /shared") && remedy.contains(words), "{kind}: {remedy}");
+        }
+    }
+}
