@@ -168,7 +168,14 @@ impl Access {
     /// one.
     async fn read(&self) -> Result<Contents, String> {
         let slow = || "the files of token and certificates take too long to read".to_owned();
-        let permit = Arc::clone(&self.reading).try_acquire_owned().map_err(|_| slow())?;
+        let permit = Arc::clone(&self.reading);
+        let permit = if self.last().means.is_some() {
+            permit.try_acquire_owned().ok()
+        } else {
+            // The first requests have nothing to go on with until the files were read once.
+            tokio::time::timeout(PATIENCE, permit.acquire_owned()).await.ok().and_then(Result::ok)
+        };
+        let permit = permit.ok_or_else(slow)?;
         let (token, authorities) = (self.token_file.clone(), self.authorities_file.clone());
         let task = tokio::task::spawn_blocking(move || {
             let _permit = permit;
@@ -252,6 +259,16 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         assert_eq!(token(&access.read_again().await.unwrap()), "Bearer two");
+    }
+
+    #[tokio::test]
+    async fn requests_that_begin_together_all_have_the_means() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        std::fs::write(&path, "one").unwrap();
+        let access = access(&path, None);
+        let all = futures::future::join_all((0..5).map(|_| access.means())).await;
+        assert!(all.iter().all(Result::is_ok), "{:?}", all.iter().find_map(|it| it.as_ref().err()));
     }
 
     #[tokio::test]
