@@ -10,21 +10,22 @@
   benches/measure.py transfer    `tenure transfer`, the same
   benches/measure.py lock        `tenure exec --once` beside `etcdctl lock`
   benches/measure.py stopped     what a leader says after a stop longer than its lease, 20 trials
+  benches/measure.py leases      SIGTERM, kill -9, a stop and a hung API server on a Lease, beside client-go
   benches/measure.py lateness    how late renewals start under siege, beside the same leader idle
   benches/measure.py all         all of these
   benches/measure.py switchover  `patronictl switchover`, without Tenure
 
-  --handovers N   in step-down, transfer and lock, and in switchover: so many [default: 50; 5]
+  --handovers N   in step-down, transfer and lock, in leases, and in switchover: so many [default: 50; 20; 5]
 
 Builds the release profile first, unless BENCH_PROGRAM names a tenure. Needs what tests/run --tools
 installs, and Debian's wrk (listener), etcd-server and etcd-client (step-down, transfer, lock,
-switchover) and postgresql (switchover).
+switchover) and postgresql (switchover); leases needs what tests/run --all --tools builds.
 """
 import argparse, contextlib, datetime, json, os, pathlib, random, re, shutil, signal, socket, statistics, subprocess
 import sys, tempfile, time, venv
 from concurrent.futures import ThreadPoolExecutor
 
-import handovers
+import handovers, leases
 from processes import MIB, ROOT, TENURE, TOOLS, ask, azurite, connects, create_lock, free_port, heading, leads, now
 from processes import on_azurite, resident, row, running, tenure, until
 from siege import siege
@@ -333,7 +334,8 @@ def main():
     benches = {"footprint": footprint, "additions": additions, "listener": listener, "start": start,
                "handover": handover, "step-down": lambda: handovers.by_verb("step-down", count),
                "transfer": lambda: handovers.by_verb("transfer", count), "lock": lambda: handovers.lock(count),
-               "stopped": stopped, "lateness": lateness}
+               "stopped": stopped, "leases": lambda: leases.leases(asked.handovers or 20),
+               "lateness": lateness}
     if asked.bench == "switchover":
         return switchover(asked.handovers or 5)
     if asked.bench not in (*benches, "all"):

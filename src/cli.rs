@@ -12,7 +12,9 @@ mod client;
 pub mod completions;
 pub mod doctor;
 mod document;
+mod exactly_one;
 pub mod exec;
+pub mod first_process;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 pub mod install;
@@ -110,7 +112,7 @@ pub enum Command {
     Status(status::Args),
     /// Exit with 0 if this instance leads, 1 if not, 2 if that cannot be known
     Check(check::Args),
-    /// Wait until this instance is active or passive
+    /// Wait until this instance is active or passive, or exactly one of several active
     Wait(wait::Args),
     /// Follow each change of status: words on a terminal, a line of JSON each in a pipe
     Watch(watch::Args),

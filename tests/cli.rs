@@ -33,7 +33,7 @@ fn fault_36_each_kind_of_bad_setting_exits_with_2_and_says_what_to_do() {
             &[("KUBERNETES_SERVICE_HOST", "h")],
             &["store (default)", "lead alone", "kubernetes:orders"],
         ),
-        (&["--store", "kubernetes:orders"], &[], &["no pod", "--kube-api https://HOST"]),
+        (&["--store", "kubernetes:a/orders"], &[], &["no pod", "--kube-api https://HOST"]),
         (&["--store", "kubernetes:a/B"], &[], &["the Lease \"B\"", "such as b"]),
         (&["--lease-duration", "15"], &[], &["no unit", "write 15s"]),
         (&["--renew-deadline", "5s"], &[], &["2 × 2s + 2s = 6s", "from 6s to 13s500ms"]),

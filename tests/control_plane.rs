@@ -1,5 +1,6 @@
 //! That the control plane of the tests is what it must be: real RBAC, real conflicts, real watches,
 //! and nothing left of it when a test is over.
+#![allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 #[path = "support/control_plane.rs"]

@@ -8,6 +8,12 @@ mod azurite;
 mod blob_server;
 #[path = "support/conformance.rs"]
 mod conformance;
+#[path = "support/kube_server.rs"]
+mod kube_server;
+#[path = "support/lease_lock.rs"]
+mod lease_lock;
+#[path = "support/observed.rs"]
+mod observed;
 #[path = "support/raw.rs"]
 mod raw;
 
@@ -17,13 +23,18 @@ use std::time::Duration;
 
 use azurite::Azurite;
 use blob_server::BlobServer;
-use conformance::Harness;
+use conformance::{Harness, ObservedHarness};
+use kube_server::KubeServer;
+use lease_lock::FOREIGN_LEASES;
+use observed::Observers;
 use raw::Raw;
+use serde_json::Value;
 use tempfile::TempDir;
 use tenure::clock::{self, Moment};
 use tenure::config::{AzureSettings, FileSettings};
 use tenure::store::azure::Azure;
 use tenure::store::file::FileStore;
+use tenure::store::kubernetes::Kubernetes;
 use tenure::store::memory::Memory;
 use tenure::store::{LeaseStore, Sight};
 
@@ -289,7 +300,66 @@ impl Harness for AzuriteLock {
     }
 }
 
+/// A Lease on an API server that follows the documentation, with observers whose clock the test
+/// turns.
+struct LeaseLock {
+    server: KubeServer,
+    observers: Observers,
+}
+
+impl LeaseLock {
+    fn stored(&self) -> Value {
+        self.server.object("leases", "team", "orders").expect("a Lease")
+    }
+}
+
+impl Harness for LeaseLock {
+    const LEASE: Duration = Duration::from_secs(15);
+    const FOREIGN: &'static [&'static str] = FOREIGN_LEASES;
+    const OBSERVED: bool = true;
+
+    async fn start() -> Self {
+        Self { server: KubeServer::start(), observers: Observers::default() }
+    }
+
+    fn candidate(&self) -> Arc<dyn LeaseStore> {
+        let settings = lease_lock::settings(&self.server, "team", "orders");
+        let store = Kubernetes::open(&settings).expect("the settings are good");
+        Arc::new(self.observers.handle(Arc::new(store)))
+    }
+
+    async fn advance(&self, by: Duration) {
+        // Somebody stands by, and has looked.
+        let _ = self.candidate().look().await;
+        self.observers.pass(by);
+    }
+
+    async fn delete(&self) {
+        self.server.delete("leases", "team", "orders");
+    }
+
+    async fn plant(&self, foreign: &str) {
+        let lease = serde_json::from_str(foreign).expect("JSON");
+        self.server.put("leases", "team", "orders", lease);
+    }
+
+    async fn bytes(&self) -> Vec<u8> {
+        self.stored().to_string().into_bytes()
+    }
+}
+
+impl ObservedHarness for LeaseLock {
+    async fn touch(&self) {
+        self.server.touch("leases", "team", "orders");
+    }
+
+    async fn usurp(&self) {
+        self.server.modify("leases", "team", "orders", lease_lock::usurp);
+    }
+}
+
 conformance!(memory, MemoryLock);
 conformance!(file, FileLock);
 conformance!(azure_by_the_tables, TableLock);
 conformance!(azurite_itself, AzuriteLock);
+conformance!(kubernetes_by_the_documentation, LeaseLock, observed);

@@ -40,7 +40,7 @@ pub struct UrlArgs {
     /// The sidecar's status listener: http://HOST:PORT or unix:/path [default: TENURE_URL, else
     /// http://127.0.0.1:4040]
     #[arg(long, value_name = "URL")]
-    url: Option<String>,
+    pub(super) url: Option<String>,
 }
 
 /// A sidecar that can be asked.
@@ -88,6 +88,25 @@ impl Sidecar {
                  unix:/path"
             )),
         }
+    }
+
+    /// The sidecars behind a name: one for each address that the system resolves it to now.
+    pub(super) async fn each(&self) -> Result<Vec<Self>, Trouble> {
+        let Place::Tcp { host, port, authority, path } = &self.place else {
+            return Ok(vec![self.clone()]);
+        };
+        let found = tokio::net::lookup_host((host.as_str(), *port)).await;
+        let found = found.map_err(|error| self.unreachable(&error))?;
+        let at = |address: std::net::SocketAddr| Self {
+            place: Place::Tcp {
+                host: address.ip().to_string(),
+                port: *port,
+                authority: authority.clone(),
+                path: path.clone(),
+            },
+            url: format!("http://{address}"),
+        };
+        Ok(found.map(at).collect())
     }
 
     /// Asks for the status.
@@ -180,10 +199,7 @@ impl Sidecar {
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
     {
-        let stream = stream.map_err(|error| Trouble {
-            problem: format!("nothing answers at {}: {error}", self.url),
-            remedy: "is `tenure run` up there? name another place with --url or TENURE_URL".into(),
-        })?;
+        let stream = stream.map_err(|error| self.unreachable(&error))?;
         let (sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|_| self.broken())?;
         let connection = async {
@@ -191,6 +207,13 @@ impl Sidecar {
             let _ = connection.await;
         };
         Ok((sender, Driver { connection: Box::pin(connection), ended: false, sender: None }))
+    }
+
+    fn unreachable(&self, error: &std::io::Error) -> Trouble {
+        Trouble {
+            problem: format!("nothing answers at {}: {error}", self.url),
+            remedy: "is `tenure run` up there? name another place with --url or TENURE_URL".into(),
+        }
     }
 
     fn broken(&self) -> Trouble {

@@ -1,4 +1,5 @@
-//! `tenure wait`: until this instance is active, or passive. 0 then, 1 when the time is up.
+//! `tenure wait`: until this instance is active, or passive, or until of several exactly one is
+//! active. 0 then, 1 when the time is up.
 //!
 //! What it does not do: it does not act on a push. A long poll says when to ask; the answer to the
 //! question counts, from its sending.
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use super::client::{Sidecar, UrlArgs};
 use super::document::Role;
+use super::exactly_one;
 use super::terminal::{self, harmless};
 use crate::clock;
 use crate::config::{Environment, duration};
@@ -24,42 +26,107 @@ const PAUSE: Duration = Duration::from_millis(250);
 Examples:
   tenure wait --for active && ./work
   tenure wait --for passive --timeout 30s
+  tenure wait --for passive --at-most 25s
+      before a sidecar's SIGTERM: it stays while the service ends its work as leader
+  tenure wait --for exactly-one --of 3 --url http://orders-pods:4040 --timeout 1m
+      asks each address of that name until three sidecars answer, and one of them is active
 
-Exit codes: 0 it is so, 1 the time is up, 2 bad usage")]
+Exit codes: 0 it is so, 1 the time is up (--for exactly-one: or two are active), 2 bad usage")]
 pub struct Args {
-    #[command(flatten)]
-    url: UrlArgs,
+    /// The sidecar's status listener: http://HOST:PORT or unix:/path; for exactly-one several, and all
+    /// addresses of each HOST [default: TENURE_URL, else http://127.0.0.1:4040]
+    #[arg(long, value_name = "URL")]
+    url: Vec<String>,
     /// What to wait for
     #[arg(long = "for", value_name = "ROLE")]
-    role: Role,
+    goal: Goal,
+    /// How many sidecars there are, for exactly-one
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    of: usize,
     /// How long to wait at most [default: for ever]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     timeout: Option<Duration>,
+    /// How long to wait at most, where the end of that time is as good: exit code 0
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "timeout")]
+    at_most: Option<Duration>,
+}
+
+/// What can be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Goal {
+    /// This instance leads.
+    Active,
+    /// It does not.
+    Passive,
+    /// All answer, and one of them leads.
+    ExactlyOne,
+}
+
+impl Goal {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => Role::Active.as_str(),
+            Self::Passive => Role::Passive.as_str(),
+            Self::ExactlyOne => "exactly one active",
+        }
+    }
 }
 
 /// Waits.
 pub async fn run(args: Args, environment: &Environment) -> ExitCode {
-    let sidecar = match Sidecar::of(&args.url, environment) {
-        Ok(sidecar) => sidecar,
+    let sidecars = match sidecars(&args, environment) {
+        Ok(sidecars) => sidecars,
         Err(fault) => {
             terminal::complain(&fault);
             return ExitCode::from(2);
         }
     };
     let mut last = String::from("no answer yet");
-    let until = until(&sidecar, args.role, &mut last);
-    let Some(bound) = args.timeout else {
-        until.await;
-        return ExitCode::SUCCESS;
+    let until = async {
+        let role = match args.goal {
+            Goal::ExactlyOne => return exactly_one::until(&sidecars, args.of, &mut last).await,
+            Goal::Active => Role::Active,
+            Goal::Passive => Role::Passive,
+        };
+        if let Some(sidecar) = sidecars.first() {
+            until(sidecar, role, &mut last).await;
+        }
+        Ok(())
+    };
+    let Some(bound) = args.timeout.or(args.at_most) else {
+        return code(until.await);
     };
     match tokio::time::timeout(bound, until).await {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(ended) => code(ended),
         Err(_) => {
-            let (role, bound) = (args.role.as_str(), duration::format(bound));
-            terminal::complain(&format!("not {role} within {bound}; last: {last}"));
+            let (goal, bound) = (args.goal.as_str(), duration::format(bound));
+            terminal::complain(&format!("not {goal} within {bound}; last: {last}"));
+            if args.at_most.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+fn code(ended: Result<(), String>) -> ExitCode {
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            terminal::complain(&fault);
             ExitCode::FAILURE
         }
     }
+}
+
+/// Finds out whom to ask: several only where it is about all of them.
+fn sidecars(args: &Args, environment: &Environment) -> Result<Vec<Sidecar>, String> {
+    if args.goal != Goal::ExactlyOne && args.url.len() > 1 {
+        let goal = args.goal.as_str();
+        return Err(format!("--url is given several times, and --for {goal} is about one sidecar"));
+    }
+    if args.url.is_empty() {
+        return Ok(vec![Sidecar::of(&UrlArgs::default(), environment)?]);
+    }
+    let of = |url: &String| Sidecar::of(&UrlArgs { url: Some(url.clone()) }, environment);
+    args.url.iter().map(of).collect()
 }
 
 /// Resolves when the instance has the role; keeps in `last` what it was told before.

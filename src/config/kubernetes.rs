@@ -99,7 +99,9 @@ impl fmt::Display for Route {
 /// What the settings say of Kubernetes, each of them checked alone.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    /// How the API server is reached; none where nothing asks for it.
+    /// Whether store or route is there.
+    asked: bool,
+    /// How the API server is reached, where it is known.
     access: Option<KubeAccess>,
     /// The namespace of our pod, where it is known.
     namespace: Option<String>,
@@ -124,15 +126,16 @@ impl Reader<'_> {
             Some(StoreUrl::Kubernetes { .. }) => Some("store"),
             _ => route.map(|_| "kube-route"),
         };
+        // Without access the route may lack more, and all of that is told.
         let (access, namespace) = match asker {
             Some(asker) => {
                 let access = self.access(asker, api, token_file, ca_file);
-                let namespace = self.own_namespace();
-                (Some(access?), namespace?)
+                (access, self.own_namespace()?)
             }
             None => (None, None),
         };
-        Some(Cluster { access, namespace, route, label: label?, service })
+        let asked = asker.is_some();
+        Some(Cluster { asked, access, namespace, route, label: label?, service })
     }
 
     /// The Lease that a store URL names.
@@ -171,7 +174,9 @@ impl Reader<'_> {
     ) -> Option<Option<Beside>> {
         let cluster = cluster?;
         let route = self.route(&cluster, advertise)?;
-        let Some(access) = cluster.access else { return Some(None) };
+        if !cluster.asked {
+            return Some(None);
+        }
         let lease = match store {
             Some(StoreSettings::Kubernetes(lease)) => Some(lease),
             _ => None,
@@ -183,7 +188,7 @@ impl Reader<'_> {
         };
         let lease = lease.filter(|it| it.namespace == namespace).map(|it| it.name.clone());
         Some(Some(Beside {
-            access,
+            access: cluster.access?,
             namespace,
             pod,
             lease,

@@ -57,6 +57,8 @@ struct Contents {
 struct Last {
     means: Option<Arc<Means>>,
     read: Option<Moment>,
+    /// Why the last reading failed, until one that does not.
+    trouble: Option<String>,
 }
 
 /// Keeps the means of one server.
@@ -103,20 +105,22 @@ impl Access {
         let mut last = self.last();
         last.read = Some(clock::now());
         let made = read.and_then(|files| self.make(files, last.means.as_deref()));
+        last.trouble = made.as_ref().err().cloned();
         match (made, &last.means) {
             (Ok(Some(new)), _) => {
                 let new = Arc::new(new);
                 last.means = Some(Arc::clone(&new));
                 Ok(new)
             }
-            (Ok(None), Some(known)) => Ok(Arc::clone(known)),
-            (Err(why), Some(known)) => {
-                tracing::debug!("{why}: going on with what there was before");
-                Ok(Arc::clone(known))
-            }
+            (Ok(None) | Err(_), Some(known)) => Ok(Arc::clone(known)),
             (Err(why), None) => Err(KubeError::Files(why)),
             (Ok(None), None) => Err(KubeError::Files("there is no client".to_owned())),
         }
+    }
+
+    /// Why the files could not be read the last time, if they could not.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.last().trouble.clone()
     }
 
     fn last(&self) -> MutexGuard<'_, Last> {
@@ -167,26 +171,19 @@ impl Access {
     /// Reads the files on a thread that may block; one at a time, so that a disk that hangs holds
     /// one.
     async fn read(&self) -> Result<Contents, String> {
-        let slow = || "the files of token and certificates take too long to read".to_owned();
-        let permit = Arc::clone(&self.reading);
-        let permit = if self.last().means.is_some() {
-            permit.try_acquire_owned().ok()
-        } else {
-            // The first requests have nothing to go on with until the files were read once.
-            tokio::time::timeout(PATIENCE, permit.acquire_owned()).await.ok().and_then(Result::ok)
-        };
-        let permit = permit.ok_or_else(slow)?;
         let (token, authorities) = (self.token_file.clone(), self.authorities_file.clone());
-        let task = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            let token = contents(token.as_deref(), "--kube-token-file")?;
-            let authorities = contents(authorities.as_deref(), "--kube-ca-file")?;
-            Ok(Contents { token, authorities })
-        });
-        match tokio::time::timeout(PATIENCE, task).await {
-            Ok(Ok(read)) => read,
-            Ok(Err(_)) | Err(_) => Err(slow()),
-        }
+        let reading = async {
+            let permit = Arc::clone(&self.reading).acquire_owned().await.ok()?;
+            let task = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                let token = contents(token.as_deref(), "--kube-token-file")?;
+                let authorities = contents(authorities.as_deref(), "--kube-ca-file")?;
+                Ok(Contents { token, authorities })
+            });
+            task.await.ok()
+        };
+        let read = tokio::time::timeout(PATIENCE, reading).await.ok().flatten();
+        read.unwrap_or_else(|| Err("token and certificates take too long to read".to_owned()))
     }
 
     /// Reads the token, for an examination of it.
@@ -259,16 +256,6 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         assert_eq!(token(&access.read_again().await.unwrap()), "Bearer two");
-    }
-
-    #[tokio::test]
-    async fn requests_that_begin_together_all_have_the_means() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("token");
-        std::fs::write(&path, "one").unwrap();
-        let access = access(&path, None);
-        let all = futures::future::join_all((0..5).map(|_| access.means())).await;
-        assert!(all.iter().all(Result::is_ok), "{:?}", all.iter().find_map(|it| it.as_ref().err()));
     }
 
     #[tokio::test]

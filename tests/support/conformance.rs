@@ -5,6 +5,8 @@
 
 #[path = "conformance/breaking.rs"]
 mod breaking;
+#[path = "conformance/observing.rs"]
+mod observing;
 #[path = "conformance/succession.rs"]
 mod succession;
 
@@ -18,6 +20,7 @@ use tenure::store::{
 };
 
 pub(crate) use breaking::*;
+pub(crate) use observing::*;
 pub(crate) use succession::*;
 
 /// One lock of one backend.
@@ -27,6 +30,10 @@ pub(crate) trait Harness: Sized {
 
     /// The ways in which a lock can be of another's making; empty where it cannot.
     const FOREIGN: &'static [&'static str];
+
+    /// Whether observers count the time, and no store: a lease that ran out stays its holder's until
+    /// another takes it, and one that is broken runs for its whole duration from then on.
+    const OBSERVED: bool = false;
 
     /// Makes a lock that nobody has used.
     async fn start() -> Self;
@@ -281,6 +288,9 @@ pub(crate) async fn no_term_is_written_under_a_lease_that_ran_out<H: Harness>(lo
     a.release().await.expect("released");
     let b = Contender::holder(&lock, "b").await;
     lock.advance(H::LEASE).await;
+    if H::OBSERVED {
+        Contender::holder(&lock, "c").await;
+    }
     assert_refused(b.inaugurate(100).await);
     assert_eq!(b.look().await.record.term, Some(7));
 }
@@ -395,9 +405,28 @@ pub(crate) async fn what_is_not_ours_is_refused_and_never_overwritten<H: Harness
 #[macro_export]
 macro_rules! conformance {
     ($backend:ident, $harness:ty) => {
+        $crate::conformance!($backend, $harness, with);
+    };
+    // Of an observer-timed store more is asked.
+    ($backend:ident, $harness:ty, observed) => {
         $crate::conformance!(
             $backend,
             $harness,
+            with only_a_renewal_changes_what_observers_wait_for,
+            what_changes_beside_a_lease_makes_nobody_wait_anew,
+            a_renewal_that_met_another_write_goes_through_on_the_next_call,
+            a_lock_made_again_is_another_one_to_all,
+            a_renewal_at_the_last_instant_beats_every_bid,
+            of_many_who_waited_exactly_one_has_it,
+            a_released_lease_is_nobodys_to_wait_for,
+            a_holder_of_another_kind_has_it_although_our_record_stands,
+        );
+    };
+    ($backend:ident, $harness:ty, with $($more:ident,)*) => {
+        $crate::conformance!(
+            $backend,
+            $harness,
+            $($more,)*
             a_fresh_lock_is_free_and_has_no_term,
             a_look_changes_nothing,
             a_granted_lease_is_not_free_and_refused_to_others,

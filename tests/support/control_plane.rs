@@ -224,6 +224,22 @@ impl ControlPlane {
         assert!(self.becomes_ready(), "kube-apiserver does not start again");
     }
 
+    /// Keeps each version of an object from now on.
+    pub fn follow(&self, namespace: &str, kind: &str, name: &str) -> Followed {
+        let file = self.file(&format!("{namespace}-{kind}-{name}.versions"));
+        let asked = ["get", "--watch", "--output", "json", "--namespace", namespace, kind];
+        let child = self
+            .kubectl_command(&asked)
+            .args(["--field-selector", &format!("metadata.name={name}")])
+            .stdin(Stdio::null())
+            .stdout(File::create(&file).expect("a file"))
+            .spawn()
+            .expect("kubectl starts");
+        let it = Followed { child, file };
+        until(PATIENCE, "kubectl follows", || (!it.versions().is_empty()).then_some(()));
+        it
+    }
+
     /// Undoes what a failed test may have left.
     fn restore(&mut self) {
         if self.api.has_ended() {
@@ -256,6 +272,28 @@ impl ControlPlane {
         }
         let ready = ["wait", "node", "--all", "--for=condition=Ready", "--timeout=120s"];
         self.kubectl(&ready);
+    }
+}
+
+/// An object that is followed, until it is dropped.
+pub struct Followed {
+    child: Child,
+    file: PathBuf,
+}
+
+impl Followed {
+    /// What it has been so far. What came and went between two answers of a watch is not among it.
+    pub fn versions(&self) -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(&self.file).expect("the file is there");
+        // The last may not be whole yet.
+        serde_json::Deserializer::from_str(&text).into_iter().map_while(Result::ok).collect()
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -15,6 +15,8 @@ use std::time::Duration;
 #[derive(Default)]
 struct State {
     document: String,
+    /// Who it is, and its instance too; `web-1` if empty.
+    name: String,
     index: u64,
     /// How long `/status` takes.
     delay: Duration,
@@ -88,13 +90,23 @@ impl Sidecar {
         format!("http://{}", self.address)
     }
 
+    /// Gives it another identity and instance.
+    pub(crate) fn call(&self, name: &str) {
+        self.shared.lock().name = name.to_owned();
+        self.say("passive", "standby", None, 0);
+    }
+
     /// Changes the status.
     pub(crate) fn say(&self, role: &str, state: &str, term: Option<u64>, valid_for_ms: u64) {
         let mut it = self.shared.lock();
         it.index += 1;
         let term = term.map_or("null".to_owned(), |it| it.to_string());
+        let (identity, instance) = match it.name.as_str() {
+            "" => ("web-1", "01J"),
+            name => (name, name),
+        };
         it.document = format!(
-            r#"{{"election":"orders","identity":"web-1","instance":"01J","state":"{state}","role":"{role}","term":{term},"valid_for_ms":{valid_for_ms},"valid_until_boottime_ns":0,"boot_id":"b","since":"2026-11-20T09:00:00Z","index":{index},"holder":{{"identity":"web-1","address":"10.0.3.7:8080","term":42}},"store":{{"kind":"azure","last_success_ms_ago":412,"failures":0,"last_error":null}},"version":"0.1.0"}}"#,
+            r#"{{"election":"orders","identity":"{identity}","instance":"{instance}","state":"{state}","role":"{role}","term":{term},"valid_for_ms":{valid_for_ms},"valid_until_boottime_ns":0,"boot_id":"b","since":"2026-11-20T09:00:00Z","index":{index},"holder":{{"identity":"web-1","address":"10.0.3.7:8080","term":42}},"store":{{"kind":"azure","last_success_ms_ago":412,"failures":0,"last_error":null}},"version":"0.1.0"}}"#,
             index = it.index,
         );
         self.shared.0.1.notify_all();

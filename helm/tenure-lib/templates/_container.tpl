@@ -42,7 +42,7 @@ lifecycle:
     exec:
       # All containers of a pod get SIGTERM at once. This one stays, and leads on, for as long as the
       # service may need to end; it waits for less where the pod leads no more.
-      command: [tenure, wait, --for=passive, {{ printf "--at-most=%vs" .Values.sidecar.serviceStopSeconds | quote }}]
+      command: [/tenure, wait, --for=passive, {{ printf "--at-most=%vs" .Values.sidecar.serviceStopSeconds | quote }}]
 {{- end }}
 resources:
   {{- toYaml .Values.sidecar.resources | nindent 2 }}
@@ -67,7 +67,7 @@ volumeMounts:
 {{- end -}}
 {{- end -}}
 
-{{/* Who the pod is, and how the verbs of `kubectl exec POD -c tenure -- tenure …` reach the sidecar. */}}
+{{/* Who the pod is, and how the verbs of `kubectl exec POD -c tenure -- /tenure …` reach the sidecar. */}}
 {{- define "tenure.env" -}}
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
@@ -162,7 +162,7 @@ automountServiceAccountToken: false and your container cannot use the sidecar's 
 
 {{/* Labels that the pod must have. */}}
 {{- define "tenure.podLabels" -}}
-tenure.dev/election: {{ .Values.election.election | default (include "tenure.fullname" .) | quote }}
+tenure.dev/election: {{ include "tenure.election" . | quote }}
 {{- if and (eq (include "tenure.storeKind" .) "azure") .Values.azure.clientId }}
 azure.workload.identity/use: "true"
 {{- end }}

@@ -9,6 +9,11 @@ values.yaml, `.Release` and `.Chart`. A chart that depends on it under the alias
 {{- .Values.fullnameOverride | default .Release.Name | trunc 52 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/* The name that candidates compete for. */}}
+{{- define "tenure.election" -}}
+{{- .Values.election.election | default (include "tenure.fullname" .) -}}
+{{- end -}}
+
 {{/* The Service that follows the leader. */}}
 {{- define "tenure.leaderServiceName" -}}
 {{- .Values.election.kubeService | default (printf "%s-leader" (include "tenure.fullname" .)) -}}

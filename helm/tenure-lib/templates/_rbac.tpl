@@ -49,12 +49,12 @@ subjects:
 
 {{/* In the namespace of the Lease. */}}
 {{- define "tenure.rules.lease" -}}
-# Reads the Lease before each bid, is told of its changes, and renews and releases it.
+# Sees who holds the Lease, is told of its release, and acquires, renews and releases it.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   resourceNames: [{{ include "tenure.leaseName" . }}]
   verbs: [get, watch, update]
-# Makes it once, where it is missing. A rule cannot name what is yet to be made.
+# Makes it where it is missing. A rule cannot name what is yet to be made.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [create]
@@ -62,33 +62,34 @@ subjects:
 
 {{/* In the namespace of the pod. */}}
 {{- define "tenure.rules.pod" -}}
-# Says in the Events of the pod when it became leader and stopped to be.
-- apiGroups: [""]
+# Tells of each leader in the Events of its pod.
+- apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [create]
 {{- if eq .Values.routing.mode "label" }}
-# Labels its own pod, and a new leader takes the label from pods that kept it: their names are not
-# known beforehand.
+# Labels its own pod, and a new leader takes the label from pods that kept it. Rules cannot narrow that
+# to a label or to pods of this release: routing.mode endpointslice needs nothing of the kind.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, patch]
 {{- else }}
-# Events name the pod by its uid.
+# The uid of its own pod, by which `kubectl describe pod` finds the Events.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get]
 {{- end }}
 {{- if eq .Values.routing.mode "endpointslice" }}
-# The ports of the Service that the EndpointSlice is for.
+# The ports of the leader's Service, and that it has no selector.
 - apiGroups: [""]
   resources: [services]
   resourceNames: [{{ include "tenure.leaderServiceName" . }}]
   verbs: [get]
-# The leader writes the one EndpointSlice of that Service.
+# Puts the leader's address into the EndpointSlice of that Service, and takes it out.
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
-  resourceNames: [{{ include "tenure.leaderServiceName" . }}]
+  resourceNames: [{{ include "tenure.leaderServiceName" . }}.{{ include "tenure.election" . }}]
   verbs: [get, update]
+# Makes it where it is missing.
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [create]

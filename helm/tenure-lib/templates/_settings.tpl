@@ -3,7 +3,7 @@
 {{/* The settings that count, as YAML: each key of `election`, absent where nothing is said. */}}
 {{- define "tenure.settings" -}}
 {{- $it := deepCopy .Values.election -}}
-{{- $_ := set $it "election" ($it.election | default (include "tenure.fullname" .)) -}}
+{{- $_ := set $it "election" (include "tenure.election" .) -}}
 {{- $_ := set $it "store" (include "tenure.storeUrl" .) -}}
 {{- if and (eq (include "tenure.storeKind" .) "azure") (eq (toString $it.azureBlobPrefix) "<nil>") -}}
 {{- $_ := set $it "azureBlobPrefix" .Release.Namespace -}}

@@ -300,6 +300,10 @@ fn a_route_names_all_that_it_lacks_at_once() {
     assert!(faults.iter().all(|it| it.setting == "kube-route"), "{all}");
     assert!(faults[0].remedy.contains("metadata.name"), "{:?}", faults[0]);
 
+    let faults = bare.faults(&[SLICE, ("store", "memory:")]);
+    assert_eq!(faults.len(), 5, "{}", named(&faults).join("\n"));
+    assert!(faults[0].problem.contains("needs an API server"), "{faults:?}");
+
     let faults = Pod::new().faults(&[STORE, LABEL, SERVICE]);
     let [fault] = &faults[..] else { panic!("{faults:?}") };
     assert_eq!(fault.subject(), "kube-service = \"orders\" (flag --kube-service)");

@@ -161,6 +161,9 @@ pub(super) fn read(lease: &Lease, place: &str) -> Result<Record, Failure> {
         Some(_) => Err(foreign(format!("its {name} is no number"))),
     };
     let term = number(TERM)?;
+    if term.is_some_and(|it| it >= TERM_LIMIT - 1) {
+        return Err(foreign(format!("its {TERM} is so large that none can follow")));
+    }
     let nonce = match annotations.get(NONCE) {
         None => None,
         Some(text) => {
@@ -221,12 +224,15 @@ pub(super) fn take(lease: &mut Lease, bid: &Bid, now: OffsetDateTime) {
 }
 
 /// Has every observer wait anew. The time differs from the last even where the wall clock stands
-/// still or went back.
+/// still or went back, and then by a second: client-go compares whole ones.
 pub(super) fn renew(lease: &mut Lease, bid: &Bid, now: OffsetDateTime) {
     let spec = &mut lease.spec;
     let last = spec.renew_time.as_deref().and_then(read_time);
-    let after = last.and_then(|it| it.checked_add(time::Duration::MICROSECOND));
-    spec.renew_time = Some(micro_time(after.map_or(now, |it| it.max(now))));
+    // As it will be written, without what a MicroTime does not tell.
+    let now = now.replace_microsecond(now.microsecond()).unwrap_or(now);
+    let after = last.filter(|it| *it >= now);
+    let after = after.and_then(|it| it.checked_add(time::Duration::SECOND));
+    spec.renew_time = Some(micro_time(after.unwrap_or(now)));
     spec.lease_duration_seconds = Some(whole_seconds(bid.lease_duration));
 }
 

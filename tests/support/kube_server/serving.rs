@@ -204,6 +204,13 @@ fn next_fault(state: &mut State, op: &str) -> Option<Fault> {
 
 async fn serve(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<Body>, Dropped> {
     let asked = read(request).await;
+    // What was asked for is done even where nobody waits for the answer any more.
+    #[allow(clippy::disallowed_methods, reason = "it ends with the server's thread")]
+    let task = tokio::spawn(handle(asked, shared));
+    task.await.unwrap_or(Err(Dropped))
+}
+
+async fn handle(asked: Asked, shared: Arc<Shared>) -> Result<Response<Body>, Dropped> {
     let fault = next_fault(&mut shared.lock(), &asked.op());
     if matches!(fault, Some(Fault::Delay(_))) {
         // It is done even if whoever asked has given up meanwhile.

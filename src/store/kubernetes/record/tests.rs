@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 use crate::store::LeaseId;
 
@@ -219,4 +221,27 @@ fn a_duration_is_never_written_shorter_than_it_is() {
         assert_eq!(whole_seconds(Duration::from_millis(millis)), seconds);
     }
     assert_eq!(whole_seconds(Duration::MAX), i32::MAX);
+}
+
+proptest! {
+    #[test]
+    fn a_record_comes_back_as_it_was_written(
+        identity in "[ -~]{1,128}",
+        address in proptest::option::of("\\PC{1,40}"),
+        term in 1..TERM_LIMIT,
+        millis in 0_u64..=3_600_000,
+    ) {
+        let mut bid = bid(1);
+        let instance = "01J".to_owned();
+        bid.candidate = Arc::new(Candidate { identity: identity.clone(), instance, address });
+        let successor = Successor { identity, hold_off: Duration::from_millis(millis) };
+        let mut lease = taken_anew("shop", "orders", &bid, at(0));
+        inaugurate(&mut lease, &bid, term);
+        nominate(&mut lease, &successor);
+        let wire = serde_json::to_string(&lease).unwrap();
+        let record = sight(&serde_json::from_str(&wire).unwrap(), PLACE).unwrap().record;
+        prop_assert_eq!(term_of(&record, &bid), Some(term));
+        prop_assert_eq!(record.holder, Some(bid.candidate));
+        prop_assert_eq!(record.successor, Some(successor));
+    }
 }

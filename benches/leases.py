@@ -1,0 +1,142 @@
+"""What candidates on a Lease of Kubernetes do when the leader is told to end, is killed, is stopped, or
+the API server hangs; beside candidates of k8s.io/client-go with the same timings, on the same API
+server, at the same time.
+
+What it does not do: it looks at no Pod, Service or route.
+"""
+import contextlib, random, signal, socket, statistics, time
+from concurrent.futures import ThreadPoolExecutor
+
+from control_plane import control_plane, tool
+from processes import MIB, TENURE, ask, free_port, heading, leads, now, resident, row, running, tenure, until
+
+HANG = 60.0  # seconds
+
+
+def ours(plane, lease, port):
+    return tenure(port, (f"kubernetes:default/{lease}", "--kube-api", plane.url, "--kube-token-file",
+                         plane.token_file, "--kube-ca-file", plane.ca_file), identity=f"bench-{port}")
+
+
+def peer(plane, lease, port, lost="exit"):
+    """As the library's example: it releases on SIGTERM, and ends when it has lost the lease; or, as
+    sidecars do that are only asked, it goes on."""
+    return running(tool("clientgo"), "-api", plane.url, "-token-file", plane.token_file, "-ca-file", plane.ca_file,
+                   "-name", lease, "-identity", f"bench-{port}", "-listen", f"127.0.0.1:{port}",
+                   "-release-on-cancel", "-lost", lost)
+
+
+def peer_that_goes_on(plane, lease, port):
+    return peer(plane, lease, port, "again")
+
+
+class Pair:
+    """Two candidates of a kind on one Lease, of whom one leads and the other knows it."""
+
+    def __init__(self, stack, plane, kind, lease):
+        self.start = lambda: (port := free_port(), stack.enter_context(kind(plane, lease, port)))
+        self.leader = self.start()
+        until(lambda: leads(self.leader[0]))
+        self.other = self.start()
+        time.sleep(5)
+
+    def ended_by(self, how):
+        """Ends the leader by a signal; how long until the other leads, which another joins."""
+        time.sleep(random.uniform(2, 4))  # somewhere within the periods of both
+        began = now()
+        self.leader[1].send_signal(how)
+        until(lambda: leads(self.other[0]))
+        took = now() - began
+        self.leader[1].kill()
+        self.leader, self.other = self.other, self.start()
+        time.sleep(3)
+        return took
+
+    def lies_after_a_stop(self):
+        """Stops the leader for 25 s with a question queued; whether that is answered "leader"."""
+        port, process = self.leader
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(24.5)
+        with socket.create_connection(("127.0.0.1", port), 5) as queued:
+            queued.sendall(b"GET /leader HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")
+            time.sleep(0.5)
+            process.send_signal(signal.SIGCONT)
+            try:
+                return queued.recv(64).startswith(b"HTTP/1.1 200")
+            except OSError:
+                return False
+
+    def says_leader_until(self, began):
+        """How long after `began` the leader still said so, while the API server hangs."""
+        last = 0.0
+        while now() < began + HANG:
+            if ask(self.leader[0])[0] == 200:
+                last = now() - began
+            time.sleep(0.05)
+        return last
+
+
+KINDS = {"tenure": ours, "client-go": peer, "client-go that goes on": peer_that_goes_on}
+
+
+def trials(plane, name, kinds, count, question):
+    """What a question to `count` pairs of each kind brings, all at once."""
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(len(kinds) * count) as pool:
+        names = [(kind, f"{name}-{kind}-{n}".replace(" ", "-")) for kind in kinds for n in range(count)]
+        pairs = list(pool.map(lambda it: (it[0], Pair(stack, plane, KINDS[it[0]], it[1])), names))
+        asked = [(kind, pool.submit(question, pair)) for kind, pair in pairs]
+        results = {kind: [] for kind in kinds}
+        for kind, answer in asked:
+            results[kind].append(answer.result())
+        return results
+
+
+def seconds(times):
+    return f"{statistics.median(times):.2f} s"
+
+
+def handovers(plane, name, how, rounds, abreast):
+    results = trials(plane, name.lower().replace(" ", ""), ("tenure", "client-go"), abreast,
+                     lambda pair: [pair.ended_by(how) for _ in range(rounds)])
+    us, them = ([took for pair in results[kind] for took in pair] for kind in ("tenure", "client-go"))
+    row(f"{name} to the next leader, median of {len(us)}", seconds(us), seconds(them),
+        f"{statistics.median(us) / statistics.median(them):.2f}")
+    row("  worst", f"{max(us):.2f} s", f"{max(them):.2f} s")
+
+
+def footprint(plane):
+    with contextlib.ExitStack() as stack:
+        ports = free_port(), free_port()
+        us, them = (stack.enter_context(kind(plane, f"footprint-{port}", port)) for kind, port in zip((ours, peer), ports))
+        until(lambda: all(map(leads, ports)))
+        time.sleep(60)
+        sizes = resident(us.pid) / MIB, resident(them.pid) / MIB
+    row("resident memory of a leader after a minute (goal 8 MiB)", f"{sizes[0]:.1f} MiB", f"{sizes[1]:.1f} MiB",
+        f"{sizes[0] / sizes[1]:.2f}")
+    binaries = TENURE.stat().st_size / 1e6, tool("clientgo").stat().st_size / 1e6
+    row("binary", f"{binaries[0]:.1f} MB", f"{binaries[1]:.1f} MB", f"{binaries[0] / binaries[1]:.2f}")
+
+
+def leases(count):
+    """`count` trials of each, a few abreast."""
+    abreast = min(4, count)
+    rounds = -(-count // abreast)
+    heading("client-go")
+    with control_plane() as plane:
+        footprint(plane)
+        handovers(plane, "SIGTERM", signal.SIGTERM, rounds, abreast)
+        handovers(plane, "kill -9", signal.SIGKILL, rounds, abreast)
+        lies = trials(plane, "stop", KINDS, count, Pair.lies_after_a_stop)
+        lies = [f"{sum(lies[kind])} of {count}" for kind in KINDS]
+        row("stopped for 25 s: questions answered \"leader\"", lies[0], lies[1])
+        row("  of one that goes on when it has lost", "", lies[2])
+        hanging = lambda pair: pair.says_leader_until(began)
+        with contextlib.ExitStack() as stack, ThreadPoolExecutor(9) as pool:
+            pairs = {kind: Pair(stack, plane, make, f"hang-{number}")
+                     for number, (kind, make) in enumerate(KINDS.items())}
+            with plane.hung():
+                began = now()
+                held = list(pool.map(hanging, pairs.values()))
+    row(f"API server hung for {HANG:.0f} s: said \"leader\" for", f"{held[0]:.1f} s", f"{held[1]:.1f} s",
+        f"{held[0] / held[1]:.2f}")
+    row("  one that goes on when it has lost", "", f"{held[2]:.1f} s")

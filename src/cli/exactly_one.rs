@@ -1,0 +1,85 @@
+//! `tenure wait --for exactly-one`: asks all sidecars at once, until as many as there should be answer
+//! and exactly one of them is active.
+//!
+//! What it does not do: it calls no handover a fault. Between two questions one may have stepped
+//! down and another become leader, so that only two who both say active twice are two leaders.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::future::join_all;
+
+use super::client::{Sidecar, Trouble};
+use super::document::{Heard, Role};
+use super::terminal::harmless;
+use crate::clock;
+
+/// From one look to the next.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Those who said active: their instance and term, and who they are.
+type Leaders = BTreeMap<(String, Option<u64>), String>;
+
+/// What all of them said.
+struct Answers {
+    leaders: Leaders,
+    /// How many instances answered.
+    heard: usize,
+    /// What kept another from answering.
+    trouble: Option<Trouble>,
+}
+
+/// Resolves when at least `of` answer, nobody else is silent, and exactly one is active. Keeps in
+/// `last` what was the case before.
+///
+/// # Errors
+/// Two of them are active at the same time.
+pub(super) async fn until(
+    sidecars: &[Sidecar],
+    of: usize,
+    last: &mut String,
+) -> Result<(), String> {
+    let mut before = Leaders::new();
+    loop {
+        let Answers { leaders, heard, trouble } = ask(sidecars).await;
+        let twice = leaders.iter().filter(|(it, _)| before.contains_key(*it));
+        let twice: Vec<&str> = twice.map(|(_, who)| who.as_str()).collect();
+        if twice.len() > 1 {
+            return Err(format!("{} are active at the same time", twice.join(" and ")));
+        }
+        if leaders.len() == 1 && heard >= of && trouble.is_none() {
+            return Ok(());
+        }
+        *last = format!("{} of {heard} active, and {of} should answer", leaders.len());
+        if let Some(trouble) = trouble {
+            last.push_str(&format!("; {}", trouble.problem()));
+        }
+        before = leaders;
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn ask(sidecars: &[Sidecar]) -> Answers {
+    let found = join_all(sidecars.iter().map(Sidecar::each)).await;
+    let mut trouble = None;
+    let mut keep = |it: Trouble| trouble = Some(it);
+    let each: Vec<Sidecar> =
+        found.into_iter().flat_map(|it| it.map_err(&mut keep).unwrap_or_default()).collect();
+    let answers = join_all(each.iter().map(Sidecar::status)).await;
+    let heard: Vec<Heard> =
+        answers.into_iter().filter_map(|it| it.map_err(&mut keep).ok()).collect();
+    let now = clock::now();
+    // One instance may have several addresses.
+    let all: BTreeMap<&str, &Heard> =
+        heard.iter().map(|it| (it.document.instance.as_str(), it)).collect();
+    let leaders = all.iter().filter(|(_, it)| it.role(now) == Role::Active);
+    let leaders = leaders
+        .map(|(instance, it)| (((*instance).to_owned(), it.document.term), name(it)))
+        .collect();
+    Answers { leaders, heard: all.len(), trouble }
+}
+
+fn name(heard: &Heard) -> String {
+    let term = heard.document.term.map_or(String::new(), |it| format!(" (term {it})"));
+    format!("{}{term}", harmless(&heard.document.identity))
+}
