@@ -8,6 +8,8 @@
 mod control_plane;
 #[path = "support/crew.rs"]
 mod crew;
+#[path = "support/kubectl.rs"]
+mod kubectl;
 #[path = "support/lease_ground.rs"]
 mod lease_ground;
 #[path = "support/process.rs"]
