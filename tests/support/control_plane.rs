@@ -1,6 +1,6 @@
 //! A real Kubernetes control plane on free ports of loopback: etcd and kube-apiserver with RBAC, and
-//! where a test wants them kube-controller-manager, kube-scheduler and kwok, whose Nodes and Pods
-//! are only said to run.
+//! where a test wants them kube-controller-manager, kube-scheduler and kwok, whose Nodes are only
+//! said to be there.
 //!
 //! All of it ends with the test's process, however that ends: each is started by a thread that lives
 //! as long as the process, and gets SIGKILL when the thread is gone.
@@ -199,6 +199,9 @@ impl ControlPlane {
 
     /// Has Deployments roll out, onto so many Nodes that are only said to be there.
     pub fn start_workers(&mut self, nodes: usize) {
+        if !self.workers.is_empty() {
+            return;
+        }
         let home = self.directory.path();
         let kubeconfig = self.kubectl.kubeconfig().display().to_string();
         let key = home.join("accounts.key").display().to_string();
@@ -239,7 +242,7 @@ fn node(number: usize) -> String {
     .to_string()
 }
 
-/// What kwok's Nodes and Pods live through.
+/// What kwok's Nodes live through.
 fn stages() -> PathBuf {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools");
     let all = std::fs::read_dir(&tools).expect("tools").map(|it| it.expect("an entry").path());
