@@ -14,6 +14,7 @@ pub mod doctor;
 mod document;
 mod exactly_one;
 pub mod exec;
+pub mod first_process;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 pub mod install;

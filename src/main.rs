@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use tenure::cli::first_process::ended_by_signals;
 use tenure::cli::operate::Order;
 use tenure::cli::{self, Cli, Command};
 use tenure::config::Environment;
@@ -27,6 +28,12 @@ fn main() -> ExitCode {
 }
 
 async fn run(command: Command, environment: &Environment) -> ExitCode {
+    let competes = matches!(command, Command::Run(_) | Command::Exec(_));
+    let verb = start(command, environment);
+    if competes { verb.await } else { ended_by_signals(verb).await }
+}
+
+async fn start(command: Command, environment: &Environment) -> ExitCode {
     match command {
         Command::Run(args) => cli::run::run(*args, environment).await,
         Command::Exec(args) => cli::exec::run(*args, environment.clone()).await,

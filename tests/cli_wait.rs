@@ -8,6 +8,7 @@ mod command;
 mod sidecar;
 
 use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use command::{Running, tenure};
 use sidecar::Sidecar;
@@ -143,4 +144,30 @@ fn wait_for_a_role_is_about_one_sidecar() {
     let ran = tenure(&["wait", "--for=active", "--url", "http://a:1", "--url", "http://b:1"], &[]);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("--url is given several times"), "{}", ran.err);
+}
+
+#[test]
+fn as_process_1_a_verb_that_waits_ends_by_a_signal_as_any_process_does() {
+    let place = tempfile::tempdir().unwrap();
+    for (signal, code) in [("TERM", 143), ("INT", 130)] {
+        for verb in [&["wait", "--for", "active"][..], &["watch"]] {
+            let socket = format!("unix:{}", place.path().join("nobody.sock").display());
+            let verb = Command::new("unshare")
+                .args(["--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"])
+                .arg(env!("CARGO_BIN_EXE_tenure"))
+                .args(verb)
+                .args(["--url", &socket])
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut verb = Running(verb);
+            let mut lines = BufReader::new(verb.0.stderr.as_mut().unwrap()).lines();
+            assert!(lines.any(|it| it.unwrap().contains("nobody.sock")), "it asks");
+            let children = format!("/proc/{0}/task/{0}/children", verb.0.id());
+            let first = std::fs::read_to_string(children).unwrap();
+            let sent = Command::new("kill").args(["-s", signal, first.trim()]).status();
+            assert!(sent.unwrap().success());
+            assert_eq!(verb.end().code, code);
+        }
+    }
 }

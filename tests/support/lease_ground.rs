@@ -81,8 +81,8 @@ impl<'a> Ground<'a> {
         self.plane.get(&self.namespace, &format!("lease/{LEASE}"))
     }
 
-    /// Writes a token that ends so soon, as the API server itself would sign it if it gave tokens of
-    /// less than ten minutes.
+    /// Writes a token that is good for so long, as the API server itself would sign it if it gave
+    /// tokens of less than ten minutes. It takes a token for a minute beyond its end.
     #[allow(clippy::disallowed_methods, reason = "a token's time is the wall clock's")]
     pub fn short_token(&self, life: Duration) -> PathBuf {
         let account = self.plane.get(&self.namespace, &format!("serviceaccount/{ACCOUNT}"));
@@ -90,7 +90,7 @@ impl<'a> Ground<'a> {
         let claims = serde_json::json!({
             "iss": "https://kubernetes.default.svc", "aud": ["https://kubernetes.default.svc"],
             "sub": format!("system:serviceaccount:{}:{ACCOUNT}", self.namespace),
-            "iat": now, "nbf": now, "exp": now + life.as_secs(),
+            "iat": now - 60, "nbf": now - 60, "exp": now - 60 + life.as_secs(),
             "kubernetes.io": {"namespace": self.namespace, "serviceaccount": {
                 "name": ACCOUNT, "uid": account["metadata"]["uid"]}},
         });
