@@ -5,6 +5,8 @@
 
 #[path = "support/conformance.rs"]
 mod conformance;
+#[path = "support/observed.rs"]
+mod observed;
 #[path = "support/simulated_lock.rs"]
 mod simulated_lock;
 #[path = "sim/simulation.rs"]
@@ -13,7 +15,8 @@ mod simulation;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::Harness;
+use conformance::{Harness, ObservedHarness};
+use observed::Observers;
 use simulated_lock::SimulatedLock;
 use simulation::store::Kind;
 use tenure::store::LeaseStore;
@@ -50,5 +53,55 @@ impl<const BLOB: bool> Harness for Simulated<BLOB> {
     }
 }
 
+/// The simulation's Lease, with observers whose clock the test turns.
+struct SimulatedLease {
+    lock: SimulatedLock,
+    observers: Observers,
+}
+
+impl Harness for SimulatedLease {
+    const LEASE: Duration = Duration::from_secs(15);
+    const FOREIGN: &'static [&'static str] = &[];
+    const OBSERVED: bool = true;
+
+    async fn start() -> Self {
+        Self { lock: SimulatedLock::new(Kind::Object), observers: Observers::default() }
+    }
+
+    fn candidate(&self) -> Arc<dyn LeaseStore> {
+        Arc::new(self.observers.handle(Arc::new(self.lock.clone())))
+    }
+
+    async fn advance(&self, by: Duration) {
+        // Somebody stands by, and has looked.
+        let _ = self.candidate().look().await;
+        self.observers.pass(by);
+        self.lock.advance(by);
+    }
+
+    async fn delete(&self) {
+        self.lock.delete();
+    }
+
+    async fn plant(&self, foreign: &str) {
+        unreachable!("the simulation's faults do that, {foreign} is none of its store");
+    }
+
+    async fn bytes(&self) -> Vec<u8> {
+        self.lock.bytes()
+    }
+}
+
+impl ObservedHarness for SimulatedLease {
+    async fn touch(&self) {
+        self.lock.touch();
+    }
+
+    async fn usurp(&self) {
+        self.lock.usurp();
+    }
+}
+
 conformance!(simulated_blob, Simulated<true>);
 conformance!(simulated_host, Simulated<false>);
+conformance!(simulated_object, SimulatedLease, observed);

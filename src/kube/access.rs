@@ -57,6 +57,8 @@ struct Contents {
 struct Last {
     means: Option<Arc<Means>>,
     read: Option<Moment>,
+    /// Why the last reading failed, until one that does not.
+    trouble: Option<String>,
 }
 
 /// Keeps the means of one server.
@@ -103,20 +105,22 @@ impl Access {
         let mut last = self.last();
         last.read = Some(clock::now());
         let made = read.and_then(|files| self.make(files, last.means.as_deref()));
+        last.trouble = made.as_ref().err().cloned();
         match (made, &last.means) {
             (Ok(Some(new)), _) => {
                 let new = Arc::new(new);
                 last.means = Some(Arc::clone(&new));
                 Ok(new)
             }
-            (Ok(None), Some(known)) => Ok(Arc::clone(known)),
-            (Err(why), Some(known)) => {
-                tracing::debug!("{why}: going on with what there was before");
-                Ok(Arc::clone(known))
-            }
+            (Ok(None) | Err(_), Some(known)) => Ok(Arc::clone(known)),
             (Err(why), None) => Err(KubeError::Files(why)),
             (Ok(None), None) => Err(KubeError::Files("there is no client".to_owned())),
         }
+    }
+
+    /// Why the files could not be read the last time, if they could not.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.last().trouble.clone()
     }
 
     fn last(&self) -> MutexGuard<'_, Last> {
@@ -167,19 +171,19 @@ impl Access {
     /// Reads the files on a thread that may block; one at a time, so that a disk that hangs holds
     /// one.
     async fn read(&self) -> Result<Contents, String> {
-        let slow = || "the files of token and certificates take too long to read".to_owned();
-        let permit = Arc::clone(&self.reading).try_acquire_owned().map_err(|_| slow())?;
         let (token, authorities) = (self.token_file.clone(), self.authorities_file.clone());
-        let task = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            let token = contents(token.as_deref(), "--kube-token-file")?;
-            let authorities = contents(authorities.as_deref(), "--kube-ca-file")?;
-            Ok(Contents { token, authorities })
-        });
-        match tokio::time::timeout(PATIENCE, task).await {
-            Ok(Ok(read)) => read,
-            Ok(Err(_)) | Err(_) => Err(slow()),
-        }
+        let reading = async {
+            let permit = Arc::clone(&self.reading).acquire_owned().await.ok()?;
+            let task = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                let token = contents(token.as_deref(), "--kube-token-file")?;
+                let authorities = contents(authorities.as_deref(), "--kube-ca-file")?;
+                Ok(Contents { token, authorities })
+            });
+            task.await.ok()
+        };
+        let read = tokio::time::timeout(PATIENCE, reading).await.ok().flatten();
+        read.unwrap_or_else(|| Err("token and certificates take too long to read".to_owned()))
     }
 
     /// Reads the token, for an examination of it.

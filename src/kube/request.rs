@@ -130,10 +130,18 @@ impl Kube {
         match self.attempt(ask, &means).await {
             Err(error @ (KubeError::Unauthorized(_) | KubeError::Network(_))) => {
                 let now = self.0.access.read_again().await?;
-                if std::sync::Arc::ptr_eq(&means, &now) {
-                    return Err(error);
+                if !std::sync::Arc::ptr_eq(&means, &now) {
+                    return self.attempt(ask, &now).await;
                 }
-                self.attempt(ask, &now).await
+                Err(match (self.0.access.trouble(), error) {
+                    (Some(why), KubeError::Unauthorized(it)) => {
+                        KubeError::Unauthorized(format!("{it}; and {why}"))
+                    }
+                    (Some(why), KubeError::Network(it)) => {
+                        KubeError::Network(format!("{it}; and {why}"))
+                    }
+                    (_, error) => error,
+                })
             }
             outcome => outcome,
         }

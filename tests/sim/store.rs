@@ -368,20 +368,6 @@ impl Store {
         self.lease.renew(&bid.lease, time).map_err(refused)
     }
 
-    /// Names a successor in the record of this bid, under its lease.
-    pub fn nominate(
-        &mut self,
-        bid: &Bid,
-        successor: &Successor,
-        now: Instant,
-    ) -> Result<(), StoreError> {
-        let time = self.time(now);
-        match self.read_ours(bid) {
-            Step::More(Stage::Second { seen }) => self.name(bid, successor, seen, time),
-            _ => Err(refused(Refusal(412, "the record is not ours"))),
-        }
-    }
-
     fn release(&mut self, bid: &Bid, time: Duration) -> Result<(), StoreError> {
         if !self.exists {
             return Err(refused(Refusal(404, "BlobNotFound")));

@@ -5,8 +5,12 @@
 
 use std::time::Duration;
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use tenure::config::{KubeAccess, KubernetesSettings};
+use tenure::store::kubernetes::Kubernetes;
+use tenure::store::{Bid, Candidate, Cause, LeaseId, LeaseStore, Nonce, StoreError, Version};
 use url::Url;
 
 use super::kube_server::KubeServer;
@@ -33,6 +37,68 @@ pub fn settings(server: &KubeServer, namespace: &str, name: &str) -> KubernetesS
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         request_timeout: Duration::from_secs(2),
+    }
+}
+
+/// One candidate's number.
+pub const A: u128 = 0xA;
+/// Another's.
+pub const B: u128 = 0xB;
+
+/// What the candidate of a number asks for, having seen nothing yet.
+pub fn bid(number: u128) -> Bid {
+    Bid {
+        lease: LeaseId::from_random(number),
+        nonce: Nonce(number),
+        candidate: Arc::new(Candidate {
+            identity: format!("web-{number}"),
+            instance: format!("instance-{number}"),
+            address: Some("[::1]:80".to_owned()),
+        }),
+        lease_duration: Duration::from_secs(15),
+        seen: Version("".into()),
+    }
+}
+
+/// Opens the Lease `team/orders` of a server.
+pub fn open(server: &KubeServer) -> Kubernetes {
+    Kubernetes::open(&settings(server, "team", "orders")).expect("the settings are good")
+}
+
+/// The Lease `team/orders` as it stands there.
+pub fn lease(server: &KubeServer) -> Value {
+    server.object("leases", "team", "orders").expect("a Lease")
+}
+
+/// The same bid for what is seen now.
+pub async fn seeing(store: &Kubernetes, bid: Bid) -> Bid {
+    Bid { seen: soon(store.look()).await.expect("a look").version, ..bid }
+}
+
+/// Has a candidate take what is there, and write a term.
+pub async fn lead(store: &Kubernetes, number: u128) -> (Bid, u64) {
+    let bid = seeing(store, bid(number)).await;
+    soon(store.acquire(&bid)).await.expect("granted");
+    let term = soon(store.inaugurate(&bid, 0)).await.expect("a term");
+    (bid, term)
+}
+
+/// Bounds a call of a test, so that a hang fails it.
+pub async fn soon<T>(call: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), call).await.expect("an end within 20 s")
+}
+
+/// The outcome of a call in a word, with the cause of what is not known.
+pub fn outcome<T>(result: &Result<T, StoreError>) -> String {
+    match result {
+        Ok(_) => "granted".to_owned(),
+        Err(StoreError::Refused(failure)) => {
+            assert_eq!(failure.cause, Cause::Lease, "{failure}");
+            "refused".to_owned()
+        }
+        Err(StoreError::Foreign(_)) => "foreign".to_owned(),
+        Err(StoreError::Broken(failure)) => format!("broken: {}", failure.cause.as_str()),
+        Err(StoreError::Unknown(failure)) => format!("unknown: {}", failure.cause.as_str()),
     }
 }
 

@@ -5,6 +5,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -204,5 +205,46 @@ pub(crate) fn assert_plain_probes(pod: &Value) {
                 assert!(probe.is_null() || probe["port"].is_u64(), "{container}");
             }
         }
+    }
+}
+
+/// One right that Roles grant: namespace, group, resource, verb, and the name that it is narrowed to.
+pub(crate) type Granted = (String, String, String, String, Option<String>);
+
+impl Manifests {
+    /// All rights that the Roles grant, each of which is bound to its ServiceAccount.
+    pub(crate) fn granted(&self) -> BTreeSet<Granted> {
+        assert!(self.each("ClusterRole").is_empty() && self.each("ClusterRoleBinding").is_empty());
+        let words = |it: &Value| -> Vec<String> {
+            let all = it.as_array().into_iter().flatten();
+            all.map(|it| it.as_str().unwrap().to_owned()).collect()
+        };
+        let mut all = BTreeSet::new();
+        for role in self.each("Role") {
+            let name = role["metadata"]["name"].as_str().unwrap();
+            let binding = self.the("RoleBinding", name);
+            assert_eq!(binding["metadata"]["namespace"], role["metadata"]["namespace"]);
+            assert_eq!(binding["roleRef"]["name"], name);
+            let namespace = role["metadata"]["namespace"].as_str().unwrap_or_default();
+            for rule in role["rules"].as_array().unwrap() {
+                let mut names: Vec<Option<String>> =
+                    words(&rule["resourceNames"]).into_iter().map(Some).collect();
+                if names.is_empty() {
+                    names.push(None);
+                }
+                for group in words(&rule["apiGroups"]) {
+                    for resource in words(&rule["resources"]) {
+                        for verb in words(&rule["verbs"]) {
+                            for name in &names {
+                                let (namespace, group) = (namespace.to_owned(), group.clone());
+                                let (resource, verb) = (resource.clone(), verb.clone());
+                                all.insert((namespace, group, resource, verb, name.clone()));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        all
     }
 }

@@ -38,6 +38,17 @@ impl SimulatedLock {
         self.locked().0.lose(true);
     }
 
+    /// Somebody writes something beside the lease.
+    pub(crate) fn touch(&self) {
+        self.locked().0.touch();
+    }
+
+    /// Another kind of candidate puts itself in the holder's place.
+    pub(crate) fn usurp(&self) {
+        let (store, now) = &mut *self.locked();
+        store.change_lease(1, *now);
+    }
+
     /// Everything that it keeps.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         format!("{:?}", self.locked().0).into_bytes()
@@ -101,8 +112,8 @@ impl LeaseStore for SimulatedLock {
     }
 
     async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
-        let (store, now) = &mut *self.locked();
-        store.nominate(bid, successor, *now)
+        let (bid, successor) = (bid.clone(), successor.clone());
+        self.ask(&Op::Nominate { bid, successor }).map(|_| ())
     }
 
     async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {

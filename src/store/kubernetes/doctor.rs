@@ -84,21 +84,27 @@ impl Examination<'_> {
         });
     }
 
-    /// Notes what came of a request that should have gone well.
+    /// Notes what came of a request that should have gone well, in words that name the remedy.
     fn fault(&mut self, error: &KubeError) {
-        let (subject, remedy) = match error {
-            KubeError::Unauthorized(_) | KubeError::Files(_) => (TOKEN, ""),
-            KubeError::Forbidden(_) => (RIGHTS, ""),
-            KubeError::NoNamespace(_) => (NAMESPACE, "create it, or name another by --store"),
-            KubeError::Network(_) | KubeError::Broken(_) | KubeError::Timeout(_) => {
-                (SERVER, "check --kube-api, --kube-ca-file, and network policies on the way")
-            }
-            KubeError::Throttled { .. } | KubeError::Unavailable(_) => {
-                (SERVER, "look at the control plane, and run `tenure doctor` again")
-            }
-            _ => (SERVER, "check --kube-api and --store"),
+        let subject = match error {
+            KubeError::Unauthorized(_) | KubeError::Files(_) => TOKEN,
+            KubeError::Forbidden(_) => RIGHTS,
+            KubeError::NoNamespace(_) => NAMESPACE,
+            _ => SERVER,
         };
-        self.say(subject, Verdict::Wrong, error.to_string(), remedy);
+        let wrong = |it: &Finding| it.subject == subject && it.verdict == Verdict::Wrong;
+        if !self.found.iter().any(wrong) {
+            let remedy = match error {
+                KubeError::Broken(_) | KubeError::Timeout(_) => {
+                    "check --kube-api, and look for network policies and firewalls on the way"
+                }
+                KubeError::Throttled { .. } | KubeError::Unavailable(_) => {
+                    "look at the control plane, and run `tenure doctor` again"
+                }
+                _ => "",
+            };
+            self.say(subject, Verdict::Wrong, error.to_string(), remedy);
+        }
     }
 
     /// Looks at what the token says of itself.
@@ -111,9 +117,7 @@ impl Examination<'_> {
             }
             Ok(Some(read)) => Token::read(&read),
             Err(why) => {
-                let remedy = "mount a service account token, or check --kube-token-file and \
-                              --kube-ca-file";
-                return self.say(TOKEN, Verdict::Wrong, why, remedy);
+                return self.say(TOKEN, Verdict::Wrong, why, "");
             }
         };
         let Some(token) = read else {
@@ -164,10 +168,13 @@ impl Examination<'_> {
             }
             Err(error @ (KubeError::Forbidden(_) | KubeError::Unauthorized(_))) => {
                 self.say(SERVER, Verdict::Well, answers(), "");
-                // What may be done is asked for below, rule by rule.
-                if matches!(error, KubeError::Unauthorized(_)) {
+                let KubeError::Forbidden(why) = &error else {
                     self.fault(&error);
                     return false;
+                };
+                // What may be done is asked for below, verb by verb.
+                if let Some((user, _)) = why.split_once(" may not ") {
+                    self.user = user.to_owned();
                 }
             }
             Err(error) => {
@@ -189,7 +196,7 @@ impl Examination<'_> {
         let Sight { record, claim, .. } = match record::sight(lease, &place) {
             Ok(sight) => sight,
             Err(failure) => {
-                return self.say(LEASE, Verdict::Wrong, failure.message, "see the message");
+                return self.say(LEASE, Verdict::Wrong, failure.message, "");
             }
         };
         let who = match (record::holder(lease), &record.holder, &claim) {
@@ -210,7 +217,9 @@ impl Examination<'_> {
                 let detail = format!(
                     "{place} bears no term, {who}: its first leader waits a lease-duration"
                 );
-                self.say(LEASE, Verdict::Doubtful, detail, create);
+                // A term may be written while nobody leads, and somebody may.
+                let remedy = if claim.is_none() { create } else { "" };
+                self.say(LEASE, Verdict::Doubtful, detail, remedy);
             }
         }
     }
@@ -264,7 +273,10 @@ impl Examination<'_> {
         if missing.is_empty() {
             return self.say(RIGHTS, Verdict::Well, format!("{all} on leases in {namespace}"), "");
         }
-        let user = if self.user.is_empty() { "USER" } else { &self.user };
+        let user = match self.user.as_str() {
+            "" => "system:serviceaccount:NAMESPACE:NAME",
+            known => known,
+        };
         let remedy = rule(&Lease::RESOURCE, namespace, user);
         let detail = format!("not allowed on leases in {namespace}: {}", missing.join(", "));
         // Without the one a release is seen later, without the other none is made that is gone.

@@ -223,13 +223,15 @@ pub(super) fn take(lease: &mut Lease, bid: &Bid, now: OffsetDateTime) {
     lease.metadata.annotations.insert(CLAIM.to_owned(), bid.nonce.to_string());
 }
 
-/// Has every observer wait anew. The time differs from the last even where the wall clock stands
-/// still or went back.
+/// Has every observer wait anew, whatever the wall clock did. The time differs from the last by its
+/// whole seconds: client-go compares no more of it, and would count from the first of two renewals
+/// in one second. Where there are more than one in a second, the time runs ahead of the clock.
 pub(super) fn renew(lease: &mut Lease, bid: &Bid, now: OffsetDateTime) {
     let spec = &mut lease.spec;
     let last = spec.renew_time.as_deref().and_then(read_time);
-    let after = last.and_then(|it| it.checked_add(time::Duration::MICROSECOND));
-    spec.renew_time = Some(micro_time(after.map_or(now, |it| it.max(now))));
+    let last = last.filter(|it| it.unix_timestamp() >= now.unix_timestamp());
+    let next = last.and_then(|it| it.checked_add(time::Duration::SECOND));
+    spec.renew_time = Some(micro_time(next.unwrap_or(now)));
     spec.lease_duration_seconds = Some(whole_seconds(bid.lease_duration));
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Standing {
     pub(super) length: Duration,
     /// Counts what observers see change.
     spec: u64,
+    /// An operator has put himself in the holder's place.
+    broken: bool,
     /// When it would be over for who had seen it written: for the judge alone, no store knows.
     pub(super) until: Duration,
 }
@@ -58,8 +60,13 @@ impl Store {
             (Op::Nominate { bid, .. }, Stage::First) if self.record.nonce != Some(bid.nonce) => {
                 Step::Done(Err(not_ours()))
             }
-            (Op::Renew(bid) | Op::Release(bid) | Op::Nominate { bid, .. }, Stage::First) => {
-                self.read_under(bid)
+            (Op::Renew(bid) | Op::Nominate { bid, .. }, Stage::First) => self.read_under(bid),
+            (Op::Release(bid), Stage::First) => {
+                // What an operator has made of its own lease it may end as well.
+                match self.standing.as_ref().is_some_and(|it| it.lease == bid.lease) {
+                    true => Step::More(Stage::Third { seen: self.changes }),
+                    false => Step::Done(Err(not_ours())),
+                }
             }
             (_, Stage::Second { seen } | Stage::Third { seen }) if seen != self.changes => {
                 Step::Done(Err(conflict()))
@@ -81,8 +88,11 @@ impl Store {
                 Step::Done(Ok(Answer::Term(term)))
             }
             (Op::Nominate { successor, .. }, _) => {
-                self.record.successor = Some(successor.as_stored());
-                self.changed_hands();
+                let successor = Some(successor.as_stored());
+                if self.record.successor != successor {
+                    self.record.successor = successor;
+                    self.changed_hands();
+                }
                 Step::Done(Ok(Answer::Done))
             }
             (Op::Release(_), _) => {
@@ -109,7 +119,7 @@ impl Store {
     }
 
     fn is_under(&self, bid: &Bid) -> bool {
-        self.standing.as_ref().is_some_and(|it| it.lease == bid.lease)
+        self.stands(bid.lease)
     }
 
     fn read_under(&self, bid: &Bid) -> Step {
@@ -132,8 +142,14 @@ impl Store {
 
     fn stand(&mut self, lease: LeaseId, nonce: Option<Nonce>, length: Duration, time: Duration) {
         self.specs += 1;
-        self.standing =
-            Some(Standing { lease, nonce, length, spec: self.specs, until: time + length });
+        self.standing = Some(Standing {
+            lease,
+            nonce,
+            length,
+            spec: self.specs,
+            broken: false,
+            until: time + length,
+        });
     }
 
     fn count_anew(&mut self, bid: &Bid, time: Duration) {
@@ -141,9 +157,9 @@ impl Store {
         self.touched();
     }
 
-    /// Whether this lease stands in the object.
+    /// Whether this lease stands in the object, and is not broken.
     pub(super) fn stands(&self, lease: LeaseId) -> bool {
-        self.standing.as_ref().is_some_and(|it| it.lease == lease)
+        self.standing.as_ref().is_some_and(|it| it.lease == lease && !it.broken)
     }
 
     /// An operator breaks the lease: it is nobody's, and observers wait for it anew, or, at once,
@@ -151,11 +167,11 @@ impl Store {
     pub(super) fn break_object(&mut self, at_once: bool, time: Duration) -> Broken {
         let Some(standing) = self.standing.clone() else { return Broken::NotHeld };
         let record = self.see().record;
-        let broken = standing.nonce.is_none() && standing.lease == super::stranger(u64::MAX);
         if at_once {
             self.standing = None;
-        } else if !broken {
-            self.stand(super::stranger(u64::MAX), None, standing.length, time);
+        } else if !standing.broken {
+            self.stand(standing.lease, standing.nonce, standing.length, time);
+            self.standing.iter_mut().for_each(|it| it.broken = true);
         }
         self.changed_hands();
         let free_in = if at_once { Duration::ZERO } else { standing.length };

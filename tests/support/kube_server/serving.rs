@@ -204,7 +204,27 @@ fn next_fault(state: &mut State, op: &str) -> Option<Fault> {
 
 async fn serve(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<Body>, Dropped> {
     let asked = read(request).await;
+    // What was asked for is done even where nobody waits for the answer any more.
+    #[allow(clippy::disallowed_methods, reason = "it ends with the server's thread")]
+    let task = tokio::spawn(handle(asked, shared));
+    task.await.unwrap_or(Err(Dropped))
+}
+
+async fn handle(asked: Asked, shared: Arc<Shared>) -> Result<Response<Body>, Dropped> {
     let fault = next_fault(&mut shared.lock(), &asked.op());
+    if matches!(fault, Some(Fault::Delay(_))) {
+        // It is done even if whoever asked has given up meanwhile.
+        let late = tokio::spawn(reply(asked, fault, shared));
+        return late.await.map_err(|_| Dropped)?;
+    }
+    reply(asked, fault, shared).await
+}
+
+async fn reply(
+    asked: Asked,
+    fault: Option<Fault>,
+    shared: Arc<Shared>,
+) -> Result<Response<Body>, Dropped> {
     let refused = match &fault {
         Some(Fault::Answer(answer)) => Some(answer.clone()),
         Some(Fault::Html) => Some(page()),

@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 use crate::store::LeaseId;
 
@@ -63,14 +65,20 @@ fn transitions_count_the_acquisitions_and_stop_at_their_largest() {
 }
 
 #[test]
-fn a_renewal_changes_what_observers_count_even_when_the_clock_does_not_move() {
+fn a_renewal_changes_what_all_observers_count_even_when_the_clock_does_not_move() {
     let (mut lease, bid) = (held(), bid(1));
-    for now in [0, 0, 5_000_000, 4_000_000, 0] {
-        let (before, renewed) = (spec(&lease), lease.spec.renew_time.clone());
+    // client-go compares whole seconds alone.
+    let seconds = |lease: &Lease| {
+        read_time(lease.spec.renew_time.as_deref().unwrap()).unwrap().unix_timestamp()
+    };
+    for now in [0, 0, 5_000_000, 5_000_001, 5_999_999, 9_100_000, 9_900_000, 4_000_000, 0] {
+        let (before, renewed) = (spec(&lease), seconds(&lease));
         renew(&mut lease, &bid, at(now));
         assert_ne!(spec(&lease), before, "{now}");
-        assert!(lease.spec.renew_time > renewed, "{now}: {renewed:?}");
+        assert!(seconds(&lease) > renewed, "{now}: {renewed}");
     }
+    renew(&mut lease, &bid, at(60_000_001));
+    assert_eq!(lease.spec.renew_time, Some(micro_time(at(60_000_001))), "the clock is ahead again");
     assert_eq!(lease.spec.acquire_time, held().spec.acquire_time);
 }
 
@@ -219,4 +227,27 @@ fn a_duration_is_never_written_shorter_than_it_is() {
         assert_eq!(whole_seconds(Duration::from_millis(millis)), seconds);
     }
     assert_eq!(whole_seconds(Duration::MAX), i32::MAX);
+}
+
+proptest! {
+    #[test]
+    fn a_record_comes_back_as_it_was_written(
+        identity in "[ -~]{1,128}",
+        address in proptest::option::of("\\PC{1,40}"),
+        term in 1..TERM_LIMIT,
+        millis in 0_u64..=3_600_000,
+    ) {
+        let mut bid = bid(1);
+        let instance = "01J".to_owned();
+        bid.candidate = Arc::new(Candidate { identity: identity.clone(), instance, address });
+        let successor = Successor { identity, hold_off: Duration::from_millis(millis) };
+        let mut lease = taken_anew("shop", "orders", &bid, at(0));
+        inaugurate(&mut lease, &bid, term);
+        nominate(&mut lease, &successor);
+        let wire = serde_json::to_string(&lease).unwrap();
+        let record = sight(&serde_json::from_str(&wire).unwrap(), PLACE).unwrap().record;
+        prop_assert_eq!(term_of(&record, &bid), Some(term));
+        prop_assert_eq!(record.holder, Some(bid.candidate));
+        prop_assert_eq!(record.successor, Some(successor));
+    }
 }
