@@ -60,6 +60,8 @@ pub(super) struct Document {
     pub(super) hold_off_remaining_ms: Option<u64>,
     #[serde(default)]
     pub(super) health: Option<Health>,
+    #[serde(default)]
+    pub(super) route: Option<Route>,
     /// Newest first.
     #[serde(default)]
     pub(super) transitions: Vec<Transition>,
@@ -97,6 +99,19 @@ pub(super) struct Health {
     pub(super) well: bool,
     #[serde(default)]
     pub(super) probes: Vec<Probe>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Route {
+    pub(super) agrees: bool,
+    #[serde(default)]
+    pub(super) kind: String,
+    #[serde(default)]
+    pub(super) says: Option<String>,
+    #[serde(default)]
+    pub(super) other: Option<String>,
+    #[serde(default)]
+    pub(super) last_error: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 use super::client::{Sidecar, UrlArgs};
-use super::document::{Document, Health, Heard, Role, date};
+use super::document::{Document, Health, Heard, Role, Route, date};
 use super::terminal::{self, Colour, Style, columns, harmless};
 use crate::clock::{self, Moment};
 use crate::config::Environment;
@@ -107,6 +107,9 @@ fn facts(heard: &Heard, now: Moment, style: Style) -> String {
     if let Some(it) = &document.health {
         rows.push(("health", health(it, style)));
     }
+    if let Some(it) = &document.route {
+        rows.push(("route", route(it, style)));
+    }
     rows.into_iter()
         .map(|(label, value)| {
             format!("{} {value}\n", style.paint(Colour::Dim, &format!("{label:<10}")))
@@ -149,6 +152,22 @@ fn health(health: &Health, style: Style) -> String {
     });
     let word = if health.well { "well" } else { "not well" };
     std::iter::once(word.to_owned()).chain(failing).collect::<Vec<_>>().join("; ")
+}
+
+/// What the route says, and whether it should.
+fn route(route: &Route, style: Style) -> String {
+    let says = route.says.as_deref().unwrap_or("nothing that we know of");
+    let mut text = format!("{} says {}", harmless(&route.kind), harmless(says));
+    if let Some(other) = &route.other {
+        text.push_str(&format!(", and active of {}", harmless(other)));
+    }
+    if !route.agrees {
+        text = style.paint(Colour::Red, &format!("{text}, which it should not"));
+    }
+    if let Some(error) = &route.last_error {
+        text.push_str(&format!("; {}", style.paint(Colour::Red, &harmless(error))));
+    }
+    text
 }
 
 /// The candidates that one sidecar can know of: itself, the holder, the successor.
@@ -275,7 +294,9 @@ mod tests {
             "store":{"kind":"azure","last_success_ms_ago":null,"failures":3,
             "last_error":"no\nanswer"},"successor":{"identity":"web-3","hold_off_ms":10000},
             "health":{"well":false,"probes":[{"probe":"tcp://db:1","well":false,"said":"re\u001bfused",
-            "ms_ago":12},{"probe":"file:/ok","well":true,"said":"fresh","ms_ago":3}]}}"#,
+            "ms_ago":12},{"probe":"file:/ok","well":true,"said":"fresh","ms_ago":3}]},
+            "route":{"kind":"label","says":"active","other":"web-9","agrees":false,"since_ms":9000,
+            "last_error":"for\u001bbidden"}}"#,
         );
         for line in [
             "leader     web-1\n",
@@ -284,6 +305,7 @@ mod tests {
             "heard      never yet\n",
             "last error no answer (3 failures in a row)\n",
             "health     not well; tcp://db:1: re fused\n",
+            "route      label says active, and active of web-9, which it should not; for bidden\n",
             "web-2      passive    -     -     this one: stands by, ready to take over\n",
             "web-1      holder     42    -\n",
             "web-3      successor  -     -     the others let it go first, for 10s\n",

@@ -223,16 +223,15 @@ pub(super) fn take(lease: &mut Lease, bid: &Bid, now: OffsetDateTime) {
     lease.metadata.annotations.insert(CLAIM.to_owned(), bid.nonce.to_string());
 }
 
-/// Has every observer wait anew. The time differs from the last even where the wall clock stands
-/// still or went back, and then by a second: client-go compares whole ones.
+/// Has every observer wait anew, whatever the wall clock did. The time differs from the last by its
+/// whole seconds: client-go compares no more of it, and would count from the first of two renewals
+/// in one second. Where there are more than one in a second, the time runs ahead of the clock.
 pub(super) fn renew(lease: &mut Lease, bid: &Bid, now: OffsetDateTime) {
     let spec = &mut lease.spec;
     let last = spec.renew_time.as_deref().and_then(read_time);
-    // As it will be written, without what a MicroTime does not tell.
-    let now = now.replace_microsecond(now.microsecond()).unwrap_or(now);
-    let after = last.filter(|it| *it >= now);
-    let after = after.and_then(|it| it.checked_add(time::Duration::SECOND));
-    spec.renew_time = Some(micro_time(after.unwrap_or(now)));
+    let last = last.filter(|it| it.unix_timestamp() >= now.unix_timestamp());
+    let next = last.and_then(|it| it.checked_add(time::Duration::SECOND));
+    spec.renew_time = Some(micro_time(next.unwrap_or(now)));
     spec.lease_duration_seconds = Some(whole_seconds(bid.lease_duration));
 }
 

@@ -20,8 +20,12 @@ use crate::kube::{KubeError, Watched};
 /// Shorter asks a server in trouble more often; longer leaves standbys to their own looks.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
 
-/// From a watch that is not allowed to the next try.
+/// The longest from a watch that is not allowed to the next try: reached by doubling too, since a
+/// server that has just started refuses everything for a moment.
 const FORBIDDEN: Duration = Duration::from_secs(300);
+
+/// How often watching is refused, one try after the other, before that is said: some seconds.
+const REFUSALS: u32 = 5;
 
 /// What was last heard, kept from one [`watch`](Kubernetes::watch) to the next.
 #[derive(Default)]
@@ -30,8 +34,8 @@ pub(super) struct Noticed {
     version: Option<String>,
     /// What a standby would want to see.
     news: Option<String>,
-    /// Whether it was told that watching is not allowed.
-    complained: bool,
+    /// How often watching was refused since it last was not.
+    refused: u32,
 }
 
 impl Noticed {
@@ -61,17 +65,19 @@ impl Kubernetes {
                             return;
                         }
                     }
-                    Err(error) => pause = pause.max(self.fail(&error)),
+                    Err(error) => self.fail(&error),
                 }
             }
             sleep(spread(pause)).await;
-            pause = (pause * 2).min(PAUSE.1);
+            let refused = self.noticed().refused > 0;
+            pause = (pause * 2).min(if refused { FORBIDDEN } else { PAUSE.1 });
         }
     }
 
     /// Whether what a watch told is news.
     fn hear(&self, told: Watched<Lease>) -> bool {
         let mut noticed = self.noticed();
+        noticed.refused = 0;
         match told {
             Watched::Added(lease) | Watched::Modified(lease) => noticed.take(&lease, true),
             Watched::Deleted(lease) => noticed.take(&lease, false),
@@ -82,26 +88,25 @@ impl Kubernetes {
         }
     }
 
-    /// How long an error is to be waited out at least.
-    fn fail(&self, error: &KubeError) -> Duration {
+    /// Takes in why a watch ended.
+    fn fail(&self, error: &KubeError) {
         let mut noticed = self.noticed();
         tracing::debug!(lease = self.place(), "the watch ended: {error}");
         match error {
             // The next goes on where this one broke.
             KubeError::Broken(_) | KubeError::Network(_) | KubeError::Timeout(_) => (),
             KubeError::Forbidden(why) => {
-                if !std::mem::replace(&mut noticed.complained, true) {
+                noticed.refused = noticed.refused.saturating_add(1);
+                if noticed.refused == REFUSALS {
                     tracing::warn!(
                         "the Lease cannot be watched, so that a release is seen at the next look \
                          only: {why}"
                     );
                 }
-                return FORBIDDEN;
             }
             // Whatever happened meanwhile shows in how the Lease is, with which the next begins.
             _ => noticed.version = None,
         }
-        PAUSE.0
     }
 
     fn noticed(&self) -> MutexGuard<'_, Noticed> {
