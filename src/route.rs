@@ -82,8 +82,6 @@ impl Want {
 /// What one go at the route has shown.
 #[derive(Debug, Default)]
 struct Outcome {
-    /// What the route says of us now; `None` if unknown.
-    says: Option<Role>,
     /// Another that it says active of, though we lead.
     other: Option<String>,
     /// What was wrong.
@@ -127,8 +125,8 @@ impl Trouble {
         Self::Busy(what.to_owned())
     }
 
-    /// Whether nothing was written, and trying again soon would be no use.
-    fn is_definite(&self) -> bool {
+    /// Whether trying again soon would be no use.
+    fn is_lasting(&self) -> bool {
         match self {
             Self::Newer { .. } | Self::Setting(_) => true,
             Self::Busy(_) | Self::Overtaken => false,
@@ -136,13 +134,25 @@ impl Trouble {
                 error,
                 KubeError::Missing(_)
                     | KubeError::NoNamespace(_)
-                    | KubeError::Unauthorized(_)
                     | KubeError::Forbidden(_)
                     | KubeError::Invalid(_)
-                    | KubeError::Files(_)
             ),
         }
     }
+}
+
+/// Whether a write that was answered so has certainly changed nothing, now or later.
+fn changed_nothing(error: &KubeError) -> bool {
+    matches!(
+        error,
+        KubeError::Missing(_)
+            | KubeError::NoNamespace(_)
+            | KubeError::Unauthorized(_)
+            | KubeError::Forbidden(_)
+            | KubeError::Throttled { .. }
+            | KubeError::Invalid(_)
+            | KubeError::Files(_)
+    )
 }
 
 /// A route of either kind.
@@ -150,6 +160,24 @@ impl Trouble {
 enum Way {
     Label(Box<Label>),
     Slice(Box<Slice>),
+}
+
+impl Way {
+    /// Has it say what is wanted, while that `still` is wanted. May be dropped.
+    async fn say(&mut self, want: Want, still: &(dyn Fn() -> bool + Sync)) -> Outcome {
+        match self {
+            Self::Label(it) => it.say(want, still).await,
+            Self::Slice(it) => it.say(want, still).await,
+        }
+    }
+
+    /// What it says of us as far as is known.
+    fn known(&self) -> Option<Role> {
+        match self {
+            Self::Label(it) => it.known(),
+            Self::Slice(it) => it.known(),
+        }
+    }
 }
 
 /// Keeps the route of one instance as its role is.
@@ -262,21 +290,16 @@ impl Keeper {
         let (published, now, led) = (self.published.clone(), self.now, self.led);
         let asked = published.clone();
         let still = move || crate::route::want(&asked.borrow(), led, now()) == want;
-        let say = async {
-            match &mut self.way {
-                Way::Label(it) => it.say(want, &still).await,
-                Way::Slice(it) => it.say(want, &still).await,
-            }
-        };
         let outcome = tokio::select! {
             biased;
             () = changed(published, want, led, now) => None,
-            outcome = say => Some(outcome),
+            outcome = self.way.say(want, &still) => Some(outcome),
         };
-        let Outcome { says, other, trouble } = outcome
-            .unwrap_or_else(|| Outcome { trouble: Some(Trouble::Overtaken), ..Outcome::default() });
+        let overtaken = || Outcome::default().with(Trouble::Overtaken);
+        let Outcome { other, trouble } = outcome.unwrap_or_else(overtaken);
+        let says = self.way.known();
         let settled =
-            says == Some(want.role()) || trouble.as_ref().is_some_and(Trouble::is_definite);
+            says == Some(want.role()) || trouble.as_ref().is_some_and(Trouble::is_lasting);
         self.answered = settled.then_some(want);
         self.board.write(says, other);
         let wait = self.pace(trouble.as_ref());
@@ -289,7 +312,7 @@ impl Keeper {
         let look = self.look + self.look.mul_f64(2.0 * chance());
         match trouble {
             Some(Trouble::Overtaken) => Duration::ZERO,
-            Some(trouble) if !trouble.is_definite() => {
+            Some(trouble) if !trouble.is_lasting() => {
                 let wait = FIRST_RETRY * 2_u32.saturating_pow(self.failures.min(10));
                 self.failures = self.failures.saturating_add(1);
                 let wait = wait.min(LONGEST_RETRY).mul_f64(0.5 + 0.5 * chance());

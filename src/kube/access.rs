@@ -259,6 +259,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn requests_that_begin_together_all_have_the_means() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        std::fs::write(&path, "one").unwrap();
+        let access = access(&path, None);
+        let all = futures::future::join_all((0..5).map(|_| access.means())).await;
+        assert!(all.iter().all(Result::is_ok), "{:?}", all.iter().find_map(|it| it.as_ref().err()));
+    }
+
+    #[tokio::test]
     async fn authorities_that_are_none_are_said_with_their_file() {
         let directory = tempfile::tempdir().unwrap();
         let (path, authorities) = (directory.path().join("t"), directory.path().join("ca.crt"));

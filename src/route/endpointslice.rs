@@ -14,7 +14,7 @@ use futures::future::OptionFuture;
 use serde_json::json;
 
 use super::desk::Desk;
-use super::{ELECTION, FENCE, Outcome, TERM, Trouble, Want, draw, term_of};
+use super::{ELECTION, FENCE, Outcome, TERM, Trouble, Want, changed_nothing, draw, term_of};
 use crate::kube::KubeError;
 use crate::kube::objects::{
     Endpoint, EndpointPort, EndpointSlice, Metadata, ObjectReference, Pod, Service,
@@ -58,6 +58,8 @@ pub(super) struct Slice {
     ours: Ours,
     /// A write of ours may yet arrive of which we have heard nothing.
     unsure: bool,
+    /// What the slice says of us as far as is known.
+    known: Option<Role>,
     /// Our pod has been looked at, or may not be.
     knows_pod: bool,
 }
@@ -86,7 +88,12 @@ impl Slice {
         let pod =
             ObjectReference { kind: "Pod".to_owned(), namespace, name: pod, ..<_>::default() };
         let ours = Ours { slice, service, election, address, pod, node: None };
-        Self { desk, ours, unsure: false, knows_pod: false }
+        Self { desk, ours, unsure: false, known: None, knows_pod: false }
+    }
+
+    /// What the slice says of us as far as is known: not after a write of which nothing was heard.
+    pub(super) fn known(&self) -> Option<Role> {
+        self.known
     }
 
     /// Has the slice say what is wanted, while that `still` is wanted. May be dropped.
@@ -107,7 +114,7 @@ impl Slice {
                 Err(error) => return outcome.with(error.into()),
             };
             let said = self.ours.read(found.as_ref());
-            outcome.says = (!self.unsure).then_some(said);
+            self.known = (!self.unsure).then_some(said);
             // A standby needs none of this, and says early what its leading would fail by.
             let ports = service.map_err(Trouble::from).and_then(|service| {
                 Ok((ports(&service).map_err(Trouble::Setting)?, service.metadata))
@@ -125,7 +132,11 @@ impl Slice {
             };
             let before = self.unsure;
             let written = match step {
-                Step::Agrees => return outcome,
+                Step::Agrees => {
+                    // What may yet arrive is for a version that is no more.
+                    (self.unsure, self.known) = (false, Some(said));
+                    return outcome;
+                }
                 Step::Newer(newer) => {
                     let what = format!("the EndpointSlice {}", self.ours.slice.name);
                     return outcome.with(Trouble::newer(what, newer, want));
@@ -135,29 +146,28 @@ impl Slice {
                     return outcome.with(Trouble::Overtaken);
                 }
                 Step::Create(slice) => {
-                    (self.unsure, outcome.says) = (true, None);
+                    (self.unsure, self.known) = (true, None);
                     self.desk.create(&slice).await
                 }
                 Step::Replace(slice) => {
-                    (self.unsure, outcome.says) = (true, None);
+                    (self.unsure, self.known) = (true, None);
                     self.desk.replace(&slice).await
                 }
             };
             match written {
                 Ok(_) => {
                     self.unsure = false;
-                    outcome.says = Some(want.role());
+                    self.known = Some(want.role());
                     return outcome;
                 }
                 // Whatever was under way was for a version that is no more.
                 Err(KubeError::Conflict(_) | KubeError::Exists(_)) => self.unsure = false,
                 Err(error) => {
-                    let trouble = Trouble::from(error);
-                    if trouble.is_definite() {
+                    if changed_nothing(&error) {
                         self.unsure = before;
-                        outcome.says = (!before).then_some(said);
+                        self.known = (!before).then_some(said);
                     }
-                    return outcome.with(trouble);
+                    return outcome.with(error.into());
                 }
             }
         }
@@ -180,7 +190,7 @@ impl Slice {
                 self.ours.node = pod.spec.node_name;
             }
             Err(error) => {
-                self.knows_pod = Trouble::from(error.clone()).is_definite();
+                self.knows_pod = matches!(error, KubeError::Missing(_) | KubeError::Forbidden(_));
                 tracing::debug!("the EndpointSlice will not tell our pod's uid and node: {error}");
             }
         }

@@ -10,7 +10,7 @@
 use serde_json::{Value, json};
 
 use super::desk::Desk;
-use super::{ELECTION, FENCE, Outcome, TERM, Trouble, Want, draw, term_of};
+use super::{ELECTION, FENCE, Outcome, TERM, Trouble, Want, changed_nothing, draw, term_of};
 use crate::kube::objects::{Metadata, Pod};
 use crate::kube::{Kind, KubeError};
 use crate::publish::Role;
@@ -41,11 +41,18 @@ pub(super) struct Label {
     /// A write may yet arrive of which we have heard nothing: one of ours, or of a process that was
     /// in this pod before us. Whatever the pod says, it is written then, so that a late one fails.
     unsure: bool,
+    /// What our pod says as far as is known.
+    known: Option<Role>,
 }
 
 impl Label {
     pub(super) fn new(desk: Desk, pod: String, election: String, key: String) -> Self {
-        Self { desk, pod, election, key, uid: None, unsure: true }
+        Self { desk, pod, election, key, uid: None, unsure: true, known: None }
+    }
+
+    /// What our pod says as far as is known: not after a write of which nothing was heard.
+    pub(super) fn known(&self) -> Option<Role> {
+        self.known
     }
 
     /// Has our pod say what is wanted, while that `still` is wanted. May be dropped.
@@ -67,7 +74,7 @@ impl Label {
                 return outcome.with(Trouble::Setting(words));
             }
             let said = self.read(&pod);
-            outcome.says = (!self.unsure).then_some(said);
+            self.known = (!self.unsure).then_some(said);
             let fence = self.unsure.then(draw);
             let patch = match own(&pod, &self.election, &self.key, want, fence.as_deref()) {
                 Step::Agrees => return outcome,
@@ -82,22 +89,21 @@ impl Label {
                 Step::Write(patch) => patch,
             };
             let before = std::mem::replace(&mut self.unsure, true);
-            outcome.says = None;
+            self.known = None;
             match self.desk.patch::<Pod>(&self.pod, &patch).await {
                 Ok(_) => {
                     self.unsure = false;
-                    outcome.says = Some(want.role());
+                    self.known = Some(want.role());
                     return outcome;
                 }
                 // Whatever was under way was for a version that is no more.
                 Err(KubeError::Conflict(_)) => self.unsure = false,
                 Err(error) => {
-                    let trouble = Trouble::from(error);
-                    if trouble.is_definite() {
+                    if changed_nothing(&error) {
                         self.unsure = before;
-                        outcome.says = (!before).then_some(said);
+                        self.known = (!before).then_some(said);
                     }
-                    return outcome.with(trouble);
+                    return outcome.with(error.into());
                 }
             }
         }

@@ -183,6 +183,16 @@ impl KubeServer {
         });
     }
 
+    /// How many faults of [`inject`](Self::inject) have not happened yet.
+    pub fn pending(&self) -> usize {
+        self.shared.lock().faults.iter().map(|(_, it)| it.len()).sum()
+    }
+
+    /// What was asked since the start or the last [`take_log`](Self::take_log).
+    pub fn log(&self) -> Vec<Logged> {
+        self.shared.lock().log.clone()
+    }
+
     /// What was asked since the start or the last call.
     pub fn take_log(&self) -> Vec<Logged> {
         std::mem::take(&mut self.shared.lock().log)
