@@ -249,6 +249,34 @@ fn an_api_server_that_hangs_or_is_gone_delays_no_election() {
     until(BOUND, "the others are passive", || (cluster.active() == ["web-3"]).then_some(()));
 }
 
+/// Of all that Tenure asks for with the lease in a Lease too, and with the names that rules can tell.
+#[test]
+fn a_cluster_that_has_both_lease_and_label_needs_no_other_right() {
+    let cluster = Cluster::on(&["--kube-route=label"], "kubernetes:team/orders");
+    cluster.server.account("listed", NAMESPACE, "web");
+    for right in RIGHTS.iter().filter(|it| it.purpose != Purpose::EndpointSlice) {
+        let names: &[&str] = if right.named { &["orders"] } else { &[] };
+        let (plural, verbs) = (right.resource.plural, [right.verb]);
+        cluster.server.allow_named("listed", NAMESPACE, plural, &verbs, names);
+    }
+    cluster.server.write_token("listed");
+    let mut a = cluster.start("web-1", SHORT);
+    leads(&a);
+    cluster.says("web-1", "active");
+    let b = cluster.start("web-2", SHORT);
+    agrees(&b, true);
+    until(BOUND, "the Lease is watched", || {
+        (cluster.server.count("watch leases") > 0).then_some(())
+    });
+    a.signal(Signal::TERM);
+    assert!(a.wait(BOUND).success());
+    leads(&b);
+    until(BOUND, "only it is active", || (cluster.active() == ["web-2"]).then_some(()));
+    let refused = |it: &&kube_server::Logged| it.status == 403 || it.status == 401;
+    let log = cluster.server.take_log();
+    assert!(!log.iter().any(|it| refused(&it)), "{:?}", log.iter().find(refused));
+}
+
 #[test]
 fn the_rights_that_are_listed_are_enough() {
     let cluster = cluster();

@@ -64,8 +64,9 @@ pub fn image() -> &'static Image {
         name_base();
         let (stage, name) = (named("stage"), named("image"));
         // By a name of its own the first stage outlives the sweep, and with it what it is built of.
-        build(&["--target", "build", "--tag", &stage]);
-        build(&["--timestamp", DATE, "--tag", &name]);
+        let dated = ["--timestamp", DATE, "--tag"];
+        build(&[&["--target", "build"], &dated[..], &[&stage]].concat());
+        build(&[&dated[..], &[&name]].concat());
         said(buildah(&["rmi", "--prune"]));
         take_apart(&name)
     })
