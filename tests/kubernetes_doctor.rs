@@ -2,6 +2,7 @@
 //! with its remedy; in the store and by the command.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
 
 #[path = "support/command.rs"]
 mod command;

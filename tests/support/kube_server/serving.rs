@@ -212,19 +212,6 @@ async fn serve(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respon
 
 async fn handle(asked: Asked, shared: Arc<Shared>) -> Result<Response<Body>, Dropped> {
     let fault = next_fault(&mut shared.lock(), &asked.op());
-    if matches!(fault, Some(Fault::Delay(_))) {
-        // It is done even if whoever asked has given up meanwhile.
-        let late = tokio::spawn(reply(asked, fault, shared));
-        return late.await.map_err(|_| Dropped)?;
-    }
-    reply(asked, fault, shared).await
-}
-
-async fn reply(
-    asked: Asked,
-    fault: Option<Fault>,
-    shared: Arc<Shared>,
-) -> Result<Response<Body>, Dropped> {
     let refused = match &fault {
         Some(Fault::Answer(answer)) => Some(answer.clone()),
         Some(Fault::Html) => Some(page()),
