@@ -30,6 +30,11 @@ async fn all(store: &Kubernetes, bid: &Bid) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// An answer that says that all went well.
+fn said(body: &Value) -> Fault {
+    Fault::Answer(Answer::json(200, body))
+}
+
 fn failure(status: u16, reason: &str, words: &str) -> Fault {
     Fault::Answer(Answer::failure(status, reason, words, Value::Null))
 }
@@ -44,6 +49,8 @@ async fn whatever_the_server_says_of_itself_is_evidence_of_nothing() {
     let store = store.unwrap();
     let (held, _) = lead(&store, A).await;
     let before = lease(&server);
+    let mut another = before.clone();
+    another["metadata"]["name"] = "others".into();
     for (fault, cause) in [
         (Fault::Answer(Answer::throttled()), "throttled"),
         (Fault::Answer(Answer::etcd_timed_out()), "unavailable"),
@@ -56,6 +63,12 @@ async fn whatever_the_server_says_of_itself_is_evidence_of_nothing() {
         (failure(400, "BadRequest", "no"), "settings"),
         (failure(422, "Invalid", "no"), "settings"),
         (Fault::Html, "settings"),
+        // What is JSON, and comes from something else in the API server's place.
+        (said(&json!({})), "settings"),
+        (said(&json!({"status": "ok"})), "settings"),
+        (said(&json!({"kind": "Status", "apiVersion": "v1", "status": "Success"})), "settings"),
+        (said(&json!({"kind": "Lease", "apiVersion": "v1", "metadata": {}})), "settings"),
+        (said(&another), "settings"),
         (Fault::Hang, "timeout"),
         (Fault::DropBefore, "network"),
     ] {
