@@ -113,6 +113,38 @@ async fn a_write_refused_in_any_way_is_no_loss() {
 }
 
 #[tokio::test]
+async fn a_write_counts_only_if_its_answer_shows_it() {
+    let server = KubeServer::start();
+    let store = open(&server);
+    let (held, _) = lead(&store, A).await;
+    let ours = lease(&server);
+    let changed = |change: fn(&mut Value)| {
+        let mut it = ours.clone();
+        change(&mut it);
+        it
+    };
+    // What a webhook of the cluster may make of it on its way.
+    for made in [
+        changed(|it| it["spec"]["holderIdentity"] = "".into()),
+        changed(|it| it["spec"]["holderIdentity"] = "another".into()),
+        changed(|it| it["metadata"]["annotations"] = json!({})),
+    ] {
+        server.impose("update leases", said(&made));
+        for written in [soon(store.acquire(&held)).await.map(drop), soon(store.renew(&held)).await]
+        {
+            assert_eq!(outcome(&written), "unknown: settings", "{made}");
+        }
+        server.heal();
+    }
+    soon(store.release(&held)).await.unwrap();
+    server.delete("leases", "team", "orders");
+    let bid = seeing(&store, bid(B)).await;
+    server.inject("create leases", [said(&ours)]);
+    assert_eq!(outcome(&soon(store.acquire(&bid)).await), "unknown: settings");
+    assert_eq!(soon(store.acquire(&bid)).await.map(|it| it.record.term), Ok(None));
+}
+
+#[tokio::test]
 async fn a_bid_whose_answer_is_lost_is_granted_when_it_is_repeated() {
     let server = KubeServer::start();
     let store = open(&server);
