@@ -115,6 +115,7 @@ impl<'a> Release<'a> {
 
     /// Waits until one pod leads, and traffic goes where the mode says; gives its name.
     fn settles(&self) -> String {
+        let mut seen = String::new();
         until(PATIENCE, &format!("{} settles", self.name), || {
             let leaders = self.kubelet.leaders();
             let [(leader, address)] = &leaders[..] else { return None };
@@ -123,9 +124,23 @@ impl<'a> Release<'a> {
                 "probe" => (self.name.clone(), vec![address.clone()]),
                 _ => (format!("{}-leader", self.name), vec![address.clone()]),
             };
-            let follows = self.endpoints(&service) == wanted.into_iter().collect();
-            (follows && self.labels_say(leader)).then(|| leader.clone())
+            let (wanted, found) = (wanted.into_iter().collect(), self.endpoints(&service));
+            let now = format!("{leader} leads; {service} leads to {found:?}, due are {wanted:?}");
+            if now != seen {
+                // For the reader of a failure.
+                eprintln!("{now}");
+                seen = now;
+            }
+            let says = found == wanted && self.labels_say(leader) && self.lease_says(leader);
+            says.then(|| leader.clone())
         })
+    }
+
+    /// Whether the Lease of the release is held by the leader.
+    fn lease_says(&self, leader: &str) -> bool {
+        let lease = self.kubectl.get(&self.name, &["lease", &self.name]);
+        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+        holder.starts_with(&format!("{leader}_"))
     }
 
     /// Whether the label is the leader's alone, where the mode has labels.

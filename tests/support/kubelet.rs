@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use super::control_plane::ControlPlane;
 use super::kubectl::Kubectl;
@@ -58,7 +57,8 @@ struct Place {
     namespace: String,
     /// What reaches the API server from here, but for the token.
     api: Vec<String>,
-    directory: TempDir,
+    /// Where each pod has its files; the control plane's, so that a failed test can show the logs.
+    directory: PathBuf,
 }
 
 /// The kubelet of a namespace; ends with all its processes when it is dropped.
@@ -80,8 +80,9 @@ impl Kubelet {
             kubectl: plane.kubectl.clone(),
             namespace: namespace.to_owned(),
             api: vec!["--kube-api".to_owned(), plane.url(), "--kube-ca-file".to_owned(), ca],
-            directory: tempfile::tempdir().expect("a directory"),
+            directory: plane.file(&format!("pods-of-{namespace}")),
         };
+        std::fs::create_dir(&place.directory).expect("a directory");
         let state = Arc::new(Mutex::new(State {
             pods: BTreeMap::new(),
             recorder: Recorder::every(Duration::from_millis(10)),
@@ -175,14 +176,12 @@ impl Place {
         state.starts += 1;
         let address = format!("10.1.0.{}", state.starts);
         let container = tenure(pod);
-        let home = self.directory.path().join(state.starts.to_string());
+        let home = self.directory.join(state.starts.to_string());
         std::fs::create_dir(&home).expect("a directory");
-        let arguments = self.arguments(container, &home, name, pod);
-        let variables =
-            [("POD_NAME", name), ("POD_NAMESPACE", &self.namespace), ("POD_IP", &address)];
-        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let variables = variables(container, pod, &address, &home);
+        let arguments = self.arguments(container, &variables, &self.token(&home, name, pod), &home);
         let probe = container["readinessProbe"]["httpGet"]["path"].as_str().expect("a probe");
-        let candidate = start(name, self.directory.path(), &arguments, &variables);
+        let candidate = start(name, &self.directory, &arguments, &variables);
         state.recorder.follow(&candidate.name, candidate.address);
         let (probe, ready) = (probe.to_owned(), None);
         let (restarts, ending) = (0, false);
@@ -191,18 +190,18 @@ impl Place {
         self.probe(state, name, pod);
     }
 
-    /// What the container says, as it is here: other places for its files, and any free port.
-    fn arguments(&self, container: &Value, home: &Path, name: &str, pod: &Value) -> Vec<String> {
-        let token = self.token(home, name, pod);
+    /// The container's arguments, as they are here: with the API server from here, and any port.
+    fn arguments(
+        &self,
+        container: &Value,
+        variables: &[(String, String)],
+        token: &Path,
+        home: &Path,
+    ) -> Vec<String> {
         let said = container["args"].as_array().expect("arguments").iter();
         let said = said.map(|it| it.as_str().expect("a text"));
         let said = said.filter(|it| *it != "run" && !it.starts_with("--listen="));
-        let home = home.display().to_string();
-        let said = said.map(|it| {
-            it.replace("/run/tenure", &home)
-                .replace("$(POD_NAME)", name)
-                .replace("$(POD_NAMESPACE)", &self.namespace)
-        });
+        let said = said.map(|it| expanded(it, variables, home));
         let token = ["--kube-token-file".to_owned(), token.display().to_string()];
         said.chain(self.api.iter().cloned()).chain(token).collect()
     }
@@ -236,7 +235,7 @@ impl Place {
         if it.candidate.has_ended() {
             it.restarts += 1;
             let again = format!("{name}-again-{}", it.restarts);
-            it.candidate = start(name, self.directory.path(), &it.arguments, &it.variables);
+            it.candidate = start(name, &self.directory, &it.arguments, &it.variables);
             it.candidate.name = again;
             state.recorder.follow(&it.candidate.name, it.candidate.address);
         }
@@ -313,6 +312,31 @@ fn tenure(pod: &Value) -> &Value {
     let lists = ["initContainers", "containers"].map(|it| pod["spec"][it].as_array());
     let mut all = lists.into_iter().flatten().flatten();
     all.find(|it| it["name"] == "tenure").expect("a container named tenure")
+}
+
+/// The container's variables, each of which may name those before it.
+fn variables(container: &Value, pod: &Value, address: &str, home: &Path) -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> = Vec::new();
+    for it in container["env"].as_array().into_iter().flatten() {
+        let name = it["name"].as_str().expect("a name").to_owned();
+        let value = match it["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
+            Some("status.podIP") => address,
+            Some(field) => {
+                let place = format!("/{}", field.replace('.', "/"));
+                pod.pointer(&place).and_then(Value::as_str).expect("the pod has that")
+            }
+            None => it["value"].as_str().expect("a value"),
+        };
+        let value = expanded(value, &all, home);
+        all.push((name, value));
+    }
+    all
+}
+
+/// A text of the container, with its variables put in and its files where they are here.
+fn expanded(text: &str, variables: &[(String, String)], home: &Path) -> String {
+    let text = text.replace("/run/tenure", &home.display().to_string());
+    variables.iter().fold(text, |it, (name, value)| it.replace(&format!("$({name})"), value))
 }
 
 /// The status of a pod that runs.
