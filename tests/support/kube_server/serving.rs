@@ -212,19 +212,6 @@ async fn serve(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respon
 
 async fn handle(asked: Asked, shared: Arc<Shared>) -> Result<Response<Body>, Dropped> {
     let fault = next_fault(&mut shared.lock(), &asked.op());
-    if matches!(fault, Some(Fault::Delay(_))) {
-        // It is done even if whoever asked has given up meanwhile.
-        let late = tokio::spawn(reply(asked, fault, shared));
-        return late.await.map_err(|_| Dropped)?;
-    }
-    reply(asked, fault, shared).await
-}
-
-async fn reply(
-    asked: Asked,
-    fault: Option<Fault>,
-    shared: Arc<Shared>,
-) -> Result<Response<Body>, Dropped> {
     let refused = match &fault {
         Some(Fault::Answer(answer)) => Some(answer.clone()),
         Some(Fault::Html) => Some(page()),
@@ -341,10 +328,6 @@ fn elsewhere(asked: &Asked) -> Answer {
         "/version" => {
             let version = json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3"});
             Answer::json(200, &version)
-        }
-        path if path.starts_with("/apis/") || path.starts_with("/api/") => {
-            let words = "the server could not find the requested resource";
-            Answer::failure(404, "NotFound", words, json!({}))
         }
         _ => Answer::text(404, "404 page not found\n"),
     }
