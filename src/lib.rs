@@ -94,10 +94,11 @@
 //! - **R7** Active only after the term is written under the lease and time is left. "The record is
 //!   ours" means its nonce, not its name.
 //! - **R8** Stepping down is: passive in memory at once; then, by will, the drain, renewing on, until
-//!   the service has ended its work or its time is up; the status files say passive too (a wait of
-//!   at most one request-timeout) and no process of the term lives; then the release. A lease that lapsed is released only when its whole
-//!   length is over by the slower clock, since clients count what they were told by clocks of their
-//!   own, for whose drift the margin is; resigning by will takes that word back.
+//!   the service has ended its work or its time is up; status files and route say passive too (a
+//!   wait of at most one request-timeout) and no process of the term lives; then the release. A
+//!   lease that lapsed is released only when its whole length is over by the slower clock, since
+//!   clients count what they were told by clocks of their own, for whose drift the margin is;
+//!   resigning by will takes that word back.
 //! - **R9** The driver owns every retry: at once after a broken connection, then a quarter of the
 //!   retry-period, doubling. Each answer must name our lease id.
 //! - **R10** Belief ends also when the wall clock ran over 1 s ahead of the lease clocks (a pause

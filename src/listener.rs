@@ -9,13 +9,14 @@ mod places;
 
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::fs::Mode;
+use rustix::io::Errno;
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, UnixStream};
 
@@ -96,12 +97,25 @@ pub(crate) fn bind_tcp(address: SocketAddr, setting: &str) -> anyhow::Result<(Li
     Ok((Listener::Tcp(bound), port))
 }
 
+/// Listens on an address. `[::]`, which stands for all, is all of IPv4 where the kernel has no IPv6, so
+/// that one manifest does for all nodes.
 fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    let of = |it: &SocketAddr| if it.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let (socket, address) = match of(&address) {
+        Err(error) if address.ip() == Ipv6Addr::UNSPECIFIED && has_no_ipv6(&error) => {
+            let all = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
+            (of(&all)?, all)
+        }
+        socket => (socket?, address),
+    };
     // Connections of a process that has just ended do not keep its successor from the address.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
+}
+
+fn has_no_ipv6(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error())
 }
 
 /// Binds a unix socket that its user alone may reach, from the first moment on.

@@ -5,6 +5,8 @@
 
 #[path = "support/control_plane.rs"]
 mod control_plane;
+#[path = "support/kubectl.rs"]
+mod kubectl;
 #[path = "support/process.rs"]
 mod process;
 
@@ -37,7 +39,7 @@ spec: {holderIdentity: web-1}
 #[test]
 fn a_service_account_may_do_what_its_role_says_and_nothing_else() {
     let plane = ControlPlane::shared();
-    plane.apply(ACCOUNT);
+    plane.kubectl.apply(ACCOUNT);
     let token = plane.token("default", "reader", Duration::from_secs(600));
     let token = std::fs::read_to_string(token).unwrap();
     let by = |verb: &str| {
@@ -54,18 +56,24 @@ fn a_service_account_may_do_what_its_role_says_and_nothing_else() {
     };
     assert_eq!(by("GET"), "200");
     assert_eq!(by("DELETE"), "403");
-    assert_eq!(plane.get("default", "lease/orders")["spec"]["holderIdentity"], "web-1");
+    assert_eq!(
+        plane.kubectl.get("default", &["lease", "orders"])["spec"]["holderIdentity"],
+        "web-1"
+    );
 }
 
 #[test]
 fn the_api_server_comes_back_as_it_was() {
     let mut plane = ControlPlane::shared();
-    plane.apply(ACCOUNT);
+    plane.kubectl.apply(ACCOUNT);
     plane.stop_api();
     assert!(!plane.is_ready());
     plane.continue_api();
     plane.kill_api();
     assert!(!plane.is_ready());
     plane.restart_api();
-    assert_eq!(plane.get("default", "lease/orders")["spec"]["holderIdentity"], "web-1");
+    assert_eq!(
+        plane.kubectl.get("default", &["lease", "orders"])["spec"]["holderIdentity"],
+        "web-1"
+    );
 }

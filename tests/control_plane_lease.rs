@@ -8,6 +8,8 @@
 mod control_plane;
 #[path = "support/crew.rs"]
 mod crew;
+#[path = "support/kubectl.rs"]
+mod kubectl;
 #[path = "support/lease_ground.rs"]
 mod lease_ground;
 #[path = "support/process.rs"]
@@ -34,7 +36,9 @@ const TIMINGS: Timings = Timings {
 
 /// Candidates of these names on the Lease of a namespace of their own.
 fn crew(ground: &Ground, names: &[&str], timings: Timings) -> Crew {
-    let mut crew = Crew::on(ground.arguments(&ground.token()), Vec::new(), timings);
+    let token = ground.token();
+    ground.create_lease(&token);
+    let mut crew = Crew::on(ground.arguments(&token), Vec::new(), timings);
     for name in names {
         crew.join(name, &[], &[]);
     }

@@ -7,6 +7,8 @@
 mod control_plane;
 #[path = "support/crew.rs"]
 mod crew;
+#[path = "support/kubectl.rs"]
+mod kubectl;
 #[path = "support/lease_ground.rs"]
 mod lease_ground;
 #[path = "support/neighbour.rs"]
@@ -84,7 +86,7 @@ fn tenure_and_client_go_never_hold_one_lease_at_once() {
     // The library comes first, and lets go.
     let mut first = start("library-1");
     holds(&first);
-    let watch = plane.follow(&ground.namespace, "lease", lease_ground::LEASE);
+    let watch = plane.kubectl.follow(&ground.namespace, "lease", lease_ground::LEASE);
     let mut crew = Crew::on(ground.arguments(&token), Vec::new(), TIMINGS);
     crew.recorder.follow(&first.name, first.address);
     crew.join("a", &[], &[]);

@@ -99,7 +99,7 @@ impl Slice {
                 }
             };
             let before = self.unsure;
-            let written = match step {
+            let slice = match step {
                 Step::Agrees => {
                     // What may yet arrive is for a version that is no more.
                     (self.unsure, self.known) = (false, Some(said));
@@ -110,17 +110,15 @@ impl Slice {
                     return outcome.with(Trouble::newer(what, newer, want));
                 }
                 Step::Refused(why) => return outcome.with(Trouble::Setting(why)),
-                Step::Create(_) | Step::Replace(_) if !still() => {
-                    return outcome.with(Trouble::Overtaken);
-                }
-                Step::Create(slice) => {
-                    (self.unsure, self.known) = (true, None);
-                    self.desk.create(&slice).await
-                }
-                Step::Replace(slice) => {
-                    (self.unsure, self.known) = (true, None);
-                    self.desk.replace(&slice).await
-                }
+                Step::Write(_) if !still() => return outcome.with(Trouble::Overtaken),
+                Step::Write(slice) => slice,
+            };
+            (self.unsure, self.known) = (true, None);
+            // Without a version it was not found, and is made.
+            let written = if slice.metadata.resource_version.is_empty() {
+                self.desk.create(&*slice).await
+            } else {
+                self.desk.replace(&*slice).await
             };
             match written {
                 Ok(_) => {

@@ -1,6 +1,6 @@
 //! A real Kubernetes control plane on free ports of loopback: etcd and kube-apiserver with RBAC, and
-//! where a test wants them kube-controller-manager, kube-scheduler and kwok, whose Nodes and Pods
-//! are only said to run.
+//! where a test wants them kube-controller-manager, kube-scheduler and kwok, whose Nodes are only
+//! said to be there.
 //!
 //! All of it ends with the test's process, however that ends: each is started by a thread that lives
 //! as long as the process, and gets SIGKILL when the thread is gone.
@@ -11,16 +11,16 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::fs::File;
-use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use super::kubectl::{Kubectl, tool};
 use super::process::until;
 
 /// How long a part of it may take to be ready, on a machine with much else to do.
@@ -66,6 +66,8 @@ impl Drop for Running {
 
 /// A control plane.
 pub struct ControlPlane {
+    /// Whoever may do anything.
+    pub kubectl: Kubectl,
     directory: TempDir,
     etcd_port: u16,
     api_port: u16,
@@ -100,11 +102,13 @@ impl ControlPlane {
     fn try_start() -> Option<Self> {
         let directory = tempfile::tempdir().expect("a directory");
         let home = directory.path();
+        let kubectl = Kubectl { home: home.to_owned() };
         let [etcd_port, peer_port, api_port] = free_ports();
         make_keys(home);
         let etcd = start_etcd(home, etcd_port, peer_port);
         let api = start_api(home, etcd_port, api_port);
-        let mut it = Self { directory, etcd_port, api_port, api, _etcd: etcd, workers: Vec::new() };
+        let mut it =
+            Self { kubectl, directory, etcd_port, api_port, api, _etcd: etcd, workers: Vec::new() };
         it.write_kubeconfig();
         it.becomes_ready().then_some(it)
     }
@@ -119,7 +123,7 @@ impl ControlPlane {
 
     pub fn is_ready(&self) -> bool {
         let asked = ["get", "--raw", "/readyz", "--request-timeout", "2s"];
-        self.kubectl_command(&asked).output().expect("kubectl starts").status.success()
+        self.kubectl.ask(&asked).status.success()
     }
 
     /// Where the API server listens.
@@ -130,11 +134,6 @@ impl ControlPlane {
     /// What its certificate is judged by.
     pub fn ca_file(&self) -> PathBuf {
         self.directory.path().join("certificates/apiserver.crt")
-    }
-
-    /// The administrator's.
-    pub fn kubeconfig(&self) -> PathBuf {
-        self.directory.path().join("kubeconfig")
     }
 
     /// A file of ours beside the others.
@@ -154,42 +153,7 @@ impl ControlPlane {
             "users": [{"name": "it", "user": {"token": ADMIN}}],
             "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
         });
-        std::fs::write(self.kubeconfig(), text.to_string()).expect("written");
-    }
-
-    fn kubectl_command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(tool("kubectl"));
-        command.arg("--kubeconfig").arg(self.kubeconfig()).args(arguments);
-        command.env("HOME", self.directory.path());
-        command
-    }
-
-    /// What kubectl answers, as the administrator.
-    pub fn try_kubectl(&self, arguments: &[&str]) -> Output {
-        self.kubectl_command(arguments).stdin(Stdio::null()).output().expect("kubectl starts")
-    }
-
-    /// The same, of what must succeed.
-    pub fn kubectl(&self, arguments: &[&str]) -> String {
-        succeeded(arguments, &self.try_kubectl(arguments))
-    }
-
-    /// One object, as JSON.
-    pub fn get(&self, namespace: &str, what: &str) -> serde_json::Value {
-        let text = self.kubectl(&["get", "--namespace", namespace, what, "--output", "json"]);
-        serde_json::from_str(&text).expect("JSON")
-    }
-
-    /// Creates or changes the objects of these manifests.
-    pub fn apply(&self, manifests: &str) {
-        let arguments = ["apply", "--filename", "-"];
-        let mut command = self.kubectl_command(&arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("kubectl starts");
-        let mut input = child.stdin.take().expect("a pipe");
-        input.write_all(manifests.as_bytes()).expect("kubectl reads");
-        drop(input);
-        succeeded(&arguments, &child.wait_with_output().expect("kubectl ends"));
+        std::fs::write(self.kubectl.kubeconfig(), text.to_string()).expect("written");
     }
 
     /// Writes a service account's token of so long a life to a file, whose path it gives. The API
@@ -197,7 +161,7 @@ impl ControlPlane {
     pub fn token(&self, namespace: &str, account: &str, life: Duration) -> PathBuf {
         let life = format!("{}s", life.as_secs());
         let token =
-            self.kubectl(&["create", "token", "-n", namespace, account, "--duration", &life]);
+            self.kubectl.run(&["create", "token", "-n", namespace, account, "--duration", &life]);
         let file = self.file(&format!("{namespace}-{account}.token"));
         std::fs::write(&file, token.trim()).expect("written");
         file
@@ -224,22 +188,6 @@ impl ControlPlane {
         assert!(self.becomes_ready(), "kube-apiserver does not start again");
     }
 
-    /// Keeps each version of an object from now on.
-    pub fn follow(&self, namespace: &str, kind: &str, name: &str) -> Followed {
-        let file = self.file(&format!("{namespace}-{kind}-{name}.versions"));
-        let asked = ["get", "--watch", "--output", "json", "--namespace", namespace, kind];
-        let child = self
-            .kubectl_command(&asked)
-            .args(["--field-selector", &format!("metadata.name={name}")])
-            .stdin(Stdio::null())
-            .stdout(File::create(&file).expect("a file"))
-            .spawn()
-            .expect("kubectl starts");
-        let it = Followed { child, file };
-        until(PATIENCE, "kubectl follows", || (!it.versions().is_empty()).then_some(()));
-        it
-    }
-
     /// Undoes what a failed test may have left.
     fn restore(&mut self) {
         if self.api.has_ended() {
@@ -251,8 +199,11 @@ impl ControlPlane {
 
     /// Has Deployments roll out, onto so many Nodes that are only said to be there.
     pub fn start_workers(&mut self, nodes: usize) {
+        if !self.workers.is_empty() {
+            return;
+        }
         let home = self.directory.path();
-        let kubeconfig = self.kubeconfig().display().to_string();
+        let kubeconfig = self.kubectl.kubeconfig().display().to_string();
         let key = home.join("accounts.key").display().to_string();
         let ca = self.ca_file().display().to_string();
         let stages = stages().display().to_string();
@@ -268,39 +219,11 @@ impl ControlPlane {
             run(home, "kwok", &kwok),
         ];
         for number in 0..nodes {
-            self.apply(&node(number));
+            self.kubectl.apply(&node(number));
         }
         let ready = ["wait", "node", "--all", "--for=condition=Ready", "--timeout=120s"];
-        self.kubectl(&ready);
+        self.kubectl.run(&ready);
     }
-}
-
-/// An object that is followed, until it is dropped.
-pub struct Followed {
-    child: Child,
-    file: PathBuf,
-}
-
-impl Followed {
-    /// What it has been so far. What came and went between two answers of a watch is not among it.
-    pub fn versions(&self) -> Vec<serde_json::Value> {
-        let text = std::fs::read_to_string(&self.file).expect("the file is there");
-        // The last may not be whole yet.
-        serde_json::Deserializer::from_str(&text).into_iter().map_while(Result::ok).collect()
-    }
-}
-
-impl Drop for Followed {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn succeeded(arguments: &[&str], output: &Output) -> String {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "kubectl {}: {said}", arguments.join(" "));
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 fn node(number: usize) -> String {
@@ -319,14 +242,7 @@ fn node(number: usize) -> String {
     .to_string()
 }
 
-/// A program of target/tools, which tests/tools/control-plane builds.
-pub fn tool(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools/bin").join(name);
-    assert!(path.exists(), "{name} is missing: tests/run --all --tools builds it");
-    path
-}
-
-/// What kwok's Nodes and Pods live through.
+/// What kwok's Nodes live through.
 fn stages() -> PathBuf {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools");
     let all = std::fs::read_dir(&tools).expect("tools").map(|it| it.expect("an entry").path());

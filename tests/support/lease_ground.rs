@@ -5,7 +5,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -27,7 +27,7 @@ impl<'a> Ground<'a> {
     /// Makes the namespace, the account and its rights.
     pub fn new(plane: &'a ControlPlane, namespace: &str) -> Self {
         let it = Self { plane, namespace: namespace.to_owned() };
-        plane.apply(&format!(
+        plane.kubectl.apply(&format!(
             "{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}}}}}\n---\n\
              {{apiVersion: v1, kind: ServiceAccount, metadata: {{name: {ACCOUNT}, namespace: {namespace}}}}}\n---\n\
              {{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {{name: {ACCOUNT}, namespace: {namespace}}},\n\
@@ -40,7 +40,7 @@ impl<'a> Ground<'a> {
     /// Gives the account its rights, again if they were taken.
     pub fn give_rights(&self) {
         let namespace = &self.namespace;
-        self.plane.apply(&format!(
+        self.plane.kubectl.apply(&format!(
             "{{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding,\n\
              metadata: {{name: {ACCOUNT}, namespace: {namespace}}},\n\
              roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: {ACCOUNT}}},\n\
@@ -50,7 +50,7 @@ impl<'a> Ground<'a> {
 
     /// Takes the account's rights.
     pub fn take_rights(&self) {
-        self.plane.kubectl(&["delete", "rolebinding", "--namespace", &self.namespace, ACCOUNT]);
+        self.plane.kubectl.run(&["delete", "rolebinding", "--namespace", &self.namespace, ACCOUNT]);
     }
 
     /// A file with a token of the account, of an hour.
@@ -59,7 +59,7 @@ impl<'a> Ground<'a> {
     }
 
     /// What a candidate needs to find the Lease with the token of a file.
-    pub fn arguments(&self, token: &std::path::Path) -> Vec<String> {
+    pub fn arguments(&self, token: &Path) -> Vec<String> {
         let given = [
             ("--store", format!("kubernetes:{}/{LEASE}", self.namespace)),
             ("--kube-api", self.plane.url()),
@@ -69,23 +69,33 @@ impl<'a> Ground<'a> {
         given.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
     }
 
+    /// Makes the Lease with a first term, so that its first leader need not wait for another.
+    pub fn create_lease(&self, token: &Path) {
+        let made = Command::new(env!("CARGO_BIN_EXE_tenure"))
+            .args(["doctor", "--create", "--yes"])
+            .args(self.arguments(token))
+            .output()
+            .expect("tenure starts");
+        assert!(made.status.success(), "{made:?}");
+    }
+
     /// What `kubectl get lease` shows as the holder.
     pub fn holder(&self) -> String {
         let row = ["get", "lease", "--namespace", &self.namespace, LEASE, "--no-headers"];
-        let row = self.plane.kubectl(&row);
+        let row = self.plane.kubectl.run(&row);
         row.split_whitespace().nth(1).expect("a holder").to_owned()
     }
 
     /// The Lease itself.
     pub fn lease(&self) -> serde_json::Value {
-        self.plane.get(&self.namespace, &format!("lease/{LEASE}"))
+        self.plane.kubectl.get(&self.namespace, &["lease", LEASE])
     }
 
     /// Writes a token that is good for so long, as the API server itself would sign it if it gave
     /// tokens of less than ten minutes. It takes a token for a minute beyond its end.
     #[allow(clippy::disallowed_methods, reason = "a token's time is the wall clock's")]
     pub fn short_token(&self, life: Duration) -> PathBuf {
-        let account = self.plane.get(&self.namespace, &format!("serviceaccount/{ACCOUNT}"));
+        let account = self.plane.kubectl.get(&self.namespace, &["serviceaccount", ACCOUNT]);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
         let claims = serde_json::json!({
             "iss": "https://kubernetes.default.svc", "aud": ["https://kubernetes.default.svc"],

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::control_plane::tool;
 use super::crew::{PATIENCE, Timings};
+use super::kubectl::tool;
 use super::lease_ground::{Ground, LEASE};
 use super::process::{get, until};
 

@@ -78,6 +78,11 @@ impl Resolver {
         self.shared.asked.load(Ordering::Relaxed)
     }
 
+    /// The file that names it, for whoever has an `/etc/resolv.conf` of his own.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
     /// The words that start a command for which this is the only resolver.
     pub fn by(&self) -> [&str; 6] {
         let script = r#"mount --bind "$0" /etc/resolv.conf && exec "$@""#;

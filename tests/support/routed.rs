@@ -28,6 +28,7 @@ pub const LONG: &str = "--lease-duration=120s --renew-deadline=100s --retry-peri
 /// The cluster, and where its candidates keep their lease.
 pub struct Cluster {
     pub server: KubeServer,
+    store: String,
     route: Vec<String>,
     directory: TempDir,
 }
@@ -37,8 +38,14 @@ impl Cluster {
     pub fn new(route: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         std::fs::create_dir(directory.path().join("lease")).expect("a directory");
+        let store = format!("file://{}", directory.path().join("lease").display());
         let route = route.iter().map(|it| (*it).to_owned()).collect();
-        Self { server: KubeServer::start(), route, directory }
+        Self { server: KubeServer::start(), store, route, directory }
+    }
+
+    /// The same with the lease in another store.
+    pub fn on(route: &[&str], store: &str) -> Self {
+        Self { store: store.to_owned(), ..Self::new(route) }
     }
 
     /// Starts a candidate as the pod of its name, whose address ends in the pod's number.
@@ -55,9 +62,8 @@ impl Cluster {
             });
             self.server.put("pods", NAMESPACE, name, pod);
         }
-        let store = format!("file://{}", self.directory.path().join("lease").display());
         let token = self.server.token_file().display().to_string();
-        let mut arguments = vec!["--store", &store, "--election", "orders", "--kube-api", api];
+        let mut arguments = vec!["--store", &self.store, "--election", "orders", "--kube-api", api];
         arguments.extend(["--kube-token-file", &token]);
         arguments.extend(self.route.iter().map(String::as_str));
         arguments.extend(timings.split_whitespace());

@@ -21,7 +21,7 @@
   {{- fail (printf "election.kubeService is %s, and routing.mode %s has no Service for the leader: set routing.mode to endpointslice or label, or leave election.kubeService empty" $e.kubeService .Values.routing.mode) -}}
 {{- end -}}
 {{- if not (include "tenure.port" .) -}}
-  {{- fail (printf "election.listen is %s, and the kubelet's probes reach none of it: add \"[::]:4040\", or \"0.0.0.0:4040\" where nodes have no IPv6" (toJson $e.listen)) -}}
+  {{- fail (printf "election.listen is %s, and the kubelet's probes reach none of it: add \"[::]:4040\"" (toJson $e.listen)) -}}
 {{- end -}}
 {{- if and $e.admin (not (hasPrefix "unix:" $e.admin)) (not $e.adminTokenFile) -}}
   {{- fail (printf "election.adminTokenFile is empty, and election.admin is the address %s: set it to a file mounted by sidecar.volumeMounts, or election.admin to unix:/run/tenure/admin.sock" $e.admin) -}}

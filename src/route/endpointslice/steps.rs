@@ -23,10 +23,8 @@ const MANAGER: (&str, &str) = ("endpointslice.kubernetes.io/managed-by", "tenure
 pub(super) enum Step {
     /// It says already what it is to say.
     Agrees,
-    /// There is none: it is to be made so.
-    Create(EndpointSlice),
-    /// It is to become this.
-    Replace(EndpointSlice),
+    /// It is to be made so where there is none, else to become this.
+    Write(Box<EndpointSlice>),
     /// A leader of this newer term has written it: it is not ours to change.
     Newer(u64),
     /// It is not to be written, for this reason.
@@ -79,7 +77,6 @@ impl Ours {
         fence: Option<String>,
     ) -> Step {
         let address_type = if self.address.is_ipv4() { "IPv4" } else { "IPv6" };
-        let is_new = found.is_none();
         let mut slice = match found {
             None => self.new_slice(service, address_type),
             Some(found) => match self.refusal(&found, term, address_type) {
@@ -97,7 +94,7 @@ impl Ours {
         if let Some(fence) = fence {
             slice.metadata.annotations.insert(FENCE.to_owned(), fence);
         }
-        if is_new { Step::Create(slice) } else { Step::Replace(slice) }
+        Step::Write(Box::new(slice))
     }
 
     /// Why a slice is not to be written by the leader of this term, if it is not.
@@ -156,7 +153,7 @@ impl Ours {
         if let Some(fence) = fence {
             slice.metadata.annotations.insert(FENCE.to_owned(), fence);
         }
-        Step::Replace(slice)
+        Step::Write(Box::new(slice))
     }
 }
 
@@ -226,8 +223,8 @@ mod tests {
     }
 
     fn led(ours: &Ours, term: u64) -> EndpointSlice {
-        let Step::Create(slice) = lead(ours, None, term) else { panic!("it is made") };
-        slice
+        let Step::Write(slice) = lead(ours, None, term) else { panic!("it is made") };
+        *slice
     }
 
     fn addresses(slice: &EndpointSlice) -> Vec<&str> {
@@ -255,24 +252,24 @@ mod tests {
     fn the_old_address_goes_as_the_new_one_comes() {
         let (old, new) = (ours("a", "10.0.0.1"), ours("b", "10.0.0.2"));
         let found = led(&old, 42);
-        let Step::Replace(slice) = lead(&new, Some(found.clone()), 43) else { panic!() };
+        let Step::Write(slice) = lead(&new, Some(found.clone()), 43) else { panic!() };
         assert_eq!(addresses(&slice), ["10.0.0.2"]);
         assert_eq!(term_of(&slice.metadata), Some(43));
-        assert_eq!(lead(&new, Some(slice.clone()), 43), Step::Agrees);
-        assert_eq!(lead(&old, Some(slice), 42), Step::Newer(43), "a late write");
-        let Step::Replace(again) = lead(&old, Some(found), 44) else { panic!("a term of its own") };
+        assert_eq!(lead(&new, Some(*slice.clone()), 43), Step::Agrees);
+        assert_eq!(lead(&old, Some(*slice), 42), Step::Newer(43), "a late write");
+        let Step::Write(again) = lead(&old, Some(found), 44) else { panic!("a term of its own") };
         assert_eq!(term_of(&again.metadata), Some(44));
     }
 
     #[test]
     fn who_leads_no_more_takes_out_itself_alone() {
         let (old, new) = (ours("a", "10.0.0.1"), ours("b", "10.0.0.2"));
-        let Step::Replace(slice) = old.leave(Some(led(&old, 42)), Some(42), None) else { panic!() };
+        let Step::Write(slice) = old.leave(Some(led(&old, 42)), Some(42), None) else { panic!() };
         assert_eq!((addresses(&slice), term_of(&slice.metadata)), (vec![], Some(42)));
         assert_eq!(old.leave(Some(led(&new, 43)), Some(42), None), Step::Agrees);
         assert_eq!(old.leave(None, Some(42), None), Step::Agrees);
         // A process that was here before us has left us in it.
-        let Step::Replace(slice) = old.leave(Some(led(&old, 42)), None, None) else { panic!() };
+        let Step::Write(slice) = old.leave(Some(led(&old, 42)), None, None) else { panic!() };
         assert!(addresses(&slice).is_empty());
         // Another pod that has had our address since.
         assert_eq!(ours("c", "10.0.0.2").leave(Some(led(&new, 43)), None, None), Step::Agrees);
@@ -282,7 +279,7 @@ mod tests {
     fn what_may_yet_arrive_is_overtaken_where_the_slice_is_still_of_our_term() {
         let (old, new) = (ours("a", "10.0.0.1"), ours("b", "10.0.0.2"));
         let fence = || Some("f".to_owned());
-        let Step::Replace(slice) = old.leave(Some(led(&new, 41)), Some(42), fence()) else {
+        let Step::Write(slice) = old.leave(Some(led(&new, 41)), Some(42), fence()) else {
             panic!("a write of term 42 may be on its way")
         };
         assert_eq!(addresses(&slice), ["10.0.0.2"]);
