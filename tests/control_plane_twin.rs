@@ -10,6 +10,8 @@ mod control_plane;
 mod kube_raw;
 #[path = "support/kube_server.rs"]
 mod kube_server;
+#[path = "support/kubectl.rs"]
+mod kubectl;
 #[path = "support/process.rs"]
 mod process;
 #[path = "support/real_lease.rs"]
@@ -326,7 +328,7 @@ async fn about_rights(talk: &mut Talk, account: &str) {
 /// tokens of the real one and of ours.
 fn accounts(ours: &KubeServer) -> (String, &'static str) {
     let plane = real_lease::plane();
-    plane.apply(
+    plane.kubectl.apply(
         "{apiVersion: v1, kind: ServiceAccount, metadata: {name: little, namespace: team}}\n\
          ---\n\
          {apiVersion: rbac.authorization.k8s.io/v1, kind: Role,\n\
@@ -348,7 +350,7 @@ fn accounts(ours: &KubeServer) -> (String, &'static str) {
 #[tokio::test]
 async fn ours_answers_as_the_real_one_does() {
     let plane = real_lease::plane();
-    plane.kubectl(&["create", "namespace", "team"]);
+    plane.kubectl.run(&["create", "namespace", "team"]);
     let ours = KubeServer::start_secure();
     let (real_token, our_token) = accounts(&ours);
     let mut real = Talk::new(real_lease::administrator());
