@@ -65,6 +65,8 @@ LABEL org.opencontainers.image.title="Tenure" \
       org.opencontainers.image.created="${CREATED}" \
       org.opencontainers.image.source="${SOURCE}"
 EXPOSE 4040
+# So that `kubectl exec POD -c tenure -- tenure status` finds it.
+ENV PATH=/
 USER 65532:65532
 ENTRYPOINT ["/tenure"]
 CMD ["run"]
