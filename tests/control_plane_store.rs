@@ -12,6 +12,8 @@ mod control_plane;
 mod kube_raw;
 #[path = "support/kube_server.rs"]
 mod kube_server;
+#[path = "support/kubectl.rs"]
+mod kubectl;
 #[path = "support/lease_format.rs"]
 mod lease_format;
 #[path = "support/lease_lock.rs"]

@@ -24,7 +24,7 @@ pub fn plane() -> &'static ControlPlane {
     static PLANE: OnceLock<ControlPlane> = OnceLock::new();
     PLANE.get_or_init(|| {
         let plane = ControlPlane::start();
-        plane.apply(
+        plane.kubectl.apply(
             "{apiVersion: v1, kind: ServiceAccount, metadata: {name: app, namespace: default}}\n\
              ---\n\
              {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: app},\n\
@@ -48,7 +48,7 @@ fn token() -> &'static PathBuf {
 
 /// The administrator.
 pub fn administrator() -> Raw {
-    let text = std::fs::read(plane().kubeconfig()).expect("a kubeconfig");
+    let text = std::fs::read(plane().kubectl.kubeconfig()).expect("a kubeconfig");
     let read: Value = serde_json::from_slice(&text).expect("JSON");
     let token = read["users"][0]["user"]["token"].as_str().expect("a token").to_owned();
     Raw::new(&plane().url(), Some(&plane().ca_file()), &token)
