@@ -41,10 +41,10 @@
 //!  │ LeaseStore │ <─────── │   select → handle → drain │ <────────────── │ Standby, Activating│
 //!  └─────┬──────┘ acquire  └─────────────┬─────────────┘ command,        │ Leader, Draining,  │
 //!        │        renew                  │               next deadline,  │ Resigned           │
-//!   Azure Blob    release                │               status          └────────────────────┘
+//!   Blob, Lease   release                │               status          └────────────────────┘
 //!                           watch<Published>  one writer; the status carries its own end
-//!               ┌────────────┬───────────┴┐
-//!             http         file        metrics                             readers
+//!               ┌────────────┬───────────┴┬─────────────┐
+//!             http         file        metrics       route                 readers
 //! ```
 //!
 //! # Where things are
@@ -73,7 +73,8 @@
 //!
 //! # The claim
 //! At each real instant at most one instance answers active, provided that the store grants no
-//! other lease before lease-duration of its own time has passed, that
+//! other lease before lease-duration of its own time has passed (where no store counts, that nobody
+//! takes one before that much of their own time has), that
 //! `drift × lease-duration + unseen pause ≤ lease-duration − renew-deadline`, and that nobody frees
 //! the lease behind the holder's back. Beyond that only the term, checked by the resource, protects.
 //!
@@ -83,7 +84,9 @@
 //! - **R1** Belief is a deadline, not a flag: active iff `now < sent + renew-deadline`, judged when
 //!   the question is asked. `sent` is when the granted request was sent, not when its answer came.
 //! - **R2** Time is compared between two Moments, never in totals. The larger of the two clocks'
-//!   advances ends a belief, the smaller ends a wait. Timers may schedule, never decide.
+//!   advances ends a belief, the smaller ends a wait. Timers may schedule, never decide. Where no
+//!   store counts the time of a lease, each observer waits for the whole of it from the receipt of
+//!   the first answer that showed it so.
 //! - **R3** One request is in flight, and its answer counts once. A step-down does not drop it: the
 //!   release is sent when it has ended. A grant that comes after we resigned is released.
 //! - **R4** An outcome is granted, refused or unknown; every error is unknown until proven
@@ -105,7 +108,8 @@
 //!   that no guest clock saw), or a clock went back. Only a renewal sent after that restores it.
 //! - **R11** On a record that is missing, or whose term went back, a new lease is held for the
 //!   longest lease that the store allows before its term, of unix milliseconds, is written.
-//! - **R12** Breaking a lease lets it run out; at once is a choice of its own, with a warning.
+//! - **R12** Breaking a lease lets it run out, where nobody counts for its holder by having
+//!   observers wait anew; at once is a choice of its own, with a warning.
 
 #![forbid(unsafe_code)]
 

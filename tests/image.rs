@@ -54,7 +54,7 @@ fn it_has_at_most_10_mb() {
     let unpacked: u64 = paths.values().map(bytes).sum();
     let layers = image().manifest["layers"].as_array().unwrap();
     let pulled: u64 = layers.iter().map(|it| it["size"].as_u64().unwrap()).sum();
-    println!("{unpacked} bytes, {pulled} to pull");
+    eprintln!("{unpacked} bytes, {pulled} to pull");
     assert!(pulled < unpacked && unpacked <= 10_000_000, "{unpacked}");
 }
 

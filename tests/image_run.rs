@@ -61,7 +61,7 @@ fn as_process_1_with_nothing_allowed_it_leads_and_lets_go_within_a_second_of_sig
     let took = sent.elapsed_max(tenure::clock::now());
     assert!(took <= Duration::from_secs(1), "{took:?}");
     assert_eq!(first.ended(), 0);
-    println!("from SIGTERM to the end of process 1: {took:?}");
+    eprintln!("from SIGTERM to the end of process 1: {took:?}");
 
     let second = engine.start("second", &options, &image().name, &arguments);
     answers(&second, 0);

@@ -30,6 +30,11 @@ async fn all(store: &Kubernetes, bid: &Bid) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// An answer that says that all went well.
+fn said(body: &Value) -> Fault {
+    Fault::Answer(Answer::json(200, body))
+}
+
 fn failure(status: u16, reason: &str, words: &str) -> Fault {
     Fault::Answer(Answer::failure(status, reason, words, Value::Null))
 }
@@ -44,6 +49,8 @@ async fn whatever_the_server_says_of_itself_is_evidence_of_nothing() {
     let store = store.unwrap();
     let (held, _) = lead(&store, A).await;
     let before = lease(&server);
+    let mut another = before.clone();
+    another["metadata"]["name"] = "others".into();
     for (fault, cause) in [
         (Fault::Answer(Answer::throttled()), "throttled"),
         (Fault::Answer(Answer::etcd_timed_out()), "unavailable"),
@@ -56,6 +63,12 @@ async fn whatever_the_server_says_of_itself_is_evidence_of_nothing() {
         (failure(400, "BadRequest", "no"), "settings"),
         (failure(422, "Invalid", "no"), "settings"),
         (Fault::Html, "settings"),
+        // What is JSON, and comes from something else in the API server's place.
+        (said(&json!({})), "settings"),
+        (said(&json!({"status": "ok"})), "settings"),
+        (said(&json!({"kind": "Status", "apiVersion": "v1", "status": "Success"})), "settings"),
+        (said(&json!({"kind": "Lease", "apiVersion": "v1", "metadata": {}})), "settings"),
+        (said(&another), "settings"),
         (Fault::Hang, "timeout"),
         (Fault::DropBefore, "network"),
     ] {
@@ -97,6 +110,38 @@ async fn a_write_refused_in_any_way_is_no_loss() {
         server.heal();
         soon(store.renew(&held)).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_write_counts_only_if_its_answer_shows_it() {
+    let server = KubeServer::start();
+    let store = open(&server);
+    let (held, _) = lead(&store, A).await;
+    let ours = lease(&server);
+    let changed = |change: fn(&mut Value)| {
+        let mut it = ours.clone();
+        change(&mut it);
+        it
+    };
+    // What a webhook of the cluster may make of it on its way.
+    for made in [
+        changed(|it| it["spec"]["holderIdentity"] = "".into()),
+        changed(|it| it["spec"]["holderIdentity"] = "another".into()),
+        changed(|it| it["metadata"]["annotations"] = json!({})),
+    ] {
+        server.impose("update leases", said(&made));
+        for written in [soon(store.acquire(&held)).await.map(drop), soon(store.renew(&held)).await]
+        {
+            assert_eq!(outcome(&written), "unknown: settings", "{made}");
+        }
+        server.heal();
+    }
+    soon(store.release(&held)).await.unwrap();
+    server.delete("leases", "team", "orders");
+    let bid = seeing(&store, bid(B)).await;
+    server.inject("create leases", [said(&ours)]);
+    assert_eq!(outcome(&soon(store.acquire(&bid)).await), "unknown: settings");
+    assert_eq!(soon(store.acquire(&bid)).await.map(|it| it.record.term), Ok(None));
 }
 
 #[tokio::test]

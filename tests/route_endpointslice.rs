@@ -134,7 +134,7 @@ fn a_late_write_of_an_older_leader_is_refused() {
     cluster.server.inject("update endpointslices", [Fault::Delay(Duration::from_secs(8))]);
     cluster.server.modify("endpointslices", NAMESPACE, SLICE, |it| it["endpoints"] = json!([]));
     until(BOUND, "a write is under way", || (cluster.server.pending() == 0).then_some(()));
-    a.signal(Signal::STOP);
+    cluster.stop(&a);
     let term = leads(&b);
     leads_to(&cluster, "10.0.0.2");
     until(BOUND, "the late write is refused", || {

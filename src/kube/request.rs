@@ -67,6 +67,18 @@ impl<'a> Ask<'a> {
         Self { verb, method, resource, namespace, name, query: &[], body }
     }
 
+    /// Whether this is what was asked for. Any JSON would pass for an object whose fields are all
+    /// missing, and such a Lease for one that is free.
+    fn is_answered_by(&self, object: &Value) -> bool {
+        let Resource { kind, .. } = self.resource;
+        let is_kind = match object["kind"].as_str() {
+            Some(it) if self.verb == "list" => it.strip_suffix("List") == Some(kind),
+            it => it == Some(kind),
+        };
+        let is_named = self.name.is_empty() || object["metadata"]["name"] == self.name;
+        is_kind && object["apiVersion"] == self.resource.api_version() && is_named
+    }
+
     fn url(&self, base: &Url) -> Url {
         let mut url = base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
@@ -93,11 +105,15 @@ impl Kube {
             let answer = self.sent(ask).await?;
             let date = date(answer.headers());
             let body = self.body(answer).await?;
-            let object = serde_json::from_slice(&body).map_err(|_| {
-                let host = self.host();
-                KubeError::Invalid(format!("{host} answered what is no Kubernetes object"))
-            })?;
-            Ok(Answer { object, date })
+            match serde_json::from_slice(&body) {
+                Ok(object) if ask.is_answered_by(&object) => Ok(Answer { object, date }),
+                _ => Err(KubeError::Invalid(format!(
+                    "{} answered what is no {} as was asked for: it is no Kubernetes API server, or \
+                     something else answers in its place; check --kube-api",
+                    self.host(),
+                    ask.resource.kind
+                ))),
+            }
         };
         self.in_time(ask, asking).await
     }

@@ -90,10 +90,25 @@ impl Kubernetes {
             return Err(self.not_ours(&lease));
         }
         match self.kube.replace(&lease).await {
-            Ok(Dated { date, .. }) => Ok(Some(Grant { record, date })),
+            Ok(Dated { object, date }) => {
+                self.shown(&object, bid).map(|()| Some(Grant { record, date }))
+            }
             Err(KubeError::Conflict(_)) => Ok(None),
             Err(error) => Err(failed(error)),
         }
+    }
+
+    /// Whether an answer shows that this very bid holds the Lease now (R9).
+    fn shown(&self, written: &Lease, bid: &Bid) -> Result<(), StoreError> {
+        if record::is_of(written, bid) {
+            return Ok(());
+        }
+        let message = format!(
+            "the Lease {} was written, and is not as we wrote it: something in the cluster changes \
+             Leases, most likely an admission webhook; exempt this one from it",
+            self.place()
+        );
+        Err(StoreError::Unknown(Failure::new(Cause::Settings, message)))
     }
 
     fn gone(&self) -> StoreError {
@@ -133,8 +148,9 @@ impl LeaseStore for Kubernetes {
             let (namespace, name) = (&self.settings.namespace, &self.settings.name);
             let lease = record::taken_anew(namespace, name, bid, now());
             match self.kube.create(&lease).await {
-                Ok(Dated { date, .. }) => {
+                Ok(Dated { object, date }) => {
                     tracing::warn!(lease = self.place(), "made the missing Lease");
+                    self.shown(&object, bid)?;
                     return Ok(Grant { record: Default::default(), date });
                 }
                 Err(KubeError::Exists(_)) => (),
@@ -168,7 +184,7 @@ impl LeaseStore for Kubernetes {
     async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
         let mut lease = self.read_ours(bid).await?;
         record::renew(&mut lease, bid, now());
-        self.write(&lease).await.map(|_| ())
+        self.shown(&self.write(&lease).await?.object, bid)
     }
 
     async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {

@@ -26,8 +26,8 @@ pub const REVISION: &str = "0123456789abcdef0123456789abcdef01234567";
 pub const CREATED: &str = "2026-01-01T00:00:00Z";
 pub const SOURCE: &str = "https://example.com/tenure";
 
-/// What tests/tools/image-stage makes.
-const STAGE: &str = "localhost/tenure-stage:1";
+/// What tests/tools/image-stage makes: a Debian, without Tenure.
+pub const STAGE: &str = "localhost/tenure-stage:1";
 
 /// The repository.
 pub fn home() -> &'static Path {

@@ -67,6 +67,11 @@ impl Ours {
         }
     }
 
+    /// By which the slice is found: without the first no Service leads to whom it names.
+    fn labels(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        [(SERVICE, self.service.as_str()), MANAGER, (ELECTION, &self.election)].into_iter()
+    }
+
     /// What the leader of this term is to do.
     pub(super) fn lead(
         &self,
@@ -85,10 +90,15 @@ impl Ours {
             },
         };
         let endpoints = vec![self.endpoint()];
-        let is_said = slice.endpoints == endpoints && slice.ports == ports;
+        let labels = &slice.metadata.labels;
+        let is_found =
+            self.labels().all(|(key, value)| labels.get(key).is_some_and(|it| it == value));
+        let is_said = is_found && slice.endpoints == endpoints && slice.ports == ports;
         if is_said && term_of(&slice.metadata) == Some(term) && fence.is_none() {
             return Step::Agrees;
         }
+        let labels = self.labels().map(|(key, value)| (key.to_owned(), value.to_owned()));
+        slice.metadata.labels.extend(labels);
         (slice.endpoints, slice.ports) = (endpoints, ports);
         slice.metadata.annotations.insert(TERM.to_owned(), term.to_string());
         if let Some(fence) = fence {
@@ -121,12 +131,6 @@ impl Ours {
 
     fn new_slice(&self, service: &Metadata, address_type: &str) -> EndpointSlice {
         let mut metadata = self.slice.clone();
-        let (label, us) = MANAGER;
-        metadata.labels =
-            [(SERVICE, self.service.as_str()), (label, us), (ELECTION, &self.election)]
-                .into_iter()
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .collect();
         let owner = json!([
             {"apiVersion": "v1", "kind": "Service", "name": service.name, "uid": service.uid}
         ]);
@@ -191,9 +195,13 @@ pub(in crate::route) fn ports(service: &Service) -> Result<Vec<EndpointPort>, St
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::Value;
 
     use super::*;
+
+    type Labels = BTreeMap<String, String>;
 
     fn ours(pod: &str, address: &str) -> Ours {
         let pod = ObjectReference {
@@ -259,6 +267,22 @@ mod tests {
         assert_eq!(lead(&old, Some(*slice), 42), Step::Newer(43), "a late write");
         let Step::Write(again) = lead(&old, Some(found), 44) else { panic!("a term of its own") };
         assert_eq!(term_of(&again.metadata), Some(44));
+    }
+
+    #[test]
+    fn a_slice_that_no_longer_says_which_service_it_is_for_is_mended() {
+        let us = ours("a", "10.0.0.1");
+        for change in [
+            |labels: &mut Labels| drop(labels.remove(SERVICE)),
+            |labels: &mut Labels| drop(labels.insert(SERVICE.to_owned(), "other".to_owned())),
+            |labels: &mut Labels| drop(labels.remove(ELECTION)),
+        ] {
+            let mut found = led(&us, 42);
+            found.metadata.labels.insert("team".to_owned(), "blue".to_owned());
+            let whole = found.clone();
+            change(&mut found.metadata.labels);
+            assert_eq!(lead(&us, Some(found), 42), Step::Write(Box::new(whole)));
+        }
     }
 
     #[test]
