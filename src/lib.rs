@@ -41,10 +41,10 @@
 //!  │ LeaseStore │ <─────── │   select → handle → drain │ <────────────── │ Standby, Activating│
 //!  └─────┬──────┘ acquire  └─────────────┬─────────────┘ command,        │ Leader, Draining,  │
 //!        │        renew                  │               next deadline,  │ Resigned           │
-//!   Azure Blob    release                │               status          └────────────────────┘
+//!   Blob, Lease   release                │               status          └────────────────────┘
 //!                           watch<Published>  one writer; the status carries its own end
-//!               ┌────────────┬───────────┴┐
-//!             http         file        metrics                             readers
+//!               ┌────────────┬───────────┴┬─────────────┐
+//!             http         file        metrics       route                 readers
 //! ```
 //!
 //! # Where things are
@@ -73,7 +73,8 @@
 //!
 //! # The claim
 //! At each real instant at most one instance answers active, provided that the store grants no
-//! other lease before lease-duration of its own time has passed, that
+//! other lease before lease-duration of its own time has passed (where no store counts, that nobody
+//! takes one before that much of their own time has), that
 //! `drift × lease-duration + unseen pause ≤ lease-duration − renew-deadline`, and that nobody frees
 //! the lease behind the holder's back. Beyond that only the term, checked by the resource, protects.
 //!
@@ -83,7 +84,9 @@
 //! - **R1** Belief is a deadline, not a flag: active iff `now < sent + renew-deadline`, judged when
 //!   the question is asked. `sent` is when the granted request was sent, not when its answer came.
 //! - **R2** Time is compared between two Moments, never in totals. The larger of the two clocks'
-//!   advances ends a belief, the smaller ends a wait. Timers may schedule, never decide.
+//!   advances ends a belief, the smaller ends a wait. Timers may schedule, never decide. Where no
+//!   store counts the time of a lease, each observer waits for the whole of it from the receipt of
+//!   the first answer that showed it so.
 //! - **R3** One request is in flight, and its answer counts once. A step-down does not drop it: the
 //!   release is sent when it has ended. A grant that comes after we resigned is released.
 //! - **R4** An outcome is granted, refused or unknown; every error is unknown until proven
@@ -94,17 +97,19 @@
 //! - **R7** Active only after the term is written under the lease and time is left. "The record is
 //!   ours" means its nonce, not its name.
 //! - **R8** Stepping down is: passive in memory at once; then, by will, the drain, renewing on, until
-//!   the service has ended its work or its time is up; the status files say passive too (a wait of
-//!   at most one request-timeout) and no process of the term lives; then the release. A lease that lapsed is released only when its whole
-//!   length is over by the slower clock, since clients count what they were told by clocks of their
-//!   own, for whose drift the margin is; resigning by will takes that word back.
+//!   the service has ended its work or its time is up; status files and route say passive too (a
+//!   wait of at most one request-timeout) and no process of the term lives; then the release. A
+//!   lease that lapsed is released only when its whole length is over by the slower clock, since
+//!   clients count what they were told by clocks of their own, for whose drift the margin is;
+//!   resigning by will takes that word back.
 //! - **R9** The driver owns every retry: at once after a broken connection, then a quarter of the
 //!   retry-period, doubling. Each answer must name our lease id.
 //! - **R10** Belief ends also when the wall clock ran over 1 s ahead of the lease clocks (a pause
 //!   that no guest clock saw), or a clock went back. Only a renewal sent after that restores it.
 //! - **R11** On a record that is missing, or whose term went back, a new lease is held for the
 //!   longest lease that the store allows before its term, of unix milliseconds, is written.
-//! - **R12** Breaking a lease lets it run out; at once is a choice of its own, with a warning.
+//! - **R12** Breaking a lease lets it run out, where nobody counts for its holder by having
+//!   observers wait anew; at once is a choice of its own, with a warning.
 
 #![forbid(unsafe_code)]
 

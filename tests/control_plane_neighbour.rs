@@ -80,11 +80,11 @@ fn tenure_and_client_go_never_hold_one_lease_at_once() {
     let plane = ControlPlane::shared();
     let ground = Ground::new(&plane, "neighbours");
     let token = ground.token();
-    let start = |name: &str| Neighbour::start(name, &ground, &token, TIMINGS);
+    let start = |name: &str, releases| Neighbour::start(name, &ground, &token, TIMINGS, releases);
     let holds =
         |it: &Neighbour| until(PATIENCE, "the neighbour holds", || it.holds().then_some(()));
     // The library comes first, and lets go.
-    let mut first = start("library-1");
+    let mut first = start("library-1", true);
     holds(&first);
     let watch = plane.kubectl.follow(&ground.namespace, "lease", lease_ground::LEASE);
     let mut crew = Crew::on(ground.arguments(&token), Vec::new(), TIMINGS);
@@ -96,7 +96,7 @@ fn tenure_and_client_go_never_hold_one_lease_at_once() {
     first.wait();
     tenure_leads(&crew);
     // Tenure lets go, and a library's candidate takes over.
-    let second = start("library-2");
+    let second = start("library-2", false);
     crew.recorder.follow(&second.name, second.address);
     std::thread::sleep(TIMINGS.lease_duration * 2);
     assert!(!second.holds() && crew.candidates[0].is_leader(), "we are respected");
@@ -121,7 +121,7 @@ fn tenure_and_client_go_never_hold_one_lease_at_once() {
     tenure_leads(&crew);
     crew.hear(0);
     // The API server hangs for two leases.
-    let third = start("library-3");
+    let third = start("library-3", false);
     crew.recorder.follow(&third.name, third.address);
     plane.stop_api();
     until(PATIENCE, "nobody holds", || (!crew.candidates[0].is_leader()).then_some(()));

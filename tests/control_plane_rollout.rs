@@ -45,8 +45,9 @@ struct Release<'a> {
 }
 
 impl<'a> Release<'a> {
-    fn install(plane: &'a ControlPlane, mode: &'a str, replicas: usize) -> Self {
-        let name = format!("{mode}-{replicas}");
+    /// Installs it, named so, and waits until it is there.
+    fn install(plane: &'a ControlPlane, name: &str, mode: &'a str, replicas: usize) -> Self {
+        let name = name.to_owned();
         let kubectl = &plane.kubectl;
         kubectl.run(&["create", "namespace", &name]);
         let kubelet = Kubelet::start(plane, &name);
@@ -143,7 +144,7 @@ impl<'a> Release<'a> {
 fn rolls_out_and_follows(mode: &str) {
     let plane = cluster();
     for replicas in [1, 3] {
-        let release = Release::install(&plane, mode, replicas);
+        let release = Release::install(&plane, &format!("{mode}-{replicas}"), mode, replicas);
         let leader = release.settles();
         release.kubelet.kill(&leader);
         let next = release.settles();
@@ -179,7 +180,7 @@ fn with_leadership_as_readiness_the_chart_rolls_out_all_the_same() {
 #[test]
 fn drained_nodes_take_one_pod_at_a_time() {
     let plane = cluster();
-    let release = Release::install(&plane, "label", 3);
+    let release = Release::install(&plane, "drained", "label", 3);
     release.settles();
     let drain = |node: &str, patience: &str| {
         let asked = ["drain", node, "--delete-emptydir-data", "--timeout", patience];

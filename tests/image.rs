@@ -48,15 +48,14 @@ fn nothing_is_in_it_but_the_binary_the_roots_of_trust_and_the_licences() {
 }
 
 #[test]
-fn it_has_at_most_10_mb_and_its_binary_6_and_a_half() {
+fn it_has_at_most_10_mb() {
     let bytes = |it: &std::fs::Metadata| if it.is_dir() { 0 } else { it.len() };
     let paths = image().paths();
     let unpacked: u64 = paths.values().map(bytes).sum();
     let layers = image().manifest["layers"].as_array().unwrap();
     let pulled: u64 = layers.iter().map(|it| it["size"].as_u64().unwrap()).sum();
-    println!("{unpacked} bytes, {pulled} to pull");
+    eprintln!("{unpacked} bytes, {pulled} to pull");
     assert!(pulled < unpacked && unpacked <= 10_000_000, "{unpacked}");
-    assert!(paths["/tenure"].len() <= 6_800_000, "{}", paths["/tenure"].len());
 }
 
 #[test]

@@ -2,128 +2,29 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
+#[path = "support/kube_raw.rs"]
+mod kube_raw;
 #[path = "support/kube_server.rs"]
 mod kube_server;
 
 use std::time::Duration;
 
+use kube_raw::{LEASES, Raw, version};
 use kube_server::{Fault, KubeServer, TOKEN, answers::Answer};
-use reqwest::{Client, Method, StatusCode};
+use reqwest::Method;
 use serde_json::{Value, json};
 
-const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/team/leases";
-
-/// A client without any wits.
-struct Raw<'a> {
-    server: &'a KubeServer,
-    client: Client,
-    token: &'a str,
+/// A client of a server, with all rights.
+fn raw(server: &KubeServer) -> Raw {
+    let authority = server.ca_file();
+    Raw::new(&server.url(), authority.exists().then_some(&authority), TOKEN)
 }
 
-impl<'a> Raw<'a> {
-    fn new(server: &'a KubeServer) -> Self {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut client = Client::builder().no_proxy();
-        if server.ca_file().exists() {
-            let pem = std::fs::read(server.ca_file()).unwrap();
-            let authority = reqwest::Certificate::from_pem(&pem).unwrap();
-            client = client.tls_certs_only([authority]);
-        }
-        Self { server, client: client.build().unwrap(), token: TOKEN }
-    }
-
-    async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        body: Value,
-    ) -> reqwest::Result<reqwest::Response> {
-        let kind = match method {
-            Method::PATCH => "application/merge-patch+json",
-            _ => "application/json",
-        };
-        let mut request = self
-            .client
-            .request(method, format!("{}{path}", self.server.url()))
-            .bearer_auth(self.token)
-            .header("content-type", kind);
-        if !body.is_null() {
-            request = request.body(body.to_string());
-        }
-        request.timeout(Duration::from_secs(20)).send().await
-    }
-
-    async fn ask(&self, method: Method, path: &str, body: Value) -> (u16, Value) {
-        let answer = self.send(method, path, body).await.unwrap();
-        let status = answer.status().as_u16();
-        let text = answer.text().await.unwrap();
-        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
-    }
-
-    async fn get(&self, path: &str) -> (u16, Value) {
-        self.ask(Method::GET, path, Value::Null).await
-    }
-
-    async fn post(&self, path: &str, body: Value) -> (u16, Value) {
-        self.ask(Method::POST, path, body).await
-    }
-
-    async fn put(&self, body: &Value) -> (u16, Value) {
-        let name = body["metadata"]["name"].as_str().unwrap();
-        self.ask(Method::PUT, &format!("{LEASES}/{name}"), body.clone()).await
-    }
-
-    async fn patch(&self, path: &str, body: Value) -> (u16, Value) {
-        self.ask(Method::PATCH, path, body).await
-    }
-
-    /// Makes a Lease and gives it back as stored.
-    async fn lease(&self, name: &str) -> Value {
-        let (status, lease) = self.post(LEASES, json!({"metadata": {"name": name}})).await;
-        assert_eq!(status, 201, "{lease}");
-        lease
-    }
-
-    async fn watch(&self, query: &str) -> Lines {
-        let path = format!("{LEASES}?watch=true&{query}");
-        Lines {
-            answer: self.send(Method::GET, &path, Value::Null).await.unwrap(),
-            unread: String::new(),
-        }
-    }
-}
-
-/// The events of a watch.
-struct Lines {
-    answer: reqwest::Response,
-    unread: String,
-}
-
-impl Lines {
-    /// The next event; none at a good end.
-    async fn next(&mut self) -> Option<Value> {
-        loop {
-            if let Some((line, rest)) = self.unread.split_once('\n') {
-                let event = serde_json::from_str(line).unwrap();
-                self.unread = rest.to_owned();
-                return Some(event);
-            }
-            let chunk = self.answer.chunk().await.unwrap()?;
-            self.unread.push_str(std::str::from_utf8(&chunk).unwrap());
-        }
-    }
-
-    /// Type, name and version of the next event.
-    async fn told(&mut self) -> (String, String, u64) {
-        let event = self.next().await.expect("an event");
-        let about = &event["object"]["metadata"];
-        let name = about["name"].as_str().unwrap_or_default().to_owned();
-        (event["type"].as_str().unwrap().to_owned(), name, version(&event["object"]))
-    }
-}
-
-fn version(object: &Value) -> u64 {
-    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+/// Makes a Lease and gives it back as stored.
+async fn make(raw: &Raw, name: &str) -> Value {
+    let (status, lease) = raw.post(LEASES, json!({"metadata": {"name": name}})).await;
+    assert_eq!(status, 201, "{lease}");
+    lease
 }
 
 fn message(status: &Value) -> &str {
@@ -135,11 +36,11 @@ fn message(status: &Value) -> &str {
 #[tokio::test]
 async fn a_lease_is_made_once_and_replaced_by_its_version_alone() {
     for server in [KubeServer::start(), KubeServer::start_secure()] {
-        let raw = Raw::new(&server);
+        let raw = raw(&server);
         let (status, missing) = raw.get(&format!("{LEASES}/orders")).await;
         assert_eq!((status, &missing["reason"]), (404, &json!("NotFound")));
         assert_eq!(message(&missing), "leases.coordination.k8s.io \"orders\" not found");
-        let made = raw.lease("orders").await;
+        let made = make(&raw, "orders").await;
         assert_eq!(made["metadata"]["namespace"], "team");
         assert!(
             made["metadata"]["uid"].is_string()
@@ -150,21 +51,21 @@ async fn a_lease_is_made_once_and_replaced_by_its_version_alone() {
 
         let mut mine = made.clone();
         mine["spec"] = json!({"holderIdentity": "a", "leaseDurationSeconds": 15});
-        let (status, replaced) = raw.put(&mine).await;
+        let (status, replaced) = raw.put(LEASES, &mine).await;
         assert_eq!((status, &replaced["spec"]), (200, &mine["spec"]));
         assert!(version(&replaced) > version(&made));
-        let (status, stale) = raw.put(&mine).await;
+        let (status, stale) = raw.put(LEASES, &mine).await;
         assert_eq!((status, &stale["reason"]), (409, &json!("Conflict")));
         assert_eq!(
             message(&stale),
             "Operation cannot be fulfilled on leases.coordination.k8s.io \"orders\": the object has \
              been modified; please apply your changes to the latest version and try again"
         );
-        let (status, same) = raw.put(&replaced).await;
+        let (status, same) = raw.put(LEASES, &replaced).await;
         assert_eq!((status, version(&same)), (200, version(&replaced)), "nothing changes");
         let mut blind = replaced.clone();
         blind["metadata"]["resourceVersion"] = Value::Null;
-        let (status, told) = raw.put(&blind).await;
+        let (status, told) = raw.put(LEASES, &blind).await;
         assert_eq!(status, 422);
         assert!(message(&told).ends_with("must be specified for an update"), "{told}");
     }
@@ -173,27 +74,27 @@ async fn a_lease_is_made_once_and_replaced_by_its_version_alone() {
 #[tokio::test]
 async fn a_put_makes_a_missing_lease_unless_it_names_a_uid() {
     let server = KubeServer::start();
-    let raw = Raw::new(&server);
-    let made = raw.lease("orders").await;
+    let raw = raw(&server);
+    let made = make(&raw, "orders").await;
     server.delete("leases", "team", "orders");
-    let (status, told) = raw.put(&made).await;
+    let (status, told) = raw.put(LEASES, &made).await;
     assert_eq!((status, &told["reason"]), (409, &json!("Conflict")));
     assert!(message(&told).contains("Precondition failed: UID in precondition: "), "{told}");
     let mut other = made.clone();
     other["metadata"]["uid"] = Value::Null;
-    let (status, again) = raw.put(&other).await;
+    let (status, again) = raw.put(LEASES, &other).await;
     assert_eq!(status, 201, "a version alone is no precondition");
     assert_ne!(again["metadata"]["uid"], made["metadata"]["uid"]);
     let mut late = made.clone();
     late["metadata"]["resourceVersion"] = again["metadata"]["resourceVersion"].clone();
-    assert_eq!(raw.put(&late).await.0, 409, "the uid is of another");
+    assert_eq!(raw.put(LEASES, &late).await.0, 409, "the uid is of another");
 }
 
 #[tokio::test]
 async fn a_patch_merges_and_compares_only_what_it_names() {
     let server = KubeServer::start();
-    let raw = Raw::new(&server);
-    let made = raw.lease("orders").await;
+    let raw = raw(&server);
+    let made = make(&raw, "orders").await;
     let path = format!("{LEASES}/orders");
     let (status, patched) =
         raw.patch(&path, json!({"metadata": {"annotations": {"a": "1", "b": "2"}}})).await;
@@ -204,15 +105,14 @@ async fn a_patch_merges_and_compares_only_what_it_names() {
     let (_, patched) = raw.patch(&path, json!({"metadata": {"annotations": {"a": null}}})).await;
     assert_eq!(patched["metadata"]["annotations"], json!({"b": "2"}));
     assert_eq!(raw.patch(&format!("{LEASES}/none"), json!({})).await.0, 404);
-    let plain = raw.client.patch(format!("{}{path}", server.url())).bearer_auth(TOKEN);
-    let plain = plain.header("content-type", "application/json").body("{}").send().await.unwrap();
-    assert_eq!(plain.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    let plain = raw.send_as("application/json", Method::PATCH, &path, json!({})).await.unwrap();
+    assert_eq!(plain.status(), 415);
 }
 
 #[tokio::test]
 async fn what_makes_no_sense_is_refused_and_says_where() {
     let server = KubeServer::start();
-    let raw = Raw::new(&server);
+    let raw = raw(&server);
     for (body, status, words) in [
         (
             json!({"metadata": {"name": "x"}, "spec": {"leaseDurationSeconds": 0}}),
@@ -238,7 +138,7 @@ async fn what_makes_no_sense_is_refused_and_says_where() {
             "parsing time",
         ),
         (json!({"metadata": {"name": "x", "annotations": {"a": 1}}}), 400, "of type string"),
-        (json!({"apiVersion": "v1", "metadata": {"name": "x"}}), 400, "API version in the data"),
+        (json!({"apiVersion": "v1", "metadata": {"name": "x"}}), 400, "no kind \"Lease\" is registered"),
         (json!({"metadata": {"name": "x", "namespace": "other"}}), 400, "namespace"),
     ] {
         let (code, told) = raw.post(LEASES, body.clone()).await;
@@ -259,7 +159,7 @@ async fn what_makes_no_sense_is_refused_and_says_where() {
 #[tokio::test]
 async fn a_namespace_that_is_missing_is_told_to_writers_alone() {
     let server = KubeServer::start();
-    let raw = Raw::new(&server);
+    let raw = raw(&server);
     let elsewhere = "/apis/coordination.k8s.io/v1/namespaces/nowhere/leases";
     let (status, told) = raw.post(elsewhere, json!({"metadata": {"name": "orders"}})).await;
     assert_eq!((status, message(&told)), (404, "namespaces \"nowhere\" not found"));
@@ -274,7 +174,7 @@ async fn a_namespace_that_is_missing_is_told_to_writers_alone() {
 async fn who_asks_and_what_they_may_is_judged_as_rbac_does() {
     let server = KubeServer::start();
     server.account("t", "team", "app");
-    let raw = Raw { token: "t", ..Raw::new(&server) };
+    let raw = raw(&server).with_token(Some("t"));
     let (status, told) = raw.get(&format!("{LEASES}/orders")).await;
     assert_eq!(
         (status, message(&told)),
@@ -309,24 +209,25 @@ async fn who_asks_and_what_they_may_is_judged_as_rbac_does() {
     server.expire("t");
     let (status, told) = raw.get(LEASES).await;
     assert_eq!((status, message(&told)), (401, "Unauthorized"));
-    let nobody = raw.client.get(format!("{}{LEASES}", server.url())).send().await.unwrap();
-    assert!(nobody.text().await.unwrap().contains("system:anonymous"));
+    let (status, told) = raw.with_token(None).get(LEASES).await;
+    assert_eq!(status, 403);
+    assert!(message(&told).contains("system:anonymous"));
 }
 
 #[tokio::test]
 async fn lists_and_watches_tell_what_the_selectors_ask_for() {
     let server = KubeServer::start();
-    let raw = Raw::new(&server);
-    let first = raw.lease("a").await;
-    raw.lease("b").await;
+    let raw = raw(&server);
+    let first = make(&raw, "a").await;
+    make(&raw, "b").await;
     let (_, list) = raw.get(&format!("{LEASES}?fieldSelector=metadata.name%3Db")).await;
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
     assert_eq!(list["kind"], "LeaseList");
     assert_eq!(raw.get(&format!("{LEASES}?fieldSelector=spec.x%3Db")).await.0, 400);
 
     let from = format!("fieldSelector=metadata.name%3Da&resourceVersion={}", version(&first));
-    let mut named = raw.watch(&from).await;
-    let mut labelled = raw.watch("labelSelector=role%3Dactive").await;
+    let mut named = raw.watch(LEASES, &from).await;
+    let mut labelled = raw.watch(LEASES, "labelSelector=role%3Dactive").await;
     server.touch("leases", "team", "b");
     server.modify("leases", "team", "a", |it| it["metadata"]["labels"]["role"] = "active".into());
     assert_eq!(named.told().await.0, "MODIFIED");
@@ -348,10 +249,10 @@ async fn lists_and_watches_tell_what_the_selectors_ask_for() {
 #[tokio::test]
 async fn a_watch_tells_bookmarks_ends_in_time_and_says_when_its_version_is_gone() {
     let server = KubeServer::start();
-    let raw = Raw::new(&server);
-    let made = raw.lease("a").await;
+    let raw = raw(&server);
+    let made = make(&raw, "a").await;
     server.bookmark_every(Duration::from_millis(50));
-    let mut watch = raw.watch("allowWatchBookmarks=true&timeoutSeconds=1").await;
+    let mut watch = raw.watch(LEASES, "allowWatchBookmarks=true&timeoutSeconds=1").await;
     assert_eq!(watch.told().await.0, "ADDED");
     let mut told = Vec::new();
     while let Some(event) = watch.next().await {
@@ -360,26 +261,26 @@ async fn a_watch_tells_bookmarks_ends_in_time_and_says_when_its_version_is_gone(
     assert!(told.len() > 1 && told.iter().all(|it| it["type"] == "BOOKMARK"), "{told:?}");
     server.touch("leases", "team", "a");
     server.compact();
-    let mut watch = raw.watch(&format!("resourceVersion={}", version(&made))).await;
+    let mut watch = raw.watch(LEASES, &format!("resourceVersion={}", version(&made))).await;
     let error = watch.next().await.unwrap();
     assert_eq!((&error["type"], &error["object"]["code"]), (&json!("ERROR"), &json!(410)));
     assert_eq!(error["object"]["reason"], "Expired");
     assert_eq!(watch.next().await, None);
     server.withhold(true);
-    let mut late = raw.watch("").await;
+    let mut late = raw.watch(LEASES, "").await;
     assert_eq!(late.told().await.0, "ADDED");
     server.touch("leases", "team", "a");
     server.withhold(false);
     assert_eq!(late.told().await.0, "MODIFIED");
     server.cut_watches();
-    assert!(late.answer.chunk().await.is_err());
+    assert!(late.try_next().await.is_err());
 }
 
 #[tokio::test]
 async fn faults_come_as_ordered_and_are_counted() {
     let server = KubeServer::start();
-    let raw = Raw::new(&server);
-    let mut lease = raw.lease("a").await;
+    let raw = raw(&server);
+    let mut lease = make(&raw, "a").await;
     server.inject("update leases", [Fault::DropAfter, Fault::Answer(Answer::throttled())]);
     lease["spec"] = json!({"holderIdentity": "a"});
     let url = format!("{LEASES}/a");
@@ -390,7 +291,7 @@ async fn faults_come_as_ordered_and_are_counted() {
         (refused.status().as_u16(), &refused.headers()["retry-after"]),
         (429, &"1".parse().unwrap())
     );
-    assert_eq!(raw.put(&lease).await.0, 409);
+    assert_eq!(raw.put(LEASES, &lease).await.0, 409);
     assert_eq!(server.count("update leases"), 3);
     server.freeze_cache(true);
     server.touch("leases", "team", "a");
@@ -408,7 +309,7 @@ async fn faults_come_as_ordered_and_are_counted() {
 #[tokio::test]
 async fn events_have_two_faces_and_slices_no_loopback() {
     let server = KubeServer::start();
-    let raw = Raw::new(&server);
+    let raw = raw(&server);
     let event = json!({
         "metadata": {"generateName": "web-1."},
         "eventTime": "2026-11-20T09:00:00.000000Z",

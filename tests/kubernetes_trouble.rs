@@ -190,7 +190,7 @@ fn errors_that_pass_cost_no_term_and_those_that_stay_are_told() {
     for (fault, words, outcome) in [
         (Fault::Answer(Answer::throttled()), "slow down", "throttled"),
         (Fault::Answer(Answer::etcd_timed_out()), "etcdserver: request timed out", "unavailable"),
-        (Fault::Hang, "no answer", "timeout"),
+        (Fault::Hang, "700ms", "timeout"),
         (Fault::Html, "", "settings"),
     ] {
         server.impose("any", fault);

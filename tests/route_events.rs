@@ -13,8 +13,8 @@ mod routed;
 
 use std::process::Command;
 
-use kube_server::Fault;
-use process::until;
+use kube_server::{Fault, KubeServer};
+use process::{Candidate, until};
 use routed::{BOUND, Cluster, LONG, NAMESPACE, SHORT, leads};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ fn a_term_that_ran_out_is_told_as_a_warning() {
     let a = cluster.start("web-1", SHORT);
     leads(&a);
     let b = cluster.start("web-2", SHORT);
-    a.signal(Signal::STOP);
+    cluster.stop(&a);
     leads(&b);
     a.signal(Signal::CONT);
     let event = until(BOUND, "it is told", || {
@@ -68,6 +68,28 @@ fn a_term_that_ran_out_is_told_as_a_warning() {
     });
     assert_eq!(event["type"], "Warning");
     assert_eq!(event["involvedObject"]["name"], "web-1");
+}
+
+#[test]
+fn where_we_are_no_pod_events_are_about_the_lease() {
+    let server = KubeServer::start();
+    let directory = tempfile::tempdir().unwrap();
+    let store = ["--store=kubernetes:team/orders", "--election=orders"].map(str::to_owned);
+    let arguments: Vec<String> = server.arguments().into_iter().chain(store).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut a = Candidate::start("host-1", directory.path(), &arguments, &[]);
+    leads(&a);
+    a.signal(Signal::TERM);
+    assert!(a.wait(BOUND).success());
+    let lease = server.object("leases", NAMESPACE, "orders").unwrap();
+    let events = server.objects("events", NAMESPACE);
+    assert_eq!(events.len(), 2, "{events:?}");
+    for event in events {
+        assert_eq!(event["involvedObject"]["kind"], "Lease");
+        assert_eq!(event["involvedObject"]["apiVersion"], "coordination.k8s.io/v1");
+        assert_eq!(event["involvedObject"]["uid"], lease["metadata"]["uid"]);
+    }
+    assert!(server.count("pods") == 0, "it has no business with pods");
 }
 
 #[test]

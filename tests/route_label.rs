@@ -89,7 +89,7 @@ fn whoever_was_cut_off_mends_its_own_label_when_it_is_back() {
     agrees(&b, true);
     to_a.door(Door::Deaf);
     to_b.door(Door::Shut);
-    a.signal(Signal::STOP);
+    cluster.stop(&a);
     leads(&b);
     a.signal(Signal::CONT);
     until(BOUND, "it stands by", || (a.state()? == "standby").then_some(()));
@@ -128,7 +128,7 @@ fn late_write(spoil: impl FnOnce(&mut serde_json::Value)) -> (Cluster, [process:
     // It looks, finds that its label is not as it was, and mends it.
     let is_under_way = || cluster.server.pending() == 0;
     until(BOUND, "the write is under way", || is_under_way().then_some(()));
-    a.signal(Signal::STOP);
+    cluster.stop(&a);
     leads(&b);
     cluster.says("web-2", "active");
     (cluster, [a, b])
@@ -247,6 +247,34 @@ fn an_api_server_that_hangs_or_is_gone_delays_no_election() {
     cluster.server.resume();
     cluster.says("web-3", "active");
     until(BOUND, "the others are passive", || (cluster.active() == ["web-3"]).then_some(()));
+}
+
+/// Of all that Tenure asks for with the lease in a Lease too, and with the names that rules can tell.
+#[test]
+fn a_cluster_that_has_both_lease_and_label_needs_no_other_right() {
+    let cluster = Cluster::on(&["--kube-route=label"], "kubernetes:team/orders");
+    cluster.server.account("listed", NAMESPACE, "web");
+    for right in RIGHTS.iter().filter(|it| it.purpose != Purpose::EndpointSlice) {
+        let names: &[&str] = if right.named { &["orders"] } else { &[] };
+        let (plural, verbs) = (right.resource.plural, [right.verb]);
+        cluster.server.allow_named("listed", NAMESPACE, plural, &verbs, names);
+    }
+    cluster.server.write_token("listed");
+    let mut a = cluster.start("web-1", SHORT);
+    leads(&a);
+    cluster.says("web-1", "active");
+    let b = cluster.start("web-2", SHORT);
+    agrees(&b, true);
+    until(BOUND, "the Lease is watched", || {
+        (cluster.server.count("watch leases") > 0).then_some(())
+    });
+    a.signal(Signal::TERM);
+    assert!(a.wait(BOUND).success());
+    leads(&b);
+    until(BOUND, "only it is active", || (cluster.active() == ["web-2"]).then_some(()));
+    let refused = |it: &&kube_server::Logged| it.status == 403 || it.status == 401;
+    let log = cluster.server.take_log();
+    assert!(!log.iter().any(|it| refused(&it)), "{:?}", log.iter().find(refused));
 }
 
 #[test]

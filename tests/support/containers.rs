@@ -82,7 +82,13 @@ impl Engine {
     }
 
     /// Starts a container under a name, in the background.
-    pub fn start(&self, name: &str, options: &[&str], image: &str, arguments: &[&str]) -> Started<'_> {
+    pub fn start(
+        &self,
+        name: &str,
+        options: &[&str],
+        image: &str,
+        arguments: &[&str],
+    ) -> Started<'_> {
         let log = self.home.path().join(format!("{name}.log"));
         let file = std::fs::File::create(&log).expect("a log");
         let child = self
@@ -94,12 +100,11 @@ impl Engine {
         Started { engine: self, name: name.to_owned(), log, child }
     }
 
-    /// A directory for a container's user to write to, as an emptyDir is: for all.
+    /// A directory that the image's user owns.
     pub fn volume(&self, name: &str) -> PathBuf {
-        use std::os::unix::fs::PermissionsExt;
         let place = self.home.path().join(name);
         std::fs::create_dir(&place).expect("a directory");
-        std::fs::set_permissions(&place, PermissionsExt::from_mode(0o777)).expect("for all");
+        std::os::unix::fs::chown(&place, Some(65532), Some(65532)).expect("root may");
         place
     }
 
@@ -146,7 +151,8 @@ impl Started<'_> {
 
     /// Waits for its end, and gives its code.
     pub fn ended(&mut self) -> i32 {
-        let status = until("the container ends", || self.child.try_wait().expect("it can be asked"));
+        let status =
+            until("the container ends", || self.child.try_wait().expect("it can be asked"));
         status.code().expect("a code")
     }
 }

@@ -26,8 +26,8 @@ pub const REVISION: &str = "0123456789abcdef0123456789abcdef01234567";
 pub const CREATED: &str = "2026-01-01T00:00:00Z";
 pub const SOURCE: &str = "https://example.com/tenure";
 
-/// What tests/tools/image-stage makes.
-const STAGE: &str = "localhost/tenure-stage:1";
+/// What tests/tools/image-stage makes: a Debian, without Tenure.
+pub const STAGE: &str = "localhost/tenure-stage:1";
 
 /// The repository.
 pub fn home() -> &'static Path {
@@ -64,8 +64,9 @@ pub fn image() -> &'static Image {
         name_base();
         let (stage, name) = (named("stage"), named("image"));
         // By a name of its own the first stage outlives the sweep, and with it what it is built of.
-        build(&["--target", "build", "--tag", &stage]);
-        build(&["--timestamp", DATE, "--tag", &name]);
+        let dated = ["--timestamp", DATE, "--tag"];
+        build(&[&["--target", "build"], &dated[..], &[&stage]].concat());
+        build(&[&dated[..], &[&name]].concat());
         said(buildah(&["rmi", "--prune"]));
         take_apart(&name)
     })

@@ -126,11 +126,18 @@ impl Manifests {
         found[0]
     }
 
-    /// The flags of the sidecar.
+    /// The settings of the sidecar as flags, those from its variables too.
     pub(crate) fn flags(&self) -> Vec<String> {
-        let all = self.container("tenure")["args"].as_array().unwrap();
+        let container = self.container("tenure");
+        let all = container["args"].as_array().unwrap();
         assert_eq!(all[0], "run");
-        all[1..].iter().map(|it| it.as_str().unwrap().to_owned()).collect()
+        let flags = all[1..].iter().map(|it| it.as_str().unwrap().to_owned());
+        let variables = container["env"].as_array().unwrap().iter().filter_map(|it| {
+            let name = it["name"].as_str().unwrap().strip_prefix("TENURE_")?;
+            let flag = name.to_lowercase().replace('_', "-");
+            (name != "URL").then(|| format!("--{flag}={}", it["value"].as_str().unwrap()))
+        });
+        flags.chain(variables).collect()
     }
 
     /// The specifications of all pods, those of tests too.

@@ -25,15 +25,25 @@ pub struct Neighbour {
 }
 
 impl Neighbour {
-    /// Starts one, which releases when it gets SIGTERM, and waits until it listens. When it has lost
-    /// its lease it competes again.
-    pub fn start(name: &str, ground: &Ground, token: &Path, timings: Timings) -> Self {
+    /// Starts one, which gives its lease back in the end if it has `ReleaseOnCancel`, and waits until
+    /// it listens. When it has lost its lease it competes again.
+    ///
+    /// With `ReleaseOnCancel`, whose renewal failed while the API server was out of reach releases
+    /// what may be another's Lease by then. So only who is told to end should have it here.
+    pub fn start(
+        name: &str,
+        ground: &Ground,
+        token: &Path,
+        timings: Timings,
+        releases: bool,
+    ) -> Self {
         let text = |length: Duration| format!("{}ms", length.as_millis());
         let says = ground.plane.file(&format!("{name}.listening"));
         let log = ground.plane.file(&format!("{name}.log"));
         let child = Command::new(tool("clientgo"))
             .args(["-api", &ground.plane.url(), "-namespace", &ground.namespace, "-name", LEASE])
-            .args(["-identity", name, "-answer", "lease", "-lost", "again", "-release-on-cancel"])
+            .args(["-identity", name, "-answer", "lease", "-lost", "again"])
+            .arg(format!("-release-on-cancel={releases}"))
             .args(["-lease-duration", &text(timings.lease_duration)])
             .args(["-renew-deadline", &text(timings.renew_deadline)])
             .args(["-retry-period", &text(timings.retry_period)])

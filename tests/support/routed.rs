@@ -3,8 +3,11 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
+use std::fs::File;
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -28,6 +31,7 @@ pub const LONG: &str = "--lease-duration=120s --renew-deadline=100s --retry-peri
 /// The cluster, and where its candidates keep their lease.
 pub struct Cluster {
     pub server: KubeServer,
+    store: String,
     route: Vec<String>,
     directory: TempDir,
 }
@@ -37,8 +41,14 @@ impl Cluster {
     pub fn new(route: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         std::fs::create_dir(directory.path().join("lease")).expect("a directory");
+        let store = format!("file://{}", directory.path().join("lease").display());
         let route = route.iter().map(|it| (*it).to_owned()).collect();
-        Self { server: KubeServer::start(), route, directory }
+        Self { server: KubeServer::start(), store, route, directory }
+    }
+
+    /// The same with the lease in another store.
+    pub fn on(route: &[&str], store: &str) -> Self {
+        Self { store: store.to_owned(), ..Self::new(route) }
     }
 
     /// Starts a candidate as the pod of its name, whose address ends in the pod's number.
@@ -55,9 +65,8 @@ impl Cluster {
             });
             self.server.put("pods", NAMESPACE, name, pod);
         }
-        let store = format!("file://{}", self.directory.path().join("lease").display());
         let token = self.server.token_file().display().to_string();
-        let mut arguments = vec!["--store", &store, "--election", "orders", "--kube-api", api];
+        let mut arguments = vec!["--store", &self.store, "--election", "orders", "--kube-api", api];
         arguments.extend(["--kube-token-file", &token]);
         arguments.extend(self.route.iter().map(String::as_str));
         arguments.extend(timings.split_whitespace());
@@ -66,6 +75,23 @@ impl Cluster {
         let variables =
             [("POD_NAME", name), ("POD_NAMESPACE", NAMESPACE), ("POD_IP", address.as_str())];
         Candidate::start(name, self.directory.path(), &arguments, &variables)
+    }
+
+    /// Stops a candidate, at no moment at which it keeps the others from the lease's record.
+    #[allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
+    pub fn stop(&self, candidate: &Candidate) {
+        let lock = File::open(self.directory.path().join("lease/orders.lock")).expect("the lock");
+        until(BOUND, "it is stopped without the lock", || {
+            candidate.signal(Signal::STOP);
+            // Its threads stop one after the other.
+            std::thread::sleep(Duration::from_millis(20));
+            let free = flock(&lock, FlockOperation::NonBlockingLockShared).is_ok();
+            let _ = flock(&lock, FlockOperation::Unlock);
+            if !free {
+                candidate.signal(Signal::CONT);
+            }
+            free.then_some(())
+        });
     }
 
     /// Role and term that a pod bears.

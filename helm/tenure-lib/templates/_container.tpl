@@ -67,7 +67,10 @@ volumeMounts:
 {{- end -}}
 {{- end -}}
 
-{{/* Who the pod is, and how the verbs of `kubectl exec POD -c tenure -- /tenure …` reach the sidecar. */}}
+{{/*
+Who the pod is, how the verbs of `kubectl exec POD -c tenure -- /tenure …` reach the sidecar, and the
+settings, which they share with it.
+*/}}
 {{- define "tenure.env" -}}
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
@@ -76,10 +79,7 @@ volumeMounts:
 - name: POD_IP
   valueFrom: {fieldRef: {fieldPath: status.podIP}}
 {{ include "tenure.url" . }}
-{{- with .Values.election.admin }}
-- name: TENURE_ADMIN
-  value: {{ . | quote }}
-{{- end }}
+{{- include "tenure.settingsEnv" . }}
 {{- end -}}
 
 {{/* Where containers of the pod ask the sidecar: a variable, for yours too. */}}

@@ -29,15 +29,27 @@
 {{- toYaml $it -}}
 {{- end -}}
 
-{{/* The arguments: a flag for each setting that has a value, for a list one each. */}}
+{{/* The arguments: a flag for each value of the settings that may have several. */}}
 {{- define "tenure.args" -}}
 - run
 {{- range $key, $value := fromYaml (include "tenure.settings" .) }}
-{{- $flag := kebabcase $key }}
-{{- range (kindIs "slice" $value | ternary $value (list $value)) }}
-{{- if not (has (toString .) (list "<nil>" "false" "")) }}
-- {{ printf "--%s=%s" $flag (kindIs "float64" . | ternary (toString (int64 (kindIs "float64" . | ternary . 0))) (toString .)) | quote }}
+{{- if kindIs "slice" $value }}
+{{- range $value }}
+- {{ printf "--%s=%s" (kebabcase $key) . | quote }}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/*
+The variables: one for each other setting that has a value. What is run in the container with
+`kubectl exec POD -c tenure -- /tenure doctor` goes by them too.
+*/}}
+{{- define "tenure.settingsEnv" -}}
+{{- range $key, $value := fromYaml (include "tenure.settings" .) }}
+{{- if not (or (kindIs "slice" $value) (has (toString $value) (list "<nil>" "false" ""))) }}
+- name: {{ printf "TENURE_%s" ($key | snakecase | upper) }}
+  value: {{ kindIs "float64" $value | ternary (toString (int64 (kindIs "float64" $value | ternary $value 0))) (toString $value) | quote }}
 {{- end }}
 {{- end }}
 {{- end -}}
