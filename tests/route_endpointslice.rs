@@ -149,6 +149,25 @@ fn a_late_write_of_an_older_leader_is_refused() {
 }
 
 #[test]
+fn a_slice_whose_making_is_under_way_is_made_empty_before_the_lease_is_given_back() {
+    let cluster = cluster();
+    cluster.server.inject("create endpointslices", [Fault::Delay(Duration::from_secs(5))]);
+    let mut a = cluster.start("web-1", LONG);
+    leads(&a);
+    until(BOUND, "it is under way", || (cluster.server.pending() == 0).then_some(()));
+    a.signal(Signal::TERM);
+    assert!(a.wait(BOUND).success());
+    until(BOUND, "it arrives", || {
+        let log = cluster.server.log();
+        let late = |it: &kube_server::Logged| {
+            it.op == "create endpointslices" && it.body["endpoints"] != json!([])
+        };
+        log.iter().any(late).then_some(())
+    });
+    assert_eq!(route(&cluster).0, Vec::<String>::new(), "the Service leads to one who has left");
+}
+
+#[test]
 fn a_newer_term_in_the_slice_is_left_and_told() {
     let cluster = cluster();
     let a = cluster.start("web-1", SHORT);
