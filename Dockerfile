@@ -8,7 +8,6 @@ ARG RUST=docker.io/library/rust:1.95.0-slim-bookworm
 
 # Runs on the machine's own architecture, and compiles across where another is wanted.
 FROM --platform=$BUILDPLATFORM ${RUST} AS build
-ARG BUILDARCH
 ARG TARGETARCH
 WORKDIR /build
 
@@ -21,7 +20,7 @@ RUN set -eu; \
       *) echo "Tenure is built for amd64 and arm64, not for '$TARGETARCH'" >&2; exit 1 ;; \
     esac; \
     printf 'export %s\n' "CARGO_BUILD_TARGET=$rust" "TARGET_CC=$gcc" > /across; \
-    if [ "$TARGETARCH" != "$BUILDARCH" ]; then \
+    if [ "$TARGETARCH" != "$(dpkg --print-architecture)" ]; then \
       apt-get update; \
       apt-get install -y --no-install-recommends "gcc-$gnu" "libc6-dev-$TARGETARCH-cross"; \
       rm -rf /var/lib/apt/lists/*; \

@@ -74,6 +74,7 @@ fn in_another_image_exec_is_process_1_and_leaves_no_zombies() {
     let bin = format!("--volume={}:/shared", engine.volume("bin").display());
     let installed = engine.run(&[&bin], &image().name, &["install", "/shared"]);
     assert!(installed.status.success(), "{installed:?}");
+    assert!(installed.stderr.is_empty(), "it runs without a C library: {installed:?}");
 
     // An orphan that ends, while the work goes on.
     let work = "(sleep 0.1 & echo orphan) && echo term $TENURE_TERM && exec sleep 600";

@@ -17,7 +17,8 @@ use tenure::kube::objects::{Lease, Metadata, Pod};
 use tenure::kube::{Kube, KubeError};
 use url::Url;
 
-const BOUND: Duration = Duration::from_millis(600);
+/// A request-timeout that a test can wait out, and a busy machine does not.
+const BOUND: Duration = Duration::from_secs(2);
 
 fn access(server: &KubeServer) -> KubeAccess {
     KubeAccess {
@@ -280,7 +281,7 @@ async fn a_server_of_another_authority_is_never_spoken_with() {
     assert!(matches!(told, KubeError::Network(_)), "{told:?}");
     assert!(told.to_string().contains("certificate"), "{told}");
     let by_the_system = KubeAccess { ca_file: None, ..access(&server) };
-    let told = get(&Kube::open(&by_the_system, BOUND).unwrap()).await.unwrap_err();
+    let told = get(&Kube::open(&by_the_system, BOUND * 10).unwrap()).await.unwrap_err();
     assert!(matches!(told, KubeError::Network(_)), "{told:?}");
     assert!(server.take_log().is_empty(), "no token was sent");
     std::fs::write(server.ca_file(), right).unwrap();

@@ -138,7 +138,11 @@ async fn what_makes_no_sense_is_refused_and_says_where() {
             "parsing time",
         ),
         (json!({"metadata": {"name": "x", "annotations": {"a": 1}}}), 400, "of type string"),
-        (json!({"apiVersion": "v1", "metadata": {"name": "x"}}), 400, "API version in the data"),
+        (
+            json!({"apiVersion": "v1", "metadata": {"name": "x"}}),
+            400,
+            "no kind \"Lease\" is registered",
+        ),
         (json!({"metadata": {"name": "x", "namespace": "other"}}), 400, "namespace"),
     ] {
         let (code, told) = raw.post(LEASES, body.clone()).await;

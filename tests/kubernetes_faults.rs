@@ -43,7 +43,7 @@ fn failure(status: u16, reason: &str, words: &str) -> Fault {
 async fn whatever_the_server_says_of_itself_is_evidence_of_nothing() {
     let server = KubeServer::start();
     let store = Kubernetes::open(&tenure::config::KubernetesSettings {
-        request_timeout: Duration::from_millis(300),
+        request_timeout: Duration::from_millis(1_500),
         ..settings(&server, "team", "orders")
     });
     let store = store.unwrap();
@@ -188,7 +188,7 @@ async fn a_write_that_lands_late_touches_nothing_that_came_after() {
     let store = open(&server);
     let (first, _) = lead(&store, A).await;
     soon(store.release(&first)).await.unwrap();
-    let late = Duration::from_millis(400);
+    let late = Duration::from_millis(2_500);
     // A bid, a renewal and a release that were given up, each before the next holder.
     for call in ["acquire", "renew", "release"] {
         let a = seeing(&store, bid(A)).await;
@@ -204,7 +204,7 @@ async fn a_write_that_lands_late_touches_nothing_that_came_after() {
                 _ => store.release(&a).await,
             }
         };
-        let given_up = tokio::time::timeout(Duration::from_millis(150), asked).await;
+        let given_up = tokio::time::timeout(Duration::from_secs(1), asked).await;
         assert!(given_up.is_err(), "{call} was answered");
         let b = seeing(&store, bid(B)).await;
         soon(store.acquire(&b)).await.unwrap();
@@ -276,7 +276,7 @@ async fn what_is_deleted_under_a_write_is_not_made_again_by_it() {
     let store = open(&server);
     let (a, _) = lead(&store, A).await;
     server.take_log();
-    server.inject("update leases", [Fault::Delay(Duration::from_millis(300))]);
+    server.inject("update leases", [Fault::Delay(Duration::from_millis(1_500))]);
     let (renewed, ()) = tokio::join!(soon(store.renew(&a)), async {
         // It has been read, and what is to be written is under way.
         while server.count("get leases") == 0 {

@@ -31,10 +31,10 @@ fn start(server: &KubeServer, store: &str, variables: &[(&str, &str)]) -> Sideca
     let mut arguments = vec!["--store".to_owned(), format!("kubernetes:{store}")];
     arguments.extend(server.arguments());
     let timings = [
-        ("--lease-duration", "2s"),
-        ("--renew-deadline", "1500ms"),
-        ("--retry-period", "300ms"),
-        ("--request-timeout", "700ms"),
+        ("--lease-duration", "4s"),
+        ("--renew-deadline", "3s"),
+        ("--retry-period", "500ms"),
+        ("--request-timeout", "900ms"),
     ];
     arguments.extend(timings.into_iter().flat_map(|(name, it)| [name.to_owned(), it.to_owned()]));
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -190,7 +190,7 @@ fn errors_that_pass_cost_no_term_and_those_that_stay_are_told() {
     for (fault, words, outcome) in [
         (Fault::Answer(Answer::throttled()), "slow down", "throttled"),
         (Fault::Answer(Answer::etcd_timed_out()), "etcdserver: request timed out", "unavailable"),
-        (Fault::Hang, "700ms", "timeout"),
+        (Fault::Hang, "900ms", "timeout"),
         (Fault::Html, "", "settings"),
     ] {
         server.impose("any", fault);

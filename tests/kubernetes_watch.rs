@@ -157,3 +157,29 @@ async fn a_watch_that_cannot_be_had_is_not_asked_for_without_end() {
         server.heal();
     }
 }
+
+#[tokio::test]
+async fn a_watch_that_begins_well_and_ends_at_once_is_asked_for_less_and_less() {
+    let server = KubeServer::start();
+    let (store, standby) = (open(&server), open(&server));
+    lead(&store, A).await;
+    asleep(&standby).await;
+    // No version that it is told can be gone on from: it begins anew each time, and hears how the
+    // Lease is.
+    let gone = || Fault::Answer(Answer::failure(410, "Expired", "too old", Value::Null));
+    server.inject("watch leases", (0..200).flat_map(|_| [gone(), Fault::Delay(Duration::ZERO)]));
+    server.take_log();
+    let cutting = async {
+        loop {
+            server.cut_watches();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let waiting = async {
+        tokio::select! { () = cutting => {}, () = standby.changed() => {} }
+    };
+    let waiting = tokio::time::timeout(Duration::from_secs(6), waiting).await;
+    assert!(waiting.is_err(), "nothing has changed");
+    let asked = server.count("watch leases");
+    assert!((2..=12).contains(&asked), "asked {asked} times in 6 s");
+}

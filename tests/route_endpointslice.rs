@@ -134,7 +134,7 @@ fn a_late_write_of_an_older_leader_is_refused() {
     cluster.server.inject("update endpointslices", [Fault::Delay(Duration::from_secs(8))]);
     cluster.server.modify("endpointslices", NAMESPACE, SLICE, |it| it["endpoints"] = json!([]));
     until(BOUND, "a write is under way", || (cluster.server.pending() == 0).then_some(()));
-    a.signal(Signal::STOP);
+    cluster.stop(&a);
     let term = leads(&b);
     leads_to(&cluster, "10.0.0.2");
     until(BOUND, "the late write is refused", || {
@@ -146,6 +146,25 @@ fn a_late_write_of_an_older_leader_is_refused() {
     until(BOUND, "it stands by", || (a.state()? == "standby").then_some(()));
     agrees(&a, true);
     assert_eq!(route(&cluster).0, ["10.0.0.2"]);
+}
+
+#[test]
+fn a_slice_whose_making_is_under_way_is_made_empty_before_the_lease_is_given_back() {
+    let cluster = cluster();
+    cluster.server.inject("create endpointslices", [Fault::Delay(Duration::from_secs(5))]);
+    let mut a = cluster.start("web-1", LONG);
+    leads(&a);
+    until(BOUND, "it is under way", || (cluster.server.pending() == 0).then_some(()));
+    a.signal(Signal::TERM);
+    assert!(a.wait(BOUND).success());
+    until(BOUND, "it arrives", || {
+        let log = cluster.server.log();
+        let late = |it: &kube_server::Logged| {
+            it.op == "create endpointslices" && it.body["endpoints"] != json!([])
+        };
+        log.iter().any(late).then_some(())
+    });
+    assert_eq!(route(&cluster).0, Vec::<String>::new(), "the Service leads to one who has left");
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn a_term_that_ran_out_is_told_as_a_warning() {
     let a = cluster.start("web-1", SHORT);
     leads(&a);
     let b = cluster.start("web-2", SHORT);
-    a.signal(Signal::STOP);
+    cluster.stop(&a);
     leads(&b);
     a.signal(Signal::CONT);
     let event = until(BOUND, "it is told", || {

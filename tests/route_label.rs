@@ -89,7 +89,7 @@ fn whoever_was_cut_off_mends_its_own_label_when_it_is_back() {
     agrees(&b, true);
     to_a.door(Door::Deaf);
     to_b.door(Door::Shut);
-    a.signal(Signal::STOP);
+    cluster.stop(&a);
     leads(&b);
     a.signal(Signal::CONT);
     until(BOUND, "it stands by", || (a.state()? == "standby").then_some(()));
@@ -128,7 +128,7 @@ fn late_write(spoil: impl FnOnce(&mut serde_json::Value)) -> (Cluster, [process:
     // It looks, finds that its label is not as it was, and mends it.
     let is_under_way = || cluster.server.pending() == 0;
     until(BOUND, "the write is under way", || is_under_way().then_some(()));
-    a.signal(Signal::STOP);
+    cluster.stop(&a);
     leads(&b);
     cluster.says("web-2", "active");
     (cluster, [a, b])

@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> ExitCode {
             if !cfg!(target_feature = "crt-static") {
                 terminal::complain(
                     "this build needs the C library that it was linked with, and does not run \
-                     where there is none: take the one for musl to images without it",
+                     where there is none: take the static one of Tenure's image there",
                 );
             }
             ExitCode::SUCCESS

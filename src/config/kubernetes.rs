@@ -177,6 +177,9 @@ impl Reader<'_> {
         if !cluster.asked {
             return Some(None);
         }
+        if let (Some(Route::EndpointSlice { service, .. }), Some(election)) = (&route, election) {
+            self.check_slice(service, election)?;
+        }
         let lease = match store {
             Some(StoreSettings::Kubernetes(lease)) => Some(lease),
             _ => None,

@@ -151,7 +151,9 @@ impl Access {
         let settings = settings.map_err(|_| "TLS could not be set up".to_owned())?;
         http_client::builder(settings, self.resolver.clone())
             .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(2)
+            // Connections that died without a word cost a request each until they are noticed, and
+            // the renew-deadline has time for one.
+            .pool_max_idle_per_host(1)
             .build()
             .map_err(|_| "the HTTP client could not be set up".to_owned())
     }

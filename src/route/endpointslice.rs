@@ -93,12 +93,14 @@ impl Slice {
                     self.ours.lead(found, &service, ports, term, fence)
                 }
                 (Want::Active(_), Err(trouble)) => return outcome.with(trouble),
-                (Want::Passive { led }, ports) => {
-                    outcome.trouble = ports.err();
-                    self.ours.leave(found, led, fence)
+                (Want::Passive { led }, Ok((_, service))) => {
+                    self.ours.leave(found, Some(&service), led, fence)
+                }
+                (Want::Passive { led }, Err(trouble)) => {
+                    outcome.trouble = Some(trouble);
+                    self.ours.leave(found, None, led, fence)
                 }
             };
-            let before = self.unsure;
             let slice = match step {
                 Step::Agrees => {
                     // What may yet arrive is for a version that is no more.
@@ -113,14 +115,9 @@ impl Slice {
                 Step::Write(_) if !still() => return outcome.with(Trouble::Overtaken),
                 Step::Write(slice) => slice,
             };
-            (self.unsure, self.known) = (true, None);
-            // Without a version it was not found, and is made.
-            let written = if slice.metadata.resource_version.is_empty() {
-                self.desk.create(&*slice).await
-            } else {
-                self.desk.replace(&*slice).await
-            };
-            match written {
+            let before = std::mem::replace(&mut self.unsure, true);
+            self.known = None;
+            match self.write(&slice).await {
                 Ok(_) => {
                     self.unsure = false;
                     self.known = Some(want.role());
@@ -138,6 +135,16 @@ impl Slice {
             }
         }
         outcome.with(Trouble::busy(&self.ours.slice.name))
+    }
+
+    /// Writes the slice in the place of the one that was found; without a version none was, and it
+    /// is made.
+    async fn write(&self, slice: &EndpointSlice) -> Result<EndpointSlice, KubeError> {
+        if slice.metadata.resource_version.is_empty() {
+            self.desk.create(slice).await
+        } else {
+            self.desk.replace(slice).await
+        }
     }
 
     /// Asks for our pod if we are to lead and have never heard of it.

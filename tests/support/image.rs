@@ -61,6 +61,7 @@ pub struct Image {
 pub fn image() -> &'static Image {
     static IMAGE: OnceLock<Image> = OnceLock::new();
     IMAGE.get_or_init(|| {
+        let _alone = alone();
         name_base();
         let (stage, name) = (named("stage"), named("image"));
         // By a name of its own the first stage outlives the sweep, and with it what it is built of.
@@ -70,6 +71,13 @@ pub fn image() -> &'static Image {
         said(buildah(&["rmi", "--prune"]));
         take_apart(&name)
     })
+}
+
+/// Keeps other tests out until it is dropped: one's sweep takes what another is about to build upon.
+pub fn alone() -> std::fs::File {
+    let lock = std::fs::File::create(storage().join("lock")).expect("a lock");
+    lock.lock().expect("it is ours in the end");
+    lock
 }
 
 /// A tag of this checkout's own, since several may share the storage.

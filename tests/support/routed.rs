@@ -3,8 +3,11 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
+use std::fs::File;
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -72,6 +75,23 @@ impl Cluster {
         let variables =
             [("POD_NAME", name), ("POD_NAMESPACE", NAMESPACE), ("POD_IP", address.as_str())];
         Candidate::start(name, self.directory.path(), &arguments, &variables)
+    }
+
+    /// Stops a candidate, at no moment at which it keeps the others from the lease's record.
+    #[allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
+    pub fn stop(&self, candidate: &Candidate) {
+        let lock = File::open(self.directory.path().join("lease/orders.lock")).expect("the lock");
+        until(BOUND, "it is stopped without the lock", || {
+            candidate.signal(Signal::STOP);
+            // Its threads stop one after the other.
+            std::thread::sleep(Duration::from_millis(20));
+            let free = flock(&lock, FlockOperation::NonBlockingLockShared).is_ok();
+            let _ = flock(&lock, FlockOperation::Unlock);
+            if !free {
+                candidate.signal(Signal::CONT);
+            }
+            free.then_some(())
+        });
     }
 
     /// Role and term that a pod bears.

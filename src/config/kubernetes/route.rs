@@ -68,6 +68,18 @@ impl Reader<'_> {
         Some(Some(route?))
     }
 
+    /// Checks that Service and election make a name for the `EndpointSlice`.
+    pub(super) fn check_slice(&mut self, service: &str, election: &str) -> Option<()> {
+        let name = crate::route::endpointslice::name(service, election);
+        let Err(problem) = names::subdomain(&name) else { return Some(()) };
+        let problem = Problem::new(
+            format!("makes {name} the name of the EndpointSlice, which {}", problem.problem),
+            "have each of its parts between dots begin and end with a-z or 0-9",
+        );
+        self.fault_of("election", problem);
+        None
+    }
+
     /// Checks that we know which pod we are.
     fn own_pod(&mut self, cluster: &Cluster) -> Option<()> {
         let pod = self.environment.get("POD_NAME").map(str::to_owned);

@@ -285,6 +285,20 @@ fn a_route_by_slice_has_its_service_and_the_pods_address() {
 }
 
 #[test]
+fn an_election_that_no_slice_can_be_named_by_is_refused_where_there_is_one() {
+    let pod = Pod::new();
+    for name in ["a..b", "a.-b", "a-.b"] {
+        let election = ("election", name);
+        let faults = pod.faults(&[STORE, SLICE, SERVICE, election]);
+        let [fault] = &faults[..] else { panic!("{faults:?}") };
+        assert_eq!(fault.subject(), format!("election = {name:?} (flag --election)"));
+        assert!(fault.problem.contains(&format!("orders.{name}")), "{fault:?}");
+        pod.settings(&[STORE, LABEL, election]);
+    }
+    pod.settings(&[STORE, SLICE, SERVICE, ("election", "a.b-c")]);
+}
+
+#[test]
 fn a_route_names_all_that_it_lacks_at_once() {
     let named = |faults: &[Fault]| -> Vec<String> {
         faults.iter().map(|it| format!("{}: {}", it.subject(), it.problem)).collect()

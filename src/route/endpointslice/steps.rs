@@ -67,6 +67,11 @@ impl Ours {
         }
     }
 
+    /// By which the slice is found: without the first no Service leads to whom it names.
+    fn labels(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        [(SERVICE, self.service.as_str()), MANAGER, (ELECTION, &self.election)].into_iter()
+    }
+
     /// What the leader of this term is to do.
     pub(super) fn lead(
         &self,
@@ -76,19 +81,23 @@ impl Ours {
         term: u64,
         fence: Option<String>,
     ) -> Step {
-        let address_type = if self.address.is_ipv4() { "IPv4" } else { "IPv6" };
         let mut slice = match found {
-            None => self.new_slice(service, address_type),
-            Some(found) => match self.refusal(&found, term, address_type) {
+            None => self.empty(service),
+            Some(found) => match self.refusal(&found, term) {
                 Some(step) => return step,
                 None => found,
             },
         };
         let endpoints = vec![self.endpoint()];
-        let is_said = slice.endpoints == endpoints && slice.ports == ports;
+        let labels = &slice.metadata.labels;
+        let is_found =
+            self.labels().all(|(key, value)| labels.get(key).is_some_and(|it| it == value));
+        let is_said = is_found && slice.endpoints == endpoints && slice.ports == ports;
         if is_said && term_of(&slice.metadata) == Some(term) && fence.is_none() {
             return Step::Agrees;
         }
+        let labels = self.labels().map(|(key, value)| (key.to_owned(), value.to_owned()));
+        slice.metadata.labels.extend(labels);
         (slice.endpoints, slice.ports) = (endpoints, ports);
         slice.metadata.annotations.insert(TERM.to_owned(), term.to_string());
         if let Some(fence) = fence {
@@ -98,7 +107,7 @@ impl Ours {
     }
 
     /// Why a slice is not to be written by the leader of this term, if it is not.
-    fn refusal(&self, found: &EndpointSlice, term: u64, address_type: &str) -> Option<Step> {
+    fn refusal(&self, found: &EndpointSlice, term: u64) -> Option<Step> {
         let name = &self.slice.name;
         let (label, us) = MANAGER;
         if found.metadata.labels.get(label).is_none_or(|it| it != us) {
@@ -110,7 +119,7 @@ impl Ours {
         if let Some(newer) = term_of(&found.metadata).filter(|it| *it > term) {
             return Some(Step::Newer(newer));
         }
-        (found.address_type != address_type).then(|| {
+        (found.address_type != self.address_type()).then(|| {
             Step::Refused(format!(
                 "the EndpointSlice {name} holds addresses of {}, and ours is {}, which Kubernetes \
                  lets nobody change: delete it, and give all candidates addresses of one family",
@@ -119,30 +128,36 @@ impl Ours {
         })
     }
 
-    fn new_slice(&self, service: &Metadata, address_type: &str) -> EndpointSlice {
+    fn address_type(&self) -> &'static str {
+        if self.address.is_ipv4() { "IPv4" } else { "IPv6" }
+    }
+
+    /// A slice to be made, in which nobody is yet.
+    pub(super) fn empty(&self, service: &Metadata) -> EndpointSlice {
         let mut metadata = self.slice.clone();
-        let (label, us) = MANAGER;
-        metadata.labels =
-            [(SERVICE, self.service.as_str()), (label, us), (ELECTION, &self.election)]
-                .into_iter()
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .collect();
+        let labels = self.labels().map(|(key, value)| (key.to_owned(), value.to_owned()));
+        metadata.labels.extend(labels);
         let owner = json!([
             {"apiVersion": "v1", "kind": "Service", "name": service.name, "uid": service.uid}
         ]);
         metadata.rest.insert("ownerReferences".to_owned(), owner);
-        EndpointSlice { metadata, address_type: address_type.to_owned(), ..<_>::default() }
+        let address_type = self.address_type().to_owned();
+        EndpointSlice { metadata, address_type, ..<_>::default() }
     }
 
     /// What we are to do when we do not lead: take ourselves out, whoever put us in, and leave what
     /// another says of itself. With a `fence` a slice of our last term, or an older one, is written
-    /// even if we are not in it.
+    /// even if we are not in it, and one that is not there is made for the `service`, if there is
+    /// such, since the making of it may be under way.
     pub(super) fn leave(
         &self,
         found: Option<EndpointSlice>,
+        service: Option<&Metadata>,
         led: Option<u64>,
         fence: Option<String>,
     ) -> Step {
+        let made = || fence.as_ref().and(service).map(|service| self.empty(service));
+        let found = found.or_else(made);
         let Some(mut slice) = found else { return Step::Agrees };
         let is_in = self.read(Some(&slice)) == Role::Active;
         let fence = fence.filter(|_| led.is_some() && term_of(&slice.metadata) <= led);
@@ -191,9 +206,13 @@ pub(in crate::route) fn ports(service: &Service) -> Result<Vec<EndpointPort>, St
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::Value;
 
     use super::*;
+
+    type Labels = BTreeMap<String, String>;
 
     fn ours(pod: &str, address: &str) -> Ours {
         let pod = ObjectReference {
@@ -262,29 +281,50 @@ mod tests {
     }
 
     #[test]
+    fn a_slice_that_no_longer_says_which_service_it_is_for_is_mended() {
+        let us = ours("a", "10.0.0.1");
+        for change in [
+            |labels: &mut Labels| drop(labels.remove(SERVICE)),
+            |labels: &mut Labels| drop(labels.insert(SERVICE.to_owned(), "other".to_owned())),
+            |labels: &mut Labels| drop(labels.remove(ELECTION)),
+        ] {
+            let mut found = led(&us, 42);
+            found.metadata.labels.insert("team".to_owned(), "blue".to_owned());
+            let whole = found.clone();
+            change(&mut found.metadata.labels);
+            assert_eq!(lead(&us, Some(found), 42), Step::Write(Box::new(whole)));
+        }
+    }
+
+    #[test]
     fn who_leads_no_more_takes_out_itself_alone() {
         let (old, new) = (ours("a", "10.0.0.1"), ours("b", "10.0.0.2"));
-        let Step::Write(slice) = old.leave(Some(led(&old, 42)), Some(42), None) else { panic!() };
+        let Step::Write(slice) = old.leave(Some(led(&old, 42)), None, Some(42), None) else {
+            panic!()
+        };
         assert_eq!((addresses(&slice), term_of(&slice.metadata)), (vec![], Some(42)));
-        assert_eq!(old.leave(Some(led(&new, 43)), Some(42), None), Step::Agrees);
-        assert_eq!(old.leave(None, Some(42), None), Step::Agrees);
+        assert_eq!(old.leave(Some(led(&new, 43)), None, Some(42), None), Step::Agrees);
+        assert_eq!(old.leave(None, None, Some(42), None), Step::Agrees);
         // A process that was here before us has left us in it.
-        let Step::Write(slice) = old.leave(Some(led(&old, 42)), None, None) else { panic!() };
+        let Step::Write(slice) = old.leave(Some(led(&old, 42)), None, None, None) else { panic!() };
         assert!(addresses(&slice).is_empty());
         // Another pod that has had our address since.
-        assert_eq!(ours("c", "10.0.0.2").leave(Some(led(&new, 43)), None, None), Step::Agrees);
+        assert_eq!(
+            ours("c", "10.0.0.2").leave(Some(led(&new, 43)), None, None, None),
+            Step::Agrees
+        );
     }
 
     #[test]
     fn what_may_yet_arrive_is_overtaken_where_the_slice_is_still_of_our_term() {
         let (old, new) = (ours("a", "10.0.0.1"), ours("b", "10.0.0.2"));
         let fence = || Some("f".to_owned());
-        let Step::Write(slice) = old.leave(Some(led(&new, 41)), Some(42), fence()) else {
+        let Step::Write(slice) = old.leave(Some(led(&new, 41)), None, Some(42), fence()) else {
             panic!("a write of term 42 may be on its way")
         };
         assert_eq!(addresses(&slice), ["10.0.0.2"]);
         assert_eq!(slice.metadata.annotations[FENCE], "f");
-        assert_eq!(old.leave(Some(led(&new, 43)), Some(42), fence()), Step::Agrees);
+        assert_eq!(old.leave(Some(led(&new, 43)), None, Some(42), fence()), Step::Agrees);
     }
 
     #[test]

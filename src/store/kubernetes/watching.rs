@@ -55,12 +55,16 @@ impl Kubernetes {
         let mut pause = PAUSE.0;
         loop {
             let from = self.noticed().version.clone();
+            // How the Lease is now is told by a watch that begins from nowhere, however soon it ends.
+            let mut is_beginning = from.is_none();
             let (namespace, name) = (&self.settings.namespace, &self.settings.name);
             let mut watch = pin!(self.kube.watch::<Lease>(namespace, name, from));
             while let Some(told) = watch.next().await {
                 match told {
                     Ok(told) => {
-                        pause = PAUSE.0;
+                        if !std::mem::take(&mut is_beginning) {
+                            pause = PAUSE.0;
+                        }
                         if self.hear(told) {
                             return;
                         }

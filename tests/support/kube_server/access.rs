@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::answers::Answer;
-use super::kinds::{Kind, REVIEWS, Target};
+use super::kinds::{Kind, NAMESPACES, REVIEWS, Target};
 
 /// One right of one user.
 #[derive(Clone, Debug)]
@@ -68,7 +68,9 @@ impl Access {
     pub fn judge_verb(&self, user: &str, target: &Target, verb: &str) -> Result<(), Box<Answer>> {
         let Kind { group, plural, .. } = target.kind;
         let name = if verb == "create" { String::new() } else { target.judged_name() };
-        let namespace = &target.namespace;
+        // A namespace is in itself, as far as rights go.
+        let itself = *target.kind == NAMESPACES;
+        let namespace = if itself { &target.name } else { &target.namespace };
         let asked = Asked { namespace, group, resource: plural, verb, name: &name };
         if self.allows(user, &asked) {
             return Ok(());

@@ -98,13 +98,52 @@ impl Answer {
         Self::failure(409, "Conflict", &message, details(kind, name))
     }
 
+    /// The uid that a deletion is meant for is not the one that is there.
+    pub fn deletion_of_another(kind: &Kind, name: &str, sent: &str, found: &str) -> Self {
+        let message = format!(
+            "Operation cannot be fulfilled on {} {name:?}: the UID in the precondition ({sent}) \
+             does not match the UID in record ({found}). The object might have been deleted and \
+             then recreated",
+            in_words(kind)
+        );
+        let mut about = details(kind, name);
+        about["kind"] = kind.kind.into();
+        Self::failure(409, "Conflict", &message, about)
+    }
+
+    /// A version that is no number.
+    pub fn unread_version(version: &str) -> Self {
+        let message = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+        Self::failure(500, "", &message, Value::Null)
+    }
+
+    /// An update that names no version.
+    pub fn without_version(kind: &Kind, name: &str) -> Self {
+        let words = "Invalid value: 0: must be specified for an update".to_owned();
+        let causes = [("metadata.resourceVersion".to_owned(), words)];
+        Self::senseless(&kind.qualified(), details(kind, name), &causes)
+    }
+
     /// The words of `causes` are those after the field: `(field, words)`.
     pub fn invalid(kind: &Kind, name: &str, causes: &[(String, String)]) -> Self {
-        let told: Vec<_> =
+        let mut about = details(kind, name);
+        about["kind"] = kind.kind.into();
+        if kind.kind == "Event" {
+            // Events of either group are judged by the same code.
+            about.as_object_mut().map(|fields| fields.remove("group"));
+        }
+        let what = if kind.kind == "Event" { "Event".to_owned() } else { in_words(kind) };
+        Self::senseless(&what, about, causes)
+    }
+
+    fn senseless(what: &str, mut details: Value, causes: &[(String, String)]) -> Self {
+        let name = details["name"].as_str().unwrap_or_default().to_owned();
+        let mut told: Vec<_> =
             causes.iter().map(|(field, words)| format!("{field}: {words}")).collect();
+        // Causes that say the same are told once in words.
+        told.dedup();
         let told = if told.len() == 1 { told.concat() } else { format!("[{}]", told.join(", ")) };
-        let group = if kind.group.is_empty() { "" } else { "." };
-        let message = format!("{}{group}{} {name:?} is invalid: {told}", kind.kind, kind.group);
+        let message = format!("{what} {name:?} is invalid: {told}");
         let causes: Vec<_> = causes
             .iter()
             .map(|(field, words)| {
@@ -116,8 +155,6 @@ impl Answer {
                 json!({"reason": reason, "message": words, "field": field})
             })
             .collect();
-        let mut details = details(kind, name);
-        details["kind"] = kind.kind.into();
         details["causes"] = causes.into();
         Self::failure(422, "Invalid", &message, details)
     }
@@ -134,6 +171,12 @@ impl Answer {
         }
         answer.body(super::whole(self.body)).expect("an answer")
     }
+}
+
+/// A kind with its group, as some messages call it.
+fn in_words(kind: &Kind) -> String {
+    let dot = if kind.group.is_empty() { "" } else { "." };
+    format!("{}{dot}{}", kind.kind, kind.group)
 }
 
 /// What a `Status` says of the object that it is about.

@@ -181,6 +181,14 @@ impl Objects {
         if target.kind.plural == "events" {
             rename(&mut object, true);
             object["apiVersion"] = "v1".into();
+            for (field, value) in [
+                ("firstTimestamp", Value::Null),
+                ("lastTimestamp", Value::Null),
+                ("source", json!({})),
+            ] {
+                let fields = object.as_object_mut().expect("an object");
+                fields.entry(field).or_insert(value);
+            }
         }
         let given = text(&object, "namespace").to_owned();
         if !given.is_empty() && given != target.namespace {
@@ -261,9 +269,7 @@ impl Objects {
         self.compare(target, &object, &old)?;
         let version = text(&object, "resourceVersion");
         if version.is_empty() && !target.kind.unconditional {
-            let words = "Invalid value: 0: must be specified for an update".to_owned();
-            let causes = [("metadata.resourceVersion".to_owned(), words)];
-            return Err(Answer::invalid(target.kind, &name, &causes));
+            return Err(Answer::without_version(target.kind, &name));
         }
         self.replace(target, object, &old, writer)
     }
@@ -304,11 +310,17 @@ impl Objects {
             let (namespace, name) = (&target.namespace, &target.name);
             return Err(Answer::another_uid(target.kind, namespace, name, sent, found));
         }
-        let version = text(object, "resourceVersion");
-        if !version.is_empty() && version != text(old, "resourceVersion") {
-            return Err(Answer::conflict(target.kind, &target.name));
+        Self::compare_versions(target, text(object, "resourceVersion"), old)
+    }
+
+    fn compare_versions(target: &Target, version: &str, old: &Value) -> Result<(), Answer> {
+        if version.is_empty() || version == text(old, "resourceVersion") {
+            return Ok(());
         }
-        Ok(())
+        if version.parse::<u64>().is_err() {
+            return Err(Answer::unread_version(version));
+        }
+        Err(Answer::conflict(target.kind, &target.name))
     }
 
     fn replace(
@@ -346,7 +358,12 @@ impl Objects {
         let mut object = shown(target.kind, &old);
         merge(&mut object, patch);
         let object = Self::read(target, object)?;
-        self.compare(target, &object, &old)?;
+        Self::compare_versions(target, text(&object, "resourceVersion"), &old)?;
+        if object["metadata"]["uid"] != old["metadata"]["uid"] {
+            let words = format!("Invalid value: {}: field is immutable", object["metadata"]["uid"]);
+            let cause = ("metadata.uid".to_owned(), words);
+            return Err(Answer::invalid(target.kind, &target.name, &[cause.clone(), cause]));
+        }
         self.replace(target, object, &old, writer)
     }
 
@@ -356,9 +373,12 @@ impl Objects {
             return Err(Answer::not_found(target.kind, &target.name));
         };
         let asked = &options["preconditions"];
-        let wanted = json!({"metadata": {"uid": asked["uid"],
-                                         "resourceVersion": asked["resourceVersion"]}});
-        self.compare(target, &wanted, &old)?;
+        let (wanted, found) = (asked["uid"].as_str().unwrap_or_default(), text(&old, "uid"));
+        if !wanted.is_empty() && wanted != found {
+            return Err(Answer::deletion_of_another(target.kind, &target.name, wanted, found));
+        }
+        let version = asked["resourceVersion"].as_str().unwrap_or_default();
+        Self::compare_versions(target, version, &old)?;
         self.set(key, None);
         let mut about = details(target.kind, &target.name);
         about["uid"] = text(&old, "uid").into();

@@ -44,7 +44,10 @@ impl Selector {
                 None => (field, true),
             };
             if !FIELDS.contains(&field) {
-                return Err(format!("field label not supported: {field}"));
+                return Err(format!(
+                    "{field:?} is not a known field selector: only \"metadata.name\", \
+                     \"metadata.namespace\""
+                ));
             }
             read.push((field.to_owned(), equal, value.trim_start_matches('=').to_owned()));
         }

@@ -329,10 +329,6 @@ fn elsewhere(asked: &Asked) -> Answer {
             let version = json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3"});
             Answer::json(200, &version)
         }
-        path if path.starts_with("/apis/") || path.starts_with("/api/") => {
-            let words = "the server could not find the requested resource";
-            Answer::failure(404, "NotFound", words, json!({}))
-        }
         _ => Answer::text(404, "404 page not found\n"),
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! What it does not do: rules for fields that Tenure never writes.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -26,6 +26,10 @@ const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower ca
      '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used \
      for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
+const NAME_PART: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
+     with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
+     validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+
 /// All annotations of an object together.
 const ANNOTATIONS: usize = 256 * 1024;
 
@@ -39,8 +43,9 @@ pub fn read(kind: &Kind, object: &mut Value) -> Result<(), String> {
     let given = object["apiVersion"].as_str().unwrap_or(&api_version).to_owned();
     if given != api_version {
         return Err(format!(
-            "the API version in the data ({given}) does not match the expected API version \
-             ({api_version})"
+            "{0} in version {given:?} cannot be handled as a {0}: no kind {0:?} is registered for \
+             version {given:?} in scheme \"pkg/runtime/scheme.go:111\"",
+            kind.kind
         ));
     }
     if object["kind"].as_str().is_some_and(|it| it != kind.kind) {
@@ -62,6 +67,9 @@ pub fn read(kind: &Kind, object: &mut Value) -> Result<(), String> {
             }
         }
     }
+    if kind.kind == "Lease" && object["spec"].is_null() {
+        object["spec"] = Value::Object(serde_json::Map::new());
+    }
     if kind.kind == "Lease" { read_lease(kind, &mut object["spec"]) } else { Ok(()) }
 }
 
@@ -75,15 +83,16 @@ fn read_lease(kind: &Kind, spec: &mut Value) -> Result<(), String> {
                 let number = value.as_i64().and_then(|it| i32::try_from(it).ok());
                 number.ok_or_else(|| unread(kind, value, &place, "int32"))?;
             }
-            "acquireTime" | "renewTime" => {
+            "acquireTime" | "renewTime" if value.is_string() => {
                 let text = value.as_str().unwrap_or_default();
-                if !is_micro_time(text) {
-                    return Err(format!(
+                let read = micro_time(text).map_err(|fault| {
+                    format!(
                         "{0} in version \"v1\" cannot be handled as a {0}: parsing time {text:?} \
-                         as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse {text:?} as \"2006\"",
+                         as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse {fault}",
                         kind.kind
-                    ));
-                }
+                    )
+                })?;
+                *value = read.into();
             }
             _ if !value.is_string() => return Err(unread(kind, value, &place, "string")),
             _ => (),
@@ -98,7 +107,9 @@ fn unread(kind: &Kind, value: &Value, place: &str, wanted: &str) -> String {
         Value::Bool(_) => "bool".to_owned(),
         Value::Array(_) => "array".to_owned(),
         Value::Object(_) => "object".to_owned(),
-        number => format!("number {number}"),
+        // The number itself is told only where it is too large.
+        number if wanted == "int32" => format!("number {number}"),
+        _ => "number".to_owned(),
     };
     format!(
         "{0} in version \"v1\" cannot be handled as a {0}: json: cannot unmarshal {found} into Go \
@@ -107,11 +118,22 @@ fn unread(kind: &Kind, value: &Value, place: &str, wanted: &str) -> String {
     )
 }
 
-/// Whether a text is a time of day and date with exactly six digits behind the second.
-pub fn is_micro_time(text: &str) -> bool {
-    let digits = text.get(20..26).is_some_and(|it| it.bytes().all(|it| it.is_ascii_digit()));
-    let zone = text.get(26..27).is_some_and(|it| matches!(it, "Z" | "+" | "-"));
-    digits && zone && text.get(19..20) == Some(".") && OffsetDateTime::parse(text, &Rfc3339).is_ok()
+/// Reads a time, which has exactly six digits behind the second, and gives it in UTC; the error
+/// tells what could not be read as what.
+fn micro_time(text: &str) -> Result<String, String> {
+    let whole = |text: &str| OffsetDateTime::parse(text, &Rfc3339).ok();
+    let Some(rest) = text.get(19..).filter(|_| whole(&format!("{}Z", &text[..19])).is_some())
+    else {
+        return Err(format!("{text:?} as \"2006\""));
+    };
+    let digits = rest.get(1..7).is_some_and(|it| it.bytes().all(|it| it.is_ascii_digit()));
+    let ends = rest.get(7..8).is_some_and(|it| matches!(it, "Z" | "+" | "-"));
+    let (true, true, true, Some(time)) = (rest.starts_with('.'), digits, ends, whole(text)) else {
+        return Err(format!("{rest:?} as \".000000\""));
+    };
+    let time = time.to_offset(time::UtcOffset::UTC);
+    let (hour, minute, second) = time.to_hms();
+    Ok(format!("{}T{hour:02}:{minute:02}:{second:02}.{:06}Z", time.date(), time.microsecond()))
 }
 
 /// Takes out what is null, and labels and annotations that are empty.
@@ -166,12 +188,13 @@ fn metadata(metadata: &Value, faults: &mut Faults) {
     for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
         let text = value.as_str().unwrap_or_default();
         if !is_qualified(key) {
-            fault(faults, "metadata.labels", &key.as_str().into(), "name part must be valid");
+            fault(faults, "metadata.labels", &key.as_str().into(), NAME_PART);
         }
         if !text.is_empty() && !is_word(text) {
             let words = "a valid label must be an empty string or consist of alphanumeric \
                          characters, '-', '_' or '.', and must start and end with an alphanumeric \
-                         character";
+                         character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
+                         validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
             fault(faults, "metadata.labels", value, words);
         }
     }
@@ -179,7 +202,7 @@ fn metadata(metadata: &Value, faults: &mut Faults) {
     for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
         size += key.len() + value.as_str().unwrap_or_default().len();
         if !is_qualified(&key.to_lowercase()) {
-            fault(faults, "metadata.annotations", &key.as_str().into(), "name part must be valid");
+            fault(faults, "metadata.annotations", &key.as_str().into(), NAME_PART);
         }
     }
     if size > ANNOTATIONS {
@@ -239,40 +262,52 @@ fn slice(object: &Value, old: Option<&Value>, faults: &mut Faults) {
             required(faults, &format!("endpoints[{index}].addresses"));
         }
         for (number, address) in addresses.iter().enumerate() {
-            if let Some(words) = misfit(address.as_str().unwrap_or_default(), kind) {
-                fault(faults, &format!("endpoints[{index}].addresses[{number}]"), address, words);
-            }
+            let field = format!("endpoints[{index}].addresses");
+            misfit(&field, number, address, kind.as_str().unwrap_or_default(), faults);
         }
     }
 }
 
-/// Why an address cannot be an endpoint's.
-fn misfit(address: &str, kind: &Value) -> Option<&'static str> {
-    let ip: Result<IpAddr, _> = address.parse();
-    match (kind.as_str(), ip) {
-        (Some("FQDN"), _) => None,
-        (Some("IPv4"), Ok(IpAddr::V4(it))) if it.is_link_local() => {
-            Some("may not be in the link-local range (169.254.0.0/16, fe80::/10)")
+/// Says why an address cannot be an endpoint's.
+fn misfit(field: &str, number: usize, address: &Value, kind: &str, faults: &mut Faults) {
+    let place = format!("{field}[{number}]");
+    let ip: Result<IpAddr, _> = address.as_str().unwrap_or_default().parse();
+    let Ok(ip) = ip else {
+        if kind != "FQDN" {
+            let words = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+            fault(faults, &place, address, words);
         }
-        (Some("IPv4"), Ok(IpAddr::V4(Ipv4Addr::UNSPECIFIED))) => Some("may not be unspecified"),
-        (Some("IPv4"), Ok(it @ IpAddr::V4(_))) | (Some("IPv6"), Ok(it @ IpAddr::V6(_))) => {
-            let words = "may not be in the loopback range (127.0.0.0/8, ::1/128)";
-            it.is_loopback().then_some(words)
-        }
-        (Some("IPv4"), _) => Some("must be an IPv4 address"),
-        _ => Some("must be an IPv6 address"),
+        return;
+    };
+    match (kind, ip) {
+        ("IPv4", IpAddr::V6(_)) => fault(faults, field, address, "must be an IPv4 address"),
+        ("IPv6", IpAddr::V4(_)) => fault(faults, field, address, "must be an IPv6 address"),
+        _ => (),
+    }
+    let local = match ip {
+        IpAddr::V4(it) => it.is_link_local(),
+        IpAddr::V6(it) => it.is_unicast_link_local(),
+    };
+    if ip.is_unspecified() {
+        fault(faults, &place, address, "may not be unspecified (0.0.0.0 or ::)");
+    } else if ip.is_loopback() {
+        let words = "may not be in the loopback range (127.0.0.0/8, ::1/128)";
+        fault(faults, &place, address, words);
+    } else if local {
+        let words = "may not be in the link-local range (169.254.0.0/16, fe80::/10)";
+        fault(faults, &place, address, words);
     }
 }
 
 /// Core Events without an eventTime are the old kind, of which less is asked.
 fn event(kind: &Kind, object: &Value, faults: &mut Faults) {
-    let place = &object["involvedObject"]["namespace"];
-    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-    let told = place.as_str().unwrap_or_default();
-    if told != namespace && !(told.is_empty() && namespace == "default") {
-        fault(faults, "involvedObject.namespace", place, "does not match event.namespace");
-    }
     if kind.group.is_empty() && object["eventTime"].is_null() {
+        let place = &object["involvedObject"]["namespace"];
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+        let told = place.as_str().unwrap_or_default();
+        if told != namespace && !(told.is_empty() && namespace == "default") {
+            fault(faults, "involvedObject.namespace", place, "does not match event.namespace");
+        }
         return;
     }
     let named = [
@@ -286,12 +321,17 @@ fn event(kind: &Kind, object: &Value, faults: &mut Faults) {
         let text = object[stored].as_str().unwrap_or_default();
         if text.is_empty() {
             required(faults, field);
+            if field == "reportingController" {
+                fault(faults, field, &"".into(), "name part must be non-empty");
+                fault(faults, field, &"".into(), NAME_PART);
+            }
         } else if text.len() > 128 {
             fault(faults, field, &text.into(), "can have at most 128 characters");
         }
     }
     if !matches!(object["type"].as_str(), Some("Normal" | "Warning")) {
-        fault(faults, "type", &object["type"], "has invalid value");
+        let given = object["type"].as_str().unwrap_or_default();
+        fault(faults, "type", &given.into(), &format!("has invalid value: {given}"));
     }
     if object["message"].as_str().unwrap_or_default().len() > 1024 {
         fault(faults, "note", &Value::Null, "can have at most 1024 characters");

@@ -44,9 +44,7 @@ impl Watching {
         let selector = selector.map_err(refused)?;
         let from = match query("resourceVersion") {
             "" | "0" => None,
-            text => Some(text.parse::<u64>().map_err(|_| {
-                refused(format!("resourceVersion: Invalid value: {text:?}: invalid syntax"))
-            })?),
+            text => Some(text.parse::<u64>().map_err(|_| Box::new(Answer::unread_version(text)))?),
         };
         // The server itself draws half an hour to an hour.
         let seconds = query("timeoutSeconds").parse().unwrap_or(1800);
