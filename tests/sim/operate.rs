@@ -230,7 +230,9 @@ impl World<'_> {
         let it = &mut self.nodes[usize::from(node)];
         let (life, lease) = (it.life, span(it.plan.timings.lease_duration));
         let Some(process) = &mut it.process else { return };
-        if let (Reason::Drained, Some(term)) = (reason, term) {
+        // Whose work has ended acts no more, also where the lease lapsed before it was given back.
+        let ended = process.work.as_ref().is_some_and(|it| it.over);
+        if let (true, Some(term)) = (reason == Reason::Drained || ended, term) {
             self.judge.take_back(term, node, life, self.now);
         }
         let Some(work) = &mut process.work else { return };
