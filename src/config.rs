@@ -43,6 +43,7 @@ pub use environment::{Environment, OURS_ALONE};
 pub use faults::{Fault, Faults, Source};
 pub use health::{Health, Probe};
 pub use hooks::{HOOK_GRACE, Hook, Hooks};
+pub(crate) use kubernetes::names::slice as slice_name;
 pub use kubernetes::{Beside, KubeAccess, KubernetesSettings, Route};
 pub use layers::{Arity, Flags, SETTINGS, Setting, UnderExec, Verb};
 pub use resolve::{Loaded, load, load_to_look};

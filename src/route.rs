@@ -10,7 +10,7 @@
 //! heard yet, still come to an old leader, whose answers must not depend on the route.
 
 mod desk;
-pub(crate) mod endpointslice;
+mod endpointslice;
 mod events;
 mod examine;
 mod keeper;

@@ -12,6 +12,7 @@ use std::net::IpAddr;
 
 use super::desk::Desk;
 use super::{Outcome, Trouble, Want, changed_nothing, draw};
+use crate::config::slice_name;
 use crate::kube::KubeError;
 use crate::kube::objects::{EndpointSlice, Metadata, ObjectReference, Pod, Service};
 use crate::publish::Role;
@@ -23,12 +24,6 @@ mod steps;
 
 /// How often a write is tried anew in one go when others write too.
 const ATTEMPTS: usize = 4;
-
-/// The name of the slice. A Service's name holds no dot, so that no two pairs share one.
-#[must_use]
-pub(crate) fn name(service: &str, election: &str) -> String {
-    format!("{service}.{election}")
-}
 
 /// The slice in which we stand while we lead.
 #[derive(Debug)]
@@ -52,7 +47,7 @@ impl Slice {
         address: IpAddr,
     ) -> Self {
         let namespace = desk.namespace.clone();
-        let slice = Metadata::named(&namespace, &name(&service, &election));
+        let slice = Metadata::named(&namespace, &slice_name(&service, &election));
         let pod =
             ObjectReference { kind: "Pod".to_owned(), namespace, name: pod, ..<_>::default() };
         let ours = Ours { slice, service, election, address, pod, node: None };

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::endpointslice::{self, ports};
-use crate::config::{Beside, Route};
+use super::endpointslice::ports;
+use crate::config::{Beside, Route, slice_name};
 use crate::kube::objects::{AccessSpec, EndpointSlice, Pod, SelfSubjectAccessReview, Service};
 use crate::kube::rights::{Purpose, RIGHTS, Right};
 use crate::kube::{Kube, KubeError};
@@ -111,7 +111,7 @@ fn lacks(subject: &'static str, beside: &Beside, right: &Right) -> Finding {
 async fn is_allowed(kube: &Kube, beside: &Beside, right: &Right) -> Result<bool, KubeError> {
     let name = match (right.resource.plural, right.named, &beside.route) {
         ("endpointslices", true, Some(Route::EndpointSlice { service, .. })) => {
-            endpointslice::name(service, &beside.election)
+            slice_name(service, &beside.election)
         }
         ("services", true, Some(Route::EndpointSlice { service, .. })) => service.clone(),
         ("leases", true, _) => beside.lease.clone().unwrap_or_default(),
@@ -172,7 +172,7 @@ async fn service_of(kube: &Kube, beside: &Beside, service: &str) -> Finding {
 
 async fn slice(kube: &Kube, beside: &Beside, service: &str) -> Finding {
     const SUBJECT: &str = "endpointslice";
-    let name = endpointslice::name(service, &beside.election);
+    let name = slice_name(service, &beside.election);
     match kube.get::<EndpointSlice>(&beside.namespace, &name).await {
         Ok(found) => {
             let addresses: Vec<String> =

@@ -114,6 +114,13 @@ pub(super) fn downward(variable: &str, field: &str) -> String {
     format!("env: [{{name: {variable}, valueFrom: {{fieldRef: {{fieldPath: {field}}}}}}}]")
 }
 
+/// The name of the `EndpointSlice` of a Service and an election. A Service's name holds no dot, so
+/// that no two pairs share one.
+#[must_use]
+pub(crate) fn slice(service: &str, election: &str) -> String {
+    format!("{service}.{election}")
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -70,7 +70,7 @@ impl Reader<'_> {
 
     /// Checks that Service and election make a name for the `EndpointSlice`.
     pub(super) fn check_slice(&mut self, service: &str, election: &str) -> Option<()> {
-        let name = crate::route::endpointslice::name(service, election);
+        let name = names::slice(service, election);
         let Err(problem) = names::subdomain(&name) else { return Some(()) };
         let problem = Problem::new(
             format!("makes {name} the name of the EndpointSlice, which {}", problem.problem),
