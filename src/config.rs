@@ -21,6 +21,7 @@ pub mod command_line;
 mod doubts;
 pub mod duration;
 mod ending;
+mod endpoint;
 mod environment;
 mod faults;
 mod file;

@@ -10,7 +10,7 @@ use url::{Host, Url};
 use super::environment::Environment;
 use super::faults::{Fault, Problem, Source, without_secrets};
 use super::store_url::DEVELOPMENT_ACCOUNT;
-use super::{AzureCredential, SecretSource, values};
+use super::{AzureCredential, SecretSource, endpoint};
 
 /// The key that Azurite comes with; it is in Microsoft's documentation, and no secret.
 const DEVELOPMENT_KEY: &str =
@@ -30,32 +30,16 @@ pub(super) fn usual_endpoint(account: &str) -> Option<Url> {
 pub(super) fn endpoint(text: &str, insecure: bool) -> Result<Url, Problem> {
     const WRITE: &str = "write https://ACCOUNT.blob.DOMAIN, or http://127.0.0.1:10000/ACCOUNT for \
                          Azurite";
-    let mut url = Url::parse(text.trim_end_matches('/'))
-        .map_err(|error| Problem::new(format!("is not a URL: {error}"), WRITE))?;
-    if !matches!(url.scheme(), "https" | "http") {
-        return Err(Problem::new("is neither https nor http", WRITE));
-    }
-    // A dot at the end of a path leaves slashes behind.
-    let path = url.path().trim_end_matches('/').to_owned();
-    url.set_path(&path);
-    let Some(host) = url.host() else {
-        return Err(Problem::new("names no host", WRITE));
-    };
-    let bare = url.username().is_empty() && url.password().is_none();
-    if !bare || url.query().is_some() || url.fragment().is_some() {
-        return Err(Problem::new(
-            "has more in it than host and path",
-            format!("{WRITE}; credentials come by environment, such as AZURE_STORAGE_SAS_TOKEN"),
-        ));
-    }
-    let is_address = !matches!(host, Host::Domain(_));
+    const SECRETS: &str = "credentials come by environment, such as AZURE_STORAGE_SAS_TOKEN";
+    let url = endpoint::read(text, WRITE, SECRETS)?;
+    let is_address = !matches!(url.host(), Some(Host::Domain(_)));
     if is_address && url.path() == "/" {
         return Err(Problem::new(
             "names no account, neither in its host nor in its path",
             format!("write {}/ACCOUNT", text.trim_end_matches('/')),
         ));
     }
-    if url.scheme() == "http" && !insecure && !values::is_loopback(&host) {
+    if !insecure && endpoint::is_plain_beyond(&url) {
         return Err(Problem::new(
             "is plain http beyond this machine: whoever is on the way can read and change \
              everything",

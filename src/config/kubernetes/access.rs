@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use url::{Host, Url};
 
+use super::super::endpoint;
 use super::super::faults::{Problem, Source};
 use super::super::resolve::Reader;
-use super::super::values;
 use super::{KubeAccess, names};
 
 impl Reader<'_> {
@@ -129,24 +129,8 @@ impl Reader<'_> {
 pub(super) fn api(text: &str) -> Result<Url, Problem> {
     const WRITE: &str =
         "write https://HOST:6443, or http://127.0.0.1:8001 beside a `kubectl proxy`";
-    let mut url = Url::parse(text.trim_end_matches('/'))
-        .map_err(|error| Problem::new(format!("is not a URL: {error}"), WRITE))?;
-    if !matches!(url.scheme(), "https" | "http") {
-        return Err(Problem::new("is neither https nor http", WRITE));
-    }
-    let path = url.path().trim_end_matches('/').to_owned();
-    url.set_path(&path);
-    let Some(host) = url.host() else {
-        return Err(Problem::new("names no host", WRITE));
-    };
-    let bare = url.username().is_empty() && url.password().is_none();
-    if !bare || url.query().is_some() || url.fragment().is_some() {
-        return Err(Problem::new(
-            "has more in it than host and path",
-            format!("{WRITE}; a token comes by --kube-token-file"),
-        ));
-    }
-    if url.scheme() == "http" && !values::is_loopback(&host) {
+    let url = endpoint::read(text, WRITE, "a token comes by --kube-token-file")?;
+    if endpoint::is_plain_beyond(&url) {
         return Err(Problem::new(
             "is plain http beyond this machine: whoever is on the way can read the token and \
              change everything",
