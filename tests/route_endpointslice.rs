@@ -149,6 +149,27 @@ fn a_late_write_of_an_older_leader_is_refused() {
 }
 
 #[test]
+fn a_slice_that_is_deleted_under_a_write_is_made_again_at_once() {
+    let cluster = cluster();
+    let a = cluster.start("web-1", LONG);
+    leads(&a);
+    leads_to(&cluster, "10.0.0.1");
+    cluster.server.inject("update endpointslices", [Fault::Delay(Duration::from_secs(1))]);
+    cluster.server.modify("endpointslices", NAMESPACE, SLICE, |it| it["endpoints"] = json!([]));
+    until(BOUND, "a write is under way", || (cluster.server.pending() == 0).then_some(()));
+    cluster.server.delete("endpointslices", NAMESPACE, SLICE);
+    leads_to(&cluster, "10.0.0.1");
+    agrees(&a, true);
+    let log = cluster.server.log();
+    let of_slices: Vec<_> = log.iter().filter(|it| it.op.ends_with("endpointslices")).collect();
+    let lost = of_slices.iter().rposition(|it| it.op.starts_with("update")).unwrap();
+    assert_ne!(of_slices[lost].status, 200, "it was deleted too late");
+    let after: Vec<_> = of_slices[lost + 1..].iter().map(|it| it.op.as_str()).collect();
+    assert_eq!(after[..2], ["get endpointslices", "create endpointslices"]);
+    assert!(!a.log().contains("route: "), "{}", a.log());
+}
+
+#[test]
 fn a_slice_whose_making_is_under_way_is_made_empty_before_the_lease_is_given_back() {
     let cluster = cluster();
     cluster.server.inject("create endpointslices", [Fault::Delay(Duration::from_secs(5))]);

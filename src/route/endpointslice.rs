@@ -118,8 +118,10 @@ impl Slice {
                     self.known = Some(want.role());
                     return outcome;
                 }
-                // Whatever was under way was for a version that is no more.
-                Err(KubeError::Conflict(_) | KubeError::Exists(_)) => self.unsure = false,
+                // Whatever was under way was for a version, or a slice, that is no more.
+                Err(KubeError::Conflict(_) | KubeError::Exists(_) | KubeError::Missing(_)) => {
+                    self.unsure = false;
+                }
                 Err(error) => {
                     if changed_nothing(&error) {
                         self.unsure = before;
