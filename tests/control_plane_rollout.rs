@@ -42,6 +42,22 @@ struct Release<'a> {
     mode: &'a str,
     replicas: usize,
     kubelet: Kubelet,
+    _leaves: Leaves<'a>,
+}
+
+/// Leaves no pod on the Nodes that all releases share, where nobody would end it when it is evicted.
+struct Leaves<'a> {
+    kubectl: &'a Kubectl,
+    namespace: String,
+}
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        let of = ["--all", "--namespace", &self.namespace];
+        self.kubectl.ask(&[&["delete", "deployments"], &of[..]].concat());
+        let at_once = ["--force", "--grace-period=0"];
+        self.kubectl.ask(&[&["delete", "pods"], &of[..], &at_once].concat());
+    }
 }
 
 impl<'a> Release<'a> {
@@ -51,7 +67,8 @@ impl<'a> Release<'a> {
         let kubectl = &plane.kubectl;
         kubectl.run(&["create", "namespace", &name]);
         let kubelet = Kubelet::start(plane, &name);
-        let it = Self { kubectl, name, mode, replicas, kubelet };
+        let _leaves = Leaves { kubectl, namespace: name.clone() };
+        let it = Self { kubectl, name, mode, replicas, kubelet, _leaves };
         it.helm("install", "1");
         it.rolls_out("1");
         it
@@ -209,7 +226,8 @@ fn drained_nodes_take_one_pod_at_a_time() {
     assert_eq!(nodes.len(), 3, "a pod on each: {nodes:?}");
     // The pod that comes for the first is not ready yet, so that the second must stay.
     release.kubelet.hold_back(true);
-    assert!(drain(&nodes[0], "60s").status.success());
+    let first = drain(&nodes[0], "60s");
+    assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
     let refused = drain(&nodes[1], "8s");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.contains("disruption budget"), "{said}");
