@@ -34,8 +34,6 @@ struct Pod {
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
     probe: String,
-    /// What its status says; nothing before the first time.
-    ready: Option<bool>,
     restarts: u32,
     ending: bool,
 }
@@ -183,9 +181,9 @@ impl Place {
         let probe = container["readinessProbe"]["httpGet"]["path"].as_str().expect("a probe");
         let candidate = start(name, &self.directory, &arguments, &variables);
         state.recorder.follow(&candidate.name, candidate.address);
-        let (probe, ready) = (probe.to_owned(), None);
+        let probe = probe.to_owned();
         let (restarts, ending) = (0, false);
-        let it = Pod { candidate, address, arguments, variables, probe, ready, restarts, ending };
+        let it = Pod { candidate, address, arguments, variables, probe, restarts, ending };
         state.pods.insert(name.to_owned(), it);
         self.probe(state, name, pod);
     }
@@ -228,7 +226,8 @@ impl Place {
         file
     }
 
-    /// Says in the status what the probe says, if that has changed; starts what has ended.
+    /// Has the status say what the probe says, whoever wrote it last: the node controller takes the
+    /// readiness of the pods of a Node that it has not heard of for a while. Starts what has ended.
     fn probe(&self, state: &mut State, name: &str, pod: &Value) {
         let holds_back = state.holds_back;
         let it = state.pods.get_mut(name).expect("it runs");
@@ -240,10 +239,9 @@ impl Place {
             state.recorder.follow(&it.candidate.name, it.candidate.address);
         }
         let ready = it.candidate.get(&it.probe).is_some_and(|(code, _)| code == 200);
-        if it.ready == Some(ready) || (holds_back && ready) {
+        if said(pod, &it.address) == Some(ready) || (holds_back && ready) {
             return;
         }
-        it.ready = Some(ready);
         let status = status(pod, &it.address, ready);
         self.patch(name, &json!({"status": status}));
     }
@@ -337,6 +335,13 @@ fn variables(container: &Value, pod: &Value, address: &str, home: &Path) -> Vec<
 fn expanded(text: &str, variables: &[(String, String)], home: &Path) -> String {
     let text = text.replace("/run/tenure", &home.display().to_string());
     variables.iter().fold(text, |it, (name, value)| it.replace(&format!("$({name})"), value))
+}
+
+/// Whether the status of a pod says that it is ready; nothing where it is not of the pod that runs.
+fn said(pod: &Value, address: &str) -> Option<bool> {
+    let status = &pod["status"];
+    let ready = status["conditions"].as_array()?.iter().find(|it| it["type"] == "Ready")?;
+    (status["podIP"] == address).then(|| ready["status"] == "True")
 }
 
 /// The status of a pod that runs.
