@@ -1,0 +1,221 @@
+//! The processes of a term, and the keeper that ends them by the node's own clocks, whatever becomes
+//! of the candidate.
+//!
+//! What it does not do: it starts nothing by itself. A child begins when the candidate is seen to
+//! lead, once in a term.
+
+use tenure::clock::Moment;
+use tenure::election::{Belief, Election, Standing};
+use tenure::store::LeaseId;
+
+use super::checker::Kind;
+use super::examine::Step;
+use super::process::Node;
+use super::queue::Event;
+use super::world::World;
+use super::{Instant, MILLI, SECOND, Span, span};
+
+/// What runs beside one candidate in its terms.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Escort {
+    pub child: Option<Child>,
+    /// Counts the terms: launches, ends and words of an earlier one are stale.
+    stamp: u32,
+    /// The term that this is for.
+    term: u64,
+    /// How long others are let go first after it ended.
+    hold_off: Option<Span>,
+}
+
+/// A process that lives.
+#[derive(Clone, Copy, Debug)]
+pub struct Child {
+    pub term: u64,
+    pub lease: LeaseId,
+    /// Until when its keeper lets it live, as last published.
+    belief: Belief,
+    /// Since when it is asked to end, and for how long.
+    drain: Option<(Moment, std::time::Duration)>,
+    /// Nothing ends it but the end of its machine.
+    pub immortal: bool,
+}
+
+impl Child {
+    /// What its keeper leaves it.
+    fn remaining(&self, now: Moment) -> std::time::Duration {
+        let belief = self.belief.until_end(now);
+        let drain = self.drain.map(|(began, it)| it.saturating_sub(began.elapsed_max(now)));
+        drain.map_or(belief, |drain| drain.min(belief))
+    }
+}
+
+impl Node {
+    /// Whether a child of this node acts that its keeper should have seen to: one that cannot be
+    /// ended, or whose lease clocks stood still or went back under it, is beyond the claim.
+    fn acts_by_child(&self, now: Instant) -> bool {
+        let moment = self.moment(now);
+        let jumped = |it: &Belief| it.suspended || it.sent.jumped(moment);
+        let claimed = |it: &Child| !it.immortal && !jumped(&it.belief);
+        !self.machine_stands && self.escort.child.as_ref().is_some_and(claimed)
+    }
+}
+
+impl World<'_> {
+    /// A candidate leads: its child is launched soon.
+    pub(super) fn escort(&mut self, node: u8, term: u64) {
+        let it = &mut self.nodes[usize::from(node)];
+        if !it.plan.escorts {
+            return;
+        }
+        it.escort.stamp += 1;
+        it.escort.term = term;
+        it.escort.hold_off = None;
+        let stamp = it.escort.stamp;
+        let soon = self.now + self.rng.u64(MILLI..400 * MILLI);
+        self.queue.plan(soon, Event::Launch { node, stamp });
+    }
+
+    /// The child is started, if the candidate still leads; else it never will be.
+    pub(super) fn launch(&mut self, node: u8, stamp: u32) {
+        let moment = self.nodes[usize::from(node)].moment(self.now);
+        let it = &mut self.nodes[usize::from(node)];
+        let Some(process) = it.process.as_ref().filter(|_| it.escort.stamp == stamp) else {
+            return;
+        };
+        let term = it.escort.term;
+        let (belief, lease) = match (&process.status.standing, process.lease) {
+            (Standing::Leader { belief, .. }, Some(lease))
+                if process.status.is_leader(moment) && process.status.term() == Some(term) =>
+            {
+                (*belief, lease)
+            }
+            _ => return self.vacate(node, stamp, 0),
+        };
+        let spell = self.examination.step() == Step::Spell;
+        let immortal = spell && self.rng.u8(..50) == 0;
+        it.escort.child = Some(Child { term, lease, belief, drain: None, immortal });
+        self.tell(|_| format!("candidate {node} starts the child of term {term}"));
+        self.queue.plan(self.now, Event::Keeper { node, stamp });
+        self.judge_child(node);
+    }
+
+    /// What was published now reaches the keeper too; where the term is over, so is the child.
+    pub(super) fn show_keeper(&mut self, node: u8) {
+        let it = &mut self.nodes[usize::from(node)];
+        let (Some(child), Some(process)) = (&mut it.escort.child, &it.process) else { return };
+        let stamp = it.escort.stamp;
+        match &process.status.standing {
+            Standing::Leader { term, belief, .. } if *term == child.term => child.belief = *belief,
+            Standing::Draining { term, belief, began, length } if *term == child.term => {
+                child.belief = *belief;
+                let drain = span(*length);
+                if child.drain.replace((*began, *length)).is_none() {
+                    self.ask_to_end(node, stamp, drain);
+                }
+            }
+            _ => self.kill(node),
+        }
+    }
+
+    /// A child is asked to end: some do soon, some late, some never.
+    fn ask_to_end(&mut self, node: u8, stamp: u32, drain: Span) {
+        self.queue.plan(self.now, Event::Keeper { node, stamp });
+        if self.rng.u8(..3) > 0 {
+            let at = self.now + self.rng.u64(MILLI..drain + SECOND);
+            self.queue.plan(at, Event::ChildEnds { node, stamp });
+        }
+    }
+
+    /// The keeper wakes: it judges by this machine's clocks.
+    pub(super) fn keep(&mut self, node: u8, stamp: u32) {
+        let it = &mut self.nodes[usize::from(node)];
+        let Some(child) = it.escort.child.filter(|_| it.escort.stamp == stamp) else { return };
+        let remaining = child.remaining(it.moment(self.now));
+        if remaining.is_zero() {
+            return self.kill(node);
+        }
+        // No clock of the machine runs so fast that this would be late.
+        let wait = (span(remaining) * 9 / 10).max(MILLI);
+        self.queue.plan(self.now + wait, Event::Keeper { node, stamp });
+    }
+
+    /// The keeper finds that the clocks are not as they were.
+    pub(super) fn wake_keeper(&mut self, node: u8) {
+        let it = &self.nodes[usize::from(node)];
+        if it.escort.child.is_some() {
+            self.queue.plan(self.now, Event::Keeper { node, stamp: it.escort.stamp });
+        }
+    }
+
+    /// The child is ended.
+    pub(super) fn kill(&mut self, node: u8) {
+        let it = &mut self.nodes[usize::from(node)];
+        if it.escort.child.take_if(|it| !it.immortal).is_some() {
+            let stamp = it.escort.stamp;
+            self.tell(|_| format!("the child of candidate {node} is killed"));
+            let soon = self.rng.u64(MILLI..30 * MILLI);
+            self.vacate(node, stamp, soon);
+        }
+    }
+
+    /// The machine starts anew, or what could not be ended can be: nothing lives on.
+    pub(super) fn bury(&mut self, node: u8) {
+        if let Some(child) = &mut self.nodes[usize::from(node)].escort.child {
+            child.immortal = false;
+            self.kill(node);
+        }
+    }
+
+    /// A child ends: as it was asked to, or (with a hold-off) by itself.
+    pub(super) fn child_ends(
+        &mut self,
+        node: u8,
+        stamp: Option<u32>,
+        hold_off: Option<Span>,
+    ) -> bool {
+        let it = &mut self.nodes[usize::from(node)];
+        let its = it.escort.stamp;
+        if stamp.is_some_and(|stamp| stamp != its) || it.escort.child.is_none_or(|it| it.immortal) {
+            return false;
+        }
+        it.escort.child = None;
+        it.escort.hold_off = hold_off;
+        self.tell(|_| format!("the child of candidate {node} ends"));
+        let soon = self.rng.u64(MILLI..30 * MILLI);
+        self.vacate(node, its, soon);
+        true
+    }
+
+    fn vacate(&mut self, node: u8, stamp: u32, soon: Span) {
+        self.queue.plan(self.now + soon, Event::Vacated { node, stamp });
+    }
+
+    /// The candidate hears that nothing lives in its term.
+    pub(super) fn vacated(&mut self, node: u8, stamp: u32) {
+        let it = &mut self.nodes[usize::from(node)];
+        let Some(process) = it.process.as_mut().filter(|_| it.escort.stamp == stamp) else {
+            return;
+        };
+        let (term, hold_off) = (it.escort.term, it.escort.hold_off);
+        if let Some(work) = process.work.as_mut().filter(|it| it.term == Some(term)) {
+            work.over = true;
+        }
+        process.asked_hold_off = hold_off;
+        let hold_off = hold_off.map(std::time::Duration::from_nanos);
+        self.turn(node, |it: &mut Election, now, chance| {
+            it.handle_vacated(term, hold_off, now, chance);
+        });
+    }
+
+    /// This node's child acts from now on, or the node leads: no other child may act.
+    pub(super) fn judge_child(&mut self, node: u8) {
+        if !self.scenario.faithful {
+            return;
+        }
+        let acts = |it: &&Node| it.index != node && it.acts_by_child(self.now);
+        if let Some(other) = self.nodes.iter().find(acts).map(|it| it.index) {
+            let say = || format!("candidate {node} leads while a child of {other} lives");
+            self.judge.accuse(Kind::DualChildren, self.now, say);
+        }
+    }
+}

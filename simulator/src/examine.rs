@@ -1,0 +1,368 @@
+//! The calm after each spell of faults: everything heals, and the election must show that it
+//! lives.
+//!
+//! In each calm: a leader within the bound; then that leader resigns, and the next comes in the
+//! time of a graceful handover. In the last calm leader after leader is killed for good, until
+//! only one candidate is left: whoever were wedged could not lead.
+
+use tenure::election::{Election, State};
+
+use super::checker::Kind;
+use super::faults::{Heir, Kind as Fault};
+use super::network::Illness;
+use super::operate;
+use super::process::Node;
+use super::queue::Event;
+use super::service::Mood;
+use super::store;
+use super::world::World;
+use super::{Instant, MILLI, SECOND, Span, span};
+
+/// How far an episode has come.
+#[derive(Debug, Default)]
+pub struct Examination {
+    spell: usize,
+    /// When the spell began.
+    spell_began: Instant,
+    step: Step,
+    /// Who led when the last step began, and in which life.
+    leader: Option<(u8, u32)>,
+    /// Who must lead next, if it was said; whether the last leader may.
+    heir: Option<String>,
+    may_return: bool,
+    /// Until when a third party may have the lease.
+    pub strangers_until: Instant,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Step {
+    /// The spell of faults goes on.
+    #[default]
+    Spell,
+    /// Somebody must lead at the end of this.
+    Recovery,
+    /// Whoever stands back comes to compete again.
+    Patience,
+    /// Another must lead at the end of this.
+    Handover,
+    /// Another must lead at the end of this, though one candidate may ask for the lease and no
+    /// more.
+    Illness,
+    /// Another must lead at the end of this, until nobody else is left.
+    Killing,
+    /// The episode is over.
+    Over,
+}
+
+impl Examination {
+    /// What is examined now.
+    pub fn step(&self) -> Step {
+        self.step
+    }
+
+    /// Whether nothing is left to examine.
+    pub fn is_over(&self) -> bool {
+        self.step == Step::Over
+    }
+}
+
+impl World<'_> {
+    /// Plans the faults of the next spell, and its end.
+    pub(super) fn begin_spell(&mut self) {
+        let spell = self.examination.spell;
+        self.examination.step = Step::Spell;
+        let faults = &self.scenario.faults;
+        let of_spell = |it: &&u32| usize::from(faults[**it as usize].spell) == spell;
+        self.upcoming = self.kept.iter().filter(of_spell).copied().collect();
+        // The last is the next.
+        self.upcoming.sort_by_key(|it| std::cmp::Reverse(faults[*it as usize].at));
+        self.examination.spell_began = self.now;
+        self.plan_strike();
+        self.queue.plan(self.now + self.scenario.spells[spell], Event::Examine);
+    }
+
+    /// Plans the next fault alone, so that the queue stays short.
+    pub(super) fn plan_strike(&mut self) {
+        if let Some(fault) = self.upcoming.pop() {
+            let at = self.examination.spell_began + self.scenario.faults[fault as usize].at;
+            self.queue.plan(at, Event::Strike { fault });
+        }
+    }
+
+    /// The next step.
+    pub(super) fn examine(&mut self) {
+        match self.examination.step {
+            Step::Spell => {
+                self.examination.leader = None;
+                let begin = self.calm_down();
+                let bound = self.recovery_bound();
+                self.next_step(Step::Recovery, begin + bound);
+            }
+            Step::Recovery => {
+                if self.expect_leader(Kind::Leaderless, "the faults stopped") {
+                    let patience = 2 * self.scenario.longest(|it| it.lease_duration);
+                    self.next_step(Step::Patience, self.now + patience);
+                }
+            }
+            Step::Patience => {
+                self.examination.leader = None;
+                if self.expect_leader(Kind::Leaderless, "it had recovered")
+                    && let Some((leader, _)) = self.examination.leader
+                {
+                    let bound = self.hand_over(leader);
+                    self.next_step(Step::Handover, self.now + bound);
+                }
+            }
+            Step::Handover => {
+                let before = self.examination.leader;
+                if std::mem::take(&mut self.examination.may_return) {
+                    self.examination.leader = None;
+                }
+                if self.expect_leader(Kind::SlowHandover, "the leader left") {
+                    self.expect_heir();
+                    if let Some((before, _)) = before {
+                        self.resume(usize::from(before));
+                        self.set_mood(usize::from(before), Mood::Well);
+                    }
+                    self.fall_ill();
+                }
+            }
+            Step::Illness => {
+                self.nodes.iter_mut().for_each(|it| it.link.illness = None);
+                if self.expect_leader(Kind::Leaderless, "the leader crashed with an ill heir") {
+                    self.examination.spell += 1;
+                    if self.examination.spell < self.scenario.spells.len() {
+                        self.begin_spell();
+                    } else {
+                        self.kill_leader();
+                    }
+                }
+            }
+            Step::Killing => {
+                if self.expect_leader(Kind::Leaderless, "the leader was killed") {
+                    self.kill_leader();
+                }
+            }
+            Step::Over => {}
+        }
+    }
+
+    fn next_step(&mut self, step: Step, at: Instant) {
+        self.examination.step = step;
+        self.queue.plan(at, Event::Examine);
+    }
+
+    /// Ends all faults; says when their last trace is gone.
+    fn calm_down(&mut self) -> Instant {
+        self.lasting.clear();
+        self.snared = 0;
+        self.relink();
+        self.nodes.iter_mut().for_each(|it| (it.resumes, it.trapped) = (false, false));
+        let mut begin = self.now.max(self.last_arrival).max(self.examination.strangers_until);
+        let leaving = 2 * self.scenario.longest(|it| it.request_timeout);
+        for index in 0..self.nodes.len() {
+            let it = &mut self.nodes[index];
+            it.publisher_delay = 0;
+            it.clocks.slew(it.plan.drift_ppm, self.now);
+            let probes_end = it.service.probes.iter().map(|it| it.ends_at).max();
+            begin = begin.max(probes_end.unwrap_or_default());
+            begin = begin.max(it.asleep_until).max(it.starts_at);
+            if let Some(process) = &mut it.process {
+                process.back_after = 0;
+                if process.status.standing == tenure::election::Standing::Stopped {
+                    begin = begin.max(self.now + leaving + span(it.plan.timings.drain_timeout));
+                }
+            }
+            let awake = it.asleep_until <= self.now;
+            self.set_mood(index, Mood::Well);
+            self.bury(index as u8);
+            self.resume(index);
+            if awake {
+                self.turn(index as u8, Election::handle_timeout);
+            }
+        }
+        self.tell(|_| "calm".to_owned());
+        begin
+    }
+
+    /// Somebody must lead, and not the one who led when the step began.
+    fn expect_leader(&mut self, kind: Kind, since: &str) -> bool {
+        let leader = self.nodes.iter().find(|it| it.believes(self.now));
+        let leader = leader.map(|it| (it.index, it.life));
+        let before = self.examination.leader;
+        if leader.is_none() || leader == before {
+            let states: Vec<_> = self
+                .nodes
+                .iter()
+                .map(|it| it.process.as_ref().map(|it| it.status.standing.state()))
+                .collect();
+            self.judge.accuse(kind, self.now, || format!("no leader since {since}: {states:?}"));
+            return false;
+        }
+        self.examination.leader = leader;
+        true
+    }
+
+    /// The leader gives way, in one of the ways that there are; says how long that may take.
+    fn hand_over(&mut self, leader: u8) -> Span {
+        let it = &self.nodes[usize::from(leader)];
+        let drain = span(it.plan.timings.drain_timeout) * 11 / 10;
+        let probing = it.plan.probing;
+        let bound = self.handover_bound() + drain;
+        let (look, second) = (self.scenario.longest(|it| it.retry_period), SECOND);
+        let hold_off = 3 * look + 2 * second;
+        self.examination.heir = None;
+        match (self.rng.u8(..6), probing) {
+            (0, _) => {
+                self.operate(usize::from(leader), Fault::StepDown, hold_off);
+                bound
+            }
+            (1, _) => {
+                let heir = self.nodes.iter().rfind(|it| it.index != leader && it.is_fit());
+                let heir = heir.map(|it| it.index);
+                let Some(heir) = heir.filter(|_| self.is_recorded(leader)) else {
+                    self.resign(usize::from(leader), SECOND);
+                    return bound;
+                };
+                self.examination.heir = Some(operate::identity(heir));
+                let to = Heir::Node(heir);
+                self.operate(usize::from(leader), Fault::Transfer { to }, hold_off);
+                bound
+            }
+            (2, _) if self.is_recorded(leader) => {
+                let hold_off =
+                    self.rng.u64(100 * MILLI..self.scenario.longest(|it| it.lease_duration));
+                self.examination.may_return = true;
+                let to = Heir::Nobody;
+                self.operate(usize::from(leader), Fault::Transfer { to }, hold_off);
+                bound + hold_off * 11 / 10 + 2 * look
+            }
+            (3, _) => {
+                self.operate(usize::from(leader), Fault::TakeOut, 0);
+                bound
+            }
+            (4, Some(probing)) => {
+                self.set_mood(usize::from(leader), Mood::Ill);
+                let found = u64::from(probing.rule.failures + 1) * (probing.interval + 100 * MILLI);
+                bound + found
+            }
+            _ => {
+                self.resign(usize::from(leader), SECOND);
+                bound
+            }
+        }
+    }
+
+    /// Whether the record is the one that this leader wrote: else it can name nobody in it.
+    fn is_recorded(&self, leader: u8) -> bool {
+        let process = self.nodes[usize::from(leader)].process.as_ref();
+        process.is_some_and(|it| it.nonce.is_some() && self.store.nonce() == it.nonce)
+    }
+
+    /// Whoever was named must lead now.
+    fn expect_heir(&mut self) {
+        let (Some(heir), Some((leader, _))) =
+            (self.examination.heir.take(), self.examination.leader)
+        else {
+            return;
+        };
+        let name = operate::identity(leader);
+        if name != heir {
+            self.judge.accuse(Kind::WrongHeir, self.now, || {
+                format!("candidate {leader} leads, called {name}, and {heir} was named")
+            });
+        }
+    }
+
+    /// One candidate that does not lead falls ill, and the leader crashes.
+    fn fall_ill(&mut self) {
+        let Some((leader, _)) = self.examination.leader else { return };
+        let illness = match self.rng.bool() {
+            true => Illness::CannotWrite,
+            false => Illness::NeverHears,
+        };
+        let heirs = self.nodes.iter_mut().filter(|it| it.index != leader && !it.plan.observe);
+        if let Some(heir) = heirs.last() {
+            heir.link.illness = Some(illness);
+        }
+        self.crash(usize::from(leader), Some(SECOND));
+        self.examination.leader = None;
+        // The ill one gives up after a lease-duration, and its last bid runs out in another; what
+        // holds a new leader up on purpose holds up its heir again.
+        let wasted = 2 * self.scenario.longest(|it| it.lease_duration)
+            + self.scenario.longest(|it| it.activation_delay)
+            + self.hold();
+        let bound = self.recovery_bound() + wasted;
+        self.next_step(Step::Illness, self.now + bound);
+    }
+
+    /// The leader is killed for good, if anybody is left to follow.
+    fn kill_leader(&mut self) {
+        let Some((leader, _)) = self.examination.leader else { return };
+        self.crash(usize::from(leader), None);
+        let left = self.nodes.iter().any(|it| !it.plan.observe && it.process.is_some());
+        if left {
+            let bound = self.recovery_bound();
+            self.next_step(Step::Killing, self.now + bound);
+        } else {
+            self.examination.step = Step::Over;
+        }
+    }
+
+    /// From the end of all faults to a leader: lease-duration, three retry-periods and two
+    /// request-timeouts, and what holds a new leader up on purpose.
+    fn recovery_bound(&self) -> Span {
+        let timings = self.scenario;
+        let base = timings.longest(|it| it.lease_duration)
+            + 3 * timings.longest(|it| it.retry_period)
+            + 2 * timings.longest(|it| it.request_timeout)
+            + timings.longest(|it| it.activation_delay);
+        // Clocks may be slow by as much as the claim allows.
+        let base = base + self.hold() + self.longest_aside() + self.draining_bound();
+        base * 11 / 10 + 200 * MILLI + self.probing_bound()
+    }
+
+    /// How long a service takes until it counts as well.
+    fn probing_bound(&self) -> Span {
+        let probing = self.nodes.iter().filter_map(|it| it.plan.probing);
+        let bounds =
+            probing.map(|it| u64::from(it.rule.successes + 1) * (it.interval + 100 * MILLI));
+        bounds.max().unwrap_or_default()
+    }
+
+    /// How long a drain that goes on takes.
+    fn draining_bound(&self) -> Span {
+        let drains = |it: &Node| {
+            let state = it.process.as_ref().map(|it| it.status.standing.state());
+            it.escort.child.is_some() || matches!(state, Some(State::Draining | State::Stopped))
+        };
+        if !self.nodes.iter().any(drains) {
+            return 0;
+        }
+        self.scenario.longest(|it| it.drain_timeout)
+            + 2 * self.scenario.longest(|it| it.request_timeout)
+    }
+
+    /// From a resignation to the next leader: one and a half retry-periods and a second.
+    fn handover_bound(&self) -> Span {
+        let timings = self.scenario;
+        let base = timings.longest(|it| it.retry_period) * 3 / 2
+            + timings.longest(|it| it.activation_delay);
+        (base + self.hold()) * 11 / 10 + SECOND
+    }
+
+    /// How long the next leader may hold the lease before it is active: where the record is
+    /// missing, or lower than what somebody was told.
+    fn hold(&self) -> Span {
+        let term = self.store.term();
+        let told = self.nodes.iter().filter_map(|it| it.process.as_ref()).map(|it| it.heard).max();
+        match (self.store.kind(), term) {
+            (store::Kind::Host, None) => 0,
+            (_, Some(term)) if told.unwrap_or(0) <= term => 0,
+            (store::Kind::Blob, _) => 60 * SECOND,
+            (store::Kind::Object, _) | (store::Kind::Host, Some(_)) => {
+                self.scenario.longest(|it| it.lease_duration)
+            }
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What each fault does to the world.
+//!
+//! In a faithful episode it leaves out whatever would break the claim's assumptions: clocks that
+//! lose more than the margin unseen, and a lease freed behind its holder's back.
+
+use std::time::Duration;
+
+use tenure::election::Election;
+
+use super::faults::{Fault, Kind, Target};
+use super::network::Link;
+use super::operate;
+use super::process::Node;
+use super::queue::Event;
+use super::service::Mood;
+use super::store;
+use super::timeline;
+use super::world::World;
+use super::{Instant, Span, span};
+
+impl World<'_> {
+    /// A fault of the schedule begins.
+    pub(super) fn strike(&mut self, index: u32) {
+        self.plan_strike();
+        let fault = self.scenario.faults[index as usize];
+        let mask = self.struck(fault.target);
+        let mut strikes = false;
+        match fault.kind {
+            Kind::Weather(_)
+            | Kind::Cut { .. }
+            | Kind::Outage { .. }
+            | Kind::Snare
+            | Kind::GrantSnare => {
+                self.last(index, mask, fault.length);
+                strikes = true;
+            }
+            Kind::SlowPublisher => {
+                self.each(mask, |world, node| {
+                    world.nodes[node].publisher_delay = fault.length;
+                });
+                self.last(index, mask, fault.length);
+                strikes = true;
+            }
+            Kind::Pause
+            | Kind::Suspend { .. }
+            | Kind::Freeze { .. }
+            | Kind::Restore { .. }
+            | Kind::Jump { .. }
+            | Kind::Slew { .. }
+            | Kind::Crash
+            | Kind::Resign
+            | Kind::StepDown
+            | Kind::Transfer { .. } => {
+                self.each(mask, |world, node| strikes |= world.strike_node(node, &fault));
+            }
+            Kind::TakeOut => {
+                self.each(mask, |world, node| strikes |= world.strike_node(node, &fault));
+                self.last(index, mask, fault.length);
+            }
+            Kind::Ill { flaps } => {
+                let mood = if flaps { Mood::Flapping } else { Mood::Ill };
+                self.each(mask, |world, node| {
+                    strikes |= world.nodes[node].plan.probing.is_some();
+                    world.set_mood(node, mood);
+                });
+                self.last(index, mask, fault.length);
+            }
+            Kind::ChildEnds => {
+                let hold_off = Some(fault.length);
+                self.each(mask, |world, node| {
+                    strikes |= world.child_ends(node as u8, None, hold_off);
+                });
+            }
+            _ => strikes = self.strike_store(&fault),
+        }
+        self.faults += u64::from(strikes);
+        if strikes {
+            self.tell(|_| {
+                format!("fault {index}: {:?} for {} ms", fault.kind, fault.length / 1_000_000)
+            });
+        }
+    }
+
+    /// A lasting fault is over.
+    pub(super) fn heal(&mut self, index: u32) {
+        let Some(at) = self.lasting.iter().position(|(it, _)| *it == index) else { return };
+        let (_, mask) = self.lasting.swap_remove(at);
+        if matches!(self.scenario.faults[index as usize].kind, Kind::Snare | Kind::GrantSnare) {
+            self.snared &= !mask;
+        }
+        match self.scenario.faults[index as usize].kind {
+            Kind::SlowPublisher => {
+                self.each(mask, |world, node| world.nodes[node].publisher_delay = 0);
+            }
+            Kind::TakeOut => self.each(mask, Self::resume),
+            Kind::Ill { .. } => self.each(mask, |world, node| world.set_mood(node, Mood::Well)),
+            _ => {}
+        }
+        self.relink();
+        self.tell(|_| format!("fault {index} is over"));
+    }
+
+    fn last(&mut self, index: u32, mask: u8, length: Span) {
+        self.lasting.push((index, mask));
+        self.relink();
+        self.queue.plan(self.now + length, Event::Heal { fault: index });
+    }
+
+    fn each(&mut self, mask: u8, mut strike: impl FnMut(&mut Self, usize)) {
+        for node in 0..self.nodes.len() {
+            if mask & (1 << node) != 0 {
+                strike(self, node);
+            }
+        }
+    }
+
+    /// Whom a target means now, one bit each.
+    fn struck(&self, target: Target) -> u8 {
+        let leader = || self.nodes.iter().position(|it| it.believes(self.now)).unwrap_or(0);
+        match target {
+            Target::Node(node) => 1 << node,
+            Target::Leader => 1 << leader(),
+            Target::Holder => {
+                let held = |it: &&Node| {
+                    let lease = it.process.as_ref().and_then(|it| it.lease);
+                    lease.is_some_and(|lease| self.store.is_leased_to(lease))
+                };
+                self.nodes.iter().find(held).map_or(0, |it| 1 << it.index)
+            }
+            Target::All => u8::MAX,
+        }
+    }
+
+    /// Works out anew how everybody is connected.
+    pub(super) fn relink(&mut self) {
+        for (node, it) in self.nodes.iter_mut().enumerate() {
+            let mut link = Link::default();
+            for (index, mask) in &self.lasting {
+                let caught = self.snared & (1 << node) != 0;
+                match self.scenario.faults[*index as usize].kind {
+                    _ if mask & (1 << node) == 0 => {}
+                    Kind::Snare | Kind::GrantSnare if caught => link.cut = Some(false),
+                    kind => link.worsen(kind),
+                }
+            }
+            it.link = link;
+        }
+    }
+
+    /// A process is gone at once; it is back after `down`, or never.
+    pub(super) fn crash(&mut self, node: usize, down: Option<Span>) {
+        let it = &mut self.nodes[node];
+        if it.process.take().is_none() {
+            return;
+        }
+        // Whoever keeps the child finds the pipe closed.
+        self.kill(node as u8);
+        if let Some(chart) = &mut self.chart {
+            let until = down.map_or(Instant::MAX, |down| self.now + down);
+            timeline::note(&mut chart.absent, node as u8, self.now, until);
+            timeline::note(&mut chart.beliefs, node as u8, self.now, self.now);
+        }
+        if let Some(down) = down {
+            let it = &mut self.nodes[node];
+            it.starts_at = self.now + down;
+            self.queue.plan(it.starts_at, Event::Start { node: node as u8 });
+        }
+        self.tell(|_| format!("candidate {node} crashes"));
+    }
+
+    /// A process is told to leave; another starts when it has, after `down`.
+    pub(super) fn resign(&mut self, node: usize, down: Span) {
+        let it = &mut self.nodes[node];
+        let Some(process) = &mut it.process else { return };
+        process.back_after = down;
+        // A lease that lapsed and was not released yet is taken back too.
+        if let Some(term) = process.led {
+            let until = self.now + operate::kept(it.plan.timings.drain_timeout);
+            self.judge.take_back(term, node as u8, it.life, until);
+        }
+        self.tell(|_| format!("candidate {node} resigns"));
+        self.turn(node as u8, Election::handle_resign);
+    }
+
+    /// A process starts.
+    pub(super) fn start(&mut self, node: u8) {
+        let rules = self.store.rules();
+        let it = &mut self.nodes[usize::from(node)];
+        if it.process.is_some() {
+            return;
+        }
+        self.bury(node);
+        let it = &mut self.nodes[usize::from(node)];
+        it.start(rules, self.now);
+        self.tell(|_| format!("candidate {node} starts"));
+        self.probe_anew(usize::from(node));
+        self.turn(node, Election::handle_timeout);
+    }
+
+    /// A fault of the store; says whether it was let happen.
+    fn strike_store(&mut self, fault: &Fault) -> bool {
+        let kind = self.store.kind();
+        let host = kind == store::Kind::Host;
+        let news = self.store.news();
+        // Elsewhere than in a blob a new leader holds a lost lease for no longer than its own
+        // lease-duration, which an old one's belief must fit into.
+        let held = kind == store::Kind::Blob || !host && self.scenario.are_alike();
+        let seconds = |length: Span| Duration::from_nanos(length).min(Duration::from_secs(60));
+        match fault.kind {
+            Kind::Break { period } if !host => {
+                let period = period.map(|it| Duration::from_secs(u64::from(it)));
+                self.store.break_lease(period, self.now);
+            }
+            Kind::Change if !host => {
+                self.store.change_lease(self.faults, self.now);
+                let length = self.scenario.longest(|it| it.lease_duration);
+                self.examination.strangers_until = self.now + length;
+            }
+            Kind::Touch if kind == store::Kind::Object => self.store.touch(),
+            Kind::Squat if !host => {
+                let length = seconds(fault.length);
+                self.store.squat(self.faults, length, self.now);
+                self.examination.strangers_until = self.now + span(length);
+            }
+            // Deleting a record on one host is freeing the lease behind its holder's back.
+            Kind::Lose { whole } if held || (whole && !self.scenario.faithful) => {
+                self.store.lose(whole);
+                self.judge.record_lost = true;
+                if host {
+                    self.judge.floor = 0;
+                    self.resource.forget();
+                }
+            }
+            Kind::SetBack { by, freed } => {
+                self.store.set_back(u64::from(by), freed);
+                self.set_back();
+            }
+            Kind::Rollback => {
+                let before = self.store.clone();
+                if let Some(snapshot) = self.snapshot.replace(before) {
+                    self.store = snapshot;
+                }
+                self.set_back();
+            }
+            _ => return false,
+        }
+        if self.store.news() != news && kind != store::Kind::Blob {
+            self.wake_standbys();
+        }
+        true
+    }
+
+    /// The record shows an earlier term: what it forgot can come again.
+    fn set_back(&mut self) {
+        self.judge.record_lost = true;
+        self.judge.floor = self.store.term().unwrap_or(0);
+        self.resource.forget();
+    }
+}
+
+impl Link {
+    /// Adds one more lasting fault.
+    fn worsen(&mut self, kind: Kind) {
+        match kind {
+            Kind::Weather(more) => {
+                let weather = &mut self.weather;
+                weather.lost_before = weather.lost_before.max(more.lost_before);
+                weather.lost_after = weather.lost_after.max(more.lost_after);
+                weather.twice = weather.twice.max(more.twice);
+                weather.late = weather.late.max(more.late);
+                weather.broken = weather.broken.max(more.broken);
+                weather.stale = weather.stale.max(more.stale);
+                weather.delay = weather.delay.max(more.delay);
+            }
+            Kind::Cut { refused } => self.cut = Some(refused),
+            Kind::Outage { error, share } => self.error = Some((error, share)),
+            _ => {}
+        }
+    }
+}

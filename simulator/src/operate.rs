@@ -1,0 +1,345 @@
+//! What operators want of candidates, and whether they keep to it: drains, hold-offs, pauses.
+//!
+//! What it does not do: it does not choose who leads; the examination asks for that.
+
+use std::time::Duration;
+
+use tenure::clock::Moment;
+use tenure::election::{
+    Answer, Observation, Op, Progress, Reason, Refusal, State, Transition, Will,
+};
+use tenure::store::{Bid, Nonce, Successor};
+
+use super::checker;
+use super::faults::{Heir, Kind};
+use super::process::Process;
+use super::service::is_by_will;
+use super::world::World;
+use super::{Instant, MILLI, Span, span};
+
+/// The end of a leadership by will: what was begun in it goes on under the lease.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    pub term: Option<u64>,
+    pub lease: Option<tenure::store::LeaseId>,
+    pub began: Moment,
+    pub length: Duration,
+    /// The service, or its processes, have ended it.
+    pub over: bool,
+    /// When it began, in true time.
+    pub since: Instant,
+}
+
+impl Work {
+    /// Whether the lease must not be given back yet, by the slower of the candidate's clocks.
+    fn goes_on(&self, now: Moment) -> bool {
+        !self.over && self.began.elapsed_min(now) < self.length
+    }
+}
+
+/// A hold-off, by the judge's own count.
+#[derive(Clone, Copy, Debug)]
+pub struct Aside {
+    nonce: Option<Nonce>,
+    pub length: Duration,
+    from: Option<Moment>,
+    /// Whether a later leader was seen to call it back.
+    called: bool,
+}
+
+fn went_back(from: Moment, now: Moment) -> bool {
+    now.boot < from.boot || now.raw < from.raw
+}
+
+impl Process {
+    /// What it counts from anew if a clock went back behind that.
+    pub fn restart_if_back(&mut self, now: Moment) {
+        if let Some(work) = &mut self.work
+            && went_back(work.began, now)
+        {
+            work.began = now;
+        }
+        if let Some((ended, ..)) = &mut self.last_word
+            && went_back(*ended, now)
+        {
+            *ended = now;
+        }
+    }
+
+    /// It is to stand aside after the lease that it has.
+    fn stands_aside(&mut self, length: Duration) {
+        let nonce = self.nonce;
+        self.aside =
+            (!length.is_zero()).then_some(Aside { nonce, length, from: None, called: false });
+    }
+
+    /// It has looked.
+    pub fn looked(&mut self, answer: &Answer, identity: &str, now: Moment) {
+        let Answer::Sight(sight) = answer else { return };
+        self.observation = Observation::see(self.observation.take(), sight, now);
+        let over = self.observation.as_ref().is_some_and(|it| it.left(now).is_zero());
+        if let Some(aside) = &mut self.aside {
+            if sight.free || over || sight.record.nonce != aside.nonce {
+                aside.from.get_or_insert(now);
+            }
+            let named = sight.record.successor.as_ref().is_some_and(|it| it.identity == identity);
+            aside.called = named && sight.record.nonce != aside.nonce;
+            if aside.from.is_some_and(|from| went_back(from, now)) {
+                aside.from = Some(now);
+            }
+            if aside.from.is_some_and(|from| from.elapsed_min(now) >= aside.length) {
+                self.aside = None;
+            }
+        }
+    }
+}
+
+impl World<'_> {
+    /// An operator, or the service, wants something of a candidate.
+    pub(super) fn will(&mut self, node: u8, will: Will) -> Option<Result<Progress, Refusal>> {
+        let mut outcome = None;
+        let asked = match &will {
+            Will::StepDown { hold_off } => Some(*hold_off),
+            Will::Transfer(successor) => Some(successor.hold_off),
+            _ => None,
+        };
+        if let (Some(process), Some(hold_off)) = (&mut self.nodes[usize::from(node)].process, asked)
+        {
+            process.asked_hold_off = Some(span(hold_off));
+        }
+        let said = will.clone();
+        self.turn(node, |election, now, chance| {
+            outcome = Some(election.handle_will(will, now, chance));
+        });
+        self.tell(|_| format!("candidate {node} is asked for {said:?}: {outcome:?}"));
+        if let Some(process) = &mut self.nodes[usize::from(node)].process
+            && outcome.is_some_and(|it| it.is_ok())
+        {
+            match said {
+                Will::Pause => process.paused = true,
+                Will::Resume => process.paused = false,
+                _ => {}
+            }
+        }
+        outcome
+    }
+
+    /// An operator's verb strikes one candidate; says whether it was let happen.
+    pub(super) fn operate(&mut self, node: usize, kind: Kind, length: Span) -> bool {
+        let hold_off = Duration::from_nanos(length);
+        let will = match kind {
+            Kind::StepDown => Will::StepDown { hold_off },
+            Kind::Transfer { to } => {
+                let identity = match to {
+                    Heir::Node(heir) => identity(heir),
+                    Heir::Nobody => "nobody".to_owned(),
+                };
+                Will::Transfer(Successor { identity, hold_off })
+            }
+            Kind::TakeOut => Will::Pause,
+            _ => return false,
+        };
+        self.will(node as u8, will).is_some_and(|it| it.is_ok())
+    }
+
+    /// A candidate takes part again.
+    pub(super) fn resume(&mut self, node: usize) {
+        let it = &mut self.nodes[node];
+        if it.process.as_ref().is_some_and(|it| it.paused) {
+            if it.asleep_until > self.now {
+                it.resumes = true;
+                return;
+            }
+            self.will(node as u8, Will::Resume);
+        }
+    }
+
+    /// A candidate has told of a change of its state.
+    pub(super) fn changed(&mut self, node: u8, change: Transition, moment: Moment) {
+        let Transition { from, to, reason, term, .. } = change;
+        if let (State::Activating, Reason::Inaugurated, Some(process)) =
+            (from, reason, &mut self.nodes[usize::from(node)].process)
+        {
+            // Whoever called it back has ended its hold-off.
+            process.aside = None;
+        }
+        if from.is_leading() && !to.is_leading() && is_by_will(reason) {
+            self.gave_up(node, change, moment);
+        }
+        if let (State::Activating, Some(process)) =
+            (from, &mut self.nodes[usize::from(node)].process)
+        {
+            match (reason, process.asked_hold_off.take()) {
+                (Reason::SteppedDown, Some(asked)) => process.stands_aside(nanos(asked)),
+                (Reason::FellIll, _) => {
+                    let lease = self.nodes[usize::from(node)].plan.timings.lease_duration;
+                    let process = self.nodes[usize::from(node)].process.as_mut();
+                    process.into_iter().for_each(|it| it.stands_aside(lease));
+                }
+                _ => {}
+            }
+        }
+        let refused = self.nodes[usize::from(node)].process.as_ref().is_some_and(|it| it.refused);
+        if reason == Reason::Lost && !refused {
+            let say = || format!("candidate {node} lost a lease that the store did not refuse");
+            self.judge.accuse(checker::Kind::LostUnsaid, self.now, say);
+        }
+        if from == State::Draining {
+            self.drain_ended(node, reason, term, moment);
+        }
+    }
+
+    /// A leader leaves by will: what it promised holds for as long as the drain may take.
+    fn gave_up(&mut self, node: u8, change: Transition, moment: Moment) {
+        let Transition { to, reason, term, .. } = change;
+        let it = &mut self.nodes[usize::from(node)];
+        let timings = it.plan.timings;
+        let life = it.life;
+        let drain =
+            if reason == Reason::ChildEnded { Duration::ZERO } else { timings.drain_timeout };
+        if let Some(process) = &mut it.process {
+            let asked = process.asked_hold_off.take().map(nanos).unwrap_or_default();
+            match reason {
+                Reason::SteppedDown | Reason::Transferred | Reason::ChildEnded => {
+                    process.stands_aside(asked);
+                }
+                Reason::FellIll => process.stands_aside(timings.lease_duration),
+                _ => {}
+            }
+            process.work = Some(Work {
+                term,
+                lease: process.lease,
+                began: moment,
+                length: drain,
+                over: false,
+                since: self.now,
+            });
+        }
+        if let Some(term) = term {
+            self.judge.take_back(term, node, life, self.now + kept(drain));
+        }
+        if reason == Reason::FellIll {
+            self.judge_deposed(node, term);
+        }
+        if to == State::Draining {
+            self.begin_work_end(node, span(drain));
+        }
+    }
+
+    fn drain_ended(&mut self, node: u8, reason: Reason, term: Option<u64>, moment: Moment) {
+        let it = &mut self.nodes[usize::from(node)];
+        let (life, lease) = (it.life, span(it.plan.timings.lease_duration));
+        let Some(process) = &mut it.process else { return };
+        // Whose work has ended acts no more, also where the lease lapsed before it was given back.
+        let ended = process.work.as_ref().is_some_and(|it| it.over);
+        if let (true, Some(term)) = (reason == Reason::Drained || ended, term) {
+            self.judge.take_back(term, node, life, self.now);
+        }
+        let Some(work) = &mut process.work else { return };
+        // Once it is over, no clock that goes back takes that back.
+        work.over |= !work.goes_on(moment);
+        let calm = process.disturbed_at.is_none_or(|at| at + 2 * lease < work.since);
+        if reason == Reason::Lapsed && calm {
+            let say = || format!("candidate {node} let its lease lapse in a drain");
+            self.judge.accuse(checker::Kind::DrainLapsed, self.now, say);
+        }
+    }
+
+    /// A request is sent: what it must not ask for now.
+    pub(super) fn judge_request(&mut self, node: u8, op: &Op, moment: Moment) {
+        let it = &mut self.nodes[usize::from(node)];
+        let Some(process) = &mut it.process else { return };
+        let alike = matches!(op, Op::Look) && process.looks_again(self.now);
+        let it = &self.nodes[usize::from(node)];
+        let Some(process) = &it.process else { return };
+        let accused = match op {
+            Op::Release(bid) => self.too_early(node, bid, moment),
+            Op::Look if alike => Some((checker::Kind::Unjittered, "after as long as ever")),
+            Op::Acquire(_) if process.paused => Some((checker::Kind::TookPart, "though paused")),
+            Op::Acquire(_) if it.plan.probing.is_some() && !process.told.is_well() => {
+                Some((checker::Kind::TookPart, "though its service is not well"))
+            }
+            Op::Acquire(_)
+                if it.escort.child.is_some_and(|child| Some(child.term) == process.led) =>
+            {
+                Some((checker::Kind::TookPart, "while its old child lives"))
+            }
+            Op::Acquire(_) if process.aside.is_some_and(|it| !it.called) => {
+                Some((checker::Kind::HoldOffBroken, "before its hold-off is over"))
+            }
+            _ => None,
+        };
+        if let Some((kind, why)) = accused {
+            let name = op.name();
+            self.judge.accuse(kind, self.now, || format!("candidate {node} sends {name} {why}"));
+        }
+        // Once it may be given back, no clock that goes back takes that back.
+        if let (Op::Release(_), Some(process)) = (op, &mut self.nodes[usize::from(node)].process) {
+            process.work = None;
+        }
+    }
+
+    /// All publishers of a candidate have said passive.
+    pub(super) fn announced(&mut self, node: u8) {
+        if let Some(process) = &mut self.nodes[usize::from(node)].process
+            && let Some((.., said)) = &mut process.last_word
+        {
+            *said = true;
+        }
+    }
+
+    fn too_early(
+        &self,
+        node: u8,
+        bid: &Bid,
+        moment: Moment,
+    ) -> Option<(checker::Kind, &'static str)> {
+        let it = &self.nodes[usize::from(node)];
+        if it.escort.child.is_some_and(|child| child.lease == bid.lease) {
+            return Some((checker::Kind::ReleasedEarly, "while the child of that lease lives"));
+        }
+        let waits = |(ended, nonce, said): (Moment, Option<Nonce>, bool)| {
+            !said
+                && nonce == Some(bid.nonce)
+                && ended.elapsed_min(moment) < it.plan.timings.request_timeout
+        };
+        let process = it.process.as_ref()?;
+        if process.last_word.is_some_and(waits) {
+            return Some((checker::Kind::ReleasedEarly, "before all publishers say passive"));
+        }
+        let work = process.work;
+        work.filter(|it| it.lease == Some(bid.lease) && it.goes_on(moment))
+            .map(|_| (checker::Kind::ReleasedEarly, "before its drain is over"))
+    }
+
+    /// The longest that anybody stands aside yet, for the bounds of a calm.
+    pub(super) fn longest_aside(&self) -> Span {
+        let aside = self.nodes.iter().filter_map(|it| it.process.as_ref()?.aside);
+        let courtesy = self.store.successor().map(|it| it.hold_off);
+        let longest = aside.map(|it| it.length).chain(courtesy).max();
+        longest.map_or(0, |it| span(it) + 2 * self.scenario.longest(|it| it.retry_period))
+    }
+}
+
+/// The name that a candidate bears; some bear the same, and only the instance tells them apart.
+pub fn identity(node: u8) -> String {
+    format!("candidate-{}", node / 2)
+}
+
+/// For which acquisition a request is.
+pub fn bid(op: &Op) -> Option<&Bid> {
+    match op {
+        Op::Look => None,
+        Op::Acquire(bid) | Op::Renew(bid) | Op::Release(bid) => Some(bid),
+        Op::Inaugurate { bid, .. } | Op::Nominate { bid, .. } => Some(bid),
+    }
+}
+
+/// How long a client that asks again as often as a drain takes acts on at most, whatever its clock.
+pub fn kept(drain: Duration) -> Span {
+    (span(drain) * 4 / 5).saturating_sub(50 * MILLI)
+}
+
+fn nanos(span: Span) -> Duration {
+    Duration::from_nanos(span)
+}

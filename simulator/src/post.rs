@@ -1,0 +1,282 @@
+//! Requests and answers on their way between candidates and the store.
+//!
+//! What it does not do: it draws no fate (that is the network's) and decides nothing of the
+//! election; an answer that comes late or twice is handed in all the same.
+
+use tenure::election::{Answer, Op, Request, RequestId};
+use tenure::store::{Cause, Failure, StoreError};
+
+use super::checker::{self, Tenure};
+use super::faults::Error;
+use super::network::{self, Fate, Message};
+use super::operate;
+use super::queue::Event;
+use super::store::{Kind, Stage, Step};
+use super::timeline;
+use super::world::World;
+use super::{Instant, MILLI};
+
+/// Messages by number, and the numbers that are free.
+#[derive(Debug, Default)]
+pub struct Post {
+    messages: Vec<Message>,
+    spare: Vec<u32>,
+}
+
+impl Post {
+    fn get(&mut self, index: u32) -> &mut Message {
+        &mut self.messages[index as usize]
+    }
+
+    /// Whose answer it is.
+    pub fn addressee(&self, index: u32) -> u8 {
+        self.messages[index as usize].node
+    }
+
+    fn keep(&mut self, message: Message) -> u32 {
+        if let Some(free) = self.spare.pop() {
+            self.messages[free as usize] = message;
+            return free;
+        }
+        self.messages.push(message);
+        self.messages.len() as u32 - 1
+    }
+
+    fn free(&mut self, index: u32) {
+        self.spare.push(index);
+    }
+
+    /// What was answered, for people.
+    fn describe(&self, index: u32) -> String {
+        let message = &self.messages[index as usize];
+        let outcome = match &message.answer {
+            None => "nothing".to_owned(),
+            Some(Ok(Answer::Sight(sight))) => {
+                format!("free: {}, {:?}", sight.free, sight.record.term)
+            }
+            Some(Ok(Answer::Grant(grant))) => format!("granted on term {:?}", grant.record.term),
+            Some(Ok(Answer::Term(term))) => format!("term {term}"),
+            Some(Ok(Answer::Done)) => "done".to_owned(),
+            Some(Err(error)) => format!("{}: {error}", error.outcome()),
+        };
+        format!("store: {} of candidate {}: {outcome}", message.op.name(), message.node)
+    }
+}
+
+impl World<'_> {
+    pub(super) fn send(&mut self, node: u8, Request { id, op, timeout }: Request) {
+        let it = &mut self.nodes[usize::from(node)];
+        let fate = Fate::draw(&mut it.network, &it.link, &op, &mut self.faults);
+        let life = it.life;
+        let mut heard_of = 0;
+        if let Some(process) = &mut it.process {
+            if process.waits_for.is_some() {
+                let say = || format!("candidate {node} has two requests under way");
+                self.judge.accuse(checker::Kind::TwoRequests, self.now, say);
+            }
+            process.waits_for = Some(id);
+            process.sent_at = self.now;
+            process.lease = op.lease().or(process.lease);
+            if let Some(bid) = operate::bid(&op) {
+                process.nonce = Some(bid.nonce);
+            }
+            if !fate.is_well(&it.link) {
+                process.disturb(self.now);
+            }
+            heard_of = process.heard;
+        }
+        let requests = match &op {
+            Op::Look => 1,
+            Op::Inaugurate { .. } | Op::Nominate { .. } => 2,
+            Op::Acquire(_) | Op::Renew(_) | Op::Release(_) => self.store.most_requests(&op),
+        };
+        let patience = it.clocks.timer(timeout);
+        let heard = fate.heard_after(requests);
+        if heard.is_none_or(|heard| heard >= patience) {
+            let at = self.now + patience;
+            self.queue.plan(at, Event::GiveUp { node, life, request: id.0 as u32 });
+        }
+        let name = op.name();
+        self.tell(|_| format!("candidate {node} sends {name}, {fate}"));
+        let message = Message {
+            node,
+            life,
+            id,
+            op,
+            stage: Stage::First,
+            fate,
+            answer: None,
+            heard: heard_of,
+        };
+        if let (true, Some(heard)) = (fate.broken, heard) {
+            let answer = Some(Err(network::broken()));
+            let told = self.post.keep(Message { answer, ..message.clone() });
+            self.queue.plan(self.now + heard, Event::Deliver { message: told });
+        }
+        let Some(there) = fate.there else { return };
+        if let Some(later) = fate.again {
+            let copy = self.post.keep(message.clone());
+            self.plan_arrival(self.now + there + later, copy);
+        }
+        let message = self.post.keep(message);
+        self.plan_arrival(self.now + there, message);
+    }
+
+    fn plan_arrival(&mut self, at: Instant, message: u32) {
+        self.last_arrival = self.last_arrival.max(at);
+        self.queue.plan(at, Event::Arrive { message });
+    }
+
+    /// A request reaches the store.
+    pub(super) fn arrive(&mut self, index: u32) {
+        let message = self.post.get(index);
+        let (node, fate) = (message.node, message.fate);
+        let done = match (fate.error, &message.op) {
+            (Some(Error::Unknown), _) => Step::Done(Err(erred())),
+            (Some(Error::Foreign), Op::Look | Op::Inaugurate { .. }) => Step::Done(Err(foreign())),
+            _ => self.serve(index),
+        };
+        let message = self.post.get(index);
+        let answer = match (done, fate.error, &message.op) {
+            (Step::More(stage), ..) => {
+                message.stage = stage;
+                return self.plan_arrival(self.now + fate.between, index);
+            }
+            (Step::Done(_), Some(Error::UnknownYetDone), _) => Err(erred()),
+            (Step::Done(_), Some(Error::OtherLease), Op::Acquire(_) | Op::Renew(_)) => {
+                Err(another())
+            }
+            (Step::Done(Ok(_)), Some(Error::Foreign), Op::Acquire(_)) => Err(foreign()),
+            (Step::Done(answer), ..) => answer,
+        };
+        let renewed = answer.is_ok() && matches!(message.op, Op::Renew(_));
+        let granted = answer.is_ok() && matches!(message.op, Op::Acquire(_));
+        message.answer = Some(answer);
+        self.tell(|world| world.post.describe(index));
+        match fate.back {
+            Some(back) => self.queue.plan(self.now + back, Event::Deliver { message: index }),
+            None => self.post.free(index),
+        }
+        if renewed {
+            self.spring(node);
+        }
+        if granted {
+            self.spring_on_grant(node);
+        }
+    }
+
+    /// The store does what one request asks.
+    fn serve(&mut self, index: u32) -> Step {
+        let message = self.post.get(index);
+        let Message { node, life, heard, fate, .. } = *message;
+        if let (Op::Look, Some(back)) = (&message.op, fate.stale)
+            && let Some(sight) = self.store.earlier(back)
+        {
+            return Step::Done(Ok(Answer::Sight(sight)));
+        }
+        let mut wrote = None;
+        let news = self.store.news();
+        let done = self.store.step(&message.op, message.stage, self.now, &mut wrote);
+        if let Some((term, nonce)) = wrote {
+            let tenure = Tenure { term, nonce, node, life, kept_until: None };
+            let clock = self.least_clock(node);
+            self.judge.written(tenure, heard, clock, self.now);
+            self.mix(term);
+        }
+        if self.store.kind() != Kind::Blob && self.store.news() != news {
+            self.wake_standbys();
+        }
+        if let Some(chart) = &mut self.chart {
+            for it in &self.nodes {
+                let lease = it.process.as_ref().and_then(|it| it.lease);
+                let until = lease.and_then(|lease| self.store.leased_until(lease));
+                if let Some(until) = until {
+                    timeline::note(&mut chart.lease, it.index, self.now, until);
+                }
+            }
+        }
+        done
+    }
+
+    /// The least unix milliseconds that a term may have begun with that is written now by a
+    /// candidate that found none: by the store's date, or else by its own wall clock.
+    fn least_clock(&self, node: u8) -> u64 {
+        let it = &self.nodes[usize::from(node)];
+        let millis = match self.store.kind() {
+            Kind::Blob | Kind::Object => self.store.unix_millis(self.now),
+            Kind::Host if it.has_true_wall() => {
+                u64::try_from(it.moment(self.now).wall.as_millis()).unwrap_or_default()
+            }
+            Kind::Host => 0,
+        };
+        // It was read when the lease was granted, which a hold may have followed.
+        millis.saturating_sub(300_000)
+    }
+
+    pub(super) fn wake_standbys(&mut self) {
+        for node in 0..self.nodes.len() {
+            if self.rng.u8(..10) < 8 {
+                let at = self.now + self.rng.u64(MILLI..50 * MILLI);
+                self.queue.plan(at, Event::Changed { node: node as u8 });
+            }
+        }
+    }
+
+    /// An answer reaches its candidate, late ones and copies too.
+    pub(super) fn deliver(&mut self, index: u32) {
+        let message = self.post.get(index);
+        let it = &mut self.nodes[usize::from(message.node)];
+        let Message { node, life, id, .. } = *message;
+        let renews = matches!(message.op, Op::Renew(_));
+        let moment = it.moment(self.now);
+        let answer = message.answer.take();
+        self.post.free(index);
+        let Some(answer) = answer.filter(|_| it.life == life) else { return };
+        if let Some(process) = &mut it.process
+            && process.waits_for == Some(id)
+        {
+            process.heard = process.heard.max(told_term(&answer));
+            // What was refused is not owed, even where an operator made it so behind the lease.
+            if matches!(answer, Err(StoreError::Refused(_))) {
+                process.disturb(self.now);
+            }
+            process.refused = matches!(answer, Err(StoreError::Refused(_)));
+            if let Ok(answer) = &answer {
+                process.looked(answer, &operate::identity(node), moment);
+            }
+            if answer.is_ok() && renews {
+                process.renewed_at = process.sent_at;
+            }
+        }
+        self.answer(node, id, answer);
+    }
+
+    pub(super) fn answer(&mut self, node: u8, id: RequestId, answer: Result<Answer, StoreError>) {
+        if let Some(process) = &mut self.nodes[usize::from(node)].process {
+            process.waits_for.take_if(|it| *it == id);
+        }
+        self.turn(node, |election, now, chance| election.handle_answer(id, answer, now, chance));
+    }
+}
+
+/// The term that an answer tells of.
+fn told_term(answer: &Result<Answer, StoreError>) -> u64 {
+    match answer {
+        Ok(Answer::Sight(sight)) => sight.record.term.unwrap_or(0),
+        Ok(Answer::Grant(grant)) => grant.record.term.unwrap_or(0),
+        Ok(Answer::Term(term)) => *term,
+        _ => 0,
+    }
+}
+
+fn erred() -> StoreError {
+    StoreError::Unknown(Failure::new(Cause::Unavailable, "the store erred"))
+}
+
+fn foreign() -> StoreError {
+    StoreError::Foreign(Failure::new(Cause::Record, "a record of another's making"))
+}
+
+fn another() -> StoreError {
+    StoreError::Refused(Failure::new(Cause::Lease, "the answer names another lease"))
+}

@@ -1,0 +1,97 @@
+//! Questions of clients, the answers of the listeners, and what clients do on them.
+
+use tenure::publish::{Judgement, Role};
+
+use super::checker::Kind;
+use super::client::{Acting, Answer};
+use super::queue::Event;
+use super::timeline;
+use super::world::World;
+use super::{MILLI, SECOND};
+
+impl World<'_> {
+    /// A client sends a question.
+    pub(super) fn ask(&mut self, client: u8, again: bool) {
+        let it = &mut self.clients[usize::from(client)];
+        it.question += 1;
+        it.sent = self.now;
+        let stamp = it.question;
+        let there = self.rng.u64(MILLI / 10..30 * MILLI);
+        self.queue.plan(self.now + there, Event::Question { client, stamp });
+        if again {
+            let pause = match self.chart {
+                None => self.rng.u64(2 * SECOND..30 * SECOND),
+                Some(_) => SECOND,
+            };
+            let next = self.now + pause;
+            self.queue.plan(next, Event::Ask { client, again });
+        }
+    }
+
+    /// A question reaches the listener, which judges the published status by the clock.
+    pub(super) fn question(&mut self, client: u8, stamp: u32) {
+        let node = &self.nodes[usize::from(client)];
+        let it = &mut self.clients[usize::from(client)];
+        let Some(process) = node.process.as_ref().filter(|_| it.question == stamp) else {
+            return;
+        };
+        let judgement = Judgement::of(&process.status, node.moment(self.now));
+        let active = judgement.role() == Role::Active;
+        let answer = judgement.term.filter(|_| active).map(|term| Answer {
+            term,
+            life: node.life,
+            valid_for_ms: judgement.valid_for_ms(),
+        });
+        if let Some(chart) = &mut self.chart {
+            chart.answers.push((client, self.now, answer.is_some()));
+        }
+        if answer.is_none() && it.acting.is_none() {
+            return;
+        }
+        it.answer = answer;
+        let back = self.rng.u64(MILLI / 10..30 * MILLI);
+        self.queue.plan(self.now + back, Event::Told { client, stamp });
+    }
+
+    /// The answer is back: the client acts on it, or no more.
+    pub(super) fn told(&mut self, client: u8, stamp: u32) {
+        let it = &mut self.clients[usize::from(client)];
+        if it.question != stamp {
+            return;
+        }
+        let Some(acting) = it.told(self.now) else { return };
+        if let Some(chart) = &mut self.chart {
+            timeline::note(&mut chart.acting, client, self.now, acting.until);
+        }
+        let taken = self.resource.write(acting.term, client, acting.life);
+        if let (Err((node, _)), false) = (taken, self.judge.terms_void) {
+            let say = || format!("candidates {client} and {node} led in one term, {}", acting.term);
+            self.judge.accuse(Kind::TermFell, self.now, say);
+        }
+        self.judge_acting(client, acting);
+    }
+
+    fn is_taken_back(&self, client: u8, acting: Acting) -> bool {
+        self.judge.is_taken_back(acting.term, client, acting.life, self.now)
+    }
+
+    /// This client acts from now on: no other may, unless a leader took its word back by will.
+    fn judge_acting(&mut self, client: u8, acting: Acting) {
+        if !self.scenario.faithful || self.is_taken_back(client, acting) {
+            return;
+        }
+        for (other, it) in self.clients.iter().enumerate() {
+            let Some(its) = it.acting.filter(|its| its.until > self.now) else { continue };
+            let other = other as u8;
+            if other != client && !self.is_taken_back(other, its) {
+                let say = || {
+                    format!(
+                        "clients act on the words of {client} in term {} and of {other} in {}",
+                        acting.term, its.term
+                    )
+                };
+                return self.judge.accuse(Kind::DualClients, self.now, say);
+            }
+        }
+    }
+}

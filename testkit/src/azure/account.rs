@@ -1,0 +1,141 @@
+//! A storage account for real processes: by Microsoft's tables, on a thread of this test, or an
+//! Azurite; with what an operator or a third party can do to it.
+//!
+//! What it does not do: it shares no lock between two tests, only the Azurite.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use tenure::config::AzureSettings;
+use tenure::store::LeaseStore;
+use tenure::store::azure::Azure;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+
+use crate::azure::azurite::{self, Azurite};
+use crate::azure::blob_server::{self, BlobServer};
+use crate::http::raw::Raw;
+use crate::processes::cluster::{Crew, ON_BLOBS};
+
+/// The election, and so the blob.
+const ELECTION: &str = "orders";
+
+/// The term that the record bears before anybody leads.
+pub const FIRST_TERM: u64 = 1_000;
+
+/// An account with a container of the test's own.
+pub struct Account {
+    settings: AzureSettings,
+    raw: Raw,
+    server: Server,
+    runtime: Runtime,
+}
+
+enum Server {
+    Tables(
+        BlobServer,
+        #[expect(dead_code, reason = "its end ends the thread")] oneshot::Sender<()>,
+    ),
+    Azurite(#[expect(dead_code, reason = "the last one ends it")] Arc<Azurite>),
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+impl Account {
+    /// The in-process server that follows the tables, with a clock that runs.
+    pub fn by_the_tables() -> Self {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = oneshot::channel();
+        std::thread::spawn(move || {
+            runtime().block_on(async {
+                tell.send(BlobServer::start_live().await).expect("the test waits for it");
+                let _ = ended.await;
+            });
+        });
+        let server = told.recv().expect("it starts");
+        let settings = server.settings("locks", ELECTION);
+        Self::new(settings, Server::Tables(server, end), runtime())
+    }
+
+    /// A container in the Azurite that the tests running now share; it ends with the last of them.
+    pub fn on_azurite() -> Self {
+        static SHARED: Mutex<Weak<Azurite>> = Mutex::new(Weak::new());
+        static CONTAINERS: AtomicU32 = AtomicU32::new(0);
+        let runtime = runtime();
+        let azurite = {
+            let mut shared = SHARED.lock().expect("it starts");
+            shared.upgrade().unwrap_or_else(|| {
+                let started = Arc::new(runtime.block_on(Azurite::start()));
+                *shared = Arc::downgrade(&started);
+                started
+            })
+        };
+        let number = CONTAINERS.fetch_add(1, Ordering::Relaxed);
+        let settings = azurite.settings(&format!("locks-{number}"), ELECTION);
+        Self::new(settings, Server::Azurite(azurite), runtime)
+    }
+
+    fn new(settings: AzureSettings, server: Server, runtime: Runtime) -> Self {
+        Self { raw: Raw::new(&settings), settings, server, runtime }
+    }
+
+    /// Candidates on a record with a first term, so that none holds at the start (R11).
+    pub fn crew(&self, names: &[&str]) -> Crew {
+        self.runtime.block_on(async {
+            let store = Azure::open(self.settings.clone()).expect("the settings are good");
+            store.create(FIRST_TERM).await.expect("made");
+        });
+        let store = [
+            "--store".to_owned(),
+            format!("azure://{}/{}", self.settings.account, self.settings.container),
+            "--election".to_owned(),
+            ELECTION.to_owned(),
+            "--azure-endpoint".to_owned(),
+            self.settings.endpoint.to_string(),
+        ];
+        let key = match &self.server {
+            Server::Tables(..) => blob_server::KEY,
+            Server::Azurite(_) => azurite::KEY,
+        };
+        let variables = vec![("AZURE_STORAGE_KEY".to_owned(), key.to_owned())];
+        let mut crew = Crew::on(store.into(), variables, ON_BLOBS);
+        for name in names {
+            crew.join(name, &[], &[]);
+        }
+        crew
+    }
+
+    /// The in-process server.
+    pub fn tables(&self) -> &BlobServer {
+        match &self.server {
+            Server::Tables(server, _) => server,
+            Server::Azurite(_) => panic!("an Azurite takes no orders"),
+        }
+    }
+
+    /// Has every lease of the in-process server run out, as soon as no answer that was given
+    /// before holds any more; Azurite's run out by themselves.
+    pub fn let_leases_end(&self) {
+        #[allow(clippy::disallowed_methods, reason = "answers hold by the real clock")]
+        std::thread::sleep(ON_BLOBS.renew_deadline);
+        if let Server::Tables(server, _) = &self.server {
+            server.advance(ON_BLOBS.lease_duration);
+        }
+    }
+
+    /// Does what somebody else would.
+    pub fn by_hand<T>(&self, call: impl AsyncFnOnce(&Raw) -> T) -> T {
+        self.runtime.block_on(call(&self.raw))
+    }
+
+    /// Waits for the blob to be in a lease state.
+    pub fn until_lease_is(&self, state: &str) {
+        crate::processes::process::until(
+            crate::processes::cluster::PATIENCE,
+            &format!("the lease is {state}"),
+            || (self.by_hand(async |raw| raw.lease_state().await) == state).then_some(()),
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! A real Azurite on a free port of loopback, ended when the test is.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tenure::config::{AzureCredential, AzureSettings, SecretSource};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use url::Url;
+
+/// The account of every Azurite.
+pub const ACCOUNT: &str = "devstoreaccount1";
+
+/// Its key, which is no secret.
+pub const KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+/// A running Azurite with empty storage in memory.
+pub struct Azurite {
+    /// The account's endpoint.
+    pub endpoint: Url,
+    _process: Child,
+    _directory: TempDir,
+}
+
+/// A certificate for 127.0.0.1 with its key, as files.
+pub struct Certificate {
+    /// The certificate, which is its own authority.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    _directory: Option<TempDir>,
+}
+
+impl Certificate {
+    /// Makes a new one.
+    pub fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("made");
+        let (certificate, key) =
+            (directory.path().join("cert.pem"), directory.path().join("key.pem"));
+        std::fs::write(&certificate, made.cert.pem()).expect("written");
+        std::fs::write(&key, made.signing_key.serialize_pem()).expect("written");
+        Self { certificate, key, _directory: Some(directory) }
+    }
+
+    /// One that was made before.
+    pub fn at(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        Self { certificate: certificate.into(), key: key.into(), _directory: None }
+    }
+}
+
+impl Azurite {
+    /// Starts one over plain HTTP.
+    pub async fn start() -> Self {
+        Self::with("http", &[]).await
+    }
+
+    /// Starts one over HTTPS that also takes the tokens of Entra, whose signature it does not
+    /// check.
+    pub async fn with_sign_in(certificate: &Certificate) -> Self {
+        let text = |path: &Path| path.to_str().expect("a path in UTF-8").to_owned();
+        let (cert, key) = (text(&certificate.certificate), text(&certificate.key));
+        Self::with("https", &["--oauth", "basic", "--cert", &cert, "--key", &key]).await
+    }
+
+    async fn with(scheme: &str, more: &[&str]) -> Self {
+        let program = crate::paths::tool("azurite").join("node_modules/.bin/azurite-blob");
+        for _ in 0..5 {
+            let directory = tempfile::tempdir().expect("a temporary directory");
+            let port = crate::ports::free_port();
+            let mut process = Command::new(&program)
+                .args(["--inMemoryPersistence", "--disableTelemetry", "--silent"])
+                .args(["--blobHost", "127.0.0.1", "--blobPort", &port.to_string()])
+                .args(more)
+                .current_dir(directory.path())
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .kill_on_drop(true)
+                .spawn()
+                .expect("azurite-blob can be started; it needs Node");
+            if listens(&mut process, port).await {
+                let endpoint = format!("{scheme}://127.0.0.1:{port}/{ACCOUNT}");
+                let endpoint = Url::parse(&endpoint).expect("a URL");
+                return Self { endpoint, _process: process, _directory: directory };
+            }
+        }
+        panic!("Azurite ended five times before it listened");
+    }
+
+    /// Settings for a blob in it, signed for with its key.
+    pub fn settings(&self, container: &str, blob: &str) -> AzureSettings {
+        AzureSettings {
+            endpoint: self.endpoint.clone(),
+            account: ACCOUNT.to_owned(),
+            container: container.to_owned(),
+            blob: blob.to_owned(),
+            credential: AzureCredential::Key(SecretSource::Value(KEY.to_owned())),
+            request_timeout: Duration::from_secs(2),
+            proxy: None,
+            no_proxy: None,
+        }
+    }
+}
+
+/// Waits until the process listens; false if it ended, since another took its port.
+async fn listens(process: &mut Child, port: u16) -> bool {
+    let listening = async {
+        loop {
+            if TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
+                return process.try_wait().expect("a process").is_none();
+            }
+            if process.try_wait().expect("a process").is_some() {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), listening).await.expect("listens within a minute")
+}

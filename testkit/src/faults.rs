@@ -1,0 +1,9 @@
+//! Faults of the network, the clock, the resolver and the machine.
+
+pub mod cgroup;
+pub mod faketime;
+pub mod fault_proxy;
+pub mod load;
+pub mod network;
+pub mod resolver;
+pub mod tls_front;

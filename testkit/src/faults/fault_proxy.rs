@@ -1,0 +1,360 @@
+//! A TCP proxy before the store of one candidate, with faults to order: for all requests from now
+//! on, or for the next ones of a kind.
+//!
+//! Each request goes to the store over a connection of its own, so that it can be late, double or
+//! out of turn without regard to the candidate, who may have gone meanwhile. What the proxy does
+//! not do: it speaks no TLS, and it neither makes nor changes a request.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, BufReader, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
+
+pub use crate::http::wire::{Call, Message};
+
+/// How long the store may take for one request.
+const STORE: Duration = Duration::from_secs(30);
+
+/// What becomes of a connection whose request or answer was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It stays open, and nothing more is said on it.
+    Silence,
+    /// It ends as if nothing were wrong.
+    Close,
+    /// It breaks: RST.
+    Reset,
+}
+
+/// What goes wrong with one request.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// Nothing.
+    Pass,
+    /// Request and answer are late by so much each. A request reaches the store even if the
+    /// candidate has given it up, and so behind later ones.
+    Delay { request: Duration, answer: Duration },
+    /// The store never sees it.
+    DropBefore(Then),
+    /// The store has done it; the answer is lost.
+    DropAfter(Then),
+    /// It reaches the store a second time so much after the first; the candidate gets the answer
+    /// to the first.
+    Duplicate { after: Duration },
+    /// The store has done it; the answer comes byte by byte, at such intervals.
+    Trickle(Duration),
+    /// The store never sees it; these bytes stand in the place of an answer.
+    Garbage(Vec<u8>),
+}
+
+/// What becomes of connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Door {
+    /// They are served.
+    #[default]
+    Open,
+    /// They are accepted, and nothing is read from them: half open.
+    Deaf,
+    /// They are refused, and those that there are break.
+    Shut,
+}
+
+/// One request as it came in.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Its number.
+    pub number: usize,
+    /// Which call it is.
+    pub call: Call,
+    /// The lease that it is for.
+    pub lease: Option<String>,
+    /// The number of its connection.
+    pub connection: u64,
+    /// When, on the raw monotonic clock.
+    pub at: Duration,
+    /// The store's status; 0 if the store has not answered, or was not asked.
+    pub status: u16,
+}
+
+#[derive(Default)]
+struct State {
+    /// For all requests of a kind.
+    standing: Vec<(Call, Fault)>,
+    /// For the next requests of a kind, one each.
+    queued: VecDeque<(Call, Fault)>,
+    log: Vec<Seen>,
+    noted: usize,
+    /// The last request of each kind.
+    last: Vec<Message>,
+    connections: HashMap<u64, TcpStream>,
+    accepted: u64,
+    door: Door,
+    over: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    ended: Condvar,
+    store: SocketAddr,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A test that failed under the lock still has to end its proxy.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits, or returns false as soon as the proxy has ended.
+    fn wait(&self, length: Duration) -> bool {
+        let (state, _) = self
+            .ended
+            .wait_timeout_while(self.lock(), length, |state| !state.over)
+            .unwrap_or_else(PoisonError::into_inner);
+        !state.over
+    }
+}
+
+/// The proxy; ends when it is dropped.
+pub struct FaultProxy {
+    /// Where it listens.
+    pub address: SocketAddr,
+    shared: Arc<Shared>,
+    listener: Mutex<Option<TcpListener>>,
+    /// Bound and never listening: keeps the port ours while connections are refused.
+    _place: OwnedFd,
+}
+
+impl Drop for FaultProxy {
+    fn drop(&mut self) {
+        self.shared.lock().over = true;
+        self.shared.ended.notify_all();
+        self.door(Door::Shut);
+    }
+}
+
+impl FaultProxy {
+    /// Starts it before a store, on a free port of loopback.
+    pub fn start(store: SocketAddr) -> Self {
+        Self::start_on((Ipv4Addr::LOCALHOST, 0), store)
+    }
+
+    /// Starts it on one of this host's addresses; port 0 stands for a free one.
+    pub fn start_on(at: impl Into<SocketAddr>, store: SocketAddr) -> Self {
+        // Closed on exec: a child of another test must not keep the port.
+        let flags = SocketFlags::CLOEXEC;
+        let place = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
+        let place = place.expect("a socket");
+        sockopt::set_socket_reuseaddr(&place, true).expect("the address can be shared");
+        rustix::net::bind(&place, &at.into()).expect("a free port");
+        let address = rustix::net::getsockname(&place).expect("an address");
+        let address = SocketAddr::try_from(address).expect("an address of TCP");
+        let shared = Shared { state: Mutex::default(), ended: Condvar::new(), store };
+        let listener = Mutex::new(None);
+        let it = Self { address, shared: Arc::new(shared), listener, _place: place };
+        it.door(Door::Open);
+        it
+    }
+
+    /// Starts it before the host and port of a URL.
+    pub fn before(endpoint: &url::Url) -> Self {
+        let store = endpoint.socket_addrs(|| None).expect("host and port");
+        Self::start(store[0])
+    }
+
+    /// The URL that leads through it to what another URL leads to.
+    pub fn endpoint(&self, of: &url::Url) -> String {
+        format!("http://{}{}", self.address, of.path())
+    }
+
+    /// Has all requests of a kind go wrong from now on, but for those with a fault of their own.
+    pub fn always(&self, call: Call, fault: Fault) {
+        self.shared.lock().standing.insert(0, (call, fault));
+    }
+
+    /// Has the next requests of a kind go wrong, one fault each.
+    pub fn next(&self, call: Call, faults: impl IntoIterator<Item = Fault>) {
+        self.shared.lock().queued.extend(faults.into_iter().map(|fault| (call, fault)));
+    }
+
+    /// Takes back all faults that have not happened yet, and serves connections again.
+    pub fn heal(&self) {
+        let mut state = self.shared.lock();
+        state.standing.clear();
+        state.queued.clear();
+        drop(state);
+        self.door(Door::Open);
+    }
+
+    /// How many faults of [`next`](Self::next) have not happened yet.
+    pub fn pending(&self) -> usize {
+        self.shared.lock().queued.len()
+    }
+
+    /// Says what becomes of connections from now on.
+    pub fn door(&self, door: Door) {
+        let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.lock().door = door;
+        if door == Door::Shut {
+            if let Some(open) = listener.take() {
+                // Wakes the thread that accepts, which closes it.
+                let _ = rustix::net::shutdown(&open, rustix::net::Shutdown::Read);
+            }
+            self.break_connections();
+        } else if listener.is_none() {
+            let bound = TcpListener::bind(self.address).expect("its port is kept");
+            let accepting = bound.try_clone().expect("a socket");
+            let shared = Arc::clone(&self.shared);
+            thread::spawn(move || accept(&accepting, &shared));
+            *listener = Some(bound);
+        }
+    }
+
+    /// Breaks the connections that there are: RST.
+    pub fn break_connections(&self) {
+        for (_, stream) in self.shared.lock().connections.drain() {
+            let _ = sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
+            // Wakes the thread that reads it, whose end closes it.
+            let _ = stream.shutdown(Shutdown::Read);
+        }
+    }
+
+    /// Sends the last request of a kind to the store once more, and says the status of the answer.
+    pub fn replay(&self, call: Call) -> u16 {
+        let last = self.shared.lock().last.iter().find(|it| it.call() == call).cloned();
+        let last = last.expect("there was such a request");
+        deliver(&self.shared, &last).expect("the store answers").status()
+    }
+
+    /// The requests since the start or the last taking.
+    pub fn log(&self) -> Vec<Seen> {
+        self.shared.lock().log.clone()
+    }
+
+    /// Takes the log, which begins anew.
+    pub fn take_log(&self) -> Vec<Seen> {
+        std::mem::take(&mut self.shared.lock().log)
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    while let Ok((stream, _)) = listener.accept() {
+        let Ok(kept) = stream.try_clone() else { continue };
+        let mut state = shared.lock();
+        let door = state.door;
+        if door == Door::Shut {
+            // Accepted just before, and not yet among those that were broken.
+            let _ = sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
+            continue;
+        }
+        state.accepted += 1;
+        let id = state.accepted;
+        state.connections.insert(id, kept);
+        drop(state);
+        let shared = Arc::clone(shared);
+        if door == Door::Open {
+            thread::spawn(move || {
+                let _ = serve(stream, id, &shared);
+                shared.lock().connections.remove(&id);
+            });
+        }
+    }
+}
+
+/// Serves one connection of the candidate until one of both ends it.
+fn serve(stream: TcpStream, id: u64, shared: &Arc<Shared>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::new(stream);
+    while let Some(request) = Message::request(&mut reader)? {
+        let (number, fault) = note(&request, id, shared);
+        let stream = reader.get_mut();
+        let ask = || {
+            let answer = deliver(shared, &request)?;
+            // The log may have been taken meanwhile.
+            if let Some(seen) = shared.lock().log.iter_mut().find(|it| it.number == number) {
+                seen.status = answer.status();
+            }
+            Ok::<_, io::Error>(answer.bytes)
+        };
+        match fault {
+            Fault::Pass => stream.write_all(&ask()?)?,
+            Fault::Delay { request, answer } => {
+                if !shared.wait(request) {
+                    return Ok(());
+                }
+                let bytes = ask()?;
+                if !shared.wait(answer) {
+                    return Ok(());
+                }
+                stream.write_all(&bytes)?;
+            }
+            Fault::DropBefore(then) => return lose(stream, then),
+            Fault::DropAfter(then) => {
+                ask()?;
+                return lose(stream, then);
+            }
+            Fault::Duplicate { after } => {
+                let bytes = ask()?;
+                let (again, shared) = (request.clone(), Arc::clone(shared));
+                thread::spawn(move || {
+                    if shared.wait(after) {
+                        let _ = deliver(&shared, &again);
+                    }
+                });
+                stream.write_all(&bytes)?;
+            }
+            Fault::Trickle(interval) => {
+                for byte in ask()? {
+                    stream.write_all(&[byte])?;
+                    if !shared.wait(interval) {
+                        return Ok(());
+                    }
+                }
+            }
+            Fault::Garbage(bytes) => return stream.write_all(&bytes),
+        }
+    }
+    Ok(())
+}
+
+/// Writes a request to the log, and says its number and what is to go wrong with it.
+fn note(request: &Message, connection: u64, shared: &Shared) -> (usize, Fault) {
+    let (call, at) = (request.call(), tenure::clock::now().raw);
+    let mut state = shared.lock();
+    state.last.retain(|it| it.call() != call);
+    state.last.push(request.clone());
+    state.noted += 1;
+    let number = state.noted;
+    state.log.push(Seen { number, call, lease: request.lease(), connection, at, status: 0 });
+    let concerns = |it: &(Call, Fault)| it.0 == call || it.0 == Call::Any;
+    let queued = state.queued.iter().position(concerns);
+    let fault = match queued.and_then(|index| state.queued.remove(index)) {
+        Some((_, fault)) => fault,
+        None => {
+            state.standing.iter().find(|it| concerns(it)).map_or(Fault::Pass, |it| it.1.clone())
+        }
+    };
+    (number, fault)
+}
+
+/// Sends a request to the store over a connection of its own and reads the answer.
+fn deliver(shared: &Shared, request: &Message) -> io::Result<Message> {
+    let mut stream = TcpStream::connect_timeout(&shared.store, STORE)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(STORE))?;
+    stream.write_all(&request.bytes)?;
+    Message::answer(&mut BufReader::new(stream), request)
+}
+
+/// Leaves a connection without an answer.
+fn lose(stream: &mut TcpStream, then: Then) -> io::Result<()> {
+    match then {
+        Then::Silence => io::copy(stream, &mut io::sink()).map(drop),
+        Then::Close => stream.shutdown(Shutdown::Write),
+        Then::Reset => Ok(sockopt::set_socket_linger(&*stream, Some(Duration::ZERO))?),
+    }
+}

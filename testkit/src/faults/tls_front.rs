@@ -1,0 +1,145 @@
+//! TLS before a plain server, with whatever certificate a test has it show, and the authorities
+//! that sign them.
+//!
+//! What it does not do: it passes on what it has deciphered and understands none of it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// A certificate authority.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: String,
+}
+
+impl Authority {
+    /// Makes one.
+    pub fn new(name: &str) -> Self {
+        let mut it = CertificateParams::new([]).expect("good parameters");
+        it.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        it.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().expect("a key");
+        let certificate = it.self_signed(&key).expect("signed").pem();
+        Self { issuer: Issuer::new(it, key), certificate }
+    }
+
+    /// Writes its certificate to a directory, for those who are to trust it.
+    pub fn write(&self, directory: &Path) -> PathBuf {
+        let file = directory.join("authorities.pem");
+        std::fs::write(&file, &self.certificate).expect("written");
+        file
+    }
+
+    /// Signs a certificate for a name or an address, that ends with a year.
+    pub fn sign(&self, name: &str, until: i32) -> Shown {
+        let mut it = CertificateParams::new([name.to_owned()]).expect("a name");
+        it.not_after = rcgen::date_time_ymd(until, 12, 31);
+        let key = KeyPair::generate().expect("a key");
+        let certificate = it.signed_by(&key, &self.issuer).expect("signed").der().clone();
+        let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).expect("a key");
+        Shown(certificate, key)
+    }
+}
+
+/// A certificate with its key.
+pub struct Shown(CertificateDer<'static>, PrivateKeyDer<'static>);
+
+#[derive(Default)]
+struct State {
+    settings: Option<Arc<ServerConfig>>,
+    /// The first byte of each connection.
+    first: Vec<u8>,
+}
+
+type Shared = Arc<Mutex<State>>;
+
+/// The front; ends when it is dropped.
+pub struct TlsFront {
+    /// Where it listens.
+    pub address: SocketAddr,
+    shared: Shared,
+    /// Ends the thread when it is dropped.
+    _end: oneshot::Sender<()>,
+}
+
+impl TlsFront {
+    /// Starts it on a free port of loopback, before a plain server.
+    pub fn start(server: SocketAddr, certificate: Shown) -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        listener.set_nonblocking(true).expect("a socket");
+        let address = listener.local_addr().expect("an address");
+        let shared = Shared::default();
+        let (end, ended) = oneshot::channel();
+        let serving = Arc::clone(&shared);
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async {
+                tokio::select! {
+                    () = accept(listener, server, serving) => (),
+                    _ = ended => (),
+                }
+            });
+        });
+        let it = Self { address, shared, _end: end };
+        it.show(certificate);
+        it
+    }
+
+    /// Shows another certificate to whoever connects from now on.
+    pub fn show(&self, Shown(certificate, key): Shown) {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let settings = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .expect("a certificate with its key");
+        lock(&self.shared).settings = Some(Arc::new(settings));
+    }
+
+    /// The first byte of each connection so far: 22 where a handshake of TLS began.
+    pub fn first_bytes(&self) -> Vec<u8> {
+        lock(&self.shared).first.clone()
+    }
+}
+
+fn lock(shared: &Shared) -> MutexGuard<'_, State> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn accept(listener: std::net::TcpListener, server: SocketAddr, shared: Shared) {
+    let listener = TcpListener::from_std(listener).expect("a listener");
+    let mut connections = tokio::task::JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let shared = Arc::clone(&shared);
+        connections.spawn(async move {
+            let _ = serve(stream, server, shared).await;
+        });
+    }
+}
+
+async fn serve(stream: TcpStream, server: SocketAddr, shared: Shared) -> std::io::Result<()> {
+    let mut first = [0];
+    if stream.peek(&mut first).await? == 0 {
+        return Ok(());
+    }
+    let settings = {
+        let mut state = lock(&shared);
+        state.first.push(first[0]);
+        state.settings.clone().expect("there is a certificate")
+    };
+    let mut client = TlsAcceptor::from(settings).accept(stream).await?;
+    let mut server = TcpStream::connect(server).await?;
+    copy_bidirectional(&mut client, &mut server).await.map(drop)
+}

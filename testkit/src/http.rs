@@ -1,0 +1,6 @@
+//! Clients and servers of the status listener.
+
+pub mod raw;
+pub mod server;
+pub mod status;
+pub mod wire;

@@ -1,0 +1,230 @@
+//! The real status listener, on a free port and on a unix socket, and a client that says exactly
+//! what it is told to.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+use tenure::config::Listen;
+use tenure::election::Status;
+use tenure::publish::Heartbeat;
+use tenure::publish::http::{App, bind, serve};
+use tenure::publish::metrics::Metrics;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use crate::http::status::{Feed, about, now};
+
+/// How long a client waits for what must come; by the paused clock where it is paused.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// A listener with everything that it answers from; it ends with this value.
+pub struct Server {
+    pub feed: Option<Feed>,
+    pub heartbeat: Heartbeat,
+    pub address: SocketAddr,
+    pub socket: PathBuf,
+    _directory: tempfile::TempDir,
+    end: Option<oneshot::Sender<()>>,
+    tasks: JoinSet<()>,
+}
+
+impl Server {
+    pub async fn start(feed: Feed) -> Self {
+        Self::with_places(feed, 512).await
+    }
+
+    pub async fn with_places(feed: Feed, max_connections: usize) -> Self {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let socket = directory.path().join("status.sock");
+        let port = Listen::Tcp("127.0.0.1:0".parse().expect("an address"));
+        let tcp = bind(&port).await.expect("a free port");
+        let unix = bind(&Listen::Unix(socket.clone())).await.expect("a socket");
+        let heartbeat = Heartbeat::default();
+        let app = App {
+            about: about(),
+            published: feed.subscribe(),
+            metrics: Metrics::new(&about()),
+            dropped_lines: Box::new(|| 3),
+            heartbeat: heartbeat.clone(),
+            now,
+            max_connections,
+            fits: std::convert::identity,
+        };
+        let address = tcp.address().parse().expect("it says its address");
+        let mut tasks = JoinSet::new();
+        let (end, ended) = oneshot::channel();
+        tasks.spawn(serve(vec![tcp, unix], app, async {
+            ended.await.expect("a server that was not told to end is aborted");
+        }));
+        let (feed, end) = (Some(feed), Some(end));
+        Self { feed, heartbeat, address, socket, _directory: directory, end, tasks }
+    }
+
+    /// Publishes a last status and ends the driver and with it the listener, which hears of its own
+    /// end before its connections hear of the status.
+    pub fn end(&mut self, last: Status) {
+        self.end.take().expect("it was not told before").send(()).expect("it serves yet");
+        self.feed.take().expect("the driver is not gone").change(last);
+    }
+
+    /// Waits until the listener has ended.
+    pub async fn ended(&mut self) {
+        let ended = tokio::time::timeout(PATIENCE, self.tasks.join_next()).await;
+        ended.expect("it ends").expect("there is one").expect("it does not panic");
+    }
+
+    pub fn feed(&self) -> &Feed {
+        self.feed.as_ref().expect("the driver is not gone")
+    }
+
+    pub async fn connect(&self) -> Client {
+        Client::of(TcpStream::connect(self.address).await.expect("it listens"))
+    }
+
+    pub async fn connect_unix(&self) -> Client {
+        Client::of(UnixStream::connect(&self.socket).await.expect("it listens"))
+    }
+
+    /// Asks by GET on a connection of its own.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.connect().await.ask("GET", path).await
+    }
+
+    /// Asks by GET for what the header Accept names.
+    pub async fn get_as(&self, path: &str, accept: &str) -> Answer {
+        let mut client = self.connect().await;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: tenure\r\nAccept: {accept}\r\n\r\n");
+        client.send(request).await;
+        client.answer("GET").await
+    }
+
+    /// The code of a GET.
+    pub async fn code(&self, path: &str) -> u16 {
+        self.get(path).await.code
+    }
+}
+
+/// Both kinds of stream.
+trait Stream: AsyncRead + AsyncWrite + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
+
+/// One connection.
+pub struct Client {
+    stream: Box<dyn Stream>,
+    unread: Vec<u8>,
+}
+
+/// One answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub code: u16,
+    head: String,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(it, _)| it.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+impl Client {
+    fn of(stream: impl Stream + 'static) -> Self {
+        Self { stream: Box::new(stream), unread: Vec::new() }
+    }
+
+    /// Sends bytes as they are. That the other side has closed is for the reading to find out.
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        let _ = self.stream.write_all(bytes.as_ref()).await;
+    }
+
+    /// Says that no more will be sent.
+    pub async fn end(&mut self) {
+        let _ = self.stream.shutdown().await;
+    }
+
+    /// Asks, and leaves the connection open.
+    pub async fn ask(&mut self, method: &str, path: &str) -> Answer {
+        self.send(format!("{method} {path} HTTP/1.1\r\nHost: tenure\r\n\r\n")).await;
+        self.answer(method).await
+    }
+
+    /// Reads one answer to `method`.
+    pub async fn answer(&mut self, method: &str) -> Answer {
+        let head = self.until(b"\r\n\r\n").await.expect("an answer");
+        let code =
+            head.get(9..12).and_then(|it| it.parse().ok()).unwrap_or_else(|| panic!("{head}"));
+        let mut answer = Answer { code, head, body: String::new() };
+        let length = answer.header("content-length").map_or(0, |it| it.parse().expect("a length"));
+        if method != "HEAD" {
+            while self.unread.len() < length {
+                assert!(self.more().await, "the body is cut off: {answer:?}");
+            }
+            let body = self.unread.drain(..length).collect();
+            answer.body = String::from_utf8(body).expect("text");
+        }
+        answer
+    }
+
+    /// Asks for the stream of events, and reads the head of the answer.
+    pub async fn subscribe(&mut self) -> Answer {
+        self.ask("GET", "/watch").await
+    }
+
+    /// The status document of the next event; `None` when there are no more.
+    pub async fn event(&mut self) -> Option<Value> {
+        let text = self.until(b"\n\n").await?;
+        let data =
+            text.lines().find_map(|line| line.strip_prefix("data: ")).expect("an event's data");
+        Some(serde_json::from_str(data).expect("an event is a status document"))
+    }
+
+    /// Whether the stream of events has ended, by its last chunk or with the connection.
+    pub async fn stream_ended(&mut self) -> bool {
+        self.until(b"0\r\n\r\n").await;
+        true
+    }
+
+    /// Whether the other side has closed, after whatever it still sends.
+    pub async fn closed(&mut self) -> bool {
+        while self.more().await {}
+        true
+    }
+
+    /// Everything that has come and was not read.
+    pub fn unread(&self) -> String {
+        String::from_utf8_lossy(&self.unread).into_owned()
+    }
+
+    async fn until(&mut self, end: &[u8]) -> Option<String> {
+        loop {
+            if let Some(at) = self.unread.windows(end.len()).position(|it| it == end) {
+                let taken = self.unread.drain(..at + end.len()).collect();
+                return Some(String::from_utf8(taken).expect("text"));
+            }
+            if !self.more().await {
+                return None;
+            }
+        }
+    }
+
+    /// Reads on; false at the end.
+    async fn more(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        let read = tokio::time::timeout(PATIENCE, self.stream.read(&mut bytes)).await;
+        let read =
+            read.unwrap_or_else(|_| panic!("neither bytes nor an end; unread: {}", self.unread()));
+        let length = read.unwrap_or_default();
+        self.unread.extend_from_slice(&bytes[..length]);
+        length > 0
+    }
+}

@@ -1,0 +1,67 @@
+//! Values for the chart `tenure`, as tests put them together.
+//!
+//! What it does not do: it renders nothing.
+
+use serde_json::{Value, json};
+
+use crate::kubernetes::manifests::lay_over;
+
+/// A port, for Services to have one.
+pub fn port() -> Value {
+    json!({"ports": [{"name": "http", "containerPort": 8080, "servicePort": 80}]})
+}
+
+/// Values with others laid over them.
+pub fn with(mut below: Value, above: Value) -> Value {
+    lay_over(&mut below, &above);
+    below
+}
+
+/// A lease on a blob, with AKS's workload identity.
+pub fn azure() -> Value {
+    let client = "6c7d2c1e-0000-4000-8000-1234567890ab";
+    json!({
+        "store": "azure",
+        "azure": {"storageAccount": "orders", "container": "locks", "clientId": client},
+    })
+}
+
+/// Everything that is off by default.
+pub fn everything() -> Value {
+    json!({
+        "container": with(port(), json!({
+            "command": ["/orders"], "args": ["--serve"],
+            "env": [{"name": "A", "value": "b"}], "envFrom": [{"secretRef": {"name": "orders"}}],
+            "readinessProbe": {"httpGet": {"path": "/healthz", "port": 8080}},
+            "lifecycle": {"preStop": {"sleep": {"seconds": 1}}},
+            "resources": {"requests": {"cpu": "100m"}},
+            "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+        })),
+        "initContainers": [{"name": "migrate", "image": "x:1", "securityContext": {
+            "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+            "capabilities": {"drop": ["ALL"]}}}],
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
+        "podLabels": {"team": "shop"}, "podAnnotations": {"note": "x"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "nodeSelector": {"pool": "a"}, "tolerations": [{"key": "a", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}}, "priorityClassName": "high",
+        "serviceAccount": {"annotations": {"a": "b"}},
+        "service": {"annotations": {"a": "b"}},
+        "networkPolicy": {
+            "serviceFrom": [{"podSelector": {}}],
+            "egress": {"enabled": true, "rules": [{"ports": [{"port": 5432}]}]},
+        },
+        "podMonitor": {"enabled": true}, "prometheusRule": {"enabled": true},
+        "dashboard": {"enabled": true, "annotations": {"grafana_folder": "Tenure"}},
+        "election": {"statusFile": ["/run/tenure/status.json"]},
+        "sidecar": {
+            "env": [{"name": "RUST_BACKTRACE", "value": "1"}],
+            "envFrom": [{"configMapRef": {"name": "tenure"}}],
+            "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+        },
+        "extraObjects": [
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-a"}},
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-b\n",
+        ],
+    })
+}

@@ -1,0 +1,88 @@
+//! A candidate of Kubernetes' own library on a Lease, as a process: tests/clientgo.
+//!
+//! Its `/leader` says whether its own lease still runs, by the last write that the API server took.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::kubernetes::lease_ground::{Ground, LEASE};
+use crate::paths::tool;
+use crate::processes::cluster::{PATIENCE, Timings};
+use crate::processes::process::{get, until};
+
+/// A candidate of client-go.
+pub struct Neighbour {
+    pub name: String,
+    pub address: SocketAddr,
+    child: Child,
+}
+
+impl Neighbour {
+    /// Starts one, which gives its lease back in the end if it has `ReleaseOnCancel`, and waits until
+    /// it listens. When it has lost its lease it competes again.
+    ///
+    /// With `ReleaseOnCancel`, whose renewal failed while the API server was out of reach releases
+    /// what may be another's Lease by then. So only who is told to end should have it here.
+    pub fn start(
+        name: &str,
+        ground: &Ground,
+        token: &Path,
+        timings: Timings,
+        releases: bool,
+    ) -> Self {
+        let text = |length: Duration| format!("{}ms", length.as_millis());
+        let says = ground.plane.file(&format!("{name}.listening"));
+        let log = ground.plane.file(&format!("{name}.log"));
+        let child = Command::new(tool("clientgo"))
+            .args(["-api", &ground.plane.url(), "-namespace", &ground.namespace, "-name", LEASE])
+            .args(["-identity", name, "-answer", "lease", "-lost", "again"])
+            .arg(format!("-release-on-cancel={releases}"))
+            .args(["-lease-duration", &text(timings.lease_duration)])
+            .args(["-renew-deadline", &text(timings.renew_deadline)])
+            .args(["-retry-period", &text(timings.retry_period)])
+            .arg("-token-file")
+            .arg(token)
+            .arg("-ca-file")
+            .arg(ground.plane.ca_file())
+            .stdin(Stdio::null())
+            .stdout(File::create(&says).expect("a file"))
+            .stderr(File::create(log).expect("a file"))
+            .spawn()
+            .expect("clientgo starts");
+        let address = until(PATIENCE, "the neighbour listens", || {
+            let said = std::fs::read_to_string(&says).ok()?;
+            let said: serde_json::Value = serde_json::from_str(&said).ok()?;
+            said["listening"].as_str()?.parse().ok()
+        });
+        Self { name: name.to_owned(), address, child }
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let id = Pid::from_raw(self.child.id().try_into().expect("a process id")).expect("not 0");
+        kill_process(id, signal).expect("the process takes a signal");
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) {
+        until(PATIENCE, "the neighbour ends", || {
+            self.child.try_wait().expect("the process can be asked")
+        });
+    }
+
+    /// Whether its lease runs.
+    pub fn holds(&self) -> bool {
+        get(self.address, "/leader").is_some_and(|(code, _)| code == 200)
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

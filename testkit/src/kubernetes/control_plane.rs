@@ -1,0 +1,336 @@
+//! A real Kubernetes control plane on free ports of loopback: etcd and kube-apiserver with RBAC, and
+//! where a test wants them kube-controller-manager, kube-scheduler and kwok, whose Nodes are only
+//! said to be there.
+//!
+//! All of it ends with the test's process, however that ends: each is started by a thread that lives
+//! as long as the process, and gets SIGKILL when the thread is gone.
+//!
+//! What it does not do: it knows nothing of Tenure. A test brings its own objects.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::kubernetes::kubectl::Kubectl;
+use crate::paths::tool;
+use crate::processes::process::until;
+
+/// How long a part of it may take to be ready, on a machine with much else to do.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The token of the administrator, who may do anything.
+const ADMIN: &str = "admin-of-the-tests";
+
+/// A program that runs, until it is dropped.
+struct Running {
+    name: &'static str,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Running {
+    fn signal(&self, signal: Signal) {
+        let id = Pid::from_raw(self.child.id().try_into().expect("a process id")).expect("not 0");
+        kill_process(id, signal).expect("the process takes a signal");
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("the process can be asked").is_some()
+    }
+
+    fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+            let last = log.lines().rev().take(20).collect::<Vec<_>>();
+            let last = last.into_iter().rev().collect::<Vec<_>>().join("\n");
+            eprintln!("--- last of {}'s log ---\n{last}", self.name);
+        }
+    }
+}
+
+/// A control plane.
+pub struct ControlPlane {
+    /// Whoever may do anything.
+    pub kubectl: Kubectl,
+    directory: TempDir,
+    etcd_port: u16,
+    api_port: u16,
+    /// The API server first, so that it ends before its etcd.
+    api: Running,
+    _etcd: Running,
+    /// What makes Deployments roll out, if anything does.
+    workers: Vec<Running>,
+}
+
+impl ControlPlane {
+    /// Starts etcd and kube-apiserver, and waits until they are ready.
+    pub fn start() -> Self {
+        for _ in 0..5 {
+            if let Some(it) = Self::try_start() {
+                return it;
+            }
+        }
+        panic!("etcd or kube-apiserver ended five times before it was ready");
+    }
+
+    /// The one that the tests of a file share, ready; one test at a time has it.
+    pub fn shared() -> MutexGuard<'static, Self> {
+        static SHARED: OnceLock<Mutex<ControlPlane>> = OnceLock::new();
+        let shared = SHARED.get_or_init(|| Mutex::new(Self::start()));
+        let mut it = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        it.restore();
+        it
+    }
+
+    /// None when another process took a port first.
+    fn try_start() -> Option<Self> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let home = directory.path();
+        let kubectl = Kubectl { home: home.to_owned() };
+        let [etcd_port, peer_port, api_port] = [(); 3].map(|()| crate::ports::free_port());
+        make_keys(home);
+        let etcd = start_etcd(home, etcd_port, peer_port);
+        let api = start_api(home, etcd_port, api_port);
+        let mut it =
+            Self { kubectl, directory, etcd_port, api_port, api, _etcd: etcd, workers: Vec::new() };
+        it.write_kubeconfig();
+        it.becomes_ready().then_some(it)
+    }
+
+    /// Whether the API server becomes ready, and does not end.
+    fn becomes_ready(&mut self) -> bool {
+        until(PATIENCE, "kube-apiserver is ready", || {
+            let ended = self.api.has_ended() || self._etcd.has_ended();
+            (ended || self.is_ready()).then_some(!ended)
+        })
+    }
+
+    pub fn is_ready(&self) -> bool {
+        let asked = ["get", "--raw", "/readyz", "--request-timeout", "2s"];
+        self.kubectl.ask(&asked).status.success()
+    }
+
+    /// Where the API server listens.
+    pub fn url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.api_port)
+    }
+
+    /// What its certificate is judged by.
+    pub fn ca_file(&self) -> PathBuf {
+        self.directory.path().join("certificates/apiserver.crt")
+    }
+
+    /// A file of ours beside the others.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn api_process(&self) -> u32 {
+        self.api.child.id()
+    }
+
+    fn write_kubeconfig(&self) {
+        let text = serde_json::json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "it",
+            "clusters": [{"name": "it", "cluster": {
+                "server": self.url(), "certificate-authority": self.ca_file()}}],
+            "users": [{"name": "it", "user": {"token": ADMIN}}],
+            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+        });
+        std::fs::write(self.kubectl.kubeconfig(), text.to_string()).expect("written");
+    }
+
+    /// Writes a service account's token of so long a life to a file, whose path it gives. The API
+    /// server gives none that lives for less than ten minutes.
+    pub fn token(&self, namespace: &str, account: &str, life: Duration) -> PathBuf {
+        let life = format!("{}s", life.as_secs());
+        let token =
+            self.kubectl.run(&["create", "token", "-n", namespace, account, "--duration", &life]);
+        let file = self.file(&format!("{namespace}-{account}.token"));
+        std::fs::write(&file, token.trim()).expect("written");
+        file
+    }
+
+    /// Stops the API server where it stands, as a machine out of breath does.
+    pub fn stop_api(&self) {
+        self.api.signal(Signal::STOP);
+    }
+
+    pub fn continue_api(&self) {
+        self.api.signal(Signal::CONT);
+    }
+
+    /// Kills the API server.
+    pub fn kill_api(&mut self) {
+        self.api.end();
+    }
+
+    /// Starts the API server again, where and as it was, and waits until it is ready.
+    pub fn restart_api(&mut self) {
+        self.api.end();
+        self.api = start_api(self.directory.path(), self.etcd_port, self.api_port);
+        assert!(self.becomes_ready(), "kube-apiserver does not start again");
+    }
+
+    /// Undoes what a failed test may have left.
+    fn restore(&mut self) {
+        if self.api.has_ended() {
+            self.restart_api();
+        }
+        self.continue_api();
+        assert!(self.becomes_ready(), "the control plane is gone");
+    }
+
+    /// Has Deployments roll out, onto so many Nodes that are only said to be there.
+    pub fn start_workers(&mut self, nodes: usize) {
+        if !self.workers.is_empty() {
+            return;
+        }
+        let home = self.directory.path();
+        let kubeconfig = self.kubectl.kubeconfig().display().to_string();
+        let key = home.join("accounts.key").display().to_string();
+        let ca = self.ca_file().display().to_string();
+        let stages = stages().display().to_string();
+        let nobody = ["--secure-port", "0"];
+        let manager = ["--leader-elect=false", "--use-service-account-credentials=false"];
+        let manager = [&["--kubeconfig", &kubeconfig], &nobody[..], &manager].concat();
+        let keys = ["--service-account-private-key-file", &key, "--root-ca-file", &ca];
+        let scheduler = [&["--kubeconfig", &kubeconfig], &nobody[..], &["--leader-elect=false"]];
+        let kwok = ["--kubeconfig", &kubeconfig, "--manage-all-nodes", "--config", &stages];
+        self.workers = vec![
+            run(home, "kube-controller-manager", &[&manager[..], &keys].concat()),
+            run(home, "kube-scheduler", &scheduler.concat()),
+            run(home, "kwok", &kwok),
+        ];
+        for number in 0..nodes {
+            self.kubectl.apply(&node(number));
+        }
+        let ready = ["wait", "node", "--all", "--for=condition=Ready", "--timeout=120s"];
+        self.kubectl.run(&ready);
+    }
+}
+
+fn node(number: usize) -> String {
+    serde_json::json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": format!("node-{number}"),
+            "labels": {
+                "kubernetes.io/hostname": format!("node-{number}"),
+                "kubernetes.io/os": "linux",
+                "topology.kubernetes.io/zone": format!("zone-{number}"),
+            },
+        },
+        "status": {"allocatable": {"cpu": "32", "memory": "256Gi", "pods": "110"}},
+    })
+    .to_string()
+}
+
+/// The stages of kwok's Nodes.
+fn stages() -> PathBuf {
+    tool("kwok").with_file_name("stages.yaml")
+}
+
+/// The key that service accounts' tokens are signed with, and the administrator's token.
+fn make_keys(home: &Path) {
+    let made = Command::new("openssl")
+        .args(["genrsa", "-out"])
+        .arg(home.join("accounts.key"))
+        .arg("2048")
+        .output()
+        .expect("openssl starts");
+    assert!(made.status.success(), "{made:?}");
+    let line = format!("{ADMIN},admin,1,system:masters\n");
+    std::fs::write(home.join("tokens.csv"), line).expect("written");
+}
+
+fn start_etcd(home: &Path, port: u16, peer_port: u16) -> Running {
+    let (client, peer) =
+        (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer_port}"));
+    let data = home.join("etcd").display().to_string();
+    let cluster = format!("default={peer}");
+    let settings = [
+        "--data-dir",
+        &data,
+        "--unsafe-no-fsync",
+        "--log-level",
+        "error",
+        "--listen-client-urls",
+        &client,
+        "--advertise-client-urls",
+        &client,
+        "--listen-peer-urls",
+        &peer,
+        "--initial-advertise-peer-urls",
+        &peer,
+        "--initial-cluster",
+        &cluster,
+    ];
+    run(home, "etcd", &settings)
+}
+
+fn start_api(home: &Path, etcd_port: u16, port: u16) -> Running {
+    let place = |name: &str| home.join(name).display().to_string();
+    let settings = [
+        format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        "--advertise-address=127.0.0.1".to_owned(),
+        format!("--secure-port={port}"),
+        format!("--cert-dir={}", place("certificates")),
+        format!("--service-account-key-file={}", place("accounts.key")),
+        format!("--service-account-signing-key-file={}", place("accounts.key")),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        "--authorization-mode=RBAC".to_owned(),
+        format!("--token-auth-file={}", place("tokens.csv")),
+        "--endpoint-reconciler-type=none".to_owned(),
+    ];
+    run(home, "kube-apiserver", &settings.each_ref().map(String::as_str))
+}
+
+/// A program to start, and whom to tell.
+type Order = (Command, mpsc::Sender<std::io::Result<Child>>);
+
+/// Starts a tool that logs to a file, and gets SIGKILL when this process ends.
+fn run(home: &Path, name: &'static str, arguments: &[&str]) -> Running {
+    let log = home.join(format!("{name}.log"));
+    let file = File::options().create(true).append(true).open(&log).expect("the log opens");
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "KILL"])
+        .arg(tool(name))
+        .args(arguments)
+        .current_dir(home)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(file);
+    // The signal comes when the thread that started the program is gone, so that thread stays.
+    static STARTER: OnceLock<Mutex<mpsc::Sender<Order>>> = OnceLock::new();
+    let starter = STARTER.get_or_init(|| {
+        let (orders, taken) = mpsc::channel::<Order>();
+        std::thread::spawn(move || {
+            for (mut command, answer) in taken {
+                let _ = answer.send(command.spawn());
+            }
+        });
+        Mutex::new(orders)
+    });
+    let (answer, child) = mpsc::channel();
+    let starter = starter.lock().unwrap_or_else(PoisonError::into_inner);
+    starter.send((command, answer)).expect("the starter lives");
+    let child = child.recv().expect("the starter answers");
+    Running { name, child: child.expect("setpriv of util-linux starts"), log }
+}

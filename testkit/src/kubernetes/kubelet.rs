@@ -1,0 +1,375 @@
+//! A kubelet of the tests: for each pod of a namespace that was given a node it starts `tenure run`
+//! as the pod's container says, with the pod's name, address and a token of its service account; says
+//! in the pod's status what the readiness probe says; starts it anew when it has ended; and ends it
+//! when the pod is to go.
+//!
+//! What it does not do: it runs no container, and takes the service beside Tenure for ready.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::kubernetes::control_plane::ControlPlane;
+use crate::kubernetes::kubectl::Kubectl;
+use crate::processes::process::Candidate;
+use crate::recorder::{Recorder, Verdict};
+
+/// Between two looks at the pods.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// A pod that runs here.
+struct Pod {
+    candidate: Candidate,
+    address: String,
+    /// What to start again, when it has ended.
+    arguments: Vec<String>,
+    variables: Vec<(String, String)>,
+    probe: String,
+    restarts: u32,
+    ending: bool,
+}
+
+/// What the kubelet and the test share.
+struct State {
+    pods: BTreeMap<String, Pod>,
+    recorder: Recorder,
+    /// The processes that were told to end, by their instance.
+    released: Vec<String>,
+    starts: u8,
+    /// While it is set, no pod becomes ready that is not.
+    holds_back: bool,
+}
+
+/// What it needs of the cluster.
+struct Place {
+    kubectl: Kubectl,
+    namespace: String,
+    /// What reaches the API server from here, but for the token.
+    api: Vec<String>,
+    /// Where each pod has its files; the control plane's, so that a failed test can show the logs.
+    directory: PathBuf,
+}
+
+/// The kubelet of a namespace; ends with all its processes when it is dropped.
+pub struct Kubelet {
+    state: Arc<Mutex<State>>,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Kubelet {
+    /// Starts one for the pods of a namespace.
+    pub fn start(plane: &ControlPlane, namespace: &str) -> Self {
+        let ca = plane.ca_file().display().to_string();
+        let place = Place {
+            kubectl: plane.kubectl.clone(),
+            namespace: namespace.to_owned(),
+            api: vec!["--kube-api".to_owned(), plane.url(), "--kube-ca-file".to_owned(), ca],
+            directory: plane.file(&format!("pods-of-{namespace}")),
+        };
+        std::fs::create_dir(&place.directory).expect("a directory");
+        let state = Arc::new(Mutex::new(State {
+            pods: BTreeMap::new(),
+            recorder: Recorder::every(Duration::from_millis(10)),
+            released: Vec::new(),
+            starts: 0,
+            holds_back: false,
+        }));
+        let over = Arc::new(AtomicBool::default());
+        let (its, end) = (Arc::clone(&state), Arc::clone(&over));
+        let thread = std::thread::spawn(move || {
+            while !end.load(Ordering::Relaxed) {
+                place.look(&its);
+                std::thread::sleep(INTERVAL);
+            }
+        });
+        Self { state, over, thread: Some(thread) }
+    }
+
+    /// The pods whose process leads, each with its address.
+    pub fn leaders(&self) -> Vec<(String, String)> {
+        let state = lock(&self.state);
+        let leading = state.pods.iter().filter(|(_, pod)| pod.candidate.is_leader());
+        leading.map(|(name, pod)| (name.clone(), pod.address.clone())).collect()
+    }
+
+    /// The addresses of all pods that run and are not about to end.
+    pub fn addresses(&self) -> Vec<String> {
+        let state = lock(&self.state);
+        let mut all: Vec<_> =
+            state.pods.values().filter(|it| !it.ending).map(|it| it.address.clone()).collect();
+        all.sort();
+        all
+    }
+
+    /// Lets no pod become ready, or lets all again.
+    pub fn hold_back(&self, holds_back: bool) {
+        lock(&self.state).holds_back = holds_back;
+    }
+
+    /// Kills the process of a pod.
+    pub fn kill(&self, pod: &str) {
+        lock(&self.state).pods.get_mut(pod).expect("it runs").candidate.crash();
+    }
+
+    /// Ends everything, and judges what was claimed.
+    pub fn judge(mut self) -> Verdict {
+        self.over.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().expect("it runs").join();
+        ended.expect("the kubelet ends well");
+        let mut state = lock(&self.state);
+        state.pods.clear();
+        let recorder = std::mem::replace(&mut state.recorder, Recorder::start());
+        let released: Vec<&str> = state.released.iter().map(String::as_str).collect();
+        let verdict = recorder.finish(&released);
+        verdict.assert_safe();
+        verdict
+    }
+}
+
+impl Drop for Kubelet {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Place {
+    fn look(&self, state: &Mutex<State>) {
+        let all = self.kubectl.get(&self.namespace, &["pods"]);
+        let all = all["items"].as_array().expect("a list").clone();
+        let name = |pod: &Value| pod["metadata"]["name"].as_str().expect("a name").to_owned();
+        let mut state = lock(state);
+        let there: Vec<String> = all.iter().map(name).collect();
+        state.pods.retain(|name, _| there.contains(name));
+        for pod in &all {
+            let (name, goes) = (name(pod), pod["metadata"]["deletionTimestamp"].is_string());
+            if state.pods.contains_key(&name) {
+                if goes { self.end(&mut state, &name) } else { self.probe(&mut state, &name, pod) }
+            } else if goes {
+                self.forget(&name);
+            } else if pod["spec"]["nodeName"].is_string() {
+                self.begin(&mut state, &name, pod);
+            }
+        }
+    }
+
+    /// Starts a pod's process.
+    fn begin(&self, state: &mut State, name: &str, pod: &Value) {
+        state.starts += 1;
+        let address = format!("10.1.0.{}", state.starts);
+        let container = tenure(pod);
+        let home = self.directory.join(state.starts.to_string());
+        std::fs::create_dir(&home).expect("a directory");
+        let variables = variables(container, pod, &address, &home);
+        let arguments = self.arguments(container, &variables, &self.token(&home, name, pod), &home);
+        let probe = container["readinessProbe"]["httpGet"]["path"].as_str().expect("a probe");
+        let candidate = start(name, &self.directory, &arguments, &variables);
+        state.recorder.follow(&candidate.name, candidate.address);
+        let probe = probe.to_owned();
+        let (restarts, ending) = (0, false);
+        let it = Pod { candidate, address, arguments, variables, probe, restarts, ending };
+        state.pods.insert(name.to_owned(), it);
+        self.probe(state, name, pod);
+    }
+
+    /// The container's arguments, as they are here: with the API server from here, and any port.
+    fn arguments(
+        &self,
+        container: &Value,
+        variables: &[(String, String)],
+        token: &Path,
+        home: &Path,
+    ) -> Vec<String> {
+        let said = container["args"].as_array().expect("arguments").iter();
+        let said = said.map(|it| it.as_str().expect("a text"));
+        let said = said.filter(|it| *it != "run" && !it.starts_with("--listen="));
+        let said = said.map(|it| expanded(it, variables, home));
+        let token = ["--kube-token-file".to_owned(), token.display().to_string()];
+        said.chain(self.api.iter().cloned()).chain(token).collect()
+    }
+
+    /// A token of the pod's service account, good for as long as the pod is there.
+    fn token(&self, home: &Path, name: &str, pod: &Value) -> PathBuf {
+        let account = pod["spec"]["serviceAccountName"].as_str().expect("an account");
+        let uid = pod["metadata"]["uid"].as_str().expect("a uid");
+        let token = self.kubectl.run(&[
+            "create",
+            "token",
+            account,
+            "--namespace",
+            &self.namespace,
+            "--bound-object-kind",
+            "Pod",
+            "--bound-object-name",
+            name,
+            "--bound-object-uid",
+            uid,
+        ]);
+        let file = home.join("token");
+        std::fs::write(&file, token.trim()).expect("written");
+        file
+    }
+
+    /// Has the status say what the probe says, whoever wrote it last: the node controller takes the
+    /// readiness of the pods of a Node that it has not heard of for a while. Starts what has ended.
+    fn probe(&self, state: &mut State, name: &str, pod: &Value) {
+        let holds_back = state.holds_back;
+        let it = state.pods.get_mut(name).expect("it runs");
+        if it.candidate.has_ended() {
+            it.restarts += 1;
+            let again = format!("{name}-again-{}", it.restarts);
+            it.candidate = start(name, &self.directory, &it.arguments, &it.variables);
+            it.candidate.name = again;
+            state.recorder.follow(&it.candidate.name, it.candidate.address);
+        }
+        let ready = it.candidate.get(&it.probe).is_some_and(|(code, _)| code == 200);
+        if said(pod, &it.address) == Some(ready) || (holds_back && ready) {
+            return;
+        }
+        let status = status(pod, &it.address, ready);
+        self.patch(name, &json!({"status": status}));
+    }
+
+    fn patch(&self, name: &str, patch: &Value) {
+        let patch = patch.to_string();
+        // The pod may be gone by now.
+        self.kubectl.ask(&[
+            "patch",
+            "pod",
+            name,
+            "--namespace",
+            &self.namespace,
+            "--subresource",
+            "status",
+            "--type",
+            "merge",
+            "--patch",
+            &patch,
+        ]);
+    }
+
+    /// Ends a pod's process as a kubelet does, and the pod with it.
+    fn end(&self, state: &mut State, name: &str) {
+        let it = state.pods.get_mut(name).expect("it runs");
+        if !it.ending {
+            it.ending = true;
+            state.released.push(it.candidate.name.clone());
+            it.candidate.signal(Signal::TERM);
+        }
+        if it.candidate.has_ended() {
+            self.forget(name);
+        }
+    }
+
+    /// Tells that nothing of a pod is left.
+    fn forget(&self, name: &str) {
+        self.kubectl.ask(&[
+            "delete",
+            "pod",
+            name,
+            "--namespace",
+            &self.namespace,
+            "--grace-period",
+            "0",
+            "--force",
+            "--wait=false",
+        ]);
+    }
+}
+
+fn start(
+    name: &str,
+    home: &Path,
+    arguments: &[String],
+    variables: &[(String, String)],
+) -> Candidate {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let variables: Vec<_> =
+        variables.iter().map(|(it, value)| (it.as_str(), value.as_str())).collect();
+    Candidate::start(name, home, &arguments, &variables)
+}
+
+/// The sidecar of a pod, wherever in it that is.
+fn tenure(pod: &Value) -> &Value {
+    let lists = ["initContainers", "containers"].map(|it| pod["spec"][it].as_array());
+    let mut all = lists.into_iter().flatten().flatten();
+    all.find(|it| it["name"] == "tenure").expect("a container named tenure")
+}
+
+/// The container's variables, each of which may name those before it.
+fn variables(container: &Value, pod: &Value, address: &str, home: &Path) -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> = Vec::new();
+    for it in container["env"].as_array().into_iter().flatten() {
+        let name = it["name"].as_str().expect("a name").to_owned();
+        let value = match it["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
+            Some("status.podIP") => address,
+            Some(field) => {
+                let place = format!("/{}", field.replace('.', "/"));
+                pod.pointer(&place).and_then(Value::as_str).expect("the pod has that")
+            }
+            None => it["value"].as_str().expect("a value"),
+        };
+        let value = expanded(value, &all, home);
+        all.push((name, value));
+    }
+    all
+}
+
+/// A text of the container, with its variables put in and its files where they are here.
+fn expanded(text: &str, variables: &[(String, String)], home: &Path) -> String {
+    let text = text.replace("/run/tenure", &home.display().to_string());
+    variables.iter().fold(text, |it, (name, value)| it.replace(&format!("$({name})"), value))
+}
+
+/// Whether the status of a pod says that it is ready; nothing where it is not of the pod that runs.
+fn said(pod: &Value, address: &str) -> Option<bool> {
+    let status = &pod["status"];
+    let ready = status["conditions"].as_array()?.iter().find(|it| it["type"] == "Ready")?;
+    (status["podIP"] == address).then(|| ready["status"] == "True")
+}
+
+/// The status of a pod that runs.
+fn status(pod: &Value, address: &str, ready: bool) -> Value {
+    let now = pod["metadata"]["creationTimestamp"].clone();
+    let word = if ready { "True" } else { "False" };
+    let conditions = [
+        ("PodScheduled", "True"),
+        ("Initialized", "True"),
+        ("ContainersReady", word),
+        ("Ready", word),
+    ];
+    let conditions: Vec<Value> = conditions
+        .iter()
+        .map(|(kind, status)| json!({"type": kind, "status": status, "lastTransitionTime": now}))
+        .collect();
+    let containers = |list: &str| -> Vec<Value> {
+        let all = pod["spec"][list].as_array().into_iter().flatten();
+        all.map(|it| {
+            json!({
+                "name": it["name"], "image": it["image"], "imageID": "", "restartCount": 0,
+                "ready": ready || it["name"] != "tenure", "started": true,
+                "state": {"running": {"startedAt": now}},
+            })
+        })
+        .collect()
+    };
+    json!({
+        "phase": "Running", "startTime": now, "hostIP": "127.0.0.1",
+        "podIP": address, "podIPs": [{"ip": address}], "conditions": conditions,
+        "containerStatuses": containers("containers"),
+        "initContainerStatuses": containers("initContainers"),
+    })
+}

@@ -1,0 +1,143 @@
+//! Leases as a test needs them: the settings that name one, what another kind of candidate writes,
+//! and what is in one's place that nobody can read.
+
+use std::time::Duration;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tenure::config::{KubeAccess, KubernetesSettings};
+use tenure::store::kubernetes::Kubernetes;
+use tenure::store::{Bid, Candidate, Cause, LeaseId, LeaseStore, Nonce, StoreError, Version};
+use url::Url;
+
+use crate::kubernetes::kube_server::KubeServer;
+use crate::kubernetes::lease_format::Cluster;
+
+/// What else could be in the place of a Lease of ours.
+pub const FOREIGN_LEASES: &[&str] = &[
+    r#"{"metadata": {"annotations": {"tenure.dev/term": "seven"}}, "spec": {}}"#,
+    r#"{"metadata": {"annotations": {"tenure.dev/term": "-7"}}, "spec": {}}"#,
+    r#"{"metadata": {"annotations": {"tenure.dev/term": ""}}, "spec": {}}"#,
+    r#"{"metadata": {"annotations": {"tenure.dev/term": "9007199254740991"}}, "spec": {}}"#,
+    r#"{"metadata": {"annotations": {"tenure.dev/term": "18446744073709551615"}}, "spec": {}}"#,
+    r#"{"metadata": {"annotations": {"tenure.dev/term": "7", "tenure.dev/nonce": "x"}}, "spec": {}}"#,
+    r#"{"metadata": {"annotations": {"tenure.dev/term": "7", "tenure.dev/successor": "b"}}, "spec": {}}"#,
+];
+
+/// The settings of a Lease, with the token file of a server.
+pub fn settings(server: &KubeServer, namespace: &str, name: &str) -> KubernetesSettings {
+    KubernetesSettings {
+        access: KubeAccess {
+            api: Url::parse(&server.url()).expect("a URL"),
+            token_file: Some(server.token_file()),
+            ca_file: server.ca_file().exists().then(|| server.ca_file()),
+        },
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        request_timeout: Duration::from_secs(2),
+    }
+}
+
+/// One candidate's number.
+pub const A: u128 = 0xA;
+/// Another's.
+pub const B: u128 = 0xB;
+
+/// What the candidate of a number asks for, having seen nothing yet.
+pub fn bid(number: u128) -> Bid {
+    Bid {
+        lease: LeaseId::from_random(number),
+        nonce: Nonce(number),
+        candidate: Arc::new(Candidate {
+            identity: format!("web-{number}"),
+            instance: format!("instance-{number}"),
+            address: Some("[::1]:80".to_owned()),
+        }),
+        lease_duration: Duration::from_secs(15),
+        seen: Version("".into()),
+    }
+}
+
+/// Opens the Lease `team/orders` of a server.
+pub fn open(server: &KubeServer) -> Kubernetes {
+    Kubernetes::open(&settings(server, "team", "orders")).expect("the settings are good")
+}
+
+/// The Lease `team/orders` as it stands there.
+pub fn lease(server: &KubeServer) -> Value {
+    server.object("leases", "team", "orders").expect("a Lease")
+}
+
+/// The same bid for what is seen now.
+pub async fn seeing(store: &Kubernetes, bid: Bid) -> Bid {
+    Bid { seen: soon(store.look()).await.expect("a look").version, ..bid }
+}
+
+/// Has a candidate take what is there, and write a term.
+pub async fn lead(store: &Kubernetes, number: u128) -> (Bid, u64) {
+    let bid = seeing(store, bid(number)).await;
+    soon(store.acquire(&bid)).await.expect("granted");
+    let term = soon(store.inaugurate(&bid, 0)).await.expect("a term");
+    (bid, term)
+}
+
+/// Bounds a call of a test, so that a hang fails it.
+pub async fn soon<T>(call: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), call).await.expect("an end within 20 s")
+}
+
+/// The outcome of a call in a word, with the cause of what is not known.
+pub fn outcome<T>(result: &Result<T, StoreError>) -> String {
+    match result {
+        Ok(_) => "granted".to_owned(),
+        Err(StoreError::Refused(failure)) => {
+            assert_eq!(failure.cause, Cause::Lease, "{failure}");
+            "refused".to_owned()
+        }
+        Err(StoreError::Foreign(_)) => "foreign".to_owned(),
+        Err(StoreError::Broken(failure)) => format!("broken: {}", failure.cause.as_str()),
+        Err(StoreError::Unknown(failure)) => format!("unknown: {}", failure.cause.as_str()),
+    }
+}
+
+/// What client-go writes into a Lease that it has taken just now.
+pub fn client_go(holder: &str, seconds: i32, transitions: i32) -> Value {
+    json!({
+        "holderIdentity": holder,
+        "leaseDurationSeconds": seconds,
+        "acquireTime": "2026-11-20T09:00:00.000000Z",
+        "renewTime": "2026-11-20T09:00:00.000000Z",
+        "leaseTransitions": transitions,
+    })
+}
+
+/// Puts a candidate of client-go's in the holder's place, as it does: the spec is its own, and what
+/// stands beside stays.
+pub fn usurp(lease: &mut Value) {
+    let transitions = lease["spec"]["leaseTransitions"].as_i64().unwrap_or(0) + 1;
+    let transitions = i32::try_from(transitions).expect("an int32");
+    lease["spec"] = client_go("web-2_4f6d", 15, transitions);
+}
+
+impl Cluster for KubeServer {
+    fn open(&self) -> Kubernetes {
+        open(self)
+    }
+
+    fn place(&self) -> String {
+        "team/orders".to_owned()
+    }
+
+    fn lease(&self) -> Value {
+        lease(self)
+    }
+
+    fn put(&self, lease: Value) {
+        self.put("leases", "team", "orders", lease);
+    }
+
+    fn modify(&self, change: impl FnOnce(&mut Value)) {
+        self.modify("leases", "team", "orders", change);
+    }
+}

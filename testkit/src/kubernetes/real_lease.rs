@@ -1,0 +1,171 @@
+//! Leases of a real kube-apiserver, each in a namespace of its own, for candidates with a service
+//! account's token and no more rights than they need; and what an administrator does to them.
+//!
+//! The calls that are not asynchronous run on a thread of their own, and wait.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tenure::config::{KubeAccess, KubernetesSettings};
+use tenure::store::kubernetes::Kubernetes;
+use url::Url;
+
+use crate::kubernetes::control_plane::ControlPlane;
+use crate::kubernetes::lease_format::Cluster;
+use crate::kubernetes::raw_client::Raw;
+
+/// The control plane that the tests of a file share; it ends with their process.
+pub fn plane() -> &'static ControlPlane {
+    static PLANE: OnceLock<ControlPlane> = OnceLock::new();
+    PLANE.get_or_init(|| {
+        let plane = ControlPlane::start();
+        plane.kubectl.apply(
+            "{apiVersion: v1, kind: ServiceAccount, metadata: {name: app, namespace: default}}\n\
+             ---\n\
+             {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: app},\n\
+             rules: [{apiGroups: [coordination.k8s.io], resources: [leases],\n\
+             verbs: [get, create, update, watch]}]}\n\
+             ---\n\
+             {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding,\n\
+             metadata: {name: app}, roleRef: {apiGroup: rbac.authorization.k8s.io,\n\
+             kind: ClusterRole, name: app},\n\
+             subjects: [{kind: ServiceAccount, name: app, namespace: default}]}\n",
+        );
+        plane
+    })
+}
+
+/// The file of a candidate's token.
+fn token() -> &'static PathBuf {
+    static TOKEN: OnceLock<PathBuf> = OnceLock::new();
+    TOKEN.get_or_init(|| plane().token("default", "app", Duration::from_secs(3600)))
+}
+
+/// The administrator.
+pub fn administrator() -> Raw {
+    let text = std::fs::read(plane().kubectl.kubeconfig()).expect("a kubeconfig");
+    let read: Value = serde_json::from_slice(&text).expect("JSON");
+    let token = read["users"][0]["user"]["token"].as_str().expect("a token").to_owned();
+    Raw::new(&plane().url(), Some(&plane().ca_file()), &token)
+}
+
+/// Waits for a call to the server, from where nothing can be awaited.
+fn wait<T: Send>(call: impl Future<Output = T> + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(call)
+        });
+        thread.join().expect("the call ends well")
+    })
+}
+
+/// The Lease `orders` of a namespace that nobody else has.
+pub struct RealLease {
+    pub namespace: String,
+}
+
+impl RealLease {
+    /// Makes the namespace.
+    pub fn start() -> Self {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let namespace = format!("team-{}", MADE.fetch_add(1, Ordering::Relaxed));
+        let made = json!({"metadata": {"name": namespace}});
+        let (status, told) = wait(async { administrator().post("/api/v1/namespaces", made).await });
+        assert_eq!(status, 201, "{told}");
+        Self { namespace }
+    }
+
+    fn collection(&self) -> String {
+        format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace)
+    }
+
+    fn path(&self) -> String {
+        format!("{}/orders", self.collection())
+    }
+
+    pub fn settings(&self) -> KubernetesSettings {
+        KubernetesSettings {
+            access: KubeAccess {
+                api: Url::parse(&plane().url()).expect("a URL"),
+                token_file: Some(token().clone()),
+                ca_file: Some(plane().ca_file()),
+            },
+            namespace: self.namespace.clone(),
+            name: "orders".to_owned(),
+            request_timeout: Duration::from_secs(10),
+        }
+    }
+
+    pub fn open(&self) -> Kubernetes {
+        Kubernetes::open(&self.settings()).expect("the settings are good")
+    }
+
+    /// The Lease as it stands there, if it does.
+    pub fn found(&self) -> Option<Value> {
+        let (status, told) = wait(async { administrator().get(&self.path()).await });
+        match status {
+            200 => Some(told),
+            404 => None,
+            _ => panic!("{told}"),
+        }
+    }
+
+    pub fn stands(&self) -> Value {
+        self.found().expect("a Lease")
+    }
+
+    fn ask(&self, method: Method, path: &str, body: Value) -> Value {
+        let (status, told) = wait(async { administrator().ask(method, path, body).await });
+        assert!(status < 300, "{status}: {told}");
+        told
+    }
+
+    /// Puts something else in its place.
+    pub fn put(&self, mut lease: Value) {
+        lease["metadata"]["name"] = "orders".into();
+        if let Some(found) = self.found() {
+            lease["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"].clone();
+            self.ask(Method::PUT, &self.path(), lease);
+        } else {
+            self.ask(Method::POST, &self.collection(), lease);
+        }
+    }
+
+    /// Changes it behind everybody's back.
+    pub fn modify(&self, change: impl FnOnce(&mut Value)) {
+        let mut lease = self.stands();
+        change(&mut lease);
+        self.ask(Method::PUT, &self.path(), lease);
+    }
+
+    pub fn delete(&self) {
+        self.ask(Method::DELETE, &self.path(), Value::Null);
+    }
+}
+
+impl Cluster for RealLease {
+    fn open(&self) -> Kubernetes {
+        self.open()
+    }
+
+    fn place(&self) -> String {
+        format!("{}/orders", self.namespace)
+    }
+
+    fn lease(&self) -> Value {
+        self.stands()
+    }
+
+    fn put(&self, lease: Value) {
+        self.put(lease);
+    }
+
+    fn modify(&self, change: impl FnOnce(&mut Value)) {
+        self.modify(change);
+    }
+}

@@ -1,0 +1,11 @@
+//! Real `tenure` processes and the services beside them.
+
+pub mod candidate_process;
+pub mod cluster;
+pub mod command;
+pub mod exec_process;
+pub mod process;
+pub mod running;
+pub mod scene;
+pub mod service;
+pub mod sidecar;

@@ -1,0 +1,303 @@
+//! A candidate of the file store in a process of its own: the test binary, started again with
+//! `TENURE_TEST_ROLE` set, and the handle by which a test kills, stops and hears it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, getpid, kill_process};
+use tenure::clock::{self, Moment};
+use tenure::config::FileSettings;
+use tenure::store::file::FileStore;
+use tenure::store::{Bid, Candidate, LeaseId, LeaseStore, Nonce, Sight, StoreError, Version};
+
+/// Says to this binary, started again, what it is to be.
+const ROLE: &str = "TENURE_TEST_ROLE";
+const DIRECTORY: &str = "TENURE_TEST_DIRECTORY";
+
+/// The file whose presence lets a process that was stopped in the critical section go on.
+pub const GO: &str = "go";
+
+/// The lease of a candidate process, and how long it believes in it.
+pub const LEASE: Duration = Duration::from_millis(600);
+const BELIEF: Duration = Duration::from_millis(400);
+
+/// Plays the role that this process was started for; returns where it was started for none.
+pub fn play_role() {
+    #[allow(clippy::disallowed_methods, reason = "the test binary's own way of telling roles")]
+    let (role, directory) = (std::env::var(ROLE), std::env::var(DIRECTORY));
+    let (Ok(role), Ok(directory)) = (role, directory) else {
+        return;
+    };
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let directory = Path::new(&directory);
+    // A process that its test has left behind ends by itself.
+    let life = Duration::from_secs(120);
+    let _ = runtime.block_on(async { tokio::time::timeout(life, play(&role, directory)).await });
+    // What follows is the test harness's own end, of no interest to anybody.
+    std::process::exit(0);
+}
+
+async fn play(role: &str, directory: &Path) {
+    match role {
+        "contend" => contend(&open(directory)).await,
+        "write" => write(&open(directory)).await,
+        "bid once" => bid_once(&open(directory), directory).await,
+        "stop before writing" => bid_once(&stopping(directory, true), directory).await,
+        "stop after the last look at the clock" => {
+            bid_once(&stopping(directory, false), directory).await
+        }
+        role => panic!("no such role: {role}"),
+    }
+}
+
+fn settings(directory: &Path) -> FileSettings {
+    FileSettings {
+        directory: directory.to_owned(),
+        is_default: false,
+        election: "orders".to_owned(),
+    }
+}
+
+pub fn open(directory: &Path) -> FileStore {
+    FileStore::open(&settings(directory))
+}
+
+/// A store whose process stops itself inside the critical section, just before the record is
+/// renamed: before or after the last reading of the clock.
+fn stopping(directory: &Path, before: bool) -> FileStore {
+    let readings = AtomicU32::new(0);
+    let go = directory.join(GO);
+    FileStore::with_clock(&settings(directory), move || {
+        let stop = || {
+            kill_process(getpid(), Signal::STOP).expect("stopped");
+            // Any thread of ours may be the first to stop, and this one must not run ahead of it.
+            until("the word to go on", || go.exists());
+        };
+        let is_last = readings.fetch_add(1, Ordering::SeqCst) == 2;
+        if is_last && before {
+            stop();
+        }
+        let now = clock::now();
+        if is_last && !before {
+            stop();
+        }
+        now
+    })
+}
+
+pub fn draw() -> u128 {
+    uuid::Uuid::new_v4().as_u128()
+}
+
+/// A new bid for what is seen now.
+pub async fn bid(store: &FileStore) -> Bid {
+    let instance = std::process::id().to_string();
+    Bid {
+        lease: LeaseId::from_random(draw()),
+        nonce: Nonce(draw()),
+        candidate: Arc::new(Candidate { identity: "a".into(), instance, address: None }),
+        lease_duration: LEASE,
+        seen: store.look().await.map_or(Version("".into()), |sight| sight.version),
+    }
+}
+
+/// Tells the parent; its end is ours. Past the capture of the test harness.
+fn tell(line: &str) {
+    if writeln!(std::io::stdout(), "\n{line}").is_err() {
+        std::process::exit(1);
+    }
+}
+
+/// Asks again while the answer is unknown, for at most a lease.
+async fn definite<T>(mut ask: impl AsyncFnMut() -> Result<T, StoreError>) -> Option<T> {
+    let began = clock::now();
+    loop {
+        match ask().await {
+            Ok(answer) => return Some(answer),
+            Err(StoreError::Refused(_)) => return None,
+            Err(StoreError::Unknown(_)) if began.elapsed_max(clock::now()) < LEASE => {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            Err(StoreError::Unknown(_)) => return None,
+            Err(error) => {
+                tell(&format!("error {error}"));
+                return None;
+            }
+        }
+    }
+}
+
+fn claim(term: u64, sent: Moment) -> bool {
+    let now = clock::now();
+    let believes = sent.elapsed_max(now) < BELIEF;
+    if believes {
+        let until = sent.boot + BELIEF;
+        tell(&format!("claim {term} {} {}", now.boot.as_nanos(), until.as_nanos()));
+    }
+    believes
+}
+
+/// Competes, leads for a while, resigns, and again, with as little between two calls as can be.
+async fn contend(store: &FileStore) {
+    loop {
+        if !definite(async || store.look().await).await.is_some_and(|sight: Sight| sight.free) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            continue;
+        }
+        let bid = bid(store).await;
+        let mut sent = clock::now();
+        if definite(async || store.acquire(&bid).await).await.is_none() {
+            continue;
+        }
+        let Some(term) = definite(async || store.inaugurate(&bid, 1).await).await else {
+            continue;
+        };
+        let mut renewals = draw() % 40;
+        while renewals > 0 && claim(term, sent) {
+            renewals -= 1;
+            let renewal = clock::now();
+            if store.renew(&bid).await.is_ok() && sent.elapsed_max(clock::now()) < BELIEF {
+                sent = renewal;
+            }
+        }
+        tell(&format!("resign {term} {}", clock::now().boot.as_nanos()));
+        let _ = store.release(&bid).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Writes term after term.
+async fn write(store: &FileStore) {
+    loop {
+        let bid = bid(store).await;
+        if definite(async || store.acquire(&bid).await).await.is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        }
+        if let Some(term) = definite(async || store.inaugurate(&bid, 1).await).await {
+            tell(&format!("term {term}"));
+        }
+        definite(async || store.release(&bid).await).await;
+    }
+}
+
+async fn bid_once(store: &FileStore, directory: &Path) {
+    // The look is another store's, so that it does not count among the readings of the clock.
+    let bid = bid(&open(directory)).await;
+    match store.acquire(&bid).await {
+        Ok(_) => tell("granted"),
+        Err(error) => tell(&format!("error {:?} {error}", error.failure().cause)),
+    }
+}
+
+/// A candidate in a process of its own; killed when dropped.
+pub struct Process {
+    child: Child,
+    told: Arc<Mutex<Vec<String>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Process {
+    pub fn start(role: &str, directory: &Path) -> Self {
+        Self::start_as(role, directory, None)
+    }
+
+    pub fn start_as(role: &str, directory: &Path, user: Option<u32>) -> Self {
+        // By this link even a user who may not enter the build directory can run it.
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .args([
+                "--exact",
+                "file_processes::candidate_process",
+                "--nocapture",
+                "--test-threads=1",
+            ])
+            .env(ROLE, role)
+            .env(DIRECTORY, directory)
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
+        let mut child = command.spawn().expect("started");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&told);
+        let reader = std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                sink.lock().expect("whole").push(line);
+            }
+        });
+        Self { child, told, reader: Some(reader) }
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a pid");
+        kill_process(pid, signal).expect("it is ours and not reaped");
+    }
+
+    /// What it has told so far under this word.
+    pub fn told(&self, word: &str) -> Vec<String> {
+        let told = self.told.lock().expect("whole");
+        told.iter()
+            .filter_map(|line| line.strip_prefix(word)?.strip_prefix(' ').map(str::to_owned))
+            .collect()
+    }
+
+    pub fn has_told(&self, line: &str) -> bool {
+        self.told.lock().expect("whole").iter().any(|told| told == line)
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')))
+    }
+
+    /// Kills it, at whatever it is, and returns when it is gone and all it told was read.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("read to the end");
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "a test's own thread; no election runs on it")]
+pub fn pause(length: Duration) {
+    std::thread::sleep(length);
+}
+
+/// Waits for a condition, for at most half a minute.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..15_000 {
+        if holds() {
+            return;
+        }
+        pause(Duration::from_millis(2));
+    }
+    panic!("{what} has not come in 30 s");
+}
+
+pub fn now<T>(ask: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    runtime.expect("a runtime").block_on(ask)
+}
+
+pub fn random(below: u64) -> Duration {
+    Duration::from_millis(u64::try_from(draw() % u128::from(below)).expect("small"))
+}

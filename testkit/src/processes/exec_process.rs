@@ -1,0 +1,203 @@
+//! Real `tenure exec` processes whose commands beat into one file, so that two that live at once
+//! are seen.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+use tempfile::TempDir;
+
+/// A command that does not heed SIGTERM nor SIGINT, as does its child, and both write who they are
+/// and the raw clock every 4 ms. A `brittle` one heeds them, with its child, and exits with 0; one that is `survived` does, and
+/// its child does not.
+const BEATER: &str = r#"
+import os, signal, sys, time
+def set(how):
+    for it in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(it, how)
+kind = sys.argv[3]
+set(signal.SIG_IGN if kind == "stubborn" else lambda *_: sys.exit(0))
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+whole = sys.argv[2] + " " + os.environ["TENURE_TERM"]
+if os.fork() == 0 and kind == "survived":
+    set(signal.SIG_IGN)
+while True:
+    now = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+    os.write(file, f"{whole} {os.getpid()} {now}\n".encode())
+    time.sleep(0.004)
+"#;
+
+/// The timings of most tests: a lease of 2 s.
+pub const QUICK: &[&str] = &[
+    "--lease-duration",
+    "2s",
+    "--renew-deadline",
+    "1700ms",
+    "--retry-period",
+    "300ms",
+    "--request-timeout",
+    "300ms",
+    "--stop-timeout",
+    "500ms",
+    "--drain-timeout",
+    "1s",
+];
+
+/// A place of tests: a store's directory, logs, and the file that the commands beat into.
+pub struct Place(TempDir);
+
+/// From the first beat to the last of all commands of one candidate in one term.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Life {
+    pub name: String,
+    pub term: u64,
+    pub first: Duration,
+    pub last: Duration,
+    /// The processes that beat.
+    pub processes: Vec<u32>,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let it = Self(tempfile::tempdir().expect("a temporary directory"));
+        std::fs::create_dir(it.path().join("store")).expect("made");
+        it
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn store(&self) -> String {
+        format!("file://{}", self.path().join("store").display())
+    }
+
+    fn beats(&self) -> PathBuf {
+        self.path().join("beats")
+    }
+
+    /// Starts a candidate with a command that beats.
+    pub fn start(&self, name: &str, store: &[&str], more: &[&str], kind: &str) -> Exec {
+        let beats = self.beats();
+        let beats = beats.to_str().expect("UTF-8");
+        let command = ["python3", "-c", BEATER, beats, name, kind];
+        Exec::start(name, self.path(), &[store, more].concat(), &command)
+    }
+
+    /// `tenure exec` with quick timings and a command, within a minute; not yet started.
+    pub fn command(&self, flags: &[&str], command: &[&str]) -> Command {
+        let mut it = Command::new("timeout");
+        it.args(["--foreground", "60", crate::paths::tenure(), "exec", "--store", &self.store()])
+            .args(["--listen", "127.0.0.1:0", "--log-level", "warn"])
+            .args(QUICK)
+            .args(flags)
+            .arg("--")
+            .args(command)
+            .env("DIR", self.path())
+            .env_remove("POD_NAME")
+            .stdin(Stdio::null());
+        it
+    }
+
+    /// The lives so far, by when they began; two of one term and candidate are one.
+    pub fn lives(&self) -> Vec<Life> {
+        let text = std::fs::read_to_string(self.beats()).unwrap_or_default();
+        let mut lives: BTreeMap<(String, u64), Life> = BTreeMap::new();
+        for line in text.lines() {
+            let words: Vec<_> = line.split(' ').collect();
+            let [name, term, process, at] = words[..] else { panic!("{line}") };
+            let (term, process) = (term.parse().expect(line), process.parse().expect(line));
+            let at = Duration::from_nanos(at.parse().expect(line));
+            let life = lives.entry((name.to_owned(), term)).or_insert_with(|| Life {
+                name: name.to_owned(),
+                term,
+                first: at,
+                last: at,
+                processes: Vec::new(),
+            });
+            (life.first, life.last) = (life.first.min(at), life.last.max(at));
+            if !life.processes.contains(&process) {
+                life.processes.push(process);
+            }
+        }
+        let mut lives: Vec<_> = lives.into_values().collect();
+        lives.sort_by_key(|it| it.first);
+        lives
+    }
+
+    /// No command lived while another did, and terms only grew.
+    pub fn assert_safe(&self) {
+        let lives = self.lives();
+        for pair in lives.windows(2) {
+            assert!(pair[0].last < pair[1].first, "two at once: {pair:#?}");
+            assert!(pair[0].term < pair[1].term, "{pair:#?}");
+        }
+    }
+}
+
+/// What a file holds, once its last line is whole.
+pub fn read(path: &Path) -> Option<String> {
+    std::fs::read_to_string(path).ok().filter(|it| it.ends_with('\n'))
+}
+
+/// One `tenure exec`.
+pub struct Exec {
+    pub name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Exec {
+    pub fn start(name: &str, directory: &Path, arguments: &[&str], command: &[&str]) -> Self {
+        let log = directory.join(format!("{name}.log"));
+        let file = File::options().create(true).append(true).open(&log).expect("the log opens");
+        let child = Command::new(crate::paths::tenure())
+            .args(["exec", "--identity", name, "--log-format", "json"])
+            .args(arguments)
+            .arg("--")
+            .args(command)
+            .env_remove("POD_NAME")
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().expect("a second handle"))
+            .stderr(file)
+            .spawn()
+            .expect("tenure starts");
+        Self { name: name.to_owned(), child, log }
+    }
+
+    pub fn id(&self) -> Pid {
+        Pid::from_raw(self.child.id().try_into().expect("a process id")).expect("not 0")
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        super::running::signal(self.id(), signal);
+    }
+
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("the process can be asked")
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Its keeper, which is its one child.
+    pub fn keeper(&self) -> Option<Pid> {
+        let id = self.id();
+        let listed = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
+        Pid::from_raw(listed.split_whitespace().next()?.parse().ok()?)
+    }
+}
+
+impl Drop for Exec {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- log of {} ---\n{}", self.name, self.log());
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! An election between real processes on a real Azurite, each candidate behind a fault proxy of its
+//! own, with the recorder as the judge.
+//!
+//! Tests that run at the same time share one Azurite, and have an election each. The record is
+//! there beforehand, so that nobody waits a minute for want of it (R11). What a scene does not do:
+//! it orders no fault.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tenure::store::LeaseStore;
+use tenure::store::azure::Azure;
+use tokio::runtime::Runtime;
+use url::Url;
+
+use crate::azure::azurite::Azurite;
+use crate::faults::fault_proxy::{Call, FaultProxy, Seen};
+use crate::processes::process::{Candidate, until};
+use crate::recorder::{Recorder, Verdict};
+
+/// `lease-duration`, by default.
+pub const D: Duration = Duration::from_secs(15);
+
+/// `renew-deadline`, by default.
+pub const DEADLINE: Duration = Duration::from_secs(10);
+
+/// `retry-period`, by default.
+pub const RETRY: Duration = Duration::from_secs(2);
+
+/// What a loaded machine may take for things that have no time of their own.
+pub const SLACK: Duration = Duration::from_secs(15);
+
+/// The container of all elections.
+const CONTAINER: &str = "elections";
+
+/// The Azurite of all tests that run now; ends with the last of them.
+struct Store {
+    azurite: Azurite,
+    runtime: Runtime,
+}
+
+impl Store {
+    fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Store>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.expect("a runtime");
+            let azurite = runtime.block_on(Azurite::start());
+            let it = Arc::new(Self { azurite, runtime });
+            *shared = Arc::downgrade(&it);
+            it
+        })
+    }
+}
+
+/// One election.
+pub struct Scene {
+    pub candidates: Vec<Candidate>,
+    pub proxies: Vec<FaultProxy>,
+    pub recorder: Recorder,
+    pub directory: TempDir,
+    election: String,
+    timings: &'static [&'static str],
+    store: Arc<Store>,
+}
+
+impl Scene {
+    /// Makes the record of an election that nobody competes in yet.
+    pub fn new(election: &str) -> Self {
+        let store = Store::shared();
+        let settings = store.azurite.settings(CONTAINER, election);
+        store.runtime.block_on(async {
+            let made = Azure::open(settings).expect("good settings").create(1).await;
+            made.expect("the record can be made");
+        });
+        Self {
+            candidates: Vec::new(),
+            proxies: Vec::new(),
+            recorder: Recorder::start(),
+            directory: tempfile::tempdir().expect("a temporary directory"),
+            election: election.to_owned(),
+            timings: &[],
+            store,
+        }
+    }
+
+    /// Has it judged by another recorder.
+    pub fn judged_by(mut self, recorder: Recorder) -> Self {
+        self.recorder = recorder;
+        self
+    }
+
+    /// Gives its candidates the longest lease, where nobody waits for one to run out: then a
+    /// machine that is slow for a while costs no leadership.
+    pub fn patient(mut self) -> Self {
+        self.timings = &["--lease-duration", "60s", "--renew-deadline", "50s"];
+        self
+    }
+
+    /// Adds so many candidates, of whom the first leads and the others stand by.
+    pub fn led_by_first_of(mut self, candidates: usize) -> Self {
+        self.add();
+        self.leads(0, SLACK);
+        for index in 1..candidates {
+            self.add();
+            self.stands_by(index, SLACK);
+        }
+        self
+    }
+
+    /// Puts one more proxy before the store.
+    pub fn add_proxy(&mut self) -> &FaultProxy {
+        self.proxies.push(FaultProxy::before(self.endpoint()));
+        self.proxies.last().expect("just pushed")
+    }
+
+    /// Starts one more candidate, behind the proxy of its number, which is made if there is none.
+    pub fn add(&mut self) {
+        let index = self.candidates.len();
+        if self.proxies.len() <= index {
+            self.add_proxy();
+        }
+        let endpoint = self.proxies[index].endpoint(self.endpoint());
+        let start = |name: &str, directory: &Path, arguments: &[&str]| {
+            Candidate::start(name, directory, arguments, &[])
+        };
+        self.add_by(&endpoint, start);
+    }
+
+    /// Starts one more candidate in a way of the test's own, which is given its name, the scene's
+    /// directory and its arguments.
+    pub fn add_by(
+        &mut self,
+        endpoint: &str,
+        start: impl FnOnce(&str, &Path, &[&str]) -> Candidate,
+    ) {
+        let name = format!("c{}", self.candidates.len());
+        let arguments = [
+            "--store",
+            "azure://devstoreaccount1/elections",
+            "--azure-insecure-http",
+            "--azure-endpoint",
+            endpoint,
+            "--election",
+            &self.election,
+        ];
+        let arguments = [&arguments, self.timings].concat();
+        let candidate = start(&name, self.directory.path(), &arguments);
+        self.recorder.follow(&candidate.name, candidate.address);
+        self.candidates.push(candidate);
+    }
+
+    /// The URL of the store itself.
+    pub fn endpoint(&self) -> &Url {
+        &self.store.azurite.endpoint
+    }
+
+    /// Waits until a candidate leads and the recorder has heard it, and says its term.
+    pub fn leads(&self, index: usize, bound: Duration) -> u64 {
+        let candidate = &self.candidates[index];
+        until(bound, &format!("{} leads", candidate.name), || {
+            let status = candidate.status()?;
+            let led = status["role"] == "active" && self.recorder.heard(&candidate.name);
+            led.then(|| status["term"].as_u64()).flatten()
+        })
+    }
+
+    /// Waits until a candidate stands by.
+    pub fn stands_by(&self, index: usize, bound: Duration) {
+        let candidate = &self.candidates[index];
+        until(bound, &format!("{} stands by", candidate.name), || {
+            (candidate.state()? == "standby").then_some(())
+        });
+    }
+
+    /// Waits for a renewal of a candidate that the store grants from now on.
+    pub fn renews(&self, index: usize) -> Seen {
+        let from = tenure::clock::now().raw;
+        until(DEADLINE + SLACK, "a renewal is granted", || {
+            let mut renewals = self.calls(index, Call::Renew).into_iter();
+            renewals.find(|it| it.at > from && it.status == 200)
+        })
+    }
+
+    /// The requests of a kind that a candidate has sent.
+    pub fn calls(&self, index: usize, call: Call) -> Vec<Seen> {
+        self.proxies[index].log().into_iter().filter(|it| it.call == call).collect()
+    }
+
+    /// Waits until all faults that were ordered for the next requests have happened.
+    pub fn suffers(&self, index: usize) {
+        until(DEADLINE + SLACK, "the faults have happened", || {
+            (self.proxies[index].pending() == 0).then_some(())
+        });
+    }
+
+    /// Ends the asking, and judges what was heard: safe, and these tenures in this order.
+    pub fn judge(self, released: &[&str], tenures: &[&str]) -> Verdict {
+        let verdict = self.recorder.finish(released);
+        verdict.assert_safe();
+        let led: Vec<_> = verdict.terms.iter().map(|(_, name)| name.as_str()).collect();
+        assert_eq!(led, tenures, "{verdict:?}");
+        verdict
+    }
+}

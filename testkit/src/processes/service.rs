@@ -1,0 +1,155 @@
+//! A service beside Tenure, as far as probes and webhooks can tell: it answers every request with
+//! the code that the test sets, and remembers what it was sent.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// One request as it came.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub line: String,
+    pub head: Vec<String>,
+    pub body: String,
+}
+
+impl Asked {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.iter().filter_map(|line| line.split_once(": "));
+        lines.find(|(it, _)| it.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+#[derive(Default)]
+struct State {
+    answer: String,
+    fails_once: bool,
+    /// How long each answer takes.
+    delay: Duration,
+    asked: Vec<Asked>,
+    /// How many are being answered, and how many were at most.
+    now: usize,
+    most: usize,
+    over: bool,
+}
+
+/// The service; ends when it is dropped.
+pub struct Service {
+    pub address: SocketAddr,
+    state: Arc<Mutex<State>>,
+}
+
+impl Service {
+    /// Starts one that is well, on a free port of loopback.
+    pub fn start() -> Self {
+        Self::start_at("127.0.0.1:0".parse().expect("an address"))
+    }
+
+    /// Starts one where another was.
+    pub fn start_at(address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let state = Arc::new(Mutex::new(State::default()));
+        let serving = Arc::clone(&state);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let state = Arc::clone(&serving);
+                if lock(&state).over {
+                    return;
+                }
+                thread::spawn(move || stream.and_then(|it| serve(&it, &state)));
+            }
+        });
+        let it = Self { address, state };
+        it.answer("200 OK");
+        it
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Answers so from now on: a code, and more lines of the head after it.
+    pub fn answer(&self, answer: &str) {
+        lock(&self.state).answer = answer.to_owned();
+    }
+
+    /// Answers the next request with a failure.
+    pub fn fail_once(&self) {
+        lock(&self.state).fails_once = true;
+    }
+
+    /// Takes so long for each answer from now on.
+    pub fn delay(&self, delay: Duration) {
+        lock(&self.state).delay = delay;
+    }
+
+    /// What it was sent so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        lock(&self.state).asked.clone()
+    }
+
+    /// How many requests were under way at once, at most.
+    pub fn most_at_once(&self) -> usize {
+        lock(&self.state).most
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        lock(&self.state).over = true;
+        // The listener's thread wakes, sees that it is over, and lets go of the port.
+        let _ = TcpStream::connect(self.address);
+        for _ in 0..1_000 {
+            if TcpStream::connect(self.address).is_err() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn serve(stream: &TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    if reader.read_line(&mut line)? == 0 {
+        return Ok(());
+    }
+    let mut head = Vec::new();
+    loop {
+        let mut next = String::new();
+        reader.read_line(&mut next)?;
+        match next.trim_end() {
+            "" => break,
+            text => head.push(text.to_owned()),
+        }
+    }
+    let mut asked = Asked { line: line.trim_end().to_owned(), head, body: String::new() };
+    let length = asked.header("content-length").map_or(0, |it| it.parse().expect("a length"));
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    asked.body = String::from_utf8(body).expect("text");
+    let (answer, delay) = {
+        let mut it = lock(state);
+        it.asked.push(asked);
+        it.now += 1;
+        it.most = it.most.max(it.now);
+        let fails = std::mem::take(&mut it.fails_once);
+        let answer = if fails { "500 Internal Server Error" } else { &it.answer };
+        (answer.to_owned(), it.delay)
+    };
+    thread::sleep(delay);
+    lock(state).now -= 1;
+    let mut stream = stream;
+    write!(stream, "HTTP/1.1 {answer}\r\nContent-Length: 3\r\n\r\nok\n")
+}

@@ -1,0 +1,64 @@
+//! Bids and bounds that the tests of the Azure backend share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::config::AzureSettings;
+use tenure::store::azure::Azure;
+use tenure::store::{Bid, Candidate, Cause, LeaseId, LeaseStore, Nonce, StoreError, Version};
+
+use crate::azure::blob_server::BlobServer;
+
+/// One candidate's number.
+pub const A: u128 = 0xA;
+/// Another's.
+pub const B: u128 = 0xB;
+
+/// What a candidate asks for.
+pub fn bid(number: u128) -> Bid {
+    Bid {
+        lease: LeaseId::from_random(number),
+        nonce: Nonce(number),
+        candidate: Arc::new(Candidate {
+            identity: format!("candidate {number:X} (100 %)"),
+            instance: format!("instance-{number}"),
+            address: Some("[::1]:80".to_owned()),
+        }),
+        lease_duration: Duration::from_secs(15),
+        seen: Version("".into()),
+    }
+}
+
+/// Opens a store.
+pub fn open(settings: AzureSettings) -> Azure {
+    Azure::open(settings).expect("the settings are good")
+}
+
+/// Bounds a call of a test, so that a hang fails it.
+pub async fn soon<T>(call: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), call).await.expect("an end within 20 s")
+}
+
+/// The outcome of a call in a word.
+pub fn outcome<T>(result: &Result<T, StoreError>) -> &'static str {
+    match result {
+        Ok(_) => "granted",
+        Err(StoreError::Refused(failure)) => {
+            assert_eq!(failure.cause, Cause::Lease, "{failure}");
+            "refused"
+        }
+        Err(StoreError::Foreign(_)) => "foreign",
+        Err(StoreError::Broken(_)) => "broken",
+        Err(StoreError::Unknown(_)) => "unknown",
+    }
+}
+
+/// A store whose blob A leads on, on a server of its own.
+pub async fn leading() -> (BlobServer, Azure) {
+    let server = BlobServer::start().await;
+    let store = open(server.settings("locks", "orders"));
+    soon(store.acquire(&bid(A))).await.expect("the lease");
+    soon(store.inaugurate(&bid(A), 1)).await.expect("the term");
+    server.take_log();
+    (server, store)
+}

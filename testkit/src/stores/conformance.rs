@@ -1,0 +1,477 @@
+//! What every lease store must do, in sentences that any backend can be held to.
+//!
+//! A backend is done when it passes. It comes with a [`Harness`]: how to make a fresh lock, let the
+//! store's time pass, and do to the lock what only an outsider does.
+
+mod breaking;
+mod observing;
+mod succession;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use tenure::store::{
+    Bid, Candidate, LeaseId, LeaseStore, Nonce, Record, Sight, StoreError, Verdict,
+};
+
+pub use breaking::*;
+pub use observing::*;
+pub use succession::*;
+
+/// One lock of one backend.
+pub trait Harness: Sized {
+    /// The shortest lease that can be relied on while a few calls are made.
+    const LEASE: Duration;
+
+    /// The ways in which a lock can be of another's making; empty where it cannot.
+    const FOREIGN: &'static [&'static str];
+
+    /// Whether observers count the time, and no store: a lease that ran out stays its holder's until
+    /// another takes it, and one that is broken runs for its whole duration from then on.
+    const OBSERVED: bool = false;
+
+    /// Makes a lock that nobody has used.
+    async fn start() -> Self;
+
+    /// Opens the lock as one more candidate would, with nothing shared but the store.
+    fn candidate(&self) -> Arc<dyn LeaseStore>;
+
+    /// Returns when so much of the store's time has passed.
+    async fn advance(&self, by: Duration);
+
+    /// Deletes the lock behind everybody's back.
+    async fn delete(&self);
+
+    /// Puts something of another's making in the place of the lock.
+    async fn plant(&self, foreign: &str);
+
+    /// Everything that the store keeps under the lock's name, to be compared.
+    async fn bytes(&self) -> Vec<u8>;
+}
+
+/// One candidate in one acquisition.
+struct Contender {
+    store: Arc<dyn LeaseStore>,
+    bid: Bid,
+}
+
+/// Draws what must be random in earnest and only different here.
+fn draw() -> u128 {
+    static DRAWN: AtomicU64 = AtomicU64::new(1);
+    let drawn = u128::from(DRAWN.fetch_add(1, Ordering::Relaxed));
+    (u128::from(std::process::id()) << 96) | (drawn << 32) | drawn
+}
+
+/// Asks again while the answer is unknown, as the driver does.
+async fn definite<T>(mut ask: impl AsyncFnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    for _ in 0..500 {
+        match ask().await {
+            Err(StoreError::Unknown(_) | StoreError::Broken(_)) => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            outcome => return outcome,
+        }
+    }
+    panic!("no definite answer in 500 tries")
+}
+
+async fn look(store: &Arc<dyn LeaseStore>) -> Sight {
+    definite(async || store.look().await).await.expect("a look")
+}
+
+impl Contender {
+    /// A candidate that has looked, and bids for what it saw.
+    async fn new<H: Harness>(lock: &H, identity: &str) -> Self {
+        let store = lock.candidate();
+        let seen = look(&store).await.version;
+        let candidate = Arc::new(Candidate {
+            identity: identity.to_owned(),
+            instance: format!("instance-{}", draw()),
+            address: Some("[::1]:8080".to_owned()),
+        });
+        let lease = LeaseId::from_random(draw());
+        let lease_duration = H::LEASE;
+        Self { store, bid: Bid { lease, nonce: Nonce(draw()), candidate, lease_duration, seen } }
+    }
+
+    /// A candidate that has been granted the lease.
+    async fn holder<H: Harness>(lock: &H, identity: &str) -> Self {
+        let holder = Self::new(lock, identity).await;
+        holder.acquire().await.expect("a free lease is granted");
+        holder
+    }
+
+    async fn acquire(&self) -> Result<Record, StoreError> {
+        definite(async || self.store.acquire(&self.bid).await).await.map(|grant| grant.record)
+    }
+
+    async fn inaugurate(&self, floor: u64) -> Result<u64, StoreError> {
+        definite(async || self.store.inaugurate(&self.bid, floor).await).await
+    }
+
+    async fn renew(&self) -> Result<(), StoreError> {
+        definite(async || self.store.renew(&self.bid).await).await
+    }
+
+    async fn release(&self) -> Result<(), StoreError> {
+        definite(async || self.store.release(&self.bid).await).await
+    }
+
+    async fn look(&self) -> Sight {
+        look(&self.store).await
+    }
+}
+
+#[track_caller]
+fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, StoreError>) {
+    assert!(matches!(outcome, Err(StoreError::Refused(_))), "not refused: {outcome:?}");
+}
+
+pub async fn a_fresh_lock_is_free_and_has_no_term<H: Harness>(lock: H) {
+    let sight = look(&lock.candidate()).await;
+    assert!(sight.free);
+    assert_eq!(sight.record, Record::default());
+}
+
+pub async fn a_look_changes_nothing<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    let (bytes, sight) = (lock.bytes().await, a.look().await);
+    assert_eq!(a.look().await, sight);
+    assert_eq!(lock.bytes().await, bytes);
+}
+
+pub async fn a_granted_lease_is_not_free_and_refused_to_others<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    assert!(!a.look().await.free);
+    let b = Contender::new(&lock, "b").await;
+    assert_refused(b.acquire().await);
+    assert_refused(b.acquire().await);
+    a.renew().await.expect("still a's");
+}
+
+pub async fn a_fresh_lock_is_granted_without_a_term<H: Harness>(lock: H) {
+    let a = Contender::new(&lock, "a").await;
+    assert_eq!(a.acquire().await.expect("granted").term, None);
+    assert_eq!(a.look().await.record.term, None, "the term is written by inaugurate alone");
+}
+
+pub async fn the_same_bid_again_is_granted_and_counts_anew<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    lock.advance(H::LEASE * 2 / 3).await;
+    a.acquire().await.expect("the same bid is granted again");
+    lock.advance(H::LEASE * 2 / 3).await;
+    assert!(!a.look().await.free, "it must count from the second bid");
+}
+
+pub async fn a_renewal_counts_anew<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    lock.advance(H::LEASE * 2 / 3).await;
+    a.renew().await.expect("renewed");
+    lock.advance(H::LEASE * 2 / 3).await;
+    assert!(!a.look().await.free, "it must count from the renewal");
+    let b = Contender::new(&lock, "b").await;
+    assert_refused(b.acquire().await);
+}
+
+pub async fn a_renewal_by_another_is_refused<H: Harness>(lock: H) {
+    let _a = Contender::holder(&lock, "a").await;
+    let b = Contender::new(&lock, "b").await;
+    assert_refused(b.renew().await);
+    assert!(!b.look().await.free);
+}
+
+pub async fn a_renewal_of_what_was_never_held_is_refused<H: Harness>(lock: H) {
+    let a = Contender::new(&lock, "a").await;
+    assert_refused(a.renew().await);
+    assert!(a.look().await.free);
+}
+
+pub async fn a_lease_that_runs_out_is_free_for_another<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    let term = a.inaugurate(5).await.expect("a term");
+    lock.advance(H::LEASE).await;
+    let sight = a.look().await;
+    assert!(sight.free);
+    assert_eq!(sight.record.term, Some(term), "the record outlives the lease");
+    let b = Contender::new(&lock, "b").await;
+    assert_eq!(b.acquire().await.expect("granted").term, Some(term));
+    assert_refused(a.acquire().await);
+    assert_refused(a.renew().await);
+    // The record still bears a's nonce, so a store may tell of the term that a had.
+    let late = a.inaugurate(0).await;
+    assert!(matches!(late, Err(StoreError::Refused(_))) || late == Ok(term), "{late:?}");
+    assert_refused(a.release().await);
+    b.renew().await.expect("nothing that a did has touched it");
+    assert_eq!(b.look().await.record.term, Some(term));
+    assert_eq!(b.inaugurate(0).await, Ok(term + 1));
+    assert_refused(a.inaugurate(0).await);
+}
+
+pub async fn a_late_renewal_is_granted_only_if_the_lease_is_still_there<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    lock.advance(H::LEASE).await;
+    match a.renew().await {
+        Ok(()) => {
+            assert!(!a.look().await.free, "granted, so it must be held");
+            let b = Contender::new(&lock, "b").await;
+            assert_refused(b.acquire().await);
+        }
+        Err(StoreError::Refused(_)) => assert!(a.look().await.free, "refused, so it must be free"),
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+pub async fn a_release_frees_at_once_and_keeps_the_record<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    let term = a.inaugurate(5).await.expect("a term");
+    a.release().await.expect("released");
+    let sight = a.look().await;
+    assert!(sight.free);
+    assert_eq!(sight.record.term, Some(term));
+    assert_eq!(sight.record.nonce, Some(a.bid.nonce));
+    Contender::holder(&lock, "b").await;
+}
+
+pub async fn a_release_by_another_is_refused_and_frees_nothing<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    let b = Contender::new(&lock, "b").await;
+    assert_refused(b.release().await);
+    assert!(!a.look().await.free);
+    a.renew().await.expect("still a's");
+}
+
+pub async fn a_released_lease_is_dead<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    a.release().await.expect("released");
+    assert_refused(a.renew().await);
+    assert_refused(a.inaugurate(0).await);
+    assert_refused(a.release().await);
+    assert!(a.look().await.free);
+}
+
+pub async fn a_term_is_above_the_last_one_and_at_least_the_floor<H: Harness>(lock: H) {
+    for (floor, expected) in [(1000, 1000), (7, 1001), (0, 1002), (5000, 5000)] {
+        let holder = Contender::holder(&lock, "a").await;
+        assert_eq!(holder.inaugurate(floor).await, Ok(expected));
+        assert_eq!(holder.look().await.record.term, Some(expected));
+        holder.release().await.expect("released");
+    }
+}
+
+pub async fn a_term_is_written_once_in_an_acquisition<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    assert_eq!(a.inaugurate(7).await, Ok(7));
+    assert_eq!(a.inaugurate(7).await, Ok(7));
+    assert_eq!(a.inaugurate(100).await, Ok(7), "an answer was lost; the term stands");
+    assert_eq!(a.look().await.record.term, Some(7));
+}
+
+pub async fn no_term_is_written_without_the_lease<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    a.inaugurate(7).await.expect("a term");
+    let b = Contender::new(&lock, "b").await;
+    assert_refused(b.inaugurate(100).await);
+    assert_eq!(b.look().await.record.term, Some(7));
+    assert_eq!(b.look().await.record.nonce, Some(a.bid.nonce));
+}
+
+pub async fn no_term_is_written_under_a_lease_that_ran_out<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    a.inaugurate(7).await.expect("a term");
+    a.release().await.expect("released");
+    let b = Contender::holder(&lock, "b").await;
+    lock.advance(H::LEASE).await;
+    if H::OBSERVED {
+        Contender::holder(&lock, "c").await;
+    }
+    assert_refused(b.inaugurate(100).await);
+    assert_eq!(b.look().await.record.term, Some(7));
+}
+
+pub async fn the_record_names_its_holder<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a \"quoted\" %41 name").await;
+    let term = a.inaugurate(3).await.expect("a term");
+    let record = Contender::new(&lock, "b").await.look().await.record;
+    assert_eq!(record.term, Some(term));
+    assert_eq!(record.nonce, Some(a.bid.nonce));
+    assert_eq!(record.holder.as_deref(), Some(&*a.bid.candidate));
+}
+
+pub async fn a_renewal_keeps_the_record<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    a.inaugurate(3).await.expect("a term");
+    let record = a.look().await.record;
+    a.renew().await.expect("renewed");
+    a.acquire().await.expect("granted again");
+    assert_eq!(a.look().await.record, record);
+}
+
+pub async fn of_many_bids_at_once_exactly_one_is_granted<H: Harness>(lock: H) {
+    let all = join_all((0..16).map(|n| Contender::new(&lock, if n < 8 { "a" } else { "b" }))).await;
+    let granted = join_all(all.iter().map(Contender::acquire)).await;
+    let winners: Vec<_> =
+        all.iter().zip(&granted).filter(|(_, outcome)| outcome.is_ok()).map(|(it, _)| it).collect();
+    assert_eq!(winners.len(), 1, "{granted:?}");
+    let terms = join_all(all.iter().map(|it| it.inaugurate(1))).await;
+    assert_eq!(terms.iter().filter(|outcome| outcome.is_ok()).count(), 1, "{terms:?}");
+    assert_eq!(all[0].look().await.record.nonce, Some(winners[0].bid.nonce));
+}
+
+pub async fn a_dropped_call_does_no_harm<H: Harness>(lock: H) {
+    let a = Contender::new(&lock, "a").await;
+    for _ in 0..8 {
+        drop(futures::poll!(a.store.acquire(&a.bid)));
+    }
+    a.acquire().await.expect("its own bid, whether it has landed or not");
+    drop(futures::poll!(a.store.inaugurate(&a.bid, 9)));
+    assert_eq!(a.inaugurate(9).await, Ok(9), "one term, whether it was written or not");
+    drop(futures::poll!(a.store.renew(&a.bid)));
+    a.release().await.expect("released");
+    let b = Contender::holder(&lock, "b").await;
+    assert_eq!(b.inaugurate(0).await, Ok(10), "exactly one step");
+    drop(futures::poll!(a.store.release(&a.bid)));
+    b.renew().await.expect("nothing of a's lands on it");
+}
+
+pub async fn a_deleted_lock_is_free_and_lost_to_its_holder<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    a.inaugurate(7).await.expect("a term");
+    lock.delete().await;
+    let sight = a.look().await;
+    assert!(sight.free);
+    assert_eq!(sight.record, Record::default());
+    assert_refused(a.renew().await);
+    assert_refused(a.inaugurate(0).await);
+    assert_refused(a.release().await);
+    let b = Contender::new(&lock, "b").await;
+    assert_eq!(b.acquire().await.expect("granted").term, None);
+}
+
+pub async fn creating_writes_a_first_term_and_never_another<H: Harness>(lock: H) {
+    let store = lock.candidate();
+    let made = definite(async || store.create(700).await).await.expect("created");
+    assert!(!made.is_empty());
+    let sight = look(&store).await;
+    assert!(sight.free);
+    assert_eq!(sight.record.term, Some(700));
+    let again = definite(async || store.create(900).await).await.expect("nothing to do");
+    assert_eq!(again, Vec::<String>::new());
+    assert_eq!(look(&store).await.record.term, Some(700));
+    let a = Contender::holder(&lock, "a").await;
+    assert_eq!(a.inaugurate(0).await, Ok(701));
+}
+
+pub async fn an_examination_finds_nothing_wrong_and_changes_nothing<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    a.inaugurate(7).await.expect("a term");
+    let bytes = lock.bytes().await;
+    let findings = a.store.examine().await;
+    assert!(!findings.is_empty());
+    assert!(findings.iter().all(|it| it.verdict != Verdict::Wrong), "{findings:?}");
+    assert_eq!(lock.bytes().await, bytes);
+    a.renew().await.expect("still a's");
+}
+
+pub async fn what_is_not_ours_is_refused_and_never_overwritten<H: Harness>(_: H) {
+    for foreign in H::FOREIGN {
+        let lock = H::start().await;
+        let a = Contender::new(&lock, "a").await;
+        lock.plant(foreign).await;
+        let bytes = lock.bytes().await;
+        let sight = definite(async || a.store.look().await).await;
+        assert!(matches!(sight, Err(StoreError::Foreign(_))), "{foreign}: {sight:?}");
+        let granted = a.acquire().await;
+        assert!(matches!(granted, Err(StoreError::Foreign(_))), "{foreign}: {granted:?}");
+        let term = a.inaugurate(1).await;
+        assert!(matches!(term, Err(StoreError::Foreign(_) | StoreError::Refused(_))), "{term:?}");
+        let created = definite(async || a.store.create(1).await).await;
+        assert!(matches!(created, Err(StoreError::Foreign(_))), "{foreign}: {created:?}");
+        let broken = definite(async || a.store.break_lease(true).await).await;
+        assert!(matches!(broken, Err(StoreError::Foreign(_))), "{foreign}: {broken:?}");
+        let findings = a.store.examine().await;
+        assert!(findings.iter().any(|it| it.verdict == Verdict::Wrong), "{foreign}: {findings:?}");
+        assert_eq!(lock.bytes().await, bytes, "{foreign}");
+    }
+}
+
+/// Holds one backend to every sentence, each on a fresh lock.
+#[macro_export]
+macro_rules! conformance {
+    ($backend:ident, $harness:ty) => {
+        $crate::conformance!($backend, $harness, with);
+    };
+    // Of an observer-timed store more is asked.
+    ($backend:ident, $harness:ty, observed) => {
+        $crate::conformance!(
+            $backend,
+            $harness,
+            with only_a_renewal_changes_what_observers_wait_for,
+            what_changes_beside_a_lease_makes_nobody_wait_anew,
+            a_renewal_that_met_another_write_goes_through_on_the_next_call,
+            a_lock_made_again_is_another_one_to_all,
+            a_renewal_at_the_last_instant_beats_every_bid,
+            of_many_who_waited_exactly_one_has_it,
+            a_released_lease_is_nobodys_to_wait_for,
+            a_holder_of_another_kind_has_it_although_our_record_stands,
+        );
+    };
+    ($backend:ident, $harness:ty, with $($more:ident,)*) => {
+        $crate::conformance!(
+            $backend,
+            $harness,
+            $($more,)*
+            a_fresh_lock_is_free_and_has_no_term,
+            a_look_changes_nothing,
+            a_granted_lease_is_not_free_and_refused_to_others,
+            a_fresh_lock_is_granted_without_a_term,
+            the_same_bid_again_is_granted_and_counts_anew,
+            a_renewal_counts_anew,
+            a_renewal_by_another_is_refused,
+            a_renewal_of_what_was_never_held_is_refused,
+            a_lease_that_runs_out_is_free_for_another,
+            a_late_renewal_is_granted_only_if_the_lease_is_still_there,
+            a_release_frees_at_once_and_keeps_the_record,
+            a_release_by_another_is_refused_and_frees_nothing,
+            a_released_lease_is_dead,
+            a_term_is_above_the_last_one_and_at_least_the_floor,
+            a_term_is_written_once_in_an_acquisition,
+            no_term_is_written_without_the_lease,
+            no_term_is_written_under_a_lease_that_ran_out,
+            the_record_names_its_holder,
+            a_renewal_keeps_the_record,
+            of_many_bids_at_once_exactly_one_is_granted,
+            a_dropped_call_does_no_harm,
+            a_deleted_lock_is_free_and_lost_to_its_holder,
+            creating_writes_a_first_term_and_never_another,
+            an_examination_finds_nothing_wrong_and_changes_nothing,
+            what_is_not_ours_is_refused_and_never_overwritten,
+            a_successor_is_named_beside_a_record_that_stays,
+            naming_a_successor_counts_nothing_anew,
+            a_successor_outlives_the_release_and_ends_with_the_next_term,
+            the_same_successor_again_changes_nothing_and_another_replaces_it,
+            a_hold_off_is_kept_in_whole_milliseconds_of_an_hour_at_most,
+            nobody_names_a_successor_without_lease_and_record,
+            a_broken_lease_runs_out_and_is_renewed_no_more,
+            a_lease_broken_at_once_is_free_at_once,
+            breaking_what_nobody_holds_changes_nothing,
+            breaking_again_lengthens_nothing_and_may_still_end_it_at_once,
+            a_lease_that_is_being_broken_may_be_released,
+            what_is_written_under_a_breaking_lease_is_whole_or_refused,
+            a_broken_lease_is_taken_anew_as_if_it_had_never_been_broken,
+        );
+    };
+    ($backend:ident, $harness:ty, $($sentence:ident,)+) => {
+        mod $backend {
+            use super::*;
+
+            $(
+                #[tokio::test]
+                async fn $sentence() {
+                    conformance::$sentence(<$harness as Harness>::start().await).await;
+                }
+            )+
+        }
+    };
+}

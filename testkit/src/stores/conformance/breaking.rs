@@ -1,0 +1,164 @@
+//! The sentences about a lease that an operator breaks.
+
+use std::time::Duration;
+
+use tenure::store::{Broken, Record, StoreError, Successor};
+
+use super::{Contender, Harness, assert_refused, definite};
+
+/// What a store that tells whole seconds may add.
+const ROUNDING: Duration = Duration::from_secs(1);
+
+/// How long a lease lasts at most after it was broken, `passed` after its last renewal.
+fn lasts<H: Harness>(passed: Duration) -> Duration {
+    if H::OBSERVED { H::LEASE } else { H::LEASE.saturating_sub(passed) }
+}
+
+impl Contender {
+    async fn break_lease(&self, at_once: bool) -> Broken {
+        definite(async || self.store.break_lease(at_once).await).await.expect("an answer")
+    }
+
+    /// Breaks what is held, and says of what record and how long it lasts.
+    async fn break_held(&self, at_once: bool) -> (Record, Duration) {
+        match self.break_lease(at_once).await {
+            Broken::Held { record, free_in } => (record, free_in),
+            Broken::NotHeld => panic!("it is held"),
+        }
+    }
+}
+
+pub async fn a_broken_lease_runs_out_and_is_renewed_no_more<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    let term = a.inaugurate(3).await.expect("a term");
+    lock.advance(H::LEASE / 3).await;
+    let operator = Contender::new(&lock, "operator").await;
+    let before = a.look().await.record;
+    let (record, free_in) = operator.break_held(false).await;
+    assert_eq!(record, before);
+    let left = lasts::<H>(H::LEASE / 3);
+    assert!(free_in <= left + ROUNDING, "{free_in:?}");
+
+    assert_refused(a.renew().await);
+    assert_refused(a.acquire().await);
+    let b = Contender::new(&lock, "b").await;
+    assert!(!b.look().await.free);
+    assert_refused(b.acquire().await);
+    lock.advance(H::LEASE / 3).await;
+    assert!(!b.look().await.free, "what the holder was granted is its own until it is over");
+    assert_refused(b.acquire().await);
+    assert_refused(a.renew().await);
+    assert_eq!(b.look().await.record.term, Some(term));
+
+    lock.advance(left.saturating_sub(H::LEASE / 3) + ROUNDING).await;
+    let sight = b.look().await;
+    assert!(sight.free);
+    assert_eq!(sight.record, record, "breaking keeps the record");
+    assert_refused(a.renew().await);
+    let b = Contender::holder(&lock, "b").await;
+    assert_eq!(b.inaugurate(0).await, Ok(term + 1));
+}
+
+pub async fn a_lease_broken_at_once_is_free_at_once<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    let term = a.inaugurate(3).await.expect("a term");
+    let operator = Contender::new(&lock, "operator").await;
+    let before = a.look().await.record;
+    assert_eq!(operator.break_held(true).await, (before.clone(), Duration::ZERO));
+    let sight = operator.look().await;
+    assert!(sight.free);
+    assert_eq!(sight.record, before, "breaking keeps the record");
+    assert_refused(a.renew().await);
+    assert_eq!(operator.break_lease(true).await, Broken::NotHeld);
+    let b = Contender::holder(&lock, "b").await;
+    assert_refused(a.renew().await);
+    let successor = Successor { identity: "x".to_owned(), hold_off: Duration::ZERO };
+    assert_refused(a.nominate(&successor).await);
+    assert_refused(a.release().await);
+    assert_eq!(b.inaugurate(0).await, Ok(term + 1));
+    b.renew().await.expect("nothing of a's lands on it");
+}
+
+pub async fn breaking_what_nobody_holds_changes_nothing<H: Harness>(lock: H) {
+    let a = Contender::new(&lock, "a").await;
+    assert_eq!(a.break_lease(false).await, Broken::NotHeld);
+    assert_eq!(a.break_lease(true).await, Broken::NotHeld);
+    assert_eq!(a.look().await.record, Record::default());
+    let a = Contender::holder(&lock, "a").await;
+    a.inaugurate(3).await.expect("a term");
+    a.release().await.expect("released");
+    let bytes = lock.bytes().await;
+    assert_eq!(a.break_lease(false).await, Broken::NotHeld);
+    assert_eq!(a.break_lease(true).await, Broken::NotHeld);
+    assert_eq!(lock.bytes().await, bytes);
+    let b = Contender::holder(&lock, "b").await;
+    lock.advance(H::LEASE).await;
+    if H::OBSERVED {
+        // Who merely asks has not observed that it ran out.
+        b.break_held(true).await;
+    }
+    assert_eq!(b.break_lease(false).await, Broken::NotHeld);
+    assert_eq!(b.break_lease(true).await, Broken::NotHeld);
+    Contender::holder(&lock, "c").await;
+}
+
+pub async fn breaking_again_lengthens_nothing_and_may_still_end_it_at_once<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    a.inaugurate(3).await.expect("a term");
+    a.break_held(false).await;
+    lock.advance(H::LEASE / 3).await;
+    let (_, free_in) = a.break_held(false).await;
+    assert!(free_in <= lasts::<H>(H::LEASE / 3) + ROUNDING, "{free_in:?}");
+    assert!(!a.look().await.free);
+    lock.advance(H::LEASE / 3).await;
+    assert!(!a.look().await.free);
+    let (record, free_in) = a.break_held(true).await;
+    assert_eq!((record.term, free_in), (Some(3), Duration::ZERO));
+    assert!(a.look().await.free);
+    assert_refused(a.renew().await);
+}
+
+pub async fn a_lease_that_is_being_broken_may_be_released<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    a.inaugurate(3).await.expect("a term");
+    a.break_held(false).await;
+    a.release().await.expect("who has it may end it");
+    assert!(a.look().await.free);
+    assert_refused(a.renew().await);
+    Contender::holder(&lock, "b").await;
+}
+
+/// Some stores write under a lease that is being broken, others do not; none does half of it.
+pub async fn what_is_written_under_a_breaking_lease_is_whole_or_refused<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    let (record, _) = a.break_held(false).await;
+    assert_eq!(record, Record::default(), "no term was written yet");
+    let written = a.inaugurate(3).await;
+    let record = a.look().await.record;
+    match &written {
+        Ok(term) => assert_eq!((record.term, record.nonce), (Some(*term), Some(a.bid.nonce))),
+        Err(error) => {
+            assert!(matches!(error, StoreError::Refused(_)), "{error}");
+            assert_eq!(record, Record::default());
+        }
+    }
+    let successor = Successor { identity: "b".to_owned(), hold_off: Duration::ZERO };
+    let named = a.nominate(&successor).await;
+    let successor = a.look().await.record.successor;
+    assert_eq!(successor.is_some(), named.is_ok(), "{named:?}");
+    assert!(written.is_ok() || named.is_err(), "no successor without a term");
+    assert!(matches!(named, Ok(()) | Err(StoreError::Refused(_))), "{named:?}");
+    assert_refused(a.renew().await);
+}
+
+pub async fn a_broken_lease_is_taken_anew_as_if_it_had_never_been_broken<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    a.inaugurate(3).await.expect("a term");
+    a.break_held(false).await;
+    lock.advance(H::LEASE + ROUNDING).await;
+    let a = Contender::holder(&lock, "a").await;
+    a.renew().await.expect("it is a lease like any other");
+    assert_eq!(a.inaugurate(0).await, Ok(4));
+    a.acquire().await.expect("granted again");
+    assert!(!a.look().await.free);
+}

@@ -1,0 +1,103 @@
+//! A directory for a `file:` store, and what every call must say of one that is not as it must be.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use tenure::store::file::FileStore;
+use tenure::store::{Bid, Cause, LeaseStore, StoreError, Verdict, Version};
+
+use crate::stores::file_child::{LEASE, bid, named};
+
+/// A directory for one election.
+pub struct Place {
+    _root: TempDir,
+    pub directory: PathBuf,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let place = Self::missing();
+        fs::create_dir(&place.directory).unwrap();
+        place
+    }
+
+    pub fn missing() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        // Another user must be able to come this far.
+        fs::set_permissions(root.path(), Permissions::from_mode(0o755)).unwrap();
+        Self { directory: root.path().join("tenure"), _root: root }
+    }
+
+    pub fn store(&self) -> FileStore {
+        FileStore::open(&named(&self.directory))
+    }
+
+    pub fn record(&self) -> PathBuf {
+        self.directory.join("orders.json")
+    }
+
+    pub fn lock(&self) -> PathBuf {
+        self.directory.join("orders.lock")
+    }
+
+    pub fn chmod(&self, mode: u32) {
+        fs::set_permissions(&self.directory, Permissions::from_mode(mode)).unwrap();
+    }
+}
+
+pub async fn fresh_bid(store: &FileStore) -> Bid {
+    bid(store.look().await.unwrap().version, LEASE)
+}
+
+/// Takes the lease and writes a term.
+pub async fn lead(store: &FileStore) -> (Bid, u64) {
+    let bid = fresh_bid(store).await;
+    store.acquire(&bid).await.unwrap();
+    let term = store.inaugurate(&bid, 7).await.unwrap();
+    (bid, term)
+}
+
+/// What each call says, but for examine.
+pub async fn each_call(store: &FileStore) -> Vec<(&'static str, StoreError)> {
+    let bid = bid(Version("0".into()), LEASE);
+    let outcomes = [
+        ("look", store.look().await.map(|_| ())),
+        ("acquire", store.acquire(&bid).await.map(|_| ())),
+        ("inaugurate", store.inaugurate(&bid, 1).await.map(|_| ())),
+        ("renew", store.renew(&bid).await),
+        ("release", store.release(&bid).await),
+        ("create", store.create(1).await.map(|_| ())),
+    ];
+    let failed = outcomes.into_iter().filter_map(|(call, outcome)| Some((call, outcome.err()?)));
+    failed.collect()
+}
+
+/// Checks that every call refuses the record as foreign, with its name and a remedy.
+pub async fn assert_foreign(place: &Place) {
+    let errors = each_call(&place.store()).await;
+    assert_eq!(errors.len(), 6, "{errors:?}");
+    for (call, error) in errors {
+        let words = error.to_string();
+        assert!(matches!(error, StoreError::Foreign(_)), "{call}: {error:?}");
+        assert!(words.contains(place.record().to_str().unwrap()), "{call}: {words}");
+        assert!(words.contains("move it away"), "{call}: {words}");
+    }
+}
+
+/// Checks that every call fails by a setting, and says which path and what to do.
+pub async fn assert_misplaced(store: &FileStore, path: &Path, remedy: &str) {
+    let errors = each_call(store).await;
+    assert_eq!(errors.len(), 6, "{errors:?}");
+    for (call, error) in errors {
+        let words = error.to_string();
+        assert!(matches!(error, StoreError::Unknown(_)), "{call}: {error:?}");
+        assert_eq!(error.failure().cause, Cause::Settings, "{call}: {words}");
+        assert!(words.contains(path.to_str().unwrap()), "{call}: {words}");
+        assert!(words.contains(remedy), "{call}: {words}");
+    }
+    let findings = store.examine().await;
+    let wrong = findings.iter().find(|it| it.verdict == Verdict::Wrong).expect("a finding");
+    assert!(wrong.remedy.as_deref().is_some_and(|it| it.contains(remedy)), "{wrong:?}");
+}

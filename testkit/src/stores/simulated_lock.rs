@@ -1,0 +1,137 @@
+//! The simulation's store as a lease store, so that it is held to the same sentences as the real
+//! ones: each call runs the steps that the simulation spreads over time.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure::election::{Answer, Op};
+use tenure::store::{
+    Bid, Broken, Finding, Grant, LeaseStore, Rules, Sight, StoreError, Successor, Verdict,
+};
+
+use simulator::store::{Kind, Stage, Step, Store};
+use simulator::{Instant, span};
+
+/// A simulated lock, and how far its time has come.
+#[derive(Clone)]
+pub struct SimulatedLock(Arc<Mutex<(Store, Instant)>>);
+
+impl SimulatedLock {
+    /// Makes a lock that nobody has used.
+    pub fn new(kind: Kind) -> Self {
+        Self(Arc::new(Mutex::new((Store::new(kind, 0), 0))))
+    }
+
+    fn locked(&self) -> MutexGuard<'_, (Store, Instant)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the store's time pass.
+    pub fn advance(&self, by: Duration) {
+        self.locked().1 += span(by);
+    }
+
+    /// Deletes the lock behind everybody's back.
+    pub fn delete(&self) {
+        self.locked().0.lose(true);
+    }
+
+    /// Somebody writes something beside the lease.
+    pub fn touch(&self) {
+        self.locked().0.touch();
+    }
+
+    /// Another kind of candidate puts itself in the holder's place.
+    pub fn usurp(&self) {
+        let (store, now) = &mut *self.locked();
+        store.change_lease(1, *now);
+    }
+
+    /// Everything that it keeps.
+    pub fn bytes(&self) -> Vec<u8> {
+        format!("{:?}", self.locked().0).into_bytes()
+    }
+
+    fn ask(&self, op: &Op) -> Result<Answer, StoreError> {
+        let (store, now) = &mut *self.locked();
+        let mut stage = Stage::First;
+        loop {
+            match store.step(op, stage, *now, &mut None) {
+                Step::Done(answer) => return answer,
+                Step::More(next) => stage = next,
+            }
+        }
+    }
+}
+
+impl fmt::Debug for SimulatedLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SimulatedLock")
+    }
+}
+
+#[async_trait]
+impl LeaseStore for SimulatedLock {
+    fn kind(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn rules(&self) -> Rules {
+        self.locked().0.rules()
+    }
+
+    async fn look(&self) -> Result<Sight, StoreError> {
+        match self.ask(&Op::Look)? {
+            Answer::Sight(sight) => Ok(sight),
+            other => unreachable!("a look is answered by {other:?}"),
+        }
+    }
+
+    async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
+        match self.ask(&Op::Acquire(bid.clone()))? {
+            Answer::Grant(grant) => Ok(grant),
+            other => unreachable!("a bid is answered by {other:?}"),
+        }
+    }
+
+    async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
+        match self.ask(&Op::Inaugurate { bid: bid.clone(), floor })? {
+            Answer::Term(term) => Ok(term),
+            other => unreachable!("a term's write is answered by {other:?}"),
+        }
+    }
+
+    async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
+        self.ask(&Op::Renew(bid.clone())).map(|_| ())
+    }
+
+    async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
+        self.ask(&Op::Release(bid.clone())).map(|_| ())
+    }
+
+    async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+        let (bid, successor) = (bid.clone(), successor.clone());
+        self.ask(&Op::Nominate { bid, successor }).map(|_| ())
+    }
+
+    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
+        let (store, now) = &mut *self.locked();
+        Ok(store.break_lease(at_once.then_some(Duration::ZERO), *now))
+    }
+
+    async fn examine(&self) -> Vec<Finding> {
+        let detail = "nothing but the simulation asks it".to_owned();
+        vec![Finding { subject: "store".into(), verdict: Verdict::Well, detail, remedy: None }]
+    }
+
+    async fn create(&self, floor: u64) -> Result<Vec<String>, StoreError> {
+        let (store, _) = &mut *self.locked();
+        if store.term().is_some() {
+            return Ok(Vec::new());
+        }
+        store.seed(floor);
+        Ok(vec![format!("a first term, {floor}")])
+    }
+}

@@ -1,0 +1,181 @@
+//! Candidates inside this process on one `file:` store, and what their works did: from when until
+//! when each ran, by the clock.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tenure::Candidate;
+use tenure::candidate::{Builder, Ended, Leadership};
+use tenure::clock::{self, Moment};
+use tenure::config::FileSettings;
+use tenure::store::LeaseStore;
+use tenure::store::file::FileStore;
+use tokio::task::JoinHandle;
+
+/// What a loaded machine may take for things that have no time of their own.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One work, from its begin to its drop.
+#[derive(Clone, Debug)]
+pub struct Work {
+    pub who: String,
+    pub term: u64,
+    pub began: Moment,
+    pub ended: Option<Moment>,
+}
+
+/// All works, in the order of their begins.
+#[derive(Clone, Debug, Default)]
+pub struct Works(Arc<Mutex<Vec<Work>>>);
+
+/// Notes the end of a work when it is dropped.
+pub struct Guard {
+    works: Works,
+    index: usize,
+}
+
+impl Works {
+    /// Notes a begin, and the end when the guard is dropped.
+    pub fn begin(&self, who: &str, term: u64) -> Guard {
+        let mut works = self.0.lock().expect("whole");
+        works.push(Work { who: who.to_owned(), term, began: clock::now(), ended: None });
+        Guard { works: self.clone(), index: works.len() - 1 }
+    }
+
+    pub fn all(&self) -> Vec<Work> {
+        self.0.lock().expect("whole").clone()
+    }
+
+    /// Whoever works now.
+    pub fn at_work(&self) -> Option<Work> {
+        self.all().into_iter().rev().find(|it| it.ended.is_none())
+    }
+
+    /// Waits until somebody works whom `fits` fits.
+    pub async fn until(&self, what: &str, fits: impl Fn(&Work) -> bool) -> Work {
+        soon(what, || self.at_work().filter(|it| fits(it))).await
+    }
+
+    /// Asserts that no work began in another's term before all earlier ones had been dropped, and
+    /// that terms only grew.
+    pub fn assert_one_at_a_time(&self) {
+        let works = self.all();
+        for (index, later) in works.iter().enumerate() {
+            for earlier in &works[..index] {
+                if earlier.term == later.term && earlier.who == later.who {
+                    continue;
+                }
+                let over = earlier.ended.is_some_and(|ended| ended.raw <= later.began.raw);
+                assert!(over && earlier.term < later.term, "{earlier:?} and {later:?}");
+            }
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.works.0.lock().expect("whole")[self.index].ended = Some(clock::now());
+    }
+}
+
+/// One election in a directory, which goes with it.
+pub struct Election {
+    pub works: Works,
+    root: TempDir,
+}
+
+impl Election {
+    pub fn new() -> Self {
+        let root = tempfile::tempdir().expect("a temporary directory");
+        std::fs::create_dir(root.path().join("tenure")).expect("made");
+        Self { works: Works::default(), root }
+    }
+
+    /// The root of all, for logs.
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    pub fn url(&self) -> String {
+        format!("file://{}", self.root.path().join("tenure").display())
+    }
+
+    /// A candidate whose lease is 2 s, for takeovers.
+    pub fn hasty(&self, who: &str) -> Builder {
+        self.by_way_of(&self.url(), who)
+    }
+
+    /// The same by another URL.
+    pub fn by_way_of(&self, url: &str, who: &str) -> Builder {
+        Candidate::builder("orders", url)
+            .identity(who)
+            .lease_duration(Duration::from_secs(2))
+            .renew_deadline(Duration::from_millis(1_300))
+            .retry_period(Duration::from_millis(200))
+            .request_timeout(Duration::from_millis(500))
+    }
+
+    /// A candidate whose lease outlasts the test: only a release makes another leader.
+    pub fn lasting(&self, who: &str) -> Builder {
+        self.hasty(who)
+            .lease_duration(Duration::from_secs(600))
+            .renew_deadline(Duration::from_secs(500))
+    }
+
+    /// A second way to the store, and the link whose removal cuts it.
+    pub fn second_way(&self) -> (String, PathBuf) {
+        let link = self.root.path().join("way");
+        std::os::unix::fs::symlink(self.root.path(), &link).expect("linked");
+        (format!("file://{}", link.join("tenure").display()), link)
+    }
+
+    /// Whether the lease is free.
+    pub async fn is_free(&self) -> bool {
+        let directory = self.root.path().join("tenure");
+        let election = "orders".to_owned();
+        let store = FileStore::open(&FileSettings { directory, is_default: false, election });
+        store.look().await.is_ok_and(|sight| sight.free)
+    }
+
+    /// Starts a task in which a candidate works as leader, again and again, until it has resigned.
+    pub fn works_on(&self, who: &str, candidate: Candidate) -> JoinHandle<()> {
+        let (works, who) = (self.works.clone(), who.to_owned());
+        tokio::spawn(async move {
+            let work = |it| forever(works.clone(), who.clone(), it);
+            while candidate.run_while_leader(work).await != Err(Ended::Resigned) {}
+        })
+    }
+}
+
+/// A work that ends by being dropped alone.
+pub async fn forever(works: Works, who: String, leadership: Leadership) {
+    let _guard = works.begin(&who, leadership.term());
+    std::future::pending().await
+}
+
+/// Waits until a candidate leads, and says its term.
+pub async fn leads(candidate: &Candidate) -> u64 {
+    let led = || candidate.is_leader(clock::now()).then(|| candidate.status().term()).flatten();
+    soon("it leads", led).await
+}
+
+/// Asks again and again until there is an answer.
+pub async fn soon<T>(what: &str, mut question: impl FnMut() -> Option<T>) -> T {
+    let asking = async {
+        loop {
+            if let Some(answer) = question() {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let answer = tokio::time::timeout(PATIENCE, asking).await;
+    answer.unwrap_or_else(|_| panic!("waited in vain until {what}"))
+}
+
+/// How long ago a moment was.
+pub fn since(moment: Moment) -> Duration {
+    moment.elapsed_min(clock::now())
+}

@@ -1,0 +1,31 @@
+//! Prometheus' own judge of rules, scenarios and metrics.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// Runs promtool on files.
+pub fn promtool(arguments: &[&str], files: &[PathBuf]) -> Output {
+    Command::new("promtool").args(arguments).args(files).output().unwrap_or_else(|error| {
+        panic!("promtool: {error}; install the Debian package prometheus, or run tests/run --tools")
+    })
+}
+
+/// Asserts that it had nothing to object.
+pub fn succeeds(output: &Output) {
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}{err}");
+}
+
+/// Which of the files of a `test rules` failed: it names each, and says SUCCESS after those that did
+/// not.
+pub fn failed(output: &Output, files: &[PathBuf]) -> Vec<bool> {
+    let said = String::from_utf8_lossy(&output.stdout);
+    let parts: Vec<_> = said.split("Unit Testing:").skip(1).collect();
+    assert_eq!(parts.len(), files.len(), "{said}");
+    let failed = parts.iter().zip(files).map(|(part, file)| {
+        assert!(part.trim_start().starts_with(&*file.to_string_lossy()), "{part}");
+        !part.contains("SUCCESS")
+    });
+    failed.collect()
+}

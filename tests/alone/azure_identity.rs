@@ -1,0 +1,337 @@
+//! Signing in, end to end: workload and managed identity against a token endpoint of the test's
+//! own and a real Azurite over HTTPS, and secrets in files that are replaced while a leader leads.
+//!
+//! What the sign-in reads from the environment (the trusted certificate, the endpoint of a
+//! machine's identity) is given to a process of its own: the test runs itself once more with it.
+
+use testkit::azure::{azurite, blob_server, token_server};
+
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use azurite::{Azurite, Certificate};
+use blob_server::{BlobServer, Fault, Proof};
+use tenure::config::{AzureCredential, AzureSettings, SecretSource};
+use tenure::store::azure::Azure;
+use tenure::store::{Bid, Candidate, Cause, LeaseId, LeaseStore, Nonce, StoreError, Version};
+use token_server::{Reply, TokenServer};
+
+fn bid() -> Bid {
+    Bid {
+        lease: LeaseId::from_random(7),
+        nonce: Nonce(7),
+        candidate: Arc::new(Candidate {
+            identity: "orders-0".to_owned(),
+            instance: "01J".to_owned(),
+            address: None,
+        }),
+        lease_duration: Duration::from_secs(15),
+        seen: Version("".into()),
+    }
+}
+
+async fn soon<T>(call: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), call).await.expect("an end within 20 s")
+}
+
+/// Waits until something holds, with a bound.
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(30), wait).await.is_ok(), "{what}");
+}
+
+fn open(settings: AzureSettings) -> Azure {
+    Azure::open(settings).expect("the settings are good")
+}
+
+async fn lead(store: &Azure) {
+    soon(store.acquire(&bid())).await.expect("the lease");
+    soon(store.inaugurate(&bid(), 1)).await.expect("the term");
+}
+
+/// Runs one test of this file again in a process of its own with more environment; true within it.
+async fn within(test: &str, environment: &[(&str, &str)]) -> bool {
+    #[allow(clippy::disallowed_methods, reason = "tells the inner process from the outer")]
+    if std::env::var_os("TENURE_TEST_WITHIN").is_some() {
+        return true;
+    }
+    let output = tokio::process::Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", &format!("azure_identity::{test}"), "--nocapture", "--test-threads=1"])
+        .env("TENURE_TEST_WITHIN", "1")
+        .env_remove("SSL_CERT_DIR")
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(Duration::from_secs(120), output).await.expect("an end");
+    let output = output.expect("it can be run");
+    assert!(
+        output.status.success() && String::from_utf8_lossy(&output.stdout).contains("1 passed"),
+        "{}\n{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    false
+}
+
+fn within_value(name: &str) -> String {
+    #[allow(clippy::disallowed_methods, reason = "what the outer process gave to the inner")]
+    std::env::var(name).expect("given by the outer process")
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().expect("a path in UTF-8").to_owned()
+}
+
+#[tokio::test]
+async fn fault_20_workload_identity_signs_in_early_and_follows_its_token_file() {
+    let certificate = Certificate::new();
+    let (cert, key) = (text(&certificate.certificate), text(&certificate.key));
+    let environment = [("SSL_CERT_FILE", &*cert), ("TENURE_TEST_KEY", &*key)];
+    if !within("fault_20_workload_identity_signs_in_early_and_follows_its_token_file", &environment)
+        .await
+    {
+        return;
+    }
+    let certificate =
+        Certificate::at(within_value("SSL_CERT_FILE"), within_value("TENURE_TEST_KEY"));
+    let azurite = Azurite::with_sign_in(&certificate).await;
+    let tokens = TokenServer::start(Some(&certificate)).await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let token_file = directory.path().join("token");
+    std::fs::write(&token_file, "assertion-1").expect("written");
+    // Each token lives for so short that it is renewed while the test runs.
+    tokens.reply(Reply::Token { lifetime: Duration::from_secs(4) });
+
+    let mut settings = azurite.settings("locks", "orders");
+    settings.credential = AzureCredential::WorkloadIdentity {
+        token_file: token_file.clone(),
+        client_id: "client-1".to_owned(),
+        tenant_id: "tenant-1".to_owned(),
+        authority_host: Some(tokens.url()),
+    };
+    let store = open(settings);
+    lead(&store).await;
+    let asked = tokens.take_log();
+    assert!(asked[0].starts_with("POST /tenant-1/oauth2/v2.0/token"), "{asked:?}");
+    assert!(asked[0].contains("client_assertion=assertion-1&"), "{asked:?}");
+    assert!(asked[0].contains("client_id=client-1"), "{asked:?}");
+
+    std::fs::write(&token_file, "assertion-2\n").expect("written");
+    until("the new assertion is used", async || {
+        soon(store.renew(&bid())).await.expect("a renewal while tokens come and go");
+        tokens.take_log().iter().any(|it| it.contains("client_assertion=assertion-2&"))
+    })
+    .await;
+    soon(store.release(&bid())).await.expect("a release");
+}
+
+#[tokio::test]
+async fn fault_20_managed_identity_signs_in_early_and_a_dead_endpoint_delays_no_renewal() {
+    let certificate = Certificate::new();
+    let (cert, key) = (text(&certificate.certificate), text(&certificate.key));
+    // The endpoint must be known before the process starts, and is served from within.
+    let port = testkit::ports::free_port().to_string();
+    let endpoint = format!("http://127.0.0.1:{port}/token");
+    let environment = [
+        ("SSL_CERT_FILE", &*cert),
+        ("TENURE_TEST_KEY", &*key),
+        ("IDENTITY_ENDPOINT", &*endpoint),
+        ("IDENTITY_HEADER", "header-of-the-machine"),
+        // A proxy in the environment is none of ours: only the settings name one.
+        ("HTTPS_PROXY", "http://127.0.0.1:1"),
+        ("HTTP_PROXY", "http://127.0.0.1:1"),
+    ];
+    let name = "fault_20_managed_identity_signs_in_early_and_a_dead_endpoint_delays_no_renewal";
+    if !within(name, &environment).await {
+        return;
+    }
+    let certificate =
+        Certificate::at(within_value("SSL_CERT_FILE"), within_value("TENURE_TEST_KEY"));
+    let azurite = Azurite::with_sign_in(&certificate).await;
+    let port = within_value("IDENTITY_ENDPOINT");
+    let port = port.rsplit_once(':').expect("a port").1.trim_end_matches("/token");
+    let tokens = TokenServer::start_at(port.parse().expect("a port"), None).await;
+    tokens.reply(Reply::Token { lifetime: Duration::from_secs(60) });
+
+    let mut settings = azurite.settings("locks", "orders");
+    settings.credential =
+        AzureCredential::ManagedIdentity { client_id: Some("assigned-1".to_owned()) };
+    let store = open(settings.clone());
+    lead(&store).await;
+    let asked = tokens.take_log();
+    assert_eq!(asked.len(), 1, "one sign-in for many requests: {asked:?}");
+    assert!(asked[0].starts_with("GET /token?") && asked[0].contains("client_id=assigned-1"));
+    assert!(asked[0].contains("header-of-the-machine"), "{asked:?}");
+
+    // A token that is renewed after a second, and an endpoint that never answers again.
+    tokens.reply(Reply::Token { lifetime: Duration::from_secs(2) });
+    let store = open(settings);
+    lead(&store).await;
+    tokens.reply(Reply::Hang);
+    tokens.take_log();
+    until("the endpoint is asked and hangs", async || !tokens.take_log().is_empty()).await;
+    for _ in 0..5 {
+        // The bound is the property: a renewal has 2 s in all, and must not spend it on a sign-in.
+        let renewed = tokio::time::timeout(Duration::from_secs(2), store.renew(&bid())).await;
+        renewed.expect("it waits for no sign-in").expect("the cached token is good");
+    }
+    soon(store.release(&bid())).await.expect("a release");
+}
+
+#[tokio::test]
+async fn a_sign_in_that_fails_is_said_and_recovers_by_itself() {
+    let certificate = Certificate::new();
+    let (cert, key) = (text(&certificate.certificate), text(&certificate.key));
+    let environment = [("SSL_CERT_FILE", &*cert), ("TENURE_TEST_KEY", &*key)];
+    if !within("a_sign_in_that_fails_is_said_and_recovers_by_itself", &environment).await {
+        return;
+    }
+    let certificate =
+        Certificate::at(within_value("SSL_CERT_FILE"), within_value("TENURE_TEST_KEY"));
+    let azurite = Azurite::with_sign_in(&certificate).await;
+    let tokens = TokenServer::start(Some(&certificate)).await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let token_file = directory.path().join("token");
+    let mut settings = azurite.settings("locks", "orders");
+    settings.credential = AzureCredential::WorkloadIdentity {
+        token_file: token_file.clone(),
+        client_id: "client-1".to_owned(),
+        tenant_id: "tenant-1".to_owned(),
+        authority_host: Some(tokens.url()),
+    };
+    let store = open(settings);
+    let error = soon(store.look()).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Auth));
+    assert!(error.to_string().contains("token cannot be read"), "{error}");
+
+    tokens.reply(Reply::Refuse);
+    std::fs::write(&token_file, "assertion-SECRET").expect("written");
+    until("Entra's refusal is told", async || {
+        let words = soon(store.look()).await.unwrap_err().to_string();
+        assert!(!words.contains("SECRET"), "{words}");
+        words.contains("AADSTS700024: Client assertion is not within its valid time range")
+    })
+    .await;
+
+    tokens.reply(Reply::Token { lifetime: Duration::from_secs(3600) });
+    until("it recovers", async || soon(store.look()).await.is_ok()).await;
+}
+
+/// Waits until the fault of a secret file is told with a refusal, which has it read again.
+async fn told(server: &BlobServer, store: &Azure, words: &str) {
+    until(words, async || {
+        server.inject("renew", [Fault::Answer(403, "AuthenticationFailed")]);
+        soon(store.renew(&bid())).await.expect_err("a refusal").to_string().contains(words)
+    })
+    .await;
+}
+
+/// Replaces a secret while a leader leads, and has the store ask for the new one from then on.
+async fn replaced(
+    first: (&str, Proof),
+    second: (&str, Proof),
+    credential: fn(SecretSource) -> AzureCredential,
+    server: BlobServer,
+) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("secret");
+    std::fs::write(&file, first.0).expect("written");
+    server.require(first.1);
+    let mut settings = server.settings("locks", "orders");
+    settings.credential = credential(SecretSource::File(file.clone()));
+    let store = open(settings);
+    lead(&store).await;
+
+    server.require(second.1);
+    let error = soon(store.renew(&bid())).await.expect_err("a refusal");
+    assert!(matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Auth), "{error:?}");
+    let new = directory.path().join("new");
+    std::fs::write(&new, second.0).expect("written");
+    std::fs::rename(&new, &file).expect("replaced");
+    until("the new secret is used", async || soon(store.renew(&bid())).await.is_ok()).await;
+
+    // A file that is broken or gone for a while costs nothing but a word, once it has been read.
+    std::fs::write(&file, "???").expect("written");
+    told(&server, &store, "AZURE_STORAGE_").await;
+    soon(store.renew(&bid())).await.expect("the last good secret is kept");
+    std::fs::remove_file(&file).expect("removed");
+    told(&server, &store, "cannot be read").await;
+    soon(store.renew(&bid())).await.expect("the last good secret is kept");
+    assert!(!error.to_string().contains(first.0), "{error}");
+}
+
+#[tokio::test]
+async fn a_key_in_a_file_is_replaced_while_leading() {
+    let second = "c2Vjb25kIGtleQ==";
+    replaced(
+        (blob_server::KEY, Proof::Key(blob_server::KEY.to_owned())),
+        (second, Proof::Key(second.to_owned())),
+        AzureCredential::Key,
+        BlobServer::start().await,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_signature_in_a_file_is_replaced_while_leading() {
+    replaced(
+        ("?sv=2023-11-03&sp=rcw&sig=first%2Bsig%3D", Proof::Sas("first+sig=".to_owned())),
+        ("sv=2023-11-03&sp=rcw&sig=second%2Fsig%3D\n", Proof::Sas("second/sig=".to_owned())),
+        AzureCredential::Sas,
+        BlobServer::start().await,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_connection_string_in_a_file_is_replaced_while_leading() {
+    let server = BlobServer::start().await;
+    let text = |key: &str| {
+        format!(
+            "AccountName={};AccountKey={key};BlobEndpoint={}",
+            blob_server::ACCOUNT,
+            server.endpoint
+        )
+    };
+    let (first, second) = (text(blob_server::KEY), text("c2Vjb25kIGtleQ=="));
+    replaced(
+        (&first, Proof::Key(blob_server::KEY.to_owned())),
+        (&second, Proof::Key("c2Vjb25kIGtleQ==".to_owned())),
+        AzureCredential::ConnectionString,
+        server,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_secret_that_makes_no_sense_is_named_by_its_setting() {
+    let server = BlobServer::start().await;
+    let table: [(AzureCredential, &str); 4] = [
+        (AzureCredential::Key(SecretSource::Value("*SECRET*".to_owned())), "AZURE_STORAGE_KEY"),
+        (AzureCredential::Sas(SecretSource::Value("SECRET".to_owned())), "AZURE_STORAGE_SAS_TOKEN"),
+        (
+            AzureCredential::ConnectionString(SecretSource::Value(
+                "AccountName=other;AccountKey=U0VDUkVU".to_owned(),
+            )),
+            "it is for the account other, and --store names devstoreaccount1",
+        ),
+        (AzureCredential::Key(SecretSource::File("/nonexistent/key".into())), "/nonexistent/key"),
+    ];
+    for (credential, words) in table {
+        let mut settings = server.settings("locks", "orders");
+        settings.credential = credential;
+        let error = soon(open(settings).look()).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Auth));
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(!error.to_string().contains("SECRET"), "{error}");
+        assert!(!error.to_string().contains("U0VDUkVU"), "{error}");
+    }
+    assert!(server.take_log().is_empty(), "nothing was sent");
+}

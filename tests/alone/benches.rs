@@ -1,0 +1,45 @@
+//! The commands of `benches/measure.py` that need no quiet machine and little time: that they run,
+//! and print a figure for each of their rows. What the figures are is not judged here.
+
+use std::process::Command;
+
+/// The rows of one command, with one handover.
+fn measured(bench: &str) -> String {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/measure.py");
+    let output = Command::new("python3")
+        .args(["-B", program, bench, "--handovers", "1"])
+        .env("BENCH_PROGRAM", env!("CARGO_BIN_EXE_tenure"))
+        .output()
+        .unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "measure.py {bench}: {complaint}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The first row that begins with `what` has our figure and the peer's.
+fn assert_both_measured(rows: &str, what: &str) {
+    let row = rows.lines().find_map(|it| it.strip_prefix(what));
+    let row = row.unwrap_or_else(|| panic!("no row {what}:\n{rows}"));
+    assert_eq!(row.matches(" ms").count(), 2, "{rows}");
+}
+
+#[test]
+fn the_handover_benches_measure_a_step_down_beside_etcd() {
+    let rows = measured("step-down");
+    assert_both_measured(&rows, "step-down on file:, nobody leads, median of 1");
+    assert_both_measured(&rows, "step-down on Azurite, nobody leads, median of 1");
+}
+
+#[test]
+fn the_handover_benches_measure_a_transfer_that_reaches_the_one_named() {
+    let rows = measured("transfer");
+    assert_both_measured(&rows, "transfer on Azurite, nobody leads, median of 1");
+    assert_eq!(rows.matches("1 of 1").count(), 2, "{rows}");
+}
+
+#[test]
+fn the_handover_benches_measure_a_lock_and_its_cost_beside_etcd() {
+    let rows = measured("lock");
+    assert_both_measured(&rows, "exec --once: SIGTERM to the next command, median of 1");
+    assert_both_measured(&rows, "exec --once -- true, the lock free, median of 20");
+}

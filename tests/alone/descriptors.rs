@@ -1,0 +1,193 @@
+//! Rows 31 and 33 of the faults, against the process `tenure run`: no file descriptors left, and an
+//! address that is taken.
+
+use testkit::faults::load as besieged;
+use testkit::processes::process;
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use besieged::{Besieged, connect_as, descriptors, since};
+use process::{Candidate, until};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+/// One at a time: each is to have the machine.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs the command that follows under limits of open files: soft, and hard.
+fn limited(soft: &'static str, hard: &'static str) -> [&'static str; 5] {
+    let script = "ulimit -S -n \"$0\" && ulimit -H -n \"$1\" && shift && exec \"$@\"";
+    ["sh", "-c", script, soft, hard]
+}
+
+/// The soft limit of open files of a process.
+fn limit_of(candidate: &Candidate) -> u64 {
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", candidate.id())).unwrap();
+    let line = limits.lines().find(|it| it.starts_with("Max open files")).unwrap();
+    line.split_whitespace().nth(3).unwrap().parse().unwrap()
+}
+
+/// How many requests to the store came to nothing good.
+fn failures(candidate: &Candidate) -> u64 {
+    let (_, text) = until(Duration::from_secs(20), "it answers", || candidate.get("/metrics"));
+    text.lines()
+        .filter(|it| it.starts_with("tenure_store_requests_total{"))
+        .filter(|it| !it.contains("outcome=\"ok\""))
+        .filter_map(|it| it.split(' ').next_back()?.parse::<u64>().ok())
+        .sum()
+}
+
+/// Opens `count` connections, half of which have begun to ask.
+fn open(besieged: &Besieged, count: usize) -> Vec<TcpStream> {
+    (0..count)
+        .map(|number| {
+            let mut stream = connect_as(number, besieged.candidate.address).unwrap();
+            if number % 2 == 0 {
+                // It may have been closed already.
+                let _ = stream.write_all(b"GET /lea");
+            }
+            stream
+        })
+        .collect()
+}
+
+/// Holds `count` connections for a while, ever new ones.
+fn hold(besieged: &Besieged, count: usize, length: Duration) {
+    let begun = tenure::clock::now();
+    while since(begun) < length {
+        let _held = open(besieged, count);
+        std::thread::sleep(Duration::from_millis(300));
+    }
+}
+
+/// Panics unless it keeps more than `least` connections, of more.
+fn assert_keeps(besieged: &Besieged, least: usize) {
+    let held = open(besieged, least + 100);
+    until(Duration::from_secs(20), "its places are taken", || {
+        (descriptors(besieged.candidate.id()) > least).then_some(())
+    });
+    drop(held);
+}
+
+#[test]
+fn fault_31_a_low_limit_of_open_files_is_raised() {
+    let _alone = alone();
+    let besieged = Besieged::start(&limited("100", "4000"), &[]);
+    assert!(limit_of(&besieged.candidate) >= 512 + 64, "{}", limit_of(&besieged.candidate));
+    hold(&besieged, 600, Duration::from_secs(2));
+    assert_keeps(&besieged, 400);
+    assert!(!besieged.candidate.log().contains("lowered"));
+    besieged.relieved();
+}
+
+#[test]
+fn fault_31_under_a_limit_that_cannot_be_raised_renewals_are_unharmed() {
+    let _alone = alone();
+    let besieged = Besieged::start(&limited("100", "100"), &[]);
+    let log = besieged.candidate.log();
+    assert!(log.contains("max-connections is lowered from 512 to 36"), "{log}");
+    hold(&besieged, 300, Duration::from_secs(4));
+    assert_eq!(failures(&besieged.candidate), 0, "requests to the store failed");
+    besieged.relieved();
+}
+
+#[test]
+fn fault_31_descriptors_that_are_taken_away_are_those_of_who_asks() {
+    let _alone = alone();
+    let besieged = Besieged::start(&[], &[]);
+    let process = Pid::from_raw(besieged.candidate.id().try_into().unwrap());
+    let low = Rlimit { current: Some(128), maximum: Some(20_000) };
+    // Subscribers hold more places than will be left.
+    let mut subscribers = open(&besieged, 0);
+    for number in 0..100 {
+        let mut stream = connect_as(number, besieged.candidate.address).unwrap();
+        stream.write_all(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        subscribers.push(stream);
+    }
+    let before = std::thread::scope(|scope| {
+        let holding = scope.spawn(|| hold(&besieged, 600, Duration::from_secs(6)));
+        until(Duration::from_secs(20), "its places are taken", || {
+            (descriptors(besieged.candidate.id()) > 500).then_some(())
+        });
+        let before = prlimit(process, Resource::Nofile, low).expect("the tests run it");
+        until(Duration::from_secs(20), "the store has descriptors again", || {
+            (descriptors(besieged.candidate.id()) < 100).then_some(())
+        });
+        holding.join().unwrap();
+        before
+    });
+    // One renewal may have met the moment of the change.
+    let failures = failures(&besieged.candidate);
+    assert!(failures <= 2, "{failures} requests to the store failed");
+    prlimit(process, Resource::Nofile, before).expect("the tests run it");
+    until(Duration::from_secs(20), "it sees that there are more", || {
+        besieged.candidate.log().contains("room for 512 connections").then_some(())
+    });
+    assert_keeps(&besieged, 400);
+    drop(subscribers);
+    besieged.relieved();
+}
+
+#[test]
+fn fault_31_one_that_cannot_be_accepted_takes_the_place_of_one_that_waits() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    // So many listeners that less is left for connections than was reckoned with.
+    let arguments = [&["--store", "memory:"][..], &["--listen", "127.0.0.1:0"].repeat(70)].concat();
+    let wrapper = limited("100", "100");
+    let candidate =
+        Candidate::start_by(&wrapper, "127.0.0.1", "leader", directory.path(), &arguments, &[]);
+    let held: Vec<_> =
+        (0..30).map(|number| connect_as(number, candidate.address).unwrap()).collect();
+    until(Duration::from_secs(20), "no descriptor is left", || {
+        candidate.log().contains("could not be accepted").then_some(())
+    });
+    for _ in 0..3 {
+        until(Duration::from_secs(20), "it answers", || candidate.get("/leader"));
+    }
+    drop(held);
+}
+
+/// Runs `tenure run` on addresses, one of which is taken.
+fn run_on(listen: &[&str], directory: &std::path::Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    command.args(["run", "--status-file"]).arg(directory.join("status.json"));
+    command.arg("--store").arg(format!("file://{}", directory.join("store").display()));
+    for address in listen {
+        command.args(["--listen", address]);
+    }
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn fault_33_a_taken_address_ends_the_start_with_1_and_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let holder = TcpListener::bind(taken).unwrap();
+    let socket = directory.path().join("taken.sock");
+    let unix_holder = UnixListener::bind(&socket).unwrap();
+    let (tcp, unix) = (taken.to_string(), format!("unix:{}", socket.display()));
+    for (listen, named) in [
+        (vec![tcp.as_str()], &tcp),
+        (vec!["127.0.0.1:0", tcp.as_str()], &tcp),
+        (vec![unix.as_str()], &unix),
+        (vec!["127.0.0.1:0", unix.as_str()], &unix),
+    ] {
+        let ran = run_on(&listen, directory.path());
+        let said = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("cannot listen on {named}")), "{said}");
+        for nothing in ["store", "status.json"] {
+            assert!(!directory.path().join(nothing).exists(), "{nothing} was made");
+        }
+    }
+    assert!(socket.exists(), "the socket of the living is where it was");
+    drop((holder, unix_holder));
+}

@@ -1,0 +1,158 @@
+//! The `file:` store in directories that are not as they must be, and with a lock that is not to
+//! be had: a clear error at each call, and all is well again when it is mended.
+
+use testkit::stores::{file_child, file_place};
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use file_child::{Process, named};
+use file_place::{Place, assert_misplaced, each_call, fresh_bid, lead};
+use tenure::config::FileSettings;
+use tenure::store::file::FileStore;
+use tenure::store::{Cause, LeaseStore, StoreError};
+
+#[tokio::test]
+async fn a_missing_directory_is_made_for_us_alone_as_soon_as_its_parent_exists() {
+    let place = Place::missing();
+    let below = place.directory.join("below");
+    let store = FileStore::open(&named(&below));
+    let errors = each_call(&store).await;
+    assert_eq!(errors.len(), 6, "{errors:?}");
+    assert_misplaced(&store, &below, "make it").await;
+    fs::create_dir(&place.directory).unwrap();
+    assert!(store.look().await.unwrap().free);
+    assert!(!below.exists(), "a look makes nothing");
+    lead(&store).await;
+    assert_eq!(fs::metadata(&below).unwrap().mode() & 0o777, 0o700);
+}
+
+#[tokio::test]
+async fn the_default_directory_must_be_ours_alone() {
+    let place = Place::missing();
+    let settings = FileSettings { is_default: true, ..named(&place.directory) };
+    let store = FileStore::open(&settings);
+    let (bid, _) = lead(&store).await;
+    assert_eq!(fs::metadata(&place.directory).unwrap().mode() & 0o777, 0o700);
+    place.chmod(0o755);
+    assert_misplaced(&store, &place.directory, "another directory").await;
+    place.chmod(0o700);
+    store.renew(&bid).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_directory_that_everybody_may_write_is_refused_until_it_is_sticky() {
+    let place = Place::new();
+    let store = place.store();
+    place.chmod(0o777);
+    assert_misplaced(&store, &place.directory, "chmod o-w").await;
+    assert!(!place.lock().exists());
+    place.chmod(0o1777);
+    lead(&store).await;
+}
+
+#[tokio::test]
+async fn a_directory_of_another_user_is_refused_until_it_is_ours() {
+    if !rustix::process::geteuid().is_root() {
+        // Nobody else can give a directory away; the table in the store's own tests says the rest.
+        return;
+    }
+    let place = Place::new();
+    let store = place.store();
+    chown(&place.directory, Some(65534), None).unwrap();
+    assert_misplaced(&store, &place.directory, "chown").await;
+    chown(&place.directory, Some(0), None).unwrap();
+    lead(&store).await;
+}
+
+#[tokio::test]
+async fn a_link_in_the_place_of_the_directory_is_refused() {
+    let (place, other) = (Place::missing(), Place::new());
+    symlink(&other.directory, &place.directory).unwrap();
+    assert_misplaced(&place.store(), &place.directory, "the directory itself").await;
+    let slashed = PathBuf::from(format!("{}/", place.directory.display()));
+    assert_misplaced(&FileStore::open(&named(&slashed)), &place.directory, "itself").await;
+    fs::remove_file(&place.directory).unwrap();
+    lead(&place.store()).await;
+}
+
+#[tokio::test]
+async fn a_link_in_the_place_of_the_lock_is_refused() {
+    let (place, other) = (Place::new(), Place::new());
+    symlink(other.directory.join("made"), place.lock()).unwrap();
+    let store = place.store();
+    let outcome = store.acquire(&fresh_bid(&store).await).await;
+    let words = outcome.unwrap_err().to_string();
+    assert!(words.contains(place.lock().to_str().unwrap()), "{words}");
+    assert!(!other.directory.join("made").exists() && !place.record().exists());
+}
+
+#[tokio::test]
+async fn a_filesystem_that_is_not_known_to_be_local_is_refused_by_name() {
+    for (directory, name) in [("/proc/tty", "proc"), ("/sys/kernel", "sysfs")] {
+        let store = FileStore::open(&named(Path::new(directory)));
+        assert_misplaced(&store, Path::new(directory), "ext, xfs, btrfs").await;
+        let words = store.look().await.unwrap_err().to_string();
+        assert!(words.contains(name), "{words}");
+    }
+}
+
+/// This test binary as a user who is not root; itself where we are none.
+fn as_somebody(place: &Place) -> Command {
+    use std::os::unix::process::CommandExt;
+    let this = std::env::current_exe().expect("this binary");
+    if !rustix::process::geteuid().is_root() {
+        return Command::new(this);
+    }
+    // Our own may lie where only root can go.
+    let copy = place.directory.with_file_name("test");
+    fs::copy(this, &copy).expect("a copy");
+    let mut command = Command::new(copy);
+    command.uid(65534).gid(65534).current_dir("/");
+    command
+}
+
+#[test]
+fn a_directory_that_we_may_not_write_is_an_error_until_we_may() {
+    let place = Place::new();
+    let bids = || Process::of(as_somebody(&place), "bid", &place.directory).line("outcome: ");
+    place.chmod(0o555);
+    let outcome = bids().unwrap();
+    assert!(outcome.contains("Unknown") && outcome.contains("Settings"), "{outcome}");
+    assert!(outcome.contains(place.directory.to_str().unwrap()), "{outcome}");
+    assert!(outcome.contains("let our user write in the directory"), "{outcome}");
+    place.chmod(0o1777);
+    assert_eq!(bids().as_deref(), Some("Ok(())"));
+}
+
+#[tokio::test]
+async fn a_lock_that_another_process_holds_is_not_waited_for() {
+    let place = Place::new();
+    let store = place.store();
+    let (bid, _) = lead(&store).await;
+    let before = fs::read(place.record()).unwrap();
+    let mut other = Process::start("lock", &place.directory);
+    other.line("locked").unwrap();
+    let sight = store.look().await.expect("a look needs no lock");
+    assert!(sight.record.term.is_some());
+    let calls = async {
+        [
+            store.acquire(&bid).await.map(|_| ()),
+            store.inaugurate(&bid, 9).await.map(|_| ()),
+            store.renew(&bid).await,
+            store.release(&bid).await,
+        ]
+    };
+    let bound = Duration::from_secs(20);
+    for outcome in tokio::time::timeout(bound, calls).await.expect("nobody waits for the lock") {
+        let Err(StoreError::Unknown(failure)) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(failure.cause, Cause::Unavailable, "{failure}");
+        assert!(failure.message.contains(place.lock().to_str().unwrap()), "{failure}");
+    }
+    assert_eq!(fs::read(place.record()).unwrap(), before);
+    other.kill("");
+    store.acquire(&bid).await.expect("a lock ends with its process");
+}

@@ -1,0 +1,195 @@
+//! The file store among real processes, which are killed and stopped at any moment.
+
+use testkit::processes::candidate_process as processes;
+
+use std::path::Path;
+
+use processes::{GO, LEASE, Process, bid, draw, now, open, pause, random, until};
+use rustix::process::Signal;
+use tempfile::TempDir;
+use tenure::clock;
+use tenure::store::{Cause, LeaseStore, StoreError};
+
+/// Where a process that a test has started plays its role; otherwise there is nothing to it.
+#[test]
+fn candidate_process() {
+    processes::play_role();
+}
+
+fn scratch() -> TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+#[test]
+fn a_record_is_whole_at_every_moment_and_after_every_kill() {
+    let scratch = scratch();
+    let store = open(scratch.path());
+    let mut last = 0;
+    for round in 0..25 {
+        let mut process = Process::start("write", scratch.path());
+        until("a term", || !process.told("term").is_empty());
+        let end = clock::now();
+        let length = random(30);
+        while end.elapsed_max(clock::now()) < length {
+            now(store.look()).expect("a whole record, read while it is written");
+        }
+        process.kill();
+        let told = process.told("term");
+        let terms: Vec<u64> = told.iter().map(|term| term.parse().expect("a term")).collect();
+        let sight = now(store.look()).expect("a whole record");
+        let term = sight.record.term.expect("a term");
+        assert!(terms.is_sorted_by(|a, b| a < b) && terms[0] > last, "{last} {terms:?}");
+        assert!(term >= terms[terms.len() - 1], "round {round}: {term} after {terms:?}");
+        assert_eq!(process.told("error"), Vec::<String>::new());
+        last = term;
+    }
+}
+
+/// One tenure as its leader told it.
+#[derive(Debug)]
+struct Tenure {
+    term: u64,
+    from: u128,
+    until: u128,
+}
+
+fn numbers(line: &str) -> Vec<u128> {
+    line.split(' ').map(|number| number.parse().expect("a number")).collect()
+}
+
+fn tenures(process: &Process) -> Vec<Tenure> {
+    let mut tenures: Vec<Tenure> = Vec::new();
+    for line in process.told("claim") {
+        let [term, from, until] = numbers(&line)[..] else { panic!("{line}") };
+        let term = u64::try_from(term).expect("a term");
+        match tenures.last_mut() {
+            Some(last) if last.term == term => last.until = last.until.max(until),
+            _ => tenures.push(Tenure { term, from, until }),
+        }
+    }
+    for line in process.told("resign") {
+        let [term, at] = numbers(&line)[..] else { panic!("{line}") };
+        if let Some(tenure) = tenures.iter_mut().find(|it| u128::from(it.term) == term) {
+            tenure.until = tenure.until.min(at);
+        }
+    }
+    tenures
+}
+
+#[test]
+fn killed_or_stopped_at_any_moment_no_two_lead_at_once_and_terms_grow() {
+    let scratch = scratch();
+    let mut processes: Vec<_> = (0..3).map(|_| Process::start("contend", scratch.path())).collect();
+    let mut gone = Vec::new();
+    let mut signals = 0;
+    until("a leader", || processes.iter().any(|it| !it.told("claim").is_empty()));
+    // As many as are seen to find a lease that is written late, and then until each has led.
+    while signals < 40 || processes.iter().any(|it| it.told("claim").is_empty()) {
+        signals += 1;
+        assert!(signals < 400, "some process never led");
+        let victim = usize::try_from(draw() % 3).expect("small");
+        pause(random(60));
+        if draw().is_multiple_of(4) {
+            processes[victim].kill();
+            let next = Process::start("contend", scratch.path());
+            gone.push(std::mem::replace(&mut processes[victim], next));
+        } else {
+            processes[victim].signal(Signal::STOP);
+            pause(random(if draw().is_multiple_of(2) { 1200 } else { 20 }));
+            processes[victim].signal(Signal::CONT);
+        }
+    }
+    for process in &mut processes {
+        process.kill();
+    }
+    let all: Vec<_> = processes.iter().chain(&gone).collect();
+    for process in &all {
+        assert_eq!(process.told("error"), Vec::<String>::new());
+    }
+    let mut tenures: Vec<_> = all.iter().flat_map(|it| tenures(it)).collect();
+    tenures.sort_by_key(|it| it.from);
+    assert!(tenures.len() > 10, "hardly anybody led: {tenures:?}");
+    for pair in tenures.windows(2) {
+        assert!(pair[0].until <= pair[1].from, "two led at once: {pair:?}");
+        assert!(pair[0].term < pair[1].term, "a term fell or was shared: {pair:?}");
+    }
+}
+
+/// Starts a candidate that stops with the lock in its hands, and sees that the others can neither
+/// change anything meanwhile nor are told anything wrong.
+fn stopped_with_the_lock(role: &str, directory: &Path) -> Process {
+    let process = Process::start(role, directory);
+    until("the stop", || process.is_stopped());
+    let store = open(directory);
+    let busy =
+        now(async { store.acquire(&bid(&store).await).await }).expect_err("the lock is taken");
+    assert!(matches!(&busy, StoreError::Unknown(it) if it.cause == Cause::Unavailable), "{busy:?}");
+    assert!(busy.to_string().contains("stopped"), "{busy}");
+    assert!(now(store.look()).expect("a look needs no lock").free);
+    process
+}
+
+fn go_on_too_late(process: &Process, directory: &Path) {
+    let begun = clock::now();
+    until("the end of its lease", || begun.elapsed_min(clock::now()) > LEASE);
+    std::fs::write(directory.join(GO), "").expect("written");
+    process.signal(Signal::CONT);
+}
+
+#[test]
+fn a_candidate_stopped_with_the_lock_writes_nothing_when_its_time_is_over() {
+    let scratch = scratch();
+    let process = stopped_with_the_lock("stop before writing", scratch.path());
+    go_on_too_late(&process, scratch.path());
+    until("an answer", || !process.told("error").is_empty());
+    assert!(process.told("error")[0].contains("longer than its lease"));
+    assert!(!scratch.path().join("orders.json").exists());
+}
+
+#[test]
+fn what_a_candidate_stopped_with_the_lock_writes_late_is_already_over() {
+    let scratch = scratch();
+    let role = "stop after the last look at the clock";
+    let process = stopped_with_the_lock(role, scratch.path());
+    go_on_too_late(&process, scratch.path());
+    until("an answer", || process.has_told("granted"));
+    let store = open(scratch.path());
+    assert!(scratch.path().join("orders.json").exists());
+    assert!(now(store.look()).expect("a look").free);
+    now(async { store.acquire(&bid(&store).await).await }).expect("granted at once");
+}
+
+#[test]
+fn a_candidate_killed_with_the_lock_leaves_it_to_the_others() {
+    let scratch = scratch();
+    let role = "stop after the last look at the clock";
+    stopped_with_the_lock(role, scratch.path()).kill();
+    let store = open(scratch.path());
+    assert!(scratch.path().join("orders.tmp").exists(), "killed before the rename");
+    now(async { store.acquire(&bid(&store).await).await }).expect("granted at once");
+    assert!(!scratch.path().join("orders.tmp").exists());
+}
+
+#[test]
+fn a_directory_that_we_cannot_write_is_said_until_we_can() {
+    let scratch = scratch();
+    let mode = |mode| {
+        use std::os::unix::fs::PermissionsExt;
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(scratch.path(), permissions).expect("chmod");
+    };
+    mode(0o555);
+    // Root can write everywhere, so the candidate is somebody else then.
+    let user = rustix::process::geteuid().is_root().then_some(65_534);
+    let process = Process::start_as("bid once", scratch.path(), user);
+    until("an answer", || !process.told("error").is_empty());
+    let said = process.told("error").remove(0);
+    assert!(
+        said.starts_with("Settings ") && said.contains("orders.lock cannot be opened"),
+        "{said}"
+    );
+    assert!(said.contains("let our user write in the directory"), "{said}");
+    mode(if user.is_some() { 0o1777 } else { 0o755 });
+    let process = Process::start_as("bid once", scratch.path(), user);
+    until("an answer", || process.has_told("granted"));
+}

@@ -1,0 +1,208 @@
+//! Faults of the disk that status files are on: full, read-only, gone; and targets that are no
+//! files. A real leader on a real, small disk. The numbers in the names are the faults'.
+
+use testkit::processes::{cluster as crew, process};
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crew::{Crew, PATIENCE, STEADY, tells};
+use process::{Candidate, until};
+use rustix::process::Signal;
+use tempfile::TempDir;
+use tenure::clock;
+
+/// A disk in memory; unmounted when it is dropped.
+struct Disk(TempDir);
+
+impl Disk {
+    fn new(kib: u32) -> Self {
+        let disk = Self(tempfile::tempdir().unwrap());
+        let size = format!("size={kib}k");
+        disk.mount(&["-t", "tmpfs", "-o", &size, "tenure-test"]);
+        disk
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn mount(&self, arguments: &[&str]) {
+        let output = Command::new("mount").args(arguments).arg(self.path()).output().unwrap();
+        assert!(
+            output.status.success(),
+            "a tmpfs can be mounted by root alone: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+
+    /// Writes until nothing fits any more.
+    fn fill(&self) {
+        let mut filler = fs::File::create(self.path().join("filler")).unwrap();
+        while filler.write_all(&[0; 512]).is_ok() {}
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Lazily: what still has a file open here must not keep the disk.
+        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}
+
+fn errors(candidate: &Candidate) -> u64 {
+    let (_, text) = candidate.get("/metrics").expect("it answers");
+    let line = text.lines().find(|it| it.starts_with("tenure_status_file_errors_total"));
+    line.and_then(|it| it.rsplit(' ').next()?.parse().ok()).expect("the metric is there")
+}
+
+/// What `tenure check` says by a file: 0 active, 1 passive, 2 unknown.
+fn check(file: &Path) -> i32 {
+    let output = Command::new(env!("CARGO_BIN_EXE_tenure"))
+        .args(["check", "--file"])
+        .arg(file)
+        .output()
+        .unwrap();
+    output.status.code().unwrap()
+}
+
+/// A leader whose status file is on a disk that breaks and is mended while it leads. `after` is
+/// what the file comes to meanwhile.
+fn breaks_and_is_mended(file: &Path, after: i32, breaks: impl FnOnce(), mend: impl FnOnce()) {
+    let mut crew = Crew::empty(STEADY);
+    crew.join("a", &["--status-file", file.to_str().unwrap()], &[]);
+    crew.settle();
+    crew.join("b", &[], &[]);
+    crew.settle();
+    let leader = &crew.candidates[0];
+    let term = crew.term(0);
+    until(PATIENCE, "the file says active", || (check(file) == 0).then_some(()));
+    breaks();
+    let broken = clock::now();
+    until(PATIENCE, "an error is counted", || (errors(leader) > 0).then_some(()));
+    until(PATIENCE, "the file's word is over", || (check(file) == after).then_some(()));
+    std::thread::sleep(STEADY.lease_duration.saturating_sub(broken.elapsed_min(clock::now())));
+    assert!(leader.is_leader() && crew.term(0) == term, "the loop is unharmed");
+    assert_eq!(crew.check_file(&leader.name), 0, "and so is the other file");
+    let log = leader.log();
+    assert_eq!(log.matches("cannot be written").count(), 1, "told once: {log}");
+    assert!(log.contains(file.to_str().unwrap()) && log.contains("ERROR"), "{log}");
+    mend();
+    until(PATIENCE, "the file says active again", || (check(file) == 0).then_some(()));
+    tells(leader, "is written again");
+    assert_eq!(crew.judge().terms.len(), 1);
+}
+
+#[test]
+fn fault_29_a_full_disk_is_told_and_harms_no_renewal() {
+    let disk = Disk::new(16);
+    let file = disk.path().join("status.json");
+    let mend = || fs::remove_file(disk.path().join("filler")).unwrap();
+    breaks_and_is_mended(&file, 1, || disk.fill(), mend);
+}
+
+#[test]
+fn fault_29_a_disk_that_becomes_read_only_is_told_and_harms_no_renewal() {
+    let disk = Disk::new(16);
+    let file = disk.path().join("status.env");
+    let remount = |how: &str| disk.mount(&["-o", how]);
+    breaks_and_is_mended(&file, 1, || remount("remount,ro"), || remount("remount,rw"));
+}
+
+#[test]
+fn fault_29_a_directory_that_is_gone_under_a_leader_is_told_and_harms_no_renewal() {
+    let directory = tempfile::tempdir().unwrap();
+    let inner = directory.path().join("inner");
+    fs::create_dir(&inner).unwrap();
+    let mend = || fs::create_dir(&inner).unwrap();
+    breaks_and_is_mended(
+        &inner.join("status.json"),
+        2,
+        || fs::remove_dir_all(&inner).unwrap(),
+        mend,
+    );
+}
+
+#[test]
+fn fault_29_a_disk_of_4_kib_never_says_active_for_longer_than_it_holds() {
+    // One page holds the first word, and no second file beside it.
+    let disk = Disk::new(4);
+    let file = disk.path().join("status.json");
+    let mut crew = Crew::empty(STEADY);
+    crew.join("a", &["--status-file", file.to_str().unwrap()], &[]);
+    crew.settle();
+    until(PATIENCE, "an error is counted", || (errors(&crew.candidates[0]) > 0).then_some(()));
+    assert_eq!(check(&file), 1, "what could not be written is not said");
+    assert!(crew.candidates[0].is_leader());
+    crew.judge();
+}
+
+#[test]
+fn fault_29_on_a_full_disk_a_leader_that_resigns_takes_its_word_back() {
+    let disk = Disk::new(16);
+    let file = disk.path().join("status.json");
+    let mut crew = Crew::empty(STEADY);
+    crew.join("a", &["--status-file", file.to_str().unwrap()], &[]);
+    crew.settle();
+    crew.join("b", &[], &[]);
+    crew.settle();
+    until(PATIENCE, "the file says active", || (check(&file) == 0).then_some(()));
+    disk.fill();
+    crew.lets_go(0);
+    let mut resigned = crew.candidates.remove(0);
+    resigned.signal(Signal::TERM);
+    crew.next_leader(clock::now());
+    assert_ne!(check(&file), 0, "nobody says active by the time that another leads");
+    assert!(resigned.wait(PATIENCE).success());
+    crew.settle();
+    assert_eq!(crew.judge().terms.len(), 2);
+}
+
+fn targets(directory: &Path) -> [PathBuf; 3] {
+    let [link, folder, pipe] =
+        ["link.json", "folder.json", "pipe.json"].map(|it| directory.join(it));
+    fs::write(directory.join("precious"), "precious").unwrap();
+    std::os::unix::fs::symlink(directory.join("precious"), &link).unwrap();
+    fs::create_dir(&folder).unwrap();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    [link, folder, pipe]
+}
+
+#[test]
+fn fault_30_a_sidecar_whose_status_file_is_no_file_ends_at_the_start_and_names_it() {
+    let directory = tempfile::tempdir().unwrap();
+    for target in targets(directory.path()) {
+        // Bounded by a tool, so that none that starts after all is left behind.
+        let seconds = PATIENCE.as_secs().to_string();
+        let mut child = Command::new("timeout")
+            .args([&seconds, env!("CARGO_BIN_EXE_tenure")])
+            .args(["run", "--store", "memory:", "--listen", "off", "--status-file"])
+            .arg(&target)
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(directory.path().join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        let ended = child.wait().unwrap();
+        let log = fs::read_to_string(directory.path().join("log")).unwrap();
+        assert_eq!(ended.code(), Some(1), "{log}");
+        assert!(log.contains(target.to_str().unwrap()), "{log}");
+    }
+    assert_eq!(fs::read_to_string(directory.path().join("precious")).unwrap(), "precious");
+}
+
+#[test]
+fn fault_30_a_status_file_that_becomes_a_link_under_a_leader_is_told_and_harms_no_renewal() {
+    let directory = tempfile::tempdir().unwrap();
+    let [file, precious] = ["status.json", "precious"].map(|it| directory.path().join(it));
+    fs::write(&precious, "precious").unwrap();
+    let breaks = || {
+        // In one step, so that no writer finds the place free.
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&precious, &link).unwrap();
+        fs::rename(&link, &file).unwrap();
+    };
+    breaks_and_is_mended(&file, 2, breaks, || fs::remove_file(&file).unwrap());
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+}

@@ -1,0 +1,270 @@
+//! Rows 31, 32 and 33 of the faults, against the process `tenure run`: load and malice on the
+//! status listener, no file descriptors left, an address that is taken.
+
+use testkit::faults::load as besieged;
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use besieged::{Besieged, PLACES, connect_as, room_for_connections, since};
+use rustix::process::Signal;
+
+/// One siege at a time: each is to have the machine, and the descriptors of this process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the other side has closed, found without waiting; reads what is there.
+fn has_closed(stream: &mut TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    let mut bytes = [0; 4096];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+/// Reads one answer's head; `None` when the other side has closed instead.
+fn code(stream: &mut TcpStream) -> Option<u16> {
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).ok()?;
+    line.get(9..12)?.parse().ok()
+}
+
+/// Opens `count` connections and sends a part of a request, a whole one or nothing on each.
+fn open(besieged: &Besieged, count: usize) -> Vec<TcpStream> {
+    (0..count)
+        .map(|number| {
+            let mut stream = connect_as(number, besieged.candidate.address).unwrap();
+            let words: &[u8] = match number % 3 {
+                0 => b"",
+                1 => b"GET /leader HTTP/1.1\r\nHost: x\r\n\r\n",
+                _ => b"GET /leader HTTP/1.1\r\nHost: ",
+            };
+            // It may have been closed already.
+            let _ = stream.write_all(words);
+            if number % 500 == 0 {
+                besieged.assert_bounded();
+            }
+            stream
+        })
+        .collect()
+}
+
+/// Watches the bounds for a while.
+fn watch(besieged: &Besieged, length: Duration) {
+    let begun = tenure::clock::now();
+    while since(begun) < length {
+        besieged.assert_bounded();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn fault_32_of_ten_thousand_connections_512_are_kept_and_others_are_answered() {
+    let _alone = alone();
+    let besieged = Besieged::start(&[], &[]);
+    let count = 10_000.min(room_for_connections() - 200);
+    let kept_after = [1, 2].map(|round| {
+        let mut held = open(&besieged, count);
+        eprintln!("{round}: {count} connections; memory grew by {} KiB", besieged.grown());
+        watch(&besieged, Duration::from_secs(2));
+        let kept = held.iter_mut().filter_map(|it| (!has_closed(it)).then_some(())).count();
+        assert!(kept <= PLACES, "{kept} connections are kept");
+        drop(held);
+        besieged.await_few_descriptors();
+        besieged.grown()
+    });
+    let [first, second] = kept_after;
+    eprintln!("memory kept: {first} KiB, then {second} KiB");
+    assert!(second < first + 3 * 1024, "each siege leaves more: {first} KiB, then {second}");
+    besieged.relieved();
+}
+
+#[test]
+fn fault_32_a_burst_of_connections_waits_in_line() {
+    let _alone = alone();
+    let besieged = Besieged::start(&[], &[]);
+    // What comes while it cannot accept; a first packet that is dropped comes again after 1 s.
+    besieged.candidate.signal(Signal::STOP);
+    let begun = tenure::clock::now();
+    let burst: Vec<_> =
+        (0..900).map(|number| connect_as(number, besieged.candidate.address).unwrap()).collect();
+    let took = since(begun);
+    besieged.candidate.signal(Signal::CONT);
+    assert!(took < Duration::from_millis(900), "{took:?}: some came twice");
+    drop(burst);
+    watch(&besieged, Duration::from_secs(1));
+    besieged.relieved();
+}
+
+#[test]
+fn fault_32_a_byte_now_and_then_is_closed_within_five_seconds() {
+    let _alone = alone();
+    let besieged = Besieged::start(&[], &[]);
+    // Fewer than there are places, so that only their slowness ends them.
+    let mut slow: Vec<_> = (0..400)
+        .map(|number| {
+            let mut stream = connect_as(number, besieged.candidate.address).unwrap();
+            if number % 2 == 0 {
+                stream.write_all(b"GET /leader HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+                assert_eq!(code(&mut stream), Some(200));
+            }
+            let begun = tenure::clock::now();
+            (number, stream, begun)
+        })
+        .collect();
+    let mut longest = Duration::ZERO;
+    let words: [&[u8]; 3] = [b"\n", b"G", b"GET / HTTP/1.1\r\nA: "];
+    for round in 0.. {
+        slow.retain_mut(|(number, stream, begun)| {
+            if has_closed(stream) {
+                longest = longest.max(since(*begun));
+                return false;
+            }
+            // Where it is closed at this moment, that is found next time.
+            let _ = match round {
+                0 => {
+                    *begun = tenure::clock::now();
+                    stream.write_all(words[*number % words.len()])
+                }
+                _ => stream.write_all(if *number % words.len() == 0 { b"\n" } else { b"x" }),
+            };
+            // Five seconds, and what a busy machine adds.
+            assert!(since(*begun) < Duration::from_secs(8), "{number} is open yet");
+            true
+        });
+        if slow.is_empty() {
+            break;
+        }
+        watch(&besieged, Duration::from_millis(200));
+    }
+    eprintln!("the slowest was closed after {longest:?}");
+    assert!(longest > Duration::from_secs(3), "{longest:?}: something else closed them");
+    besieged.relieved();
+}
+
+/// Sends the same bytes up to a whole GiB; gives how many were taken, and the answer's code.
+fn pour(number: usize, address: SocketAddr, head: &[u8], bytes: &[u8]) -> (usize, Option<u16>) {
+    let mut stream = connect_as(number, address).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.write_all(head).unwrap();
+    let block = bytes.repeat(65_536 / bytes.len());
+    let mut taken = 0;
+    while taken < 1 << 30 {
+        match stream.write(&block) {
+            Ok(length) => taken += length,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                panic!("{taken} bytes were taken, and it is not closed");
+            }
+            Err(_) => break,
+        }
+    }
+    (taken, code(&mut stream))
+}
+
+#[test]
+fn fault_32_a_header_of_a_gibibyte_is_refused_and_takes_no_memory() {
+    let _alone = alone();
+    let besieged = Besieged::start(&[], &[]);
+    let address = besieged.candidate.address;
+    let kinds: [(&str, &str, u16); 5] = [
+        ("GET /leader HTTP/1.1\r\nBig: ", "x", 431),
+        ("GET /leader HTTP/1.1\r\n", "A: b\r\n", 431),
+        ("GET /", "x", 431),
+        ("POST /leader HTTP/1.1\r\nContent-Length: 1073741824\r\n\r\n", "x", 413),
+        ("POST /leader HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n", 413),
+    ];
+    std::thread::scope(|scope| {
+        let pouring: Vec<_> = (0..40)
+            .map(|number| {
+                let (head, bytes, expected) = kinds[number % kinds.len()];
+                scope.spawn(move || {
+                    let (taken, code) = pour(number, address, head.as_bytes(), bytes.as_bytes());
+                    // What the kernel keeps for both sides, and no more.
+                    assert!(taken < 32 << 20, "{taken} bytes of {head:?}");
+                    // A reset may overtake the answer.
+                    assert!(code.is_none_or(|it| it == expected), "{code:?} to {head:?}");
+                    code.is_some()
+                })
+            })
+            .collect();
+        while !pouring.iter().all(|it| it.is_finished()) {
+            watch(&besieged, Duration::from_millis(50));
+        }
+        let answered =
+            pouring.into_iter().filter_map(|it| it.join().unwrap().then_some(())).count();
+        eprintln!("{answered} of 40 read their answer; memory grew by {} KiB", besieged.grown());
+    });
+    watch(&besieged, Duration::from_secs(1));
+    assert!(besieged.grown() < 8 * 1024, "memory grew by {} KiB", besieged.grown());
+    besieged.relieved();
+}
+
+#[test]
+fn fault_32_bad_http_is_400() {
+    let _alone = alone();
+    let besieged = Besieged::start(&[], &[]);
+    let bad: [&[u8]; 9] = [
+        b"nonsense\r\n\r\n",
+        b"GET /leader\r\n\r\n",
+        b"GET /leader HTTP/9.9\r\n\r\n",
+        b"GET /leader HTTP/1.1\r\nno colon\r\n\r\n",
+        b"GET /leader HTTP/1.1\r\nHost: a\0b\r\n\r\n",
+        b"GET /lea der HTTP/1.1\r\n\r\n",
+        b"GET /leader HTTP/1.1\r\nContent-Length: many\r\n\r\n",
+        b"GET /leader HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    ];
+    for number in 0..1_000 {
+        let words = bad[number % bad.len()];
+        let mut stream = connect_as(number, besieged.candidate.address).unwrap();
+        stream.write_all(words).unwrap();
+        assert_eq!(code(&mut stream), Some(400), "{:?}", String::from_utf8_lossy(words));
+    }
+    watch(&besieged, Duration::from_secs(1));
+    besieged.relieved();
+}
+
+#[test]
+fn fault_32_of_a_thousand_subscribers_128_are_served_though_half_never_read() {
+    let _alone = alone();
+    let besieged = Besieged::start(&[], &[]);
+    assert!(room_for_connections() > 1_200, "the limit of open files is too low for this test");
+    let mut subscribers: Vec<_> = (0..1_000)
+        .map(|number| {
+            let mut stream = connect_as(number, besieged.candidate.address).unwrap();
+            stream.write_all(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            let reads = number % 2 == 0;
+            let code = if reads { code(&mut stream) } else { None };
+            assert!([None, Some(200), Some(503)].contains(&code), "{code:?}");
+            (stream, reads, code == Some(200))
+        })
+        .collect();
+    let served = subscribers.iter().filter(|(_, _, served)| *served).count();
+    eprintln!("{served} of those who read are served; memory grew by {} KiB", besieged.grown());
+    // All are told every ten seconds; two of them are listened to.
+    for (stream, ..) in subscribers.iter_mut().filter(|(_, _, served)| *served).take(2) {
+        let mut lines = BufReader::new(stream).lines();
+        let mut events = 0;
+        while events < 2 {
+            events += usize::from(lines.next().unwrap().unwrap().starts_with("data: "));
+        }
+        besieged.assert_bounded();
+    }
+    // Those who did not read look at last what they were answered.
+    let deaf = subscribers.iter_mut().filter(|(_, reads, _)| !reads);
+    let codes: Vec<_> = deaf.filter_map(|(stream, ..)| code(stream)).collect();
+    let deaf = codes.iter().filter(|code| **code == 200).count();
+    assert_eq!(served + deaf, 128, "{served} and {deaf}");
+    drop(subscribers);
+    besieged.relieved();
+}

@@ -1,0 +1,16 @@
+//! The faults of `docs/verification.md` in real processes.
+
+#![allow(clippy::disallowed_methods, reason = "tests use the real clock and environment")]
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod core;
+mod cut;
+mod disk;
+mod dns_tls;
+mod listener;
+mod log;
+mod network;
+mod processes;
+mod record;
+mod soak;
+mod store;

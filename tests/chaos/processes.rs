@@ -1,0 +1,293 @@
+//! Faults of processes: killed, stopped, frozen, starved, aborted; with a lease of two seconds on
+//! this host, judged by the recorder. The numbers in the names are the faults'.
+
+use testkit::faults::{cgroup, faketime};
+use testkit::processes::{cluster as crew, process};
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use cgroup::{Cgroup, Controller};
+use crew::{Crew, PATIENCE, SHORT, STEADY};
+use faketime::FakeTime;
+use process::{Candidate, until};
+use rustix::process::{Pid, Signal, kill_process};
+use tenure::clock;
+
+/// What the table of faults allows beside the lease and the polls.
+const ALLOWANCE: Duration = Duration::from_secs(1);
+
+/// A handover on a machine with much else to do: one late one proves nothing, three do.
+fn assert_one_within(took: &[Duration], bound: Duration) {
+    let shortest = took.iter().min().unwrap();
+    assert!(*shortest <= bound, "{took:?}, and at most {bound:?} were due");
+}
+
+/// The boot clock's reading up to which an instance's status file says active.
+fn file_until(crew: &Crew, instance: &str) -> Option<Duration> {
+    let text = std::fs::read_to_string(crew.file_of(instance)).ok()?;
+    let document: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let until = Duration::from_nanos(document["valid_until_boottime_ns"].as_u64()?);
+    (document["role"] == "active").then_some(until)
+}
+
+/// Ends the leader three times over, and has the others take over.
+fn crashes(names: [&str; 2], crash: fn(&mut Candidate)) {
+    let mut crew = Crew::start(&names, SHORT);
+    let mut took = Vec::new();
+    for _ in 0..3 {
+        let leader = crew.settle();
+        let name = crew.candidates[leader].name.clone();
+        until(PATIENCE, "the file says active", || file_until(&crew, &name));
+        let ended = clock::now();
+        crash(&mut crew.candidates[leader]);
+        let until_boot = file_until(&crew, &name).expect("nobody is there to say otherwise");
+        let gone = crew.candidates.remove(leader);
+        until(PATIENCE, "the file says passive", || (crew.check_file(&name) == 1).then_some(()));
+        let now = clock::now().boot;
+        assert!(now >= until_boot, "passive by its own deadline");
+        assert!(until_boot <= ended.boot + SHORT.renew_deadline + Duration::from_millis(100));
+        let (_, after) = crew.next_leader(ended);
+        assert!(clock::now().boot > until_boot, "another leads when the file's word is over");
+        took.push(after);
+        crew.settle();
+        crew.join(gone.name.split('-').next().unwrap(), &[], &[]);
+    }
+    assert_one_within(&took, SHORT.lease_duration + SHORT.retry_period * 3 / 2 + ALLOWANCE);
+    let verdict = crew.judge();
+    assert_eq!(verdict.terms.len(), 4, "{verdict:?}");
+}
+
+#[test]
+fn fault_01_after_a_kill_another_leads_and_the_file_says_passive_by_its_own_deadline() {
+    crashes(["a", "b"], Candidate::crash);
+}
+
+#[test]
+fn fault_02_after_sigterm_another_leads_as_soon_as_it_looks() {
+    let mut crew = Crew::start(&["a", "b"], SHORT);
+    let mut took = Vec::new();
+    for _ in 0..3 {
+        let leader = crew.settle();
+        crew.lets_go(leader);
+        let mut stopped = crew.candidates.remove(leader);
+        let asked = clock::now();
+        stopped.signal(Signal::TERM);
+        let (_, after) = crew.next_leader(asked);
+        took.push(after);
+        assert!(stopped.wait(PATIENCE).success(), "an orderly end");
+        assert_eq!(crew.check_file(&stopped.name), 1, "its file says passive");
+        crew.join(stopped.name.split('-').next().unwrap(), &[], &[]);
+    }
+    assert_one_within(&took, SHORT.retry_period * 3 / 2 + ALLOWANCE);
+    crew.settle();
+    let verdict = crew.judge();
+    assert_eq!(verdict.terms.len(), 4, "{verdict:?}");
+}
+
+#[test]
+fn fault_03_a_stop_shorter_than_the_deadline_changes_nothing() {
+    // Of the default deadline, 10 s, the fault takes 3 s: of this one as much.
+    let stop = STEADY.renew_deadline * 3 / 10;
+    let crew = Crew::start(&["a", "b"], STEADY);
+    let leader = crew.settle();
+    let term = crew.term(leader);
+    for _ in 0..5 {
+        crew.candidates[leader].signal(Signal::STOP);
+        std::thread::sleep(stop);
+        crew.candidates[leader].signal(Signal::CONT);
+        std::thread::sleep(stop);
+    }
+    assert_eq!((crew.settle(), crew.term(leader)), (leader, term));
+    assert_eq!(crew.judge().terms.len(), 1);
+}
+
+/// A connection with a question whose answer has not been read.
+struct Question(TcpStream);
+
+impl Question {
+    fn new(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(stream)
+    }
+
+    fn ask(&mut self) {
+        self.0.write_all(b"GET /leader HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    }
+
+    /// The code of the answer.
+    fn answer(&mut self) -> u16 {
+        let mut text = Vec::new();
+        let mut bytes = [0; 1024];
+        while !text.windows(4).any(|it| it == b"\r\n\r\n") {
+            let count = self.0.read(&mut bytes).expect("an answer within its time");
+            assert!(count > 0, "the connection is kept");
+            text.extend_from_slice(&bytes[..count]);
+        }
+        String::from_utf8_lossy(&text[9..12]).parse().unwrap()
+    }
+}
+
+/// Holds each leader for longer than its lease, with questions queued. `hold` holds a process for
+/// as long as its value lives.
+fn held<H>(hold: impl Fn(u32) -> H) {
+    let crew = Crew::start(&["a", "b"], SHORT);
+    // Whether a queued question or the loop comes first is chance: four times over it shows.
+    for _ in 0..4 {
+        let leader = crew.settle();
+        let candidate = &crew.candidates[leader];
+        let mut questions: Vec<_> = (0..10).map(|_| Question::new(candidate.address)).collect();
+        for question in &mut questions {
+            question.ask();
+            assert_eq!(question.answer(), 200);
+        }
+        let hold = hold(candidate.id());
+        // Half of the questions come over connections that wait to be accepted.
+        questions.extend((0..10).map(|_| Question::new(candidate.address)));
+        questions.iter_mut().for_each(Question::ask);
+        let other = &crew.candidates[1 - leader];
+        until(PATIENCE, "the other leads", || other.is_leader().then_some(()));
+        crew.hear(1 - leader);
+        drop(hold);
+        let codes: Vec<_> = questions.iter_mut().map(Question::answer).collect();
+        assert_eq!(codes, [503; 20], "judged after it went on");
+        assert_eq!(crew.settle(), 1 - leader, "the held one stands by");
+    }
+    let verdict = crew.judge();
+    assert_eq!(verdict.terms.len(), 5, "four handovers, and no term comes back: {verdict:?}");
+}
+
+/// A process that stands still while this lives.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn new(process: u32) -> Self {
+        let stopped = Self(Pid::from_raw(process.try_into().unwrap()).unwrap());
+        kill_process(stopped.0, Signal::STOP).unwrap();
+        until(PATIENCE, "it stands still", || {
+            let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+            stat.rsplit(") ").next().unwrap().starts_with('T').then_some(())
+        });
+        stopped
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+#[test]
+fn fault_04_a_leader_stopped_for_longer_than_its_lease_answers_no_queued_question_with_200() {
+    held(Stopped::new);
+}
+
+#[test]
+fn fault_05_a_leader_frozen_for_longer_than_its_lease_answers_no_queued_question_with_200() {
+    held(|process| {
+        let freezer = Cgroup::new(Controller::Freezer);
+        freezer.take(process);
+        freezer.freeze();
+        freezer
+    });
+}
+
+#[test]
+fn fault_06_a_leader_with_1_percent_of_a_cpu_may_lose_but_never_makes_a_dual() {
+    let crew = Crew::start(&["a", "b", "c"], SHORT);
+    let leader = crew.settle();
+    let quota = Cgroup::new(Controller::Cpu);
+    quota.take(crew.candidates[leader].id());
+    quota.throttle();
+    std::thread::sleep(SHORT.lease_duration * 4);
+    // Then all of them have to do with it.
+    for candidate in &crew.candidates {
+        quota.take(candidate.id());
+    }
+    std::thread::sleep(SHORT.lease_duration * 4);
+    assert!(quota.throttled() > 0, "the quota was felt");
+    quota.unthrottle();
+    crew.settle();
+    crew.judge();
+}
+
+/// Joins a candidate that is lied to about the time.
+fn join_lied_to(crew: &mut Crew, name: &str, fake: &FakeTime) {
+    let variables = fake.variables();
+    let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    crew.join(name, &["--log-level", "info"], &variables);
+}
+
+/// How far a candidate's wall clock is ahead of ours, by when the store last answered it.
+fn ahead(candidate: &Candidate) -> f64 {
+    let (_, text) = candidate.get("/metrics").expect("it answers");
+    let line = text.lines().find(|it| it.starts_with("tenure_store_last_success_timestamp_"));
+    let wall: f64 = line.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    wall - clock::now().wall.as_secs_f64()
+}
+
+#[test]
+fn fault_09_a_wall_clock_set_by_an_hour_under_a_real_leader_costs_no_term() {
+    let mut crew = Crew::empty(STEADY);
+    let fakes = [FakeTime::new("+0", false), FakeTime::new("+0", false)];
+    join_lied_to(&mut crew, "a", &fakes[0]);
+    crew.settle();
+    join_lied_to(&mut crew, "b", &fakes[1]);
+    crew.settle();
+    let term = crew.term(0);
+    let jumps = |crew: &Crew| crew.candidates[0].log().matches("clock-jumped").count();
+    for (seen, lie, hours) in [(1, "+3600", 1.0), (2, "-3600", -1.0), (3, "+0", 0.0)] {
+        fakes.iter().for_each(|it| it.say(lie));
+        until(PATIENCE, "the leader sees that its clock was set", || {
+            (jumps(&crew) >= seen).then_some(())
+        });
+        until(PATIENCE, "and leads again", || crew.candidates[0].is_leader().then_some(()));
+        until(PATIENCE, "the lie is believed", || {
+            ((ahead(&crew.candidates[0]) - hours * 3_600.0).abs() < 60.0).then_some(())
+        });
+        assert_eq!(crew.term(0), term);
+    }
+    assert_eq!(crew.settle(), 0);
+    assert_eq!(crew.judge().terms.len(), 1);
+}
+
+#[test]
+fn fault_09_a_wall_clock_and_timers_slewed_by_8_percent_make_no_dual() {
+    let mut crew = Crew::empty(STEADY);
+    let fakes = [FakeTime::new("+0 x1.08", true), FakeTime::new("+0 x0.92", true)];
+    join_lied_to(&mut crew, "a", &fakes[0]);
+    join_lied_to(&mut crew, "b", &fakes[1]);
+    for _ in 0..2 {
+        let leader = crew.settle();
+        let term = crew.term(leader);
+        // The store's last answer is some tenths of a second old: the slower clock must show more.
+        let is_fast = crew.candidates[leader].name.starts_with('a');
+        until(PATIENCE, "the lie is believed", || {
+            let ahead = ahead(&crew.candidates[leader]);
+            (if is_fast { ahead > 0.5 } else { ahead < -0.9 }).then_some(())
+        });
+        assert_eq!(crew.term(leader), term, "a slew costs nothing");
+        // The boot clock is read past the lie: a belief ends when it says.
+        let until_boot = file_until(&crew, &crew.candidates[leader].name).expect("it leads");
+        assert!(until_boot <= clock::now().boot + STEADY.renew_deadline);
+        crew.candidates[leader].crash();
+        let name = crew.candidates.remove(leader).name.clone();
+        crew.settle();
+        let (name, fake) = if name.starts_with('a') { ("a", &fakes[0]) } else { ("b", &fakes[1]) };
+        join_lied_to(&mut crew, name, fake);
+    }
+    crew.settle();
+    assert_eq!(crew.judge().terms.len(), 3);
+}
+
+/// What a panic comes to in the shipped binary: `panic = "abort"` raises this signal.
+#[test]
+fn fault_35_after_an_abort_another_leads_and_the_file_says_passive_by_its_own_deadline() {
+    crashes(["a", "b"], |leader| {
+        leader.signal(Signal::ABORT);
+        assert!(!leader.wait(PATIENCE).success());
+    });
+}

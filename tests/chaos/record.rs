@@ -1,0 +1,219 @@
+//! Faults behind the leader's back, under real candidates: the lease broken or taken, the record
+//! deleted or set back; on the in-process server that follows Microsoft's tables, and on Azurite.
+//! The numbers in the names are the faults'.
+
+use testkit::azure::account;
+use testkit::http::raw;
+use testkit::processes::{cluster as crew, process};
+
+use std::time::Duration;
+
+use account::Account;
+use crew::{Crew, ON_BLOBS, PATIENCE, tells};
+use process::{Candidate, until};
+use raw::Raw;
+use rustix::process::Signal;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// The longest lease that Azure gives but for an endless one, and so R11's hold.
+const HOLD: Duration = Duration::from_secs(60);
+
+/// A lease id of somebody else.
+const FOREIGN: &str = "33333333-2222-4333-8444-555555555555";
+
+/// When a candidate's state changed for a reason, by its log.
+fn changes(candidate: &Candidate, reason: &str) -> Vec<OffsetDateTime> {
+    let log = candidate.log();
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let told = lines.filter(|line| line["reason"] == reason);
+    told.map(|line| OffsetDateTime::parse(line["timestamp"].as_str().unwrap(), &Rfc3339).unwrap())
+        .collect()
+}
+
+fn losses(candidate: &Candidate) -> usize {
+    changes(candidate, "lost").len()
+}
+
+/// Waits until the leader has been told that its lease is not its own.
+fn loses(crew: &Crew, leader: usize, before: usize) {
+    let candidate = &crew.candidates[leader];
+    until(PATIENCE, "the leader is told", || (losses(candidate) > before).then_some(()));
+    assert!(changes(candidate, "lapsed").is_empty(), "at the next renewal, not at the deadline");
+}
+
+/// Does something to the lease that no standby may use for itself meanwhile.
+fn unseen<T>(account: &Account, crew: &Crew, leader: usize, act: impl AsyncFnOnce(&Raw) -> T) -> T {
+    let others = || crew.candidates.iter().enumerate().filter(|(index, _)| *index != leader);
+    others().for_each(|(_, it)| it.signal(Signal::STOP));
+    let done = account.by_hand(act);
+    others().for_each(|(_, it)| it.signal(Signal::CONT));
+    done
+}
+
+async fn break_at_once(raw: &Raw) {
+    let broken = raw.lease("break", &[("x-ms-lease-break-period", "0")]).await;
+    assert_eq!(broken.status, 202, "{broken:?}");
+}
+
+/// An operator breaks the lease, once for each period; gives the crew to be judged.
+fn broken_by_an_operator(account: &Account, periods: &[Option<&str>]) -> Crew {
+    let crew = account.crew(&["a", "b"]);
+    for period in periods {
+        let leader = crew.settle();
+        let (term, before) = (crew.term(leader), losses(&crew.candidates[leader]));
+        let header = period.map(|period| ("x-ms-lease-break-period", period));
+        let broken = account.by_hand(async |raw| raw.lease("break", header.as_slice()).await);
+        assert_eq!(broken.status, 202, "{broken:?}");
+        loses(&crew, leader, before);
+        account.let_leases_end();
+        let next = crew.settle();
+        assert!(crew.term(next) > term);
+    }
+    crew
+}
+
+#[test]
+fn fault_22_a_break_that_lets_the_lease_run_out_makes_no_dual_by_the_tables() {
+    let crew = broken_by_an_operator(&Account::by_the_tables(), &[None, Some("30")]);
+    assert_eq!(crew.judge().terms.len(), 3);
+}
+
+#[test]
+fn fault_22_a_break_that_lets_the_lease_run_out_makes_no_dual_on_azurite() {
+    let crew = broken_by_an_operator(&Account::on_azurite(), &[None, Some("30")]);
+    assert_eq!(crew.judge().terms.len(), 3);
+}
+
+/// The lease is free at once, and the old leader knows at its next renewal: until then the term
+/// alone protects, as the claim says of freeing a lease behind the holder's back.
+#[test]
+fn fault_22_a_break_at_once_ends_the_tenure_at_the_next_renewal_and_the_term_fences() {
+    for account in [Account::by_the_tables(), Account::on_azurite()] {
+        let verdict = broken_by_an_operator(&account, &[Some("0")]).recorder.finish(&[]);
+        assert!(verdict.shared.is_empty() && verdict.terms.len() == 2, "{verdict:?}");
+        assert!(verdict.terms[0].0 < verdict.terms[1].0, "{verdict:?}");
+    }
+}
+
+/// Somebody else has the lease; nobody leads until it is given back.
+fn taken_by_another(account: &Account, crew: Crew, term: u64) {
+    let begun = tenure::clock::now();
+    while begun.elapsed_min(tenure::clock::now()) < ON_BLOBS.renew_deadline {
+        assert!(!crew.candidates.iter().any(Candidate::is_leader), "the lease is another's");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let id = [("x-ms-lease-id", FOREIGN)];
+    let released = account.by_hand(async |raw| raw.lease("release", &id).await);
+    assert_eq!(released.status, 200, "{released:?}");
+    let next = crew.settle();
+    assert!(crew.term(next) > term);
+    assert_eq!(crew.judge().terms.len(), 2);
+}
+
+#[test]
+fn fault_23_a_lease_that_a_third_party_takes_ends_the_tenure() {
+    for account in [Account::by_the_tables(), Account::on_azurite()] {
+        let crew = account.crew(&["a", "b"]);
+        let leader = crew.settle();
+        let term = crew.term(leader);
+        unseen(&account, &crew, leader, async |raw| {
+            break_at_once(raw).await;
+            let bid = [("x-ms-proposed-lease-id", FOREIGN), ("x-ms-lease-duration", "15")];
+            let taken = raw.lease("acquire", &bid).await;
+            assert_eq!(taken.status, 201, "{taken:?}");
+        });
+        loses(&crew, leader, 0);
+        taken_by_another(&account, crew, term);
+    }
+}
+
+#[test]
+fn fault_23_a_lease_whose_id_a_third_party_changes_ends_the_tenure() {
+    let account = Account::by_the_tables();
+    let crew = account.crew(&["a", "b"]);
+    let leader = crew.settle();
+    let term = crew.term(leader);
+    let id = until(PATIENCE, "a renewal", || {
+        let log = account.tables().take_log();
+        log.iter().rev().find_map(|it| it.headers.get("x-ms-lease-id").cloned())
+    });
+    let change = [("x-ms-lease-id", id.as_str()), ("x-ms-proposed-lease-id", FOREIGN)];
+    let changed = account.by_hand(async |raw| raw.lease("change", &change).await);
+    assert_eq!(changed.status, 200, "{changed:?}");
+    loses(&crew, leader, 0);
+    taken_by_another(&account, crew, term);
+}
+
+/// A crew whose record was harmed while one of them led.
+struct Harmed {
+    account: Account,
+    crew: Crew,
+    term: u64,
+}
+
+impl Harmed {
+    fn new(account: Account, harm: impl AsyncFnOnce(&Raw)) -> Self {
+        let crew = account.crew(&["a", "b"]);
+        let leader = crew.settle();
+        let term = crew.term(leader);
+        unseen(&account, &crew, leader, harm);
+        loses(&crew, leader, 0);
+        Self { account, crew, term }
+    }
+
+    /// Waits for the next leader, who has held the lease for as long as R11 wants.
+    fn recovers(self, alarm: &str) {
+        let Self { crew, term, .. } = self;
+        let next = crew.settle();
+        let words = format!(r#""reason":"inaugurated","term":{}"#, crew.term(next));
+        tells(&crew.candidates[next], &words);
+        let last = |reason| *changes(&crew.candidates[next], reason).last().unwrap();
+        let held = last("inaugurated") - last("granted");
+        assert!(held >= HOLD, "{held}");
+        assert!(crew.term(next) > term, "above all that was seen");
+        let told = crew.candidates.iter().filter(|it| it.log().contains(alarm)).count();
+        assert!(told > 0, "{alarm}");
+        assert_eq!(crew.judge().terms.len(), 2);
+    }
+}
+
+/// All of them at once, since each waits for a minute.
+#[test]
+fn fault_24_a_blob_or_container_that_is_deleted_ends_the_tenure_and_its_next_leader_holds() {
+    let blob = async |raw: &Raw| {
+        break_at_once(raw).await;
+        let deleted = raw.blob("DELETE", "", &[]).await;
+        assert_eq!(deleted.status, 202, "{deleted:?}");
+    };
+    let container = async |raw: &Raw| {
+        let deleted = raw.container("DELETE").await;
+        assert_eq!(deleted.status, 202, "{deleted:?}");
+    };
+    let harmed = [
+        Harmed::new(Account::by_the_tables(), container),
+        Harmed::new(Account::by_the_tables(), blob),
+        Harmed::new(Account::on_azurite(), container),
+        Harmed::new(Account::on_azurite(), blob),
+    ];
+    // A name can be had again when the container is gone for good.
+    let waits = &harmed[0];
+    assert!(waits.crew.candidates.iter().all(|it| changes(it, "granted").len() < 2));
+    waits.account.tables().advance(Duration::from_secs(30));
+    harmed.into_iter().for_each(|it| it.recovers("no term is recorded"));
+}
+
+#[test]
+fn fault_25_a_term_that_went_back_is_an_alarm_and_its_next_leader_holds() {
+    let set_back = async |raw: &Raw| {
+        break_at_once(raw).await;
+        let old = [("x-ms-meta-tenure_term", "5")];
+        let written = raw.blob("PUT", "comp=metadata", &old).await;
+        assert_eq!(written.status, 200, "{written:?}");
+    };
+    let harmed = [
+        Harmed::new(Account::by_the_tables(), set_back),
+        Harmed::new(Account::on_azurite(), set_back),
+    ];
+    harmed.into_iter().for_each(|it| it.recovers("the recorded term went back"));
+}

@@ -1,0 +1,152 @@
+//! `tenure install`: the copy is whole, may be run by everybody, and comes in one step.
+
+use testkit::processes::command;
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use command::{Ran, tenure};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_tenure");
+
+fn install(directory: &Path) -> Ran {
+    tenure(&["install", directory.to_str().unwrap()], &[])
+}
+
+/// What is in a directory, by name.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn whole(path: &Path) -> bool {
+    std::fs::read(path).unwrap() == std::fs::read(BINARY).unwrap()
+}
+
+#[test]
+fn the_copy_is_whole_and_everybody_may_run_it_whatever_the_umask() {
+    let place = tempfile::tempdir().unwrap();
+    let script = format!("umask 077; exec {BINARY} install {}", place.path().display());
+    let ran = Command::new("sh").args(["-c", &script]).env_clear().output().unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    let copy = place.path().join("tenure");
+    let said = format!("tenure {} is in {}\n", env!("CARGO_PKG_VERSION"), copy.display());
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), said);
+    assert_eq!(copy.metadata().unwrap().permissions().mode() & 0o7777, 0o755);
+    assert!(whole(&copy));
+    assert_eq!(names(place.path()), ["tenure"]);
+    let version = Command::new(&copy).arg("--version").env_clear().output().unwrap();
+    assert!(version.status.success(), "{version:?}");
+}
+
+#[test]
+fn an_older_copy_is_replaced_in_one_step_under_whoever_runs_it() {
+    let place = tempfile::tempdir().unwrap();
+    let copy = place.path().join("tenure");
+    assert_eq!(install(place.path()).code, 0);
+    // A binary that runs cannot be written to, and what has it open keeps it as it was.
+    let mut running = Command::new(&copy)
+        .args(["run", "--store", "memory:", "--listen", "off"])
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o500)).unwrap();
+    let mut open = File::open(&copy).unwrap();
+    let before = copy.metadata().unwrap().ino();
+    let ran = install(place.path());
+    let alive = running.try_wait().unwrap().is_none();
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(alive);
+    assert_ne!(copy.metadata().unwrap().ino(), before);
+    assert_eq!(copy.metadata().unwrap().permissions().mode() & 0o7777, 0o755);
+    let mut old = Vec::new();
+    open.read_to_end(&mut old).unwrap();
+    assert!(old == std::fs::read(BINARY).unwrap(), "the old one was not written over");
+    assert!(whole(&copy));
+    assert_eq!(names(place.path()), ["tenure"]);
+}
+
+#[test]
+fn a_link_is_replaced_and_not_followed() {
+    let place = tempfile::tempdir().unwrap();
+    let elsewhere = place.path().join("elsewhere");
+    std::fs::write(&elsewhere, "kept").unwrap();
+    symlink(&elsewhere, place.path().join("tenure")).unwrap();
+    assert_eq!(install(place.path()).code, 0);
+    assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "kept");
+    assert!(!place.path().join("tenure").is_symlink() && whole(&place.path().join("tenure")));
+}
+
+#[test]
+fn a_copy_that_could_not_be_made_whole_leaves_the_old_one_and_nothing_else() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("tenure"), "old").unwrap();
+    let install = format!("exec {BINARY} install {}", place.path().display());
+    let script = format!("trap '' XFSZ; ulimit -f 64; {install}");
+    let ran = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(ran.status.code(), Some(1), "{ran:?}");
+    let told = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(told.contains("make room"), "{told}");
+    assert_eq!(names(place.path()), ["tenure"]);
+    assert_eq!(std::fs::read_to_string(place.path().join("tenure")).unwrap(), "old");
+}
+
+#[test]
+fn a_volume_that_takes_no_copy_is_named_with_what_to_mount_instead() {
+    let place = tempfile::tempdir().unwrap();
+    for (options, words) in [
+        ("noexec", ["mounted noexec", "without noexec"]),
+        ("ro", ["Read-only file system", "without readOnly"]),
+        ("size=64k", ["No space left", "sizeLimit"]),
+    ] {
+        let script = format!(
+            "mount -t tmpfs -o {options} tmpfs \"$DIR\" && {{ {BINARY} install \"$DIR\"; code=$?; \
+             ls -A \"$DIR\"; exit $code; }}"
+        );
+        let ran = Command::new("unshare")
+            .args(["--map-root-user", "--mount", "sh", "-c", &script])
+            .env("DIR", place.path())
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(ran.status.code(), Some(1), "{told}");
+        assert!(ran.stdout.is_empty(), "nothing is left there: {ran:?}");
+        for words in words {
+            assert!(told.contains(words), "{words} in {told}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_place_for_a_copy_is_said_with_what_to_do() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let taken = place.path().join("taken");
+    std::fs::create_dir_all(taken.join("tenure")).unwrap();
+    let missing = place.path().join("missing");
+    for (directory, words) in [
+        (missing.as_path(), ["No such file", "mount a volume there that both containers share"]),
+        (&file, ["not a directory", "not a file in it"]),
+        (&taken, ["tenure is a directory", "move that one away"]),
+    ] {
+        let ran = install(directory);
+        assert_eq!(ran.code, 1, "{}: {}", directory.display(), ran.err);
+        assert!(ran.out.is_empty(), "{}", ran.out);
+        assert!(ran.err.contains(directory.to_str().unwrap()), "{}", ran.err);
+        for words in words {
+            assert!(ran.err.contains(words), "{words} in {}", ran.err);
+        }
+    }
+    assert!(!missing.exists());
+    assert_eq!(names(&taken), ["tenure"]);
+    assert_eq!(tenure(&["install"], &[]).code, 2, "a directory must be named");
+}

@@ -1,0 +1,11 @@
+//! The verbs, their settings and output; systemd notification.
+
+#![allow(clippy::disallowed_methods, reason = "tests use the real clock and environment")]
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod install;
+mod settings;
+mod systemd;
+mod terminal;
+mod verbs;
+mod wait;

@@ -1,0 +1,145 @@
+//! The settings of what stands beside us, as a user meets them: refused before anything is started,
+//! each with its remedy, and examined by `tenure doctor`.
+
+use testkit::processes::command;
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+
+use command::tenure;
+
+#[test]
+fn each_fault_of_what_stands_beside_us_exits_with_2_and_says_what_to_do() {
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let (taken, file, script) = (path("taken"), path("file"), path("script"));
+    let _alive = UnixListener::bind(&taken).unwrap();
+    for name in [&file, &script] {
+        std::fs::write(name, "#!/nonexistent/python\n").unwrap();
+        std::fs::set_permissions(name, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let [taken, file] = [taken, file].map(|it| format!("unix:{it}"));
+    let missing = format!("unix:{}", path("no/admin.sock"));
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["--admin", &missing], &["admin = ", "no directory", "mkdir -p"]),
+        (&["--admin", &taken], &["process that is alive", "choose another path"]),
+        (&["--admin", &file], &["no socket", "move it away"]),
+        (&["--admin", "0.0.0.0:4041"], &["beyond loopback", "127.0.0.1:4041"]),
+        (&["--admin", "127.0.0.1:4041"], &["no token", "--admin-token-file"]),
+        (&["--admin-token-file", "/x"], &["admin-token-file = \"/x\"", "take it out"]),
+        (&["--health", "localhost:80"], &["health = \"localhost:80\"", "tcp://localhost:80"]),
+        (&["--health", "exec:nowhere"], &["PATH does not lead to", "install the program"]),
+        (&["--health-interval", "500ms"], &["health-timeout = \"1s\" (default)", "at most 500ms"]),
+        (&["--health-failures", "0"], &["from 1 to 1000", "such as 3"]),
+        (&["--on-active", "nowhere"], &["on-active", "PATH does not lead to"]),
+        (&["--on-passive", "/etc/passwd"], &["may not execute", "chmod +x"]),
+        (&["--on-drain", &script], &["\"/nonexistent/python\"", "#!/bin/sh"]),
+        (&["--on-leader-change", "sh -c 'x"], &["not closed", "close it"]),
+        (&["--on-active", "ftp://x/"], &["begins with ftp://", "https://"]),
+        (&["--hook-timeout", "0s"], &["hook-timeout", "10ms or more"]),
+        (&["--drain-timeout", "10"], &["drain-timeout = \"10\"", "write 10s"]),
+    ];
+    for (arguments, words) in cases {
+        let arguments: Vec<_> = ["run"].iter().chain(*arguments).copied().collect();
+        let ran = tenure(&arguments, &[]);
+        assert_eq!(ran.code, 2, "{arguments:?}: {}", ran.err);
+        assert!(ran.err.contains("one setting is wrong, so nothing was started"), "{}", ran.err);
+        for word in *words {
+            assert!(ran.err.contains(word), "{word} in {}", ran.err);
+        }
+    }
+}
+
+#[test]
+fn all_faults_of_what_stands_beside_us_come_in_one_message() {
+    let ran = tenure(
+        &["run", "--health", "x", "--health", "tcp://y", "--on-active", "nowhere"],
+        &[("TENURE_ADMIN", "10.0.0.1:1"), ("TENURE_HOOK_TIMEOUT", "soon")],
+    );
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("5 settings are wrong"), "{}", ran.err);
+}
+
+#[test]
+fn a_setting_of_exec_is_unknown_to_run_as_a_flag_and_passed_over_elsewhere() {
+    let ran = tenure(&["run", "--stop-timeout", "1s"], &[]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("unexpected argument '--stop-timeout'"), "{}", ran.err);
+
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("both.yaml");
+    std::fs::write(&file, "stop-timeout: 8s\n").unwrap();
+    let file = file.to_str().unwrap();
+    let doctor = ["doctor", "--store", "memory:", "--config", file];
+    let as_run = tenure(&doctor, &[("TENURE_STOP_TIMEOUT", "9s")]);
+    assert_eq!(as_run.code, 0, "{}", as_run.out);
+    let as_exec = tenure(&[&doctor[..], &["--exec"]].concat(), &[]);
+    assert_eq!(as_exec.code, 1, "{}", as_exec.out);
+    let words = "stop-timeout = \"8s\" (file ";
+    assert!(as_exec.out.contains(words) && as_exec.out.contains("at most 4s"), "{}", as_exec.out);
+}
+
+#[test]
+fn doctor_names_the_time_that_an_end_needs_and_what_stands_beside_us() {
+    let place = tempfile::tempdir().unwrap();
+    let socket = place.path().join("admin.sock");
+    let _the_sidecar = UnixListener::bind(&socket).unwrap();
+    let admin = format!("unix:{}", socket.display());
+    let arguments = [
+        "doctor",
+        "--store",
+        "memory:",
+        "--admin",
+        &admin,
+        "--drain-timeout",
+        "25s",
+        "--hook-timeout",
+        "5s",
+        "--health",
+        "exec:/bin/sh -c 'exit 3'",
+        "--health",
+        "exec:/bin/sh -c true",
+        "--on-drain",
+        "/bin/sh -c true",
+        "--on-active",
+        "https://hooks.test/hidden",
+    ];
+    let ran = tenure(&arguments, &[("KUBERNETES_SERVICE_HOST", "10.0.0.1")]);
+    assert_eq!(ran.code, 0, "{}", ran.out);
+    for words in [
+        "takes at most 42s = drain-timeout 25s + 2 × (hook-timeout 5s + 1s) + ",
+        "5s + 1s) + 2 × request-timeout 2s + 1s: leave it",
+        "terminationGracePeriodSeconds: 42 in Kubernetes",
+        "TimeoutStopSec=42 in systemd",
+        "note    end: Kubernetes kills 30s after SIGTERM unless told otherwise",
+        "note    health: exec:/bin/sh … is not well: ",
+        "nobody competes here until it is well",
+        "ok      health: exec:/bin/sh … is well: ",
+        "ok      dead service: loses the lead to another within about 34s",
+        "ok      on-drain: runs /bin/sh …, which is there",
+        "ok      on-active: is posted to https://hooks.test/…, which was not tried",
+        &format!("ok      admin: {admin} is listened at"),
+    ] {
+        assert!(ran.out.contains(words), "{words} in {}", ran.out);
+    }
+    assert!(!ran.out.contains("hidden"), "{}", ran.out);
+}
+
+#[test]
+fn the_readme_says_how_long_an_end_takes() {
+    let readme = include_str!("../../README.md");
+    for (arguments, row) in [
+        (&["--store", "memory:"][..], "| `run`, all by default | 5 s |"),
+        (&["--store", "memory:", "--exec"], "| `exec`, all by default | 15 s |"),
+        (
+            &["--store", "memory:", "--drain-timeout", "10s", "--on-drain", "sh"],
+            "| `run --drain-timeout 10s --on-drain CMD` | 37 s |",
+        ),
+    ] {
+        assert!(readme.contains(row), "{row}");
+        let seconds = row.rsplit("| ").next().unwrap().trim_end_matches(" s |");
+        let ran = tenure(&[&["doctor"], arguments].concat(), &[]);
+        let words = format!("takes at most {seconds}s = ");
+        assert!(ran.out.contains(&words), "{words} in {}", ran.out);
+    }
+}

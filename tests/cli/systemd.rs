@@ -1,0 +1,393 @@
+//! What systemd hears: the test plays its end of the socket, to real processes and to the publisher
+//! alone.
+
+use testkit::http::status;
+use testkit::processes::process;
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
+use std::time::Duration;
+
+use process::Candidate;
+use rustix::process::Signal;
+use status::{Feed, about, failing, holder, in_jeopardy, leading, ms, status as of};
+use tenure::clock;
+use tenure::config::Environment;
+use tenure::election::{Belief, Standing};
+use tenure::publish::Heartbeat;
+use tenure::publish::systemd::Systemd;
+use tokio::sync::oneshot;
+
+/// How long a live process may take for anything, on a machine that is busy.
+const BOUND: Duration = Duration::from_secs(30);
+
+/// systemd's end of the socket.
+struct Ear {
+    socket: UnixDatagram,
+    heard: Vec<String>,
+}
+
+impl Ear {
+    fn at(path: &Path) -> Self {
+        Self::of(UnixDatagram::bind(path).unwrap())
+    }
+
+    fn of(socket: UnixDatagram) -> Self {
+        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        Self { socket, heard: Vec::new() }
+    }
+
+    /// Takes what has come in the meantime, as lines.
+    fn listen(&mut self) {
+        let mut buffer = [0; 4096];
+        while let Ok(length) = self.socket.recv(&mut buffer) {
+            let text = std::str::from_utf8(&buffer[..length]).unwrap();
+            self.heard.extend(text.lines().map(str::to_owned));
+        }
+    }
+
+    fn count(&self, line: &str) -> usize {
+        self.heard.iter().filter(|it| *it == line).count()
+    }
+
+    /// Waits until a line has come that says so, and returns its place.
+    fn wait_for(&mut self, what: &str, says: impl Fn(&str) -> bool) -> usize {
+        let start = clock::now();
+        loop {
+            self.listen();
+            if let Some(place) = self.heard.iter().position(|it| says(it)) {
+                return place;
+            }
+            let waited = start.elapsed_min(clock::now());
+            assert!(waited < BOUND, "{what} did not come, but {:#?}", self.heard);
+        }
+    }
+
+    fn wait_for_line(&mut self, line: &str) -> usize {
+        self.wait_for(line, |it| it == line)
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn systemd_hears_ready_then_each_change_in_words_and_that_we_are_stopping() {
+    let home = tempfile::tempdir().unwrap();
+    let store = format!("file://{}/store", home.path().display());
+    let settings = ["--store", &store, "--election", "orders"];
+    let (near, far) = (home.path().join("near"), home.path().join("far"));
+
+    let mut first = Ear::at(&near);
+    let one = &[("NOTIFY_SOCKET", text(&near))];
+    let mut leader = Candidate::start("orders-1", home.path(), &settings, one);
+    let ready = first.wait_for_line("READY=1");
+    let leads = first
+        .wait_for("its leading", |it| it.starts_with("STATUS=active: leader of orders in term "));
+    assert!(ready < leads, "{:#?}", first.heard);
+    let term = leader.status().unwrap()["term"].as_u64().unwrap();
+    assert_eq!(first.heard[leads], format!("STATUS=active: leader of orders in term {term}"));
+
+    let mut second = Ear::at(&far);
+    let two = &[("NOTIFY_SOCKET", text(&far))];
+    let _standby = Candidate::start("orders-2", home.path(), &settings, two);
+    second.wait_for_line(&format!(
+        "STATUS=passive: standby of orders; orders-1 leads in term {term}"
+    ));
+
+    assert_eq!(first.count("STOPPING=1"), 0);
+    leader.signal(Signal::TERM);
+    assert!(leader.wait(BOUND).success());
+    let stopping = first.wait_for_line("STOPPING=1");
+    let last = first.heard.last().unwrap();
+    assert_eq!(last, "STATUS=passive: stopped; takes no part in orders any more");
+    assert!(leads < stopping, "{:#?}", first.heard);
+    assert_eq!((first.count("READY=1"), first.count("STOPPING=1")), (1, 1));
+    second.wait_for("the next leader", |it| {
+        it.starts_with("STATUS=active: leader of orders in term ")
+    });
+    second.listen();
+    assert!(!second.heard.iter().any(|it| it == "WATCHDOG=1"), "nobody asked for a watchdog");
+}
+
+#[test]
+fn a_store_that_is_down_does_not_keep_the_unit_from_starting() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("notify");
+    let mut ear = Ear::at(&path);
+    // A port that was free a moment ago, and that nobody listens at.
+    let port = testkit::ports::free_port();
+    let endpoint = format!("http://127.0.0.1:{port}/devstoreaccount1");
+    let settings = ["--store", "azure://devstoreaccount1/locks", "--azure-endpoint", &endpoint];
+    let variables = &[("NOTIFY_SOCKET", text(&path))];
+    let candidate = Candidate::start("orders-1", home.path(), &settings, variables);
+    ear.wait_for_line("READY=1");
+    ear.wait_for("the store's error", |it| {
+        it.starts_with("STATUS=passive: the store of default has not been heard yet; the store: ")
+    });
+    assert_eq!(candidate.get("/readyz").unwrap().0, 503);
+}
+
+#[test]
+fn no_hook_and_no_probe_speaks_in_our_name() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("notify");
+    let mut ear = Ear::at(&path);
+    let says = format!("sh -c 'env > {0}/$0.new; mv {0}/$0.new {0}/$0'", home.path().display());
+    let (hook, probe) = (format!("{says} hook"), format!("exec:{says} probe"));
+    let settings = ["--store", "memory:", "--on-active", &hook, "--health", &probe];
+    let variables = &[("NOTIFY_SOCKET", text(&path)), ("WATCHDOG_USEC", "60000000")];
+    let _candidate = Candidate::start("us", home.path(), &settings, variables);
+    ear.wait_for("its leading", |it| it.starts_with("STATUS=active: leader"));
+    let start = clock::now();
+    for name in ["probe", "hook"] {
+        let told = loop {
+            if let Ok(told) = std::fs::read_to_string(home.path().join(name)) {
+                break told;
+            }
+            ear.listen();
+            assert!(start.elapsed_min(clock::now()) < BOUND, "the {name} was not run");
+        };
+        assert!(told.contains("PATH="), "{told}");
+        for variable in ["NOTIFY_SOCKET", "WATCHDOG_USEC"] {
+            assert!(!told.contains(variable), "the {name} inherited {variable}");
+        }
+    }
+}
+
+#[test]
+fn an_abstract_socket_is_reached_too() {
+    let home = tempfile::tempdir().unwrap();
+    let name = format!("tenure-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    let mut ear = Ear::of(UnixDatagram::bind_addr(&address).unwrap());
+    let at = format!("@{name}");
+    let variables = &[("NOTIFY_SOCKET", at.as_str())];
+    let _candidate = Candidate::start("us", home.path(), &["--store", "memory:"], variables);
+    ear.wait_for_line("READY=1");
+}
+
+#[test]
+fn nobody_at_the_socket_keeps_no_candidate_from_leading() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("gone");
+    let variables = &[("NOTIFY_SOCKET", text(&path)), ("WATCHDOG_USEC", "200000")];
+    let candidate = Candidate::start("us", home.path(), &["--store", "memory:"], variables);
+    process::until(BOUND, "it leads", || candidate.is_leader().then_some(()));
+    // And it hears of us when it is there at last.
+    let mut ear = Ear::at(&path);
+    ear.wait_for_line("READY=1");
+    ear.wait_for("its leading", |it| it.starts_with("STATUS=active: leader of default"));
+}
+
+#[test]
+fn the_watchdog_is_fed_by_a_process_that_turns_and_by_none_that_is_stopped() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("notify");
+    let mut ear = Ear::at(&path);
+    let variables = &[("NOTIFY_SOCKET", text(&path)), ("WATCHDOG_USEC", "3000000")];
+    let candidate = Candidate::start("us", home.path(), &["--store", "memory:"], variables);
+    ear.wait_for_line("WATCHDOG=1");
+    ear.heard.clear();
+    let before = clock::now();
+    ear.wait_for_line("WATCHDOG=1");
+    assert!(before.elapsed_min(clock::now()) < Duration::from_secs(20), "it is fed in time");
+    candidate.signal(Signal::STOP);
+    process::until(BOUND, "it is stopped", || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", candidate.id())).unwrap();
+        stat.rsplit_once(") ")?.1.starts_with('T').then_some(())
+    });
+    ear.listen();
+    ear.heard.clear();
+    std::thread::sleep(Duration::from_secs(3));
+    ear.listen();
+    assert_eq!(ear.heard, Vec::<String>::new());
+    candidate.signal(Signal::CONT);
+    ear.wait_for_line("WATCHDOG=1");
+}
+
+#[test]
+fn a_watchdog_over_another_process_is_not_ours_to_feed() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("notify");
+    let mut ear = Ear::at(&path);
+    let variables =
+        &[("NOTIFY_SOCKET", text(&path)), ("WATCHDOG_USEC", "200000"), ("WATCHDOG_PID", "1")];
+    let mut candidate = Candidate::start("us", home.path(), &["--store", "memory:"], variables);
+    process::until(BOUND, "it leads", || candidate.is_leader().then_some(()));
+    candidate.signal(Signal::TERM);
+    candidate.wait(BOUND);
+    ear.wait_for_line("STOPPING=1");
+    assert_eq!(ear.count("WATCHDOG=1"), 0);
+}
+
+/// The publisher at work by itself, with a driver that the test plays.
+struct Alone {
+    feed: Option<Feed>,
+    heartbeat: Heartbeat,
+    ear: Ear,
+    stop: Option<oneshot::Sender<()>>,
+    tasks: tokio::task::JoinSet<()>,
+    _home: tempfile::TempDir,
+}
+
+impl Alone {
+    fn start(watchdog: &str, before: impl FnOnce(&Path)) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("notify");
+        let ear = Ear::at(&path);
+        ear.socket.set_nonblocking(true).unwrap();
+        before(&path);
+        let environment =
+            Environment::of([("NOTIFY_SOCKET", text(&path)), ("WATCHDOG_USEC", watchdog)]);
+        let systemd = Systemd::from(&environment).unwrap();
+        let (feed, heartbeat) = (Feed::new(Standing::Starting), Heartbeat::default());
+        let (stop, stopped) = oneshot::channel();
+        let stopped = async {
+            let _ = stopped.await;
+        };
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(systemd.run(feed.subscribe(), heartbeat.clone(), about(), stopped));
+        Self { feed: Some(feed), heartbeat, ear, stop: Some(stop), tasks, _home: home }
+    }
+
+    fn feed(&self) -> &Feed {
+        self.feed.as_ref().unwrap()
+    }
+
+    /// What is heard within a time of the paused clock.
+    async fn hear(&mut self, time: Duration) -> Vec<String> {
+        tokio::time::sleep(time).await;
+        self.ear.listen();
+        std::mem::take(&mut self.ear.heard)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loop_that_hangs_is_not_fed_for_whatever_else_goes_on() {
+    let mut alone = Alone::start("10000000", |_| ());
+    let fed = |lines: &[String]| lines.iter().filter(|it| *it == "WATCHDOG=1").count();
+    assert_eq!(fed(&alone.hear(ms(9_000)).await), 0, "a loop that never turned");
+    for turn in 0..10 {
+        alone.heartbeat.beat();
+        assert_eq!(fed(&alone.hear(ms(5_000)).await), 1, "turn {turn}");
+    }
+    alone.hear(ms(5_000)).await;
+    for term in 1..20 {
+        alone.feed().change(of(leading(term, ms(10_000))));
+        let heard = alone.hear(ms(2_500)).await;
+        assert_eq!(heard.len(), 1, "{heard:?}");
+        assert_eq!(fed(&heard), 0, "in term {term} the loop hangs");
+    }
+    alone.heartbeat.beat();
+    assert_eq!(fed(&alone.hear(ms(5_000)).await), 1, "it turns again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_is_not_told_and_each_change_is_told_once() {
+    let mut alone = Alone::start("", |_| ());
+    let heard = alone.hear(ms(5_000)).await;
+    let starting = "STATUS=passive: the store of orders has not been heard yet";
+    assert_eq!(heard, ["READY=1", starting]);
+
+    let mut status = of(Standing::Standby);
+    alone.feed().change(status.clone());
+    let heard = alone.hear(ms(5_000)).await;
+    assert_eq!(heard, ["STATUS=passive: standby of orders; nobody is seen to lead"]);
+    status.holder = holder("them\nMAINPID=1\u{7}", None, 41);
+    alone.feed().change(status.clone());
+    let heard = alone.hear(ms(5_000)).await;
+    assert_eq!(heard, ["STATUS=passive: standby of orders; them MAINPID=1  leads in term 41"]);
+    status.store = failing(1, &"no answer\n".repeat(100));
+    alone.feed().change(status);
+    let heard = alone.hear(ms(5_000)).await;
+    assert_eq!(heard.len(), 1, "one line: {heard:?}");
+    assert!(heard[0].contains("; the store: no answer no answer "), "{heard:?}");
+    assert!(heard[0].len() < 320, "{}", heard[0].len());
+
+    // The publisher's clock is the real one, the tests' clock is not: these leaders are of now.
+    let lasting = |standing| match standing {
+        Standing::Leader { term, mut belief, jeopardy } => {
+            belief.sent = clock::now();
+            Standing::Leader { term, belief, jeopardy }
+        }
+        other => other,
+    };
+    alone.feed().change(of(lasting(leading(42, ms(3_600_000)))));
+    let heard = alone.hear(ms(5_000)).await;
+    assert_eq!(heard, ["STATUS=active: leader of orders in term 42"]);
+    for _ in 0..5 {
+        alone.feed().renew(lasting(leading(42, ms(3_600_000))));
+        assert_eq!(alone.hear(ms(2_000)).await, Vec::<String>::new());
+    }
+    alone.feed().change(of(lasting(in_jeopardy(42, ms(3_600_000)))));
+    let heard = alone.hear(ms(5_000)).await;
+    assert_eq!(heard, ["STATUS=active: leader of orders in term 42, but renewals fail"]);
+    alone.feed().change(of(lasting(in_jeopardy(42, ms(0)))));
+    let heard = alone.hear(ms(5_000)).await;
+    let but = "but may not say so until a renewal is granted";
+    assert_eq!(heard, [format!("STATUS=passive: leader of orders in term 42, {but}")]);
+
+    alone.stop.take().unwrap().send(()).unwrap();
+    assert_eq!(alone.hear(ms(5_000)).await, ["STOPPING=1"]);
+    alone.feed().change(of(Standing::Stopped));
+    alone.feed = None;
+    assert!(alone.tasks.join_next().await.unwrap().is_ok());
+    let heard = alone.hear(ms(0)).await;
+    assert_eq!(heard, ["STATUS=passive: stopped; takes no part in orders any more"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_that_goes_on_while_we_stop_has_its_time_whatever_the_unit_gives() {
+    let mut alone = Alone::start("", |_| ());
+    let draining = |term| {
+        let began = clock::now();
+        let belief = Belief { sent: began, length: ms(10_000), suspended: false };
+        of(Standing::Draining { term, belief, began, length: ms(300_000) })
+    };
+    alone.hear(ms(1_000)).await;
+    alone.feed().change(draining(42));
+    let words = "draining, and holds the lease of orders in term 42 meanwhile";
+    assert_eq!(alone.hear(ms(5_000)).await, [format!("STATUS=passive: {words}")]);
+
+    alone.stop.take().unwrap().send(()).unwrap();
+    let heard = alone.hear(ms(5_000)).await;
+    let [stopping, extension] = &heard[..] else { panic!("{heard:?}") };
+    assert_eq!(stopping, "STOPPING=1");
+    let micros: u64 = extension.strip_prefix("EXTEND_TIMEOUT_USEC=").unwrap().parse().unwrap();
+    assert!((250_000_000..=310_000_000).contains(&micros), "{micros}");
+    alone.feed().renew(draining(42).standing);
+    assert_eq!(alone.hear(ms(5_000)).await, Vec::<String>::new(), "once is enough");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_socket_that_is_full_loses_nothing_that_still_holds() {
+    let mut sent = 0;
+    let mut alone = Alone::start("200000000", |path| {
+        // Several senders: one alone may have filled its own buffer and not the queue.
+        let mut others = Vec::new();
+        loop {
+            let other = UnixDatagram::unbound().unwrap();
+            other.set_nonblocking(true).unwrap();
+            let before = sent;
+            while other.send_to(b"OTHER=1", path).is_ok() {
+                sent += 1;
+            }
+            others.push(other);
+            if sent == before {
+                break;
+            }
+        }
+    });
+    alone.heartbeat.beat();
+    tokio::time::sleep(ms(30_000)).await;
+    alone.feed().change(of(Standing::Standby));
+    tokio::time::sleep(ms(30_000)).await;
+    alone.ear.listen();
+    let heard = std::mem::take(&mut alone.ear.heard);
+    assert!(sent > 0 && heard.iter().all(|it| it == "OTHER=1"), "it was full: {:?}", heard.last());
+    let words = "STATUS=passive: standby of orders; nobody is seen to lead";
+    assert_eq!(alone.hear(ms(2_000)).await, ["READY=1", words, "WATCHDOG=1"]);
+}

@@ -1,0 +1,115 @@
+//! `tenure status` and `tenure watch` on a terminal, of a real sidecar.
+
+use testkit::processes::{command, process};
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use command::{BOUND, Running, tenure};
+use process::{Candidate, until};
+use rustix::process::Signal;
+
+/// Runs `tenure` on a terminal of its own, made by util-linux's `script`.
+fn on_a_terminal(arguments: &str, variables: &[(&str, &str)]) -> Running {
+    let command = format!("{} {arguments}", env!("CARGO_BIN_EXE_tenure"));
+    let child = Command::new("script")
+        .args(["-qfec", &command, "/dev/null"])
+        .env_clear()
+        .env("TERM", "xterm")
+        .env("PATH", "/usr/bin:/bin")
+        .env("SHELL", "/bin/sh")
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    Running(child.unwrap_or_else(|error| panic!("install the package bsdutils: {error}")))
+}
+
+/// A candidate that looks often, so that the test need not wait.
+fn candidate(name: &str, directory: &Path) -> Candidate {
+    let store = format!("file://{}", directory.join("lease").display());
+    let arguments = ["--store", &store, "--retry-period", "200ms"];
+    let it = Candidate::start(name, directory, &arguments, &[]);
+    let holder = |it: &Candidate| it.status()?["holder"]["identity"].as_str().map(str::to_owned);
+    until(Duration::from_secs(20), "a leader is seen", || holder(&it));
+    it
+}
+
+#[test]
+fn watch_on_a_terminal_is_a_line_of_words_for_each_change() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut first, second) =
+        (candidate("first", directory.path()), candidate("second", directory.path()));
+    let watch = format!("watch --url http://{}", second.address);
+    for (variables, coloured) in [(&[][..], true), (&[("NO_COLOR", "1")], false)] {
+        let mut watching = on_a_terminal(&watch, variables);
+        let lines = watching.lines();
+        let next = || lines.recv_timeout(BOUND).unwrap();
+        let (head, line) = (next(), next());
+        assert!(head.contains("UTC       state       term"), "{head}");
+        assert!(line.contains("standby") && line.contains("first  "), "{line}");
+        assert!(line.trim_end().ends_with("as it is"), "{line}");
+        assert_eq!(line.contains('\x1b'), coloured, "{line}");
+        if coloured {
+            continue;
+        }
+        first.signal(Signal::TERM);
+        let mut seen = vec![next()];
+        while !seen.last().unwrap().contains("the new term was written") {
+            seen.push(next());
+        }
+        let line = seen.last().unwrap();
+        assert!(line.contains("  leader      ") && line.contains("  second  "), "{line}");
+        let column = |it: &str, word| it.find(word).unwrap();
+        assert_eq!(column(line, "second"), column(&head, "holder"), "{head}\n{line}");
+        assert_eq!(column(line, "the new"), column(&head, "why"), "{head}\n{line}");
+        assert!(seen.iter().any(|it| it.contains("the store granted the lease")), "{seen:?}");
+        assert!(seen.iter().all(|it| !it.contains('{')), "{seen:?}");
+    }
+    first.wait(BOUND);
+}
+
+#[test]
+fn watch_in_a_pipe_is_json_whatever_the_environment_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let it = candidate("it", directory.path());
+    let url = format!("http://{}", it.address);
+    let mut watching = Running::start(&["watch", "--url", &url], &[("TERM", "xterm")]);
+    let line = watching.lines().recv_timeout(BOUND).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(document["identity"], "it");
+}
+
+#[test]
+fn status_shows_the_candidates_and_the_last_changes() {
+    let directory = tempfile::tempdir().unwrap();
+    let (first, second) =
+        (candidate("first", directory.path()), candidate("second", directory.path()));
+    let url = |it: &Candidate| format!("http://{}", it.address);
+    let told = tenure(&["status", "--url", &url(&first)], &[]).out;
+    for words in [
+        "\ncandidate  role    term",
+        "\nfirst      active  ",
+        "this one: leads\n",
+        "the new term was written, term",
+    ] {
+        assert!(told.contains(words), "{words} in {told}");
+    }
+    let told = tenure(&["status", "--url", &url(&second)], &[]).out;
+    for words in ["\nsecond     passive  -", "\nfirst      holder   ", "the store answered for the"]
+    {
+        assert!(told.contains(words), "{words} in {told}");
+    }
+    let document = tenure(&["status", "--json", "--url", &url(&first)], &[]).out;
+    let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+    let states: Vec<_> =
+        document["transitions"].as_array().unwrap().iter().map(|it| it["to"].clone()).collect();
+    assert_eq!(states, ["leader", "activating", "standby"]);
+
+    let mut shown = on_a_terminal(&format!("status --url {}", url(&second)), &[]);
+    let lines = shown.lines();
+    let text: Vec<_> = std::iter::from_fn(|| lines.recv_timeout(BOUND).ok()).collect();
+    assert!(text.iter().any(|it| it.contains('\x1b')), "{text:?}");
+}

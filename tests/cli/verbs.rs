@@ -1,0 +1,413 @@
+//! The command line as a user meets it: exit codes, messages, help, and the verbs against a sidecar
+//! that serves the documented status.
+
+use testkit::processes::{command, sidecar};
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use command::{BOUND, Ran, Running, tenure};
+use sidecar::Sidecar;
+
+// --- settings ---
+
+#[test]
+fn fault_36_each_kind_of_bad_setting_exits_with_2_and_says_what_to_do() {
+    type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a [&'a str]);
+    let cases: &[Case<'_>] = &[
+        (&["--election", "A B"], &[], &["election = \"A B\" (flag --election)", "such as a-b"]),
+        (&["--identity", "ä"], &[], &["identity", "printable ASCII"]),
+        (&[], &[("POD_NAME", "ä")], &["variable POD_NAME", "--identity"]),
+        (&["--advertise", "a b"], &[], &["advertise", "has a space"]),
+        (&["--observe=maybe"], &[], &["observe", "true or false"]),
+        (&["--store", "redis://h"], &[], &["store", "azure://ACCOUNT/CONTAINER"]),
+        (
+            &[],
+            &[("KUBERNETES_SERVICE_HOST", "h")],
+            &["store (default)", "lead alone", "kubernetes:orders"],
+        ),
+        (&["--store", "kubernetes:a/orders"], &[], &["no pod", "--kube-api https://HOST"]),
+        (&["--store", "kubernetes:a/B"], &[], &["the Lease \"B\"", "such as b"]),
+        (&["--lease-duration", "15"], &[], &["no unit", "write 15s"]),
+        (&["--renew-deadline", "5s"], &[], &["2 × 2s + 2s = 6s", "from 6s to 13s500ms"]),
+        (&["--renew-deadline", "20s"], &[], &["not shorter than lease-duration, 15s"]),
+        (&["--store", "azure://acct/box", "--lease-duration", "2m"], &[], &["15s to 60s"]),
+        (
+            &["--store", "azure://acct/box", "--azure-endpoint", "http://far.test/acct"],
+            &[],
+            &["azure-endpoint", "--azure-insecure-http"],
+        ),
+        (
+            &["--store", "azure://acct/box"],
+            &[("AZURE_STORAGE_KEY", "hidden"), ("AZURE_STORAGE_KEY_FILE", "/x")],
+            &["given twice", "unset one"],
+        ),
+        (&["--listen", "4040"], &[], &["listen = \"4040\"", "write 127.0.0.1:4040"]),
+        (&["--max-connections", "0"], &[], &["max-connections", "65535"]),
+        (&["--status-file", "/x.txt"], &[], &["status-file", ".env"]),
+        (&["--log-format", "xml"], &[], &["log-format", "text or json"]),
+        (&["--log-level", "inof"], &[], &["log-level", "no level"]),
+        (&["--config", "/nonexistent.toml"], &[], &["config", "cannot be read"]),
+        (&["--config", "/dev/null"], &[], &["config", ".toml, .yaml or .yml"]),
+    ];
+    for (arguments, variables, words) in cases {
+        let arguments: Vec<_> = ["run"].iter().chain(*arguments).copied().collect();
+        let ran = tenure(&arguments, variables);
+        assert_eq!(ran.code, 2, "{arguments:?}: {}", ran.err);
+        assert!(ran.err.contains("one setting is wrong, so nothing was started"), "{}", ran.err);
+        assert!(ran.err.contains("remedy: "), "{}", ran.err);
+        for word in *words {
+            assert!(ran.err.contains(word), "{word} in {}", ran.err);
+        }
+        assert!(ran.out.is_empty() && !ran.err.contains("hidden"), "{}{}", ran.out, ran.err);
+    }
+}
+
+#[test]
+fn fault_36_several_faults_come_in_one_message_and_nothing_is_started() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tenure.yaml");
+    std::fs::write(&file, "retry-period: soon\nelecton: orders\n").unwrap();
+    let file = file.to_str().unwrap();
+    let [socket, status, lease] =
+        ["socket", "status.json", "lease"].map(|it| directory.path().join(it));
+    let (listen, store) =
+        (format!("unix:{}", socket.display()), format!("file://{}", lease.display()));
+    let ran = tenure(
+        &[
+            "run",
+            "--election",
+            "Orders",
+            "--config",
+            file,
+            "--listen",
+            &listen,
+            "--status-file",
+            status.to_str().unwrap(),
+            "--store",
+            &store,
+        ],
+        &[("TENURE_MAX_CONNECTIONS", "many"), ("TENURE_PORT", "tcp://10.0.0.1:80")],
+    );
+    assert_eq!(ran.code, 2);
+    for words in [
+        "4 settings are wrong, so nothing was started",
+        "election = \"Orders\" (flag --election)",
+        "max-connections = \"many\" (variable TENURE_MAX_CONNECTIONS)",
+        &format!("retry-period = \"soon\" (file {file})"),
+        "remedy: did you mean election?",
+    ] {
+        assert!(ran.err.contains(words), "{words} in {}", ran.err);
+    }
+    assert!(!ran.err.contains("TENURE_PORT"), "an unknown variable is no fault");
+    for made in [socket, status, lease] {
+        assert!(!made.exists(), "{} was made", made.display());
+    }
+}
+
+#[test]
+fn usage_errors_exit_with_2_and_help_with_0() {
+    let ran = tenure(&["run", "--lease-durations", "1s"], &[]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("--lease-duration"), "clap suggests: {}", ran.err);
+    assert_eq!(tenure(&[], &[]).code, 2);
+    assert_eq!(tenure(&["ruin"], &[]).code, 2);
+    assert_eq!(tenure(&["wait"], &[]).code, 2);
+    assert_eq!(tenure(&["wait", "--for", "ever"], &[]).code, 2);
+    assert_eq!(tenure(&["wait", "--for", "active", "--timeout", "5"], &[]).code, 2);
+    assert_eq!(tenure(&["check", "--url", "http://x", "--file", "x"], &[]).code, 2);
+    assert_eq!(tenure(&["doctor", "--yes"], &[]).code, 2, "--yes is for --create");
+    assert_eq!(tenure(&["--help"], &[]).code, 0);
+    assert_eq!(tenure(&["--version"], &[]).code, 0);
+}
+
+#[test]
+fn the_help_groups_its_settings_and_ends_with_examples() {
+    let run = tenure(&["run", "--help"], &[]).out;
+    let (settings, examples) = run.split_once("Examples:").expect("examples come last");
+    for heading in
+        ["Election:", "Store:", "Kubernetes:", "Timings:", "Status:", "Logs:", "File of settings:"]
+    {
+        assert!(settings.contains(heading), "{heading}");
+    }
+    for example in ["orders --store azure://", "orders --store kubernetes:orders"] {
+        assert!(examples.contains(&format!("tenure run --election {example}")), "{examples}");
+    }
+    for verb in ["status", "check", "wait", "watch", "doctor", "break", "install", "completions"] {
+        let help = tenure(&[verb, "--help"], &[]).out;
+        assert!(help.contains(&format!("Examples:\n  tenure {verb}")), "{verb}: {help}");
+    }
+    let top = tenure(&["--help"], &[]).out;
+    assert!(top.contains("Examples:") && top.contains("Exit codes:"), "{top}");
+}
+
+#[test]
+fn doctor_tells_all_faults_of_the_settings_and_exits_with_1() {
+    let ran = tenure(&["doctor", "--election", "A", "--listen", "x"], &[]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    for words in ["WRONG   election", "WRONG   listen", "skipped store", "→ write a name such as a"]
+    {
+        assert!(ran.out.contains(words), "{words} in {}", ran.out);
+    }
+}
+
+#[test]
+fn doctor_makes_what_is_missing_only_when_it_is_told_that_no_leader_lives() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("file://{}", directory.path().display());
+    let doctor = |more: &[&str]| {
+        let arguments = ["doctor", "--store", &store, "--create"];
+        tenure(&arguments.iter().chain(more).copied().collect::<Vec<_>>(), &[])
+    };
+    let ran = doctor(&[]);
+    assert_eq!(ran.code, 2, "{}", ran.out);
+    assert!(ran.err.contains("say so with --yes"), "{}", ran.err);
+    let made = |ran: &Ran| ran.out.contains("create") && !ran.out.contains("nothing was missing");
+    assert!(!made(&ran));
+
+    let ran = doctor(&["--yes"]);
+    assert!(ran.code == 0 && made(&ran), "{}{}", ran.out, ran.err);
+    let ran = doctor(&["--yes"]);
+    assert!(ran.code == 0 && !made(&ran), "there is nothing to make twice: {}", ran.out);
+}
+
+#[test]
+fn completions_are_scripts_that_their_shells_can_parse() {
+    let directory = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = tenure(&["completions", shell], &[]);
+        assert_eq!(ran.code, 0);
+        for word in ["lease-duration", "kube-route", "install"] {
+            assert!(ran.out.contains(word), "{shell} knows {word}");
+        }
+        let script = directory.path().join(shell);
+        std::fs::write(&script, &ran.out).unwrap();
+        let status = Command::new(shell).arg("-n").arg(&script).status();
+        let status = status.unwrap_or_else(|error| panic!("install the package {shell}: {error}"));
+        assert!(status.success(), "{shell}");
+    }
+}
+
+// --- check ---
+
+#[test]
+fn check_answers_by_exit_code() {
+    let sidecar = Sidecar::start();
+    let url = sidecar.url();
+    let check = |more: &[&str]| {
+        let arguments: Vec<_> = ["check", "--url", &url].iter().chain(more).copied().collect();
+        tenure(&arguments, &[])
+    };
+    let ran = check(&[]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, "passive: standby\n"));
+
+    sidecar.say("active", "leader", Some(42), 60_000);
+    let ran = check(&[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.starts_with("active: term 42, 5"), "{}", ran.out);
+    assert_eq!(check(&["--min-remaining", "30s"]).code, 0);
+    assert_eq!(check(&["--min-remaining", "61s"]).code, 1);
+
+    // A document that says active with nothing left cannot be had; nor may it be believed.
+    sidecar.say("active", "leader", Some(42), 0);
+    assert_eq!(check(&[]).code, 1);
+
+    sidecar.say_nonsense();
+    let ran = check(&[]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("no status"), "{}", ran.err);
+
+    drop(sidecar);
+    let ran = check(&[]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("nothing answers") && ran.err.contains("tenure run"), "{}", ran.err);
+    assert!(ran.out.is_empty());
+    assert_eq!(tenure(&["check", "--url", "ftp://x"], &[]).code, 2);
+}
+
+#[test]
+fn check_counts_from_the_sending_of_its_question() {
+    let sidecar = Sidecar::start();
+    sidecar.say("active", "leader", Some(42), 400);
+    sidecar.delay(Duration::from_millis(500));
+    let ran = tenure(&["check", "--url", &sidecar.url()], &[]);
+    assert_eq!(ran.code, 1, "what was true when it was said is over: {}", ran.out);
+}
+
+#[test]
+fn check_gives_up_on_a_sidecar_that_hangs() {
+    let sidecar = Sidecar::start();
+    sidecar.delay(Duration::from_secs(8));
+    let ran = tenure(&["check", "--url", &sidecar.url()], &[]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("no answer from") && ran.err.contains("within 2s"), "{}", ran.err);
+}
+
+#[test]
+fn the_url_may_be_a_variable_or_a_unix_socket() {
+    let sidecar = Sidecar::start();
+    sidecar.say("active", "leader", Some(42), 60_000);
+    assert_eq!(tenure(&["check"], &[("TENURE_URL", &sidecar.url())]).code, 0);
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("s");
+    sidecar.also_at(&socket);
+    let url = format!("unix:{}", socket.display());
+    assert_eq!(tenure(&["check", "--url", &url], &[("TENURE_URL", "ftp://unused")]).code, 0);
+    let ran = tenure(&["check", "--url", "unix:/nonexistent"], &[]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("nothing answers at unix:/nonexistent"), "{}", ran.err);
+}
+
+/// Writes a status file in both formats.
+fn write_files(directory: &Path, role: &str, boot_id: &str, until: Duration) -> [String; 2] {
+    let until = until.as_nanos();
+    let json = format!(
+        r#"{{"role":"{role}","state":"leader","election":"o","identity":"i","term":42,
+        "valid_until":"2026-11-20T09:00:00Z","valid_until_boottime_ns":{until},"boot_id":"{boot_id}"}}"#
+    );
+    let env = format!(
+        "TENURE_ROLE='{role}'\nTENURE_STATE='leader'\nTENURE_ELECTION='o'\nTENURE_IDENTITY='i'\n\
+         TENURE_TERM='42'\nTENURE_VALID_UNTIL='2026-11-20T09:00:00Z'\n\
+         TENURE_VALID_UNTIL_BOOTTIME_NS='{until}'\nTENURE_BOOT_ID='{boot_id}'\n"
+    );
+    [("s.json", json), ("s.env", env)].map(|(name, text)| {
+        let path = directory.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    })
+}
+
+#[test]
+fn check_believes_a_file_of_this_boot_until_its_deadline() {
+    let directory = tempfile::tempdir().unwrap();
+    let boot_id = tenure::clock::boot_id().unwrap();
+    let now = tenure::clock::now().boot;
+    let later = now + Duration::from_secs(60);
+    let cases = [
+        ("active", boot_id.as_str(), later, 0, "active: term 42, "),
+        ("active", &boot_id, now, 1, "not been renewed in time"),
+        ("active", "another", later, 1, "before this boot"),
+        ("passive", &boot_id, later, 1, "passive: leader"),
+    ];
+    for (role, boot_id, until, code, words) in cases {
+        for file in write_files(directory.path(), role, boot_id, until) {
+            let ran = tenure(&["check", "--file", &file], &[]);
+            assert_eq!(ran.code, code, "{file}: {}{}", ran.out, ran.err);
+            assert!(ran.out.contains(words), "{words} in {}", ran.out);
+        }
+    }
+    let [json, _] = write_files(directory.path(), "active", &boot_id, later);
+    assert_eq!(tenure(&["check", "--file", &json, "--min-remaining", "30s"], &[]).code, 0);
+    assert_eq!(tenure(&["check", "--file", &json, "--min-remaining", "61s"], &[]).code, 1);
+
+    std::fs::write(&json, "{\"role\":").unwrap();
+    assert_eq!(tenure(&["check", "--file", &json], &[]).code, 2);
+    let ran = tenure(&["check", "--file", "/nonexistent.json"], &[]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("/nonexistent.json cannot be read"), "{}", ran.err);
+}
+
+// --- status ---
+
+#[test]
+fn status_is_a_table_for_people_and_the_document_for_programs() {
+    let sidecar = Sidecar::start();
+    sidecar.say("active", "leader", Some(42), 60_000);
+    let ran = tenure(&["status", "--url", &sidecar.url()], &[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    for line in [
+        "election   orders\n",
+        "leader     web-1 at 10.0.3.7:8080, this one\n",
+        "term       42\n",
+        "this one   web-1: leader, active\n",
+        "since      2026-11-20 09:00:00 UTC",
+        "valid for  59s, unless renewed before\n",
+        "last error none\n",
+    ] {
+        assert!(ran.out.contains(line), "{line} in {}", ran.out);
+    }
+    assert!(!ran.out.contains('\x1b'), "no colour but on a terminal");
+
+    let ran = tenure(&["status", "--json", "--url", &sidecar.url()], &[]);
+    let document: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(document["term"], 42);
+    assert_eq!(document["version"], "0.1.0", "the whole document");
+
+    let url = sidecar.url();
+    drop(sidecar);
+    let ran = tenure(&["status", "--url", &url], &[]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("is `tenure run` up there?"), "{}", ran.err);
+}
+
+#[test]
+fn somebody_else_on_the_port_is_told_from_a_sidecar() {
+    let sidecar = Sidecar::start();
+    let ran = tenure(&["status", "--url", &format!("{}/elsewhere", sidecar.url())], &[]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("answers 404"), "{}", ran.err);
+}
+
+// --- watch ---
+
+fn term_and_index(line: &str) -> (Option<u64>, u64) {
+    let it: serde_json::Value = serde_json::from_str(line).unwrap();
+    (it["term"].as_u64(), it["index"].as_u64().unwrap())
+}
+
+#[test]
+fn watch_prints_each_change_once_and_reconnects() {
+    let sidecar = Sidecar::start();
+    let address = sidecar.address;
+    let mut watching = Running::start(&["watch", "--url", &sidecar.url()], &[]);
+    let lines = watching.lines();
+    let next = || term_and_index(&lines.recv_timeout(BOUND).unwrap());
+    assert_eq!(next(), (None, 1));
+    sidecar.say("active", "leader", Some(42), 60_000);
+    assert_eq!(next(), (Some(42), 2));
+    // The sidecar says it again all the time.
+    assert!(lines.recv_timeout(Duration::from_millis(300)).is_err(), "no change, no line");
+    drop(sidecar);
+    let sidecar = Sidecar::start_at(address);
+    assert_eq!(next(), (None, 1), "the next sidecar");
+    sidecar.say("active", "leader", Some(43), 60_000);
+    assert_eq!(next(), (Some(43), 2));
+}
+
+#[test]
+fn watch_ends_quietly_when_nobody_reads_any_more() {
+    let sidecar = Sidecar::start();
+    let mut watching = Running::start(&["watch", "--url", &sidecar.url()], &[]);
+    let mut out = BufReader::new(watching.0.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    drop(out);
+    // Without any change that it could fail to write.
+    let ran = watching.end();
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+}
+
+#[test]
+fn output_that_nobody_reads_is_no_panic() {
+    let sidecar = Sidecar::start();
+    let url = sidecar.url();
+    for arguments in [&["status", "--url", &url][..], &["completions", "bash"], &["--help"]] {
+        let mut running = Running::start(arguments, &[]);
+        drop(running.0.stdout.take());
+        let ran = running.end();
+        assert!(!ran.err.contains("panicked"), "{arguments:?}: {}", ran.err);
+    }
+    let mut full = Command::new(env!("CARGO_BIN_EXE_tenure"))
+        .args(["completions", "bash"])
+        .stdout(std::fs::File::options().write(true).open("/dev/full").unwrap())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut err = String::new();
+    full.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    full.wait().unwrap();
+    assert!(err.contains("cannot write to standard output"), "{err}");
+    let _ = std::io::stdout().flush();
+}

@@ -1,0 +1,128 @@
+//! Tenure and Kubernetes' own library on one Lease: whoever of them holds it, the other respects it.
+//! Judged by what each says of its own lease, and by what the Lease said.
+
+use testkit::kubernetes::{clientgo as neighbour, control_plane, lease_ground};
+use testkit::processes::{cluster as crew, process};
+
+use std::time::Duration;
+
+use control_plane::ControlPlane;
+use crew::{Crew, PATIENCE, Timings};
+use lease_ground::Ground;
+use neighbour::Neighbour;
+use process::until;
+use rustix::process::Signal;
+use tenure::clock;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+const TIMINGS: Timings = Timings {
+    lease_duration: Duration::from_secs(5),
+    renew_deadline: Duration::from_millis(3_500),
+    retry_period: Duration::from_millis(700),
+    request_timeout: Duration::from_millis(1_500),
+};
+
+/// A moment in the Lease.
+fn moment(lease: &serde_json::Value, field: &str) -> OffsetDateTime {
+    let text = lease["spec"][field].as_str().unwrap_or_else(|| panic!("no {field}: {lease}"));
+    OffsetDateTime::parse(text, &Rfc3339).unwrap()
+}
+
+/// Asserts of the Lease's versions that nobody took it before the time of the one before was over,
+/// unless that one had let go; gives how often it changed hands.
+fn assert_no_lease_was_cut_short(versions: &[serde_json::Value]) -> usize {
+    let holder = |it: &serde_json::Value| {
+        it["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+    };
+    let mut hands = 0;
+    for pair in versions.windows(2) {
+        let (before, after) = (holder(&pair[0]), holder(&pair[1]));
+        if after.is_empty() || before == after {
+            continue;
+        }
+        hands += 1;
+        let (old, new) = (
+            pair[0]["spec"]["leaseTransitions"].as_i64(),
+            pair[1]["spec"]["leaseTransitions"].as_i64(),
+        );
+        assert!(new > old, "a change of hands counts: {pair:?}");
+        if !before.is_empty() {
+            let length = pair[0]["spec"]["leaseDurationSeconds"].as_i64().unwrap();
+            let end = moment(&pair[0], "renewTime") + time::Duration::seconds(length);
+            assert!(moment(&pair[1], "acquireTime") >= end, "taken before its time: {pair:?}");
+        }
+    }
+    hands
+}
+
+/// Waits until a candidate of Tenure leads.
+fn tenure_leads(crew: &Crew) {
+    crew.next_leader(clock::now());
+}
+
+#[test]
+fn tenure_and_client_go_never_hold_one_lease_at_once() {
+    let plane = ControlPlane::shared();
+    let ground = Ground::new(&plane, "neighbours");
+    let token = ground.token();
+    let start = |name: &str, releases| Neighbour::start(name, &ground, &token, TIMINGS, releases);
+    let holds =
+        |it: &Neighbour| until(PATIENCE, "the neighbour holds", || it.holds().then_some(()));
+    // The library comes first, and lets go.
+    let mut first = start("library-1", true);
+    holds(&first);
+    let watch = plane.kubectl.follow(&ground.namespace, "lease", lease_ground::LEASE);
+    let mut crew = Crew::on(ground.arguments(&token), Vec::new(), TIMINGS);
+    crew.recorder.follow(&first.name, first.address);
+    crew.join("a", &[], &[]);
+    std::thread::sleep(TIMINGS.lease_duration * 2);
+    assert!(first.holds() && !crew.candidates[0].is_leader(), "a holder is respected");
+    first.signal(Signal::TERM);
+    first.wait();
+    tenure_leads(&crew);
+    // Tenure lets go, and a library's candidate takes over.
+    let second = start("library-2", false);
+    crew.recorder.follow(&second.name, second.address);
+    std::thread::sleep(TIMINGS.lease_duration * 2);
+    assert!(!second.holds() && crew.candidates[0].is_leader(), "we are respected");
+    crew.lets_go(0);
+    let mut gone = crew.candidates.remove(0);
+    gone.signal(Signal::TERM);
+    assert!(gone.wait(PATIENCE).success());
+    holds(&second);
+    // It is stopped for longer than its lease.
+    crew.join("b", &[], &[]);
+    second.signal(Signal::STOP);
+    tenure_leads(&crew);
+    second.signal(Signal::CONT);
+    // Tenure is killed.
+    crew.hear(0);
+    let mut gone = crew.candidates.remove(0);
+    gone.crash();
+    holds(&second);
+    // And so is the library's.
+    crew.join("c", &[], &[]);
+    second.signal(Signal::KILL);
+    tenure_leads(&crew);
+    crew.hear(0);
+    // The API server hangs for two leases.
+    let third = start("library-3", false);
+    crew.recorder.follow(&third.name, third.address);
+    plane.stop_api();
+    until(PATIENCE, "nobody holds", || (!crew.candidates[0].is_leader()).then_some(()));
+    std::thread::sleep(TIMINGS.lease_duration * 2);
+    plane.continue_api();
+    until(PATIENCE, "somebody holds", || {
+        (crew.candidates[0].is_leader() || third.holds()).then_some(())
+    });
+    let hands = assert_no_lease_was_cut_short(&watch.versions());
+    assert!(hands >= 5, "{hands} changes of hands");
+    // The library's numbers are another's: only what Tenure says of its own terms is judged.
+    let verdict = crew.recorder.finish(&["library-1", "a-1"]);
+    assert_eq!(verdict.duals, Vec::<String>::new());
+    let ours = |name: &str| !name.starts_with("library");
+    let terms: Vec<u64> =
+        verdict.terms.iter().filter(|(_, name)| ours(name)).map(|(term, _)| *term).collect();
+    assert!(terms.len() >= 3 && terms.is_sorted_by(|a, b| a < b), "{terms:?}");
+}

@@ -1,0 +1,72 @@
+//! That the control plane of the tests is what it must be: real RBAC, real conflicts, real watches,
+//! and nothing left of it when a test is over.
+
+use testkit::kubernetes::control_plane;
+
+use std::time::Duration;
+
+use control_plane::ControlPlane;
+
+const ACCOUNT: &str = "
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: reader, namespace: default}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reader, namespace: default}
+rules: [{apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: reader, namespace: default}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
+subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: orders, namespace: default}
+spec: {holderIdentity: web-1}
+";
+
+#[test]
+fn a_service_account_may_do_what_its_role_says_and_nothing_else() {
+    let plane = ControlPlane::shared();
+    plane.kubectl.apply(ACCOUNT);
+    let token = plane.token("default", "reader", Duration::from_secs(600));
+    let token = std::fs::read_to_string(token).unwrap();
+    let by = |verb: &str| {
+        let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/orders";
+        let output = std::process::Command::new("curl")
+            .args(["--silent", "--output", "/dev/null", "--write-out", "%{http_code}"])
+            .args(["--request", verb, "--header", &format!("Authorization: Bearer {token}")])
+            .arg("--cacert")
+            .arg(plane.ca_file())
+            .arg(format!("{}{path}", plane.url()))
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(by("GET"), "200");
+    assert_eq!(by("DELETE"), "403");
+    assert_eq!(
+        plane.kubectl.get("default", &["lease", "orders"])["spec"]["holderIdentity"],
+        "web-1"
+    );
+}
+
+#[test]
+fn the_api_server_comes_back_as_it_was() {
+    let mut plane = ControlPlane::shared();
+    plane.kubectl.apply(ACCOUNT);
+    plane.stop_api();
+    assert!(!plane.is_ready());
+    plane.continue_api();
+    plane.kill_api();
+    assert!(!plane.is_ready());
+    plane.restart_api();
+    assert_eq!(
+        plane.kubectl.get("default", &["lease", "orders"])["spec"]["holderIdentity"],
+        "web-1"
+    );
+}

@@ -1,0 +1,12 @@
+//! A real Kubernetes control plane.
+
+#![allow(clippy::disallowed_methods, reason = "tests use the real clock and environment")]
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod clientgo;
+mod deployments;
+mod lease;
+mod rollout;
+mod route;
+mod store;
+mod twin;

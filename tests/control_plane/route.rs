@@ -1,0 +1,249 @@
+//! Routes on a real kube-apiserver: label, EndpointSlice and Events of real processes that pretend to
+//! be pods, each with a service account's token and the rights that are listed, no other.
+
+use testkit::kubernetes::control_plane;
+use testkit::processes::process;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use control_plane::ControlPlane;
+use process::{Candidate, until};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tenure::kube::rights::{Purpose, RIGHTS};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const TIMINGS: [&str; 4] = [
+    "--lease-duration=5s",
+    "--renew-deadline=3500ms",
+    "--retry-period=700ms",
+    "--request-timeout=1400ms",
+];
+
+/// A namespace with two pods, a Service, and an account with the rights of one kind of route.
+struct Ground<'a> {
+    plane: &'a ControlPlane,
+    namespace: &'static str,
+    route: &'static [&'static str],
+    token: PathBuf,
+    directory: TempDir,
+}
+
+impl<'a> Ground<'a> {
+    fn new(
+        plane: &'a ControlPlane,
+        namespace: &'static str,
+        purpose: Purpose,
+        route: &'static [&'static str],
+    ) -> Self {
+        let listed = RIGHTS.iter().filter(|it| {
+            matches!(it.purpose, Purpose::Store | Purpose::Events) || it.purpose == purpose
+        });
+        let rules: Vec<Value> = listed
+            .map(|it| {
+                let mut rule = json!({"apiGroups": [it.resource.group],
+                    "resources": [it.resource.plural], "verbs": [it.verb]});
+                if it.named {
+                    rule["resourceNames"] = match it.resource.plural {
+                        "services" => json!(["web"]),
+                        "endpointslices" => json!(["web.orders"]),
+                        _ => json!(["orders"]),
+                    };
+                }
+                rule
+            })
+            .collect();
+        let meta = |name: &str| json!({"name": name, "namespace": namespace});
+        let pod = |name: &str| {
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": meta(name),
+                "spec": {"containers": [{"name": "web", "image": "web"}]}})
+        };
+        let objects = [
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta("web")}),
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta("default")}),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+                "metadata": meta("web"), "rules": rules}),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                "metadata": meta("web"),
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "web"},
+                "subjects": [{"kind": "ServiceAccount", "name": "web", "namespace": namespace}]}),
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": meta("web"),
+                "spec": {"ports": [{"name": "http", "port": 80, "targetPort": 8080},
+                    {"name": "grpc", "port": 90, "appProtocol": "kubernetes.io/h2c"}]}}),
+            pod("web-1"),
+            pod("web-2"),
+        ];
+        let manifests: Vec<String> = objects.iter().map(Value::to_string).collect();
+        plane.kubectl.apply(&manifests.join("\n---\n"));
+        let token = plane.token(namespace, "web", Duration::from_secs(3600));
+        let directory = tempfile::tempdir().unwrap();
+        Self { plane, namespace, route, token, directory }
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let given = [
+            ("--election", "orders".to_owned()),
+            ("--store", format!("kubernetes:{}/orders", self.namespace)),
+            ("--kube-api", self.plane.url()),
+            ("--kube-ca-file", self.plane.ca_file().display().to_string()),
+            ("--kube-token-file", self.token.display().to_string()),
+        ];
+        let given = given.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
+        given.chain(self.route.iter().chain(&TIMINGS).map(|it| (*it).to_owned())).collect()
+    }
+
+    fn variables<'b>(&self, pod: &'b str, address: &'b str) -> [(&'static str, &'b str); 3]
+    where
+        'a: 'b,
+    {
+        [("POD_NAME", pod), ("POD_NAMESPACE", self.namespace), ("POD_IP", address)]
+    }
+
+    fn start(&self, pod: &str, address: &str) -> Candidate {
+        let arguments = self.arguments();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        Candidate::start(pod, self.directory.path(), &arguments, &self.variables(pod, address))
+    }
+
+    /// What `tenure doctor` says, having made the Lease.
+    fn doctor(&self) -> String {
+        let output = Command::new(env!("CARGO_BIN_EXE_tenure"))
+            .args(["doctor", "--create", "--yes"])
+            .args(self.arguments())
+            .envs(self.variables("web-1", "10.0.0.1"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{said}");
+        said
+    }
+
+    fn pod(&self, name: &str) -> Value {
+        self.plane.kubectl.get(self.namespace, &["pod", name])
+    }
+
+    /// The pods that a Service would select.
+    fn active(&self) -> Vec<String> {
+        let label = "tenure.dev/role=active,tenure.dev/election=orders";
+        let pods = self.plane.kubectl.get(self.namespace, &["pods", "--selector", label]);
+        let name = |it: &Value| it["metadata"]["name"].as_str().unwrap().to_owned();
+        pods["items"].as_array().unwrap().iter().map(name).collect()
+    }
+
+    /// Where the Service leads.
+    fn leads_to(&self, address: &str) -> Value {
+        until(PATIENCE, &format!("the Service leads to {address}"), || {
+            let selector = "kubernetes.io/service-name=web";
+            let found = ["endpointslices", "--selector", selector];
+            let found = self.plane.kubectl.get(self.namespace, &found)["items"].clone();
+            assert!(found.as_array().unwrap().len() <= 1, "{found}");
+            (found[0]["endpoints"][0]["addresses"] == json!([address])).then(|| found[0].clone())
+        })
+    }
+}
+
+fn leads(candidate: &Candidate) -> u64 {
+    until(PATIENCE, &format!("{} leads", candidate.name), || {
+        candidate.status()?["term"].as_u64().filter(|_| candidate.is_leader())
+    })
+}
+
+fn agrees(candidate: &Candidate) {
+    until(PATIENCE, &format!("the route of {} agrees", candidate.name), || {
+        let route = candidate.status()?["route"].clone();
+        (route["agrees"] == true && route["last_error"].is_null()).then_some(())
+    });
+}
+
+/// Nothing that was asked for was refused for want of a right.
+fn had_all_rights(candidates: &[&Candidate]) {
+    for it in candidates {
+        let log = it.log();
+        assert!(!log.contains("may not") && !log.contains("forbidden"), "{log}");
+    }
+}
+
+#[test]
+fn a_label_follows_the_leader_with_the_listed_rights_alone() {
+    let plane = ControlPlane::shared();
+    let ground = Ground::new(&plane, "route-label", Purpose::Label, &["--kube-route=label"]);
+    let said = ground.doctor();
+    assert!(said.contains("route: all 3 rights"), "{said}");
+    assert!(said.contains("events: all 2 rights"), "{said}");
+    let mut a = ground.start("web-1", "10.0.0.1");
+    let first = leads(&a);
+    agrees(&a);
+    assert_eq!(ground.active(), ["web-1"]);
+    assert_eq!(
+        ground.pod("web-1")["metadata"]["annotations"]["tenure.dev/term"],
+        first.to_string().as_str()
+    );
+    let mut b = ground.start("web-2", "10.0.0.2");
+    agrees(&b);
+    a.signal(Signal::TERM);
+    assert!(a.wait(PATIENCE).success());
+    assert_ne!(ground.active(), ["web-1"]);
+    leads(&b);
+    agrees(&b);
+    assert_eq!(ground.active(), ["web-2"]);
+    let described = plane.kubectl.run(&["describe", "pod", "web-1", "-n", ground.namespace]);
+    for word in ["BecameLeader", "StoppedLeading", "tenure.dev/tenure", "it was asked to stop"] {
+        assert!(described.contains(word), "{word} in {described}");
+    }
+    // A kill: the next leader takes the label.
+    let a = ground.start("web-1", "10.0.0.1");
+    agrees(&a);
+    b.crash();
+    let third = leads(&a);
+    agrees(&a);
+    assert_eq!(ground.active(), ["web-1"]);
+    let taken = ground.pod("web-2");
+    assert_eq!(taken["metadata"]["labels"]["tenure.dev/role"], "passive");
+    assert_eq!(taken["metadata"]["annotations"]["tenure.dev/term"], third.to_string().as_str());
+    had_all_rights(&[&a, &b]);
+}
+
+#[test]
+fn an_endpointslice_follows_the_leader_with_the_listed_rights_alone() {
+    let plane = ControlPlane::shared();
+    let route = &["--kube-route=endpointslice", "--kube-service=web"];
+    let ground = Ground::new(&plane, "route-slice", Purpose::EndpointSlice, route);
+    let said = ground.doctor();
+    assert!(said.contains("route: all 5 rights"), "{said}");
+    let mut a = ground.start("web-1", "10.0.0.1");
+    let first = leads(&a);
+    let slice = ground.leads_to("10.0.0.1");
+    agrees(&a);
+    assert_eq!(slice["metadata"]["annotations"]["tenure.dev/term"], first.to_string().as_str());
+    assert_eq!(slice["endpoints"][0]["targetRef"]["uid"], ground.pod("web-1")["metadata"]["uid"]);
+    let numbers: Vec<_> =
+        slice["ports"].as_array().unwrap().iter().map(|it| it["port"].clone()).collect();
+    assert_eq!(numbers, [8080, 90]);
+    let versions = plane.kubectl.follow(ground.namespace, "endpointslices", "web.orders");
+    let b = ground.start("web-2", "10.0.0.2");
+    agrees(&b);
+    a.crash();
+    leads(&b);
+    ground.leads_to("10.0.0.2");
+    agrees(&b);
+    // In one update, and what says so already is not written again.
+    let addresses = |it: &Value| it["endpoints"][0]["addresses"][0].clone();
+    let seen = until(PATIENCE, "the change is seen", || {
+        let seen: Vec<Value> = versions.versions().iter().map(addresses).collect();
+        (seen.last()? == "10.0.0.2").then_some(seen)
+    });
+    assert_eq!(seen, ["10.0.0.1", "10.0.0.2"]);
+    let deleted = ["delete", "service", "web", "-n", ground.namespace];
+    plane.kubectl.run(&deleted);
+    until(PATIENCE, "it is told", || {
+        let status = b.status()?;
+        status["route"]["last_error"].as_str()?.contains("web does not exist").then_some(())
+    });
+    assert!(b.is_leader(), "the election does not mind");
+    had_all_rights(&[&a, &b]);
+}

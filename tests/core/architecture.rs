@@ -1,0 +1,246 @@
+//! What is absent from the source, and stays so.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// All Rust files of a module: its file, and those in its folder.
+fn module(name: &str) -> Vec<(PathBuf, String)> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = vec![source.join(format!("{name}.rs"))];
+    let mut folders = vec![source.join(name)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap();
+        (path, text)
+    };
+    files.into_iter().map(read).collect()
+}
+
+/// The code of a file: without comments.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(|line| line.split("//").next().unwrap_or_default())
+}
+
+#[test]
+fn the_core_imports_values_and_nothing_that_acts() {
+    let parent = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/election.rs");
+    let parent = fs::read_to_string(parent).unwrap();
+    let own = parent.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
+    let own: Vec<String> = own.map(|name| format!("{name}::")).collect();
+    assert!(own.len() > 5, "{own:?}");
+    let own = own.iter().map(String::as_str);
+    let allowed: Vec<&str> = own.chain(["std::", "super::", "self::"]).collect();
+    let crates = ["crate::clock::Moment", "crate::store::", "crate::election::"];
+    for (path, text) in module("election") {
+        if path.iter().any(|part| part == "tests" || part == "tests.rs") {
+            continue;
+        }
+        for line in code(&text) {
+            let Some(import) =
+                line.trim().strip_prefix("pub use ").or(line.trim().strip_prefix("use "))
+            else {
+                continue;
+            };
+            // What begins with a capital is a name of this file.
+            let local = import.starts_with(char::is_uppercase);
+            let fits =
+                local || allowed.iter().chain(&crates).any(|start| import.starts_with(start));
+            assert!(fits, "{}: use {import}", path.display());
+        }
+        for word in ["tokio", "tracing", "rustix", "async ", "std::fs", "std::net", "clock::now"] {
+            let found = code(&text).find(|line| line.contains(word));
+            assert!(found.is_none(), "{}: {word} in {found:?}", path.display());
+        }
+    }
+}
+
+#[test]
+fn no_backend_knows_another_nor_the_election() {
+    let backends = ["azure", "file", "kubernetes", "memory"];
+    for backend in backends {
+        for (path, text) in module(&format!("store/{backend}")) {
+            for other in backends.iter().filter(|other| **other != backend) {
+                let known = format!("store::{other}");
+                assert!(!text.contains(&known), "{} knows {known}", path.display());
+            }
+            for above in ["crate::election", "crate::daemon", "crate::publish", "crate::cli"] {
+                assert!(!text.contains(above), "{} knows {above}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn publishers_never_call_the_election_nor_the_store() {
+    for (path, text) in module("publish") {
+        for word in ["handle_", "poll_command", "LeaseStore", "crate::daemon"] {
+            let found = code(&text).find(|line| line.contains(word));
+            assert!(found.is_none(), "{}: {word} in {found:?}", path.display());
+        }
+    }
+}
+
+#[test]
+fn active_and_passive_are_words_of_the_outside() {
+    for inside in ["election", "store", "daemon", "clock"] {
+        for (path, text) in module(inside) {
+            if path.iter().any(|part| part == "tests" || part == "tests.rs") {
+                continue;
+            }
+            for line in code(&text) {
+                let lower = line.to_lowercase();
+                let named =
+                    ["is_active", "is_passive", "enum role {active", "::active", "::passive"]
+                        .iter()
+                        .any(|word| lower.contains(word));
+                assert!(!named, "{}: {line}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_one_reader_of_time_and_of_the_environment_is_where_it_belongs() {
+    for (word, home) in [
+        ("SystemTime::now", "clock.rs"),
+        ("clock_gettime(", "clock.rs"),
+        ("env::var", "layers.rs environment.rs"),
+    ] {
+        for folder in [
+            "candidate",
+            "clock",
+            "command",
+            "config",
+            "cli",
+            "daemon",
+            "election",
+            "health",
+            "hooks",
+            "kube",
+            "listener",
+            "logs",
+            "publish",
+            "sidecar",
+            "store",
+            "main",
+        ] {
+            for (path, text) in module_or_nothing(folder) {
+                let name = path.file_name().unwrap().to_str().unwrap();
+                let found = code(&text).any(|line| line.contains(word));
+                assert!(!found || home.contains(name), "{} reads {word}", path.display());
+            }
+        }
+    }
+}
+
+fn module_or_nothing(name: &str) -> Vec<(PathBuf, String)> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/{name}.rs"));
+    if file.exists() { module(name) } else { Vec::new() }
+}
+
+#[test]
+fn the_library_shows_candidates_and_the_clock_and_nothing_else() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
+    let text = fs::read_to_string(root).unwrap();
+    let lines: Vec<&str> = code(&text).map(str::trim).collect();
+    let is_hidden = |at: usize| {
+        let attributes = lines[..at].iter().rev().take_while(|line| line.starts_with("#["));
+        attributes.into_iter().any(|line| *line == "#[doc(hidden)]")
+    };
+    let public = lines.iter().enumerate().filter(|(_, line)| line.starts_with("pub "));
+    let shown: Vec<&str> = public.filter(|(at, _)| !is_hidden(*at)).map(|(_, it)| *it).collect();
+    let expected =
+        ["pub mod candidate;", "pub mod clock;", "pub use candidate::{Candidate, StartError};"];
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn every_setting_is_in_the_readme_and_in_the_help() {
+    let readme = include_str!("../../README.md");
+    let help = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"))
+        .args(["run", "--help"])
+        .output()
+        .unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    for setting in &tenure::config::SETTINGS {
+        assert!(readme.contains(&format!("`{}`", setting.name)), "{} in README.md", setting.name);
+        let taken = setting.is_flag_of(tenure::config::Verb::Run);
+        let helped = help.contains(&format!("--{} <", setting.name))
+            || help.contains(&format!("--{}[", setting.name));
+        assert_eq!(helped, taken, "{} in the help", setting.name);
+    }
+}
+
+#[test]
+fn every_setting_of_run_is_a_value_of_the_charts_by_its_name_in_camel_case() {
+    let library = include_str!("../../helm/tenure-lib/values.yaml");
+    let application = include_str!("../../helm/tenure/values.yaml");
+    let schema = include_str!("../../helm/tenure/values.schema.json");
+    for setting in &tenure::config::SETTINGS {
+        let mut words = setting.name.split('-');
+        let mut name = words.next().unwrap().to_owned();
+        for word in words {
+            name.push_str(&word[..1].to_uppercase());
+            name.push_str(&word[1..]);
+        }
+        let taken = setting.is_flag_of(tenure::config::Verb::Run);
+        for (file, key) in [
+            (library, format!("\n  {name}: ")),
+            (application, format!("\n  {name}: ")),
+            (schema, format!("\"{name}\": {{")),
+        ] {
+            assert_eq!(file.contains(&key), taken, "{name}: {}", setting.name);
+        }
+    }
+}
+
+/// A panic ends the process wherever it comes, as a kill would: nothing is left half-dead.
+#[test]
+fn fault_35_the_shipped_binary_aborts_on_a_panic_and_nothing_catches_one() {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let manifest = config::Config::builder().add_source(config::File::from(manifest)).build();
+    assert_eq!(manifest.unwrap().get_string("profile.release.panic").unwrap(), "abort");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for entry in fs::read_dir(source).unwrap() {
+        let name = entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned();
+        for (path, text) in module(&name) {
+            for word in ["catch_unwind", "panic::set_hook"] {
+                let found = code(&text).find(|line| line.contains(word));
+                assert!(found.is_none(), "{}: {word}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_row_of_the_table_of_faults_has_a_test_and_every_test_is_in_the_table() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let table = fs::read_to_string(root.join("docs/verification.md")).unwrap();
+    let mut rows = [0; 37];
+    let rings = fs::read_dir(root.join("tests")).unwrap().map(|it| it.unwrap().path());
+    let files = rings.filter(|it| it.is_dir()).flat_map(|it| fs::read_dir(it).unwrap());
+    for path in files.map(|it| it.unwrap().path()) {
+        if path.extension().is_none_or(|it| it != "rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for name in text.split("fn fault_").skip(1) {
+            let name = name.split('(').next().unwrap_or_default();
+            let Some((row, rest)) = name.split_once('_') else { continue };
+            let Ok(row) = row.parse::<usize>() else { continue };
+            rows[row] += 1;
+            let words = rest.replace('_', " ");
+            let row_begins = format!("| {row} |");
+            let mut lines = table.lines().filter(|line| line.starts_with(&row_begins));
+            assert!(lines.any(|it| it.contains(&words)), "row {row} lacks: {words}");
+        }
+    }
+    for (row, tests) in rows.iter().enumerate().skip(1) {
+        assert!(*tests > 0, "no test injects row {row}");
+    }
+}

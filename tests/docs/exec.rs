@@ -1,0 +1,70 @@
+//! The commands of docs/exec.md, run as they stand there.
+
+use std::path::Path;
+use std::process::Command;
+
+const PAGE: &str = include_str!("../../docs/exec.md");
+
+/// The shell commands of the page.
+fn commands() -> Vec<&'static str> {
+    PAGE.split("```sh\n").skip(1).filter_map(|it| it.split("```").next()).collect()
+}
+
+/// Runs a command of the page with our `tenure` first in the path, in a runtime directory of its own.
+fn run(command: &str, directory: &Path) -> (Option<i32>, String) {
+    let tenure = Path::new(env!("CARGO_BIN_EXE_tenure")).parent().unwrap();
+    let path = format!("{}:{}", tenure.display(), std::env::var("PATH").unwrap());
+    let ran = Command::new("timeout")
+        .args(["60", "sh", "-c", command])
+        .env("PATH", path)
+        .env("XDG_RUNTIME_DIR", directory)
+        .env("TENURE_LOG_LEVEL", "warn")
+        .current_dir(directory)
+        .output()
+        .unwrap();
+    (ran.status.code(), String::from_utf8(ran.stdout).unwrap())
+}
+
+#[test]
+fn the_locks_of_the_page_run_as_they_stand() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = commands();
+    let [service, migration, cron] = all[..] else { panic!("{all:?}") };
+    let (code, said) = run(migration, directory.path());
+    assert_eq!(code, Some(0));
+    assert!(said.starts_with("migrating in term 1"), "{said}");
+    assert_eq!(run(cron, directory.path()), (Some(0), "reporting\n".to_owned()));
+
+    // While another has it, the line of cron is quiet, and the migration waits.
+    let holds = "tenure exec --once --election report -- sh -c \"$INNER\"";
+    let inner = format!("INNER='{}' ; ", cron.replace('\'', "'\\''").trim());
+    let nested = format!("{inner}export INNER; env -u TENURE_INSIDE {holds}");
+    let unmarked = nested.replace("sh -c \"$INNER\"", "sh -c \"unset TENURE_INSIDE; $INNER\"");
+    assert_eq!(run(&unmarked, directory.path()), (Some(0), String::new()));
+
+    assert!(service.contains("-- ./worker"), "{service}");
+    let here = service.replace("--store azure://myaccount/jobs", "--once");
+    let worker = directory.path().join("worker");
+    std::fs::write(&worker, "#!/bin/sh\necho \"$@\"\n").unwrap();
+    std::fs::set_permissions(&worker, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    assert_eq!(run(&here, directory.path()), (Some(0), "--queue orders\n".to_owned()));
+}
+
+#[test]
+fn the_page_names_every_exit_code_and_default() {
+    for code in ["75", "76", "124", "126", "127"] {
+        assert!(
+            PAGE.contains(&format!("| {code}")) || PAGE.contains(&format!(", {code} |")),
+            "{code}"
+        );
+    }
+    for setting in &tenure::config::SETTINGS {
+        let shown = setting.default_for(tenure::config::Verb::Exec);
+        if setting.name == "drain-timeout" {
+            assert!(PAGE.contains(&format!("`--drain-timeout` is `{}`", shown.unwrap())));
+        }
+        if setting.name == "listen" {
+            assert!(PAGE.contains(&format!("`--listen` is `{}`", shown.unwrap())));
+        }
+    }
+}

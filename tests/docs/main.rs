@@ -1,0 +1,13 @@
+//! Every command and table of the docs, the monitoring files and the units.
+
+#![allow(clippy::disallowed_methods, reason = "tests use the real clock and environment")]
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod dashboard;
+mod deploy_systemd;
+mod examples;
+mod exec;
+mod kubernetes;
+mod monitoring;
+mod pages;
+mod runbook;

@@ -1,0 +1,214 @@
+//! The alerts, judged by promtool: each scenario of `monitoring/tests`, and that each of them fails
+//! when the rule that it is for is broken.
+
+use testkit::http::status;
+use testkit::tools::{promtool, rule_breaks};
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use promtool::{promtool, succeeds};
+use rule_breaks::BREAKS;
+use serde_json::Value;
+use status::{Feed, about, now};
+use tenure::election::Standing;
+use tenure::publish::metrics::Metrics;
+use tenure::publish::{About, RouteBoard};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The rules as Prometheus and a PrometheusRule have them.
+fn rules() -> Value {
+    let file = config::File::from_str(&read("monitoring/rules.yaml"), config::FileFormat::Yaml);
+    config::Config::builder().add_source(file).build().unwrap().try_deserialize().unwrap()
+}
+
+fn alerts() -> Vec<Value> {
+    let rules = rules();
+    let groups = rules["groups"].as_array().unwrap();
+    groups.iter().flat_map(|group| group["rules"].as_array().unwrap().clone()).collect()
+}
+
+fn names() -> BTreeSet<String> {
+    alerts().iter().map(|it| it["alert"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The stems of the files in a folder that end so.
+fn stems(folder: &str, ending: &str) -> BTreeSet<String> {
+    let entries = fs::read_dir(root().join(folder)).unwrap();
+    let names = entries.map(|it| it.unwrap().file_name().into_string().unwrap());
+    names.filter_map(|it| Some(it.strip_suffix(ending)?.to_owned())).collect()
+}
+
+/// One scenario, as a file of its own.
+struct Scenario {
+    /// The file that it is of, without its ending: an alert, or `normal`.
+    of: String,
+    name: String,
+    text: String,
+}
+
+fn scenarios() -> Vec<Scenario> {
+    let mut scenarios = Vec::new();
+    for of in stems("monitoring/tests", ".yaml") {
+        let text = read(&format!("monitoring/tests/{of}.yaml"));
+        let (head, tests) = text.split_once("\ntests:\n").unwrap();
+        for test in tests.split("  - name: ").skip(1) {
+            let name = test.lines().next().unwrap().to_owned();
+            scenarios.push(Scenario {
+                text: format!("{head}\ntests:\n  - name: {test}"),
+                of: of.clone(),
+                name,
+            });
+        }
+    }
+    scenarios
+}
+
+/// Lays down rules and scenarios as they lie in `monitoring`, and gives the scenarios' files.
+fn lay(directory: &Path, rules: &str, scenarios: &[&Scenario]) -> Vec<PathBuf> {
+    fs::write(directory.join("rules.yaml"), rules).unwrap();
+    let tests = directory.join("tests");
+    fs::create_dir(&tests).unwrap();
+    let lay = |(number, scenario): (usize, &&Scenario)| {
+        let file = tests.join(format!("{number}.yaml"));
+        fs::write(&file, &scenario.text).unwrap();
+        file
+    };
+    scenarios.iter().enumerate().map(lay).collect()
+}
+
+/// The rules with one alert broken: `words`, which it has once, replaced.
+fn broken(rules: &str, alert: &str, words: &str, instead: &str) -> String {
+    let start = rules.find(&format!("- alert: {alert}\n")).unwrap();
+    let length = rules[start + 1..].find("- alert: ").map_or(rules.len() - start, |it| it + 1);
+    let block = &rules[start..start + length];
+    assert_eq!(block.matches(words).count(), 1, "{alert} has not once {words:?}:\n{block}");
+    [&rules[..start], &block.replace(words, instead), &rules[start + length..]].concat()
+}
+
+#[test]
+fn prometheus_takes_the_rules() {
+    succeeds(&promtool(&["check", "rules"], &[root().join("monitoring/rules.yaml")]));
+}
+
+#[test]
+fn each_scenario_ends_as_it_says() {
+    let files = stems("monitoring/tests", ".yaml");
+    let files = files.iter().map(|it| root().join(format!("monitoring/tests/{it}.yaml")));
+    succeeds(&promtool(&["test", "rules"], &files.collect::<Vec<_>>()));
+    let mut with_scenarios = names();
+    with_scenarios.insert("normal".to_owned());
+    assert_eq!(stems("monitoring/tests", ".yaml"), with_scenarios);
+}
+
+/// The scenarios that fail with an alert broken: of its own, and of the normal ones where it waits for
+/// nothing any more.
+fn failing<'a>(
+    rules: &str,
+    scenarios: &'a [Scenario],
+    (alert, words, instead): &(&str, &str, &str),
+) -> Vec<&'a Scenario> {
+    let hasty = *instead == "for: 0s";
+    let is_concerned = |it: &&Scenario| it.of == *alert || (hasty && it.of == "normal");
+    let concerned: Vec<_> = scenarios.iter().filter(is_concerned).collect();
+    let directory = tempfile::tempdir().unwrap();
+    let files = lay(directory.path(), &broken(rules, alert, words, instead), &concerned);
+    succeeds(&promtool(&["check", "rules"], &[directory.path().join("rules.yaml")]));
+    let failed = promtool::failed(&promtool(&["test", "rules"], &files), &files);
+    concerned.into_iter().zip(failed).filter_map(|(it, failed)| failed.then_some(it)).collect()
+}
+
+#[test]
+fn each_scenario_fails_when_its_rule_is_broken() {
+    let (rules, scenarios) = (read("monitoring/rules.yaml"), scenarios());
+    let judge = |it| (it, failing(&rules, &scenarios, it));
+    let (left, right) = BREAKS.split_at(BREAKS.len() / 2);
+    let judged: Vec<_> = std::thread::scope(|scope| {
+        let halves =
+            [left, right].map(|half| scope.spawn(|| half.iter().map(judge).collect::<Vec<_>>()));
+        halves.into_iter().flat_map(|it| it.join().unwrap()).collect()
+    });
+    let unnoticed: Vec<_> =
+        judged.iter().filter(|(_, failed)| failed.is_empty()).map(|(it, _)| it).collect();
+    let failed: BTreeSet<_> =
+        judged.iter().flat_map(|(_, failed)| failed).map(|it| (&it.of, &it.name)).collect();
+    let unbroken: Vec<_> =
+        scenarios.iter().map(|it| (&it.of, &it.name)).filter(|it| !failed.contains(it)).collect();
+    assert!(
+        unnoticed.is_empty() && unbroken.is_empty(),
+        "no scenario notices {unnoticed:#?}\nnothing breaks {unbroken:#?}"
+    );
+}
+
+#[test]
+fn each_alert_says_what_it_means_and_has_its_page() {
+    assert_eq!(names(), stems("docs/runbooks", ".md"));
+    for alert in alerts() {
+        let name = alert["alert"].as_str().unwrap();
+        let annotations = alert["annotations"].as_object().unwrap();
+        assert!(annotations.keys().eq(["description", "runbook_url", "summary"]), "{name}");
+        let url = annotations["runbook_url"].as_str().unwrap();
+        assert_eq!(url, format!("https://tenure.dev/docs/runbooks/{name}.md"));
+        for words in ["summary", "description"] {
+            assert!(annotations[words].as_str().unwrap().ends_with('.'), "{name}: {words}");
+        }
+        let severity = alert["labels"]["severity"].as_str().unwrap();
+        assert!(["critical", "warning"].contains(&severity), "{name}: {severity}");
+        let page = read(&format!("docs/runbooks/{name}.md"));
+        assert!(page.starts_with(&format!("# {name}\n")), "{name}");
+        for part in
+            ["## What it means", "## What to look at", "## What to do", "## When it is harmless"]
+        {
+            assert!(page.contains(&format!("\n{part}\n")), "{name} has no part {part}");
+        }
+        let look = page.split("## What to look at").nth(1).unwrap().split("\n## ").next().unwrap();
+        assert!(look.contains("```sh\n"), "{name} has no commands to look with");
+    }
+}
+
+#[test]
+fn the_file_is_the_spec_of_a_prometheusrule() {
+    let rules = rules();
+    assert!(rules.as_object().unwrap().keys().eq(["groups"]), "more than groups");
+    for group in rules["groups"].as_array().unwrap() {
+        assert!(group.as_object().unwrap().keys().eq(["name", "rules"]), "{}", group["name"]);
+        for rule in group["rules"].as_array().unwrap() {
+            let known = ["alert", "annotations", "expr", "for", "labels"];
+            let unknown = rule.as_object().unwrap().keys().find(|it| !known.contains(&it.as_str()));
+            assert_eq!(unknown, None, "{}", rule["alert"]);
+        }
+    }
+}
+
+/// The names of Tenure's metrics in an expression.
+fn metrics(text: &str) -> BTreeSet<&str> {
+    text.split(|it: char| !(it.is_ascii_alphanumeric() || it == '_'))
+        .filter(|it| it.starts_with("tenure_"))
+        .collect()
+}
+
+/// The names of all metrics that an instance can have.
+fn all_metrics() -> String {
+    let about = About { route: RouteBoard::new("label", now()), ..about() };
+    Metrics::new(&about).text(&Feed::new(Standing::Starting).last(), 0, now())
+}
+
+#[test]
+fn rules_scenarios_dashboard_and_pages_name_metrics_that_there_are() {
+    let all = all_metrics();
+    let mut texts = vec![read("monitoring/rules.yaml"), read("monitoring/dashboard.json")];
+    texts.extend(scenarios().into_iter().map(|it| it.text));
+    texts.extend(names().iter().map(|it| read(&format!("docs/runbooks/{it}.md"))));
+    for text in &texts {
+        let unknown: Vec<_> = metrics(text).difference(&metrics(&all)).copied().collect();
+        assert!(unknown.is_empty(), "no metrics: {unknown:?}");
+    }
+}

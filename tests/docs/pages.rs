@@ -1,0 +1,87 @@
+//! The commands that the pages of `docs` show, run as they stand there; only ports and the place of
+//! the store are the test's own.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+const BOUND: Duration = Duration::from_secs(60);
+
+/// A shell with everything that it began, ended with the test.
+struct Shell(Child);
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let group = Pid::from_raw(self.0.id().try_into().unwrap()).unwrap();
+        let _ = kill_process_group(group, Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+/// The blocks of a page that are for a shell.
+fn blocks(page: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(page);
+    let text = std::fs::read_to_string(path).unwrap();
+    let blocks = text.split("```sh\n").skip(1);
+    blocks.map(|it| it.split("\n```").next().unwrap().to_owned()).collect()
+}
+
+fn runs(page: &str) {
+    let blocks = blocks(page);
+    assert!(!blocks.is_empty(), "{page} shows no commands");
+    for block in blocks {
+        run(&block);
+    }
+}
+
+/// Runs a block, each line of which must succeed.
+fn run(block: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let (status, service) = (testkit::ports::free_port(), testkit::ports::free_port());
+    let script = block
+        .replace("127.0.0.1:4040", &format!("127.0.0.1:{status}"))
+        .replace("8080", &service.to_string());
+    let binary = Path::new(env!("CARGO_BIN_EXE_tenure")).parent().unwrap();
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+    let store = directory.path().join("store");
+    std::fs::create_dir(&store).unwrap();
+    let log = std::fs::File::create(directory.path().join("log")).unwrap();
+    let mut command = Command::new("sh");
+    command
+        .args(["-eu", "-c", &script])
+        .current_dir(directory.path())
+        .process_group(0)
+        .env("PATH", path)
+        .env("TENURE_STORE", format!("file://{}", store.display()))
+        .env("TENURE_LISTEN", format!("127.0.0.1:{status}"))
+        .env("TENURE_URL", format!("http://127.0.0.1:{status}"))
+        .env_remove("POD_NAME")
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log);
+    let mut shell = Shell(command.spawn().unwrap());
+    let start = tenure::clock::now();
+    let log = || std::fs::read_to_string(directory.path().join("log")).unwrap();
+    loop {
+        if let Some(ended) = shell.0.try_wait().unwrap() {
+            assert!(ended.success(), "{ended}\n{script}\n--- log\n{}", log());
+            return;
+        }
+        let waited = start.elapsed_min(tenure::clock::now());
+        assert!(waited < BOUND, "it has not ended:\n{script}\n--- log\n{}", log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn the_commands_of_the_page_on_health_do_what_it_says() {
+    runs("health.md");
+}
+
+#[test]
+fn the_commands_of_the_page_on_hooks_do_what_it_says() {
+    runs("hooks.md");
+}

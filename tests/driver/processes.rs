@@ -1,0 +1,152 @@
+//! Three real processes on a real store, judged by the recorder: one leads; SIGTERM hands over;
+//! kill −9 hands over; the killed one comes back as standby.
+
+use testkit::azure::azurite;
+use testkit::processes::{cluster as crew, process};
+use testkit::recorder;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::Duration;
+
+use crew::settled;
+use process::{Candidate, until};
+use recorder::Recorder;
+use rustix::process::Signal;
+
+fn hands_over(arguments: &[&str], variables: &[(&str, &str)]) {
+    let directory = tempfile::tempdir().unwrap();
+    let start = |name: &str| Candidate::start(name, directory.path(), arguments, variables);
+    let mut recorder = Recorder::start();
+    let mut candidates: Vec<_> = ["a", "b", "c"].map(start).into();
+    for candidate in &candidates {
+        recorder.follow(&candidate.name, candidate.address);
+    }
+
+    let bound = Duration::from_secs(10);
+    let first = settled(&candidates);
+    let heard = |recorder: &Recorder, name: &str| {
+        until(bound, "the recorder hears the leader", || recorder.heard(name).then_some(()));
+    };
+    heard(&recorder, &candidates[first].name);
+    let mut stopped = candidates.remove(first);
+    let first_term = stopped.status().unwrap()["term"].as_u64().unwrap();
+    stopped.signal(Signal::TERM);
+    assert!(stopped.wait(bound).success(), "SIGTERM ends it with exit code 0");
+
+    let second = settled(&candidates);
+    let second_term = candidates[second].status().unwrap()["term"].as_u64().unwrap();
+    assert!(second_term > first_term, "{second_term} after {first_term}");
+    let killed = candidates[second].name.clone();
+    heard(&recorder, &killed);
+    candidates[second].crash();
+    candidates.remove(second);
+    let third = settled(&candidates);
+    assert_eq!(third, 0, "the only one left leads");
+    heard(&recorder, &candidates[third].name);
+
+    let again = start(&killed);
+    recorder.follow(&format!("{killed} again"), again.address);
+    candidates.push(again);
+    assert_eq!(settled(&candidates), 0, "the one that came back stands by");
+    let seen = candidates[1].status().unwrap();
+    assert_eq!(seen["holder"]["identity"], candidates[0].name.as_str(), "and knows who leads");
+
+    let verdict = recorder.finish(&[&stopped.name]);
+    verdict.assert_safe();
+    assert_eq!(verdict.terms.len(), 3, "three tenures: {verdict:?}");
+}
+
+#[test]
+fn three_processes_on_one_host_hand_over_without_a_dual() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("file://{}", directory.path().display());
+    hands_over(
+        &[
+            "--store",
+            &store,
+            "--lease-duration",
+            "2s",
+            "--renew-deadline",
+            "1300ms",
+            "--retry-period",
+            "300ms",
+            "--request-timeout",
+            "500ms",
+        ],
+        &[],
+    );
+}
+
+#[tokio::test]
+async fn three_processes_on_azurite_hand_over_without_a_dual() {
+    let azurite = azurite::Azurite::start().await;
+    hands_over(
+        &[
+            "--store",
+            "azure://devstoreaccount1/elections",
+            "--azure-endpoint",
+            azurite.endpoint.as_str(),
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn subscribers_are_told_the_last_word_before_the_process_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    // An observer has nothing to release: its first word after the signal is its last.
+    let arguments = ["--store", "memory:", "--observe"];
+    let mut observer = Candidate::start("observer", directory.path(), &arguments, &[]);
+    let bound = Duration::from_secs(20);
+    let mut subscriber = TcpStream::connect(observer.address).unwrap();
+    subscriber.set_read_timeout(Some(bound)).unwrap();
+    subscriber.write_all(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut told = BufReader::new(subscriber);
+    let mut until_line = |words: &str| {
+        let mut line = String::new();
+        while !line.contains(words) {
+            line.clear();
+            assert!(told.read_line(&mut line).unwrap() > 0, "it ended without {words}");
+        }
+    };
+    until_line(r#""state":"observing""#);
+    observer.signal(Signal::TERM);
+    until_line(r#""state":"stopped""#);
+    assert!(observer.wait(bound).success());
+}
+
+/// Starts a candidate whose first status file takes `delay` to be renamed into its place.
+fn starting_on_a_slow_disk(directory: &Path, delay: Duration) -> Candidate {
+    let renames = "rename,renameat,renameat2";
+    let inject = format!("inject={renames}:delay_enter={}", delay.as_micros());
+    let traced = format!("trace={renames}");
+    let nowhere = directory.join("trace").display().to_string();
+    // The tracer is a grandchild, so that the process that is started becomes tenure itself.
+    let wrapper = ["strace", "-D", "-f", "-o", &nowhere, "-e", &traced, "-e", &inject];
+    let file = directory.join("status.json").display().to_string();
+    let arguments = ["--store", "memory:", "--status-file", &file];
+    let candidate = Candidate::start_by(&wrapper, "127.0.0.1", "slow", directory, &arguments, &[]);
+    assert!(!candidate.log().contains("started with"), "the start waits for the disk");
+    candidate
+}
+
+#[test]
+fn signals_are_obeyed_while_the_start_waits_for_a_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut hung = starting_on_a_slow_disk(directory.path(), Duration::from_secs(4));
+    hung.signal(Signal::TERM);
+    until(Duration::from_secs(10), "it has heard the first", || {
+        hung.log().contains("a second signal ends at once").then_some(())
+    });
+    hung.signal(Signal::TERM);
+    assert_eq!(hung.wait(Duration::from_secs(20)).code(), Some(128 + 15), "{}", hung.log());
+    assert!(!hung.log().contains("started with"), "at once, and not when the disk was done");
+
+    let directory = tempfile::tempdir().unwrap();
+    let mut slow = starting_on_a_slow_disk(directory.path(), Duration::from_secs(2));
+    slow.signal(Signal::TERM);
+    assert!(slow.wait(Duration::from_secs(30)).success(), "{}", slow.log());
+    assert!(slow.log().contains("\"to\":\"stopped\""), "{}", slow.log());
+}

@@ -1,0 +1,71 @@
+//! No secret at any log level: the trace-level log of a full run on Azurite shows none.
+
+use testkit::azure::azurite;
+use testkit::processes::process;
+
+use std::time::Duration;
+
+use azurite::KEY;
+use process::{Candidate, until};
+use rustix::process::Signal;
+
+/// What each request bears, or looks like it.
+const TELLTALES: [&str; 6] =
+    ["sig=", "sharedkey ", "authorization", "bearer ", "x-ms-lease-id", "x-ms-proposed-lease-id"];
+
+#[tokio::test]
+async fn a_trace_level_log_shows_no_key_no_signature_and_no_lease_id() {
+    let azurite = azurite::Azurite::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = azurite.endpoint.to_string();
+    let connection_string = format!(
+        "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={KEY};\
+         BlobEndpoint={endpoint};"
+    );
+    // Each crate by name too: what is named beats a general level in a filter.
+    let level = "trace,azure_core=trace,typespec_client_core=trace,azure_core::http=trace,\
+                 typespec_client_core::http=trace,reqwest=trace,hyper=trace,hyper_util=trace";
+    let arguments = [
+        "--store",
+        "azure://devstoreaccount1/secrets",
+        "--azure-endpoint",
+        &endpoint,
+        "--log-level",
+        level,
+    ];
+    let created = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"))
+        .args(["doctor", "--create", "--yes", "--log-level", level])
+        .args(&arguments[..4])
+        .env("AZURE_STORAGE_CONNECTION_STRING", &connection_string)
+        .output()
+        .unwrap();
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&created.stdout),
+        String::from_utf8_lossy(&created.stderr)
+    );
+    assert!(created.status.success(), "{said}");
+
+    let variables = [("AZURE_STORAGE_CONNECTION_STRING", connection_string.as_str())];
+    let mut leader = Candidate::start("leader", directory.path(), &arguments, &variables);
+    until(Duration::from_secs(30), "it leads", || leader.is_leader().then_some(()));
+    let standby = Candidate::start("standby", directory.path(), &arguments, &variables);
+    until(Duration::from_secs(30), "the other stands by", || {
+        (standby.state()? == "standby").then_some(())
+    });
+    // A renewal, a release, a handover.
+    let renewed = || leader.log().matches("\"renew\"").count() >= 2;
+    until(Duration::from_secs(30), "it renews", || renewed().then_some(()));
+    leader.signal(Signal::TERM);
+    assert!(leader.wait(Duration::from_secs(10)).success());
+    until(Duration::from_secs(30), "the other leads", || standby.is_leader().then_some(()));
+
+    for log in [leader.log(), standby.log(), said] {
+        let log = log.to_lowercase();
+        assert!(!log.contains(&KEY.to_lowercase()), "the account's key");
+        for telltale in TELLTALES {
+            let line = log.lines().find(|line| line.contains(telltale));
+            assert!(line.is_none(), "{telltale}: {line:?}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! `tenure exec` by real processes: a command that does not heed SIGTERM is dead, with its child,
+//! before another's starts, whatever befalls the Tenure beside it.
+
+use testkit::azure::azurite;
+use testkit::faults::fault_proxy;
+use testkit::processes::{exec_process, process};
+
+use std::time::Duration;
+
+use exec_process::{Exec, Life, Place, QUICK};
+use fault_proxy::{Door, FaultProxy};
+use process::until;
+use rustix::process::{Signal, kill_process};
+use tenure::clock;
+
+/// How long a handover may take with a lease of 2 s, on a machine under load.
+const BOUND: Duration = Duration::from_secs(30);
+
+/// Two candidates with stubborn commands; the first one's has begun.
+fn pair(place: &Place) -> [Exec; 2] {
+    let store = place.store();
+    let store = ["--store", &store];
+    let first = place.start("first", &store, QUICK, "stubborn");
+    life_of(place, "first", BOUND);
+    [first, place.start("second", &store, QUICK, "stubborn")]
+}
+
+/// Waits until the command of a candidate, and its child, have begun.
+fn life_of(place: &Place, name: &str, bound: Duration) -> Life {
+    until(bound, &format!("{name}'s command begins"), || {
+        place.lives().into_iter().find(|it| it.name == name && it.processes.len() == 2)
+    })
+}
+
+/// Waits for the second one's command, and gives the life of the first one's.
+fn handed_over(place: &Place, bound: Duration) -> Life {
+    let second = life_of(place, "second", bound);
+    place.assert_safe();
+    let first = place.lives().into_iter().find(|it| it.name == "first").unwrap();
+    assert!(first.last < second.first);
+    first
+}
+
+#[test]
+fn sigterm_gives_the_command_its_drain_and_the_lease_away_after_it() {
+    let place = Place::new();
+    let [mut first, _second] = pair(&place);
+    let asked = clock::now();
+    first.signal(Signal::TERM);
+    let ended = until(BOUND, "the first ends", || first.has_ended());
+    assert!(ended.success(), "{ended}");
+    let first = handed_over(&place, BOUND);
+    assert!(first.last >= asked.raw + Duration::from_millis(950), "it had its second: {first:?}");
+}
+
+#[test]
+fn a_command_that_heeds_sigterm_ends_the_drain_early() {
+    let place = Place::new();
+    let store = place.store();
+    let (rest, _) = QUICK.split_at(QUICK.len() - 2);
+    let more = [rest, &["--drain-timeout", "1h"]].concat();
+    let mut first = place.start("first", &["--store", &store], &more, "brittle");
+    life_of(&place, "first", BOUND);
+    first.signal(Signal::TERM);
+    assert!(until(BOUND, "the first ends", || first.has_ended()).success());
+}
+
+#[test]
+fn the_lease_is_kept_until_the_last_of_what_the_command_started_is_dead() {
+    let place = Place::new();
+    let store = place.store();
+    let store = ["--store", store.as_str()];
+    let first = place.start("first", &store, QUICK, "survived");
+    life_of(&place, "first", BOUND);
+    let _second = place.start("second", &store, QUICK, "stubborn");
+    let asked = clock::now();
+    first.signal(Signal::TERM);
+    let life = handed_over(&place, BOUND);
+    let stop_timeout = Duration::from_millis(500);
+    assert!(life.last >= asked.raw + stop_timeout.mul_f32(0.9), "its child had its time: {life:?}");
+}
+
+#[test]
+fn the_command_is_killed_at_once_when_tenure_is_killed() {
+    let place = Place::new();
+    let [first, _second] = pair(&place);
+    let killed = clock::now();
+    first.signal(Signal::KILL);
+    let first = handed_over(&place, BOUND);
+    // The least part of the lease's 2 s: generous for a machine under load.
+    assert!(first.last < killed.raw + Duration::from_secs(1), "{first:?}, killed at {killed:?}");
+}
+
+#[test]
+fn the_command_is_dead_in_time_when_tenure_is_stopped() {
+    let place = Place::new();
+    let [first, _second] = pair(&place);
+    let stopped = clock::now();
+    first.signal(Signal::STOP);
+    let life = handed_over(&place, BOUND);
+    assert!(life.last < stopped.raw + Duration::from_millis(1_900), "{life:?}");
+    first.signal(Signal::CONT);
+    // It has noticed, stands by, and its command does not come back while the second one's lives.
+    until(BOUND, "the first sees that it was over", || {
+        first.log().contains("lapsed").then_some(())
+    });
+    place.assert_safe();
+}
+
+#[test]
+fn the_command_dies_with_its_keeper_and_starts_again_in_a_later_term() {
+    let place = Place::new();
+    let [first, _second] = pair(&place);
+    let killed = clock::now();
+    kill_process(first.keeper().unwrap(), Signal::KILL).unwrap();
+    let life = handed_over(&place, BOUND);
+    assert!(life.last < killed.raw + Duration::from_secs(1), "its child too: {life:?}");
+    assert!(first.log().contains("keeper was killed"), "{}", first.log());
+}
+
+#[test]
+fn an_operators_break_ends_the_command_before_the_next_one_starts() {
+    let place = Place::new();
+    let [first, _second] = pair(&place);
+    let broken = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"))
+        .args(["break", "--store", &place.store()])
+        .output()
+        .unwrap();
+    assert!(broken.status.success(), "{broken:?}");
+    until(BOUND, "another term begins", || {
+        place.assert_safe();
+        (place.lives().len() > 1).then_some(())
+    });
+    place.assert_safe();
+    let asked = first.log().contains("nears its end");
+    assert!(!asked, "it was killed at once, and not when the belief was over: {}", first.log());
+}
+
+#[tokio::test]
+async fn on_azurite_the_command_is_dead_in_time_when_the_store_is_cut_off() {
+    let azurite = azurite::Azurite::start().await;
+    let proxy = FaultProxy::before(&azurite.endpoint);
+    let place = Place::new();
+    let store = ["--store", "azure://devstoreaccount1/elections", "--azure-endpoint"];
+    let through = proxy.endpoint(&azurite.endpoint);
+    let made = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"))
+        .args(["doctor", "--create", "--yes"])
+        .args(store)
+        .arg(azurite.endpoint.as_str())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let of = |endpoint| [&store[..], &[endpoint]].concat();
+    let (cut, free) = (of(through.as_str()), of(azurite.endpoint.as_str()));
+    let bound = Duration::from_secs(60);
+    let first = place.start("first", &cut, &[], "stubborn");
+    life_of(&place, "first", bound);
+    let _second = place.start("second", &free, &[], "stubborn");
+    let at = clock::now();
+    proxy.door(Door::Shut);
+    let life = handed_over(&place, bound);
+    assert!(life.last <= at.raw + Duration::from_millis(10_500), "{life:?}");
+    assert!(life.last >= at.raw + Duration::from_secs(5), "it ran on while the lease was good");
+    assert!(first.log().contains("asked to end"), "{}", first.log());
+}
+
+#[tokio::test]
+async fn on_azurite_the_command_is_dead_in_time_when_tenure_is_stopped_for_25_seconds() {
+    let azurite = azurite::Azurite::start().await;
+    let place = Place::new();
+    let store = [
+        "--store",
+        "azure://devstoreaccount1/elections",
+        "--azure-endpoint",
+        azurite.endpoint.as_str(),
+    ];
+    let made = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"))
+        .args(["doctor", "--create", "--yes"])
+        .args(store)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let bound = Duration::from_secs(60);
+    let first = place.start("first", &store, &[], "stubborn");
+    life_of(&place, "first", bound);
+    let _second = place.start("second", &store, &[], "stubborn");
+    let stopped = clock::now();
+    first.signal(Signal::STOP);
+    let life = handed_over(&place, bound);
+    assert!(life.last <= stopped.raw + Duration::from_millis(10_500), "{life:?}");
+    until(bound, "25 s have passed", || {
+        (stopped.elapsed_min(clock::now()) > Duration::from_secs(25)).then_some(())
+    });
+    first.signal(Signal::CONT);
+    until(bound, "the first sees that it was over", || {
+        first.log().contains("lapsed").then_some(())
+    });
+    place.assert_safe();
+}

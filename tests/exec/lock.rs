@@ -1,0 +1,290 @@
+//! `tenure exec` as jobs and scripts use it: exit codes, waiting, the longest hold, signals, and
+//! what the command is told.
+
+use testkit::processes::{exec_process, process};
+
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use exec_process::{Exec, Place, QUICK, read};
+use process::until;
+use rustix::process::Signal;
+use tenure::clock;
+
+const BOUND: Duration = Duration::from_secs(30);
+
+fn run(place: &Place, flags: &[&str], command: &[&str]) -> Output {
+    place.command(flags, command).output().unwrap()
+}
+
+fn code(place: &Place, flags: &[&str], command: &[&str]) -> i32 {
+    run(place, flags, command).status.code().unwrap()
+}
+
+/// Holds the lock by another process, until that is dropped.
+fn held(place: &Place) -> Exec {
+    let store = place.store();
+    let script =
+        "echo $$ >$DIR/held; exec sleep 600".replace("$DIR", place.path().to_str().unwrap());
+    let flags = [&["--store", &store, "--once"], QUICK].concat();
+    let it = Exec::start("holder", place.path(), &flags, &["sh", "-c", &script]);
+    until(BOUND, "the lock is held", || read(&place.path().join("held")));
+    it
+}
+
+#[test]
+fn once_ends_with_the_commands_own_code_or_as_a_shell_says_a_signal() {
+    let place = Place::new();
+    assert_eq!(code(&place, &["--once"], &["true"]), 0);
+    assert_eq!(code(&place, &["--once"], &["sh", "-c", "exit 42"]), 42);
+    assert_eq!(code(&place, &["--once"], &["sh", "-c", "kill -KILL $$"]), 137);
+}
+
+#[test]
+fn a_command_that_cannot_be_run_is_told_before_anything_is_acquired() {
+    let place = Place::new();
+    let script = place.path().join("script");
+    std::fs::write(&script, "#!/bin/sh\n").unwrap();
+    for (command, code, words) in [
+        ("no-such-command", 127, "PATH does not lead to"),
+        ("/nonexistent/command", 127, "is not there"),
+        (script.to_str().unwrap(), 126, "may not execute"),
+    ] {
+        let ran = run(&place, &[], &[command]);
+        let said = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(code), "{said}");
+        assert!(said.contains(words), "{said}");
+    }
+    let left = std::fs::read_dir(place.path().join("store")).unwrap().count();
+    assert_eq!(left, 0, "the store was not touched");
+}
+
+#[test]
+fn settings_that_leave_no_time_to_stop_in_are_refused_with_the_numbers() {
+    let place = Place::new();
+    let store = place.store();
+    let arguments = ["exec", "--store", &store, "--stop-timeout", "5s", "--", "true"];
+    let ran = Command::new(env!("CARGO_BIN_EXE_tenure")).args(arguments).output().unwrap();
+    assert_eq!(code(&place, &["--observe"], &["true"]), 2, "an observer never leads");
+    let said = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!(ran.status.code(), Some(2), "{said}");
+    for words in ["stop-timeout", "5s", "11s"] {
+        assert!(said.contains(words), "{words} in {said}");
+    }
+}
+
+#[test]
+fn wait_bounds_the_wait_for_the_lease_and_zero_tries_once() {
+    let place = Place::new();
+    assert_eq!(code(&place, &["--once", "--wait", "0s"], &["true"]), 0, "it is free");
+    let holder = held(&place);
+    let begin = clock::now();
+    let refused = run(&place, &["--once", "--wait", "0s"], &["true"]);
+    assert_eq!(refused.status.code(), Some(75));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("no lease within --wait 0s") && said.contains("holder"), "{said}");
+    assert_eq!(code(&place, &["--once", "--wait", "1s"], &["true"]), 75);
+    assert!(begin.elapsed_max(clock::now()) >= Duration::from_secs(1));
+    assert!(begin.elapsed_min(clock::now()) < Duration::from_secs(20));
+    drop(holder);
+    assert_eq!(code(&place, &["--once", "--wait", "30s"], &["sh", "-c", "exit 3"]), 3);
+}
+
+#[test]
+fn the_longest_hold_ends_the_command_and_the_code_is_124() {
+    let place = Place::new();
+    let begin = clock::now();
+    assert_eq!(code(&place, &["--once", "--max-hold", "1s"], &["sleep", "600"]), 124);
+    assert!(begin.elapsed_max(clock::now()) >= Duration::from_secs(1));
+    assert_eq!(code(&place, &["--once", "--max-hold", "1m"], &["sh", "-c", "exit 6"]), 6);
+    let refused = run(&place, &["--max-hold", "0s"], &["true"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("leaves the command no time"));
+}
+
+#[test]
+fn without_proc_nothing_is_acquired_and_the_remedy_is_told() {
+    let place = Place::new();
+    let exec = place.command(&["--once"], &["true"]);
+    let script = "mount -t tmpfs none /proc && exec \"$@\"";
+    let it = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .args(exec.get_args().skip(2))
+        .output()
+        .unwrap();
+    assert_eq!(it.status.code(), Some(1));
+    let said = String::from_utf8(it.stderr).unwrap();
+    assert!(
+        said.contains("/proc/self/exe cannot be run") && said.contains("mount /proc"),
+        "{said}"
+    );
+    assert_eq!(std::fs::read_dir(place.path().join("store")).unwrap().count(), 0);
+}
+
+#[test]
+fn leadership_that_is_lost_ends_a_lock_with_76() {
+    let place = Place::new();
+    let store = place.store();
+    let ready = format!("echo >{}/ready; exec sleep 600", place.path().display());
+    let flags = [&["--store", &store, "--once"], QUICK].concat();
+    let mut lock = Exec::start("lock", place.path(), &flags, &["sh", "-c", &ready]);
+    until(BOUND, "it runs", || read(&place.path().join("ready")));
+    let mut broken = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let broken = broken.args(["break", "--store", &place.store()]).output().unwrap();
+    assert!(broken.status.success(), "{broken:?}");
+    let ended = until(BOUND, "it ends", || lock.has_ended());
+    assert_eq!(ended.code(), Some(76));
+}
+
+#[test]
+fn two_scripts_of_cron_exclude_each_other() {
+    let place = Place::new();
+    let script = "mkdir $DIR/busy || exit 99; echo x >>$DIR/runs; sleep 0.3; rmdir $DIR/busy";
+    let flags = ["--once", "--wait", "30s"];
+    let start = || place.command(&flags, &["sh", "-c", script]).spawn().unwrap();
+    let jobs: Vec<_> = (0..3).map(|_| start()).collect();
+    for mut job in jobs {
+        assert_eq!(job.wait().unwrap().code(), Some(0));
+    }
+    assert_eq!(read(&place.path().join("runs")).unwrap().lines().count(), 3);
+}
+
+#[test]
+fn an_exec_or_run_inside_an_exec_of_the_same_election_is_refused() {
+    let place = Place::new();
+    let tenure = env!("CARGO_BIN_EXE_tenure");
+    let store = place.store();
+    for verb in ["exec", "run"] {
+        let mut inner = vec![tenure, verb, "--store", &store];
+        if verb == "exec" {
+            inner.extend(["--once", "--", "true"]);
+        }
+        let ran = run(&place, &["--once"], &inner);
+        let said = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(2), "{verb}: {said}");
+        assert!(said.contains("wait for itself"), "{said}");
+    }
+    let other = [tenure, "exec", "--once", "--store", &store, "--election", "other", "--", "true"];
+    assert_eq!(code(&place, &["--once"], &other), 0, "another election is another lock");
+}
+
+#[test]
+fn the_command_is_told_its_term_and_where_to_ask() {
+    let place = Place::new();
+    let file = place.path().join("status.env");
+    let script = "printf '%s\\n' \"$TENURE_TERM $TENURE_ELECTION $TENURE_IDENTITY $TENURE_URL\" \
+        \"$TENURE_STATUS_FILE\" >$DIR/told";
+    let flags = [
+        "--once",
+        "--election",
+        "orders",
+        "--identity",
+        "me",
+        "--status-file",
+        file.to_str().unwrap(),
+    ];
+    assert_eq!(code(&place, &flags, &["sh", "-c", script]), 0);
+    let told = read(&place.path().join("told")).unwrap();
+    let words: Vec<_> = told.split_whitespace().collect();
+    assert!(words[0].parse::<u64>().unwrap() > 0);
+    assert_eq!(words[1..3], ["orders", "me"]);
+    assert!(words[3].starts_with("http://127.0.0.1:"), "{told}");
+    assert_eq!(words[4], file.to_str().unwrap());
+}
+
+#[test]
+fn a_command_that_ends_at_once_backs_off_and_another_may_try() {
+    let place = Place::new();
+    let store = place.store();
+    let flags = [&["--store", store.as_str()], QUICK].concat();
+    let say = |name: &str| format!("echo {name} >>{}/tries", place.path().display());
+    let _execs = ["a", "b"].map(|name| {
+        Exec::start(name, place.path(), &flags, &["sh", "-c", &format!("{}; exit 1", say(name))])
+    });
+    let tries = || read(&place.path().join("tries")).unwrap_or_default();
+    let begin = clock::now();
+    until(BOUND, "both have tried twice", || {
+        let tries = tries();
+        let of = |name| tries.lines().filter(|it| *it == name).count();
+        (of("a") >= 2 && of("b") >= 2).then_some(())
+    });
+    let (took, tries) = (begin.elapsed_min(clock::now()), tries().lines().count());
+    // Without a back-off there would be one after the other.
+    assert!(tries <= 10, "{tries} in {took:?}");
+}
+
+#[test]
+fn starts_after_the_first_are_counted() {
+    let place = Place::new();
+    let store = place.store();
+    let script = "echo $TENURE_URL >>$DIR/urls".replace("$DIR", place.path().to_str().unwrap());
+    let flags = [&["--store", store.as_str(), "--listen", "127.0.0.1:0"], QUICK].concat();
+    let _exec = Exec::start("it", place.path(), &flags, &["sh", "-c", &script]);
+    let urls = until(BOUND, "it has started thrice", || {
+        read(&place.path().join("urls")).filter(|it| it.lines().count() == 3)
+    });
+    let address = urls.lines().next().unwrap().strip_prefix("http://").unwrap().parse().unwrap();
+    let (_, metrics) = process::get(address, "/metrics").unwrap();
+    let counted =
+        metrics.lines().find(|it| it.starts_with("tenure_child_restarts_total{")).unwrap();
+    assert!(counted.ends_with(" 2"), "{counted}");
+}
+
+#[test]
+fn a_store_that_cannot_be_reached_is_75_when_the_wait_is_over() {
+    let place = Place::new();
+    let dead = format!("http://127.0.0.1:{}/devstoreaccount1", { testkit::ports::free_port() });
+    for wait in ["0s", "1s"] {
+        let ran = Command::new("timeout")
+            .args(["60", env!("CARGO_BIN_EXE_tenure"), "exec", "--once", "--wait", wait])
+            .args(["--store", "azure://devstoreaccount1/jobs", "--azure-endpoint", &dead])
+            .args(["--", "touch"])
+            .arg(place.path().join("ran"))
+            .output()
+            .unwrap();
+        assert_eq!(ran.status.code(), Some(75), "{ran:?}");
+    }
+    assert!(!place.path().join("ran").exists());
+}
+
+#[test]
+fn signals_are_passed_on_and_the_second_that_ends_ends_at_once() {
+    let place = Place::new();
+    let store = place.store();
+    let script = "trap 'echo hup >>$DIR/got' HUP; trap 'echo usr1 >>$DIR/got' USR1
+        trap 'echo int >>$DIR/got' INT; trap 'echo term >>$DIR/got' TERM
+        echo >$DIR/ready; while :; do sleep 0.02; done";
+    let script = script.replace("$DIR", place.path().to_str().unwrap());
+    let (rest, _) = QUICK.split_at(QUICK.len() - 2);
+    let flags = [&["--store", store.as_str(), "--drain-timeout", "1h"], rest].concat();
+    let mut exec = Exec::start("it", place.path(), &flags, &["sh", "-c", &script]);
+    until(BOUND, "it runs", || read(&place.path().join("ready")));
+    for (signal, word) in [(Signal::HUP, "hup\n"), (Signal::USR1, "usr1\n"), (Signal::INT, "int\n")]
+    {
+        exec.signal(signal);
+        until(BOUND, word, || read(&place.path().join("got")).filter(|it| it.ends_with(word)));
+    }
+    let keeper = exec.keeper().unwrap();
+    exec.signal(Signal::TERM);
+    assert_eq!(until(BOUND, "it ends", || exec.has_ended()).code(), Some(143));
+    until(BOUND, "the keeper has ended its command", || {
+        rustix::process::test_kill_process(keeper).is_err().then_some(())
+    });
+    assert_eq!(read(&place.path().join("got")).unwrap(), "hup\nusr1\nint\n", "each once");
+}
+#[test]
+fn when_the_command_has_ended_a_second_signal_still_ends_at_once() {
+    let place = Place::new();
+    let (store, ready) = (place.store(), place.path().join("ready"));
+    let hook = format!("sh -c 'echo >{}; sleep 600'", ready.display());
+    let flags = ["--store", &store, "--on-passive", &hook, "--hook-timeout", "10m"];
+    let flags = [&flags[..], QUICK, &["--once"]].concat();
+    let mut exec = Exec::start("it", place.path(), &flags, &["sleep", "1"]);
+    until(BOUND, "the hook runs", || read(&ready));
+    exec.signal(Signal::INT);
+    until(BOUND, "it hears the first", || {
+        exec.log().contains("a second signal ends at once").then_some(())
+    });
+    exec.signal(Signal::TERM);
+    assert_eq!(until(BOUND, "it ends", || exec.has_ended()).code(), Some(143));
+}

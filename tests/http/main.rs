@@ -1,0 +1,13 @@
+//! The listener, the status API, the page, metrics, the status file and the admin API.
+
+#![allow(clippy::disallowed_methods, reason = "tests use the real clock and environment")]
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod admin;
+mod api;
+mod bounds;
+mod metrics;
+mod page;
+mod page_processes;
+mod status_file;
+mod watch;

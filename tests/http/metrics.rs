@@ -1,0 +1,153 @@
+//! The metrics, as Prometheus and its linter meet them.
+
+use testkit::http::status;
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use status::{Feed, about, failing, leading, ms, now, pass, status as of};
+use tenure::config::Timings;
+use tenure::election::{Op, Reason, Standing, State, Status, TRANSITIONS, Transition};
+use tenure::publish::metrics::{Metrics, SETTINGS};
+
+/// Asserts that `promtool check metrics` has nothing to say.
+fn lint(text: &str) {
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("promtool: {error}; install the Debian package prometheus"));
+    promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
+}
+
+fn text(metrics: &Metrics, feed: &Feed) -> String {
+    metrics.text(&feed.last(), 0, now())
+}
+
+/// The value of the one series that begins with `name` and has all of `labels`.
+fn value(text: &str, name: &str, labels: &[&str]) -> f64 {
+    let is = |line: &&str| {
+        line.starts_with(&format!("{name}{{")) && labels.iter().all(|label| line.contains(label))
+    };
+    let found: Vec<_> = text.lines().filter(is).collect();
+    assert_eq!(found.len(), 1, "{name} {labels:?}: {found:?}");
+    found[0].rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn promtool_accepts_a_leader_and_a_standby() {
+    let metrics = Metrics::new(&about());
+    let feed = Feed::new(Standing::Starting);
+    lint(&text(&metrics, &feed));
+    metrics.request("renew", "ok", ms(3));
+    metrics.request("look", "timeout", ms(2_000));
+    feed.change(of(leading(42, ms(10_000))));
+    lint(&text(&metrics, &feed));
+    feed.change(Status { store: failing(3, "no route"), ..of(Standing::Standby) });
+    lint(&text(&metrics, &feed));
+}
+
+#[test]
+fn all_series_exist_from_the_start_at_0_with_both_labels() {
+    let text = text(&Metrics::new(&about()), &Feed::new(Standing::Starting));
+    for name in [
+        "tenure_is_leader",
+        "leader_election_master_status",
+        "tenure_term",
+        "tenure_valid_seconds",
+        "tenure_store_last_success_timestamp_seconds",
+        "tenure_store_consecutive_failures",
+        "tenure_status_file_errors_total",
+        "tenure_log_lines_dropped_total",
+    ] {
+        assert!(value(&text, name, &[]).abs() < f64::EPSILON, "{name}");
+    }
+    value(&text, "leader_election_master_status", &["name=\"orders\""]);
+    let version = format!("version=\"{}\"", env!("CARGO_PKG_VERSION"));
+    assert!(value(&text, "tenure_build_info", &[&version]) > 0.5);
+    for state in State::ALL {
+        let is = value(&text, "tenure_state", &[&format!("state=\"{}\"", state.as_str())]);
+        assert_eq!(is > 0.5, state == State::Starting, "{state:?}");
+    }
+    for op in Op::NAMES {
+        let op = format!("op=\"{op}\"");
+        for outcome in ["ok", "refused", "timeout", "network", "auth", "throttled", "unavailable"] {
+            let labels = [op.as_str(), &format!("outcome=\"{outcome}\"")];
+            assert!(value(&text, "tenure_store_requests_total", &labels) < 0.5);
+        }
+        value(&text, "tenure_store_request_duration_seconds_count", &[&op]);
+    }
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        assert!(line.contains("election=\"orders\"") && line.contains("identity=\"us\""), "{line}");
+    }
+}
+
+fn count(text: &str, (from, to, reason): (State, State, Reason)) -> f64 {
+    let labels = [("from", from.as_str()), ("to", to.as_str()), ("reason", reason.as_str())];
+    let labels = labels.map(|(name, value)| format!("{name}=\"{value}\""));
+    value(text, "tenure_transitions_total", &[&labels[0], &labels[1], &labels[2]])
+}
+
+#[test]
+fn each_transition_that_can_be_is_there_before_it_happens() {
+    let (metrics, feed) = (Metrics::new(&about()), Feed::new(Standing::Starting));
+    let before = text(&metrics, &feed);
+    let series =
+        |text: &str| text.lines().filter(|it| it.starts_with("tenure_transitions_total{")).count();
+    assert_eq!(series(&before), TRANSITIONS.len());
+    for it in TRANSITIONS {
+        assert!(count(&before, it) < 0.5, "{it:?}");
+        let (from, to, reason) = it;
+        metrics.transition(&Transition { from, to, reason, term: None, tenure: None });
+    }
+    let after = text(&metrics, &feed);
+    assert_eq!(series(&after), TRANSITIONS.len(), "none was made only when it happened");
+    assert!(TRANSITIONS.iter().all(|it| count(&after, *it) > 0.5));
+}
+
+#[test]
+fn the_timings_are_there_to_hold_the_rest_against() {
+    let (metrics, feed) = (Metrics::new(&about()), Feed::new(Standing::Starting));
+    let of = |text: &str| {
+        SETTINGS.map(|it| value(text, "tenure_setting_seconds", &[&format!("setting=\"{it}\"")]))
+    };
+    assert_eq!(of(&text(&metrics, &feed)), [0.0; 4]);
+    metrics.timings(&Timings {
+        lease_duration: ms(15_000),
+        renew_deadline: ms(10_000),
+        retry_period: ms(2_000),
+        request_timeout: ms(1_500),
+        activation_delay: ms(0),
+    });
+    assert_eq!(SETTINGS, ["lease-duration", "renew-deadline", "retry-period", "request-timeout"]);
+    assert_eq!(of(&text(&metrics, &feed)), [15.0, 10.0, 2.0, 1.5]);
+    lint(&text(&metrics, &feed));
+}
+
+#[test]
+fn what_depends_on_time_is_judged_when_scraped() {
+    let (metrics, feed) = (Metrics::new(&about()), Feed::new(leading(42, ms(10_000))));
+    let leads = |text: &str| {
+        let value = |name| value(text, name, &[]);
+        assert!((value("tenure_is_leader") - value("leader_election_master_status")).abs() < 0.5);
+        (value("tenure_is_leader") > 0.5, value("tenure_valid_seconds"), value("tenure_term"))
+    };
+    pass(ms(4_000));
+    assert_eq!(leads(&text(&metrics, &feed)), (true, 6.0, 42.0));
+    let heard = value(&text(&metrics, &feed), "tenure_store_last_success_timestamp_seconds", &[]);
+    assert!((heard - 1_795_165_200.0).abs() < 0.001, "unix time: {heard}");
+    pass(ms(6_000));
+    let ended = text(&metrics, &feed);
+    let (is_leader, valid, _) = leads(&ended);
+    assert!(!is_leader && valid.abs() < f64::EPSILON, "the belief is over without a publication");
+    assert!(value(&ended, "tenure_state", &["state=\"jeopardy\""]) > 0.5);
+    feed.change(Status { store: failing(3, "no route"), ..of(Standing::Standby) });
+    let passive = text(&metrics, &feed);
+    assert_eq!(leads(&passive), (false, 0.0, 0.0));
+    assert!((value(&passive, "tenure_store_consecutive_failures", &[]) - 3.0).abs() < 0.5);
+}

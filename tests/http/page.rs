@@ -1,0 +1,360 @@
+//! The page at `/`: what it says, what it may do, and how a real browser shows it.
+
+use testkit::http::{server, status};
+use testkit::tools::chromium;
+
+use std::process::{Command, Stdio};
+
+use chromium::{Chromium, keep};
+use server::{Answer, Server};
+use status::{Feed, failing, holder, in_jeopardy, leading, ms, now, pass, status as of};
+use tenure::election::{Belief, Reason, Standing, State, Status, Transition};
+use tenure::publish::Past;
+use tenure::store::Successor;
+
+/// What browsers say they accept.
+const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+
+const TERM: u64 = 1_795_246_525_984;
+
+async fn serving(status: Status) -> Server {
+    let server = Server::start(Feed::new(Standing::Standby)).await;
+    server.feed().change(status);
+    server
+}
+
+fn url(server: &Server) -> String {
+    format!("http://{}/", server.address)
+}
+
+async fn page(server: &Server) -> Answer {
+    server.get_as("/", BROWSER).await
+}
+
+fn we_lead(length: u64) -> Status {
+    Status { holder: holder("us", Some("10.0.3.7:8080"), TERM), ..of(leading(TERM, ms(length))) }
+}
+
+fn they_lead(name: &str) -> Status {
+    Status { holder: holder(name, Some("10.0.3.8:8080"), TERM), ..of(Standing::Standby) }
+}
+
+/// A leader that ends its work, and has named who is to follow.
+fn we_drain() -> Status {
+    let belief = Belief { sent: now(), length: ms(10_000), suspended: false };
+    let standing = Standing::Draining { term: TERM, belief, began: now(), length: ms(6_000) };
+    let successor = Successor { identity: "orders-3".to_owned(), hold_off: ms(10_000) };
+    Status { holder: holder("us", None, TERM), successor: Some(successor), ..of(standing) }
+}
+
+/// As many transitions as are remembered, newest first.
+fn life() -> Vec<Past> {
+    let cycle = [
+        (State::Standby, State::Activating, Reason::Granted),
+        (State::Activating, State::Leader, Reason::Inaugurated),
+        (State::Leader, State::Jeopardy, Reason::RenewalFailed),
+        (State::Jeopardy, State::Standby, Reason::Lapsed),
+    ];
+    let mut past = Vec::new();
+    for turn in 0..5 {
+        for (from, to, reason) in cycle {
+            let term = (to != State::Activating).then_some(TERM + turn);
+            let transition = Transition { from, to, reason, term, tenure: None };
+            past.insert(0, Past { at: now(), transition });
+            pass(ms(1_733_000));
+        }
+    }
+    past
+}
+
+// --- the answer ---
+
+#[tokio::test]
+async fn browsers_get_a_page_and_all_others_the_list_of_paths() {
+    let server = serving(we_lead(10_000)).await;
+    for accept in [BROWSER, "TEXT/HTML", "text/plain, text/html;level=1;q=0.1"] {
+        let answer = server.get_as("/", accept).await;
+        assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"), "{accept}");
+        assert!(answer.body.starts_with("<!doctype html>"), "{accept}");
+        assert_eq!(answer.header("vary"), Some("accept"));
+    }
+    for accept in ["*/*", "text/plain", "text/*", "application/json", "text/html;q=0", "", "\u{e4}"]
+    {
+        let answer = server.get_as("/", accept).await;
+        assert_eq!(answer.header("content-type"), Some("text/plain; charset=utf-8"), "{accept}");
+        assert!(answer.body.contains("/metrics"), "{accept}");
+        assert_eq!(answer.header("vary"), Some("accept"));
+    }
+    assert!(server.get("/").await.body.contains("/metrics"), "nor who names nothing");
+}
+
+#[tokio::test]
+async fn head_of_the_page_answers_as_get_does() {
+    let server = serving(we_lead(10_000)).await;
+    let mut client = server.connect().await;
+    let mut ask = async |method: &str| {
+        client.send(format!("{method} / HTTP/1.1\r\nHost: x\r\nAccept: {BROWSER}\r\n\r\n")).await;
+        client.answer(method).await
+    };
+    let (get, head) = (ask("GET").await, ask("HEAD").await);
+    assert_eq!((get.code, head.code, head.body.as_str()), (200, 200, ""));
+    for name in ["content-type", "content-length", "content-security-policy", "cache-control"] {
+        assert_eq!(get.header(name), head.header(name), "{name}");
+    }
+    assert_eq!(ask("GET").await.body, get.body, "and the connection goes on");
+}
+
+/// The part of a text between two others.
+fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+    text.split_once(before).unwrap().1.split_once(after).unwrap().0
+}
+
+/// The SHA-256 of a text in base64, by openssl.
+fn hash(text: &str) -> String {
+    let command = "openssl dgst -sha256 -binary | openssl base64 -A";
+    let mut child = Command::new("sh")
+        .args(["-c", command])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
+    let out = child.wait_with_output().unwrap().stdout;
+    assert!(!out.is_empty(), "install the package openssl");
+    String::from_utf8(out).unwrap()
+}
+
+#[tokio::test]
+async fn the_page_may_run_nothing_but_its_own_script_and_style() {
+    let server = serving(we_lead(10_000)).await;
+    let answer = page(&server).await;
+    let policy = answer.header("content-security-policy").unwrap();
+    for (element, directive) in [("script", "script-src"), ("style", "style-src")] {
+        let text = between(&answer.body, &format!("<{element}>"), &format!("</{element}>"));
+        let allowed = format!("{directive} 'sha256-{}';", hash(text));
+        assert!(policy.contains(&allowed), "{allowed} in {policy}");
+    }
+    for strict in [
+        "default-src 'none';",
+        "connect-src 'self';",
+        "base-uri 'none';",
+        "form-action 'none';",
+        "frame-ancestors 'none';",
+    ] {
+        assert!(policy.contains(strict), "{strict} in {policy}");
+    }
+    assert!(!policy.contains("unsafe") && !policy.contains("http"), "{policy}");
+    assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+    assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+}
+
+#[tokio::test]
+async fn a_page_with_much_to_say_stays_below_twenty_kilobytes() {
+    let server = serving(Status {
+        store: failing(1_000, &"no route to the store ".repeat(10)),
+        ..they_lead(&"x".repeat(128))
+    })
+    .await;
+    server.feed().remember(life());
+    let body = page(&server).await.body;
+    assert_eq!(body.matches("<tr>").count(), 20);
+    assert!(body.len() <= 20_000, "{} bytes", body.len());
+}
+
+#[tokio::test]
+async fn what_comes_from_elsewhere_is_shown_as_text() {
+    let hostile = r#"<script>alert(1)</script>"'&amp;{{version}}"#;
+    let candidate = holder(hostile, Some("<i>at</i>"), TERM);
+    let store = failing(2, "<img src=x onerror='document.title=1'>\u{1b}");
+    let server = serving(Status { holder: candidate, store, ..of(Standing::Standby) }).await;
+    let body = page(&server).await.body;
+    let shown = "&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;amp;{{version}}";
+    assert_eq!(body.matches(shown).count(), 2, "title and headline: {body}");
+    assert!(body.contains("&lt;i&gt;at&lt;/i&gt;") && body.contains("&lt;img src=x"), "{body}");
+    assert_eq!(body.matches("<script").count(), 1, "its own");
+    assert!(!body.contains("<img") && !body.contains('\u{1b}'));
+}
+
+#[tokio::test]
+async fn each_state_is_told_in_words() {
+    let server = serving(of(Standing::Starting)).await;
+    let body = page(&server).await.body;
+    for words in ["Not known yet", "has not heard the store yet", "only just begun"] {
+        assert!(body.contains(words), "{words} in {body}");
+    }
+    let states = [
+        (they_lead("them"), "This instance, us, stands by, ready to take over."),
+        (of(Standing::Activating), "has the lease and does not lead yet"),
+        (we_lead(10_000), "This instance is the leader."),
+        (of(in_jeopardy(TERM, ms(10_000))), "leads on borrowed time: renewals fail"),
+        (of(leading(TERM, ms(0))), "led until its time was over"),
+        (we_drain(), "lets its work end, then hands over"),
+        (we_drain(), "Led until now"),
+        (we_drain(), "left for the work that it began as leader"),
+        (we_drain(), "the others let it go first, for 10s"),
+        (of(Standing::Paused), "is paused"),
+        (of(Standing::Unhealthy), "is not well"),
+        (of(Standing::Observing), "only watches"),
+        (of(Standing::Stopped), "has stopped"),
+    ];
+    for (status, words) in states {
+        server.feed().change(status);
+        let body = page(&server).await.body;
+        assert!(body.contains(words), "{words} in {body}");
+    }
+}
+
+// --- in a browser ---
+
+#[tokio::test]
+async fn the_page_follows_a_change_without_being_loaded_again() {
+    let server = serving(they_lead("them")).await;
+    let mut chromium = Chromium::start().await;
+    chromium.open(&url(&server)).await;
+    assert_eq!(chromium.value("document.title").await, "them leads orders");
+    chromium.value("window.kept = document.querySelector('[role=status]'); 1").await;
+    server.feed().remember(life());
+    server.feed().change(we_lead(10_000));
+    chromium.until("document.title === 'us leads orders'").await;
+    let text = chromium.text().await;
+    for words in
+        ["This instance is the leader.", "left, unless renewed", "the new term was written"]
+    {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    let kept = "window.kept === document.querySelector('[role=status]')";
+    assert_eq!(chromium.value(kept).await, true, "what is read aloud must stay to be news");
+    // It counts down by itself, and asks anew before the time is over.
+    let left = "parseFloat(document.querySelector('b[data-left]').textContent)";
+    chromium.until(&format!("{left} < 8")).await;
+    chromium.until(&format!("{left} > 8")).await;
+    server.feed().change(they_lead("another"));
+    chromium.until("document.querySelector('h1').textContent === 'another'").await;
+    assert_eq!(chromium.complaints, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_page_that_hears_nothing_claims_nothing() {
+    let server = serving(we_lead(1_500)).await;
+    let mut chromium = Chromium::start().await;
+    chromium.open(&url(&server)).await;
+    chromium.until("document.body.dataset.role === 'active'").await;
+    let begun = now();
+    chromium.offline(true).await;
+    chromium.until("document.body.dataset.role === 'over'").await;
+    assert_eq!(begun, now(), "by the browser's clock alone");
+    chromium.until("!document.querySelector('.lost').hidden").await;
+    let text = chromium.text().await;
+    for words in ["No answer from the sidecar", "Led when last heard", "asks again"] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    for claim in ["is the leader", "left, unless"] {
+        assert!(!text.contains(claim), "{claim} in {text}");
+    }
+    assert_eq!(chromium.value("document.title").await, "Asking again");
+    keep("over", &chromium.picture().await);
+    chromium.offline(false).await;
+    chromium.until("document.body.dataset.role === 'active'").await;
+    assert_eq!(chromium.value("document.querySelector('.lost').hidden").await, true);
+}
+
+#[tokio::test]
+async fn a_page_without_a_stream_of_events_follows_all_the_same() {
+    let feed = Feed::new(Standing::Standby);
+    let server = Server::with_places(feed, 32).await;
+    let mut streams = Vec::new();
+    while streams.len() < 16 {
+        let mut client = server.connect().await;
+        assert_eq!(client.subscribe().await.code, 200);
+        streams.push(client);
+    }
+    assert_eq!(server.code("/watch").await, 503, "no stream is left");
+    let mut chromium = Chromium::start().await;
+    chromium.open(&url(&server)).await;
+    chromium
+        .until("performance.getEntriesByType('resource').some(it => /index/.test(it.name))")
+        .await;
+    server.feed().change(they_lead("them"));
+    chromium.until("document.title === 'them leads orders'").await;
+}
+
+#[tokio::test]
+async fn the_page_is_whole_without_javascript_and_comes_anew_by_itself() {
+    let server = serving(of(Standing::Starting)).await;
+    server.feed().remember(life());
+    server.feed().change(we_lead(10_000));
+    let mut chromium = Chromium::start().await;
+    chromium.scripts(false).await;
+    chromium.open(&url(&server)).await;
+    let text = chromium.text().await;
+    for words in
+        ["us", "10.0.3.7:8080", "This instance is the leader.", "10s left", "renewed every 5s"]
+    {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    assert_eq!(chromium.value("document.querySelectorAll('tr').length").await, 20);
+    server.feed().change(they_lead("them"));
+    chromium.until("document.title === 'them leads orders'").await;
+    assert_eq!(chromium.complaints, Vec::<String>::new());
+}
+
+/// The texts of the page whose contrast with the paper is below the 4.5 that WCAG wants.
+const FAINT: &str = "(() => {
+  const light = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).map((it) => it / 255)
+    .map((it) => it <= 0.04045 ? it / 12.92 : ((it + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, it, at) => sum + it * [0.2126, 0.7152, 0.0722][at], 0);
+  const paper = light(getComputedStyle(document.body).backgroundColor);
+  return [...document.querySelectorAll('body *')].filter((it) => {
+    const ink = light(getComputedStyle(it).color);
+    return (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05) < 4.5;
+  }).map((it) => it.outerHTML);
+})()";
+
+#[tokio::test]
+async fn the_page_is_legible_by_day_and_by_night_on_desks_and_on_phones() {
+    let server = serving(of(Standing::Starting)).await;
+    let mut chromium = Chromium::start().await;
+    for name in ["begin", "leader", "standby", "jeopardy", "draining", "endless"] {
+        match name {
+            "leader" => {
+                server.feed().remember(life());
+                server.feed().change(we_lead(10_000));
+                pass(ms(1_877));
+            }
+            "standby" => server.feed().change(they_lead("orders-7d9f6c5b8-x2xkq")),
+            "jeopardy" => {
+                let store =
+                    failing(3, "no answer to renew within 2s: myaccount.blob.core.windows.net");
+                let holder = holder("us", None, TERM);
+                let standing = in_jeopardy(TERM, ms(10_000));
+                server.feed().change(Status { store, holder, ..of(standing) });
+                pass(ms(4_100));
+            }
+            "draining" => {
+                server.feed().change(we_drain());
+                pass(ms(2_200));
+            }
+            "endless" => server.feed().change(Status {
+                store: failing(3, &"e".repeat(500)),
+                ..they_lead(&"W".repeat(128))
+            }),
+            _ => {}
+        }
+        let mut papers = Vec::new();
+        for (size, width, height) in [("desk", 1_100, 800), ("phone", 360, 740)] {
+            for scheme in ["light", "dark"] {
+                chromium.look(width, height, scheme).await;
+                chromium.open(&url(&server)).await;
+                papers
+                    .push(chromium.value("getComputedStyle(document.body).backgroundColor").await);
+                assert_eq!(chromium.value(FAINT).await, serde_json::json!([]), "{name} {scheme}");
+                let fits = "document.documentElement.scrollWidth <= innerWidth";
+                assert_eq!(chromium.value(fits).await, true, "{name} on a {size} is too wide");
+                keep(&format!("{name}-{size}-{scheme}"), &chromium.picture().await);
+            }
+        }
+        assert_ne!(papers[0], papers[1], "night is not day");
+    }
+    assert_eq!(chromium.complaints, Vec::<String>::new());
+}

@@ -1,0 +1,48 @@
+//! The page at `/` of real sidecars, in a real browser.
+
+use testkit::processes::process;
+use testkit::tools::chromium;
+
+use chromium::{Chromium, keep};
+use process::Candidate;
+
+#[tokio::test]
+async fn a_real_sidecar_of_any_name_shows_itself_and_its_beginning() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("file://{}", directory.path().join("lease").display());
+    let name = r#"<img src=x onerror="window.bad=1">&'x"#;
+    let candidate = Candidate::start(name, directory.path(), &["--store", &store], &[]);
+    let mut chromium = Chromium::start().await;
+    chromium.open(&format!("http://{}/", candidate.address)).await;
+    chromium.until("document.body.innerText.includes('This instance is the leader.')").await;
+    assert_eq!(chromium.value("document.querySelector('h1').textContent").await, name);
+    assert_eq!(chromium.value("window.bad === undefined").await, true);
+    let states = "[...document.querySelectorAll('td b')].map(it => it.textContent).join()";
+    assert_eq!(chromium.value(states).await, "leader,activating,standby");
+    assert_eq!(chromium.complaints, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_the_probes_say_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    std::fs::write(path("well"), "").unwrap();
+    let arguments = [
+        "--store".to_owned(),
+        format!("file://{}", path("lease")),
+        format!("--health=file:{}", path("well")),
+        format!("--health=file:{}", path("missing")),
+    ];
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let candidate = Candidate::start("it", directory.path(), &arguments, &[]);
+    let mut chromium = Chromium::start().await;
+    chromium.look(1_100, 800, "light").await;
+    chromium.open(&format!("http://{}/", candidate.address)).await;
+    chromium.until("document.body.innerText.includes('is not well and does not compete')").await;
+    chromium.until("document.body.innerText.includes('Health: not well')").await;
+    chromium.until("/missing.* not well: /.test(document.body.innerText)").await;
+    let well = "/well: is there, [0-9.]+s ago/.test(document.body.innerText)";
+    assert_eq!(chromium.value(well).await, true);
+    keep("health", &chromium.picture().await);
+    assert_eq!(chromium.complaints, Vec::<String>::new());
+}

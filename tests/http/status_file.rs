@@ -1,0 +1,368 @@
+//! Status files, as a reader meets them: both formats, bad targets, a disk that fails, and the
+//! word that they give to the driver.
+
+use testkit::http::status;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use status::{Feed, about, holder, leading, ms, now, pass, status as of};
+use tenure::config::{FileFormat, StatusFile};
+use tenure::election::{Standing, Status};
+use tenure::publish::About;
+use tenure::publish::acknowledgements::Acknowledgements;
+use tenure::publish::file::Writer;
+use tenure::publish::metrics::Metrics;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// A writer at work; it ends with this value.
+struct Writing {
+    feed: Option<Feed>,
+    metrics: Metrics,
+    word: Acknowledgements,
+    tasks: JoinSet<()>,
+}
+
+fn named(path: &Path) -> StatusFile {
+    let is_json = path.extension().is_some_and(|it| it == "json");
+    let format = if is_json { FileFormat::Json } else { FileFormat::Env };
+    StatusFile { path: path.to_owned(), format }
+}
+
+impl Writing {
+    async fn start(feed: Feed, about: About, paths: &[PathBuf]) -> anyhow::Result<Self> {
+        let metrics = Metrics::new(&about);
+        let files = paths.iter().map(|it| named(it)).collect();
+        let (writer, word) =
+            Writer::start(files, about, metrics.clone(), feed.subscribe(), now).await?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(writer.run());
+        Ok(Self { feed: Some(feed), metrics, word, tasks })
+    }
+
+    fn feed(&self) -> &Feed {
+        self.feed.as_ref().expect("the driver is not gone")
+    }
+
+    /// Publishes, and waits for the files' word.
+    async fn say(&mut self, status: Status) {
+        self.feed().change(status);
+        self.said().await;
+    }
+
+    async fn said(&mut self) {
+        let sequence = self.feed().last().sequence;
+        let reached = timeout(Duration::from_secs(20), self.word.reached(sequence)).await;
+        reached.expect("the files give their word");
+    }
+
+    fn errors(&self) -> u64 {
+        let text = self.metrics.text(&self.feed().last(), 0, now());
+        let line = text.lines().find(|it| it.starts_with("tenure_status_file_errors_total{"));
+        line.and_then(|it| it.split(' ').next_back()?.parse().ok()).expect("the metric is there")
+    }
+}
+
+fn json(path: &Path) -> serde_json::Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+const NAMES: [&str; 8] = [
+    "ROLE",
+    "STATE",
+    "ELECTION",
+    "IDENTITY",
+    "TERM",
+    "VALID_UNTIL",
+    "VALID_UNTIL_BOOTTIME_NS",
+    "BOOT_ID",
+];
+
+#[tokio::test]
+async fn both_formats_carry_what_tells_a_file_left_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let paths = ["status.json", "status.env"].map(|it| directory.path().join(it));
+    let feed = Feed::new(leading(42, ms(10_000)));
+    let mut writing = Writing::start(feed, about(), &paths).await.unwrap();
+    let document = json(&paths[0]);
+    let expected: [(&str, serde_json::Value); 8] = [
+        ("role", "active".into()),
+        ("state", "leader".into()),
+        ("election", "orders".into()),
+        ("identity", "us".into()),
+        ("term", 42.into()),
+        ("valid_until", "2026-11-20T09:00:10Z".into()),
+        ("valid_until_boottime_ns", 1_010_000_000_000_u64.into()),
+        ("boot_id", about().boot_id.into()),
+    ];
+    for (name, value) in &expected {
+        assert_eq!(&document[name], value, "{name}");
+    }
+    let text = fs::read_to_string(&paths[1]).unwrap();
+    let lines: Vec<_> = expected
+        .iter()
+        .map(|(name, value)| {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            format!("TENURE_{}='{value}'\n", name.to_uppercase())
+        })
+        .collect();
+    assert_eq!(text, lines.concat());
+
+    writing.say(Status { holder: holder("them", None, 43), ..of(Standing::Standby) }).await;
+    let document = json(&paths[0]);
+    assert_eq!((&document["role"], &document["state"]), (&"passive".into(), &"standby".into()));
+    assert_eq!(
+        (document["term"].as_u64(), document["valid_until_boottime_ns"].as_u64()),
+        (None, Some(0))
+    );
+    let text = fs::read_to_string(&paths[1]).unwrap();
+    assert!(
+        text.contains("TENURE_ROLE='passive'\n") && text.contains("TENURE_TERM=''\n"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn each_renewal_moves_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("status.json");
+    let feed = Feed::new(leading(42, ms(10_000)));
+    let mut writing = Writing::start(feed, about(), std::slice::from_ref(&path)).await.unwrap();
+    let mut last = 0;
+    for _ in 0..3 {
+        pass(ms(2_000));
+        writing.feed().renew(leading(42, ms(10_000)));
+        writing.said().await;
+        let until = json(&path)["valid_until_boottime_ns"].as_u64().unwrap();
+        assert_eq!(u128::from(until), (now().boot + ms(10_000)).as_nanos());
+        assert!(until > last);
+        last = until;
+    }
+    assert_eq!(json(&path)["valid_until"], "2026-11-20T09:00:16Z");
+}
+
+#[tokio::test]
+async fn the_last_publication_is_written_after_the_driver_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("status.json");
+    let feed = Feed::new(leading(42, ms(10_000)));
+    let mut writing = Writing::start(feed, about(), std::slice::from_ref(&path)).await.unwrap();
+    // The writer does not run between these two lines.
+    writing.feed().change(of(Standing::Stopped));
+    writing.feed = None;
+    let ended = timeout(Duration::from_secs(20), writing.tasks.join_next()).await;
+    ended.expect("the writer ends").unwrap().unwrap();
+    assert_eq!(
+        (&json(&path)["state"], &json(&path)["role"]),
+        (&"stopped".into(), &"passive".into())
+    );
+}
+
+fn fifo(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().expect("coreutils are there").success());
+}
+
+/// Each kind of target that is no file, made at a path.
+fn no_files() -> [fn(&Path); 4] {
+    [
+        |path| {
+            fs::write(path.with_extension("target"), "precious").unwrap();
+            symlink(path.with_extension("target"), path).unwrap();
+        },
+        |path| symlink("/nowhere/at/all", path).unwrap(),
+        |path| fs::create_dir(path).unwrap(),
+        fifo,
+    ]
+}
+
+#[tokio::test]
+async fn fault_30_what_is_no_file_is_refused_at_the_start_by_name() {
+    for make in no_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = ["good.env", "bad.json"].map(|it| directory.path().join(it));
+        make(&paths[1]);
+        let started = Writing::start(Feed::new(Standing::Standby), about(), &paths);
+        let started = timeout(Duration::from_secs(20), started).await.expect("nothing hangs");
+        let error = format!("{:#}", started.err().expect("it is refused"));
+        assert!(error.contains(&paths[1].display().to_string()), "{error}");
+        assert!(!fs::symlink_metadata(&paths[1]).unwrap().is_file(), "nothing was replaced");
+        if let Ok(target) = fs::read_to_string(paths[1].with_extension("target")) {
+            assert_eq!(target, "precious");
+        }
+    }
+    let missing = PathBuf::from("/nowhere/at/all/status.json");
+    let started =
+        Writing::start(Feed::new(Standing::Standby), about(), std::slice::from_ref(&missing)).await;
+    assert!(format!("{:#}", started.err().unwrap()).contains("/nowhere/at/all/status.json"));
+}
+
+#[tokio::test]
+async fn fault_30_what_becomes_no_file_later_is_counted_and_the_others_are_written() {
+    for make in no_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = ["bad.json", "good.json"].map(|it| directory.path().join(it));
+        let mut writing =
+            Writing::start(Feed::new(Standing::Starting), about(), &paths).await.unwrap();
+        assert_eq!(writing.errors(), 0);
+        fs::remove_file(&paths[0]).unwrap();
+        make(&paths[0]);
+        writing.feed().change(of(leading(42, ms(10_000))));
+        until(|| writing.errors() == 1).await;
+        writing.feed().change(of(Standing::Standby));
+        until(|| writing.errors() == 2).await;
+        // No word is given of what one file did not say: a release waits for it as long as it may.
+        let sequence = writing.feed().last().sequence;
+        assert!(timeout(ms(200), writing.word.reached(sequence)).await.is_err());
+        assert_eq!(json(&paths[1])["state"], "standby");
+        assert!(!fs::symlink_metadata(&paths[0]).unwrap().is_file(), "nothing was replaced");
+    }
+}
+
+/// Waits for a condition that another task brings about.
+async fn until(mut condition: impl FnMut() -> bool) {
+    let met = async {
+        while !condition() {
+            tokio::time::sleep(ms(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), met).await.expect("the condition comes true");
+}
+
+#[tokio::test]
+async fn a_file_that_says_active_and_cannot_be_told_otherwise_is_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("status.json");
+    let feed = Feed::new(leading(42, ms(10_000)));
+    let mut writing = Writing::start(feed, about(), std::slice::from_ref(&path)).await.unwrap();
+    // Where the new file would be made stands what cannot be removed; no rights are needed for it.
+    let beside = directory.path().join(format!(".status.json.{}.tmp", std::process::id()));
+    fs::create_dir_all(beside.join("full")).unwrap();
+    writing.feed().renew(leading(42, ms(10_000)));
+    until(|| writing.errors() == 1).await;
+    assert_eq!(json(&path)["role"], "active", "while it is true it stays");
+    writing.feed().change(of(Standing::Standby));
+    until(|| writing.errors() == 2).await;
+    assert!(!path.exists(), "it says active yet");
+    fs::remove_dir_all(&beside).unwrap();
+    writing.say(of(Standing::Standby)).await;
+    assert_eq!(json(&path)["role"], "passive");
+}
+
+#[tokio::test]
+async fn fault_29_a_directory_that_vanishes_and_comes_back_is_written_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let inner = directory.path().join("inner");
+    fs::create_dir(&inner).unwrap();
+    let path = inner.join("status.json");
+    let mut writing =
+        Writing::start(Feed::new(Standing::Starting), about(), std::slice::from_ref(&path))
+            .await
+            .unwrap();
+    fs::remove_dir_all(&inner).unwrap();
+    writing.feed().change(of(leading(42, ms(10_000))));
+    until(|| writing.errors() == 1).await;
+    fs::create_dir(&inner).unwrap();
+    writing.say(of(Standing::Standby)).await;
+    assert_eq!(json(&path)["state"], "standby");
+    assert_eq!(writing.errors(), 1);
+}
+
+#[tokio::test]
+async fn word_is_given_only_after_the_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("status.json");
+    let feed = Feed::new(Standing::Starting);
+    let mut writing = Writing::start(feed, about(), std::slice::from_ref(&path)).await.unwrap();
+    for term in 1..50 {
+        writing.feed().change(of(leading(term, ms(10_000))));
+        let sequence = writing.feed().last().sequence;
+        let early = timeout(Duration::ZERO, writing.word.reached(sequence)).await;
+        assert!(early.is_err() || json(&path)["term"] == term, "word before the write");
+        writing.said().await;
+        assert_eq!(json(&path)["term"], term);
+    }
+    let never = timeout(ms(200), writing.word.reached(writing.feed().last().sequence + 1)).await;
+    assert!(never.is_err(), "word of what was not published");
+}
+
+#[tokio::test]
+async fn a_reader_never_sees_half_a_file_and_nothing_is_left_beside_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("status.json");
+    let feed = Feed::new(Standing::Starting);
+    let mut writing = Writing::start(feed, about(), std::slice::from_ref(&path)).await.unwrap();
+    let done = Arc::new(AtomicBool::new(false));
+    let (ends, read) = (Arc::clone(&done), path.clone());
+    let reader = std::thread::spawn(move || {
+        let mut count = 0;
+        while !ends.load(Ordering::Relaxed) {
+            let text = fs::read_to_string(&read).expect("the file is always there");
+            serde_json::from_str::<serde_json::Value>(&text)
+                .unwrap_or_else(|_| panic!("torn: {text:?}"));
+            count += 1;
+        }
+        count
+    });
+    for term in 0..500 {
+        writing.say(of(leading(term, ms(10_000)))).await;
+    }
+    done.store(true, Ordering::Relaxed);
+    assert!(reader.join().expect("no file was torn") > 10);
+    let names: Vec<_> =
+        fs::read_dir(directory.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(names, ["status.json"]);
+}
+
+/// What a shell makes of the files' variables, each ended by a line of its own.
+fn sourced(paths: &[PathBuf]) -> String {
+    let print: String =
+        NAMES.iter().map(|name| format!("printf '%s\\n' \"$TENURE_{name}\"; ")).collect();
+    let script = format!("set -eu; for file; do . \"$file\"; {print} done");
+    let output = Command::new("sh")
+        .args(["-c", &script, "sh"])
+        .args(paths)
+        .env_clear()
+        .stdin(Stdio::null())
+        .output()
+        .expect("sh is there");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn a_shell_reads_back_any_identity(
+        mut identities in prop::collection::vec("[ -~]{1,128}", 20),
+    ) {
+        let nasty = ["'", "''", "\\'", "$(touch pwned)", "`id`", "a'; exit 7; '", "\"$HOME\"", "-n", "\\", "!!", "#"];
+        identities.extend(nasty.map(str::to_owned));
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut paths = Vec::new();
+        for (number, identity) in identities.iter().enumerate() {
+            let path = directory.path().join(format!("{number}.env"));
+            let about = About { identity: identity.clone(), ..about() };
+            let feed = Feed::new(leading(42, ms(10_000)));
+            runtime.block_on(Writing::start(feed, about, std::slice::from_ref(&path))).unwrap();
+            paths.push(path);
+        }
+        let printed = sourced(&paths);
+        let lines: Vec<_> = printed.lines().collect();
+        prop_assert_eq!(lines.len(), identities.len() * NAMES.len());
+        for (values, identity) in lines.chunks(NAMES.len()).zip(&identities) {
+            prop_assert_eq!(values[0], "active");
+            prop_assert_eq!(values[3], identity.as_str());
+            prop_assert_eq!(values[4], "42");
+            prop_assert_eq!(values[6], "1010000000000");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! `/watch`: events and long polls, on the paused clock.
+
+use testkit::http::{server, status};
+
+use std::time::Duration;
+
+use serde_json::Value;
+use server::{Client, Server};
+use status::{Feed, failing, leading, ms, pass, status as of};
+use tenure::election::{Standing, Status};
+use tenure::publish::http::MAX_STREAMS;
+use tokio::time::{sleep, timeout};
+
+/// By the paused clock.
+#[allow(clippy::disallowed_methods, reason = "the tests' own clock, which tokio moves")]
+fn started() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
+async fn subscribed(server: &Server) -> Client {
+    let mut client = server.connect().await;
+    let answer = client.subscribe().await;
+    assert_eq!(answer.code, 200);
+    assert_eq!(answer.header("content-type"), Some("text/event-stream"));
+    client
+}
+
+async fn event(client: &mut Client) -> Value {
+    client.event().await.expect("the stream goes on")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_is_told_at_once_and_on_each_change() {
+    let server = Server::start(Feed::new(Standing::Starting)).await;
+    let mut client = subscribed(&server).await;
+    let begun = started();
+    let first = event(&mut client).await;
+    assert_eq!((&first["state"], &first["index"]), (&"starting".into(), &1.into()));
+    assert_eq!(first, server.get("/status").await.json(), "an event is the status document");
+    for (standing, state) in [(Standing::Standby, "standby"), (leading(42, ms(10_000)), "leader")] {
+        server.feed().change(of(standing));
+        assert_eq!(event(&mut client).await["state"], state);
+    }
+    assert!(begun.elapsed() < ms(5_000), "told late: {:?}", begun.elapsed());
+    // Over a unix socket too.
+    let mut other = server.connect_unix().await;
+    other.subscribe().await;
+    assert_eq!(event(&mut other).await["term"], 42);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_is_told_every_ten_seconds_and_of_no_renewal() {
+    let server = Server::start(Feed::new(leading(42, ms(10_000)))).await;
+    let mut client = subscribed(&server).await;
+    event(&mut client).await;
+    for _ in 0..3 {
+        let begun = started();
+        let next = event(&mut client);
+        tokio::pin!(next);
+        // Renewals on the way are no events of their own.
+        for _ in 0..4 {
+            assert!(timeout(ms(2_000), &mut next).await.is_err(), "after {:?}", begun.elapsed());
+            pass(ms(2_000));
+            server.feed().renew(leading(42, ms(10_000)));
+        }
+        next.await;
+        let took = begun.elapsed();
+        assert!(took > ms(8_500) && took < ms(11_500), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_is_told_of_a_belief_that_ends_without_a_publication() {
+    let server = Server::start(Feed::new(leading(42, ms(10_000)))).await;
+    let mut client = subscribed(&server).await;
+    assert_eq!(event(&mut client).await["role"], "active");
+    let begun = started();
+    pass(ms(10_000));
+    let told = event(&mut client).await;
+    assert_eq!((&told["role"], &told["state"]), (&"passive".into(), &"jeopardy".into()));
+    assert!(begun.elapsed() < ms(2_500), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_word_is_told_and_the_stream_ends_with_the_driver() {
+    let mut server = Server::start(Feed::new(leading(42, ms(10_000)))).await;
+    let mut client = subscribed(&server).await;
+    event(&mut client).await;
+    server.feed().change(of(Standing::Stopped));
+    server.feed = None;
+    assert_eq!(event(&mut client).await["state"], "stopped");
+    assert!(client.stream_ended().await);
+    assert_eq!(client.ask("GET", "/leader").await.code, 503, "and the connection goes on");
+    assert_eq!(server.code("/leader").await, 503);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_after_ten_minutes_and_can_be_asked_for_anew() {
+    let server = Server::start(Feed::new(Standing::Standby)).await;
+    let mut client = subscribed(&server).await;
+    let begun = started();
+    while begun.elapsed() < ms(585_000) {
+        assert_eq!(event(&mut client).await["state"], "standby");
+    }
+    timeout(ms(100_000), client.stream_ended()).await.expect("it ends");
+    let took = begun.elapsed();
+    assert!(took > ms(598_000) && took < ms(603_000), "{took:?}");
+    assert_eq!(client.subscribe().await.code, 200, "on the same connection");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_poll_waits_for_five_minutes_at_most() {
+    let server = Server::start(Feed::new(Standing::Standby)).await;
+    let mut client = server.connect().await;
+    for wait in ["6m", "100h"] {
+        let begun = started();
+        client.send(format!("GET /watch?index=1&wait={wait} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
+        // A client waits less long for a single answer than this one may take.
+        sleep(ms(290_000)).await;
+        assert_eq!(client.unread(), "");
+        assert_eq!(client.answer("GET").await.code, 200, "{wait}");
+        let took = begun.elapsed();
+        assert!(took > ms(298_000) && took < ms(305_000), "{wait}: {took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_that_never_reads_does_not_hold_up_the_end() {
+    let mut server = Server::start(Feed::new(Standing::Standby)).await;
+    let mut deaf = server.connect_unix().await;
+    deaf.send("GET /watch HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let mut other = subscribed(&server).await;
+    event(&mut other).await;
+    let words = "no route ".repeat(2_000);
+    for _ in 0..100 {
+        server.feed().change(Status { store: failing(1, &words), ..of(Standing::Standby) });
+        event(&mut other).await;
+    }
+    let begun = started();
+    server.end(of(Standing::Stopped));
+    server.ended().await;
+    // It was given a moment to read, and no more.
+    let took = begun.elapsed();
+    assert!(took >= ms(200) && took < ms(500), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_poll_waits_for_the_index_to_pass() {
+    let server = Server::start(Feed::new(Standing::Starting)).await;
+    server.feed().change(of(Standing::Standby));
+    // Lower, and higher since we were restarted: at once.
+    for index in ["0", "1", "3", "18446744073709551615"] {
+        let begun = started();
+        let answer = server.get(&format!("/watch?index={index}&wait=30s")).await;
+        assert_eq!((answer.code, &answer.json()["index"]), (200, &2.into()), "{index}");
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+        assert!(begun.elapsed() < ms(5_000), "{index}: {:?}", begun.elapsed());
+    }
+    // Equal: until a change, renewals apart.
+    let mut client = server.connect().await;
+    let asked = client.ask("GET", "/watch?index=2&wait=1m");
+    tokio::pin!(asked);
+    assert!(timeout(ms(10_000), &mut asked).await.is_err());
+    server.feed().renew(Standing::Standby);
+    assert!(timeout(ms(10_000), &mut asked).await.is_err());
+    server.feed().change(Status { store: failing(1, "no route"), ..of(Standing::Standby) });
+    let begun = started();
+    let document = asked.await.json();
+    assert_eq!(
+        (&document["index"], &document["store"]["last_error"]),
+        (&3.into(), &"no route".into())
+    );
+    assert!(begun.elapsed() < ms(5_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_poll_is_told_of_a_belief_that_ended_before_it_asked() {
+    let server = Server::start(Feed::new(leading(42, ms(10_000)))).await;
+    let before = server.get("/status").await.json();
+    assert_eq!((&before["role"], &before["index"]), (&"active".into(), &1.into()));
+    pass(ms(10_000));
+    let begun = started();
+    let told = server.get("/watch?index=1&wait=1m").await.json();
+    assert_eq!((&told["role"], &told["index"]), (&"passive".into(), &2.into()));
+    assert!(begun.elapsed() < ms(5_000), "{:?}", begun.elapsed());
+    // It is told once: whoever has seen it waits.
+    let again = timeout(ms(20_000), server.get("/watch?index=2&wait=1m")).await;
+    assert!(again.is_err(), "{again:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_poll_without_a_change_ends_with_the_document_as_it_is() {
+    let server = Server::start(Feed::new(Standing::Standby)).await;
+    for (path, least, most) in [
+        ("/watch?index=1&wait=5s", 4_000, 8_000),
+        ("/watch?wait=5s&index=1", 4_000, 8_000),
+        ("/watch?index=1&wait=0s", 0, 3_000),
+        ("/watch?index=1", 1_000, 30_000),
+    ] {
+        let begun = started();
+        let mut client = server.connect().await;
+        let asked = client.ask("GET", path);
+        let answer = timeout(Duration::from_secs(60), asked).await.expect(path);
+        assert_eq!((answer.code, &answer.json()["index"]), (200, &1.into()), "{path}");
+        let took = begun.elapsed();
+        assert!(took >= ms(least) && took <= ms(most), "{path}: {took:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_malformed_long_poll_is_400_in_words() {
+    let server = Server::start(Feed::new(Standing::Standby)).await;
+    let wrong = [
+        ("index=x", "index"),
+        ("index=", "index"),
+        ("index=-1", "index"),
+        ("index=1.5", "index"),
+        ("index=18446744073709551616", "index"),
+        ("index=1&wait=5", "wait"),
+        ("index=0&wait=soon", "wait"),
+        ("index=1&wait=", "wait"),
+    ];
+    for (query, word) in wrong {
+        let answer = server.get(&format!("/watch?{query}")).await;
+        assert_eq!(answer.code, 400, "{query}");
+        assert!(answer.body.contains(word), "{query}: {}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn the_streams_are_capped_and_a_freed_place_is_taken_again() {
+    let server = Server::start(Feed::new(Standing::Standby)).await;
+    let mut clients = Vec::new();
+    for _ in 0..MAX_STREAMS {
+        clients.push(subscribed(&server).await);
+    }
+    assert_eq!(MAX_STREAMS, 128);
+    let mut late = server.connect().await;
+    assert_eq!(late.subscribe().await.code, 503);
+    assert_eq!(server.code("/watch?index=1").await, 503, "a long poll waits as long");
+    // Whoever only asks is not concerned, and neither is a HEAD request, which streams nothing.
+    assert_eq!(server.code("/standby").await, 200);
+    clients.pop();
+    let again = async {
+        while late.subscribe().await.code != 200 {
+            server.feed().change(of(Standing::Standby));
+            sleep(ms(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), again).await.expect("the place is taken again");
+    // A long poll that its client gives up frees its place as well.
+    clients.pop();
+    let mut poll = server.connect().await;
+    poll.send("GET /watch?index=100000&wait=5m HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    drop(poll);
+    let again = async {
+        while server.connect().await.subscribe().await.code != 200 {
+            sleep(ms(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), again).await.expect("the place is taken again");
+}

@@ -1,0 +1,332 @@
+//! The charts: what they render, for each kind of pod, store and route, is valid, strict and what
+//! Tenure takes.
+
+use testkit::kubernetes::{chart_values as values, manifests, yaml};
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use manifests::{
+    assert_plain_probes, assert_restricted, assert_valid, containers, render, run, text,
+};
+use tenure::config::{self, Arity, Ending, Environment, Flags, SETTINGS, StoreSettings, Verb};
+use values::{azure, everything, port, with};
+
+const LIBRARY: &str = "helm/tenure-lib";
+const APPLICATION: &str = "helm/tenure";
+
+/// Values for each kind, sidecar, route and store that go together.
+fn matrix() -> Vec<Value> {
+    let mut all = Vec::new();
+    for kind in ["Deployment", "StatefulSet"] {
+        for native in [true, false] {
+            for mode in ["none", "label", "endpointslice", "probe"] {
+                if (kind, mode) == ("StatefulSet", "probe") {
+                    continue;
+                }
+                for store in [json!({}), azure(), json!({"store": "kubernetes:locks/orders"})] {
+                    let shape = json!({
+                        "kind": kind, "sidecar": {"native": native}, "routing": {"mode": mode},
+                        "container": port(),
+                    });
+                    all.push(with(shape, store));
+                }
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn helm_has_nothing_to_say_against_the_charts() {
+    let least = json!({"container": {"image": "x:1"}});
+    for values in [least, with(json!({"container": {"image": "x:1"}}), everything())] {
+        let flags = ["lint", "--strict", APPLICATION, "--values", "-"];
+        let ran = run("helm", &flags, &values.to_string());
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+    }
+    let ran = run("helm", &["lint", "--strict", LIBRARY], "");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+}
+
+#[test]
+fn each_combination_is_valid_restricted_and_probed_by_number() {
+    let mut all = String::new();
+    for values in matrix().into_iter().chain([everything()]) {
+        let rendered = render(&values);
+        let pods = rendered.pods();
+        assert_eq!(pods.len(), 2, "the pods, and the pod of the test");
+        for pod in pods {
+            assert_restricted(pod);
+            assert_plain_probes(pod);
+        }
+        writeln!(all, "---\n{}", rendered.text).unwrap();
+    }
+    assert_valid(&all);
+}
+
+#[test]
+fn a_native_sidecar_is_the_last_init_container_and_a_classic_one_stays_for_the_service() {
+    let native = render(&json!({"initContainers": [{"name": "migrate", "image": "x:1"}]}));
+    let first = native.pod()["initContainers"].as_array().unwrap();
+    let names: Vec<&Value> = first.iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["migrate", "tenure"]);
+    assert_eq!(native.container("tenure")["restartPolicy"], "Always");
+    assert!(native.container("tenure")["lifecycle"].is_null());
+
+    let classic = json!({"sidecar": {"native": false, "serviceStopSeconds": 40}});
+    let classic = render(&classic);
+    assert!(classic.pod()["initContainers"].is_null());
+    let sidecar = classic.container("tenure");
+    assert!(sidecar["restartPolicy"].is_null());
+    let command = &sidecar["lifecycle"]["preStop"]["exec"]["command"];
+    assert_eq!(*command, json!(["/tenure", "wait", "--for=passive", "--at-most=40s"]));
+    assert_eq!(classic.pod()["terminationGracePeriodSeconds"], 45);
+    let default = "kubectl.kubernetes.io/default-container";
+    let template = &classic.workload()["spec"]["template"];
+    assert_eq!(template["metadata"]["annotations"][default], "service");
+}
+
+#[test]
+fn the_sidecar_has_no_cpu_limit() {
+    let rendered = render(&json!({}));
+    let resources = &rendered.container("tenure")["resources"];
+    assert!(resources["limits"]["cpu"].is_null());
+    assert!(resources["requests"]["cpu"].is_string());
+    assert!(resources["limits"]["memory"].is_string());
+}
+
+#[test]
+fn readiness_is_health_and_not_leadership_but_where_it_is_asked_for() {
+    for mode in ["none", "label", "endpointslice", "probe"] {
+        let rendered = render(&json!({"routing": {"mode": mode}, "container": port()}));
+        let sidecar = rendered.container("tenure");
+        let path = |probe: &str| sidecar[probe]["httpGet"]["path"].clone();
+        assert_eq!(path("readinessProbe"), if mode == "probe" { "/leader" } else { "/readyz" });
+        assert_eq!(path("livenessProbe"), "/livez");
+        assert_eq!(path("startupProbe"), "/livez", "the service starts without a store too");
+    }
+}
+
+/// Has Tenure itself read the flags of a sidecar, as in its pod, with a directory and a token file
+/// that are here.
+fn read(flags: &[String]) -> Result<config::Loaded, config::Faults> {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    std::fs::write(&token, "token").unwrap();
+    let mut all = Flags::new();
+    if flags.iter().any(|it| it.starts_with("--store=kube") || it.starts_with("--kube-route")) {
+        all.insert("kube-token-file", vec![token.to_str().unwrap().to_owned()]);
+    }
+    for flag in flags {
+        let (name, value) = flag.strip_prefix("--").unwrap().split_once('=').unwrap();
+        let value = value.replace("/run/tenure", folder.path().to_str().unwrap());
+        let setting = SETTINGS.iter().find(|it| it.name == name).unwrap();
+        assert!(setting.is_flag_of(Verb::Run), "{name}");
+        all.entry(setting.name).or_default().push(value);
+    }
+    let pod = [
+        ("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
+        ("KUBERNETES_SERVICE_PORT", "443"),
+        ("POD_NAME", "orders-1"),
+        ("POD_NAMESPACE", "shop"),
+        ("POD_IP", "10.1.2.3"),
+        ("AZURE_FEDERATED_TOKEN_FILE", "/var/run/secrets/azure/tokens/azure-identity-token"),
+        ("AZURE_TENANT_ID", "6c7d2c1e-0000-4000-8000-1234567890ab"),
+        ("AZURE_CLIENT_ID", "6c7d2c1e-0000-4000-8000-1234567890ab"),
+    ];
+    config::load(&all, &Environment::of(pod), Verb::Run)
+}
+
+#[test]
+fn tenure_takes_the_flags_that_the_chart_gives_it_and_doubts_none() {
+    for values in matrix() {
+        let flags = render(&values).flags();
+        let loaded = read(&flags).unwrap_or_else(|faults| panic!("{flags:?}: {faults}"));
+        assert_eq!(loaded.doubts, [], "{flags:?}");
+        let settings = loaded.settings;
+        assert_eq!(settings.election, "orders");
+        let expected = match values["store"].as_str() {
+            None => "kubernetes:shop/orders",
+            Some("azure") => "azure://orders/locks/shop/orders",
+            Some(url) => url,
+        };
+        assert_eq!(settings.store.to_string(), expected);
+        let is_lease = matches!(settings.store, StoreSettings::Kubernetes(_));
+        let route = settings.kubernetes.as_ref().and_then(|it| it.route.as_ref());
+        let route = route.map(ToString::to_string);
+        let expected = match values["routing"]["mode"].as_str().unwrap() {
+            "label" => Some("label:tenure.dev/role"),
+            "endpointslice" => Some("endpointslice:orders-leader:10.1.2.3"),
+            _ => None,
+        };
+        assert_eq!(route.as_deref(), expected);
+        assert_eq!(settings.kubernetes.is_some(), is_lease || expected.is_some());
+    }
+}
+
+/// A value for a setting that is not its default.
+fn sample(name: &str) -> Value {
+    match name {
+        "observe" | "azure-insecure-http" => json!(true),
+        "lease-duration" => json!("1m"),
+        "renew-deadline" => json!("28s"),
+        "max-connections" => json!(1_000_000),
+        "health-failures" | "health-successes" => json!(7),
+        "listen" => json!(["127.0.0.1:4041", "0.0.0.0:4042"]),
+        "status-file" => json!(["/run/tenure/a.json", "/run/tenure/b.env"]),
+        "health" => json!(["tcp://127.0.0.1:1", "exec:/bin/a 'b,c'"]),
+        "admin" => json!("127.0.0.1:4043"),
+        "store" => json!("azure://orders/other"),
+        "config" => json!("/etc/tenure.toml"),
+        "kube-api" | "azure-endpoint" => json!("https://other.example"),
+        "on-active" | "on-passive" | "on-drain" | "on-leader-change" => {
+            json!("http://127.0.0.1:8080/hook")
+        }
+        "kube-route" => json!("label"),
+        "log-format" => json!("text"),
+        _ if name.ends_with("-file") => json!("/etc/a"),
+        _ if name.ends_with("-timeout") => json!("1500ms"),
+        _ if name.ends_with("-period") || name.ends_with("-interval") => json!("3s"),
+        _ if name.ends_with("-delay") => json!("1s"),
+        _ => json!("other"),
+    }
+}
+
+#[test]
+fn each_setting_of_run_is_a_value_of_its_name() {
+    let settings = SETTINGS.iter().filter(|it| it.is_flag_of(Verb::Run));
+    let key = |name: &str| {
+        let words = name.split('-').enumerate();
+        let capital = |(at, word): (usize, &str)| match (at, word.split_at(1)) {
+            (0, _) => word.to_owned(),
+            (_, (first, rest)) => first.to_uppercase() + rest,
+        };
+        words.map(capital).collect::<String>()
+    };
+    let defaults = yaml::document(&text("helm/tenure/values.yaml"));
+    let mut election = json!({});
+    for setting in settings.clone() {
+        let value = &defaults["election"][key(setting.name)];
+        assert!(defaults["election"].as_object().unwrap().contains_key(&key(setting.name)));
+        // What the chart says otherwise, or leaves to names that it knows.
+        let own = ["election", "listen", "admin"].contains(&setting.name);
+        if let (Some(default), false) = (setting.default, own) {
+            let said = value.as_str().map_or(value.to_string(), str::to_owned);
+            assert_eq!(said, default, "{}", setting.name);
+        }
+        election[key(setting.name)] = sample(setting.name);
+    }
+    let known = settings.clone().map(|it| key(it.name)).collect::<Vec<_>>();
+    for name in defaults["election"].as_object().unwrap().keys() {
+        assert!(known.contains(name), "{name} is no setting");
+    }
+    let mut values = with(azure(), json!({"container": port(), "replicas": 1}));
+    values["election"] = election;
+    for (mode, unused) in [("label", "kube-service"), ("endpointslice", "kube-label")] {
+        values["routing"] = json!({"mode": mode});
+        values["election"]["kubeRoute"] = json!(mode);
+        let flags = render(&values).flags();
+        for setting in settings.clone().filter(|it| it.name != unused) {
+            let value = &values["election"][key(setting.name)];
+            let list = if setting.arity == Arity::Many { value.clone() } else { json!([value]) };
+            for value in list.as_array().unwrap() {
+                let value = value.as_str().map_or(value.to_string(), str::to_owned);
+                let flag = format!("--{}={value}", setting.name);
+                assert!(flags.contains(&flag), "{flag} in {flags:#?}");
+            }
+        }
+        assert!(!flags.iter().any(|it| it.starts_with(&format!("--{unused}"))), "{flags:?}");
+    }
+}
+
+#[test]
+fn the_grace_period_is_the_services_time_and_what_tenure_says_its_end_may_take() {
+    let hook = "http://127.0.0.1:8080/hook";
+    for election in [
+        json!({}),
+        json!({"drainTimeout": "20s"}),
+        json!({"drainTimeout": "1m30s", "requestTimeout": "1500ms"}),
+        json!({"drainTimeout": "1h1ms", "hookTimeout": "3s"}),
+        json!({"onActive": hook}),
+        json!({"onPassive": hook, "hookTimeout": "2s500ms"}),
+        json!({"onDrain": hook, "drainTimeout": "10s"}),
+        json!({"onActive": hook, "onLeaderChange": hook, "requestTimeout": "100ms"}),
+    ] {
+        let values = json!({"election": election, "sidecar": {"serviceStopSeconds": 7}});
+        let rendered = render(&values);
+        let settings = read(&rendered.flags()).unwrap().settings;
+        let seconds = 7 + Ending::of(&settings).seconds();
+        assert_eq!(rendered.pod()["terminationGracePeriodSeconds"], seconds, "{values}");
+    }
+    let longer = render(&json!({"terminationGracePeriodSeconds": 300}));
+    assert_eq!(longer.pod()["terminationGracePeriodSeconds"], 300);
+    assert_eq!(render(&json!({})).pod()["terminationGracePeriodSeconds"], 30);
+}
+
+#[test]
+fn the_port_follows_the_listener_everywhere() {
+    let values =
+        json!({"election": {"listen": ["127.0.0.1:1", "unix:/run/tenure/s", "0.0.0.0:9"]}});
+    let rendered = render(&values);
+    let sidecar = rendered.container("tenure");
+    assert_eq!(
+        sidecar["ports"],
+        json!([{"name": "tenure", "containerPort": 9, "protocol": "TCP"}])
+    );
+    for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
+        assert_eq!(sidecar[probe]["httpGet"]["port"], 9);
+    }
+    let service = rendered.the("Service", "orders-pods");
+    assert_eq!(service["spec"]["ports"][0]["targetPort"], 9);
+    let policy = rendered.the("NetworkPolicy", "orders");
+    assert_eq!(policy["spec"]["ingress"][0]["ports"][0]["port"], 9);
+    let url = json!({"name": "TENURE_URL", "value": "http://127.0.0.1:9"});
+    for name in ["tenure", "service"] {
+        assert!(rendered.container(name)["env"].as_array().unwrap().contains(&url), "{name}");
+    }
+    let test = rendered.the("Pod", "orders-exactly-one");
+    let asked = "--url=http://orders-pods.shop.svc:9";
+    assert!(test["spec"]["containers"][0]["args"].as_array().unwrap().contains(&json!(asked)));
+}
+
+#[test]
+fn the_pod_tells_the_sidecar_who_it_is() {
+    let rendered = render(&json!({}));
+    let env = rendered.container("tenure")["env"].as_array().unwrap();
+    for (name, path) in [
+        ("POD_NAME", "metadata.name"),
+        ("POD_NAMESPACE", "metadata.namespace"),
+        ("POD_IP", "status.podIP"),
+    ] {
+        let from = json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
+        assert!(env.contains(&from), "{name}");
+    }
+    let listen = "--listen=[::]:4040".to_owned();
+    assert!(rendered.flags().contains(&listen));
+}
+
+#[test]
+fn status_files_are_seen_by_the_service_and_written_by_the_sidecar_alone() {
+    let mounts = |rendered: &manifests::Manifests, name: &str| {
+        let all = rendered.container(name)["volumeMounts"].as_array().cloned().unwrap_or_default();
+        all.into_iter().find(|it| it["mountPath"] == "/run/tenure")
+    };
+    let plain = render(&json!({}));
+    assert!(mounts(&plain, "service").is_none());
+    let rendered = render(&json!({"election": {"statusFile": ["/run/tenure/status.json"]}}));
+    assert_eq!(mounts(&rendered, "service").unwrap()["readOnly"], true);
+    assert!(mounts(&rendered, "tenure").unwrap()["readOnly"].is_null());
+}
+
+#[test]
+fn containers_of_a_pod_have_names_of_their_own() {
+    for values in matrix() {
+        let rendered = render(&values);
+        let mut names: Vec<&str> =
+            containers(rendered.pod()).iter().map(|it| it["name"].as_str().unwrap()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["service", "tenure"]);
+    }
+}

@@ -1,0 +1,338 @@
+//! The charts around the pods: Services, rights, budgets, policies, monitoring, test and notes.
+
+use testkit::kubernetes::{chart_values as values, manifests, rights, yaml};
+
+use serde_json::{Value, json};
+
+use manifests::{assert_restricted, render, run, text};
+use tenure::kube::rights::Purpose;
+use values::{azure, port, with};
+
+const APPLICATION: &str = "helm/tenure";
+
+fn route(mode: &str) -> Value {
+    json!({"routing": {"mode": mode}, "container": port()})
+}
+
+#[test]
+fn the_service_of_the_leader_selects_by_label_or_has_no_selector_at_all() {
+    let plain = render(&route("none"));
+    let names: Vec<&Value> =
+        plain.each("Service").into_iter().map(|it| &it["metadata"]["name"]).collect();
+    assert_eq!(names, ["orders", "orders-pods"]);
+
+    let own = json!({"app.kubernetes.io/name": "tenure", "app.kubernetes.io/instance": "orders"});
+    let ports = json!([{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}]);
+    let label = render(&with(route("label"), json!({"election": {"kubeLabel": "a.b/c"}})));
+    let service = &label.the("Service", "orders-leader")["spec"];
+    assert_eq!(service["selector"], with(own.clone(), json!({"a.b/c": "active"})));
+    assert_eq!(service["ports"], ports);
+
+    let slice =
+        render(&with(route("endpointslice"), json!({"election": {"kubeService": "first"}})));
+    let service = &slice.the("Service", "first")["spec"];
+    assert!(service["selector"].is_null());
+    assert_eq!(service["ports"], ports);
+    assert!(slice.flags().contains(&"--kube-service=first".to_owned()));
+
+    for rendered in [plain, label, slice] {
+        assert_eq!(rendered.the("Service", "orders")["spec"]["selector"], own);
+        let pods = &rendered.the("Service", "orders-pods")["spec"];
+        assert_eq!(pods["clusterIP"], "None");
+        assert_eq!(pods["publishNotReadyAddresses"], true);
+        let labels = &rendered.workload()["spec"]["template"]["metadata"]["labels"];
+        let test = &rendered.the("Pod", "orders-exactly-one")["metadata"]["labels"];
+        for (key, value) in own.as_object().unwrap() {
+            assert_eq!(labels[key], *value);
+        }
+        assert_ne!(test["app.kubernetes.io/name"], own["app.kubernetes.io/name"]);
+    }
+}
+
+#[test]
+fn routing_by_probe_waits_for_nothing_and_has_no_budget() {
+    let usual = render(&route("none"));
+    let strategy = &usual.workload()["spec"]["strategy"];
+    assert_eq!(strategy["rollingUpdate"], json!({"maxSurge": 1, "maxUnavailable": 0}));
+    let budget = &usual.the("PodDisruptionBudget", "orders")["spec"];
+    assert_eq!(budget["unhealthyPodEvictionPolicy"], "AlwaysAllow");
+    assert_eq!(budget["maxUnavailable"], 1);
+
+    let probe = render(&route("probe"));
+    let spec = &probe.workload()["spec"];
+    assert_eq!(spec["strategy"]["rollingUpdate"], json!({"maxSurge": 0, "maxUnavailable": "100%"}));
+    assert_eq!(spec["progressDeadlineSeconds"], i32::MAX, "which is none");
+    assert!(probe.each("PodDisruptionBudget").is_empty());
+    for strategy in [
+        json!({"type": "Recreate"}),
+        json!({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": "100%"}}),
+    ] {
+        let chosen = render(&with(route("probe"), json!({"strategy": strategy})));
+        assert_eq!(chosen.workload()["spec"]["strategy"], strategy);
+    }
+    let least = render(&json!({"replicas": 3, "pdb": {"minAvailable": 2, "maxUnavailable": null}}));
+    let budget = &least.the("PodDisruptionBudget", "orders")["spec"];
+    assert_eq!(budget["minAvailable"], 2);
+    assert!(budget["maxUnavailable"].is_null());
+    assert!(render(&json!({"pdb": {"enabled": false}})).each("PodDisruptionBudget").is_empty());
+}
+
+#[test]
+fn the_token_of_the_api_server_is_the_sidecars_alone_and_only_where_it_needs_one() {
+    let reads = |rendered: &manifests::Manifests, name: &str| {
+        let mounts = rendered.container(name)["volumeMounts"].as_array().cloned();
+        mounts.unwrap_or_default().iter().any(|it| it["name"] == "tenure-api")
+    };
+    for (values, needed) in [
+        (json!({}), true),
+        (azure(), false),
+        (with(azure(), route("label")), true),
+        (with(azure(), route("endpointslice")), true),
+        (with(azure(), route("probe")), false),
+    ] {
+        let rendered = render(&values);
+        assert_eq!(reads(&rendered, "tenure"), needed, "{values}");
+        assert!(!reads(&rendered, "service"));
+        assert_eq!(rendered.pod()["automountServiceAccountToken"], false);
+        assert_eq!(rendered.each("Role").is_empty(), !needed, "{values}");
+        assert_eq!(rendered.each("RoleBinding").len(), rendered.each("Role").len());
+        assert_eq!(rendered.pod()["serviceAccountName"], "orders");
+    }
+    let own = render(&json!({"container": {"serviceAccountToken": true}}));
+    assert_eq!(own.pod()["automountServiceAccountToken"], true);
+}
+
+#[test]
+fn a_lease_elsewhere_brings_its_rights_there() {
+    let rendered = render(&json!({"store": "kubernetes:locks/first"}));
+    let role = rendered.the("Role", "orders-lease");
+    assert_eq!(role["metadata"]["namespace"], "locks");
+    assert_eq!(role["rules"][0]["resourceNames"], json!(["first"]));
+    let binding = rendered.the("RoleBinding", "orders-lease");
+    assert_eq!(binding["metadata"]["namespace"], "locks");
+    assert_eq!(binding["subjects"][0]["namespace"], "shop");
+    assert_eq!(binding["subjects"][0]["name"], "orders");
+    assert_eq!(rendered.the("Role", "orders")["metadata"]["namespace"], "shop");
+    let without = render(
+        &json!({"rbac": {"create": false}, "serviceAccount": {"create": false, "name": "x"}}),
+    );
+    for kind in ["Role", "RoleBinding", "ServiceAccount"] {
+        assert!(without.each(kind).is_empty(), "{kind}");
+    }
+    assert_eq!(without.pod()["serviceAccountName"], "x");
+}
+
+#[test]
+fn the_rights_are_those_that_tenure_needs_and_no_others() {
+    let of = |lease| rights::Of {
+        namespace: "shop",
+        lease,
+        service: "orders-leader",
+        election: "orders",
+    };
+    let needed = |purposes: &[Purpose], lease| rights::needed(purposes, &of(lease));
+    let lease = ("shop", "orders");
+    for (mode, purpose) in [
+        ("none", None),
+        ("probe", None),
+        ("label", Some(Purpose::Label)),
+        ("endpointslice", Some(Purpose::EndpointSlice)),
+    ] {
+        let with_store: Vec<Purpose> =
+            [Purpose::Store, Purpose::Events].into_iter().chain(purpose).collect();
+        let granted = render(&route(mode)).granted();
+        assert_eq!(granted, needed(&with_store, lease), "{mode}");
+        let elsewhere = render(&with(route(mode), json!({"store": "kubernetes:locks/first"})));
+        assert_eq!(elsewhere.granted(), needed(&with_store, ("locks", "first")), "{mode}");
+        let without: Vec<Purpose> =
+            purpose.into_iter().flat_map(|it| [it, Purpose::Events]).collect();
+        let granted = render(&with(route(mode), azure())).granted();
+        assert_eq!(granted, needed(&without, lease), "{mode}");
+    }
+}
+
+#[test]
+fn each_rule_has_its_reason_above_it() {
+    for mode in ["none", "label", "endpointslice"] {
+        let rendered = render(&route(mode));
+        let lines: Vec<&str> = rendered.text.lines().map(str::trim).collect();
+        for (at, line) in lines.iter().enumerate().filter(|(_, it)| it.starts_with("- apiGroups:"))
+        {
+            assert!(lines[at - 1].starts_with('#'), "{line} in {mode}");
+        }
+    }
+}
+
+#[test]
+fn workload_identity_is_labelled_and_annotated_as_aks_wants_it() {
+    let tenant = "0b0b0b0b-0000-4000-8000-1234567890ab";
+    let rendered = render(&with(azure(), json!({"azure": {"tenantId": tenant}})));
+    let labels = &rendered.workload()["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(labels["azure.workload.identity/use"], "true");
+    let account = &rendered.the("ServiceAccount", "orders")["metadata"]["annotations"];
+    let client = &azure()["azure"]["clientId"];
+    assert_eq!(account["azure.workload.identity/client-id"], *client);
+    assert_eq!(account["azure.workload.identity/tenant-id"], tenant);
+
+    let secret = json!({"azure": {"clientId": "", "credentialsSecret": "storage"}});
+    let rendered = render(&with(azure(), secret));
+    let labels = &rendered.workload()["spec"]["template"]["metadata"]["labels"];
+    assert!(labels["azure.workload.identity/use"].is_null());
+    let sources = &rendered.container("tenure")["envFrom"];
+    assert_eq!(*sources, json!([{"secretRef": {"name": "storage"}}]));
+    assert!(rendered.container("service")["envFrom"].is_null());
+}
+
+#[test]
+fn releases_of_two_namespaces_share_no_blob() {
+    let prefix = |values: Value| {
+        let flags = render(&with(azure(), values)).flags();
+        flags.into_iter().find(|it| it.starts_with("--azure-blob-prefix"))
+    };
+    assert_eq!(prefix(json!({})).as_deref(), Some("--azure-blob-prefix=shop"));
+    let own = json!({"election": {"azureBlobPrefix": "all"}});
+    assert_eq!(prefix(own).as_deref(), Some("--azure-blob-prefix=all"));
+    assert_eq!(prefix(json!({"election": {"azureBlobPrefix": ""}})), None);
+}
+
+#[test]
+fn the_network_policy_opens_the_ports_that_are_named_and_no_others() {
+    let rendered = render(&route("none"));
+    let policy = &rendered.the("NetworkPolicy", "orders")["spec"];
+    assert_eq!(policy["policyTypes"], json!(["Ingress"]));
+    let ports: Vec<&Value> =
+        policy["ingress"].as_array().unwrap().iter().map(|it| &it["ports"]).collect();
+    let status = json!([{"protocol": "TCP", "port": 4040}]);
+    assert_eq!(ports, [&status, &json!([{"protocol": "TCP", "port": 8080}])]);
+    assert_eq!(policy["ingress"][0]["from"], json!([{"namespaceSelector": {}}]));
+    assert!(policy["ingress"][1]["from"].is_null());
+    let egress = json!({"networkPolicy": {"egress": {"enabled": true}}});
+    let policy =
+        &render(&with(route("none"), egress)).the("NetworkPolicy", "orders")["spec"].clone();
+    assert_eq!(policy["policyTypes"], json!(["Ingress", "Egress"]));
+    let open = policy["egress"].as_array().unwrap();
+    let open: Vec<&Value> = open.iter().flat_map(|it| it["ports"].as_array().unwrap()).collect();
+    assert!(open.contains(&&json!({"protocol": "TCP", "port": 443})));
+    let node = json!({
+        "azure": {"clientId": "", "managedIdentity": true},
+        "networkPolicy": {"egress": {"enabled": true}},
+    });
+    let rendered = render(&with(azure(), node));
+    assert!(rendered.text.contains("169.254.169.254/32"), "where the node's identity is asked for");
+}
+
+#[test]
+fn pods_are_spread_over_nodes_and_zones() {
+    let rendered = render(&json!({}));
+    let keys: Vec<&Value> = rendered.pod()["topologySpreadConstraints"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["topologyKey"])
+        .collect();
+    assert_eq!(keys, ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]);
+    let own = render(&json!({"topologySpreadConstraints": []}));
+    assert_eq!(own.pod()["topologySpreadConstraints"], json!([]));
+}
+
+#[test]
+fn what_watches_tenure_is_what_monitoring_has() {
+    for name in ["rules.yaml", "dashboard.json"] {
+        let (source, copy) = (format!("monitoring/{name}"), format!("helm/tenure/files/{name}"));
+        assert_eq!(text(&source), text(&copy), "cp {source} {copy}");
+    }
+    let labels = json!({"release": "kube-prometheus-stack"});
+    let rendered = render(&json!({
+        "podMonitor": {"enabled": true, "labels": labels, "interval": "30s"},
+        "prometheusRule": {"enabled": true, "labels": labels},
+        "dashboard": {"enabled": true},
+    }));
+    let rule = rendered.the("PrometheusRule", "orders");
+    assert_eq!(rule["metadata"]["labels"]["release"], "kube-prometheus-stack");
+    assert_eq!(rule["spec"], yaml::document(&text("monitoring/rules.yaml")));
+    let monitor = rendered.the("PodMonitor", "orders");
+    assert_eq!(monitor["metadata"]["labels"]["release"], "kube-prometheus-stack");
+    let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
+    assert_eq!(endpoint["port"], "tenure");
+    assert_eq!(endpoint["interval"], "30s");
+    let selector = &monitor["spec"]["selector"]["matchLabels"];
+    assert_eq!(*selector, rendered.workload()["spec"]["selector"]["matchLabels"]);
+    let board = rendered.the("ConfigMap", "orders-dashboard");
+    assert_eq!(board["metadata"]["labels"]["grafana_dashboard"], "1");
+    let shown: Value =
+        serde_json::from_str(board["data"]["tenure.json"].as_str().unwrap()).unwrap();
+    let source: Value = serde_json::from_str(&text("monitoring/dashboard.json")).unwrap();
+    assert_eq!(shown, source);
+    let plain = render(&json!({}));
+    for kind in ["PodMonitor", "PrometheusRule", "ConfigMap"] {
+        assert!(plain.each(kind).is_empty(), "{kind}");
+    }
+}
+
+#[test]
+fn the_test_asks_all_pods_for_exactly_one_leader() {
+    let rendered = render(&json!({"replicas": 3}));
+    let pod = rendered.the("Pod", "orders-exactly-one");
+    assert_eq!(pod["metadata"]["annotations"]["helm.sh/hook"], "test");
+    let args: Vec<&str> = pod["spec"]["containers"][0]["args"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it.as_str().unwrap())
+        .collect();
+    let asked = "--url=http://orders-pods.shop.svc:4040";
+    assert_eq!(args, ["wait", "--for=exactly-one", "--of=3", asked, "--timeout=4m"]);
+    assert_restricted(&pod["spec"]);
+    // Tenure takes them: there is no such name here, and so it says within the time that it gets.
+    let ran = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"))
+        .args(
+            args.iter()
+                .map(|it| it.replace("4m", "1s").replace("orders-pods.shop.svc", "a.invalid")),
+        )
+        .output()
+        .unwrap();
+    assert_eq!(ran.status.code(), Some(1), "{}", String::from_utf8_lossy(&ran.stderr));
+    let observers = render(&json!({"election": {"observe": true}}));
+    assert!(observers.each("Pod").is_empty(), "none of them ever leads");
+}
+
+#[test]
+fn the_notes_say_who_leads_and_warn_of_what_was_chosen() {
+    let notes = |values: Value| {
+        let values = with(json!({"container": {"image": "x:1"}}), values);
+        let flags = [
+            "install",
+            "orders",
+            APPLICATION,
+            "--dry-run=client",
+            "--namespace",
+            "shop",
+            "--values",
+            "-",
+        ];
+        let ran = run("helm", &flags, &values.to_string());
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let text = String::from_utf8(ran.stdout).unwrap();
+        text.split_once("NOTES:").unwrap().1.to_owned()
+    };
+    let plain = notes(json!({}));
+    for line in [
+        "kubectl exec --namespace shop deployment/orders -c tenure -- /tenure status",
+        "kubectl get lease --namespace shop orders",
+        "helm test orders --namespace shop",
+        "kubectl port-forward --namespace shop deployment/orders 4040:4040",
+    ] {
+        assert!(plain.contains(line), "{line} in {plain}");
+    }
+    assert!(!plain.contains("WARNING") && !plain.contains("NOTE"), "{plain}");
+    let probe = notes(route("probe"));
+    assert!(probe.contains("WARNING: with routing.mode probe only the leader is ready"), "{probe}");
+    let label = notes(route("label"));
+    assert!(label.contains("orders-leader.shop.svc"), "{label}");
+    let limits = json!({"sidecar": {"resources": {"limits": {"cpu": "1"}}}});
+    assert!(notes(limits).contains("sidecar.resources.limits.cpu throttles"));
+    assert!(notes(json!({"replicas": 1})).contains("replicas is 1"));
+    assert!(notes(json!({"rbac": {"create": false}})).contains("rbac.create is false"));
+    let file = notes(json!({"store": "file:///var/lock/tenure"}));
+    assert!(file.contains("WARNING: store is file:///var/lock/tenure"));
+}

@@ -1,0 +1,407 @@
+//! Values that are refused: by the schema, or by a guard where two of them do not go together. Each
+//! message names the value, and a guard's the remedy too.
+
+use testkit::kubernetes::{chart_values as values, manifests};
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use manifests::{helm, place, text, try_render};
+use values::{azure, port, with};
+
+fn refusal(values: &Value) -> String {
+    match try_render(values) {
+        Ok(_) => panic!("{values} is taken"),
+        // helm breaks no lines, but indents what follows.
+        Err(said) => said,
+    }
+}
+
+/// Values, and what a guard says to them.
+fn guarded() -> Vec<(Value, &'static str)> {
+    [
+        of_the_store(),
+        of_the_route(),
+        of_the_listener(),
+        of_the_timings(),
+        of_the_pod(),
+        of_the_budget(),
+    ]
+    .concat()
+}
+
+fn of_the_store() -> Vec<(Value, &'static str)> {
+    vec![
+        (
+            json!({"container": {"image": ""}}),
+            "container.image is empty: set it to the image of your service",
+        ),
+        (
+            with(azure(), json!({"azure": {"storageAccount": ""}})),
+            "azure.storageAccount is empty, and store is azure: set it to the name of the storage \
+             account",
+        ),
+        (
+            with(azure(), json!({"azure": {"container": ""}})),
+            "azure.container is empty, and store is azure: set it to the name of the blob container",
+        ),
+        (
+            json!({"store": "azure://orders/locks"}),
+            "azure.clientId is empty, and nothing else signs in to Azure: set it to the client id",
+        ),
+        (
+            json!({"store": "memory:"}),
+            "store is memory:, where each of the 2 replicas would lead by itself: set \
+             store=kubernetes, or replicas=1",
+        ),
+        (
+            json!({"election": {"store": "memory:"}, "replicas": 3}),
+            "store is memory:, where each of the 3 replicas",
+        ),
+        (
+            json!({"election": {"identity": "web"}}),
+            "election.identity is web for each of the 2 replicas: leave it empty",
+        ),
+    ]
+}
+
+fn of_the_route() -> Vec<(Value, &'static str)> {
+    let probe =
+        |more: Value| with(json!({"routing": {"mode": "probe"}, "container": port()}), more);
+    vec![
+        (
+            json!({"election": {"kubeRoute": "label"}}),
+            "election.kubeRoute is label and routing.mode none: leave election.kubeRoute empty and \
+             set routing.mode=label",
+        ),
+        (
+            json!({"election": {"kubeService": "first"}}),
+            "election.kubeService is first, and routing.mode none has no Service for the leader",
+        ),
+        (
+            json!({"routing": {"mode": "label"}}),
+            "container.ports is empty, and routing.mode label leads a Service to the leader's \
+             ports: list them, or set routing.mode=none",
+        ),
+        (
+            json!({"routing": {"mode": "endpointslice"}}),
+            "container.ports is empty, and routing.mode endpointslice",
+        ),
+        (
+            probe(json!({"kind": "StatefulSet"})),
+            "kind is StatefulSet, and routing.mode probe leaves all pods but one unready, for which \
+             a StatefulSet waits for ever: set kind=Deployment",
+        ),
+        (
+            probe(json!({"pdb": {"enabled": true}})),
+            "pdb.enabled is true, and with routing.mode probe the one ready pod could never be \
+             evicted: set pdb.enabled=false",
+        ),
+        (
+            probe(json!({"strategy": {"rollingUpdate": {"maxUnavailable": 1}}})),
+            "strategy waits for pods to be ready, and with routing.mode probe a new one is not \
+             while an old one leads: leave strategy empty",
+        ),
+        (
+            probe(json!({"strategy": {"type": "RollingUpdate"}})),
+            "strategy waits for pods to be ready",
+        ),
+        (
+            probe(json!({"minReadySeconds": 5})),
+            "minReadySeconds is set, and with routing.mode probe ready pods are not what a rollout \
+             waits for: set minReadySeconds=0",
+        ),
+    ]
+}
+
+fn of_the_listener() -> Vec<(Value, &'static str)> {
+    vec![
+        (
+            json!({"election": {"listen": ["off"]}}),
+            "election.listen is [\"off\"], and the kubelet's probes reach none of it: add \
+             \"[::]:4040\"",
+        ),
+        (
+            json!({"election": {"listen": ["127.0.0.1:1", "unix:/run/tenure/a", "[::1]:1"]}}),
+            "election.listen is [\"127.0.0.1:1\",\"unix:/run/tenure/a\",\"[::1]:1\"]",
+        ),
+        (
+            json!({"election": {"admin": "127.0.0.1:4041"}}),
+            "election.adminTokenFile is empty, and election.admin is the address 127.0.0.1:4041: \
+             set it to a file mounted by sidecar.volumeMounts, or election.admin to \
+             unix:/run/tenure/admin.sock",
+        ),
+        (
+            json!({"container": {"ports": [{"name": "http", "containerPort": 4040}]}}),
+            "container.ports has 4040, where the sidecar listens: set election.listen to another",
+        ),
+    ]
+}
+
+fn of_the_timings() -> Vec<(Value, &'static str)> {
+    let election = |it: Value| json!({"election": it});
+    vec![
+        (
+            election(json!({"renewDeadline": "5s"})),
+            "election.renewDeadline is 5s, shorter than 2 × retryPeriod + requestTimeout = 6000ms",
+        ),
+        (
+            election(json!({"renewDeadline": "14s"})),
+            "election.renewDeadline is 14s, and leaves less than 1500ms to the end of \
+             election.leaseDuration, 15s: lower it to at most 13500ms",
+        ),
+        (
+            election(json!({"leaseDuration": "15s500ms"})),
+            "election.leaseDuration is 15s500ms, and the store kubernetes takes whole seconds: set \
+             it to 16s",
+        ),
+        (
+            with(azure(), election(json!({"leaseDuration": "61s"}))),
+            "election.leaseDuration is 61s, and Azure takes 15s to 60s: set it within these",
+        ),
+        (
+            election(json!({"health": ["tcp://127.0.0.1:1"], "healthTimeout": "3s"})),
+            "election.healthTimeout is 3s, longer than election.healthInterval, 2s: lower it",
+        ),
+        (
+            json!({"terminationGracePeriodSeconds": 29}),
+            "terminationGracePeriodSeconds is 29, and an end may take 30: leave it empty, or raise \
+             it",
+        ),
+        (
+            json!({"terminationGracePeriodSeconds": 0}),
+            "terminationGracePeriodSeconds is 0, and an end may take 30",
+        ),
+    ]
+}
+
+fn of_the_pod() -> Vec<(Value, &'static str)> {
+    vec![
+        (
+            json!({"container": {"readinessProbe": {"httpGet": {"host": "a", "port": 1}}}}),
+            "container.readinessProbe.httpGet.host is set, and the probe would ask that host and \
+             not the pod: take it out",
+        ),
+        (
+            json!({"container": {"livenessProbe": {"tcpSocket": {"host": "a", "port": 1}}}}),
+            "container.livenessProbe.tcpSocket.host is set",
+        ),
+        (
+            json!({"volumeClaimTemplates": [{"metadata": {"name": "data"}}]}),
+            "volumeClaimTemplates is set, and kind is Deployment: set kind=StatefulSet",
+        ),
+        (
+            json!({"extraContainers": [{"name": "tenure", "image": "x"}]}),
+            "initContainers and extraContainers have one more container named tenure: give it \
+             another name",
+        ),
+        (
+            json!({"initContainers": [{"name": "service", "image": "x"}]}),
+            "initContainers and extraContainers have one more container named service",
+        ),
+        (
+            json!({"container": {"ports": [{"name": "tenure", "containerPort": 1}]}}),
+            "container.ports has one more port named tenure: give it another name",
+        ),
+        (
+            json!({"volumes": [{"name": "tenure-run"}]}),
+            "volumes has tenure-run, and names with tenure- are the sidecar's: give it another name",
+        ),
+    ]
+}
+
+fn of_the_budget() -> Vec<(Value, &'static str)> {
+    let pdb = |it: Value| json!({"pdb": it});
+    vec![
+        (
+            pdb(json!({"minAvailable": 1})),
+            "pdb.minAvailable and pdb.maxUnavailable are both set: set one of them to null",
+        ),
+        (
+            pdb(json!({"maxUnavailable": 0})),
+            "pdb.maxUnavailable is 0, and no node could ever be drained: set it to 1",
+        ),
+        (pdb(json!({"maxUnavailable": "0%"})), "pdb.maxUnavailable is 0%"),
+        (
+            pdb(json!({"maxUnavailable": null, "minAvailable": 2})),
+            "pdb.minAvailable is 2 of 2 replicas, and no node could ever be drained: lower it, or \
+             raise replicas",
+        ),
+        (
+            pdb(json!({"maxUnavailable": null, "minAvailable": "100%"})),
+            "pdb.minAvailable is 100% of 2 replicas",
+        ),
+    ]
+}
+
+#[test]
+fn values_that_do_not_go_together_are_refused_with_the_value_and_the_remedy() {
+    for (values, expected) in guarded() {
+        let said = refusal(&values);
+        assert!(said.contains(expected), "{values}: {said}");
+    }
+}
+
+/// What the guards say, up to the first value in it.
+fn messages() -> Vec<String> {
+    let mut found = Vec::new();
+    for folder in ["helm/tenure-lib/templates", "helm/tenure/templates"] {
+        for entry in fs::read_dir(place(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let Ok(text) = fs::read_to_string(&path) else { continue };
+            for after in text.split("fail ").skip(1) {
+                let after = after.strip_prefix("(printf ").unwrap_or(after);
+                let Some(message) = after.strip_prefix('"') else { continue };
+                let end = message.find(['%', '"', '\\']).unwrap();
+                found.push(message[..end].to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_guard_has_a_case_above() {
+    let all = messages();
+    assert!(all.len() > 25, "{all:?}");
+    for message in all {
+        // The least that tells one guard from another.
+        if message.contains(' ') {
+            let known = guarded().iter().any(|(_, said)| {
+                let length = said.len().min(message.len());
+                said.is_char_boundary(length) && said[..length] == message[..length]
+            });
+            assert!(known, "no case for: {message}");
+        }
+    }
+}
+
+fn schema() -> Value {
+    serde_json::from_str(&text("helm/tenure/values.schema.json")).unwrap()
+}
+
+fn is_of(schema: &Value, kind: &str) -> bool {
+    match &schema["type"] {
+        Value::Array(all) => all.iter().any(|it| it == kind),
+        one => one == kind,
+    }
+}
+
+/// A value that breaks a leaf of the schema in each way that the leaf forbids.
+fn bad(schema: &Value) -> Vec<Value> {
+    let mut all = vec![];
+    if !is_of(schema, "object") {
+        all.push(json!({"bad": true}));
+    }
+    if !is_of(schema, "string") {
+        all.push(json!("!bad"));
+    } else if ["pattern", "enum"].iter().any(|it| !schema[it].is_null()) {
+        all.push(json!("!\u{1}bad "));
+    } else if !schema["minLength"].is_null() {
+        all.push(json!(""));
+    }
+    if !schema["maxLength"].is_null() {
+        let long = schema["maxLength"].as_u64().unwrap() + 1;
+        all.push(json!("a".repeat(usize::try_from(long).unwrap())));
+    }
+    if let Some(least) = schema["minimum"].as_i64() {
+        all.push(json!(least - 1));
+    }
+    if let Some(most) = schema["maximum"].as_i64() {
+        all.push(json!(most + 1));
+    }
+    if schema["minItems"] == 1 {
+        all.push(json!([]));
+    }
+    if is_of(schema, "array") && !schema["items"].is_null() {
+        all.extend(bad(&schema["items"]).into_iter().map(|it| json!([it])));
+    }
+    all
+}
+
+/// The leaves of the schema by their paths, and the objects that take no other keys.
+fn walk(schema: &Value, path: &str, leaves: &mut Vec<(String, Value)>, closed: &mut Vec<String>) {
+    let Some(inner) = schema["properties"].as_object() else {
+        leaves.push((path.to_owned(), schema.clone()));
+        return;
+    };
+    assert_eq!(schema["additionalProperties"], false, "{path}");
+    closed.push(path.to_owned());
+    for (key, it) in inner {
+        if !["global", "tenure-lib"].contains(&key.as_str()) {
+            walk(it, &format!("{path}/{key}"), leaves, closed);
+        }
+    }
+}
+
+fn put(values: &mut Value, path: &str, value: Value) {
+    let mut at = values;
+    for key in path.split('/').skip(1) {
+        at = &mut at[key];
+    }
+    *at = value;
+}
+
+#[test]
+fn the_schema_refuses_each_value_of_a_wrong_form_by_its_name() {
+    let (mut leaves, mut closed) = (Vec::new(), Vec::new());
+    walk(&schema(), "", &mut leaves, &mut closed);
+    assert!(leaves.len() > 120, "{}", leaves.len());
+    let most = leaves.iter().map(|(_, it)| bad(it).len()).max().unwrap();
+    for round in 0..most {
+        let mut values = json!({});
+        let mut broken = Vec::new();
+        for (path, leaf) in &leaves {
+            if let Some(value) = bad(leaf).into_iter().nth(round) {
+                put(&mut values, path, value);
+                broken.push(path);
+            }
+        }
+        let said = helm("helm/tenure", &values, &[]).unwrap_err();
+        for path in broken {
+            let named =
+                said.contains(&format!("at '{path}'")) || said.contains(&format!("at '{path}/"));
+            assert!(named, "{path} with {} in:\n{said}", values.pointer(path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn the_schema_knows_every_key() {
+    let (mut leaves, mut closed) = (Vec::new(), Vec::new());
+    walk(&schema(), "", &mut leaves, &mut closed);
+    let mut values = json!({});
+    for path in &closed {
+        put(&mut values, &format!("{path}/nonsense"), json!(1));
+    }
+    let said = helm("helm/tenure", &values, &[]).unwrap_err();
+    for path in closed {
+        let named = format!("at '{path}': additional properties 'nonsense' not allowed");
+        assert!(said.contains(&named), "{named} in:\n{said}");
+    }
+}
+
+#[test]
+fn the_schema_takes_durations_and_names_as_tenure_does() {
+    let election = |key: &str, value: &str| try_render(&json!({"election": {key: value}}));
+    for good in ["15s", "1m", "1m30s", "0s", "1h2m3s4ms", "1500ms", "90s"] {
+        assert!(tenure::config::duration::parse(good).is_ok());
+        assert!(election("activationDelay", good).is_ok(), "{good}");
+    }
+    for bad in ["", "15", "1.5s", "-1s", "s", "1s1m", "1s1s", "1d", " 1s", "1 s", "1ms1s"] {
+        assert!(tenure::config::duration::parse(bad).is_err(), "{bad}");
+        let said = election("activationDelay", bad).unwrap_err();
+        assert!(said.contains("at '/election/activationDelay'"), "{bad}: {said}");
+    }
+    for bad in ["Orders", "-a", "a-", "a_b", "a/b", &"a".repeat(64)] {
+        let said = election("election", bad).unwrap_err();
+        assert!(said.contains("at '/election/election'"), "{bad}: {said}");
+    }
+}
+
+#[test]
+fn what_is_set_for_the_library_in_the_applications_values_is_judged_too() {
+    let said = refusal(&json!({"tenure-lib": {"election": {"leaseDuration": 15}}}));
+    assert!(said.contains("tenure-lib") && said.contains("at '/election/leaseDuration'"), "{said}");
+}

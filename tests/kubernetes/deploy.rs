@@ -1,0 +1,213 @@
+//! `deploy/`: what Kustomize makes of it, and what is there to copy, is valid, strict, what the chart
+//! renders, and what Tenure takes.
+
+use testkit::kubernetes::{manifests, rights, yaml};
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use manifests::{
+    Manifests, assert_plain_probes, assert_restricted, assert_valid, place, render, run, text,
+};
+use tenure::config::{self, Ending, Environment, Flags, SETTINGS, Verb};
+use tenure::kube::rights::Purpose;
+
+/// Builds a kustomization of the repository.
+fn build(folder: &str) -> Manifests {
+    let ran = run("kustomize", &["build", folder], "");
+    assert!(ran.status.success(), "{folder}: {}", String::from_utf8_lossy(&ran.stderr));
+    Manifests::of(String::from_utf8(ran.stdout).unwrap())
+}
+
+/// Builds a kustomization of one's own beside `deploy/`.
+fn build_own(kustomization: &str, files: &[(&str, &str)]) -> Manifests {
+    let folder = tempfile::tempdir().unwrap();
+    let copied = Command::new("cp").arg("-r").arg(place("deploy")).arg(folder.path()).status();
+    assert!(copied.unwrap().success());
+    let own = folder.path().join("own");
+    std::fs::create_dir(&own).unwrap();
+    std::fs::write(own.join("kustomization.yaml"), kustomization).unwrap();
+    for (name, text) in files {
+        std::fs::write(own.join(name), text).unwrap();
+    }
+    build(own.to_str().unwrap())
+}
+
+/// Has Tenure read flags and variables as in a pod, with a directory and a token that are here.
+fn read(arguments: &[Value], variables: &Value, verb: Verb) -> config::Loaded {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    std::fs::write(&token, "token").unwrap();
+    let mut flags = Flags::new();
+    flags.insert("kube-token-file", vec![token.to_str().unwrap().to_owned()]);
+    for argument in arguments {
+        let Some(flag) = argument.as_str().unwrap().strip_prefix("--") else { continue };
+        let Some((name, value)) = flag.split_once('=') else { continue };
+        let setting = SETTINGS.iter().find(|it| it.name == name).unwrap();
+        let value = value.replace("/run/tenure", folder.path().to_str().unwrap());
+        flags.entry(setting.name).or_default().push(value);
+    }
+    let pod = [
+        ("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
+        ("KUBERNETES_SERVICE_PORT", "443"),
+        ("POD_NAME", "orders-1"),
+        ("POD_NAMESPACE", "shop"),
+        ("POD_IP", "10.1.2.3"),
+    ];
+    let variables = variables.as_object().into_iter().flatten();
+    let variables = variables.map(|(name, value)| (name.as_str(), value.as_str().unwrap()));
+    let environment = Environment::of(pod.into_iter().chain(variables));
+    config::load(&flags, &environment, verb).unwrap_or_else(|faults| panic!("{faults}"))
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().unwrap()
+}
+
+/// The one ConfigMap of the settings.
+fn settings(built: &Manifests) -> &Value {
+    let all = built.each("ConfigMap");
+    let found: Vec<&&Value> =
+        all.iter().filter(|it| it["data"]["TENURE_STORE"].is_string()).collect();
+    assert_eq!(found.len(), 1);
+    found[0]
+}
+
+#[test]
+fn the_whole_example_is_valid_restricted_and_has_the_rights_for_its_lease() {
+    for (example, name) in [("singleton-worker", "worker"), ("exec", "batch")] {
+        let built = build(&format!("deploy/examples/{example}"));
+        assert_valid(&built.text);
+        let pods = built.pods();
+        assert_eq!(pods.len(), 1);
+        assert_restricted(pods[0]);
+        assert_plain_probes(pods[0]);
+        let purposes = [Purpose::Store, Purpose::Events];
+        let of = rights::Of { namespace: "", lease: ("", name), service: "", election: name };
+        assert_eq!(built.granted(), rights::needed(&purposes, &of), "{example}");
+        let account = &built.pod()["serviceAccountName"];
+        assert_eq!(*account, format!("{name}-tenure"));
+        assert_eq!(built.each("ServiceAccount")[0]["metadata"]["name"], *account);
+        let subject = &built.each("RoleBinding")[0]["subjects"][0]["name"];
+        assert_eq!(subject, account);
+    }
+}
+
+#[test]
+fn the_component_puts_in_the_sidecar_that_the_chart_renders() {
+    let built = build("deploy/examples/singleton-worker");
+    let (ours, charts) = (built.container("tenure").clone(), render(&json!({})));
+    let chart = charts.container("tenure");
+    for key in ["image", "restartPolicy", "ports", "resources", "terminationMessagePolicy"] {
+        assert_eq!(ours[key], chart[key], "{key}");
+    }
+    for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
+        assert_eq!(ours[probe]["httpGet"], chart[probe]["httpGet"]);
+        assert_eq!(ours[probe]["periodSeconds"], chart[probe]["periodSeconds"], "{probe}");
+    }
+    for mount in list(&chart["volumeMounts"]) {
+        assert!(list(&ours["volumeMounts"]).contains(mount), "{mount}");
+    }
+    for volume in list(&charts.pod()["volumes"]) {
+        assert!(list(&built.pod()["volumes"]).contains(volume), "{volume}");
+    }
+    for flag in &list(&ours["args"])[1..] {
+        assert!(charts.flags().contains(&flag.as_str().unwrap().to_owned()), "{flag}");
+    }
+    assert_eq!(built.pod()["automountServiceAccountToken"], false);
+    assert_eq!(ours["envFrom"][0]["configMapRef"]["name"], settings(&built)["metadata"]["name"]);
+
+    let loaded = read(list(&ours["args"]), &settings(&built)["data"], Verb::Run);
+    assert_eq!(loaded.doubts, []);
+    assert_eq!(loaded.settings.store.to_string(), "kubernetes:shop/worker");
+    assert_eq!(loaded.settings.election, "worker");
+    let grace = built.pod()["terminationGracePeriodSeconds"].as_u64().unwrap();
+    assert!(grace >= Ending::of(&loaded.settings).seconds() + 25);
+}
+
+#[test]
+fn a_kustomization_as_the_readme_has_it_brings_sidecar_settings_and_monitoring() {
+    let readme = text("deploy/README.md");
+    let own = readme.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    let own = own.replace("../tenure/deploy", "../deploy");
+    let deployment = text("deploy/examples/singleton-worker/worker.yaml");
+    let set = deployment
+        .replace("kind: Deployment", "kind: StatefulSet")
+        .replace("  strategy:", "  updateStrategy:")
+        .replace("rollingUpdate: {maxSurge: 1, maxUnavailable: 0}", "type: RollingUpdate")
+        .replace("  replicas: 2", "  replicas: 2\n  serviceName: orders");
+    for (kind, workload) in [("Deployment", deployment), ("StatefulSet", set)] {
+        let built = build_own(&own, &[("deployment.yaml", &workload)]);
+        assert_valid(&built.text);
+        assert_eq!(built.workload()["kind"], kind);
+        assert_eq!(built.container("tenure")["restartPolicy"], "Always", "{kind}");
+        let loaded =
+            read(list(&built.container("tenure")["args"]), &settings(&built)["data"], Verb::Run);
+        assert_eq!(loaded.settings.store.to_string(), "kubernetes:shop/orders");
+        assert_eq!(loaded.settings.timings.lease_duration.as_secs(), 30);
+        let rule = built.the("PrometheusRule", "orders-tenure");
+        assert_eq!(rule["spec"], yaml::document(&text("monitoring/rules.yaml")));
+        let board = built.the("ConfigMap", "orders-tenure-dashboard");
+        let shown: Value =
+            serde_json::from_str(board["data"]["tenure.json"].as_str().unwrap()).unwrap();
+        let source: Value = serde_json::from_str(&text("monitoring/dashboard.json")).unwrap();
+        assert_eq!(shown, source, "cp monitoring/dashboard.json deploy/components/monitoring/");
+        let monitor = &built.the("PodMonitor", "orders-tenure")["spec"];
+        let port = &built.container("tenure")["ports"][0]["name"];
+        assert_eq!(monitor["podMetricsEndpoints"][0]["port"], *port);
+    }
+    let unlabelled = text("deploy/examples/singleton-worker/worker.yaml")
+        .replace("    tenure.dev/sidecar: native\n", "");
+    let built = build_own(&own, &[("deployment.yaml", &unlabelled)]);
+    assert!(built.pod()["initContainers"].is_null(), "nobody asked for a sidecar");
+}
+
+#[test]
+fn the_snippet_is_short_and_whole() {
+    let snippet = text("deploy/snippet.yaml");
+    assert!(snippet.lines().count() <= 25, "{}", snippet.lines().count());
+    let mut pod = yaml::document(&snippet);
+    let container = pod["initContainers"][0].clone();
+    assert_eq!(container["restartPolicy"], "Always");
+    assert_eq!(container["image"], render(&json!({})).container("tenure")["image"]);
+    assert!(container["resources"]["limits"]["cpu"].is_null());
+    let loaded = read(list(&container["args"]), &json!({}), Verb::Run);
+    assert_eq!(loaded.doubts, []);
+    assert_eq!(loaded.settings.store.to_string(), "kubernetes:shop/orders");
+
+    pod["enableServiceLinks"] = json!(false);
+    assert_restricted(&pod);
+    assert_plain_probes(&pod);
+    pod["containers"] = json!([{"name": "service", "image": "x:1"}]);
+    let whole = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": pod});
+    assert_valid(&whole.to_string());
+}
+
+#[test]
+fn exec_runs_in_anothers_image_from_where_the_init_container_put_it() {
+    let built = build("deploy/examples/exec");
+    let install = built.container("install-tenure");
+    let [verb, folder] = list(&install["args"]) else { panic!("{install}") };
+    assert_eq!(verb, "install");
+    let job = built.container("job");
+    let command = list(&job["command"]);
+    assert_eq!(command[0], format!("{}/tenure", folder.as_str().unwrap()));
+    assert_eq!(command[1], "exec");
+    assert_eq!(*command.last().unwrap(), "--");
+    for (container, is_read_only) in [(install, false), (job, true)] {
+        let mounts = list(&container["volumeMounts"]);
+        let shared = mounts.iter().find(|it| it["mountPath"] == *folder).unwrap();
+        assert_eq!(shared["readOnly"] == true, is_read_only);
+    }
+    let loaded = read(&command[2..], &settings(&built)["data"], Verb::Exec);
+    assert_eq!(loaded.doubts, []);
+    assert_eq!(loaded.settings.store.to_string(), "kubernetes:shop/batch");
+    let grace = built.pod()["terminationGracePeriodSeconds"].as_u64().unwrap();
+    assert!(grace >= Ending::of(&loaded.settings).seconds());
+
+    // The command line as it stands is a script that a shell takes.
+    let args: Vec<&str> = list(&job["args"]).iter().map(|it| it.as_str().unwrap()).collect();
+    let checked = Command::new("sh").args(["-n", args[1], args[2]]).output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}

@@ -1,0 +1,176 @@
+//! The examination of a cluster: nothing wrong where nothing is, and each fault by its name and
+//! with its remedy; in the store and by the command.
+
+use testkit::kubernetes::{kube_server, lease_lock};
+use testkit::processes::command;
+
+use std::time::Duration;
+
+use command::{Ran, tenure};
+use kube_server::answers::Answer;
+use kube_server::{Fault, KubeServer, TOKEN, Tls};
+use lease_lock::{A, lead, lease, open, soon};
+use serde_json::json;
+use tenure::store::{Finding, LeaseStore, Verdict};
+
+fn told(findings: &[Finding]) -> String {
+    let lines = findings.iter().map(|it| {
+        let remedy = it.remedy.as_deref().unwrap_or_default();
+        format!("{}: {:?} {} -> {remedy}", it.subject, it.verdict, it.detail)
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Asserts that all is well, but for the time that requests take on a busy machine.
+fn assert_well(findings: &[Finding]) {
+    let others = |it: &&Finding| it.subject != "timings";
+    let well = findings.iter().filter(others).all(|it| it.verdict == Verdict::Well);
+    assert!(well, "{}", told(findings));
+}
+
+fn worst(findings: &[Finding], subject: &str) -> Verdict {
+    let found = findings.iter().find(|it| it.subject == subject);
+    found.unwrap_or_else(|| panic!("nothing of {subject}: {}", told(findings))).verdict
+}
+
+/// Runs the doctor against a server.
+fn doctor(server: &KubeServer, store: &str, more: &[&str]) -> Ran {
+    let given = server.arguments();
+    let given: Vec<&str> = given.iter().map(String::as_str).collect();
+    tenure(&[&["doctor", "--store", store], &*given, more].concat(), &[])
+}
+
+#[tokio::test]
+async fn a_lease_in_good_health_has_nothing_wrong() {
+    for server in [KubeServer::start(), KubeServer::start_secure()] {
+        let store = open(&server);
+        let (bid, term) = lead(&store, A).await;
+        let before = lease(&server);
+        let findings = soon(store.examine()).await;
+        assert_well(&findings);
+        assert!(
+            told(&findings).contains(&format!("team/orders: term {term}")),
+            "{}",
+            told(&findings)
+        );
+        assert_eq!(lease(&server), before, "it was left alone");
+        assert_eq!(server.objects("leases", "team").len(), 1, "nothing was made");
+        soon(store.renew(&bid)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn each_missing_right_is_named_with_the_command_that_gives_it() {
+    let server = KubeServer::start();
+    server.account("t", "team", "app");
+    server.write_token("t");
+    let store = open(&server);
+    for given in [&[][..], &["get"], &["get", "create"], &["get", "create", "update"]] {
+        server.forbid("t");
+        server.allow("t", "team", "leases", given);
+        let findings = soon(store.examine()).await;
+        let told = told(&findings);
+        let verdict = worst(&findings, "permissions");
+        // Without a watch standbys poll, which is slower and not wrong.
+        let expected = if given.len() == 3 { Verdict::Doubtful } else { Verdict::Wrong };
+        assert_eq!(verdict, expected, "{given:?}: {told}");
+        for verb in ["get", "create", "update", "watch"] {
+            let named = format!("not allowed on leases in team: {verb}");
+            let missing = told.split("not allowed on leases in team: ").nth(1).unwrap();
+            let missing = missing.split(" -> ").next().unwrap();
+            assert_eq!(missing.contains(verb), !given.contains(&verb), "{named}: {told}");
+        }
+        assert!(told.contains("kubectl create role"), "{told}");
+    }
+    server.allow("t", "team", "leases", &["watch"]);
+    let findings = soon(store.examine()).await;
+    assert_eq!(worst(&findings, "permissions"), Verdict::Well, "{}", told(&findings));
+}
+
+#[tokio::test]
+async fn rights_for_one_name_are_enough() {
+    let server = KubeServer::start();
+    server.account("t", "team", "app");
+    server.allow_named("t", "team", "leases", &["get", "update", "watch"], &["orders"]);
+    server.allow("t", "team", "leases", &["create"]);
+    server.write_token("t");
+    let store = open(&server);
+    lead(&store, A).await;
+    let findings = soon(store.examine()).await;
+    assert_well(&findings);
+}
+
+#[test]
+fn the_command_says_what_is_wrong_and_exits_with_it() {
+    let server = KubeServer::start_secure();
+    let lease = "kubernetes:team/orders";
+    let missing = doctor(&server, lease, &[]);
+    assert_eq!(missing.code, 0, "{}{}", missing.out, missing.err);
+    assert!(missing.out.contains("--create"), "{}", missing.out);
+    let wrong = |store: &str, words: &[&str]| {
+        let ran = doctor(&server, store, &[]);
+        assert_eq!(ran.code, 1, "{words:?}: {}{}", ran.out, ran.err);
+        for it in words {
+            assert!(ran.out.contains(it), "{it}: {}", ran.out);
+        }
+        assert!(!ran.out.contains(TOKEN) && !ran.err.contains(TOKEN));
+    };
+    wrong("kubernetes:shop/orders", &["namespace", "shop does not exist"]);
+    let right = std::fs::read(server.ca_file()).unwrap();
+    std::fs::write(server.ca_file(), Tls::new("127.0.0.1").authority).unwrap();
+    wrong(lease, &["certificate", "--kube-ca-file"]);
+    std::fs::write(server.ca_file(), right).unwrap();
+    server.write_token("of-another-cluster");
+    wrong(lease, &["token", "--kube-token-file"]);
+    server.write_token("");
+    wrong(lease, &["token", &server.token_file().display().to_string()]);
+    server.account("t", "team", "app");
+    server.write_token("t");
+    wrong(lease, &["permissions", "get, create, update, watch", "kubectl create rolebinding"]);
+    server.write_token(TOKEN);
+    server.impose("any", Fault::Answer(Answer::etcd_timed_out()));
+    wrong(lease, &["etcdserver: request timed out"]);
+    server.heal();
+    server.put("leases", "team", "orders", json!({"spec": {"holderIdentity": "x"}}));
+    wrong(lease, &["leaseDurationSeconds"]);
+    server.put(
+        "leases",
+        "team",
+        "orders",
+        json!({"metadata": {"annotations": {"tenure.dev/term": "seven"}}}),
+    );
+    wrong(lease, &["tenure.dev/term"]);
+    server.delete("leases", "team", "orders");
+    server.stop();
+    wrong(lease, &["API server", &server.address.to_string()]);
+    server.resume();
+    let made = doctor(&server, lease, &["--create", "--yes"]);
+    assert_eq!(made.code, 0, "{}{}", made.out, made.err);
+    let stands = server.object("leases", "team", "orders").unwrap();
+    assert!(stands["metadata"]["annotations"]["tenure.dev/term"].is_string(), "{stands}");
+    let again = doctor(&server, lease, &["--create", "--yes"]);
+    assert_eq!(again.code, 0, "{}", again.out);
+    assert_eq!(server.object("leases", "team", "orders").unwrap(), stands, "and never again");
+}
+
+#[tokio::test]
+async fn a_clock_that_is_off_is_told_and_nothing_rests_on_it() {
+    let server = KubeServer::start();
+    let store = open(&server);
+    lead(&store, A).await;
+    for seconds in [3600, -3600] {
+        server.skew(seconds);
+        let findings = soon(store.examine()).await;
+        assert_eq!(worst(&findings, "clock skew"), Verdict::Doubtful, "{}", told(&findings));
+    }
+}
+
+#[tokio::test]
+async fn a_slow_server_is_told_by_its_time() {
+    let server = KubeServer::start();
+    let store = open(&server);
+    lead(&store, A).await;
+    server.impose("get leases", Fault::Late(Duration::from_millis(1_200)));
+    let findings = soon(store.examine()).await;
+    assert_eq!(worst(&findings, "timings"), Verdict::Wrong, "{}", told(&findings));
+}

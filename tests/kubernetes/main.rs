@@ -1,0 +1,17 @@
+//! Charts, manifests, routes and the Lease store against the fake API server.
+
+#![allow(clippy::disallowed_methods, reason = "tests use the real clock and environment")]
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod charts;
+mod charts_around;
+mod charts_guards;
+mod charts_made;
+mod deploy;
+mod doctor;
+mod processes;
+mod route_endpointslice;
+mod route_events;
+mod route_keeper;
+mod route_label;
+mod trouble;

@@ -1,0 +1,291 @@
+//! Real sidecars on one Lease, under the recorder: through every kind of end, and beside a candidate
+//! of another kind.
+
+use testkit::kubernetes::kube_server;
+use testkit::processes::{cluster as crew, command, process};
+
+use std::time::Duration;
+
+use command::{Ran, tenure};
+use crew::{Crew, PATIENCE, Timings};
+use kube_server::KubeServer;
+use process::{Candidate, until};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tenure::clock;
+
+/// A lease of three seconds.
+const SHORT: Timings = Timings {
+    lease_duration: Duration::from_secs(3),
+    renew_deadline: Duration::from_millis(2_000),
+    retry_period: Duration::from_millis(400),
+    request_timeout: Duration::from_millis(1_000),
+};
+
+/// A lease that nobody waits out, with looks so far apart that only a watch is quick.
+const LONG: Timings = Timings {
+    lease_duration: Duration::from_secs(300),
+    renew_deadline: Duration::from_secs(200),
+    retry_period: Duration::from_secs(90),
+    request_timeout: Duration::from_secs(5),
+};
+
+/// A Lease with a term, whose next leader need not hold it before it is active.
+fn put_with_term(server: &KubeServer) {
+    let record = json!({"metadata": {"annotations": {"tenure.dev/term": "7"}}, "spec": {}});
+    server.put("leases", "team", "orders", record);
+}
+
+/// A crew on the Lease `team/orders` of a server.
+fn crew(server: &KubeServer, timings: Timings) -> Crew {
+    let mut store = vec!["--store".to_owned(), "kubernetes:team/orders".to_owned()];
+    store.extend(server.arguments());
+    Crew::on(store, Vec::new(), timings)
+}
+
+fn lease(server: &KubeServer) -> Value {
+    server.object("leases", "team", "orders").expect("a Lease")
+}
+
+fn reach(candidate: &Candidate, state: &str) {
+    until(PATIENCE, &format!("{} is {state}", candidate.name), || {
+        (candidate.state()? == state).then_some(())
+    });
+}
+
+/// Runs a verb that speaks with the store itself.
+fn verb(crew: &Crew, verb: &[&str]) -> Ran {
+    let shared = crew.arguments();
+    tenure(&verb.iter().copied().chain(shared.iter().map(String::as_str)).collect::<Vec<_>>(), &[])
+}
+
+#[test]
+fn three_candidates_never_overlap_however_their_leader_ends() {
+    let server = KubeServer::start_secure();
+    let mut crew = crew(&server, SHORT);
+    for name in ["a", "b", "c"] {
+        crew.join(name, &[], &[]);
+    }
+    for (round, way) in ["term", "kill", "stop", "cut", "kill", "term"].into_iter().enumerate() {
+        let leader = crew.settle();
+        let term = crew.term(leader);
+        let stands = lease(&server);
+        assert_eq!(stands["metadata"]["annotations"]["tenure.dev/term"], term.to_string());
+        let holder = stands["spec"]["holderIdentity"].as_str().unwrap().to_owned();
+        let name = crew.candidates[leader].name.clone();
+        assert!(holder.starts_with(&format!("{}_", name.split('-').next().unwrap())), "{holder}");
+        let at = clock::now();
+        match way {
+            "term" => {
+                crew.lets_go(leader);
+                let mut gone = crew.candidates.remove(leader);
+                gone.signal(Signal::TERM);
+                crew.next_leader(at);
+                assert!(gone.wait(PATIENCE).success(), "an orderly end");
+            }
+            "kill" => {
+                let mut gone = crew.candidates.remove(leader);
+                gone.crash();
+                crew.next_leader(at);
+            }
+            "stop" => {
+                let stopped = crew.candidates.remove(leader);
+                stopped.signal(Signal::STOP);
+                crew.next_leader(at);
+                stopped.signal(Signal::CONT);
+                reach(&stopped, "standby");
+                crew.candidates.push(stopped);
+            }
+            _ => {
+                server.stop();
+                until(PATIENCE, "nobody is active", || {
+                    crew.candidates.iter().all(|it| !it.is_leader()).then_some(())
+                });
+                server.resume();
+                crew.next_leader(at);
+            }
+        }
+        if matches!(way, "term" | "kill") {
+            crew.join(["d", "e", "f", "g", "h", "i"][round], &[], &[]);
+        }
+    }
+    crew.settle();
+    let verdict = crew.judge();
+    assert!(verdict.terms.len() >= 6, "{verdict:?}");
+}
+
+#[test]
+fn a_release_is_heard_long_before_the_next_look() {
+    let server = KubeServer::start();
+    put_with_term(&server);
+    let mut crew = crew(&server, LONG);
+    crew.join("a", &[], &[]);
+    until(PATIENCE, "the first leads", || crew.candidates[0].is_leader().then_some(()));
+    crew.join("b", &[], &[]);
+    reach(&crew.candidates[1], "standby");
+    until(PATIENCE, "it watches", || (server.count("watch leases") > 0).then_some(()));
+    crew.hear(0);
+    crew.lets_go(0);
+    let at = clock::now();
+    crew.candidates[0].signal(Signal::TERM);
+    assert!(crew.candidates[0].wait(PATIENCE).success());
+    let (next, after) = crew.next_leader(at);
+    assert_eq!(next, 1);
+    assert!(after < Duration::from_secs(30), "the next look is a minute away: {after:?}");
+    crew.judge();
+}
+
+#[test]
+fn a_holder_of_another_kind_is_respected_to_the_end_of_its_own_time() {
+    let server = KubeServer::start();
+    let theirs = |server: &KubeServer, transitions: i64| {
+        let date = clock::now().date();
+        let (date, time) = (date.date(), date.time());
+        let text = format!("{date}T{time}");
+        let text = format!("{}Z", text.get(..26).unwrap_or("2026-11-20T09:00:00.000000"));
+        let spec = json!({
+            "holderIdentity": "another-kind_4f6d",
+            // Longer than ours, and it is theirs that counts.
+            "leaseDurationSeconds": 5,
+            "acquireTime": "2026-11-20T09:00:00.000000Z",
+            "renewTime": text,
+            "leaseTransitions": transitions,
+        });
+        server.modify("leases", "team", "orders", |it| it["spec"] = spec);
+    };
+    server.put("leases", "team", "orders", json!({}));
+    theirs(&server, 6);
+    let mut crew = crew(&server, SHORT);
+    crew.join("a", &[], &[]);
+    reach(&crew.candidates[0], "standby");
+    let mut renewed = clock::now();
+    for _ in 0..12 {
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(!crew.candidates[0].is_leader());
+        renewed = clock::now();
+        theirs(&server, 6);
+    }
+    let holder = crew.candidates[0].status().unwrap()["holder"].clone();
+    assert!(holder.is_null() || holder["identity"] == "another-kind_4f6d", "{holder}");
+    until(PATIENCE, "ours leads", || {
+        server.touch("leases", "team", "orders");
+        crew.candidates[0].is_leader().then_some(())
+    });
+    let waited = renewed.elapsed_min(clock::now());
+    assert!(waited >= Duration::from_secs(5), "their time was not over: {waited:?}");
+    let stands = lease(&server);
+    assert_eq!(stands["spec"]["leaseTransitions"], 7);
+    let first = crew.term(0);
+    assert!(first > 7, "{first}");
+
+    // And the other way: what they take from us is lost, whatever our record says.
+    crew.hear(0);
+    theirs(&server, 8);
+    until(PATIENCE, "ours has stepped down", || (!crew.candidates[0].is_leader()).then_some(()));
+    reach(&crew.candidates[0], "standby");
+    assert_eq!(lease(&server)["spec"]["holderIdentity"], "another-kind_4f6d");
+    until(PATIENCE, "ours leads again", || crew.candidates[0].is_leader().then_some(()));
+    assert!(crew.term(0) > first);
+    crew.judge();
+}
+
+#[test]
+fn a_lease_that_is_deleted_makes_its_next_leader_wait() {
+    let server = KubeServer::start();
+    let mut crew = crew(&server, SHORT);
+    crew.join("a", &[], &[]);
+    let leader = crew.settle();
+    let first = crew.term(leader);
+    crew.hear(leader);
+    crew.join("b", &[], &[]);
+    reach(&crew.candidates[1], "standby");
+    // The other is made after the last look that finds none.
+    let mut missing = clock::now();
+    server.delete("leases", "team", "orders");
+    let made = until(PATIENCE, "another Lease is made", || {
+        let looked = clock::now();
+        let found = server.object("leases", "team", "orders").map(|_| clock::now());
+        if found.is_none() {
+            missing = looked;
+        }
+        found
+    });
+    let (next, _) = crew.next_leader(made);
+    // The one who made it may be active yet in its old term; the new one is a higher.
+    let term = until(PATIENCE, "somebody leads in another term", || {
+        let all = crew.candidates.iter().filter_map(|it| it.status()?["term"].as_u64());
+        all.max().filter(|it| *it > first)
+    });
+    let waited = missing.elapsed_min(clock::now());
+    assert!(waited >= SHORT.lease_duration, "R11's hold was {waited:?}, of candidate {next}");
+    assert_eq!(lease(&server)["metadata"]["annotations"]["tenure.dev/term"], term.to_string());
+    crew.settle();
+    crew.judge();
+}
+
+#[test]
+fn an_operator_breaks_a_lease_and_its_leader_steps_down() {
+    let server = KubeServer::start();
+    let mut crew = crew(&server, SHORT);
+    crew.join("a", &[], &[]);
+    let leader = crew.settle();
+    let first = crew.term(leader);
+    crew.hear(leader);
+    crew.join("b", &[], &[]);
+    reach(&crew.candidates[1], "standby");
+    let ran = verb(&crew, &["break"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains('a') && !ran.out.is_empty(), "{}", ran.out);
+    let broken = clock::now();
+    until(PATIENCE, "somebody leads in another term", || {
+        let all = crew.candidates.iter().filter_map(|it| it.status()?["term"].as_u64());
+        all.max().filter(|it| *it > first)
+    });
+    let waited = broken.elapsed_min(clock::now());
+    crew.settle();
+    crew.judge();
+    // Only the broken holder's own release ends it sooner, and then it was passive before.
+    assert!(waited < PATIENCE);
+
+    let crew = self::crew(&server, LONG);
+    server.put(
+        "leases",
+        "team",
+        "orders",
+        json!({"spec": {"holderIdentity": "dead_1", "leaseDurationSeconds": 3600,
+                        "renewTime": "2026-11-20T09:00:00.000000Z"}}),
+    );
+    let ran = verb(&crew, &["break", "--now", "--yes"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(lease(&server)["spec"]["holderIdentity"], "");
+    let ran = verb(&crew, &["break", "--now", "--yes"]);
+    assert!(ran.out.contains("nobody") || ran.err.contains("nobody"), "{}{}", ran.out, ran.err);
+}
+
+#[test]
+fn a_transfer_gives_the_lease_to_whom_it_names() {
+    let server = KubeServer::start();
+    put_with_term(&server);
+    let mut crew = crew(&server, LONG);
+    let directory = tempfile::tempdir().unwrap();
+    let admin = format!("unix:{}", directory.path().join("admin").display());
+    crew.join("a", &["--admin", &admin], &[]);
+    until(PATIENCE, "the first leads", || crew.candidates[0].is_leader().then_some(()));
+    crew.hear(0);
+    for name in ["b", "c", "d"] {
+        crew.join(name, &[], &[]);
+    }
+    crew.candidates[1..].iter().for_each(|it| reach(it, "standby"));
+    crew.lets_go(0);
+    let at = clock::now();
+    let ran = tenure(&["transfer", "--to", "c", "--admin", &admin], &[]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    until(PATIENCE, "c leads", || crew.candidates[2].is_leader().then_some(()));
+    assert!(at.elapsed_min(clock::now()) < Duration::from_secs(60), "it was told, and told of");
+    let term = crew.term(2);
+    let stands = lease(&server);
+    assert_eq!(stands["metadata"]["annotations"]["tenure.dev/term"], term.to_string());
+    assert_eq!(stands["metadata"]["annotations"]["tenure.dev/successor"], Value::Null);
+    crew.hear(2);
+    crew.judge();
+}

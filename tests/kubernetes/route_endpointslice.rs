@@ -1,0 +1,269 @@
+//! The route by EndpointSlice: real processes that pretend to be pods, against an API server of the
+//! tests' own.
+
+use testkit::kubernetes::{kube_server, routed};
+use testkit::processes::process;
+
+use std::time::Duration;
+
+use kube_server::Fault;
+use process::until;
+use routed::{BOUND, Cluster, LONG, NAMESPACE, SHORT, agrees, leads};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tenure::kube::rights::{Purpose, RIGHTS};
+
+const SLICE: &str = "web.orders";
+
+fn cluster_with(spec: Value) -> Cluster {
+    let cluster = Cluster::new(&["--kube-route=endpointslice", "--kube-service=web"]);
+    cluster.server.put("services", NAMESPACE, "web", json!({ "spec": spec }));
+    cluster
+}
+
+fn cluster() -> Cluster {
+    cluster_with(json!({"ports": [{"name": "http", "port": 80, "targetPort": 8080}]}))
+}
+
+fn slice(cluster: &Cluster) -> Option<Value> {
+    cluster.server.object("endpointslices", NAMESPACE, SLICE)
+}
+
+/// Where the Service leads, and the term that the slice bears.
+fn route(cluster: &Cluster) -> (Vec<String>, Option<String>) {
+    let slice = slice(cluster).unwrap_or_default();
+    let endpoints = slice["endpoints"].as_array().cloned().unwrap_or_default();
+    let addresses = endpoints.iter().flat_map(|it| it["addresses"].as_array().unwrap().clone());
+    let addresses = addresses.map(|it| it.as_str().unwrap().to_owned()).collect();
+    let term = slice["metadata"]["annotations"]["tenure.dev/term"].as_str().map(str::to_owned);
+    (addresses, term)
+}
+
+fn leads_to(cluster: &Cluster, address: &str) {
+    until(BOUND, &format!("the Service leads to {address}"), || {
+        (route(cluster).0 == [address]).then_some(())
+    });
+}
+
+#[test]
+fn the_service_leads_to_the_leader_and_to_nobody_before_the_lease_is_given_back() {
+    let cluster = cluster();
+    let mut a = cluster.start("web-1", LONG);
+    let first = leads(&a);
+    leads_to(&cluster, "10.0.0.1");
+    let made = slice(&cluster).unwrap();
+    let service = cluster.server.object("services", NAMESPACE, "web").unwrap();
+    let pod = cluster.server.object("pods", NAMESPACE, "web-1").unwrap();
+    assert_eq!(made["addressType"], "IPv4");
+    assert_eq!(made["ports"], json!([{"name": "http", "protocol": "TCP", "port": 8080}]));
+    assert_eq!(made["metadata"]["labels"]["kubernetes.io/service-name"], "web");
+    let manager = "endpointslice.kubernetes.io/managed-by";
+    assert_eq!(made["metadata"]["labels"][manager], "tenure.dev");
+    assert_eq!(made["metadata"]["ownerReferences"][0]["uid"], service["metadata"]["uid"]);
+    assert_eq!(made["endpoints"][0]["targetRef"]["uid"], pod["metadata"]["uid"]);
+    assert_eq!(made["endpoints"][0]["nodeName"], "node-1");
+    assert_eq!(route(&cluster).1, Some(first.to_string()));
+    let b = cluster.start("web-2", LONG);
+    agrees(&b, true);
+    assert_eq!(b.status().unwrap()["route"]["says"], "passive");
+    // A change that is slow in coming, though not too slow: meanwhile nobody else may lead.
+    cluster.server.inject("update endpointslices", [Fault::Delay(Duration::from_millis(1_500))]);
+    a.signal(Signal::TERM);
+    let second = leads(&b);
+    assert!(a.wait(BOUND).success());
+    let log = cluster.server.take_log();
+    let mut writes = log.iter().filter(|it| it.op == "update endpointslices");
+    let first_write = writes.next().unwrap();
+    assert_eq!((&first_write.body["endpoints"], first_write.status), (&json!([]), 200));
+    leads_to(&cluster, "10.0.0.2");
+    assert_eq!(route(&cluster).1, Some(second.to_string()));
+    agrees(&b, true);
+}
+
+#[test]
+fn after_a_kill_the_old_address_goes_in_the_update_in_which_the_new_one_comes() {
+    let cluster = cluster();
+    let mut a = cluster.start("web-1", SHORT);
+    leads(&a);
+    leads_to(&cluster, "10.0.0.1");
+    let b = cluster.start("web-2", SHORT);
+    agrees(&b, true);
+    a.crash();
+    let before = slice(&cluster).unwrap()["metadata"]["resourceVersion"].clone();
+    cluster.server.take_log();
+    leads(&b);
+    leads_to(&cluster, "10.0.0.2");
+    agrees(&b, true);
+    let log = cluster.server.take_log();
+    let writes: Vec<_> = log.iter().filter(|it| it.op == "update endpointslices").collect();
+    assert_eq!(writes.len(), 1, "{writes:?}");
+    assert_eq!(writes[0].body["metadata"]["resourceVersion"], before);
+    // Back in its pod, it leaves what another says of itself.
+    let a = cluster.start("web-1", SHORT);
+    agrees(&a, true);
+    assert_eq!(route(&cluster).0, ["10.0.0.2"]);
+}
+
+#[test]
+fn whoever_is_back_takes_out_what_it_was_killed_with() {
+    let cluster = cluster();
+    let mut a = cluster.start("web-1", SHORT);
+    leads(&a);
+    leads_to(&cluster, "10.0.0.1");
+    a.crash();
+    let a = cluster.start_with("web-1", SHORT, &["--observe"], &cluster.server.url());
+    agrees(&a, true);
+    assert!(route(&cluster).0.is_empty(), "it never leads, and the Service leads to it");
+}
+
+#[test]
+fn a_late_write_of_an_older_leader_is_refused() {
+    let cluster = cluster();
+    let a = cluster.start("web-1", SHORT);
+    leads(&a);
+    leads_to(&cluster, "10.0.0.1");
+    let b = cluster.start("web-2", SHORT);
+    agrees(&b, true);
+    cluster.server.inject("update endpointslices", [Fault::Delay(Duration::from_secs(8))]);
+    cluster.server.modify("endpointslices", NAMESPACE, SLICE, |it| it["endpoints"] = json!([]));
+    until(BOUND, "a write is under way", || (cluster.server.pending() == 0).then_some(()));
+    cluster.stop(&a);
+    let term = leads(&b);
+    leads_to(&cluster, "10.0.0.2");
+    until(BOUND, "the late write is refused", || {
+        let log = cluster.server.log();
+        log.iter().any(|it| it.op == "update endpointslices" && it.status == 409).then_some(())
+    });
+    assert_eq!(route(&cluster), (vec!["10.0.0.2".to_owned()], Some(term.to_string())));
+    a.signal(Signal::CONT);
+    until(BOUND, "it stands by", || (a.state()? == "standby").then_some(()));
+    agrees(&a, true);
+    assert_eq!(route(&cluster).0, ["10.0.0.2"]);
+}
+
+#[test]
+fn a_slice_that_is_deleted_under_a_write_is_made_again_at_once() {
+    let cluster = cluster();
+    let a = cluster.start("web-1", LONG);
+    leads(&a);
+    leads_to(&cluster, "10.0.0.1");
+    cluster.server.inject("update endpointslices", [Fault::Delay(Duration::from_secs(1))]);
+    cluster.server.modify("endpointslices", NAMESPACE, SLICE, |it| it["endpoints"] = json!([]));
+    until(BOUND, "a write is under way", || (cluster.server.pending() == 0).then_some(()));
+    cluster.server.delete("endpointslices", NAMESPACE, SLICE);
+    leads_to(&cluster, "10.0.0.1");
+    agrees(&a, true);
+    let log = cluster.server.log();
+    let of_slices: Vec<_> = log.iter().filter(|it| it.op.ends_with("endpointslices")).collect();
+    let lost = of_slices.iter().rposition(|it| it.op.starts_with("update")).unwrap();
+    assert_ne!(of_slices[lost].status, 200, "it was deleted too late");
+    let after: Vec<_> = of_slices[lost + 1..].iter().map(|it| it.op.as_str()).collect();
+    assert_eq!(after[..2], ["get endpointslices", "create endpointslices"]);
+    assert!(!a.log().contains("route: "), "{}", a.log());
+}
+
+#[test]
+fn a_slice_whose_making_is_under_way_is_made_empty_before_the_lease_is_given_back() {
+    let cluster = cluster();
+    cluster.server.inject("create endpointslices", [Fault::Delay(Duration::from_secs(5))]);
+    let mut a = cluster.start("web-1", LONG);
+    leads(&a);
+    until(BOUND, "it is under way", || (cluster.server.pending() == 0).then_some(()));
+    a.signal(Signal::TERM);
+    assert!(a.wait(BOUND).success());
+    until(BOUND, "it arrives", || {
+        let log = cluster.server.log();
+        let late = |it: &kube_server::Logged| {
+            it.op == "create endpointslices" && it.body["endpoints"] != json!([])
+        };
+        log.iter().any(late).then_some(())
+    });
+    assert_eq!(route(&cluster).0, Vec::<String>::new(), "the Service leads to one who has left");
+}
+
+#[test]
+fn a_newer_term_in_the_slice_is_left_and_told() {
+    let cluster = cluster();
+    let a = cluster.start("web-1", SHORT);
+    let term = leads(&a);
+    leads_to(&cluster, "10.0.0.1");
+    cluster.server.modify("endpointslices", NAMESPACE, SLICE, |it| {
+        it["metadata"]["annotations"]["tenure.dev/term"] = (term + 1).to_string().into();
+        it["endpoints"] = json!([]);
+    });
+    let route_of = agrees(&a, false);
+    assert_eq!(route_of["says"], "passive");
+    let words = route_of["last_error"].as_str().unwrap();
+    assert!(words.contains(&format!("says term {}, and ours is {term}", term + 1)), "{words}");
+    assert!(route(&cluster).0.is_empty());
+    assert_eq!(leads(&a), term, "the election does not mind");
+}
+
+#[test]
+fn a_service_with_a_selector_is_refused_while_there_is_time_to_mend_it() {
+    let cluster = cluster_with(json!({"selector": {"app": "web"}, "ports": [{"port": 80}]}));
+    let a = cluster.start("web-1", SHORT);
+    leads(&a);
+    let b = cluster.start("web-2", SHORT);
+    for candidate in [&a, &b] {
+        until(BOUND, "it is told", || {
+            let status = candidate.status()?;
+            let words = status["route"]["last_error"].as_str()?;
+            words.contains("has a selector").then_some(())
+        });
+    }
+    assert!(slice(&cluster).is_none());
+    cluster.server.modify("services", NAMESPACE, "web", |it| it["spec"]["selector"] = json!({}));
+    leads_to(&cluster, "10.0.0.1");
+    agrees(&a, true);
+    until(BOUND, "all is well", || b.status()?["route"]["last_error"].is_null().then_some(()));
+}
+
+#[test]
+fn an_address_of_the_other_family_is_refused() {
+    let cluster = cluster();
+    let mut a = cluster.start("web-1", SHORT);
+    leads(&a);
+    leads_to(&cluster, "10.0.0.1");
+    cluster.server.modify("endpointslices", NAMESPACE, SLICE, |it| {
+        it["addressType"] = "IPv6".into();
+    });
+    let route_of = agrees(&a, true);
+    assert_eq!(route_of["says"], "active", "it has not looked yet");
+    until(BOUND, "it is told", || {
+        let status = a.status()?;
+        let words = status["route"]["last_error"].as_str()?;
+        (words.contains("IPv6") && words.contains("delete it")).then_some(())
+    });
+    a.signal(Signal::TERM);
+    assert!(a.wait(BOUND).success());
+}
+
+#[test]
+fn the_rights_that_are_listed_are_enough() {
+    let cluster = cluster();
+    cluster.server.account("listed", NAMESPACE, "web");
+    for right in RIGHTS {
+        let names: &[&str] = match (right.resource.plural, right.named) {
+            ("services", true) => &["web"],
+            ("endpointslices", true) => &[SLICE],
+            _ => &[],
+        };
+        if matches!(right.purpose, Purpose::EndpointSlice | Purpose::Events) {
+            let (plural, verbs) = (right.resource.plural, [right.verb]);
+            cluster.server.allow_named("listed", NAMESPACE, plural, &verbs, names);
+        }
+    }
+    cluster.server.write_token("listed");
+    let mut a = cluster.start("web-1", SHORT);
+    leads(&a);
+    leads_to(&cluster, "10.0.0.1");
+    let b = cluster.start("web-2", SHORT);
+    agrees(&b, true);
+    a.crash();
+    leads(&b);
+    leads_to(&cluster, "10.0.0.2");
+    let log = cluster.server.take_log();
+    let refused = log.iter().find(|it| it.status == 403 || it.status == 401);
+    assert!(refused.is_none(), "{refused:?}");
+}

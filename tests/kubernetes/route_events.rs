@@ -1,0 +1,170 @@
+//! Events of each leadership, and what `tenure doctor` says of routing: real processes that pretend
+//! to be pods, against an API server of the tests' own.
+
+use testkit::kubernetes::{kube_server, routed};
+use testkit::processes::process;
+
+use std::process::Command;
+
+use kube_server::{Fault, KubeServer};
+use process::{Candidate, until};
+use routed::{BOUND, Cluster, LONG, NAMESPACE, SHORT, leads};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// The Events as the server keeps them, and as `kubectl describe` reads them: in the core's words.
+fn events(cluster: &Cluster) -> Vec<Value> {
+    let mut events = cluster.server.objects("events", NAMESPACE);
+    events.sort_by_key(|it| it["eventTime"].as_str().unwrap_or_default().to_owned());
+    events
+}
+
+fn reasons(cluster: &Cluster) -> Vec<String> {
+    let reason = |it: &Value| it["reason"].as_str().unwrap_or_default().to_owned();
+    events(cluster).iter().map(reason).collect()
+}
+
+#[test]
+fn beginning_and_end_of_a_term_are_told_about_the_pod() {
+    let cluster = Cluster::new(&["--kube-route=label"]);
+    let mut a = cluster.start("web-1", LONG);
+    let term = leads(&a);
+    until(BOUND, "it is told", || (reasons(&cluster) == ["BecameLeader"]).then_some(()));
+    a.signal(Signal::TERM);
+    assert!(a.wait(BOUND).success());
+    assert_eq!(reasons(&cluster), ["BecameLeader", "StoppedLeading"], "told before the end");
+    let pod = cluster.server.object("pods", NAMESPACE, "web-1").unwrap();
+    for (event, note) in events(&cluster).iter().zip([
+        format!("web-1 became leader of orders in term {term}: the new term was written"),
+        format!("web-1 stopped leading orders in term {term}: it was asked to stop"),
+    ]) {
+        assert_eq!(event["message"], note.as_str());
+        assert_eq!(event["type"], "Normal");
+        assert_eq!(event["involvedObject"]["kind"], "Pod");
+        assert_eq!(event["involvedObject"]["apiVersion"], "v1");
+        assert_eq!(event["involvedObject"]["uid"], pod["metadata"]["uid"]);
+        assert_eq!(event["reportingInstance"], "web-1");
+    }
+}
+
+#[test]
+fn a_term_that_ran_out_is_told_as_a_warning() {
+    let cluster = Cluster::new(&["--kube-route=label"]);
+    let a = cluster.start("web-1", SHORT);
+    leads(&a);
+    let b = cluster.start("web-2", SHORT);
+    cluster.stop(&a);
+    leads(&b);
+    a.signal(Signal::CONT);
+    let event = until(BOUND, "it is told", || {
+        events(&cluster).into_iter().find(|it| it["reason"] == "StoppedLeading")
+    });
+    assert_eq!(event["type"], "Warning");
+    assert_eq!(event["involvedObject"]["name"], "web-1");
+}
+
+#[test]
+fn where_we_are_no_pod_events_are_about_the_lease() {
+    let server = KubeServer::start();
+    let directory = tempfile::tempdir().unwrap();
+    let store = ["--store=kubernetes:team/orders", "--election=orders"].map(str::to_owned);
+    let arguments: Vec<String> = server.arguments().into_iter().chain(store).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut a = Candidate::start("host-1", directory.path(), &arguments, &[]);
+    leads(&a);
+    a.signal(Signal::TERM);
+    assert!(a.wait(BOUND).success());
+    let lease = server.object("leases", NAMESPACE, "orders").unwrap();
+    let events = server.objects("events", NAMESPACE);
+    assert_eq!(events.len(), 2, "{events:?}");
+    for event in events {
+        assert_eq!(event["involvedObject"]["kind"], "Lease");
+        assert_eq!(event["involvedObject"]["apiVersion"], "coordination.k8s.io/v1");
+        assert_eq!(event["involvedObject"]["uid"], lease["metadata"]["uid"]);
+    }
+    assert!(server.count("pods") == 0, "it has no business with pods");
+}
+
+#[test]
+fn forbidden_events_are_told_once_and_hold_up_nothing() {
+    let cluster = Cluster::new(&["--kube-route=label"]);
+    cluster.server.account("poor", NAMESPACE, "web");
+    cluster.server.allow("poor", NAMESPACE, "pods", &["get", "list", "patch"]);
+    cluster.server.write_token("poor");
+    let mut a = cluster.start("web-1", LONG);
+    leads(&a);
+    until(BOUND, "it is told", || a.log().contains("Events are left out").then_some(()));
+    a.signal(Signal::TERM);
+    assert!(a.wait(BOUND).success());
+    assert_eq!(a.log().matches("Events are left out").count(), 1, "{}", a.log());
+    assert!(events(&cluster).is_empty());
+}
+
+#[test]
+fn events_that_hang_hold_up_neither_route_nor_end() {
+    let cluster = Cluster::new(&["--kube-route=label"]);
+    cluster.server.impose("events", Fault::Hang);
+    let mut a = cluster.start("web-1", LONG);
+    leads(&a);
+    cluster.says("web-1", "active");
+    let b = cluster.start("web-2", LONG);
+    a.signal(Signal::TERM);
+    leads(&b);
+    assert!(a.wait(BOUND).success());
+    assert_eq!(cluster.label("web-1").0, "passive");
+    cluster.says("web-2", "active");
+}
+
+/// What doctor says of routing, with its exit code.
+fn doctor(cluster: &Cluster, route: &[&str], pod: &str) -> (i32, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_tenure"))
+        .args(["doctor", "--election", "orders", "--store"])
+        .arg(format!("file://{}", directory.path().display()))
+        .args(cluster.server.arguments())
+        .args(route)
+        .envs([("POD_NAME", pod), ("POD_NAMESPACE", NAMESPACE), ("POD_IP", "10.0.0.1")])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output.status.code().unwrap(), said)
+}
+
+#[test]
+fn doctor_examines_the_route() {
+    let cluster = Cluster::new(&[]);
+    let label = ["--kube-route=label"];
+    let slice = ["--kube-route=endpointslice", "--kube-service=web"];
+    cluster.server.put("pods", NAMESPACE, "web-1", json!({"spec": {"containers": []}}));
+    let (code, said) = doctor(&cluster, &label, "web-1");
+    assert_eq!(code, 0, "{said}");
+    for part in ["route: all 3 rights in the namespace team are there", "pod: web-1 is there"] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    let (code, said) = doctor(&cluster, &label, "web-9");
+    assert!(code == 1 && said.contains("metadata.name"), "{said}");
+    let (code, said) = doctor(&cluster, &slice, "web-1");
+    assert!(code == 1 && said.contains("make a Service without selector"), "{said}");
+    let spec = json!({"spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
+    cluster.server.put("services", NAMESPACE, "web", spec);
+    let (code, said) = doctor(&cluster, &slice, "web-1");
+    assert!(code == 1 && said.contains("the Service web has a selector"), "{said}");
+    cluster.server.modify("services", NAMESPACE, "web", |it| it["spec"]["selector"] = json!({}));
+    let (code, said) = doctor(&cluster, &slice, "web-1");
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("web.orders is not there: the first leader makes it"), "{said}");
+
+    cluster.server.account("poor", NAMESPACE, "web");
+    cluster.server.allow("poor", NAMESPACE, "pods", &["get", "list"]);
+    cluster.server.write_token("poor");
+    let (code, said) = doctor(&cluster, &label, "web-1");
+    assert_eq!(code, 1, "{said}");
+    for part in [
+        "we may not patch pods in the namespace team",
+        "apiGroups [\"\"], resources [pods], verbs [patch]",
+        "we may not create events",
+    ] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    assert!(!said.contains("we may not list pods"), "{said}");
+}

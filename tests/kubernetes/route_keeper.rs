@@ -1,0 +1,221 @@
+//! The keeper of a route on a clock that the test sets: what it says when nobody publishes, when it
+//! gives its word, and what it counts.
+
+use testkit::http::status;
+use testkit::kubernetes::kube_server;
+
+use std::time::Duration;
+
+use kube_server::{Fault, KubeServer};
+use serde_json::json;
+use status::{Feed, about, leading, ms, now, pass, status};
+use tenure::config::{Beside, KubeAccess, Route};
+use tenure::election::Standing;
+use tenure::kube::Kube;
+use tenure::publish::About;
+use tenure::publish::acknowledgements::Acknowledgements;
+use tenure::publish::metrics::Metrics;
+use tenure::route::{Keeper, board};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+const BOUND: Duration = Duration::from_secs(30);
+
+/// A keeper of the label of the pod `web-1`, by a server of its own.
+struct Kept {
+    server: KubeServer,
+    feed: Option<Feed>,
+    about: About,
+    metrics: Metrics,
+    word: Acknowledgements,
+    running: JoinHandle<()>,
+}
+
+impl Kept {
+    fn start(server: KubeServer, standing: Standing) -> Self {
+        let beside = Beside {
+            access: KubeAccess {
+                api: server.url().parse().unwrap(),
+                token_file: Some(server.token_file()),
+                ca_file: None,
+            },
+            namespace: "team".to_owned(),
+            pod: Some("web-1".to_owned()),
+            lease: None,
+            election: "orders".to_owned(),
+            route: Some(Route::Label { key: "tenure.dev/role".to_owned() }),
+            request_timeout: ms(1_000),
+        };
+        let about = About { route: board(Some(&beside), now()), ..about() };
+        let metrics = Metrics::new(&about);
+        let feed = Feed::new(standing);
+        let kube = Kube::open(&beside.access, beside.request_timeout).unwrap();
+        let told = (about.route.clone(), metrics.clone());
+        let made = Keeper::new((&beside, kube), told, feed.subscribe(), ms(10_000), now);
+        let (keeper, word) = made.unwrap();
+        #[allow(clippy::disallowed_methods, reason = "the test that starts it waits for its end")]
+        let running = tokio::spawn(keeper.run());
+        Self { server, feed: Some(feed), about, metrics, word, running }
+    }
+
+    fn feed(&self) -> &Feed {
+        self.feed.as_ref().unwrap()
+    }
+
+    /// Waits until the pod bears a role.
+    async fn says(&self, role: &str) {
+        let says = async {
+            loop {
+                let pod = self.server.object("pods", "team", "web-1").unwrap_or_default();
+                if pod["metadata"]["labels"]["tenure.dev/role"] == role {
+                    return;
+                }
+                tokio::time::sleep(ms(10)).await;
+            }
+        };
+        timeout(BOUND, says).await.unwrap_or_else(|_| panic!("the label never says {role}"));
+    }
+
+    /// Waits until the route's board says so.
+    async fn agrees(&self, agrees: bool) {
+        let agree = async {
+            loop {
+                let document = self.document();
+                if document["agrees"] == agrees {
+                    return;
+                }
+                tokio::time::sleep(ms(10)).await;
+            }
+        };
+        timeout(BOUND, agree).await.unwrap_or_else(|_| panic!("agreement is never {agrees}"));
+    }
+
+    fn document(&self) -> serde_json::Value {
+        let last = self.feed().last();
+        serde_json::to_value(last.document(&self.about, now())).unwrap()["route"].clone()
+    }
+
+    fn metric(&self, begin: &str) -> Option<f64> {
+        let text = self.metrics.text(&self.feed().last(), 0, now());
+        let line = text.lines().find(|it| it.starts_with(begin))?;
+        line.rsplit_once(' ')?.1.parse().ok()
+    }
+
+    /// Whether word of the newest publication comes within a while.
+    async fn gives_word(&mut self, within: Duration) -> bool {
+        let sequence = self.feed().last().sequence;
+        timeout(within, self.word.reached(sequence)).await.is_ok()
+    }
+
+    /// The driver is gone; the keeper ends after its last word.
+    async fn end(mut self) -> KubeServer {
+        drop(self.feed.take());
+        timeout(BOUND, self.running).await.expect("it ends").unwrap();
+        self.server
+    }
+}
+
+fn server() -> KubeServer {
+    let server = KubeServer::start();
+    server.put("pods", "team", "web-1", json!({"spec": {"containers": []}}));
+    server
+}
+
+#[tokio::test]
+async fn a_belief_that_ends_by_itself_takes_the_route_back() {
+    let kept = Kept::start(server(), leading(7, ms(5_000)));
+    kept.says("active").await;
+    kept.agrees(true).await;
+    // Nobody publishes; the clock alone ends it.
+    pass(ms(5_001));
+    assert_eq!(kept.document()["agrees"], false, "judged when it is asked");
+    kept.says("passive").await;
+    kept.agrees(true).await;
+    kept.end().await;
+}
+
+#[tokio::test]
+async fn word_is_given_when_the_route_has_said_it_and_not_before() {
+    let mut kept = Kept::start(server(), leading(7, ms(60_000)));
+    kept.says("active").await;
+    assert!(kept.gives_word(BOUND).await);
+    kept.server.impose("patch pods", Fault::Answer(kube_server::answers::Answer::text(503, "")));
+    kept.feed().change(status(Standing::Standby));
+    assert!(!kept.gives_word(ms(700)).await, "the label says active yet");
+    kept.server.heal();
+    // The back-off is by the clock that the test sets.
+    pass(ms(10_000));
+    assert!(kept.gives_word(BOUND).await);
+    kept.says("passive").await;
+    kept.feed().renew(Standing::Paused);
+    assert!(kept.gives_word(BOUND).await, "there is nothing new to say");
+    kept.end().await;
+}
+
+#[tokio::test]
+async fn what_can_never_be_said_is_not_waited_for() {
+    let mut kept = Kept::start(server(), leading(7, ms(60_000)));
+    kept.says("active").await;
+    kept.agrees(true).await;
+    kept.server.forbid(kube_server::TOKEN);
+    kept.feed().change(status(Standing::Standby));
+    assert!(kept.gives_word(BOUND).await);
+    assert_eq!(kept.document()["agrees"], false);
+    assert!(kept.metric("tenure_route_requests_total{").is_some());
+    kept.end().await;
+}
+
+#[tokio::test]
+async fn what_others_change_is_seen_at_the_next_look_and_mended() {
+    let kept = Kept::start(server(), leading(7, ms(1_000_000)));
+    kept.says("active").await;
+    kept.agrees(true).await;
+    let looks = kept.server.count("get pods");
+    kept.server.modify("pods", "team", "web-1", |it| {
+        it["metadata"]["labels"]["tenure.dev/role"] = "passive".into();
+    });
+    // It looks after ten to thirty seconds, not at each renewal.
+    pass(ms(9_900));
+    kept.feed().renew(leading(7, ms(1_000_000)));
+    tokio::time::sleep(ms(100)).await;
+    assert_eq!(kept.server.count("get pods"), looks);
+    pass(ms(20_200));
+    kept.feed().renew(leading(7, ms(1_000_000)));
+    kept.says("active").await;
+    kept.end().await;
+}
+
+#[tokio::test]
+async fn another_pod_of_our_name_is_left_alone() {
+    let kept = Kept::start(server(), Standing::Standby);
+    kept.agrees(true).await;
+    kept.server.delete("pods", "team", "web-1");
+    kept.server.put("pods", "team", "web-1", json!({"spec": {"containers": []}}));
+    kept.feed().change(status(leading(7, ms(60_000))));
+    let told = async {
+        while kept.document()["last_error"].is_null() {
+            tokio::time::sleep(ms(10)).await;
+        }
+    };
+    timeout(BOUND, told).await.unwrap();
+    let words = kept.document()["last_error"].to_string();
+    assert!(words.contains("another pod bears the name web-1 now"), "{words}");
+    let pod = kept.server.object("pods", "team", "web-1").unwrap();
+    assert!(pod["metadata"]["labels"].is_null(), "{pod}");
+    kept.end().await;
+}
+
+#[tokio::test]
+async fn the_series_are_there_from_the_start_and_only_with_a_route() {
+    let kept = Kept::start(server(), Standing::Starting);
+    assert_eq!(kept.metric("tenure_route_agrees{"), Some(0.0));
+    let text = kept.metrics.text(&kept.feed().last(), 0, now());
+    for outcome in tenure::publish::metrics::ROUTE_OUTCOMES {
+        assert!(text.contains(&format!("outcome=\"{outcome}\"")), "{outcome}");
+    }
+    kept.agrees(true).await;
+    assert_eq!(kept.metric("tenure_route_agrees{"), Some(1.0));
+    let without = Metrics::new(&about()).text(&kept.feed().last(), 0, now());
+    assert!(!without.contains("tenure_route"));
+    kept.end().await;
+}

@@ -1,0 +1,291 @@
+//! The route by label: real processes that pretend to be pods, against an API server of the tests'
+//! own.
+
+use testkit::faults::fault_proxy;
+use testkit::kubernetes::{kube_server, routed};
+use testkit::processes::process;
+
+use std::time::Duration;
+
+use fault_proxy::{Door, FaultProxy};
+use kube_server::Fault;
+use process::until;
+use routed::{BOUND, Cluster, LONG, NAMESPACE, SHORT, agrees, leads, series};
+use rustix::process::Signal;
+use tenure::kube::rights::{Purpose, RIGHTS};
+
+fn cluster() -> Cluster {
+    Cluster::new(&["--kube-route=label"])
+}
+
+#[test]
+fn the_label_follows_the_leader_and_is_taken_back_before_the_lease_is() {
+    let cluster = cluster();
+    let mut a = cluster.start("web-1", LONG);
+    let first = leads(&a);
+    cluster.says("web-1", "active");
+    assert_eq!(cluster.label("web-1").1, Some(first));
+    let b = cluster.start("web-2", LONG);
+    cluster.says("web-2", "passive");
+    let route = agrees(&a, true);
+    assert_eq!((&route["kind"], &route["says"]), (&"label".into(), &"active".into()));
+    assert_eq!(series(&a, "tenure_route_agrees", ""), Some(1.0));
+    // A change that is slow in coming, though not too slow: meanwhile nobody else may lead.
+    cluster.server.inject("patch pods", [Fault::Delay(Duration::from_millis(1_500))]);
+    a.signal(Signal::TERM);
+    let second = leads(&b);
+    assert_eq!(cluster.label("web-1"), ("passive".to_owned(), Some(first)));
+    assert!(a.wait(BOUND).success());
+    cluster.says("web-2", "active");
+    assert_eq!(cluster.label("web-2").1, Some(second));
+    assert_eq!(cluster.active(), ["web-2"]);
+    let pod = cluster.server.object("pods", NAMESPACE, "web-2").unwrap();
+    assert_eq!(pod["metadata"]["labels"]["tenure.dev/election"], "orders");
+    assert_eq!(pod["metadata"]["labels"]["app"], "web", "nothing else is touched");
+}
+
+#[test]
+fn a_label_that_a_killed_leader_kept_is_taken_by_the_next() {
+    let cluster = cluster();
+    let mut a = cluster.start("web-1", SHORT);
+    leads(&a);
+    cluster.says("web-1", "active");
+    let b = cluster.start("web-2", SHORT);
+    cluster.says("web-2", "passive");
+    a.crash();
+    let term = leads(&b);
+    cluster.says("web-2", "active");
+    assert_eq!(cluster.label("web-1"), ("passive".to_owned(), Some(term)));
+    // The next process in the pod finds itself passive, and says so of its own accord.
+    cluster.server.modify("pods", NAMESPACE, "web-1", |it| {
+        it["metadata"]["labels"]["tenure.dev/role"] = "active".into();
+        it["metadata"]["annotations"]["tenure.dev/term"] = (term + 7).to_string().into();
+    });
+    let a = cluster.start("web-1", SHORT);
+    cluster.says("web-1", "passive");
+    assert_eq!(cluster.label("web-1").1, Some(term + 7), "the newest term stays");
+    agrees(&a, true);
+}
+
+#[test]
+fn whoever_was_cut_off_mends_its_own_label_when_it_is_back() {
+    let cluster = cluster();
+    let [to_a, to_b] = [(); 2].map(|()| FaultProxy::start(cluster.server.address));
+    let by = |name: &str, proxy: &FaultProxy| {
+        cluster.start_with(name, SHORT, &[], &format!("http://{}", proxy.address))
+    };
+    let a = by("web-1", &to_a);
+    leads(&a);
+    cluster.says("web-1", "active");
+    let b = by("web-2", &to_b);
+    agrees(&b, true);
+    to_a.door(Door::Deaf);
+    to_b.door(Door::Shut);
+    cluster.stop(&a);
+    leads(&b);
+    a.signal(Signal::CONT);
+    until(BOUND, "it stands by", || (a.state()? == "standby").then_some(()));
+    // Nobody could say otherwise: the label still leads to who leads no more, and that shows.
+    assert_eq!(cluster.active(), ["web-1"]);
+    let route = agrees(&b, false);
+    assert_eq!(route["says"], "passive");
+    until(BOUND, "the trouble is told", || b.status()?["route"]["last_error"].as_str().map(drop));
+    assert_eq!(series(&b, "tenure_route_agrees", ""), Some(0.0));
+    let warned = |it: &process::Candidate| {
+        it.log().matches("the route does not agree with our role").count()
+    };
+    until(BOUND, "it is told once", || (warned(&b) > 0).then_some(()));
+    to_a.heal();
+    cluster.says("web-1", "passive");
+    assert!(cluster.active().is_empty(), "the new leader is cut off yet");
+    to_b.heal();
+    cluster.says("web-2", "active");
+    let route = agrees(&b, true);
+    assert!(route["last_error"].is_null(), "{route}");
+    assert_eq!(warned(&b), 1);
+    until(BOUND, "it is told", || b.log().contains("agrees with our role again").then_some(()));
+}
+
+/// A write of the old leader that is on its way while the next one begins: of the pod as it was.
+fn late_write(spoil: impl FnOnce(&mut serde_json::Value)) -> (Cluster, [process::Candidate; 2]) {
+    let cluster = cluster();
+    let a = cluster.start("web-1", SHORT);
+    leads(&a);
+    cluster.says("web-1", "active");
+    let b = cluster.start("web-2", SHORT);
+    agrees(&b, true);
+    cluster.server.take_log();
+    cluster.server.inject("patch pods", [Fault::Delay(Duration::from_secs(8))]);
+    cluster.server.modify("pods", NAMESPACE, "web-1", spoil);
+    // It looks, finds that its label is not as it was, and mends it.
+    let is_under_way = || cluster.server.pending() == 0;
+    until(BOUND, "the write is under way", || is_under_way().then_some(()));
+    cluster.stop(&a);
+    leads(&b);
+    cluster.says("web-2", "active");
+    (cluster, [a, b])
+}
+
+/// Waits for the late write to be answered so.
+fn answered(cluster: &Cluster, status: u16) {
+    until(BOUND, "the late write arrives", || {
+        let log = cluster.server.log();
+        let late = |it: &kube_server::Logged| {
+            it.op == "patch pods"
+                && it.path.ends_with("web-1")
+                && it.body["metadata"]["labels"]["tenure.dev/role"] == "active"
+                && it.status == status
+        };
+        log.iter().any(late).then_some(())
+    });
+}
+
+#[test]
+fn a_late_write_of_an_older_leader_undoes_nothing() {
+    let (cluster, [_a, b]) = late_write(|it| {
+        it["metadata"]["annotations"]["tenure.dev/term"] = "1".into();
+    });
+    let taken = ("passive".to_owned(), Some(leads(&b)));
+    assert_eq!(cluster.label("web-1"), taken);
+    answered(&cluster, 409);
+    assert_eq!(cluster.label("web-1"), taken);
+}
+
+#[test]
+fn a_late_write_that_nothing_came_before_is_taken_back_by_the_leader() {
+    let (cluster, [_a, b]) = late_write(|it| {
+        it["metadata"]["labels"]["tenure.dev/role"] = "passive".into();
+    });
+    answered(&cluster, 200);
+    cluster.says("web-1", "passive");
+    assert_eq!(cluster.label("web-1").1, Some(leads(&b)));
+    agrees(&b, true);
+}
+
+#[test]
+fn a_write_of_unknown_outcome_is_overtaken_before_the_lease_is_given_back() {
+    let cluster = cluster();
+    let mut a = cluster.start("web-1", LONG);
+    leads(&a);
+    cluster.says("web-1", "active");
+    cluster.server.inject("patch pods", [Fault::Delay(Duration::from_secs(5))]);
+    cluster.server.modify("pods", NAMESPACE, "web-1", |it| {
+        it["metadata"]["labels"]["tenure.dev/role"] = "passive".into();
+    });
+    until(BOUND, "the write is under way", || (cluster.server.pending() == 0).then_some(()));
+    // The label says passive already, and the write that says otherwise has yet to arrive.
+    a.signal(Signal::TERM);
+    assert!(a.wait(BOUND).success());
+    answered(&cluster, 409);
+    assert_eq!(cluster.label("web-1").0, "passive");
+}
+
+#[test]
+fn without_rights_it_leads_all_the_same_and_says_what_is_missing() {
+    let cluster = cluster();
+    cluster.server.account("poor", NAMESPACE, "web");
+    cluster.server.write_token("poor");
+    let mut a = cluster.start("web-1", LONG);
+    leads(&a);
+    let route = until(BOUND, "the trouble is told", || {
+        let route = a.status()?["route"].clone();
+        route["last_error"].is_string().then_some(route)
+    });
+    let words = route["last_error"].as_str().unwrap();
+    assert!(words.contains("system:serviceaccount:team:web may not"), "{words}");
+    assert!(words.contains("kubectl create role"), "{words}");
+    assert_eq!((&route["agrees"], &route["says"]), (&false.into(), &serde_json::Value::Null));
+    let forbidden = series(&a, "tenure_route_requests_total", r#"outcome="forbidden""#);
+    assert!(forbidden.unwrap() >= 1.0);
+    assert_eq!(series(&a, "tenure_route_requests_total", r#"outcome="ok""#), Some(0.0));
+    let b = cluster.start("web-2", LONG);
+    a.signal(Signal::TERM);
+    leads(&b);
+    assert!(a.wait(BOUND).success());
+    // Once rights are there, nobody has to start anew.
+    cluster.server.allow("poor", NAMESPACE, "pods", &["get", "list", "patch"]);
+    cluster.says("web-2", "active");
+    agrees(&b, true);
+}
+
+#[test]
+fn an_api_server_that_hangs_or_is_gone_delays_no_election() {
+    let cluster = cluster();
+    let a = cluster.start("web-1", SHORT);
+    leads(&a);
+    cluster.says("web-1", "active");
+    let term = leads(&a);
+    cluster.server.impose("any", Fault::Hang);
+    // Longer than the lease: each renewal comes in time.
+    let ends = std::time::Instant::now() + Duration::from_secs(5);
+    while std::time::Instant::now() < ends {
+        assert_eq!(a.status().unwrap()["term"], term);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(a);
+    let mut a = cluster.start("web-1", LONG);
+    leads(&a);
+    let mut b = cluster.start("web-2", LONG);
+    a.signal(Signal::TERM);
+    // Two minutes before the lease would have run out.
+    leads(&b);
+    assert!(a.wait(BOUND).success());
+    cluster.server.heal();
+    cluster.server.stop();
+    let c = cluster.start("web-3", LONG);
+    b.signal(Signal::TERM);
+    leads(&c);
+    assert!(b.wait(BOUND).success());
+    cluster.server.resume();
+    cluster.says("web-3", "active");
+    until(BOUND, "the others are passive", || (cluster.active() == ["web-3"]).then_some(()));
+}
+
+/// Of all that Tenure asks for with the lease in a Lease too, and with the names that rules can tell.
+#[test]
+fn a_cluster_that_has_both_lease_and_label_needs_no_other_right() {
+    let cluster = Cluster::on(&["--kube-route=label"], "kubernetes:team/orders");
+    cluster.server.account("listed", NAMESPACE, "web");
+    for right in RIGHTS.iter().filter(|it| it.purpose != Purpose::EndpointSlice) {
+        let names: &[&str] = if right.named { &["orders"] } else { &[] };
+        let (plural, verbs) = (right.resource.plural, [right.verb]);
+        cluster.server.allow_named("listed", NAMESPACE, plural, &verbs, names);
+    }
+    cluster.server.write_token("listed");
+    let mut a = cluster.start("web-1", SHORT);
+    leads(&a);
+    cluster.says("web-1", "active");
+    let b = cluster.start("web-2", SHORT);
+    agrees(&b, true);
+    until(BOUND, "the Lease is watched", || {
+        (cluster.server.count("watch leases") > 0).then_some(())
+    });
+    a.signal(Signal::TERM);
+    assert!(a.wait(BOUND).success());
+    leads(&b);
+    until(BOUND, "only it is active", || (cluster.active() == ["web-2"]).then_some(()));
+    let refused = |it: &&kube_server::Logged| it.status == 403 || it.status == 401;
+    let log = cluster.server.take_log();
+    assert!(!log.iter().any(|it| refused(&it)), "{:?}", log.iter().find(refused));
+}
+
+#[test]
+fn the_rights_that_are_listed_are_enough() {
+    let cluster = cluster();
+    cluster.server.account("listed", NAMESPACE, "web");
+    for right in RIGHTS.iter().filter(|it| matches!(it.purpose, Purpose::Label | Purpose::Events)) {
+        cluster.server.allow("listed", NAMESPACE, right.resource.plural, &[right.verb]);
+    }
+    cluster.server.write_token("listed");
+    let mut a = cluster.start("web-1", SHORT);
+    leads(&a);
+    cluster.says("web-1", "active");
+    let b = cluster.start("web-2", SHORT);
+    agrees(&b, true);
+    a.crash();
+    leads(&b);
+    until(BOUND, "only it is active", || (cluster.active() == ["web-2"]).then_some(()));
+    let refused = |it: &&kube_server::Logged| it.status == 403 || it.status == 401;
+    let log = cluster.server.take_log();
+    assert!(!log.iter().any(|it| refused(&it)), "{:?}", log.iter().find(refused));
+}

@@ -1,0 +1,223 @@
+//! Each kind of trouble with a cluster, under a real sidecar: it is up and passive, says what is
+//! wrong in its status, its log and its metrics, and leads as soon as that is mended.
+
+use testkit::kubernetes::kube_server;
+use testkit::processes::process;
+
+use std::time::Duration;
+
+use kube_server::answers::Answer;
+use kube_server::{Fault, KubeServer, TOKEN, Tls};
+use process::{Candidate, until};
+use serde_json::json;
+use tempfile::TempDir;
+
+/// How long anything may take that must come, on a machine with much else to do.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A sidecar on `kubernetes:STORE`.
+struct Sidecar {
+    candidate: Candidate,
+    _directory: TempDir,
+}
+
+fn start(server: &KubeServer, store: &str, variables: &[(&str, &str)]) -> Sidecar {
+    let directory = tempfile::tempdir().unwrap();
+    let mut arguments = vec!["--store".to_owned(), format!("kubernetes:{store}")];
+    arguments.extend(server.arguments());
+    let timings = [
+        ("--lease-duration", "4s"),
+        ("--renew-deadline", "3s"),
+        ("--retry-period", "500ms"),
+        ("--request-timeout", "900ms"),
+    ];
+    arguments.extend(timings.into_iter().flat_map(|(name, it)| [name.to_owned(), it.to_owned()]));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let candidate = Candidate::start("web-1", directory.path(), &arguments, variables);
+    Sidecar { candidate, _directory: directory }
+}
+
+impl Sidecar {
+    /// Waits for words in the status, and checks that it is up, passive, and tells them everywhere.
+    fn tells(&self, words: &[&str], outcome: &str) {
+        let it = &self.candidate;
+        let error = until(PATIENCE, &format!("its status tells {words:?}"), || {
+            let error = it.status()?["store"]["last_error"].as_str()?.to_owned();
+            words.iter().all(|it| error.contains(it)).then_some(error)
+        });
+        assert!(!error.contains(TOKEN) && !it.log().contains(TOKEN));
+        let (code, _) = it.get("/livez").unwrap();
+        assert_eq!(code, 200, "trouble with a store is no reason to be restarted");
+        until(PATIENCE, "it is passive", || (!it.is_leader()).then_some(()));
+        until(PATIENCE, "its log tells it too", || {
+            words.iter().all(|word| it.log().contains(word)).then_some(())
+        });
+        until(PATIENCE, &format!("its metrics count {outcome}"), || {
+            let (_, text) = it.get("/metrics")?;
+            let counted = |line: &&str| {
+                line.starts_with("tenure_store_requests_total")
+                    && line.contains(&format!("outcome=\"{outcome}\""))
+            };
+            let counts = text.lines().filter(counted);
+            counts.filter_map(|it| it.rsplit(' ').next()?.parse::<u64>().ok()).find(|it| *it > 0)
+        });
+    }
+
+    fn leads(&self) {
+        until(PATIENCE, "it leads", || self.candidate.is_leader().then_some(()));
+    }
+}
+
+#[test]
+fn without_a_rule_of_access_it_says_which_and_leads_once_it_has_it() {
+    let server = KubeServer::start();
+    server.account("t", "team", "app");
+    server.write_token("t");
+    let sidecar = start(&server, "team/orders", &[]);
+    sidecar.tells(
+        &["system:serviceaccount:team:app", "get", "leases", "team", "kubectl create role"],
+        "auth",
+    );
+    server.allow("t", "team", "leases", &["get"]);
+    sidecar.tells(&["may not create leases"], "auth");
+    server.allow("t", "team", "leases", &["create", "update"]);
+    sidecar.leads();
+    let warned = |it: &Sidecar| it.candidate.log().contains("cannot be watched");
+    until(PATIENCE, "it says that it cannot watch", || warned(&sidecar).then_some(()));
+    server.forbid("t");
+    sidecar.tells(&["kubectl create role"], "auth");
+    server.allow("t", "team", "leases", &["get", "create", "update", "watch"]);
+    sidecar.leads();
+}
+
+#[test]
+fn without_its_namespace_it_says_so_and_leads_once_that_is_made() {
+    let server = KubeServer::start();
+    let sidecar = start(&server, "shop/orders", &[]);
+    sidecar.tells(&["the namespace shop does not exist"], "settings");
+    server.namespace("shop");
+    sidecar.leads();
+}
+
+#[test]
+fn with_a_token_that_has_expired_it_says_so_and_takes_the_next() {
+    let server = KubeServer::start_secure();
+    let sidecar = start(&server, "team/orders", &[]);
+    sidecar.leads();
+    server.expire(TOKEN);
+    sidecar.tells(&["does not accept our token", "--kube-token-file"], "auth");
+    server.account("next", "team", "app");
+    server.allow("next", "team", "leases", &["get", "create", "update", "watch"]);
+    server.write_token("next");
+    sidecar.leads();
+}
+
+#[test]
+fn a_token_that_is_rotated_costs_no_term() {
+    let server = KubeServer::start();
+    let sidecar = start(&server, "team/orders", &[]);
+    sidecar.leads();
+    let term = sidecar.candidate.status().unwrap()["term"].clone();
+    let mut old = TOKEN.to_owned();
+    for number in 0..3 {
+        let next = format!("token-{number}");
+        server.account(&next, "team", "app");
+        server.allow(&next, "team", "leases", &["get", "create", "update", "watch"]);
+        server.write_token(&next);
+        server.expire(&old);
+        old = next;
+        until(PATIENCE, "it renews with the new one", || {
+            let log = server.take_log();
+            log.iter().any(|it| it.op == "update leases" && it.status == 200).then_some(())
+        });
+    }
+    assert_eq!(sidecar.candidate.status().unwrap()["term"], term);
+}
+
+#[test]
+fn with_the_wrong_authority_it_says_so_and_sends_no_token() {
+    let server = KubeServer::start_secure();
+    let right = std::fs::read(server.ca_file()).unwrap();
+    std::fs::write(server.ca_file(), Tls::new("127.0.0.1").authority).unwrap();
+    let sidecar = start(&server, "team/orders", &[]);
+    sidecar.tells(&["certificate"], "network");
+    assert!(server.take_log().is_empty());
+    std::fs::write(server.ca_file(), right).unwrap();
+    sidecar.leads();
+}
+
+#[test]
+fn without_its_api_server_it_is_up_and_leads_once_that_is_back() {
+    let server = KubeServer::start();
+    server.stop();
+    let sidecar = start(&server, "team/orders", &[]);
+    sidecar.tells(&[&server.address.to_string()], "network");
+    assert_eq!(sidecar.candidate.get("/readyz").unwrap().0, 503, "it has never heard of its store");
+    server.resume();
+    sidecar.leads();
+    server.stop();
+    sidecar.tells(&[&server.address.to_string()], "network");
+    assert_eq!(sidecar.candidate.get("/readyz").unwrap().0, 200, "an outage is for alerts");
+    server.resume();
+    sidecar.leads();
+}
+
+#[test]
+fn errors_that_pass_cost_no_term_and_those_that_stay_are_told() {
+    let server = KubeServer::start();
+    let sidecar = start(&server, "team/orders", &[]);
+    sidecar.leads();
+    let term = sidecar.candidate.status().unwrap()["term"].clone();
+    for fault in [
+        Fault::Answer(Answer::throttled()),
+        Fault::Answer(Answer::etcd_timed_out()),
+        Fault::DropAfter,
+        Fault::DropBefore,
+    ] {
+        server.inject("update leases", [fault]);
+        server.take_log();
+        until(PATIENCE, "it has renewed again", || {
+            let log = server.take_log();
+            log.iter().any(|it| it.op == "update leases" && it.status == 200).then_some(())
+        });
+    }
+    assert_eq!(sidecar.candidate.status().unwrap()["term"], term);
+    for (fault, words, outcome) in [
+        (Fault::Answer(Answer::throttled()), "slow down", "throttled"),
+        (Fault::Answer(Answer::etcd_timed_out()), "etcdserver: request timed out", "unavailable"),
+        (Fault::Hang, "900ms", "timeout"),
+        (Fault::Html, "", "settings"),
+    ] {
+        server.impose("any", fault);
+        sidecar.tells(&[words], outcome);
+        server.heal();
+        sidecar.leads();
+    }
+}
+
+#[test]
+fn what_is_no_lease_of_ours_is_told_and_left_alone() {
+    let server = KubeServer::start();
+    let theirs = json!({"metadata": {"annotations": {"tenure.dev/term": "seven"}}, "spec": {}});
+    server.put("leases", "team", "orders", theirs);
+    let before = server.object("leases", "team", "orders");
+    let sidecar = start(&server, "team/orders", &[]);
+    sidecar.tells(&["tenure.dev/term"], "foreign");
+    assert_eq!(server.object("leases", "team", "orders"), before);
+    server.put("leases", "team", "orders", json!({"spec": {}}));
+    sidecar.leads();
+    server.put("leases", "team", "orders", json!({"spec": {"holderIdentity": "x"}}));
+    sidecar.tells(&["leaseDurationSeconds"], "foreign");
+    server.put("leases", "team", "orders", json!({"spec": {}}));
+    sidecar.leads();
+}
+
+#[test]
+fn no_proxy_of_the_environment_is_followed() {
+    let server = KubeServer::start_secure();
+    let dead = "http://127.0.0.1:9";
+    let names =
+        ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "https_proxy", "http_proxy", "all_proxy"];
+    let variables: Vec<_> = names.into_iter().map(|it| (it, dead)).collect();
+    start(&server, "team/orders", &variables).leads();
+}

@@ -1,0 +1,134 @@
+//! The simulation in the tests: fixed seeds, a fresh one, and proof that the judge sees what it is
+//! there to see.
+//!
+//! Many more hours are for `examples/simulate.rs`, built to run fast; `tests/run` plays it too.
+
+#![allow(clippy::cast_possible_truncation, reason = "indices of a few dozen")]
+
+use simulator as simulation;
+
+use simulation::campaign::{self, Tally};
+use simulation::checker;
+use simulation::clock::Which;
+use simulation::faults::{Fault, Kind, Target};
+use simulation::scenario::{Nature, Scenario};
+use simulation::world::{Outcome, World};
+use simulation::{SECOND, shrink};
+
+/// A campaign must end without a violation.
+#[track_caller]
+fn assert_clean(tally: &Tally) {
+    if let Some(found) = &tally.found {
+        let kept: Vec<String> = found.kept.iter().map(u32::to_string).collect();
+        panic!(
+            "{:?}: {}; cargo run --profile sim --example simulate -- --seed {} --episode {} \
+             --faults {} --trace",
+            found.violation.kind,
+            found.violation.text,
+            tally.seed,
+            found.episode,
+            if kept.is_empty() { "none".to_owned() } else { kept.join(",") },
+        );
+    }
+    assert!(tally.elections > 10 * tally.hours() as u64, "hardly an election: {tally:?}");
+    assert!(tally.faults > 300 * tally.hours() as u64, "hardly a fault: {tally:?}");
+}
+
+#[test]
+fn a_seed_holds_what_is_claimed_seven() {
+    assert_clean(&campaign::run(7, 40.0));
+}
+
+#[test]
+fn a_seed_holds_what_is_claimed_eleven() {
+    assert_clean(&campaign::run(11, 40.0));
+}
+
+#[test]
+fn a_fresh_seed_holds_what_is_claimed() {
+    assert_clean(&campaign::run(fastrand::u64(..1 << 32), 40.0));
+}
+
+#[test]
+fn the_same_seed_is_the_same_history() {
+    let (one, other) = (campaign::run(3, 5.0), campaign::run(3, 5.0));
+    assert_eq!((one.history, one.faults, one.length), (other.history, other.faults, other.length));
+    assert_ne!(one.history, campaign::run(4, 5.0).history);
+}
+
+fn at(seconds: u64, length: u64, target: Target, kind: Kind) -> Fault {
+    Fault { spell: 0, at: seconds * SECOND, length: length * SECOND, target, kind }
+}
+
+fn play(scenario: &Scenario) -> Outcome {
+    let all: Vec<u32> = (0..scenario.faults.len() as u32).collect();
+    World::new(scenario, &all).play()
+}
+
+fn kind(outcome: &Outcome) -> Option<checker::Kind> {
+    outcome.violation.as_ref().map(|it| it.kind)
+}
+
+#[test]
+fn the_judge_sees_two_leaders_where_the_lease_is_freed_behind_the_holders_back() {
+    // The episode is said to keep the assumptions, and breaks them: broken at once, the lease goes
+    // to another while the leader still believes.
+    let kind_of_break = Kind::Break { period: Some(0) };
+    let cut = Kind::Cut { refused: false };
+    let faults = vec![at(60, 30, Target::Leader, cut), at(61, 0, Target::All, kind_of_break)];
+    assert_eq!(
+        kind(&play(&Scenario::by_hand(Nature::Sleepy, faults))),
+        Some(checker::Kind::DualLeaders)
+    );
+}
+
+#[test]
+fn the_judge_sees_two_leaders_where_a_pause_beyond_the_margin_goes_unseen() {
+    let mut scenario = Scenario::by_hand(
+        Nature::Freezing,
+        vec![at(60, 14, Target::Leader, Kind::Freeze { synced: false })],
+    );
+    scenario.nodes.iter_mut().for_each(|it| it.freeze_budget = 14 * SECOND);
+    // Frozen right after a renewal, it goes on believing when another leads.
+    let found = (0..40).find_map(|tenths: u64| {
+        scenario.faults[0].at = 60 * SECOND + tenths * SECOND / 10;
+        kind(&play(&scenario))
+    });
+    assert_eq!(found, Some(checker::Kind::DualLeaders));
+}
+
+#[test]
+fn a_lapse_by_a_clock_set_forward_takes_no_client_s_time() {
+    // Released at once, the lease went to another while a client still acted on the last answer.
+    for tenths in 0..40 {
+        let jump = Kind::Jump { which: Which::Boot, by: 27_000_000_000 };
+        let fault =
+            Fault { at: 60 * SECOND + tenths * SECOND / 10, ..at(0, 0, Target::Leader, jump) };
+        assert_eq!(kind(&play(&Scenario::by_hand(Nature::Jumpy, vec![fault]))), None, "{tenths}");
+    }
+}
+
+#[test]
+fn a_lapse_by_a_fast_clock_takes_no_slow_client_s_time() {
+    for tenths in 0..40 {
+        let cut = Kind::Cut { refused: false };
+        let fault =
+            Fault { at: 60 * SECOND + tenths * SECOND / 10, ..at(0, 11, Target::Leader, cut) };
+        let mut scenario = Scenario::by_hand(Nature::Sleepy, vec![fault]);
+        for node in &mut scenario.nodes {
+            (node.drift_ppm, node.client_ppm) = (40_000, -40_000);
+        }
+        assert_eq!(kind(&play(&scenario)), None, "{tenths}");
+    }
+}
+
+#[test]
+fn a_schedule_is_shrunk_to_the_faults_that_matter() {
+    let mut faults: Vec<Fault> =
+        (0..30).map(|it| at(10 + it, 1, Target::Node(2), Kind::Pause)).collect();
+    let cut = Kind::Cut { refused: false };
+    faults.push(at(60, 30, Target::Leader, cut));
+    faults.push(at(61, 0, Target::All, Kind::Break { period: Some(0) }));
+    let scenario = Scenario::by_hand(Nature::Sleepy, faults);
+    assert_eq!(shrink::shrink(&scenario, checker::Kind::DualLeaders), [31]);
+}

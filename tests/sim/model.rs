@@ -1,0 +1,27 @@
+//! The election under a model checker: every run of a few candidates with a few faults.
+//!
+//! The bounds are small enough for a debug build; `examples/model_check.rs` goes further with the
+//! same model.
+
+use simulator::model as checked;
+
+use checked::{Bounds, check};
+
+/// Checks, and holds the number of states against the known one: fewer would mean that something
+/// is no longer tried.
+fn assert_holds(bounds: Bounds, at_least: usize) {
+    let checkup = check(bounds, 2);
+    assert!(checkup.failures.is_empty(), "{bounds:?}: {:#?}", checkup.failures);
+    assert!(checkup.unseen.is_empty(), "{bounds:?}: never {:?}", checkup.unseen);
+    assert!(checkup.states >= at_least, "only {} states of {bounds:?}", checkup.states);
+}
+
+#[test]
+fn three_candidates_hold_through_every_two_faults() {
+    assert_holds(Bounds::of_faults(3, 2), 25_000);
+}
+
+#[test]
+fn two_candidates_hold_through_every_three_faults() {
+    assert_holds(Bounds::of_faults(2, 3), 130_000);
+}

@@ -1,0 +1,85 @@
+//! The examination of an account: nothing wrong where nothing is, and each fault by its name.
+
+use testkit::azure::{azurite, blob_server};
+use testkit::stores::bids;
+
+use std::time::Duration;
+
+use azurite::Azurite;
+use bids::{A, bid, leading, open, soon};
+use blob_server::Fault;
+use tenure::store::{Finding, LeaseStore, Verdict};
+
+fn verdicts(findings: &[Finding]) -> String {
+    let lines = findings.iter().map(|it| {
+        assert_eq!(it.remedy.is_some(), matches!(it.verdict, Verdict::Doubtful | Verdict::Wrong));
+        format!("{}: {:?} {}", it.subject, it.verdict, it.detail)
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn an_account_in_good_health_has_nothing_wrong_on_azurite() {
+    let azurite = Azurite::start().await;
+    let settings = azurite.settings("locks", "orders");
+    let store = open(settings.clone());
+    let told = verdicts(&soon(store.examine()).await);
+    assert!(told.contains("container: Wrong locks does not exist"), "{told}");
+    soon(store.create(1000)).await.expect("made");
+    soon(store.acquire(&bid(A))).await.expect("the lease");
+    let findings = soon(store.examine()).await;
+    let told = verdicts(&findings);
+    assert!(findings.iter().all(|it| it.verdict == Verdict::Well), "{told}");
+    assert!(told.contains("locks/orders: term 1000, never held yet, lease leased"), "{told}");
+    soon(store.renew(&bid(A))).await.expect("the lease was left alone");
+}
+
+#[tokio::test]
+async fn the_probe_is_removed_and_the_lock_is_left_alone() {
+    let (server, store) = leading().await;
+    let before = server.metadata("locks", "orders");
+    soon(store.examine()).await;
+    let log = server.take_log();
+    let touched = log.iter().filter(|it| !matches!(&*it.op, "look" | "GET" | "look-container"));
+    assert!(touched.clone().count() >= 4, "{log:?}");
+    assert!(touched.clone().all(|it| it.url.contains("/locks/orders.doctor-")), "{log:?}");
+    let probe = touched.clone().next().expect("a probe").url.clone();
+    assert!(log.iter().any(|it| it.op == "delete" && it.url == probe && it.status == 202));
+    assert_eq!(server.metadata("locks", "orders"), before);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_an_account_is_named() {
+    let (server, store) = leading().await;
+    let table: [(&str, Fault, &str); 4] = [
+        (
+            "acquire",
+            Fault::Answer(403, "AuthorizationPermissionMismatch"),
+            "permission to lease: Wrong",
+        ),
+        ("write", Fault::Answer(403, "X"), "permission to write metadata: Wrong"),
+        ("delete", Fault::Answer(403, "X"), "could not be removed again"),
+        ("look", Fault::Answer(403, "AuthenticationFailed"), "container: Wrong the key"),
+    ];
+    for (op, fault, words) in table {
+        server.inject(op, [fault]);
+        let told = verdicts(&soon(store.examine()).await);
+        assert!(told.contains(words), "{words} in {told}");
+        server.heal();
+    }
+    server.set_tier("locks", "orders", "Archive");
+    let told = verdicts(&soon(store.examine()).await);
+    assert!(told.contains("blob tier: Wrong the blob is archived"), "{told}");
+    server.advance(Duration::from_secs(1000));
+    let told = verdicts(&soon(store.examine()).await);
+    assert!(told.contains("clock skew: Wrong our clock is 99"), "{told}");
+    server.put("locks", "foreign", 3, &[]);
+    let told = verdicts(&soon(open(server.settings("locks", "foreign")).examine()).await);
+    assert!(told.contains("lock blob: Wrong the blob locks/foreign is not Tenure's"), "{told}");
+
+    let mut settings = server.settings("locks", "orders");
+    settings.endpoint = "http://no-such-account.invalid".parse().expect("a URL");
+    let told = verdicts(&soon(open(settings).examine()).await);
+    assert!(told.contains("name resolution: Wrong no-such-account.invalid"), "{told}");
+    assert_eq!(told.matches("Skipped").count(), 9, "{told}");
+}

@@ -1,0 +1,251 @@
+//! The Azure backend when answers are lost, late, wrong or not Azure's at all.
+
+use testkit::azure::{azurite, blob_server, token_server};
+use testkit::http::raw;
+use testkit::stores::bids;
+
+use std::time::Duration;
+
+use tokio::io::AsyncBufReadExt;
+
+use bids::{A, B, bid, leading, open, outcome, soon};
+use blob_server::{BlobServer, Fault, Proof};
+use raw::Raw;
+use tenure::store::{Cause, LeaseStore, Nonce, StoreError};
+
+#[tokio::test]
+async fn what_the_store_does_not_say_for_certain_is_unknown() {
+    let (server, store) = leading().await;
+    let table = [
+        (302, "", Cause::Settings),
+        (400, "InvalidHeaderValue", Cause::Settings),
+        (401, "InvalidAuthenticationInfo", Cause::Auth),
+        (403, "AuthorizationPermissionMismatch", Cause::Auth),
+        (404, "ResourceNotFound", Cause::Settings),
+        (409, "BlobArchived", Cause::Settings),
+        (409, "SomethingNew", Cause::Unavailable),
+        (412, "SomethingNew", Cause::Unavailable),
+        (429, "", Cause::Throttled),
+        (500, "InternalError", Cause::Unavailable),
+        (500, "LeaseLost", Cause::Unavailable),
+        (502, "", Cause::Unavailable),
+        (503, "ServerBusy", Cause::Throttled),
+        (504, "", Cause::Unavailable),
+    ];
+    for (status, code, cause) in table {
+        for op in ["acquire", "renew", "release", "look", "write"] {
+            server.inject(op, [Fault::Answer(status, code)]);
+            let error = match op {
+                "acquire" => soon(store.acquire(&bid(A))).await.map(|_| ()).unwrap_err(),
+                "renew" => soon(store.renew(&bid(A))).await.unwrap_err(),
+                "release" => soon(store.release(&bid(A))).await.unwrap_err(),
+                "look" => soon(store.look()).await.map(|_| ()).unwrap_err(),
+                _ => {
+                    let mut next = bid(A);
+                    next.nonce = Nonce(99);
+                    soon(store.inaugurate(&next, 1)).await.map(|_| ()).unwrap_err()
+                }
+            };
+            assert!(matches!(error, StoreError::Unknown(_)), "{op} {status} {code}: {error:?}");
+            assert_eq!(error.failure().cause, cause, "{op} {status} {code}: {error}");
+            assert!(error.to_string().contains(&status.to_string()), "{error}");
+            assert!(!error.to_string().contains('<'), "{error}");
+        }
+    }
+    soon(store.renew(&bid(A))).await.expect("the lease outlived them all");
+}
+
+#[tokio::test]
+async fn one_call_is_one_request() {
+    let (server, store) = leading().await;
+    for fault in [Fault::Answer(503, "ServerBusy"), Fault::DropBefore, Fault::Html] {
+        server.inject("renew", [fault]);
+        assert_ne!(outcome(&soon(store.renew(&bid(A))).await), "granted");
+        let log = server.take_log();
+        assert_eq!(log.len(), 1, "no retry of its own: {log:?}");
+    }
+    soon(store.look()).await.expect("a look");
+    assert_eq!(server.take_log().len(), 1);
+    soon(store.release(&bid(A))).await.expect("a release");
+    assert_eq!(server.take_log().len(), 1);
+}
+
+#[tokio::test]
+async fn fault_21_an_answer_that_names_another_lease_means_that_ours_is_lost() {
+    let (server, store) = leading().await;
+    server.inject("any", [Fault::WrongLease, Fault::WrongLease]);
+    assert_eq!(outcome(&soon(store.renew(&bid(A))).await), "refused");
+    assert_eq!(outcome(&soon(store.acquire(&bid(A))).await), "refused");
+}
+
+#[tokio::test]
+async fn fault_21_a_page_in_the_place_of_an_answer_proves_nothing() {
+    let (server, store) = leading().await;
+    for op in ["acquire", "renew", "release", "look", "write"] {
+        server.inject(op, [Fault::Html]);
+    }
+    assert_eq!(outcome(&soon(store.acquire(&bid(A))).await), "unknown");
+    assert_eq!(outcome(&soon(store.renew(&bid(A))).await), "unknown");
+    assert_eq!(outcome(&soon(store.release(&bid(A))).await), "unknown");
+    assert_eq!(outcome(&soon(store.look()).await), "unknown");
+    let mut next = bid(A);
+    next.nonce = Nonce(99);
+    assert_eq!(outcome(&soon(store.inaugurate(&next, 1)).await), "unknown");
+}
+
+#[tokio::test]
+async fn fault_21_a_redirect_is_never_followed() {
+    let (server, store) = leading().await;
+    let elsewhere = BlobServer::start().await;
+    let to = format!("{}/locks/orders", elsewhere.endpoint);
+    server.inject("any", vec![Fault::Redirect(to); 3]);
+    assert_eq!(outcome(&soon(store.renew(&bid(A))).await), "unknown");
+    assert_eq!(outcome(&soon(store.look()).await), "unknown");
+    assert_eq!(outcome(&soon(store.acquire(&bid(A))).await), "unknown");
+    assert!(elsewhere.take_log().is_empty());
+}
+
+#[tokio::test]
+async fn a_bid_whose_answer_was_lost_is_granted_again_with_the_same_id() {
+    let server = BlobServer::start().await;
+    let store = open(server.settings("locks", "orders"));
+    soon(store.create(1)).await.expect("made");
+    server.inject("acquire", [Fault::DropAfter]);
+    assert_eq!(outcome(&soon(store.acquire(&bid(A))).await), "broken");
+    assert_eq!(outcome(&soon(store.acquire(&bid(B))).await), "refused", "it was applied");
+    assert_eq!(outcome(&soon(store.acquire(&bid(A))).await), "granted");
+}
+
+#[tokio::test]
+async fn a_call_that_hangs_can_be_dropped_and_the_next_one_works() {
+    let (server, store) = leading().await;
+    for fault in [Fault::Hang, Fault::HangAfter] {
+        server.inject("renew", [fault]);
+        let hung = tokio::time::timeout(Duration::from_millis(200), store.renew(&bid(A))).await;
+        assert!(hung.is_err(), "nothing answers");
+        soon(store.renew(&bid(A))).await.expect("over a fresh connection");
+    }
+}
+
+#[tokio::test]
+async fn a_term_whose_answer_was_lost_is_not_written_twice() {
+    let server = BlobServer::start().await;
+    let store = open(server.settings("locks", "orders"));
+    soon(store.acquire(&bid(A))).await.expect("the lease");
+    server.inject("write", [Fault::DropAfter]);
+    assert_eq!(outcome(&soon(store.inaugurate(&bid(A), 5)).await), "broken");
+    assert_eq!(soon(store.inaugurate(&bid(A), 5)).await, Ok(5), "read again, no double step");
+}
+
+#[tokio::test]
+async fn a_record_that_changed_meanwhile_is_lost_unless_it_bears_our_nonce() {
+    let (server, store) = leading().await;
+    let mut next = bid(A);
+    next.nonce = Nonce(99);
+    server.inject("write", [Fault::Answer(412, "ConditionNotMet")]);
+    assert_eq!(outcome(&soon(store.inaugurate(&next, 1)).await), "refused");
+    assert_eq!(soon(store.inaugurate(&next, 1)).await, Ok(2));
+    let sent = server.take_log();
+    let writes = sent.iter().filter(|it| it.op == "write");
+    assert!(
+        writes.clone().count() == 2
+            && writes.clone().all(|it| {
+                it.headers.contains_key("if-match") && it.headers.contains_key("x-ms-lease-id")
+            })
+    );
+}
+
+#[tokio::test]
+async fn a_blob_or_container_that_is_deleted_takes_the_lease_with_it() {
+    let (server, store) = leading().await;
+    let raw = Raw::new(&server.settings("locks", "orders"));
+    raw.container("DELETE").await;
+    assert_eq!(outcome(&soon(store.renew(&bid(A))).await), "refused");
+    assert_eq!(outcome(&soon(store.inaugurate(&bid(A), 1)).await), "refused");
+    assert_eq!(outcome(&soon(store.release(&bid(A))).await), "refused");
+    let error = soon(store.acquire(&bid(B))).await.unwrap_err();
+    assert!(error.to_string().contains("is being deleted"), "{error}");
+    assert!(matches!(error, StoreError::Unknown(_)));
+    server.advance(Duration::from_secs(30));
+    let grant = soon(store.acquire(&bid(B))).await.expect("made again");
+    assert_eq!(grant.record.term, None, "and R11 is the election's to apply");
+}
+
+#[tokio::test]
+async fn rights_that_do_not_allow_to_make_the_blob_are_named_with_the_role() {
+    let server = BlobServer::start().await;
+    let store = open(server.settings("locks", "orders"));
+    server.inject("make-container", [Fault::Answer(403, "AuthorizationPermissionMismatch")]);
+    let error = soon(store.acquire(&bid(A))).await.unwrap_err();
+    assert_eq!(error.failure().cause, Cause::Auth);
+    for word in ["container locks", "could not be made", "Storage Blob Data Contributor"] {
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    server.require(Proof::Key("YW5vdGhlcg==".to_owned()));
+    let error = soon(store.look()).await.unwrap_err();
+    assert_eq!(error.failure().cause, Cause::Auth);
+}
+
+#[tokio::test]
+async fn a_store_that_is_not_there_is_said_to_be_broken_and_may_come_later() {
+    let port = testkit::ports::free_port();
+    let server = BlobServer::start().await;
+    let mut settings = server.settings("locks", "orders");
+    settings.endpoint = format!("http://127.0.0.1:{port}/devstoreaccount1").parse().expect("a URL");
+    let error = soon(open(settings).look()).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Broken(it) if it.cause == Cause::Network));
+    assert!(error.to_string().contains("127.0.0.1"), "{error}");
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_resolve_is_said_to_be_one() {
+    let server = BlobServer::start().await;
+    let mut settings = server.settings("locks", "orders");
+    settings.endpoint = "http://no-such-account.invalid".parse().expect("a URL");
+    let error = soon(open(settings).look()).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Network));
+    assert!(error.to_string().contains("no-such-account.invalid could not be resolved"), "{error}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_vouches_for_is_refused_and_no_proxy_stands_before_loopback() {
+    let certificate = azurite::Certificate::new();
+    let listener = token_server::TokenServer::start(Some(&certificate)).await;
+    let mut settings = BlobServer::start().await.settings("locks", "orders");
+    settings.endpoint = format!("{}/devstoreaccount1", listener.url()).parse().expect("a URL");
+    settings.proxy = Some("http://127.0.0.1:1".to_owned());
+    let error = soon(open(settings).look()).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Network), "{error:?}");
+    assert!(
+        error.to_string().contains("TLS with 127.0.0.1 failed: invalid peer certificate"),
+        "{error}"
+    );
+    assert!(listener.take_log().is_empty(), "nothing was sent, and nothing in plain");
+}
+
+/// The first line that a store sends to its proxy, if it asks that proxy at all.
+async fn asked_of_proxy(except: Option<&str>) -> Option<String> {
+    let proxy = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let mut settings = BlobServer::start().await.settings("locks", "orders");
+    settings.endpoint = "https://no-such-account.invalid".parse().expect("a URL");
+    settings.proxy = Some(format!("http://{}", proxy.local_addr().expect("an address")));
+    settings.no_proxy = except.map(str::to_owned);
+    let store = open(settings);
+    let asked = async {
+        let (stream, _) = proxy.accept().await.expect("a connection");
+        let mut line = String::new();
+        tokio::io::BufReader::new(stream).read_line(&mut line).await.expect("a line");
+        line
+    };
+    tokio::select! {
+        line = asked => Some(line),
+        _ = soon(store.look()) => None,
+    }
+}
+
+#[tokio::test]
+async fn the_proxy_of_the_settings_is_asked_but_for_what_it_is_not_to() {
+    let line = asked_of_proxy(None).await.expect("the proxy is asked");
+    assert_eq!(line.trim(), "CONNECT no-such-account.invalid:443 HTTP/1.1");
+    assert_eq!(asked_of_proxy(Some("example.com,.invalid")).await, None);
+}

@@ -1,0 +1,153 @@
+//! No secret at any level: all that is logged in runs with each kind of credential, in good days
+//! and bad, is searched for what was sent.
+
+use testkit::azure::{azurite, blob_server};
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use azurite::Azurite;
+use blob_server::{BlobServer, Fault, Proof};
+use tenure::config::{AzureCredential, AzureSettings, SecretSource};
+use tenure::store::azure::{Azure, QUIET};
+use tenure::store::{Bid, Candidate, LeaseId, LeaseStore, Nonce, Version};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+#[derive(Clone, Default)]
+struct Captured(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Captured {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("a lock").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+const LEASE: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
+
+/// Calls everything once, and says what went wrong with each.
+async fn everything(settings: AzureSettings) -> String {
+    let bid = Bid {
+        lease: LeaseId::from_random(LEASE),
+        nonce: Nonce(1),
+        candidate: Arc::new(Candidate {
+            identity: "orders-0".to_owned(),
+            instance: "01J".to_owned(),
+            address: None,
+        }),
+        lease_duration: Duration::from_secs(15),
+        seen: Version("".into()),
+    };
+    let store = Azure::open(settings).expect("the settings are good");
+    let mut told = format!("{store:?} {bid:?}");
+    let all = async {
+        told += &format!("{:?}", store.look().await);
+        told += &format!("{:?}", store.create(1).await);
+        told += &format!("{:?}", store.acquire(&bid).await);
+        told += &format!("{:?}", store.inaugurate(&bid, 1).await);
+        told += &format!("{:?}", store.renew(&bid).await);
+        told += &format!("{:?}", store.examine().await);
+        told += &format!("{:?}", store.release(&bid).await);
+    };
+    tokio::time::timeout(Duration::from_secs(60), all).await.expect("an end within a minute");
+    told
+}
+
+/// Runs with each kind of secret, in good days and with each fault.
+async fn with_each_credential(server: &BlobServer) -> String {
+    let mut told = String::new();
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("sas");
+    std::fs::write(&file, "sv=2023-11-03&sp=rcw&sig=U0FTLVNFQ1JFVA%3D%3D").expect("written");
+    let connection = format!(
+        "AccountName={};AccountKey={};BlobEndpoint={}",
+        blob_server::ACCOUNT,
+        blob_server::KEY,
+        server.endpoint
+    );
+    let credentials = [
+        AzureCredential::Key(SecretSource::Value(blob_server::KEY.to_owned())),
+        AzureCredential::ConnectionString(SecretSource::Value(connection)),
+        AzureCredential::Sas(SecretSource::File(file)),
+    ];
+    for credential in credentials {
+        if matches!(credential, AzureCredential::Sas(_)) {
+            server.require(Proof::Sas("U0FTLVNFQ1JFVA==".to_owned()));
+        }
+        let mut settings = server.settings("locks", "orders");
+        settings.credential = credential;
+        told += &everything(settings.clone()).await;
+        for fault in [
+            Fault::Answer(403, "AuthenticationFailed"),
+            Fault::Answer(500, "InternalError"),
+            Fault::DropBefore,
+            Fault::DropAfter,
+            Fault::Html,
+            Fault::WrongLease,
+            Fault::Redirect("http://127.0.0.1:1/?sig=U0FTLVNFQ1JFVA%3D%3D".to_owned()),
+        ] {
+            server.inject("any", vec![fault; 40]);
+            told += &everything(settings.clone()).await;
+            server.heal();
+        }
+        let mut away = settings;
+        away.endpoint =
+            format!("http://127.0.0.1:{}/a", testkit::ports::free_port()).parse().expect("a URL");
+        told += &everything(away).await;
+    }
+    told
+}
+
+#[tokio::test]
+async fn neither_logs_nor_errors_hold_a_secret_at_any_level() {
+    let captured = Captured::default();
+    let writer = captured.clone();
+    let mut filter = EnvFilter::new("trace");
+    for directive in QUIET {
+        filter = filter.add_directive(directive.parse().expect("a directive"));
+    }
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(tracing_subscriber::fmt::layer().with_ansi(false).with_writer(move || writer.clone()))
+        .init();
+
+    let azurite = Azurite::start().await;
+    let mut told = everything(azurite.settings("locks", "orders")).await;
+
+    let server = BlobServer::start().await;
+    told += &with_each_credential(&server).await;
+
+    let log = String::from_utf8(captured.0.lock().expect("a lock").clone()).expect("UTF-8");
+    assert!(log.contains("TRACE") || log.contains("DEBUG"), "something was captured: {log}");
+    assert!(log.contains("made the missing blob") || told.contains("made the blob"), "{log}");
+    let mut secrets = vec![
+        azurite::KEY.to_owned(),
+        blob_server::KEY.to_owned(),
+        "U0FTLVNFQ1JFVA".to_owned(),
+        "SharedKey ".to_owned(),
+        "sig=".to_owned(),
+        "AccountKey=".to_owned(),
+        LeaseId::from_random(LEASE).to_wire(),
+    ];
+    for logged in server.take_log() {
+        secrets.extend(logged.headers.get("authorization").cloned());
+        secrets.extend(logged.headers.get("x-ms-proposed-lease-id").cloned());
+    }
+    secrets.sort();
+    secrets.dedup();
+    assert!(secrets.len() > 20, "signatures were sent: {}", secrets.len());
+    for secret in secrets {
+        let signature = secret.rsplit(':').next().expect("a last part");
+        for text in [&log, &told] {
+            let line = text.lines().find(|line| line.contains(signature));
+            assert!(line.is_none(), "{signature} in {line:?}");
+        }
+    }
+}

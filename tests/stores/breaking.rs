@@ -1,0 +1,247 @@
+//! `tenure break` as an operator runs it, against real candidates: on a directory and on Azurite.
+
+use testkit::azure::azurite;
+use testkit::http::raw;
+use testkit::processes::{cluster as crew, command, process};
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use azurite::Azurite;
+use command::{Ran, Running, tenure};
+use crew::{Crew, ON_BLOBS, PATIENCE, STEADY, Timings, tells};
+use process::{Candidate, until};
+use raw::Raw;
+use tenure::clock;
+
+/// A lease that nobody waits out in these tests.
+const LONG: Timings = Timings {
+    lease_duration: Duration::from_secs(300),
+    renew_deadline: Duration::from_secs(200),
+    ..STEADY
+};
+
+/// Breaks the lease of a crew.
+fn break_lease(crew: &Crew, more: &[&str]) -> Ran {
+    let shared = crew.arguments();
+    let shared = shared.iter().map(String::as_str);
+    tenure(
+        &["break"].into_iter().chain(shared).chain(more.iter().copied()).collect::<Vec<_>>(),
+        &[],
+    )
+}
+
+/// Breaks it on a terminal, with this answer.
+fn break_lease_on_a_terminal(crew: &Crew, answer: &str) -> Ran {
+    let arguments = crew.arguments().join(" ");
+    let line = format!("{} break --now {arguments}", env!("CARGO_BIN_EXE_tenure"));
+    let mut child = Command::new("script")
+        .args(["-q", "-e", "-c", &line, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("script can be started; it comes with bsdutils");
+    child.stdin.as_mut().unwrap().write_all(answer.as_bytes()).unwrap();
+    Running(child).end()
+}
+
+/// Has the leader's lease run out, and checks that another leads only then.
+fn takes_leadership_safely(timings: Timings, store: Option<&Azurite>) {
+    let mut crew = crew_on(store, timings);
+    crew.join("a", &["--advertise", "10.0.3.7:8080"], &[]);
+    let first = crew.settle();
+    crew.join("b", &[], &[]);
+    assert_eq!(crew.settle(), first);
+    let term = crew.term(first);
+    let ran = break_lease(&crew, &[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains(&format!("held by a (10.0.3.7:8080), in term {term}")), "{}", ran.out);
+    assert!(ran.out.contains("nobody else can lead before 20"), "{}", ran.out);
+    assert!(ran.err.is_empty(), "{}", ran.err);
+
+    // Its next renewal is refused: it did not hold out until its deadline.
+    tells(&crew.candidates[first], "\"reason\":\"lost\"");
+    assert!(!crew.candidates[first].log().contains("lapsed"), "{}", crew.candidates[first].log());
+    let (second, _) = crew.next_leader(clock::now());
+    crew.hear(second);
+    assert!(crew.term(second) > term);
+    let verdict = crew.judge();
+    assert_eq!(verdict.terms.len(), 2, "{verdict:?}");
+}
+
+fn on(azurite: &Azurite) -> Vec<String> {
+    let endpoint = azurite.endpoint.as_str();
+    ["--store", "azure://devstoreaccount1/elections", "--azure-endpoint", endpoint]
+        .map(str::to_owned)
+        .into()
+}
+
+/// A crew that nobody has joined yet, on a store that spares its first leader the wait.
+fn crew_on(store: Option<&Azurite>, timings: Timings) -> Crew {
+    let Some(azurite) = store else {
+        return Crew::empty(timings);
+    };
+    let crew = Crew::on(on(azurite), Vec::new(), timings);
+    let arguments = [&["doctor".to_owned()][..], &crew.arguments()].concat();
+    let arguments: Vec<&str> =
+        arguments.iter().map(String::as_str).chain(["--create", "--yes"]).collect();
+    let made = tenure(&arguments, &[]);
+    assert_eq!(made.code, 0, "{}{}", made.out, made.err);
+    crew
+}
+
+#[test]
+fn a_broken_lease_on_one_host_runs_out_before_another_leads() {
+    takes_leadership_safely(STEADY, None);
+}
+
+#[tokio::test]
+async fn a_broken_lease_on_azurite_runs_out_before_another_leads() {
+    let azurite = Azurite::start().await;
+    takes_leadership_safely(ON_BLOBS, Some(&azurite));
+}
+
+/// Crashes a leader whose lease would last for long, and breaks that at once.
+fn frees_at_once(timings: Timings, store: Option<&Azurite>, patience: Duration) {
+    let mut crew = crew_on(store, timings);
+    crew.join("a", &[], &[]);
+    let dead = crew.settle();
+    crew.join("b", &[], &[]);
+    crew.settle();
+    let term = crew.term(dead);
+    crew.candidates[dead].crash();
+    let ran = break_lease(&crew, &["--now", "--yes"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("Two leaders are possible"), "it warns all the same: {}", ran.err);
+    assert!(ran.out.contains(&format!("held by a, in term {term}")), "{}", ran.out);
+    assert!(ran.out.contains("it is free now"), "{}", ran.out);
+    let broken = clock::now();
+    let (next, waited) = crew.next_leader(broken);
+    assert_ne!(next, dead);
+    assert!(crew.term(next) > term);
+    assert!(waited < patience, "it has not run out: {waited:?}");
+
+    let ran = break_lease(&crew, &[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("held by b"), "{}", ran.out);
+}
+
+#[test]
+fn a_dead_leader_s_lease_on_one_host_is_freed_at_once() {
+    frees_at_once(LONG, None, PATIENCE);
+}
+
+#[tokio::test]
+async fn a_dead_leader_s_lease_on_azurite_is_freed_at_once() {
+    let azurite = Azurite::start().await;
+    let timings = Timings {
+        lease_duration: Duration::from_secs(60),
+        renew_deadline: Duration::from_secs(30),
+        ..ON_BLOBS
+    };
+    frees_at_once(timings, Some(&azurite), Duration::from_secs(45));
+}
+
+#[test]
+fn at_once_wants_a_yes_and_without_one_nothing_is_broken() {
+    let mut crew = Crew::empty(LONG);
+    crew.join("a", &[], &[]);
+    crew.settle();
+    let term = crew.term(0);
+    let ran = break_lease(&crew, &["--now"]);
+    assert_eq!(ran.code, 2, "{}", ran.out);
+    assert!(ran.err.contains("there is no terminal to ask on"), "{}", ran.err);
+    assert!(ran.err.contains("say so with --yes"), "{}", ran.err);
+    let ran = break_lease(&crew, &["--yes"]);
+    assert_eq!(ran.code, 2, "--yes is for --now: {}", ran.out);
+
+    for answer in ["n\n", "\n", "maybe\n", "\u{4}"] {
+        let ran = break_lease_on_a_terminal(&crew, answer);
+        assert_eq!(ran.code, 1, "{answer:?}: {}", ran.out);
+        for words in
+            ["is held by a", "Two leaders are possible", "Is it sure?", "nothing was broken"]
+        {
+            assert!(ran.out.contains(words), "{words} in {}", ran.out);
+        }
+    }
+    renews(&crew.candidates[0]);
+    assert_eq!(crew.term(0), term, "it leads on");
+
+    let ran = break_lease_on_a_terminal(&crew, "yes\n");
+    assert_eq!(ran.code, 0, "{}", ran.out);
+    assert!(ran.out.contains("it is free now"), "{}", ran.out);
+    tells(&crew.candidates[0], "\"reason\":\"lost\"");
+    let verdict = crew.judge();
+    assert!(verdict.terms[0].0 == term, "{verdict:?}");
+}
+
+/// Waits for a renewal that began after this call.
+fn renews(candidate: &Candidate) {
+    let valid = || candidate.status()?["valid_until_boottime_ns"].as_u64();
+    let before = valid().expect("it leads");
+    until(PATIENCE, "it renews", || (valid()? > before).then_some(()));
+}
+
+#[test]
+fn what_nobody_holds_is_said_and_no_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("file://{}/none", directory.path().display());
+    for more in [&[][..], &["--now", "--yes"]] {
+        let ran = tenure(&[&["break", "--store", &store], more].concat(), &[]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(ran.out.starts_with("nobody holds the lease of \"default\""), "{}", ran.out);
+        assert!(!ran.err.contains("Two leaders"), "{}", ran.err);
+    }
+    assert!(!directory.path().join("none").exists(), "nothing was made");
+}
+
+#[test]
+fn what_cannot_be_broken_is_said_with_its_reason() {
+    let ran = tenure(&["break", "--store", "memory:"], &[]);
+    assert_eq!(ran.code, 2, "{}", ran.out);
+    assert!(ran.err.contains("inside each process"), "{}", ran.err);
+    let ran = tenure(&["break", "--election", "A", "--store", "x:"], &[]);
+    assert_eq!(ran.code, 2, "{}", ran.out);
+    assert!(ran.err.contains("election") && ran.err.contains("store"), "{}", ran.err);
+
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("default.json"), "something else").unwrap();
+    let store = format!("file://{}", directory.path().display());
+    let ran = tenure(&["break", "--now", "--yes", "--store", &store], &[]);
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    assert!(ran.err.contains("was not written by tenure"), "{}", ran.err);
+    let kept = std::fs::read(directory.path().join("default.json")).unwrap();
+    assert_eq!(kept, b"something else");
+
+    let endpoint = format!("http://127.0.0.1:{}/devstoreaccount1", testkit::ports::free_port());
+    let away =
+        ["break", "--store", "azure://devstoreaccount1/elections", "--azure-endpoint", &endpoint];
+    let ran = tenure(&away, &[]);
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    assert!(ran.err.contains("127.0.0.1"), "{}", ran.err);
+}
+
+#[tokio::test]
+async fn a_lease_without_end_is_broken_at_once_or_not_at_all() {
+    let azurite = Azurite::start().await;
+    let settings = azurite.settings("elections", "default");
+    let raw = Raw::new(&settings);
+    raw.make().await;
+    let taken = raw.lease("acquire", &[("x-ms-lease-duration", "-1")]).await;
+    assert_eq!(taken.status, 201, "{taken:?}");
+
+    let store = on(&azurite);
+    let arguments: Vec<&str> =
+        ["break"].into_iter().chain(store.iter().map(String::as_str)).collect();
+    let ran = tenure(&arguments, &[]);
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    assert!(ran.err.contains("no end") && ran.err.contains("--now"), "{}", ran.err);
+    assert_eq!(raw.lease_state().await, "leased", "and nothing was broken");
+
+    let ran = tenure(&[&arguments[..], &["--now", "--yes"]].concat(), &[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("a candidate that has written no term"), "{}", ran.out);
+    assert_eq!(raw.lease_state().await, "broken");
+}

@@ -1,0 +1,355 @@
+//! The conformance suite: every store that there is, held to the same sentences.
+//!
+//! A new store is plugged in by a [`Harness`] and one line of `conformance!`.
+
+use testkit::azure::{azurite, blob_server};
+use testkit::http::raw;
+use testkit::kubernetes::{kube_server, lease_lock, observed};
+use testkit::stores::conformance;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use azurite::Azurite;
+use blob_server::BlobServer;
+use conformance::{Harness, ObservedHarness};
+use kube_server::KubeServer;
+use lease_lock::FOREIGN_LEASES;
+use observed::Observers;
+use raw::Raw;
+use serde_json::Value;
+use tempfile::TempDir;
+use tenure::clock::{self, Moment};
+use tenure::config::{AzureSettings, FileSettings};
+use tenure::store::azure::Azure;
+use tenure::store::file::FileStore;
+use tenure::store::kubernetes::Kubernetes;
+use tenure::store::memory::Memory;
+use tenure::store::{LeaseStore, Sight};
+
+/// A clock that the test turns.
+#[derive(Clone)]
+struct TestClock(Arc<AtomicU64>);
+
+impl TestClock {
+    fn new() -> Self {
+        Self(Arc::new(AtomicU64::new(1_000_000)))
+    }
+
+    fn now(&self) -> Moment {
+        let since_boot = Duration::from_millis(self.0.load(Ordering::SeqCst));
+        // A file or memory judges by the boot reading; the others would mislead it.
+        Moment { boot: since_boot, raw: Duration::ZERO, wall: Duration::ZERO }
+    }
+
+    fn advance(&self, by: Duration) {
+        let ms = u64::try_from(by.as_millis()).expect("not so long");
+        self.0.fetch_add(ms, Ordering::SeqCst);
+    }
+}
+
+struct MemoryLock {
+    memory: Memory,
+    clock: TestClock,
+}
+
+impl Harness for MemoryLock {
+    const LEASE: Duration = Duration::from_secs(15);
+    const FOREIGN: &'static [&'static str] = &[];
+
+    async fn start() -> Self {
+        let clock = TestClock::new();
+        let reader = clock.clone();
+        Self { memory: Memory::with_clock(move || reader.now()), clock }
+    }
+
+    fn candidate(&self) -> Arc<dyn LeaseStore> {
+        Arc::new(self.memory.clone())
+    }
+
+    async fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    async fn delete(&self) {
+        self.memory.clear();
+    }
+
+    async fn plant(&self, foreign: &str) {
+        unreachable!("nothing foreign can be in memory, {foreign} neither");
+    }
+
+    async fn bytes(&self) -> Vec<u8> {
+        let sight: Sight = self.memory.look().await.expect("a look");
+        format!("{sight:?}").into_bytes()
+    }
+}
+
+struct FileLock {
+    directory: TempDir,
+    clock: TestClock,
+}
+
+impl FileLock {
+    fn record(&self) -> std::path::PathBuf {
+        self.directory.path().join("orders.json")
+    }
+}
+
+impl Harness for FileLock {
+    const LEASE: Duration = Duration::from_secs(15);
+    const FOREIGN: &'static [&'static str] = &[
+        "",
+        "not JSON\n",
+        "{\"tenure\": 1, \"revision\": 3, \"te",
+        "{\"name\": \"something else\"}",
+        "{\"tenure\": 2, \"revision\": 3, \"term\": 7, \"nonce\": null, \"holder\": null, \
+         \"lease\": null}",
+        "{\"tenure\": 1, \"revision\": 3, \"term\": \"seven\", \"nonce\": null, \"holder\": null, \
+         \"lease\": null}",
+        "{\"tenure\": 1, \"revision\": 3, \"term\": 7, \"nonce\": \"1\", \"holder\": null, \
+         \"successor\": \"b\", \"lease\": null}",
+    ];
+
+    async fn start() -> Self {
+        Self { directory: tempfile::tempdir().expect("a directory"), clock: TestClock::new() }
+    }
+
+    fn candidate(&self) -> Arc<dyn LeaseStore> {
+        let settings = FileSettings {
+            directory: self.directory.path().to_owned(),
+            is_default: false,
+            election: "orders".to_owned(),
+        };
+        let reader = self.clock.clone();
+        Arc::new(FileStore::with_clock(&settings, move || reader.now()))
+    }
+
+    async fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    async fn delete(&self) {
+        std::fs::remove_file(self.record()).expect("a record");
+    }
+
+    async fn plant(&self, foreign: &str) {
+        std::fs::write(self.record(), foreign).expect("a foreign record");
+    }
+
+    async fn bytes(&self) -> Vec<u8> {
+        std::fs::read(self.record()).expect("a record")
+    }
+}
+
+/// What else could be in the place of a blob of ours, as metadata.
+const FOREIGN_BLOBS: &[&str] = &[
+    "owner=somebody",
+    "tenure_term=seven",
+    "tenure_term=-7",
+    "tenure_successor=b",
+    "tenure_hold_off_ms=1000",
+];
+
+/// A blob, and what others do to it.
+struct Blob {
+    settings: AzureSettings,
+    raw: Raw,
+}
+
+impl Blob {
+    fn new(settings: AzureSettings) -> Self {
+        Self { raw: Raw::new(&settings), settings }
+    }
+
+    fn candidate(&self) -> Arc<dyn LeaseStore> {
+        Arc::new(Azure::open(self.settings.clone()).expect("the settings are good"))
+    }
+
+    async fn delete(&self) {
+        let broken = self.raw.lease("break", &[("x-ms-lease-break-period", "0")]).await;
+        assert_eq!(broken.status, 202, "{broken:?}");
+        let deleted = self.raw.blob("DELETE", "", &[]).await;
+        assert_eq!(deleted.status, 202, "{deleted:?}");
+    }
+
+    async fn plant(&self, foreign: &str) {
+        let (name, value) = foreign.split_once('=').expect("NAME=VALUE");
+        let name = format!("x-ms-meta-{name}");
+        self.raw.container("PUT").await;
+        let headers = [("x-ms-blob-type", "BlockBlob"), (name.as_str(), value)];
+        let made = self.raw.blob("PUT", "", &headers).await;
+        assert_eq!(made.status, 201, "{made:?}");
+    }
+
+    async fn bytes(&self) -> Vec<u8> {
+        let answer = self.raw.blob("HEAD", "", &[]).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let kept = |name: &str| name == "content-length" || name.starts_with("x-ms-meta-");
+        let kept = answer.headers.iter().filter(|(name, _)| kept(name.as_str()));
+        let mut lines: Vec<_> = kept.map(|(name, value)| format!("{name}: {value:?}\n")).collect();
+        lines.sort();
+        lines.concat().into_bytes()
+    }
+}
+
+/// A blob on a server that follows Microsoft's tables, with a clock that the test turns.
+struct TableLock {
+    server: BlobServer,
+    blob: Blob,
+}
+
+impl Harness for TableLock {
+    const LEASE: Duration = Duration::from_secs(15);
+    const FOREIGN: &'static [&'static str] = FOREIGN_BLOBS;
+
+    async fn start() -> Self {
+        let server = BlobServer::start().await;
+        let blob = Blob::new(server.settings("team", "orders"));
+        Self { server, blob }
+    }
+
+    fn candidate(&self) -> Arc<dyn LeaseStore> {
+        self.blob.candidate()
+    }
+
+    async fn advance(&self, by: Duration) {
+        self.server.advance(by);
+    }
+
+    async fn delete(&self) {
+        self.blob.delete().await;
+    }
+
+    async fn plant(&self, foreign: &str) {
+        self.blob.plant(foreign).await;
+    }
+
+    async fn bytes(&self) -> Vec<u8> {
+        self.blob.bytes().await
+    }
+}
+
+/// A blob of an Azurite, whose time is the real one.
+struct AzuriteLock {
+    _azurite: Arc<Azurite>,
+    blob: Blob,
+}
+
+impl AzuriteLock {
+    /// The Azurite that the tests running now share; it ends with the last of them.
+    async fn azurite() -> Arc<Azurite> {
+        static SHARED: tokio::sync::Mutex<Weak<Azurite>> =
+            tokio::sync::Mutex::const_new(Weak::new());
+        let mut shared = SHARED.lock().await;
+        if let Some(running) = shared.upgrade() {
+            return running;
+        }
+        let started = Arc::new(Azurite::start().await);
+        *shared = Arc::downgrade(&started);
+        started
+    }
+}
+
+impl Harness for AzuriteLock {
+    const LEASE: Duration = Duration::from_secs(15);
+    const FOREIGN: &'static [&'static str] = FOREIGN_BLOBS;
+
+    async fn start() -> Self {
+        static LOCKS: AtomicU64 = AtomicU64::new(0);
+        let azurite = Self::azurite().await;
+        let container = format!("team-{}", LOCKS.fetch_add(1, Ordering::Relaxed));
+        let blob = Blob::new(azurite.settings(&container, "orders"));
+        Self { _azurite: azurite, blob }
+    }
+
+    fn candidate(&self) -> Arc<dyn LeaseStore> {
+        self.blob.candidate()
+    }
+
+    async fn advance(&self, by: Duration) {
+        // Its clock is the wall's, and what it answers may be some milliseconds old.
+        let by = by + Duration::from_millis(200);
+        let start = clock::now();
+        while start.elapsed_min(clock::now()) < by {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    async fn delete(&self) {
+        self.blob.delete().await;
+    }
+
+    async fn plant(&self, foreign: &str) {
+        self.blob.plant(foreign).await;
+    }
+
+    async fn bytes(&self) -> Vec<u8> {
+        self.blob.bytes().await
+    }
+}
+
+/// A Lease on an API server that follows the documentation, with observers whose clock the test
+/// turns.
+struct LeaseLock {
+    server: KubeServer,
+    observers: Observers,
+}
+
+impl LeaseLock {
+    fn stored(&self) -> Value {
+        self.server.object("leases", "team", "orders").expect("a Lease")
+    }
+}
+
+impl Harness for LeaseLock {
+    const LEASE: Duration = Duration::from_secs(15);
+    const FOREIGN: &'static [&'static str] = FOREIGN_LEASES;
+    const OBSERVED: bool = true;
+
+    async fn start() -> Self {
+        Self { server: KubeServer::start(), observers: Observers::default() }
+    }
+
+    fn candidate(&self) -> Arc<dyn LeaseStore> {
+        let settings = lease_lock::settings(&self.server, "team", "orders");
+        let store = Kubernetes::open(&settings).expect("the settings are good");
+        Arc::new(self.observers.handle(Arc::new(store)))
+    }
+
+    async fn advance(&self, by: Duration) {
+        // Somebody stands by, and has looked.
+        let _ = self.candidate().look().await;
+        self.observers.pass(by);
+    }
+
+    async fn delete(&self) {
+        self.server.delete("leases", "team", "orders");
+    }
+
+    async fn plant(&self, foreign: &str) {
+        let lease = serde_json::from_str(foreign).expect("JSON");
+        self.server.put("leases", "team", "orders", lease);
+    }
+
+    async fn bytes(&self) -> Vec<u8> {
+        self.stored().to_string().into_bytes()
+    }
+}
+
+impl ObservedHarness for LeaseLock {
+    async fn touch(&self) {
+        self.server.touch("leases", "team", "orders");
+    }
+
+    async fn usurp(&self) {
+        self.server.modify("leases", "team", "orders", lease_lock::usurp);
+    }
+}
+
+testkit::conformance!(memory, MemoryLock);
+testkit::conformance!(file, FileLock);
+testkit::conformance!(azure_by_the_tables, TableLock);
+testkit::conformance!(azurite_itself, AzuriteLock);
+testkit::conformance!(kubernetes_by_the_documentation, LeaseLock, observed);

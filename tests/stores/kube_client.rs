@@ -1,0 +1,308 @@
+//! The client of the API server, against the tests' own: what it reads and writes, how it tells
+//! what failed, and that each of its requests has an end.
+
+use testkit::kubernetes::kube_server;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kube_server::answers::Answer;
+use kube_server::{Fault, KubeServer, TOKEN, Tls};
+use serde_json::{Value, json};
+use tenure::config::KubeAccess;
+use tenure::kube::objects::{Lease, Metadata, Pod};
+use tenure::kube::{Kube, KubeError};
+use url::Url;
+
+/// A request-timeout that a test can wait out, and a busy machine does not.
+const BOUND: Duration = Duration::from_secs(2);
+
+fn access(server: &KubeServer) -> KubeAccess {
+    KubeAccess {
+        api: Url::parse(&server.url()).unwrap(),
+        token_file: Some(server.token_file()),
+        ca_file: server.ca_file().exists().then(|| server.ca_file()),
+    }
+}
+
+fn open(server: &KubeServer) -> Kube {
+    Kube::open(&access(server), Duration::from_secs(5)).unwrap()
+}
+
+fn lease(name: &str) -> Lease {
+    let metadata =
+        Metadata { name: name.to_owned(), namespace: "team".to_owned(), ..Metadata::default() };
+    Lease { metadata, ..Lease::default() }
+}
+
+async fn get(kube: &Kube) -> Result<Lease, KubeError> {
+    kube.get::<Lease>("team", "orders").await.map(|it| it.object)
+}
+
+#[tokio::test]
+async fn objects_are_written_as_read_with_all_that_is_not_ours() {
+    for server in [KubeServer::start(), KubeServer::start_secure()] {
+        let kube = open(&server);
+        assert!(matches!(get(&kube).await, Err(KubeError::Missing(_))));
+        let made = kube.create(&lease("orders")).await.unwrap();
+        assert!(made.date.is_some());
+        assert!(matches!(kube.create(&lease("orders")).await, Err(KubeError::Exists(_))));
+        server.modify("leases", "team", "orders", |it| {
+            it["metadata"]["ownerReferences"] = json!([{"kind": "Deployment", "name": "web",
+                "apiVersion": "apps/v1", "uid": "u", "controller": true}]);
+            it["metadata"]["finalizers"] = json!(["example.com/kept"]);
+            it["metadata"]["annotations"] = json!({"example.com/note": "kept"});
+            it["spec"]["strategy"] = "OldestEmulationVersion".into();
+        });
+        let before = server.object("leases", "team", "orders").unwrap();
+        let mut read = get(&kube).await.unwrap();
+        read.spec.holder_identity = Some("a".to_owned());
+        let written = kube.replace(&read).await.unwrap().object;
+        assert_ne!(written.metadata.resource_version, read.metadata.resource_version);
+        assert!(matches!(kube.replace(&read).await, Err(KubeError::Conflict(_))));
+        let mut expected = before;
+        let after = server.object("leases", "team", "orders").unwrap();
+        expected["spec"]["holderIdentity"] = "a".into();
+        for changing in ["resourceVersion", "managedFields"] {
+            expected["metadata"][changing] = after["metadata"][changing].clone();
+        }
+        assert_eq!(after, expected);
+    }
+}
+
+#[tokio::test]
+async fn what_was_deleted_is_not_made_again_by_a_replacement() {
+    let server = KubeServer::start();
+    let kube = open(&server);
+    let made = kube.create(&lease("orders")).await.unwrap().object;
+    server.delete("leases", "team", "orders");
+    assert!(matches!(kube.replace(&made).await, Err(KubeError::Conflict(_))));
+    assert_eq!(server.object("leases", "team", "orders"), None);
+    kube.create(&lease("orders")).await.unwrap();
+    assert!(matches!(kube.replace(&made).await, Err(KubeError::Conflict(_))));
+}
+
+#[tokio::test]
+async fn a_patch_compares_where_it_names_a_version_and_a_trial_makes_nothing() {
+    let server = KubeServer::start();
+    let kube = open(&server);
+    kube.try_create(&lease("orders")).await.unwrap();
+    assert_eq!(server.object("leases", "team", "orders"), None);
+    server.put("pods", "team", "web-1", json!({"spec": {"nodeName": "n"}}));
+    let label = |version: Value| json!({"metadata": {"resourceVersion": version, "labels": {"tenure.dev/role": "active"}}});
+    let pod = kube.get::<Pod>("team", "web-1").await.unwrap().object;
+    let patched = kube.patch::<Pod>("team", "web-1", &label(Value::Null)).await.unwrap().object;
+    assert_eq!(patched.metadata.labels["tenure.dev/role"], "active");
+    let stale = label(pod.metadata.resource_version.into());
+    let stale = kube.patch::<Pod>("team", "web-1", &stale).await;
+    assert!(matches!(stale, Err(KubeError::Conflict(_))), "{stale:?}");
+    let missing = kube.patch::<Pod>("team", "web-2", &label(Value::Null)).await;
+    assert!(matches!(missing, Err(KubeError::Missing(_))), "{missing:?}");
+}
+
+#[tokio::test]
+async fn a_list_is_whole_however_many_pages_it_has() {
+    let server = KubeServer::start();
+    let kube = open(&server);
+    for number in 0..53 {
+        let odd = if number % 2 == 1 { "odd" } else { "even" };
+        let pod = json!({"metadata": {"labels": {"is": odd}}});
+        server.put("pods", "team", &format!("web-{number:02}"), pod);
+    }
+    assert_eq!(kube.list::<Pod>("team", "").await.unwrap().len(), 53);
+    let odd = kube.list::<Pod>("team", "is=odd").await.unwrap();
+    assert_eq!(odd.len(), 26);
+    assert!(odd.iter().all(|it| it.metadata.labels["is"] == "odd"));
+    assert!(kube.list::<Pod>("other", "").await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn no_read_is_answered_from_a_cache() {
+    let server = KubeServer::start();
+    let kube = open(&server);
+    kube.create(&lease("orders")).await.unwrap();
+    server.freeze_cache(true);
+    server.modify("leases", "team", "orders", |it| it["spec"]["holderIdentity"] = "new".into());
+    assert_eq!(get(&kube).await.unwrap().spec.holder_identity.as_deref(), Some("new"));
+    kube.list::<Lease>("team", "").await.unwrap();
+    for asked in server.take_log() {
+        assert!(!asked.query.contains_key("resourceVersion"), "{asked:?}");
+        assert!(asked.headers["user-agent"].contains("tenure"), "{asked:?}");
+    }
+}
+
+/// An answer, or what goes wrong, the kind of the error, and words that it must have.
+type Told = (Fault, fn(&KubeError) -> bool, &'static [&'static str]);
+
+#[tokio::test]
+async fn each_failure_is_told_by_its_kind_and_in_words() {
+    let server = KubeServer::start();
+    let kube = Kube::open(&access(&server), BOUND).unwrap();
+    let failure = |status, reason: &str, words: &str| {
+        Fault::Answer(Answer::failure(status, reason, words, Value::Null))
+    };
+    let table: [Told; 13] = [
+        (Fault::Answer(Answer::throttled()), |it| matches!(it, KubeError::Throttled { .. }), &[]),
+        (
+            Fault::Answer(Answer::etcd_timed_out()),
+            |it| matches!(it, KubeError::Unavailable(_)),
+            &["etcdserver: request timed out"],
+        ),
+        (
+            failure(503, "ServiceUnavailable", "the server is shutting down"),
+            |it| matches!(it, KubeError::Unavailable(_)),
+            &["shutting down"],
+        ),
+        (
+            failure(504, "Timeout", "request did not complete within the allotted time"),
+            |it| matches!(it, KubeError::Unavailable(_) | KubeError::Timeout(_)),
+            &[],
+        ),
+        (
+            failure(500, "", "etcdserver: leader changed"),
+            |it| matches!(it, KubeError::Unavailable(_)),
+            &[],
+        ),
+        (
+            Fault::Answer(Answer::text(502, "bad gateway")),
+            |it| matches!(it, KubeError::Unavailable(_)),
+            &[],
+        ),
+        (Fault::Hang, |it| matches!(it, KubeError::Timeout(_)), &[]),
+        (Fault::HangAfter, |it| matches!(it, KubeError::Timeout(_)), &[]),
+        (Fault::DropBefore, |it| matches!(it, KubeError::Broken(_)), &[]),
+        (Fault::DropAfter, |it| matches!(it, KubeError::Broken(_)), &[]),
+        (Fault::Html, |it| matches!(it, KubeError::Invalid(_)), &[]),
+        (
+            Fault::Answer(Answer::text(404, "404 page not found")),
+            |it| matches!(it, KubeError::Missing(_) | KubeError::Invalid(_)),
+            &[],
+        ),
+        (
+            failure(422, "Invalid", "spec: no sense"),
+            |it| matches!(it, KubeError::Invalid(_)),
+            &["no sense"],
+        ),
+    ];
+    for (fault, kind, words) in table {
+        server.inject("get leases", [fault.clone()]);
+        let told = get(&kube).await.unwrap_err();
+        assert!(kind(&told), "{fault:?}: {told:?}");
+        let text = told.to_string();
+        assert!(words.iter().all(|it| text.contains(it)), "{fault:?}: {text}");
+        assert!(!text.contains(TOKEN) && !text.is_empty(), "{text}");
+    }
+    server.stop();
+    let told = get(&kube).await.unwrap_err();
+    assert!(matches!(told, KubeError::Broken(_) | KubeError::Network(_)), "{told:?}");
+    assert!(told.to_string().contains(&server.address.to_string()), "{told}");
+    server.resume();
+    assert!(matches!(get(&kube).await, Err(KubeError::Missing(_))), "it is well again");
+}
+
+#[tokio::test]
+async fn a_missing_right_is_told_as_the_rule_that_gives_it() {
+    let server = KubeServer::start();
+    server.account("t", "team", "app");
+    server.write_token("t");
+    let kube = open(&server);
+    let read = get(&kube).await.unwrap_err();
+    let made = kube.create(&lease("orders")).await.unwrap_err();
+    server.allow("t", "team", "leases", &["get", "create"]);
+    let object = kube.create(&lease("orders")).await.unwrap().object;
+    let replaced = kube.replace(&object).await.unwrap_err();
+    let patched = kube.patch::<Pod>("team", "web-1", &json!({})).await.unwrap_err();
+    for (told, words) in [
+        (read, ["get", "leases"]),
+        (made, ["create", "leases"]),
+        (replaced, ["update", "leases"]),
+        (patched, ["patch", "pods"]),
+    ] {
+        assert!(matches!(told, KubeError::Forbidden(_)), "{told:?}");
+        let text = told.to_string();
+        let words = words.into_iter().chain(["team", "system:serviceaccount:team:app"]);
+        words.for_each(|it| assert!(text.contains(it), "{it}: {text}"));
+    }
+    let elsewhere = Lease {
+        metadata: Metadata { namespace: "nowhere".to_owned(), ..lease("orders").metadata },
+        ..Lease::default()
+    };
+    server.allow("t", "", "leases", &["create"]);
+    let told = kube.create(&elsewhere).await.unwrap_err();
+    assert!(matches!(told, KubeError::NoNamespace(_)), "{told:?}");
+    assert!(told.to_string().contains("nowhere"), "{told}");
+}
+
+#[tokio::test]
+async fn a_rotated_token_is_read_again_and_an_expired_one_is_told() {
+    let server = KubeServer::start();
+    let kube = open(&server);
+    kube.create(&lease("orders")).await.unwrap();
+    server.account("second", "team", "app");
+    server.allow("second", "team", "leases", &["get"]);
+    server.write_token("second\n");
+    server.expire(TOKEN);
+    get(&kube).await.expect("the new token is taken");
+    server.expire("second");
+    let told = get(&kube).await.unwrap_err();
+    assert!(matches!(told, KubeError::Unauthorized(_)), "{told:?}");
+    assert!(told.to_string().contains("token"), "{told}");
+    assert!(!told.to_string().contains("second"), "{told}");
+    std::fs::remove_file(server.token_file()).unwrap();
+    let told = get(&kube).await.unwrap_err();
+    assert!(matches!(told, KubeError::Files(_) | KubeError::Unauthorized(_)), "{told:?}");
+    assert!(told.to_string().contains("--kube-token-file"), "{told}");
+    server.account("third", "team", "app");
+    server.write_token("third");
+    get(&kube).await.expect("it is well again");
+}
+
+#[tokio::test]
+async fn without_a_token_nobody_signs_in_and_the_refusal_says_so() {
+    let server = KubeServer::start();
+    let kube = Kube::open(&KubeAccess { token_file: None, ..access(&server) }, BOUND).unwrap();
+    let told = get(&kube).await.unwrap_err();
+    assert!(matches!(told, KubeError::Forbidden(_) | KubeError::Unauthorized(_)), "{told:?}");
+    assert!(told.to_string().contains("--kube-token-file"), "{told}");
+    assert!(!server.take_log()[0].headers.contains_key("authorization"));
+}
+
+#[tokio::test]
+async fn a_server_of_another_authority_is_never_spoken_with() {
+    let server = KubeServer::start_secure();
+    let right = std::fs::read(server.ca_file()).unwrap();
+    let other = Tls::new("127.0.0.1").authority;
+    std::fs::write(server.ca_file(), &other).unwrap();
+    let kube = open(&server);
+    let told = get(&kube).await.unwrap_err();
+    assert!(matches!(told, KubeError::Network(_)), "{told:?}");
+    assert!(told.to_string().contains("certificate"), "{told}");
+    let by_the_system = KubeAccess { ca_file: None, ..access(&server) };
+    let told = get(&Kube::open(&by_the_system, BOUND * 10).unwrap()).await.unwrap_err();
+    assert!(matches!(told, KubeError::Network(_)), "{told:?}");
+    assert!(server.take_log().is_empty(), "no token was sent");
+    std::fs::write(server.ca_file(), right).unwrap();
+    assert!(matches!(get(&kube).await, Err(KubeError::Missing(_))), "the file is read again");
+
+    let named = KubeServer::with(Some(Tls::new("kubernetes.default.svc")));
+    let told = get(&open(&named)).await.unwrap_err();
+    assert!(matches!(told, KubeError::Network(_)), "{told:?}");
+    for broken in ["", "-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n"] {
+        std::fs::write(server.ca_file(), broken).unwrap();
+        let told = get(&open(&server)).await.unwrap_err();
+        assert!(matches!(told, KubeError::Files(_)), "{told:?}");
+        assert!(told.to_string().contains(&server.ca_file().display().to_string()), "{told}");
+    }
+    let missing = KubeAccess { ca_file: Some(PathBuf::from("/nowhere/ca.crt")), ..access(&server) };
+    let told = get(&Kube::open(&missing, BOUND).unwrap()).await.unwrap_err();
+    assert!(told.to_string().contains("/nowhere/ca.crt"), "{told}");
+}
+
+#[tokio::test]
+async fn a_token_follows_no_redirect() {
+    let (server, other) = (KubeServer::start(), KubeServer::start());
+    server.impose("any", Fault::Redirect(other.url()));
+    let told = get(&open(&server)).await.unwrap_err();
+    assert!(matches!(told, KubeError::Invalid(_) | KubeError::Unavailable(_)), "{told:?}");
+    assert!(other.take_log().is_empty());
+}

@@ -1,0 +1,58 @@
+//! What connections that died without a word cost: a firewall or a NAT that forgot them, an API
+//! server whose machine is gone.
+
+use testkit::kubernetes::{kube_server, lease_lock};
+
+use std::net::SocketAddr;
+
+use kube_server::KubeServer;
+use lease_lock::{A, lead, outcome, settings, soon};
+use tenure::config::{KubeAccess, KubernetesSettings};
+use tenure::store::LeaseStore;
+use tenure::store::kubernetes::Kubernetes;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// Passes connections on to a server, until all that there are go silent without an end.
+async fn relay(listener: TcpListener, server: SocketAddr, silenced: watch::Receiver<u32>) {
+    let mut connections = JoinSet::new();
+    while let Ok((mut client, _)) = listener.accept().await {
+        let mut silenced = silenced.clone();
+        silenced.mark_unchanged();
+        connections.spawn(async move {
+            let mut server = TcpStream::connect(server).await.unwrap();
+            tokio::select! {
+                biased;
+                _ = silenced.changed() => std::future::pending().await,
+                _ = copy_bidirectional(&mut client, &mut server) => {}
+            }
+        });
+    }
+}
+
+#[tokio::test]
+async fn connections_that_died_without_a_word_cost_one_renewal_and_no_more() {
+    let server = KubeServer::start();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let api = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let (silence, silenced) = watch::channel(0);
+    let own = settings(&server, "team", "orders");
+    let access = KubeAccess { api, ..own.access.clone() };
+    let store = Kubernetes::open(&KubernetesSettings { access, ..own }).unwrap();
+    let using = async {
+        let (held, _) = lead(&store, A).await;
+        // As a watch leaves one more behind when it ends.
+        let looks = tokio::join!(soon(store.look()), soon(store.look()), soon(store.look()));
+        assert!(looks.0.is_ok() && looks.1.is_ok() && looks.2.is_ok());
+        soon(store.renew(&held)).await.unwrap();
+        silence.send_replace(1);
+        assert_eq!(outcome(&soon(store.renew(&held)).await), "unknown: timeout");
+        soon(store.renew(&held)).await.expect("over a connection of its own");
+    };
+    tokio::select! {
+        () = relay(listener, server.address, silenced) => panic!("the relay has ended"),
+        () = using => {}
+    }
+}

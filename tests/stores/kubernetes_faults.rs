@@ -1,0 +1,346 @@
+//! What can go wrong between us and the API server: what is definite and what is not, lost and late
+//! answers, other writers, and a Lease that is deleted.
+
+use testkit::kubernetes::{kube_server, lease_lock};
+
+use std::time::Duration;
+
+use kube_server::answers::Answer;
+use kube_server::{Fault, KubeServer, TOKEN};
+use lease_lock::{A, B, bid, lead, lease, open, outcome, seeing, settings, soon, usurp};
+use serde_json::{Value, json};
+use tenure::store::kubernetes::Kubernetes;
+use tenure::store::{Bid, LeaseStore, StoreError};
+
+/// Every call of a holder, by name.
+async fn all(store: &Kubernetes, bid: &Bid) -> Vec<(&'static str, String)> {
+    vec![
+        ("look", outcome(&soon(store.look()).await)),
+        ("acquire", outcome(&soon(store.acquire(bid)).await)),
+        ("inaugurate", outcome(&soon(store.inaugurate(bid, 0)).await)),
+        ("renew", outcome(&soon(store.renew(bid)).await)),
+        ("release", outcome(&soon(store.release(bid)).await)),
+        ("create", outcome(&soon(store.create(1)).await)),
+        ("break", outcome(&soon(store.break_lease(false)).await)),
+    ]
+}
+
+/// An answer that says that all went well.
+fn said(body: &Value) -> Fault {
+    Fault::Answer(Answer::json(200, body))
+}
+
+fn failure(status: u16, reason: &str, words: &str) -> Fault {
+    Fault::Answer(Answer::failure(status, reason, words, Value::Null))
+}
+
+#[tokio::test]
+async fn whatever_the_server_says_of_itself_is_evidence_of_nothing() {
+    let server = KubeServer::start();
+    let store = Kubernetes::open(&tenure::config::KubernetesSettings {
+        request_timeout: Duration::from_millis(1_500),
+        ..settings(&server, "team", "orders")
+    });
+    let store = store.unwrap();
+    let (held, _) = lead(&store, A).await;
+    let before = lease(&server);
+    let mut another = before.clone();
+    another["metadata"]["name"] = "others".into();
+    for (fault, cause) in [
+        (Fault::Answer(Answer::throttled()), "throttled"),
+        (Fault::Answer(Answer::etcd_timed_out()), "unavailable"),
+        (failure(503, "ServiceUnavailable", "shutting down"), "unavailable"),
+        (Fault::Answer(Answer::text(502, "bad gateway")), "unavailable"),
+        (Fault::Answer(Answer::unauthorized()), "auth"),
+        (failure(403, "Forbidden", "is forbidden: no"), "auth"),
+        (failure(404, "NotFound", "the server could not find the requested resource"), "settings"),
+        (Fault::Answer(Answer::text(404, "404 page not found")), "settings"),
+        (failure(400, "BadRequest", "no"), "settings"),
+        (failure(422, "Invalid", "no"), "settings"),
+        (Fault::Html, "settings"),
+        // What is JSON, and comes from something else in the API server's place.
+        (said(&json!({})), "settings"),
+        (said(&json!({"status": "ok"})), "settings"),
+        (said(&json!({"kind": "Status", "apiVersion": "v1", "status": "Success"})), "settings"),
+        (said(&json!({"kind": "Lease", "apiVersion": "v1", "metadata": {}})), "settings"),
+        (said(&another), "settings"),
+        (Fault::Hang, "timeout"),
+        (Fault::DropBefore, "network"),
+    ] {
+        server.impose("any", fault.clone());
+        for (call, outcome) in all(&store, &held).await {
+            let (known, told) = outcome.split_once(": ").unwrap_or((&outcome, ""));
+            assert!(matches!(known, "unknown" | "broken"), "{fault:?}, {call}: {outcome}");
+            assert_eq!(told, cause, "{fault:?}, {call}");
+        }
+        server.heal();
+        assert_eq!(lease(&server), before, "{fault:?}");
+    }
+    server.stop();
+    for (call, outcome) in all(&store, &held).await {
+        assert!(matches!(&*outcome, "unknown: network" | "broken: network"), "{call}: {outcome}");
+    }
+    server.resume();
+    soon(store.renew(&held)).await.expect("gone and back, it is still ours");
+}
+
+#[tokio::test]
+async fn a_write_refused_in_any_way_is_no_loss() {
+    let server = KubeServer::start();
+    let store = open(&server);
+    let (held, _) = lead(&store, A).await;
+    for fault in [
+        Fault::Answer(Answer::throttled()),
+        Fault::Answer(Answer::etcd_timed_out()),
+        Fault::Answer(Answer::unauthorized()),
+        failure(403, "Forbidden", "no"),
+        failure(409, "Conflict", "Operation cannot be fulfilled"),
+        failure(404, "NotFound", "namespaces \"team\" not found"),
+    ] {
+        server.impose("update leases", fault.clone());
+        for renewed in [soon(store.renew(&held)).await, soon(store.release(&held)).await] {
+            let definite = matches!(renewed, Ok(()) | Err(StoreError::Refused(_)));
+            assert!(!definite, "{fault:?}: {renewed:?}");
+        }
+        server.heal();
+        soon(store.renew(&held)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_write_counts_only_if_its_answer_shows_it() {
+    let server = KubeServer::start();
+    let store = open(&server);
+    let (held, _) = lead(&store, A).await;
+    let ours = lease(&server);
+    let changed = |change: fn(&mut Value)| {
+        let mut it = ours.clone();
+        change(&mut it);
+        it
+    };
+    // What a webhook of the cluster may make of it on its way.
+    for made in [
+        changed(|it| it["spec"]["holderIdentity"] = "".into()),
+        changed(|it| it["spec"]["holderIdentity"] = "another".into()),
+        changed(|it| it["metadata"]["annotations"] = json!({})),
+    ] {
+        server.impose("update leases", said(&made));
+        for written in [soon(store.acquire(&held)).await.map(drop), soon(store.renew(&held)).await]
+        {
+            assert_eq!(outcome(&written), "unknown: settings", "{made}");
+        }
+        server.heal();
+    }
+    soon(store.release(&held)).await.unwrap();
+    server.delete("leases", "team", "orders");
+    let bid = seeing(&store, bid(B)).await;
+    server.inject("create leases", [said(&ours)]);
+    assert_eq!(outcome(&soon(store.acquire(&bid)).await), "unknown: settings");
+    assert_eq!(soon(store.acquire(&bid)).await.map(|it| it.record.term), Ok(None));
+}
+
+#[tokio::test]
+async fn a_bid_whose_answer_is_lost_is_granted_when_it_is_repeated() {
+    let server = KubeServer::start();
+    let store = open(&server);
+    for (number, op, fault) in [
+        (1, "create leases", Fault::DropAfter),
+        (2, "update leases", Fault::DropAfter),
+        (3, "update leases", Fault::Late(Duration::from_secs(5))),
+    ] {
+        let before = server.object("leases", "team", "orders");
+        let counted = |it: &Value| it["spec"]["leaseTransitions"].as_i64().unwrap();
+        let expected = before.map_or(0, |it| counted(&it) + 1);
+        let bid = seeing(&store, bid(number)).await;
+        server.inject(op, [fault]);
+        let lost = soon(store.acquire(&bid)).await;
+        assert!(matches!(lost, Err(StoreError::Unknown(_) | StoreError::Broken(_))), "{lost:?}");
+        let stands = lease(&server);
+        let landed = format!("web-{number}_instance-{number}");
+        assert_eq!(stands["spec"]["holderIdentity"], landed.as_str());
+        let grant = soon(store.acquire(&bid)).await.expect("its own");
+        assert_eq!(counted(&lease(&server)), expected, "one acquisition");
+        assert_ne!(grant.record.nonce, Some(bid.nonce), "the record is of before");
+        server.inject("update leases", [Fault::DropAfter]);
+        let lost = soon(store.inaugurate(&bid, 0)).await;
+        assert!(lost.is_err(), "{lost:?}");
+        let term = soon(store.inaugurate(&bid, 0)).await.unwrap();
+        assert_eq!(lease(&server)["metadata"]["annotations"]["tenure.dev/term"], term.to_string());
+        assert_eq!(soon(store.inaugurate(&bid, 0)).await, Ok(term), "one term");
+        server.inject("update leases", [Fault::DropAfter]);
+        assert!(soon(store.renew(&bid)).await.is_err());
+        soon(store.renew(&bid)).await.expect("whether it has landed or not");
+        server.inject("update leases", [Fault::DropAfter]);
+        assert!(soon(store.release(&bid)).await.is_err());
+        assert_eq!(outcome(&soon(store.release(&bid)).await), "refused", "which comes to the same");
+        assert!(soon(store.look()).await.unwrap().free);
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_lands_late_touches_nothing_that_came_after() {
+    let server = KubeServer::start();
+    let store = open(&server);
+    let (first, _) = lead(&store, A).await;
+    soon(store.release(&first)).await.unwrap();
+    let late = Duration::from_millis(2_500);
+    // A bid, a renewal and a release that were given up, each before the next holder.
+    for call in ["acquire", "renew", "release"] {
+        let a = seeing(&store, bid(A)).await;
+        if call != "acquire" {
+            soon(store.acquire(&a)).await.unwrap();
+        }
+        server.take_log();
+        server.inject("update leases", [Fault::Delay(late)]);
+        let asked = async {
+            match call {
+                "acquire" => store.acquire(&a).await.map(drop),
+                "renew" => store.renew(&a).await,
+                _ => store.release(&a).await,
+            }
+        };
+        let given_up = tokio::time::timeout(Duration::from_secs(1), asked).await;
+        assert!(given_up.is_err(), "{call} was answered");
+        let b = seeing(&store, bid(B)).await;
+        soon(store.acquire(&b)).await.unwrap();
+        let landed = async {
+            while !server.take_log().iter().any(|it| it.op == "update leases" && it.status == 409) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        soon(landed).await;
+        assert_eq!(lease(&server)["spec"]["holderIdentity"], "web-11_instance-11", "{call}");
+        soon(store.renew(&b)).await.unwrap();
+        soon(store.release(&b)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_reads_what_stands_there_after_a_conflict_and_never_from_a_cache() {
+    let server = KubeServer::start();
+    let store = open(&server);
+    let (a, _) = lead(&store, A).await;
+    server.freeze_cache(true);
+    server.touch("leases", "team", "orders");
+    for _ in 0..3 {
+        let first = soon(store.renew(&a)).await;
+        if first.is_err() {
+            soon(store.renew(&a)).await.expect("at once, on the version that stands there");
+        }
+        server.touch("leases", "team", "orders");
+    }
+    server.modify("leases", "team", "orders", usurp);
+    assert_eq!(
+        outcome(&soon(store.renew(&a)).await),
+        "refused",
+        "a cache would say that it is ours"
+    );
+    for asked in server.take_log() {
+        assert!(!asked.query.contains_key("resourceVersion"), "{asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_lease_is_lost_and_is_never_made_again_by_its_holder() {
+    let server = KubeServer::start();
+    let store = open(&server);
+    let (a, term) = lead(&store, A).await;
+    server.delete("leases", "team", "orders");
+    let sight = soon(store.look()).await.unwrap();
+    assert!(sight.free);
+    assert_eq!(sight.record.term, None, "so that the next one holds before it is active");
+    for call in [
+        outcome(&soon(store.renew(&a)).await),
+        outcome(&soon(store.inaugurate(&a, 0)).await.map(drop)),
+        outcome(&soon(store.release(&a)).await),
+    ] {
+        assert_eq!(call, "refused");
+    }
+    assert_eq!(server.object("leases", "team", "orders"), None);
+    let b = seeing(&store, bid(B)).await;
+    let grant = soon(store.acquire(&b)).await.unwrap();
+    assert_eq!(grant.record.term, None);
+    assert!(grant.date.is_some(), "the server's date is what a first term begins at");
+    let floor = term + 1_000;
+    assert_eq!(soon(store.inaugurate(&b, floor)).await, Ok(floor));
+}
+
+#[tokio::test]
+async fn what_is_deleted_under_a_write_is_not_made_again_by_it() {
+    let server = KubeServer::start();
+    let store = open(&server);
+    let (a, _) = lead(&store, A).await;
+    server.take_log();
+    server.inject("update leases", [Fault::Delay(Duration::from_millis(1_500))]);
+    let (renewed, ()) = tokio::join!(soon(store.renew(&a)), async {
+        // It has been read, and what is to be written is under way.
+        while server.count("get leases") == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        server.delete("leases", "team", "orders");
+    });
+    assert_ne!(renewed, Ok(()));
+    assert_eq!(server.object("leases", "team", "orders"), None);
+    assert_eq!(outcome(&soon(store.renew(&a)).await), "refused");
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_missing_or_ending_is_told_and_mended() {
+    let server = KubeServer::start();
+    let store = Kubernetes::open(&settings(&server, "shop", "orders")).unwrap();
+    assert!(soon(store.look()).await.unwrap().free, "a read cannot tell");
+    let a = seeing(&store, bid(A)).await;
+    let told = soon(store.acquire(&a)).await.unwrap_err();
+    assert!(matches!(told, StoreError::Unknown(_)), "{told:?}");
+    assert!(told.to_string().contains("the namespace shop does not exist"), "{told}");
+    server.namespace("shop");
+    server.modify("namespaces", "", "shop", |it| it["status"]["phase"] = "Terminating".into());
+    let told = soon(store.acquire(&a)).await.unwrap_err();
+    assert!(told.to_string().contains("being terminated"), "{told}");
+    assert!(!told.to_string().contains("create role"), "no rule is missing: {told}");
+    server.modify("namespaces", "", "shop", |it| it["status"]["phase"] = "Active".into());
+    soon(store.acquire(&a)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_token_that_is_rotated_loses_nothing_and_an_expired_one_comes_back() {
+    let server = KubeServer::start_secure();
+    let store = open(&server);
+    let (a, _) = lead(&store, A).await;
+    for token in ["second", "third"] {
+        server.account(token, "team", "app");
+        server.allow(token, "team", "leases", &["get", "update"]);
+    }
+    server.write_token("second");
+    server.expire(TOKEN);
+    soon(store.renew(&a)).await.expect("the new token is read at once");
+    server.expire("second");
+    let told = soon(store.renew(&a)).await;
+    assert_eq!(outcome(&told), "unknown: auth");
+    assert!(!told.unwrap_err().to_string().contains("second"));
+    server.write_token("third");
+    soon(store.renew(&a)).await.expect("it is read again");
+    server.forbid("third");
+    let told = soon(store.renew(&a)).await;
+    assert_eq!(outcome(&told), "unknown: auth");
+    let told = told.unwrap_err().to_string();
+    for words in ["leases", "team", "kubectl create role", "--serviceaccount=team:app"] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn two_at_once_on_a_missing_lease_are_one() {
+    let server = KubeServer::start();
+    let (store, other) = (open(&server), open(&server));
+    let (a, b) = (seeing(&store, bid(A)).await, seeing(&other, bid(B)).await);
+    soon(store.acquire(&a)).await.unwrap();
+    assert_eq!(outcome(&soon(other.acquire(&b)).await), "refused");
+    let spec = lease(&server)["spec"].clone();
+    assert_eq!(spec["holderIdentity"], "web-10_instance-10");
+    server.put("leases", "team", "orders", json!({"spec": {}}));
+    let (a, b) = (seeing(&store, bid(A)).await, seeing(&other, bid(B)).await);
+    let (one, two) = tokio::join!(soon(store.acquire(&a)), soon(other.acquire(&b)));
+    assert_eq!(u8::from(one.is_ok()) + u8::from(two.is_ok()), 1, "{one:?} and {two:?}");
+}

@@ -1,0 +1,180 @@
+//! What wakes a standby: a release, an end, a deletion and a named successor, and never a renewal;
+//! through versions that are gone, watches that are cut, and a server that is away.
+
+use testkit::kubernetes::{kube_server, lease_lock};
+
+use std::time::Duration;
+
+use kube_server::answers::Answer;
+use kube_server::{Fault, KubeServer};
+use lease_lock::{A, B, bid, lead, open, seeing, soon, usurp};
+use serde_json::{Value, json};
+use tenure::store::kubernetes::Kubernetes;
+use tenure::store::{LeaseStore, Successor};
+
+/// How long nothing must happen to be nothing.
+const QUIET: Duration = Duration::from_millis(400);
+
+/// Lets a standby watch until it has heard of what is there, and says that it sleeps.
+async fn asleep(standby: &Kubernetes) {
+    let _ = soon(standby.look()).await;
+    while tokio::time::timeout(QUIET, standby.changed()).await.is_ok() {}
+}
+
+/// Whether it is woken in the time that nothing takes.
+async fn woken(standby: &Kubernetes) -> bool {
+    tokio::time::timeout(QUIET, standby.changed()).await.is_ok()
+}
+
+#[tokio::test]
+async fn a_standby_is_woken_by_what_it_can_act_on() {
+    let server = KubeServer::start();
+    let (store, standby) = (open(&server), open(&server));
+    let (a, _) = lead(&store, A).await;
+    asleep(&standby).await;
+    let successor = Successor { identity: "web-11".to_owned(), hold_off: Duration::from_secs(9) };
+    soon(store.nominate(&a, &successor)).await.unwrap();
+    soon(standby.changed()).await;
+    soon(store.release(&a)).await.unwrap();
+    soon(standby.changed()).await;
+    let b = seeing(&store, bid(B)).await;
+    soon(store.acquire(&b)).await.unwrap();
+    soon(standby.changed()).await;
+    soon(store.inaugurate(&b, 0)).await.unwrap();
+    soon(standby.changed()).await;
+    soon(store.break_lease(false)).await.unwrap();
+    soon(standby.changed()).await;
+    server.delete("leases", "team", "orders");
+    soon(standby.changed()).await;
+    server.put("leases", "team", "orders", json!({"spec": {}}));
+    soon(standby.changed()).await;
+    server.modify("leases", "team", "orders", usurp);
+    soon(standby.changed()).await;
+}
+
+#[tokio::test]
+async fn renewals_and_what_others_note_wake_nobody() {
+    let server = KubeServer::start();
+    let (store, standby) = (open(&server), open(&server));
+    let (a, _) = lead(&store, A).await;
+    asleep(&standby).await;
+    for _ in 0..5 {
+        soon(store.renew(&a)).await.unwrap();
+        server.touch("leases", "team", "orders");
+        server.put("leases", "team", "others", json!({"spec": {"holderIdentity": "x"}}));
+    }
+    assert!(!woken(&standby).await);
+    soon(store.release(&a)).await.unwrap();
+    soon(standby.changed()).await;
+}
+
+#[tokio::test]
+async fn a_standby_that_waits_asks_nothing_while_nothing_changes() {
+    let server = KubeServer::start();
+    let (store, standby) = (open(&server), open(&server));
+    let (_, _) = lead(&store, A).await;
+    asleep(&standby).await;
+    server.take_log();
+    let mut waiting = standby.changed();
+    assert!(tokio::time::timeout(QUIET * 3, &mut waiting).await.is_err());
+    assert_eq!(server.count("any"), 0);
+    assert!(server.count("watch leases") <= 1, "{}", server.count("watch leases"));
+}
+
+#[tokio::test]
+async fn a_release_is_told_after_a_version_was_gone_and_after_watches_were_cut() {
+    let server = KubeServer::start();
+    let (store, standby) = (open(&server), open(&server));
+    let gone = Answer::failure(410, "Expired", "too old resource version", Value::Null);
+    let mut number = A;
+    for trouble in ["compacted", "gone", "cut", "away", "refused"] {
+        number += 1;
+        let (held, _) = lead(&store, number).await;
+        asleep(&standby).await;
+        match trouble {
+            "compacted" => {
+                server.withhold(true);
+                server.touch("leases", "team", "orders");
+                server.compact();
+                server.withhold(false);
+            }
+            "gone" => {
+                server.inject("watch leases", [Fault::Answer(gone.clone())]);
+                server.cut_watches();
+            }
+            "cut" => server.cut_watches(),
+            "away" => {
+                server.stop();
+                assert!(!woken(&standby).await || soon(standby.look()).await.is_err());
+                server.resume();
+            }
+            _ => {
+                server.inject("watch leases", [Fault::Answer(Answer::throttled())]);
+                server.cut_watches();
+            }
+        }
+        // Being woken for nothing is allowed: it means that there is a reason to look.
+        while woken(&standby).await {}
+        soon(store.release(&held)).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(40), standby.changed())
+            .await
+            .unwrap_or_else(|_| panic!("{trouble}: nobody is told of the release"));
+    }
+}
+
+#[tokio::test]
+async fn a_watch_that_cannot_be_had_is_not_asked_for_without_end() {
+    let server = KubeServer::start();
+    let (store, standby) = (open(&server), open(&server));
+    lead(&store, A).await;
+    let forbidden = Answer::failure(403, "Forbidden", "leases is forbidden", Value::Null);
+    for fault in [
+        Fault::Answer(forbidden),
+        Fault::Answer(Answer::throttled()),
+        Fault::Answer(Answer::etcd_timed_out()),
+        Fault::Answer(Answer::text(200, "")),
+        Fault::Html,
+        Fault::DropBefore,
+        Fault::DropAfter,
+    ] {
+        server.impose("watch leases", fault.clone());
+        server.cut_watches();
+        server.take_log();
+        let all = async {
+            loop {
+                standby.changed().await;
+            }
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(2), all).await;
+        assert!(ended.is_err());
+        let asked = server.count("watch leases");
+        assert!(asked <= 8, "{fault:?}: asked {asked} times in 2 s");
+        server.heal();
+    }
+}
+
+#[tokio::test]
+async fn a_watch_that_begins_well_and_ends_at_once_is_asked_for_less_and_less() {
+    let server = KubeServer::start();
+    let (store, standby) = (open(&server), open(&server));
+    lead(&store, A).await;
+    asleep(&standby).await;
+    // No version that it is told can be gone on from: it begins anew each time, and hears how the
+    // Lease is.
+    let gone = || Fault::Answer(Answer::failure(410, "Expired", "too old", Value::Null));
+    server.inject("watch leases", (0..200).flat_map(|_| [gone(), Fault::Delay(Duration::ZERO)]));
+    server.take_log();
+    let cutting = async {
+        loop {
+            server.cut_watches();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let waiting = async {
+        tokio::select! { () = cutting => {}, () = standby.changed() => {} }
+    };
+    let waiting = tokio::time::timeout(Duration::from_secs(6), waiting).await;
+    assert!(waiting.is_err(), "nothing has changed");
+    let asked = server.count("watch leases");
+    assert!((2..=12).contains(&asked), "asked {asked} times in 6 s");
+}

@@ -1,0 +1,21 @@
+//! The conformance suite on every backend, and each backend under faults.
+
+#![allow(clippy::disallowed_methods, reason = "tests use the real clock and environment")]
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod azure;
+mod azure_doctor;
+mod azure_faults;
+mod azure_operator;
+mod azure_secrets;
+mod breaking;
+mod conformance;
+mod fault_proxy;
+mod kube_client;
+mod kube_client_watch;
+mod kube_server;
+mod kubernetes_connections;
+mod kubernetes_faults;
+mod kubernetes_format;
+mod kubernetes_watch;
+mod transfer;

@@ -1,0 +1,121 @@
+//! Leadership handed to a successor by name, between real candidates: on a directory and on Azurite.
+
+use testkit::azure::azurite;
+use testkit::processes::{cluster as crew, command, process};
+
+use std::time::Duration;
+
+use azurite::Azurite;
+use command::{Ran, tenure};
+use crew::{Crew, ON_BLOBS, PATIENCE, STEADY, Timings};
+use process::until;
+use tenure::clock;
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// For how long the others wait, far longer than a successor needs.
+const HOLD_OFF: &str = "50s";
+
+/// Three candidates, each with an admin socket in the directory.
+struct Trio {
+    crew: Crew,
+    sockets: tempfile::TempDir,
+}
+
+impl Trio {
+    fn start(store: Option<&Azurite>, timings: Timings) -> Self {
+        let crew = match store {
+            None => Crew::empty(timings),
+            Some(azurite) => crew_on(azurite, timings),
+        };
+        let mut trio = Self { crew, sockets: tempfile::tempdir().unwrap() };
+        for name in NAMES {
+            let admin = trio.admin(name);
+            trio.crew.join(name, &["--admin", &admin], &[]);
+        }
+        trio
+    }
+
+    fn admin(&self, name: &str) -> String {
+        format!("unix:{}", self.sockets.path().join(name).display())
+    }
+
+    fn tell(&self, name: &str, arguments: &[&str]) -> Ran {
+        let admin = self.admin(name);
+        tenure(&[arguments, &["--admin", &admin]].concat(), &[])
+    }
+}
+
+/// A crew on Azurite, on a record that spares its first leader the wait.
+fn crew_on(azurite: &Azurite, timings: Timings) -> Crew {
+    let endpoint = azurite.endpoint.as_str();
+    let store = ["--store", "azure://devstoreaccount1/elections", "--azure-endpoint", endpoint];
+    let crew = Crew::on(store.map(str::to_owned).into(), Vec::new(), timings);
+    let shared = crew.arguments();
+    let mut arguments = vec!["doctor", "--create", "--yes"];
+    arguments.extend(shared.iter().map(String::as_str));
+    let made = tenure(&arguments, &[]);
+    assert_eq!(made.code, 0, "{}{}", made.out, made.err);
+    crew
+}
+
+/// Hands leadership over ten times, each time to the one who led longest ago, while the others
+/// would wait for far longer than that takes.
+fn ten_handovers(mut trio: Trio) {
+    let mut leader = trio.crew.settle();
+    for _ in 0..10 {
+        let next = (leader + 1) % NAMES.len();
+        let term = trio.crew.term(leader);
+        let ran =
+            trio.tell(NAMES[leader], &["transfer", "--to", NAMES[next], "--hold-off", HOLD_OFF]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(ran.out.contains(&format!("let {} go first", NAMES[next])), "{}", ran.out);
+        trio.crew.lets_go(leader);
+        let (found, gap) = trio.crew.next_leader(clock::now());
+        assert_eq!(NAMES[found], NAMES[next], "another than the successor leads");
+        assert!(gap < Duration::from_secs(25), "it came when nobody waited any more: {gap:?}");
+        assert!(trio.crew.term(found) > term);
+        trio.crew.hear(found);
+        leader = trio.crew.settle();
+        assert_eq!(leader, found, "it did not stay");
+    }
+    let verdict = trio.crew.judge();
+    assert_eq!(verdict.terms.len(), 11, "{verdict:?}");
+}
+
+#[test]
+fn ten_transfers_on_one_host_reach_their_successor_without_an_overlap() {
+    ten_handovers(Trio::start(None, STEADY));
+}
+
+#[tokio::test]
+async fn ten_transfers_on_azurite_reach_their_successor_without_an_overlap() {
+    let azurite = Azurite::start().await;
+    ten_handovers(Trio::start(Some(&azurite), ON_BLOBS));
+}
+
+#[test]
+fn a_successor_that_does_not_exist_costs_its_hold_off_and_no_more() {
+    let mut trio = Trio::start(None, STEADY);
+    let leader = trio.crew.settle();
+    let hold_off = Duration::from_secs(4);
+    let before = clock::now();
+    let ran = trio.tell(NAMES[leader], &["transfer", "--to", "nobody", "--hold-off", "4s"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    trio.crew.lets_go(leader);
+    let (next, _) = trio.crew.next_leader(clock::now());
+    let waited = before.elapsed_max(clock::now());
+    assert!(waited >= hold_off, "the successor was not waited for: {waited:?}");
+    assert!(waited < hold_off + Duration::from_secs(20), "{waited:?}");
+    // Its courtesy is over with the next term: a handover after it is at once.
+    trio.crew.hear(next);
+    let third = (next + 1) % NAMES.len();
+    trio.crew.settle();
+    let ran = trio.tell(NAMES[next], &["transfer", "--to", NAMES[third], "--hold-off", HOLD_OFF]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    trio.crew.lets_go(next);
+    until(PATIENCE, "the named one leads", || {
+        trio.crew.candidates[third].is_leader().then_some(())
+    });
+    trio.crew.judge();
+}
