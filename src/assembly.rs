@@ -1,7 +1,5 @@
-//! An election with its store and its driver, put together from the settings: what a sidecar and a
-//! [`crate::Candidate`] have in common.
-//!
-//! What it does not do: it starts nothing and tells nobody.
+//! Builds an election with its store and its driver from the settings, for a sidecar and for a
+//! [`crate::Candidate`]. Starts nothing.
 
 use std::sync::Arc;
 
@@ -28,11 +26,12 @@ pub(crate) struct Assembly {
 }
 
 impl Assembly {
-    /// Puts the parts together; health probes and route write to their boards. With `escorts` the lease is not given back before
+    /// Builds the parts. Health probes and route report their states to the given boards. With
+    /// `escorts` the lease is not released before
     /// [`Control::vacated`](crate::daemon::Control::vacated).
     ///
     /// # Errors
-    /// When the store's client cannot be made.
+    /// Returns an error if the store's client cannot be built.
     pub(crate) fn of(
         settings: &Settings,
         (health, route): (Board, RouteBoard),
@@ -61,7 +60,8 @@ impl Assembly {
         Ok(Self { about, election, store, metrics, heartbeat, published, sender })
     }
 
-    /// The driver, which takes `orders`. Its publications are answered by `acknowledgements`.
+    /// Returns the driver, which takes `orders`; its publications are acknowledged through
+    /// `acknowledgements`.
     pub(crate) fn driver(self, orders: Orders, acknowledgements: Acknowledgements) -> Driver {
         Driver {
             election: self.election,
@@ -76,7 +76,7 @@ impl Assembly {
     }
 }
 
-/// What the election is told.
+/// Returns the configuration of the election.
 fn terms(settings: &Settings, candidate: Candidate, rules: Rules, escorts: bool) -> Config {
     let timings = settings.timings;
     Config {
@@ -94,14 +94,14 @@ fn terms(settings: &Settings, candidate: Candidate, rules: Rules, escorts: bool)
     }
 }
 
-/// When the service counts as well; nothing where nobody asks it.
+/// Returns when the service counts as healthy; `None` without probes.
 fn health_rule(health: &Health) -> Option<HealthRule> {
     let Health { probes, failures, successes, .. } = health;
     let rule = HealthRule { probes: probes.len(), failures: *failures, successes: *successes };
     (!probes.is_empty()).then_some(rule)
 }
 
-/// Draws an instance id, which also sorts by the time of its start.
+/// Creates an instance id, which sorts by start time.
 fn draw_instance() -> String {
     let wall = clock::now().wall;
     let time = uuid::Timestamp::from_unix(uuid::NoContext, wall.as_secs(), wall.subsec_nanos());

@@ -1,12 +1,12 @@
 //! Time as the election judges it: a [`Moment`] is one reading of three clocks, and [`now`] is the
-//! only place in the program that reads them.
+//! only function in the program that reads them.
 //!
-//! What this module does not do: it sets no timers and never waits. A timer may tell somebody to
-//! look at the clock; only the comparison of two Moments decides anything (R2).
+//! This module sets no timers and never waits. A timer may cause the clock to be read; only the
+//! comparison of two Moments decides anything (R2).
 //!
 //! Totals of two clocks are never compared, since each counts from a start of its own. Only
-//! advances are: [`Moment::elapsed_max`] ends a belief, [`Moment::elapsed_min`] ends a wait, so
-//! that a clock which runs wrong errs towards safety in both.
+//! advances are: [`Moment::elapsed_max`] ends a belief and [`Moment::elapsed_min`] ends a wait, so
+//! that a clock that runs at the wrong rate errs towards safety in both.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use time::OffsetDateTime;
 
-/// How much further than the lease clock the wall clock may advance before it says that a pause
-/// went unseen (R10). A slew of 8 % stays below it over a belief of 10 s.
+/// How far the wall clock may advance beyond the lease clocks before an unseen pause is assumed
+/// (R10). A slew of 8 % stays below this over a belief of 10 s.
 #[doc(hidden)]
 pub const UNSEEN_PAUSE: Duration = Duration::from_secs(1);
 
-/// One reading of three clocks, a value that is only ever compared with another.
+/// One reading of three clocks. Meaningful only in comparison with another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// `CLOCK_BOOTTIME`: since boot, runs on in suspend; slewed by NTP.
+    /// `CLOCK_BOOTTIME`: time since boot, including suspend; slewed by NTP.
     pub boot: Duration,
-    /// `CLOCK_MONOTONIC_RAW`: since boot, not slewed; stops in suspend.
+    /// `CLOCK_MONOTONIC_RAW`: time since boot, excluding suspend; not slewed.
     pub raw: Duration,
-    /// The wall clock, since the Unix epoch; may jump.
+    /// The wall clock: time since the Unix epoch; may jump.
     pub wall: Duration,
 }
 
-/// Reads the clocks.
+/// Reads the three clocks.
 ///
 /// ```
 /// let before = tenure::clock::now();
@@ -56,12 +56,13 @@ fn read(clock: ClockId) -> Duration {
     )
 }
 
-/// Names the boot that [`Moment::boot`] counts from, as the kernel does; `None` off Linux or
-/// without `/proc`.
+/// Returns the kernel's boot id, which identifies the boot that [`Moment::boot`] counts from;
+/// `None` outside Linux or without `/proc`.
 #[doc(hidden)]
 #[must_use]
 pub fn boot_id() -> Option<String> {
-    // It cannot change under a process, and a later reading could want for descriptors.
+    // Cached: the id cannot change while the process lives, and a later read could fail for want of
+    // file descriptors.
     static BOOT_ID: OnceLock<String> = OnceLock::new();
     if let Some(known) = BOOT_ID.get() {
         return Some(known.clone());
@@ -71,23 +72,24 @@ pub fn boot_id() -> Option<String> {
 }
 
 impl Moment {
-    /// The larger advance of the two lease clocks (boot, raw) from `self` to `later`: what ends a
-    /// belief. Zero where both stand still or went back.
+    /// Returns the larger advance of the two lease clocks (boot, raw) from `self` to `later`, which
+    /// ends a belief. Zero if neither advanced.
     #[must_use]
     pub fn elapsed_max(self, later: Moment) -> Duration {
         let (boot, raw) = self.advances(later);
         boot.max(raw)
     }
 
-    /// The smaller advance of the two lease clocks from `self` to `later`: what ends a wait.
+    /// Returns the smaller advance of the two lease clocks from `self` to `later`, which ends a
+    /// wait.
     #[must_use]
     pub fn elapsed_min(self, later: Moment) -> Duration {
         let (boot, raw) = self.advances(later);
         boot.min(raw)
     }
 
-    /// Whether no belief that counts from `self` may be trusted at `later` (R10): a clock went
-    /// back, or the wall clock advanced over a second further than the lease clocks, as it
+    /// Reports whether a belief that counts from `self` must not be trusted at `later` (R10): a
+    /// clock went back, or the wall clock advanced over 1 s further than the lease clocks, as it
     /// does after a pause that no guest clock saw.
     #[must_use]
     pub fn jumped(self, later: Moment) -> bool {
@@ -97,7 +99,7 @@ impl Moment {
             || later.wall - self.wall > self.elapsed_max(later) + UNSEEN_PAUSE
     }
 
-    /// The wall clock as a date, for people and for the term's start (R11).
+    /// Returns the wall clock as a date, for display and for the floor of a term (R11).
     #[doc(hidden)]
     #[must_use]
     pub fn date(self) -> OffsetDateTime {
@@ -120,7 +122,7 @@ mod tests {
 
     #[test]
     fn advances_are_compared_and_never_totals() {
-        // Raw is far ahead of boot in total, as after an adjustment; only advances may count.
+        // Raw is far ahead of boot in total, as after an adjustment; only the advances may count.
         let sent = at(1_000, 900_000, 0);
         let now = at(4_000, 902_000, 3_000);
         assert_eq!(sent.elapsed_max(now), Duration::from_secs(3));

@@ -1,12 +1,11 @@
-//! The driver: it selects one event, hands it to the election with the time, and drains what the
-//! election wants done.
+//! The driver of one election: selects one event, hands it to the election with the time, and
+//! drains its output.
 //!
-//! Select, then apply: everything that may happen is awaited in one place and handled to its end
-//! before the next is looked at, so that the election never sees two things at once. The price is
-//! that nothing in here may take long; so no publisher, client, log or disk is awaited, and the
-//! store's call is one more branch of the select.
+//! Everything that may happen is awaited in one `select` and handled completely before the next
+//! event, so that the election never sees two at once. Nothing here may take long: no publisher,
+//! client, log or disk is awaited, and the store's call is one more branch of the select.
 //!
-//! What it does not do: it decides nothing. When it wakes it reads the clock and asks the election.
+//! The driver decides nothing. When it wakes up, it reads the clock and calls the election.
 
 mod control;
 mod publisher;
@@ -30,31 +29,31 @@ pub use control::{Control, Order, Orders};
 pub use publisher::Publisher;
 pub use report::Report;
 
-/// The longest sleep at a stretch: timers stop in suspend and clocks jump, so the clock is looked
-/// at this often whatever a timer says (R2).
+/// The longest sleep at a stretch. Timers stop in suspend and clocks jump, so the clock is read
+/// this often whatever a timer says (R2).
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// The driver of one election, with everything that it works with.
+/// The driver of one election, with all that it uses.
 pub struct Driver {
-    /// The election that it drives.
+    /// The election.
     pub election: Election,
-    /// Where the lease is kept.
+    /// The store that keeps the lease.
     pub store: Arc<dyn LeaseStore>,
-    /// Where the status goes; the driver is its one writer.
+    /// The publisher of the status; the driver is the only writer.
     pub publisher: Publisher,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Metrics,
-    /// What is wanted of the election.
+    /// The queue of orders for the election.
     pub orders: Orders,
-    /// Proof that the loop turns.
+    /// Proof that the loop runs.
     pub heartbeat: Heartbeat,
-    /// What is told to the log.
+    /// The reporter to the log.
     pub report: Report,
-    /// The reader of time: [`crate::clock::now`], or a test's.
+    /// Reads the time: [`crate::clock::now`], or a clock of a test.
     pub now: fn() -> Moment,
 }
 
-/// One thing that happened.
+/// An event for the election.
 enum Event {
     Answered(Answered),
     Ordered(Order),
@@ -63,24 +62,24 @@ enum Event {
     Timeout,
 }
 
-/// What somebody who gave an order waits to hear.
+/// The reply to a command, sent once the status is published.
 struct Reply {
     to: oneshot::Sender<Result<Progress, Refusal>>,
     outcome: Result<Progress, Refusal>,
 }
 
-/// A request that has ended, with what came of it.
+/// A request that has ended, with its answer.
 struct Answered {
     id: RequestId,
     answer: Result<Answer, StoreError>,
 }
 
-/// The call of the store that is under way, if one is.
+/// The call to the store that is in flight, if any.
 type Call<'a> = Fuse<BoxFuture<'a, Answered>>;
 
 impl Driver {
-    /// Drives the election until it has resigned, as ordered, and nothing is left to do. The last
-    /// status that it publishes says stopped.
+    /// Drives the election until it has resigned, on request, and nothing is left to do. The last
+    /// status published is stopped.
     pub async fn run(mut self) {
         let store = Arc::clone(&self.store);
         let mut changed = store.changed();
@@ -94,7 +93,7 @@ impl Driver {
                 call = self.send(&store, request).fuse();
             }
             if let Some(Reply { to, outcome }) = reply.take() {
-                // Whoever asked may have gone; it is done all the same.
+                // The receiver may be gone; the command has been carried out all the same.
                 let _ = to.send(outcome);
             }
             if self.election.is_finished() {
@@ -116,7 +115,7 @@ impl Driver {
         }
     }
 
-    /// Hands one event to the election, with the time as it is now.
+    /// Hands one event to the election, with the present time.
     fn handle(&mut self, event: Event) -> Option<Reply> {
         let (now, chance) = ((self.now)(), chance());
         match event {
@@ -132,8 +131,8 @@ impl Driver {
         None
     }
 
-    /// Hands an order in, and says what is to be answered once the status is published: nobody
-    /// hears that we step down before all could read that we are passive.
+    /// Hands an order to the election. Returns the reply, which is sent once the status is
+    /// published: a step-down is not acknowledged before every reader can see passive.
     fn obey(&mut self, order: Order, now: Moment, chance: Chance) -> Option<Reply> {
         match order {
             Order::Will(will, to) => {
@@ -150,7 +149,8 @@ impl Driver {
         None
     }
 
-    /// Lets out what the election has to say, and returns the request to send, if there is one.
+    /// Publishes the status and the notices of the election, and returns the request to send, if
+    /// any.
     fn drain(&mut self) -> Option<Request> {
         self.heartbeat.beat();
         let notices: Vec<Notice> = std::iter::from_fn(|| self.election.poll_notice()).collect();
@@ -158,14 +158,14 @@ impl Driver {
             Notice::Transition(transition) => Some(*transition),
             _ => None,
         });
-        // Passive is published before anything else is done, a release above all (R8).
+        // Passive is published before anything else is done, in particular before a release (R8).
         self.publisher.publish(self.election.status(), transitions.clone(), self.now);
         transitions.for_each(|it| self.metrics.transition(&it));
         notices.iter().for_each(|it| self.report.notice(it));
         self.election.poll_command()
     }
 
-    /// Starts one call of the store, which ends with an answer within the request's time.
+    /// Starts one call to the store, which ends with an answer within the request's timeout.
     fn send<'a>(
         &self,
         store: &'a Arc<dyn LeaseStore>,
@@ -189,7 +189,7 @@ impl Driver {
     }
 }
 
-/// Makes the call that a request is for.
+/// Makes the store call for an operation.
 async fn ask(store: &dyn LeaseStore, op: &Op) -> Result<Answer, StoreError> {
     match op {
         Op::Look => store.look().await.map(Answer::Sight),
@@ -203,10 +203,10 @@ async fn ask(store: &dyn LeaseStore, op: &Op) -> Result<Answer, StoreError> {
     }
 }
 
-/// Draws chance for one turn from the operating system.
+/// Draws the entropy for one turn from the operating system.
 fn chance() -> Chance {
     let bits = Uuid::new_v4().as_u128();
-    // 24 bits that no version or variant field touches, as many as a float holds exactly.
+    // 24 bits outside the version and variant fields, as many as a float holds exactly.
     let jitter = (bits & 0xff_ffff) as f32 / 16_777_216.0;
     Chance { lease: Uuid::new_v4().as_u128(), nonce: Nonce(Uuid::new_v4().as_u128()), jitter }
 }

@@ -1,12 +1,12 @@
-//! The election, pure: what a candidate believes, and what it asks of the store.
+//! The election core, pure: what a candidate believes, and what it requests of the store.
 //!
 //! [`Election`] is a value. It takes events and the time (`handle_*`), changes its role
-//! (`become_*`, nowhere else) and gives out what is to be done (`poll_*`).
+//! (`become_*`, nowhere else) and outputs what has to be done (`poll_*`).
 //!
-//! What it does not do, and never will: I/O, reading a clock, drawing chance, logging, waiting.
-//! Only the driver calls it; everybody else reads the [`Status`] that it leaves behind.
+//! The election does no I/O, reads no clock, draws no randomness, logs nothing and never waits.
+//! Only the driver calls it; everything else reads the [`Status`] that it returns.
 //!
-//! The rules R1 to R12 that the comments name are those of the crate's documentation.
+//! The rules R1 to R12 are listed in the documentation of the crate.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod answers;
@@ -46,23 +46,24 @@ use crate::store::{Record, StoreError, Successor};
 
 /// One candidate's part in one election.
 ///
-/// The driver keeps to one rule: hand in one event by a `handle_*`, with a [`Moment`] read just
-/// before; then drain [`poll_command`](Self::poll_command), sending each request at once, and
-/// [`poll_notice`](Self::poll_notice); publish [`status`](Self::status); and call again when
-/// [`poll_timeout`](Self::poll_timeout) says so, or earlier. Being called too often is harmless;
-/// being called late is safe, since every judgement compares two Moments:
+/// The driver hands in one event by a `handle_*` method, with a [`Moment`] read just before; drains
+/// [`poll_command`](Self::poll_command), sending each request at once, and
+/// [`poll_notice`](Self::poll_notice); publishes [`status`](Self::status); and calls again after
+/// [`poll_timeout`](Self::poll_timeout), or earlier. Calling too often is harmless. Calling late is
+/// safe, since every decision compares two Moments:
 ///
 /// - `handle_timeout`: time has passed, or may have;
-/// - `handle_answer`: a request was answered, or its time is up (an unknown outcome);
-/// - `handle_wakeup`: the store says that there may be something to see;
-/// - `handle_announced`: all publishers have said passive since we ceased to lead (R8);
-/// - `handle_probed`: the service beside us was asked whether it is well;
-/// - `handle_vacated`: the processes of a term have ended, where the config says that there are any;
-/// - `handle_will`: an operator, or the service, wants something of us;
-/// - `handle_resign`: we shall leave, for good.
+/// - `handle_answer`: a request was answered, or timed out (an unknown outcome);
+/// - `handle_wakeup`: the store reports that something may have changed;
+/// - `handle_announced`: all publishers have acknowledged passive since leadership ended (R8);
+/// - `handle_probed`: a health probe of the service has finished;
+/// - `handle_vacated`: the processes of a term have exited, where the config says that there are
+///   any;
+/// - `handle_will`: an operator or the service sends a command;
+/// - `handle_resign`: this candidate leaves the election for good.
 ///
-/// A command's request counts as sent when the event that caused it was handled, which is never
-/// later than the true sending: an error towards safety.
+/// A request counts as sent when the event that caused it was handled, which is never later than
+/// the true sending: an error towards safety.
 #[derive(Clone, Debug)]
 pub struct Election {
     config: Config,
@@ -76,7 +77,7 @@ pub struct Election {
     paused: bool,
     aside: Option<Aside>,
     courtesy: Option<Courtesy>,
-    /// The lease that we wait to be over, where observers count the time.
+    /// The observed lease whose end is awaited, where observers count the time.
     observation: Option<Observation>,
     /// The term whose processes may still run.
     occupied: Option<u64>,
@@ -84,29 +85,30 @@ pub struct Election {
     store: StoreHealth,
     holder: Option<Holder>,
     successor: Option<Successor>,
-    /// The record that was seen while the lease was free: it names nobody who holds it later.
+    /// The record seen while the lease was free; it does not belong to a later holder.
     past: Record,
-    /// The largest term ever seen; the recorded one must never fall below it (R11).
+    /// The largest term ever seen; a recorded term below this is an alarm (R11).
     highest: u64,
-    /// The defect of the record that was told last, so that it is told once.
+    /// The defect of the record that was last reported, so that each is reported once.
     defect: Option<Notice>,
-    /// The state that was told last.
+    /// The state that was last reported.
     state: State,
     next_id: u64,
 }
 
-/// The one request that is under way (R3).
+/// The request in flight (R3).
 #[derive(Clone, Debug)]
 struct InFlight {
     id: RequestId,
     op: Op,
     sent: Moment,
-    /// Whether it was sent after a jump of the clocks was seen, so that it may end the suspension.
+    /// Whether the request was sent while the belief was suspended by a clock jump, so that its
+    /// grant may end the suspension.
     after_jump: bool,
 }
 
 impl Election {
-    /// Starts as standby, to look at once.
+    /// Creates a standby whose first read of the store is due at once.
     #[must_use]
     pub fn new(config: Config, now: Moment) -> Self {
         let health = Health::new(config.health);
@@ -136,13 +138,14 @@ impl Election {
         }
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Moment, chance: Chance) {
         self.judge(now, chance);
         self.ask(now);
     }
 
-    /// A request was answered. Any but the current request's first answer is dropped (R3).
+    /// Handles the answer to a request. Drops any answer but the first to the request in flight
+    /// (R3).
     pub fn handle_answer(
         &mut self,
         id: RequestId,
@@ -150,7 +153,7 @@ impl Election {
         now: Moment,
         chance: Chance,
     ) {
-        // The deadline first: an answer that comes after it must find the tenure over (R6).
+        // The deadline first: an answer that arrives after it must find the leadership over (R6).
         self.judge(now, chance);
         if let Some(request) = self.in_flight.take_if(|current| current.id == id) {
             self.take_answer(request, answer, now, chance);
@@ -159,7 +162,8 @@ impl Election {
         self.ask(now);
     }
 
-    /// The store may have changed: look before the next poll. Never evidence.
+    /// Makes the next read of a standby due now, unless it backs off. A wake-up is a hint, never
+    /// evidence.
     pub fn handle_wakeup(&mut self, now: Moment, chance: Chance) {
         if let Role::Standby { looks, bidding: None } = &mut self.role {
             looks.hasten(now);
@@ -167,7 +171,8 @@ impl Election {
         self.handle_timeout(now, chance);
     }
 
-    /// Every publisher has said passive since we ceased to lead: what is owed may go (R8).
+    /// Handles the acknowledgement by every publisher that this candidate is passive: a pending
+    /// release may be sent (R8).
     pub fn handle_announced(&mut self, now: Moment, chance: Chance) {
         if let Role::Draining(it) = &mut self.role {
             it.announced = true;
@@ -178,18 +183,19 @@ impl Election {
         self.handle_timeout(now, chance);
     }
 
-    /// The request to send now, if there is one.
+    /// Returns the request to send now, if there is one.
     pub fn poll_command(&mut self) -> Option<Request> {
         self.outbox.take()
     }
 
-    /// The next thing that people should hear of.
+    /// Returns the next notice for the log and the metrics.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
     }
 
-    /// How long from `now` until `handle_timeout` should be called, [`Duration::MAX`] if an answer
-    /// must come first. A clock may jump meanwhile, so the driver sleeps no longer than a second.
+    /// Returns how long from `now` until `handle_timeout` should be called; [`Duration::MAX`] if an
+    /// answer must arrive first. A clock may jump meanwhile, so the driver sleeps no longer than
+    /// one second.
     #[must_use]
     pub fn poll_timeout(&self, now: Moment) -> Duration {
         let belief = self.role.tenure().map_or(Duration::MAX, |it| it.belief.until_end(now));
@@ -203,7 +209,7 @@ impl Election {
         belief.min(next).min(self.until_drained(now))
     }
 
-    /// Where we stand: the value that publishers read.
+    /// Returns the status for the publishers.
     #[must_use]
     pub fn status(&self) -> Status {
         Status {
@@ -217,16 +223,17 @@ impl Election {
         }
     }
 
-    /// Whether we have resigned and nothing is left to do.
+    /// Returns whether this candidate has resigned and nothing is left to do.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         let waits = self.in_flight.as_ref().is_some_and(|request| request.op.lease().is_some());
         matches!(self.role, Role::Resigned) && self.owed.is_none() && !waits
     }
 
-    // What time alone decides.
+    // Decisions that depend on time alone.
 
-    /// Ends what is over at `now`: a belief, a bid, a term's write, a resignation.
+    /// Ends everything that is over at `now`: a belief, a bid, the write of a term, a drain, the
+    /// attempts at a pending release.
     fn judge(&mut self, now: Moment, chance: Chance) {
         self.notice_jump(now);
         if let Role::Activating(it) = &mut self.role {
@@ -271,7 +278,7 @@ impl Election {
         }
     }
 
-    /// Suspends the belief when the clocks jumped, and has it renewed at once (R10).
+    /// Suspends the belief if the clocks have jumped, and makes a renewal due at once (R10).
     fn notice_jump(&mut self, now: Moment) {
         let Some(tenure) = self.role.tenure_mut() else {
             return;
@@ -283,7 +290,7 @@ impl Election {
         }
     }
 
-    /// Sends the next request, if none is under way and one is due.
+    /// Queues the next request, if none is in flight and one is due.
     fn ask(&mut self, now: Moment) {
         if self.in_flight.is_some() {
             return;
@@ -305,7 +312,8 @@ impl Election {
         self.outbox = Some(Request { id, op, timeout });
     }
 
-    /// What is owed comes before all else, so that nothing is asked while a dead lease may live.
+    /// Returns the request that is due. A pending release comes first, so that nothing else is
+    /// requested while a dead lease may still be held.
     fn next_request(&self, now: Moment) -> Option<Op> {
         match &self.owed {
             Some(owed) if self.until_release(owed, now).is_zero() => {
@@ -316,7 +324,8 @@ impl Election {
         }
     }
 
-    /// How long until what is owed may be released: not while processes of its term live (R8).
+    /// Returns how long until a pending release may be sent; [`Duration::MAX`] while processes of
+    /// the term live (R8).
     fn until_release(&self, owed: &Owed, now: Moment) -> Duration {
         match self.occupied {
             Some(_) => Duration::MAX,
@@ -324,9 +333,10 @@ impl Election {
         }
     }
 
-    /// What is left of the two request-timeouts in which a lease is released or left to run out:
-    /// so long at most does a resignation take (R3). Where a promise must end first, what is left of
-    /// it comes before them; where processes live that cannot be ended, the lease runs out.
+    /// Returns how much is left of the time for a pending release, after which the lease is left to
+    /// run out: two request-timeouts, which bounds a resignation (R3). They begin after the time
+    /// for which clients may still act on an answer (`promised`), or after one lease-duration if
+    /// processes live that cannot be killed.
     fn time_to_release(&self, owed: &Owed, now: Moment) -> Duration {
         let first = match self.occupied {
             Some(_) => self.config.lease_duration,

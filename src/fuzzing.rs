@@ -1,18 +1,17 @@
-//! What a fuzzer calls: for each kind of foreign bytes a function that reads them and asserts what
-//! must hold of whatever was read. The functions stand beside their parsers; here they are named.
-//!
-//! What is not here: the fuzzer. `fuzz/` holds it, with the inputs that it found worth keeping;
-//! the tests below replay those with the ordinary compiler. In a build for use this is absent.
+//! Fuzz targets: for each kind of untrusted bytes a function that reads them and asserts the
+//! invariants of the result. The functions stand next to their parsers. The fuzzer is in `fuzz/`,
+//! with its corpus; the tests below replay that corpus without the fuzzer. Not compiled into a
+//! normal build.
 
 pub use crate::cli::fuzzing::client;
 pub use crate::config::fuzzing::{duration, settings_file, store_url};
 pub use crate::store::azure::fuzzing::{azure_answer, azure_record, credential};
 pub use crate::store::file::fuzzing::file_record;
 
-/// A name, and what reads the bytes.
+/// A name, and the function that reads the bytes.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Every target by its name.
+/// All targets, by name.
 pub const TARGETS: [Target; 8] = [
     ("azure_answer", azure_answer),
     ("azure_record", azure_record),

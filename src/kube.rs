@@ -1,10 +1,10 @@
-//! A client for the API server of Kubernetes: the few verbs and objects that Tenure needs, for the
-//! Lease store and for the routes alike.
+//! A client for the Kubernetes API server: the few verbs and objects that Tenure needs, for the
+//! Lease store and for the routes.
 //!
-//! What it does not do: it keeps no copy of any object, retries nothing (but once what a rotated
-//! token or certificate file mends), never reads from the server's cache (`resourceVersion=0`), and
-//! follows neither redirect nor proxy. Each request is bounded by the request-timeout; each answer
-//! and each line of a watch by 1 MiB. No error and no `Debug` shows a token or a URL.
+//! It keeps no copy of any object, never reads from the server's cache (`resourceVersion=0`), and
+//! follows neither redirects nor proxies. It retries only once, and only what a rotated token or
+//! certificate file may fix. Each request is bounded by request-timeout, each answer and each line
+//! of a watch by 1 MiB. No error and no `Debug` shows a token or a URL.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,10 +32,10 @@ pub(crate) use failure::rule;
 pub use objects::Kind;
 pub use watching::Watched;
 
-/// How many objects of a list are asked for at a time, so that no answer is too long.
+/// How many objects of a list are requested at a time, so that no answer is too long.
 const PAGE: &str = "20";
 
-/// The most pages of a list that are read.
+/// The maximum number of pages of a list.
 const MOST_PAGES: usize = 100;
 
 /// A client of one API server; clones share its connections.
@@ -44,7 +44,7 @@ pub struct Kube(Arc<Inner>);
 
 struct Inner {
     base: Url,
-    /// Host and port, to say which server it is.
+    /// Host and port, for messages.
     host: String,
     access: Access,
     timeout: Duration,
@@ -56,7 +56,7 @@ impl fmt::Debug for Kube {
     }
 }
 
-/// An object with the server's own date, where its answer told one.
+/// An object with the server's date, if its answer had one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dated<K> {
     /// The object as the server has it now.
@@ -66,11 +66,11 @@ pub struct Dated<K> {
 }
 
 impl Kube {
-    /// Makes a client. It reaches no network and reads no file yet, so that a daemon starts without
-    /// either and recovers when they come.
+    /// Creates a client. Reaches no network and reads no file yet, so that a process starts without
+    /// either and recovers when they become available.
     ///
     /// # Errors
-    /// When the URL is none that requests can be made for.
+    /// Returns an error if the URL is not usable for requests.
     pub fn open(access: &KubeAccess, request_timeout: Duration) -> anyhow::Result<Self> {
         let Some(host) = access.api.host_str() else {
             anyhow::bail!("the URL of the Kubernetes API names no host");
@@ -84,10 +84,11 @@ impl Kube {
         Ok(Self(Arc::new(Inner { base, host, access, timeout: request_timeout })))
     }
 
-    /// Reads one object as it is now: a read that a majority of the server's stores vouch for.
+    /// Reads one object as it is now, by a quorum read.
     ///
     /// # Errors
-    /// [`KubeError::Missing`] where there is none, in a namespace that exists or not.
+    /// Returns [`KubeError::Missing`] if there is no such object, whether or not the namespace
+    /// exists.
     pub async fn get<K: Kind>(&self, namespace: &str, name: &str) -> Result<Dated<K>, KubeError> {
         self.asked(Ask::get("get", &K::RESOURCE, namespace, name)).await
     }
@@ -95,7 +96,7 @@ impl Kube {
     /// Reads all objects with these labels (`a=b,c`), as they are now.
     ///
     /// # Errors
-    /// When any page of the list cannot be had.
+    /// Returns an error if any page of the list cannot be read.
     pub async fn list<K: Kind>(
         &self,
         namespace: &str,
@@ -121,15 +122,16 @@ impl Kube {
         Err(KubeError::Invalid(format!("there are too many {} to list", K::RESOURCE.plural)))
     }
 
-    /// Makes an object.
+    /// Creates an object.
     ///
     /// # Errors
-    /// [`KubeError::Exists`] where there is one of that name.
+    /// Returns [`KubeError::Exists`] if there is one of that name.
     pub async fn create<K: Kind>(&self, object: &K) -> Result<Dated<K>, KubeError> {
         self.make(object, &[]).await
     }
 
-    /// Goes through all that making an object needs, access and namespace among it, and makes none.
+    /// Checks everything that creating an object needs, such as access and the namespace, as a dry
+    /// run.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -148,21 +150,22 @@ impl Kube {
         self.asked(ask).await
     }
 
-    /// Writes an object in the place of the one that it was made of: compared and set by its uid
-    /// and resourceVersion, which must be in its metadata.
+    /// Replaces an object by compare-and-set: its metadata must have the uid and resourceVersion
+    /// that were read.
     ///
     /// # Errors
-    /// [`KubeError::Conflict`] where it has changed, or is gone.
+    /// Returns [`KubeError::Conflict`] if the object has changed or is gone.
     pub async fn replace<K: Kind>(&self, object: &K) -> Result<Dated<K>, KubeError> {
         let (body, at) = (encode(object)?, object.metadata());
         self.asked(Ask::change("update", &K::RESOURCE, &at.namespace, &at.name, &body)).await
     }
 
-    /// Changes parts of an object by a JSON merge patch; compared and set where it bears
+    /// Changes parts of an object by a JSON merge patch; a compare-and-set if the patch has
     /// `metadata.resourceVersion`.
     ///
     /// # Errors
-    /// [`KubeError::Conflict`] where it has changed, [`KubeError::Missing`] where it is gone.
+    /// Returns [`KubeError::Conflict`] if the object has changed, [`KubeError::Missing`] if it is
+    /// gone.
     pub async fn patch<K: Kind>(
         &self,
         namespace: &str,
@@ -172,9 +175,9 @@ impl Kube {
         self.asked(Ask::change("patch", &K::RESOURCE, namespace, name, merge)).await
     }
 
-    /// Watches one object: from a resourceVersion on, or from nowhere, beginning with how it is
-    /// now. It ends after a minute, on an error, or when the server ends it; whoever goes on
-    /// watching starts another from the last version that it was told.
+    /// Watches one object from a resourceVersion on, or, without one, beginning with its present
+    /// state. The watch ends after a minute, on an error, or when the server ends it; to continue,
+    /// start another from the last version received.
     pub fn watch<K: Kind>(
         &self,
         namespace: &str,
@@ -188,13 +191,13 @@ impl Kube {
         })
     }
 
-    /// Which server it is: host and port.
+    /// Returns host and port of the server.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.0.host
     }
 
-    /// The token as its file holds it now, to examine its end; `None` where no file is named.
+    /// Reads the token from its file, for `tenure doctor`; `None` if no file is configured.
     pub(crate) async fn token(&self) -> Result<Option<Vec<u8>>, String> {
         self.0.access.token().await
     }
@@ -209,7 +212,7 @@ impl Kube {
     }
 }
 
-/// Puts an object into the form of the wire.
+/// Converts an object to its wire format.
 fn encode<K: Kind>(object: &K) -> Result<Value, KubeError> {
     let mut value = serde_json::to_value(object).map_err(|_| unfit::<K>())?;
     value["apiVersion"] = K::RESOURCE.api_version().into();

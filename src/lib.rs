@@ -1,6 +1,7 @@
-//! Leader election: **Tenure** competes for a lease, renews it, and says whether it leads, judged
-//! from a deadline at the moment it is asked. As a sidecar, for a service in any language, it is the
-//! program `tenure`; inside a Rust service it is [`Candidate`].
+//! Leader election: **Tenure** competes for a lease, renews it and reports whether this instance
+//! leads. The answer is computed from a deadline at the moment of the question. It runs as a
+//! sidecar, the program `tenure`, for a service in any language, or inside a Rust service as
+//! [`Candidate`].
 //!
 //! ```no_run
 //! # async fn poll_orders(term: u64) {}
@@ -10,14 +11,14 @@
 //!
 //! let candidate = Candidate::builder("orders", "azure://myaccount/elections").start()?;
 //! loop {
-//!     // Runs while we lead, and is dropped before another can.
+//!     // Runs while this candidate leads; dropped before another can lead.
 //!     let ended = candidate.run_while_leader(|leadership| async move {
 //!         loop {
-//!             poll_orders(leadership.term()).await; // the term: a fencing token
+//!             poll_orders(leadership.term()).await; // the term is a fencing token
 //!         }
 //!     });
 //!     match ended.await {
-//!         Err(Ended::Lost { .. }) => continue, // stand by, and lead again
+//!         Err(Ended::Lost { .. }) => continue, // wait for the next leadership
 //!         Err(_) => break,
 //!         Ok(()) => unreachable!("the work never ends by itself"),
 //!     }
@@ -25,13 +26,13 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The public surface, kept by semantic versioning, is what this documentation shows: [`Candidate`],
-//! [`StartError`], and the modules [`candidate`] and [`clock`]. Every other module is open to the
-//! program `tenure` and to its tests alone: hidden here, and changed without notice. Settings,
-//! answers and files of the program are a contract of their own. Both kinds of candidate compete
-//! with each other. The guide is `docs/library.md` in the repository.
+//! The public API, covered by semantic versioning, is what this documentation shows: [`Candidate`],
+//! [`StartError`], and the modules [`candidate`] and [`clock`]. Every other module exists for the
+//! program `tenure` and its tests; it is hidden here and changes without notice. The settings, HTTP
+//! documents and files of the program are a contract of their own. Sidecars and library candidates
+//! compete with each other. The guide is `docs/library.md` in the repository.
 //!
-//! # How it is built
+//! # Architecture
 //!
 //! ```text
 //!    SIGTERM, SIGINT ───────────┐        ┌──────── clock::now() ── Moment
@@ -39,77 +40,81 @@
 //!  ┌────────────┐  answer  ┌───────────────────────────┐  event + now    ┌────────────────────┐
 //!  │ store/*    │ ───────> │ daemon                    │ ──────────────> │ election (pure)    │
 //!  │ LeaseStore │ <─────── │   select → handle → drain │ <────────────── │ Standby, Activating│
-//!  └─────┬──────┘ acquire  └─────────────┬─────────────┘ command,        │ Leader, Draining,  │
-//!        │        renew                  │               next deadline,  │ Resigned           │
-//!   Blob, Lease   release                │               status          └────────────────────┘
+//!  └─────┬──────┘ request  └─────────────┬─────────────┘ request,        │ Leader, Draining,  │
+//!        │                               │               next deadline,  │ Resigned           │
+//!   Blob, Lease, file                    │               status          └────────────────────┘
 //!                           watch<Published>  one writer; the status carries its own end
 //!               ┌────────────┬───────────┴┬─────────────┐
 //!             http         file        metrics       route                 readers
 //! ```
 //!
-//! # Where things are
-//! - [`election`] is the core: what a candidate believes and asks for. Pure.
-//! - [`clock`] reads time, as a [`clock::Moment`] of three clocks.
-//! - [`store`] is the trait that every lease store fulfils, with one file for each backend.
-//! - [`daemon`] drives one election: it selects an event, hands it in, and drains what comes out.
-//! - [`sidecar`] puts a whole one together from the settings, and runs it.
-//! - [`publish`] says the status in outside words, by HTTP, files, metrics and to systemd.
-//! - [`health`] asks what must be well for us to compete; [`hooks`] tell others of what became of us.
-//! - [`admin`] takes what an operator wants, and hands it to the driver.
-//! - [`listener`] binds and bounds what listens.
-//! - [`kube`] speaks with the API server of Kubernetes; [`route`] has a Service follow the leader.
-//! - [`config`] makes valid settings of arguments, environment and file.
-//! - [`exec`] keeps a command running while we lead, and ends it in time.
-//! - [`cli`] is the command line, with a file for each verb; [`logs`] writes what is told.
+//! # Modules
+//! - [`election`]: the core, pure: what a candidate believes and requests.
+//! - [`clock`]: reads the time as a [`clock::Moment`] of three clocks.
+//! - [`store`]: the trait that every lease store implements, and one file for each backend.
+//! - [`daemon`]: the driver of one election: selects an event, hands it to the election, drains the
+//!   output.
+//! - [`sidecar`]: builds one sidecar from the settings and runs it.
+//! - [`publish`]: publishes the status by HTTP, files, metrics and systemd notifications.
+//! - [`health`]: runs the health probes; [`hooks`]: runs commands on changes of leadership.
+//! - [`admin`]: the operators' API; passes commands to the driver.
+//! - [`listener`]: binds and limits listening sockets.
+//! - [`kube`]: client for the Kubernetes API server; [`route`]: points a Service at the leader.
+//! - [`config`]: reads and validates settings from arguments, environment and file.
+//! - [`exec`]: runs a command while this instance leads, and stops it in time.
+//! - [`cli`]: the command line, one file for each verb; [`logs`]: writes the log.
 //!
-//! # What is absent, and stays so
-//! 1. The election does no I/O, reads no clock, draws no chance, logs nothing, never waits.
-//! 2. A backend decides nothing: no retry, no sleep, no cache. One call under the deadline it is
-//!    given; it says what came back.
-//! 3. Only the driver calls the election; only the driver writes the status; publishers read.
+//! # Invariants
+//! 1. The election does no I/O, reads no clock, draws no randomness, logs nothing and never waits.
+//! 2. A backend decides nothing: no retry, no sleep, no cache. One call is one attempt under the
+//!    given deadline, and returns what the store answered.
+//! 3. Only the driver calls the election. Only the driver writes the status; publishers read it.
 //! 4. No publisher, client, log or disk can delay a renewal or a step-down. The driver awaits none
-//!    of them, but for R8's bounded wait before a release.
-//! 5. Leader and standby inside; active and passive only in [`publish`] and beyond.
+//!    of them, except for R8's bounded wait before a release.
+//! 5. Leader and standby inside; active and passive only in [`publish`] and above.
 //!
 //! # The claim
 //! At each real instant at most one instance answers active, provided that the store grants no
-//! other lease before lease-duration of its own time has passed (where no store counts, that nobody
-//! takes one before that much of their own time has), that
-//! `drift × lease-duration + unseen pause ≤ lease-duration − renew-deadline`, and that nobody frees
-//! the lease behind the holder's back. Beyond that only the term, checked by the resource, protects.
+//! other lease before lease-duration of its own time has passed (where no store counts, that no
+//! observer takes one before that much of its own time has passed), that `drift × lease-duration +
+//! unseen pause ≤ lease-duration − renew-deadline`, and that nobody frees the lease behind the
+//! holder's back. Beyond that only the term, checked by the resource, protects.
 //!
-//! # The rules
-//! Comments and tests name them.
+//! # Rules
+//! Comments and tests refer to these by number.
 //!
-//! - **R1** Belief is a deadline, not a flag: active iff `now < sent + renew-deadline`, judged when
-//!   the question is asked. `sent` is when the granted request was sent, not when its answer came.
-//! - **R2** Time is compared between two Moments, never in totals. The larger of the two clocks'
-//!   advances ends a belief, the smaller ends a wait. Timers may schedule, never decide. Where no
-//!   store counts the time of a lease, each observer waits for the whole of it from the receipt of
-//!   the first answer that showed it so.
-//! - **R3** One request is in flight, and its answer counts once. A step-down does not drop it: the
-//!   release is sent when it has ended. A grant that comes after we resigned is released.
+//! - **R1** Belief is a deadline, not a flag: active iff `now < sent + renew-deadline`, evaluated
+//!   on each question. `sent` is when the granted request was sent, not when its answer arrived.
+//! - **R2** Time is compared between two Moments, never as totals. The larger advance of the two
+//!   lease clocks ends a belief, the smaller ends a wait. Timers schedule; they never decide. Where
+//!   no store counts the time of a lease, each observer waits for the whole lease-duration from the
+//!   receipt of the first answer that showed the same claim.
+//! - **R3** One request is in flight, and its answer counts once. A step-down does not cancel it:
+//!   the release is sent when it has ended. A grant that arrives after a resignation is released.
 //! - **R4** An outcome is granted, refused or unknown; every error is unknown until proven
 //!   definite. Unknown never makes a leader and never extends a deadline.
-//! - **R5** A lease id is random per acquisition and dead as soon as we released or demoted. An
-//!   unknown bid is repeated with its id, at most for one lease-duration; then it is released.
-//! - **R6** When the deadline has passed the tenure is over; a late renewal does not revive it.
+//! - **R5** A lease id is random per acquisition, and dead once the lease is released or lost. An
+//!   unknown bid is repeated with its id for at most one lease-duration; then it is released.
+//! - **R6** Once the deadline has passed the leadership is over; a late renewal does not revive it.
 //! - **R7** Active only after the term is written under the lease and time is left. "The record is
 //!   ours" means its nonce, not its name.
-//! - **R8** Stepping down is: passive in memory at once; then, by will, the drain, renewing on, until
-//!   the service has ended its work or its time is up; status files and route say passive too (a
-//!   wait of at most one request-timeout) and no process of the term lives; then the release. A
-//!   lease that lapsed is released only when its whole length is over by the slower clock, since
-//!   clients count what they were told by clocks of their own, for whose drift the margin is;
-//!   resigning by will takes that word back.
-//! - **R9** The driver owns every retry: at once after a broken connection, then a quarter of the
-//!   retry-period, doubling. Each answer must name our lease id.
+//! - **R8** Stepping down: passive in memory at once; in a voluntary step-down, a drain while the
+//!   lease is still renewed, until the service has finished its work or drain-timeout is over; then
+//!   the release, once status files and route have published passive (a wait of at most one
+//!   request-timeout) and no process of the term lives. A lapsed lease is released only when its
+//!   whole length is over by the slower clock, since clients count the answers they were given by
+//!   clocks of their own, for whose drift the margin exists; a resignation shortens that wait to
+//!   what is left of drain-timeout.
+//! - **R9** The driver owns every retry: at once after a broken connection, then after a quarter of
+//!   the retry-period, doubling. Each answer must name the same lease id.
 //! - **R10** Belief ends also when the wall clock ran over 1 s ahead of the lease clocks (a pause
-//!   that no guest clock saw), or a clock went back. Only a renewal sent after that restores it.
-//! - **R11** On a record that is missing, or whose term went back, a new lease is held for the
-//!   longest lease that the store allows before its term, of unix milliseconds, is written.
-//! - **R12** Breaking a lease lets it run out, where nobody counts for its holder by having
-//!   observers wait anew; at once is a choice of its own, with a warning.
+//!   that no guest clock saw), or when any clock went back. Only a renewal sent after that restores
+//!   it.
+//! - **R11** If the record is missing, or its term is lower than one seen, a new lease is held for
+//!   the longest lease that the store allows before its term, taken from unix milliseconds, is
+//!   written. In `file:` and `memory:` a missing record needs no hold.
+//! - **R12** Breaking a lease lets it run out; where no store counts the time, it makes the
+//!   observers wait anew. Freeing it at once takes `--now` and a warning.
 
 #![forbid(unsafe_code)]
 
@@ -156,7 +161,7 @@ pub mod store;
 
 pub use candidate::{Candidate, StartError};
 
-/// The guide's code, as doctests.
+/// The code of the guide, as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/library.md")]
 struct Guide;

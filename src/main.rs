@@ -1,4 +1,4 @@
-//! The binary: arguments → verb → exit code.
+//! The binary: parses the arguments, runs the verb, and returns its exit code.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,7 @@ use tenure::cli::{self, Cli, Command};
 use tenure::config::Environment;
 
 fn main() -> ExitCode {
-    // A stage of `exec` stays small: it is gone before anything else is set up.
+    // Checked first: a stage of `exec` must stay small and sets up nothing else.
     if let Some(code) = tenure::exec::stage::run() {
         return code;
     }
@@ -22,7 +22,8 @@ fn main() -> ExitCode {
         Err(_) => return ExitCode::FAILURE,
     };
     let code = runtime.block_on(run(cli.command, &environment));
-    // A name that is being resolved, or a question that nobody answers, must not hold up the end.
+    // Does not wait for blocking tasks: a name resolution without an answer must not delay the
+    // exit.
     runtime.shutdown_background();
     code
 }

@@ -1,8 +1,5 @@
-//! One sidecar: the election, its driver and everything that reads or steers it, put together from
-//! the settings and run to its end.
-//!
-//! What it does not do: it decides nothing, and knows neither signals nor arguments. It starts, and
-//! ends what it started.
+//! One sidecar: builds the election, its driver, and everything that reads or controls it from the
+//! settings, and runs them to the end. Knows neither signals nor arguments.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -29,10 +26,10 @@ use crate::publish::systemd::Systemd;
 use crate::publish::{About, Published};
 use crate::route::{self, Events, Keeper};
 
-/// How long the status files may take to be written for the first time.
+/// The timeout of the first write of the status files.
 const START: Duration = Duration::from_secs(5);
 
-/// How long the last words of status files, route and Events may take.
+/// The timeout of the last updates to status files, route and Events.
 const LAST_WORD: Duration = Duration::from_millis(250);
 
 /// A sidecar that is ready to run: everything that can fail at the start has been done.
@@ -40,7 +37,7 @@ pub struct Sidecar {
     driver: Driver,
     listeners: Vec<Listener>,
     app: App,
-    /// Those who say the status elsewhere, at their own pace.
+    /// The publishers that run in tasks of their own.
     aside: JoinSet<()>,
     probes: Probes,
     hooks: Hooks,
@@ -51,12 +48,13 @@ pub struct Sidecar {
 
 impl Sidecar {
     /// Opens the store, binds the listeners and writes the status files for the first time. With
-    /// `escorts` the lease is not given back before [`Control::vacated`]. What is ordered before all is
-    /// prepared is done then.
+    /// `escorts` the lease is not released before [`Control::vacated`]. Orders sent before this
+    /// returns are carried out once the sidecar runs.
     ///
     /// # Errors
-    /// When a listener's address cannot be had, a status file not be written, or the store's client
-    /// not be made. A store that does not answer is no error: it is asked until it does.
+    /// Returns an error if a listener cannot be bound, a status file cannot be written, or the
+    /// store's client cannot be built. A store that does not answer is not an error: it is retried
+    /// until it does.
     pub async fn prepare(
         mut settings: Settings,
         dropped_lines: Box<dyn Fn() -> usize + Send + Sync>,
@@ -114,37 +112,38 @@ impl Sidecar {
         Ok(Self { driver, listeners, app, aside, probes, hooks, control, admin, systemd: None })
     }
 
-    /// Has systemd told how it goes, if it is there.
+    /// Adds notifications to systemd, if it is present.
     #[must_use]
     pub fn notifying(self, systemd: Option<Systemd>) -> Self {
         Self { systemd, ..self }
     }
 
-    /// The way to give this sidecar orders.
+    /// Returns a handle to send orders to this sidecar.
     #[must_use]
     pub fn control(&self) -> Control {
         self.control.clone()
     }
 
-    /// What it publishes.
+    /// Returns the published status.
     #[must_use]
     pub fn published(&self) -> watch::Receiver<Published> {
         self.app.published.clone()
     }
 
-    /// Where its first status listener can be asked.
+    /// Returns the URL of the first status listener.
     #[must_use]
     pub fn url(&self) -> Option<String> {
         reached_at(&self.listeners)
     }
 
-    /// What it counts.
+    /// Returns the metrics.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         self.app.metrics.clone()
     }
 
-    /// Runs until it has resigned, as ordered, and its work is done.
+    /// Runs until it has resigned, on request, and the publishers have had `LAST_WORD` for their
+    /// last updates.
     pub async fn run(self) {
         let Self { driver, listeners, app, mut aside, probes, hooks, control, admin, systemd } =
             self;
@@ -168,7 +167,7 @@ impl Sidecar {
         let tell = hooks.run(published, |term| {
             let control = control.clone();
             async move {
-                // A drain that is over already had its time.
+                // An error means that the drain is already over.
                 let _ = control.drained(Some(term)).await;
             }
         });
@@ -178,15 +177,15 @@ impl Sidecar {
             }
         };
         tokio::join!(drive, serve, probe, tell, notify, operate);
-        // Passive was said before the release; what may be missing is the last word on the store,
-        // and an Event.
+        // Passive was published before the release; what may be missing is the last state of the
+        // store, and an Event.
         let _ =
             tokio::time::timeout(LAST_WORD, async { while aside.join_next().await.is_some() {} })
                 .await;
     }
 }
 
-/// Has the cluster told who leads, by route and Events; gives back the route's word.
+/// Starts the publishers to the cluster, route and Events; returns the route's acknowledgements.
 fn tell_cluster(
     beside: &Beside,
     settings: &Settings,
@@ -209,7 +208,7 @@ fn tell_cluster(
     Ok(word)
 }
 
-/// What the admin listener works with.
+/// Returns the state of the admin listener.
 fn operating(
     settings: &Settings,
     control: &Control,
@@ -224,7 +223,7 @@ fn operating(
     }
 }
 
-/// Where the commands of hooks can ask the first status listener.
+/// Returns the URL at which commands of hooks reach the first status listener.
 fn reached_at(listeners: &[Listener]) -> Option<String> {
     let address = listeners.first()?.address();
     let Ok(mut socket) = address.parse::<SocketAddr>() else {

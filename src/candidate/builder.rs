@@ -1,6 +1,5 @@
-//! How a candidate is told what to do: the settings of `tenure run`, by their names.
-//!
-//! What it does not do: it checks nothing itself; [`crate::config`] does, all faults at once.
+//! The settings of a candidate, by the names of `tenure run`. [`crate::config`] checks them, and
+//! reports all errors at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,20 +13,20 @@ use crate::config::{self, Environment, Fault, Faults, Flags, Settings, Source, V
 use crate::daemon::Control;
 use crate::publish::acknowledgements::Acknowledgements;
 
-/// The settings of a candidate that is not started yet; those that are not given have the defaults
-/// of `tenure run`.
+/// The settings of a candidate that has not been started. Settings that are not given have the
+/// defaults of `tenure run`.
 ///
-/// Variables named `TENURE_…` are not read, since a service may run beside a sidecar of its own.
-/// Credentials come from the same variables as the sidecar's (`AZURE_…`).
+/// Variables named `TENURE_…` are not read, since a sidecar may run next to the service.
+/// Credentials come from the same variables as for the sidecar (`AZURE_…`).
 #[derive(Clone, Debug)]
 #[must_use = "nothing is started before start()"]
 pub struct Builder {
     flags: Flags,
-    /// Names that are no settings of a candidate.
+    /// Names that are not settings of a candidate.
     unknown: Vec<String>,
 }
 
-/// The settings of an election and its store; the others are the sidecar's.
+/// The settings of an election and its store; all others belong to the sidecar.
 const OURS: [&str; 17] = [
     "election",
     "identity",
@@ -52,10 +51,10 @@ const OURS: [&str; 17] = [
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Settings are wrong: all of them, each with its name, its value and what would be right.
+    /// Settings are invalid: lists all of them, each with its name, its value and the remedy.
     #[error("{0}")]
     Settings(Faults),
-    /// The store's client could not be made, for this reason.
+    /// The store's client could not be built, for this reason.
     #[error("{0}")]
     Store(String),
 }
@@ -67,48 +66,50 @@ impl Builder {
             .setting("store", store)
     }
 
-    /// Who we are, for people: 1 to 128 printable ASCII characters. Default: `POD_NAME`, else the
-    /// host's name.
+    /// Sets the name of this candidate, for people: 1 to 128 printable ASCII characters. Default:
+    /// `POD_NAME`, or else the host name.
     pub fn identity(self, identity: &str) -> Self {
         self.setting("identity", identity)
     }
 
-    /// The address of the service, published to the others while it leads.
+    /// Sets the address of the service, published to the other candidates while this one leads.
     pub fn advertise(self, address: &str) -> Self {
         self.setting("advertise", address)
     }
 
-    /// From each grant to the end of the lease in the store; default 15 s. Longer survives longer
-    /// outages and finds a dead leader later.
+    /// Sets the time from each grant to the end of the lease in the store; default 15 s. A longer
+    /// one survives longer outages, and detects a dead leader later.
     pub fn lease_duration(self, length: Duration) -> Self {
         self.length("lease-duration", length)
     }
 
-    /// From the sending of the last granted request to the end of our belief; default 10 s. What is
-    /// left to lease-duration is the margin for clocks that drift and pauses that no clock shows.
+    /// Sets the time from the sending of the last granted request to the end of the belief; default
+    /// 10 s. The difference to lease-duration is the margin for clock drift and for pauses that no
+    /// clock shows.
     pub fn renew_deadline(self, length: Duration) -> Self {
         self.length("renew-deadline", length)
     }
 
-    /// Time between renewals, and the mean time between a standby's looks; default 2 s.
+    /// Sets the time between renewals, and the mean time between a standby's reads; default 2 s.
     pub fn retry_period(self, length: Duration) -> Self {
         self.length("retry-period", length)
     }
 
-    /// Bound on one request to the store; default 2 s.
+    /// Sets the timeout of one request to the store; default 2 s.
     pub fn request_timeout(self, length: Duration) -> Self {
         self.length("request-timeout", length)
     }
 
-    /// From saying that it leads no more, by will, to giving the lease back, at most; default 0 s.
+    /// Sets the longest time from the end of active to the release of the lease, in a voluntary
+    /// step-down; default 0 s.
     pub fn drain_timeout(self, length: Duration) -> Self {
         self.length("drain-timeout", length)
     }
 
-    /// Gives any setting of the election or its store by the name that it has in `tenure run`:
-    /// `azure-endpoint`, `activation-delay`. A switch is `true` or `false`; what is given twice
-    /// counts as given last. What belongs to the sidecar alone (listeners, files, hooks, probes,
-    /// logs) is no setting here, and [`start`](Self::start) says so.
+    /// Sets any setting of the election or its store by its name in `tenure run`, such as
+    /// `azure-endpoint` or `activation-delay`. A switch is `true` or `false`; the last value given
+    /// counts. Settings of the sidecar (listeners, files, hooks, probes, logs) are not accepted,
+    /// and make [`start`](Self::start) fail.
     pub fn setting(mut self, name: &str, value: &str) -> Self {
         let setting = config::SETTINGS.iter().find(|it| it.name == name);
         match setting.filter(|it| OURS.contains(&it.name)) {
@@ -120,15 +121,14 @@ impl Builder {
         self
     }
 
-    /// Starts the candidate in the present tokio runtime, which must have its timers on (and its
-    /// I/O, for stores on the network). Does not wait for the store: one that is away is asked until
-    /// it answers.
+    /// Starts the candidate in the current tokio runtime, which must have timers enabled (and I/O,
+    /// for stores on the network). Does not wait for the store, which is retried until it answers.
     ///
     /// # Errors
-    /// [`StartError`].
+    /// Returns [`StartError`] if settings are invalid, or the store's client cannot be built.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     pub fn start(self) -> Result<Candidate, StartError> {
         let settings = self.settings().map_err(StartError::Settings)?;
         let assembly = Assembly::of(&settings, Default::default(), true)
@@ -150,7 +150,7 @@ impl Builder {
         Ok(Candidate(Arc::new(Running { control, published, works, ended })))
     }
 
-    /// The settings, or all that is wrong with them.
+    /// Returns the settings, or all errors in them.
     fn settings(self) -> Result<Settings, Faults> {
         let environment = Environment::of_process().for_program();
         let loaded = config::load(&self.flags, &environment, Verb::Run);

@@ -1,7 +1,4 @@
-//! What a piece of work knows of the leadership under which it runs, and the running of it: begun
-//! under a term, and dropped when that is over.
-//!
-//! What it does not do: it judges no lease. It reads the status as published, by the clock.
+//! Tasks that run under a leadership: started in a term, and dropped when that is over.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -14,19 +11,19 @@ use super::works::{Counted, Works};
 use crate::clock::{self, Moment};
 use crate::publish::Published;
 
-/// What a piece of work knows of the leadership under which it runs. A clone of it does not keep the
-/// lease: what must be waited for is awaited by the work itself.
+/// The leadership under which a task runs. A clone does not keep the lease; the task must itself
+/// await everything that it starts.
 #[derive(Clone, Debug)]
 pub struct Leadership {
     term: u64,
     published: watch::Receiver<Published>,
 }
 
-/// Why work as leader was dropped, or never began.
+/// Why a task was dropped, or never started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Ended {
-    /// Leadership ended while the work ran; another may lead.
+    /// Leadership ended while the task ran; another candidate may lead.
     #[error("leadership in term {term} ended")]
     Lost {
         /// The term that is over.
@@ -38,32 +35,33 @@ pub enum Ended {
 }
 
 impl Leadership {
-    /// The fencing token: larger than that of every leader before. Hand it to whatever you write
-    /// to, and have it refuse lower ones.
+    /// Returns the fencing token, which is larger than that of every earlier leader. Pass it to
+    /// every resource that you write to, and let it refuse lower ones.
     #[must_use]
     pub fn term(&self) -> u64 {
         self.term
     }
 
-    /// Whether it still holds at `now`: to be asked before each step that no resource would refuse.
-    /// False while draining.
+    /// Returns whether the leadership still holds at `now`. Check this before each step that no
+    /// resource would refuse. False while draining.
     #[must_use]
     pub fn holds(&self, now: Moment) -> bool {
         !self.remaining(now).is_zero()
     }
 
-    /// How long it holds yet at `now` if nothing renews it; zero while draining.
+    /// Returns how long the leadership still holds at `now` if it is not renewed; zero while
+    /// draining.
     #[must_use]
     pub fn remaining(&self, now: Moment) -> Duration {
         let status = &self.published.borrow().status;
         if status.term() == Some(self.term) { status.remaining(now) } else { Duration::ZERO }
     }
 
-    /// Resolves when it is time to come to an end: the candidate leaves by will, or leadership is
-    /// over. The work has the rest of the drain-timeout. May be dropped and called again.
+    /// Resolves when the task should finish: the candidate steps down voluntarily, or leadership is
+    /// over. The task has the rest of drain-timeout. May be dropped and called again.
     pub async fn draining(&self) {
         let mut published = self.published.clone();
-        // An error says that the candidate has ended.
+        // An error means that the candidate has ended.
         let _ = published.wait_for(|it| !leads(&it.status, self.term)).await;
     }
 }
@@ -79,10 +77,11 @@ where
     F: Future,
 {
     loop {
-        // Counted first and judged then, so that the warden either sees us or we see its reason.
+        // Counted before the status is read, so that either the warden sees this task, or the task
+        // sees why it may not start.
         let counted = Counted::new(works);
         if published.has_changed().is_err() {
-            // A driver that is gone takes no status back.
+            // The last status of a driver that has ended is not updated any more.
             return Err(Ended::Resigned);
         }
         let status = published.borrow_and_update().status.clone();
@@ -90,7 +89,7 @@ where
             counted.begins_in(term);
             let leadership = Leadership { term, published: published.clone() };
             let outcome = under(published, term, work(leadership)).await;
-            // The work has been dropped, whether it ended or not.
+            // The task has been dropped, whether it ended or not.
             drop(counted);
             return outcome.ok_or(Ended::Lost { term });
         }
@@ -99,9 +98,9 @@ where
     }
 }
 
-/// Runs `work` while it may run in this term; `None` if it was dropped before its end.
+/// Runs `work` while it may run in this term; `None` if it was dropped before it ended.
 ///
-/// The clock is read at each poll: after a freeze the work may be woken before any timer is.
+/// The clock is read at each poll: after a freeze the task may be woken before any timer.
 async fn under<F: Future>(
     published: watch::Receiver<Published>,
     term: u64,

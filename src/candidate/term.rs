@@ -1,6 +1,4 @@
-//! How long work may run in a term, as the status says, by the clock.
-//!
-//! What it does not do: it ends no work and waits for none.
+//! How long tasks may run in a term, by the status and the clock.
 
 use std::time::Duration;
 
@@ -13,8 +11,8 @@ use crate::publish::Published;
 /// The longest sleep at a stretch: timers stop in suspend, the clock does not (R2).
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// Resolves when nothing may run any more in this term: its belief has ended by the lease clocks, or
-/// its drain; or when the driver is gone.
+/// Resolves when no task may run any more in this term: its belief or its drain is over by the
+/// lease clocks, or the driver has ended.
 pub(super) async fn over(mut published: watch::Receiver<Published>, term: u64) {
     loop {
         let left = left(&published.borrow_and_update().status, term, clock::now());
@@ -28,7 +26,7 @@ pub(super) async fn over(mut published: watch::Receiver<Published>, term: u64) {
     }
 }
 
-/// How long work may run yet in this term.
+/// Returns how much longer tasks may run in this term.
 pub(super) fn left(status: &Status, term: u64, now: Moment) -> Duration {
     match &status.standing {
         Standing::Leader { term: of, belief, .. } if *of == term => belief.until_end(now),
@@ -39,7 +37,7 @@ pub(super) fn left(status: &Status, term: u64, now: Moment) -> Duration {
     }
 }
 
-/// Whether the status says that we lead in this term, whatever the clock says.
+/// Returns whether the status is leading in this term, whatever the clock says.
 pub(super) fn leads(status: &Status, term: u64) -> bool {
     status.standing.state().is_leading() && status.term() == Some(term)
 }

@@ -1,7 +1,5 @@
-//! The works that run as leader, counted, and the [`Warden`], who has the lease given back only when
+//! Counts the tasks that run as leader; the [`Warden`] allows the release of the lease only when
 //! none of them runs any more.
-//!
-//! What it does not do: it ends no work. Each ends itself, or is dropped by [`super::leadership`].
 
 use tokio::sync::watch;
 
@@ -9,30 +7,30 @@ use super::term::{leads, over};
 use crate::daemon::Control;
 use crate::publish::Published;
 
-/// The works of one candidate.
+/// The tasks of one candidate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Works {
-    /// How many run, or are about to ask whether they may.
+    /// How many run, or are about to check whether they may.
     running: usize,
-    /// The latest term in which one began.
+    /// The latest term in which a task started.
     latest: Option<u64>,
-    /// The latest term whose other work has ended by its own word.
+    /// The latest term in which work outside of the tasks was reported finished.
     drained: Option<u64>,
 }
 
 impl Works {
-    /// What runs elsewhere has ended its work of this term.
+    /// Records that work outside of the tasks has finished in this term.
     pub(super) fn drained_in(&mut self, term: u64) {
         self.drained = Some(term);
     }
 
-    /// Whether all work of a term is known to have ended.
+    /// Returns whether all work of a term is known to have finished.
     fn have_ended_in(&self, term: u64) -> bool {
         self.running == 0 && (self.latest == Some(term) || self.drained == Some(term))
     }
 }
 
-/// One work, until it is dropped.
+/// Counts one task until it is dropped.
 pub(super) struct Counted<'a>(&'a watch::Sender<Works>);
 
 impl<'a> Counted<'a> {
@@ -41,7 +39,7 @@ impl<'a> Counted<'a> {
         Self(works)
     }
 
-    /// It runs now, in this term.
+    /// Records that the task starts in this term.
     pub(super) fn begins_in(&self, term: u64) {
         self.0.send_modify(|it| it.latest = Some(term));
     }
@@ -53,8 +51,8 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Says when nothing runs any more in a term that is over, and has a candidate resign that nobody
-/// holds any more.
+/// Reports when no task runs any more in a term that is over, and makes a candidate resign whose
+/// last handle was dropped.
 pub(super) struct Warden {
     published: watch::Receiver<Published>,
     works: watch::Receiver<Works>,
@@ -70,7 +68,7 @@ impl Warden {
         Self { published, works, control }
     }
 
-    /// Never ends.
+    /// Runs until it is dropped.
     pub(super) async fn run(self) {
         let Self { published, works, control } = self;
         let resign = async {
@@ -94,13 +92,14 @@ async fn watch_over(
             return std::future::pending().await;
         };
         let Some(term) = term else { continue };
-        // Where none began in this term, all work runs elsewhere and only asks whether it leads: it
-        // has the whole drain. That a work ended before we looked must not pass for that.
+        // If no task started in this term, all work runs elsewhere and only asks whether the
+        // candidate leads: it has the whole drain. A task that has already ended must not be
+        // mistaken for that.
         tokio::select! {
             () = over(published.clone(), term) => {}
             _ = works.wait_for(|it| it.have_ended_in(term)) => {}
         }
-        // An error says that the candidate was dropped, and with it what could run.
+        // An error means that the candidate was dropped, and with it all that could run.
         let _ = works.wait_for(|it| it.running == 0).await;
         control.vacated(term, None).await;
         let _ = published.wait_for(|it| it.status.occupied != Some(term)).await;

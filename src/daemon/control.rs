@@ -1,8 +1,5 @@
-//! The way into the driver for all who want something of the election: operators, probes, the
-//! service and its processes.
-//!
-//! What it does not do: it decides nothing. An order waits in a short queue until the driver takes it
-//! in between two events; what the election says of it comes back.
+//! The queue of orders to the driver, from operators, probes, the service and its processes. The
+//! driver takes an order between two events, and the election's reply is returned to the sender.
 
 use std::time::Duration;
 
@@ -11,119 +8,121 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::election::{Progress, Refusal, State, Will};
 use crate::store::Successor;
 
-/// How many orders wait at most; whoever comes then waits itself.
+/// The capacity of the queue; a sender waits while it is full.
 const QUEUE: usize = 16;
 
-/// Gives orders to one driver. Cheap to clone.
+/// Sends orders to one driver. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Control {
     orders: mpsc::Sender<Order>,
-    /// Whether the driver has been told to leave for good.
+    /// Whether the driver has been asked to leave the election for good.
     leaving: watch::Sender<bool>,
 }
 
 /// The driver's end of the queue.
 pub type Orders = mpsc::Receiver<Order>;
 
-/// What the driver is to hand in.
+/// An order for the driver.
 #[derive(Debug)]
 pub enum Order {
-    /// Somebody wants something.
+    /// A command, with the channel for its reply.
     Will(Will, oneshot::Sender<Result<Progress, Refusal>>),
-    /// A probe that was begun in this term, or in none, has ended.
+    /// A probe has finished, which began in this term, or in none.
     Probed {
-        /// Which of them.
+        /// The index of the probe.
         probe: usize,
-        /// What it found.
+        /// The result.
         well: bool,
-        /// In which term it was begun.
+        /// The term in which the probe began.
         term: Option<u64>,
     },
-    /// The processes of a term have ended.
+    /// The processes of a term have exited.
     Vacated {
-        /// Of which.
+        /// The term.
         term: u64,
-        /// How long to stand back, if they ended by themselves.
+        /// The hold-off, if they exited by themselves.
         hold_off: Option<Duration>,
     },
-    /// We leave for good.
+    /// Leave the election for good.
     Resign,
 }
 
 impl Control {
-    /// Makes a queue, and gives its two ends.
+    /// Creates a queue and returns its two ends.
     #[must_use]
     pub fn new() -> (Self, Orders) {
         let (sender, orders) = mpsc::channel(QUEUE);
         (Self { orders: sender, leaving: watch::Sender::new(false) }, orders)
     }
 
-    /// Has a leader give its leadership up, and not bid for `hold_off` afterwards.
+    /// Makes a leader give up leadership, and hold off for `hold_off`.
     ///
     /// # Errors
-    /// When this instance neither leads nor is about to.
+    /// Returns [`Refusal`] unless this instance leads or is activating.
     pub async fn step_down(&self, hold_off: Duration) -> Result<Progress, Refusal> {
         self.will(Will::StepDown { hold_off }).await
     }
 
-    /// Has a leader give its leadership up to a successor, for whom the others wait.
+    /// Makes a leader give up leadership to a successor, for which the other candidates wait.
     ///
     /// # Errors
-    /// When this instance does not lead.
+    /// Returns [`Refusal`] if this instance does not lead.
     pub async fn transfer(&self, successor: Successor) -> Result<Progress, Refusal> {
         self.will(Will::Transfer(successor)).await
     }
 
-    /// Takes this instance out of the election; a leader resigns first.
+    /// Stops this instance from competing; a leader steps down first.
     ///
     /// # Errors
-    /// When it never competes, or is about to leave for good.
+    /// Returns [`Refusal`] if this instance never competes, or is leaving the election for good.
     pub async fn pause(&self) -> Result<Progress, Refusal> {
         self.will(Will::Pause).await
     }
 
-    /// Has a paused instance take part again.
+    /// Makes a paused instance compete again. If it is not paused, ends its hold-off or its wait
+    /// for a successor.
     ///
     /// # Errors
-    /// When it is not paused.
+    /// Returns [`Refusal`] if there is neither a pause nor such a wait to end.
     pub async fn resume(&self) -> Result<Progress, Refusal> {
         self.will(Will::Resume).await
     }
 
-    /// The service has ended its work as leader of this term, or of whichever is being drained.
+    /// Reports that the service has finished its work as leader of this term, or of whichever is
+    /// draining.
     ///
     /// # Errors
-    /// When nothing is being drained, or another term.
+    /// Returns [`Refusal`] if nothing is draining, or another term is.
     pub async fn drained(&self, term: Option<u64>) -> Result<Progress, Refusal> {
         self.will(Will::Drained(term)).await
     }
 
-    /// A probe of the service has ended; `term` is the one in which it was begun.
+    /// Reports the result of a health probe; `term` is the one in which it began.
     pub async fn probed(&self, probe: usize, well: bool, term: Option<u64>) {
         self.give(Order::Probed { probe, well, term }).await;
     }
 
-    /// The processes of this term have ended, all of them, or will never begin. Those that ended by
-    /// themselves give the lease up, and this instance stands back for `hold_off`.
+    /// Reports that all processes of this term have exited, or that none will start. If this
+    /// instance still leads in the term, it gives up the lease and holds off for `hold_off`.
     pub async fn vacated(&self, term: u64, hold_off: Option<Duration>) {
         self.give(Order::Vacated { term, hold_off }).await;
     }
 
-    /// Has the driver leave for good, and end when that is done.
+    /// Makes the driver leave the election for good, and end when that is done.
     pub async fn resign(&self) {
         self.leaving.send_replace(true);
         self.give(Order::Resign).await;
     }
 
-    /// Says that the driver is to be told to leave for good, by whoever waits for
-    /// [`leaving`](Self::leaving); for those who cannot wait.
+    /// Marks the driver as leaving, for callers that cannot wait; the task that awaits
+    /// [`leaving`](Self::leaving) then sends the order.
     pub fn resign_in_passing(&self) {
         self.leaving.send_replace(true);
     }
 
-    /// Resolves when the driver has been told to leave for good.
+    /// Resolves when the driver has been asked to leave the election for good.
     pub async fn leaving(&self) {
-        // The sender is in `self`, so it is there.
+        // Never fails: `self` holds the sender.
         let _ = self.leaving.subscribe().wait_for(|leaving| *leaving).await;
     }
 
@@ -134,7 +133,7 @@ impl Control {
         answer.await.unwrap_or(Err(Refusal { state: State::Stopped }))
     }
 
-    /// An order to a driver that has ended comes too late to matter.
+    /// Sends an order. One to a driver that has ended no longer matters.
     async fn give(&self, order: Order) {
         let _ = self.orders.send(order).await;
     }

@@ -1,7 +1,7 @@
-//! The one writer of the status: what the election says becomes a publication, numbered.
+//! The only writer of the status: turns what the election returns into numbered publications.
 //!
-//! What it does not do: it waits for no reader, and knows none but the word of status files and
-//! route that they have said what they were to say (R8).
+//! The publisher waits for no reader. It only tracks whether the status files and the route have
+//! acknowledged passive (R8).
 
 use tokio::sync::watch;
 
@@ -10,23 +10,25 @@ use crate::election::{Status, Transition};
 use crate::publish::acknowledgements::Acknowledgements;
 use crate::publish::{Past, Published, REMEMBERED};
 
-/// Publishes, and knows whether passive has been said everywhere.
+/// Publishes the status, and tracks whether passive has been acknowledged.
 pub struct Publisher {
     sender: watch::Sender<Published>,
     acknowledgements: Acknowledgements,
-    /// The publication that first said passive after active, until files and route have said so.
+    /// The publication that was the first passive one after active, until files and route have
+    /// acknowledged it.
     ending: Option<u64>,
 }
 
 impl Publisher {
-    /// Publishes to `sender`, whose status files and route answer through `acknowledgements`.
+    /// Creates a publisher to `sender`; status files and route acknowledge through
+    /// `acknowledgements`.
     #[must_use]
     pub fn new(sender: watch::Sender<Published>, acknowledgements: Acknowledgements) -> Self {
         Self { sender, acknowledgements, ending: None }
     }
 
     /// Publishes a status together with the transitions that led to it, dated by `now`, unless it
-    /// is the one that was published last.
+    /// equals the last one published.
     pub(super) fn publish(
         &mut self,
         status: Status,
@@ -64,8 +66,8 @@ impl Publisher {
         });
     }
 
-    /// Resolves once for each end of a leadership, when every status file and the route have said
-    /// passive or have failed to; never while none has ended. May be dropped and called again.
+    /// Resolves once for each end of a leadership, when every status file and the route have
+    /// published passive or failed to; otherwise never. May be dropped and called again.
     pub(super) async fn announced(&mut self) {
         let Some(sequence) = self.ending else {
             return std::future::pending().await;
@@ -75,8 +77,8 @@ impl Publisher {
     }
 }
 
-/// Whether people would call it a change: the state, the term, the holder, what the store's
-/// trouble is; not a renewal.
+/// Returns whether the status has a change that readers should see: state, term, holder, successor,
+/// hold-off or the kind of the store's error; not a renewal.
 fn differs(before: &Status, after: &Status) -> bool {
     let outcome = |status: &Status| status.store.last_error.as_ref().map(|error| error.outcome());
     before.standing.state() != after.standing.state()
@@ -157,7 +159,7 @@ mod tests {
         assert_eq!(published.borrow().history[0].at, at(3));
         publisher.publish(leader(5, false), None, || at(5));
         assert_eq!(terms(), [2, 1], "a renewal takes none away");
-        // Even where the status is the same in the end.
+        // Also if the status is the same in the end.
         let index = published.borrow().index;
         for term in 3..=30 {
             publisher.publish(leader(5, false), [transition(term)], || at(5));

@@ -1,14 +1,12 @@
-//! What the driver tells the log: one line a transition, and the same error once, then counted.
-//!
-//! What it does not do: it writes nothing itself and waits for nothing; lines go to a bounded
-//! queue (see [`crate::logs`]).
+//! The driver's log messages: one line for each transition; a repeated error is logged once and
+//! then counted. Lines go to a bounded queue (see [`crate::logs`]), so nothing here waits.
 
 use std::time::Duration;
 
 use crate::election::{Answer, Holder, Notice, Transition};
 use crate::store::{StoreError, Successor};
 
-/// Remembers what was said, so that it is not said again.
+/// Tracks the last error, so that it is not logged again.
 #[derive(Debug, Default)]
 pub struct Report {
     last_error: Option<StoreError>,
@@ -16,10 +14,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// Tells of an answer: an error when it is new, and how often it came when it is over.
+    /// Logs an error when it is new, and how often it occurred once the store answers again.
     pub(super) fn answered(&mut self, answer: &Result<Answer, StoreError>) {
         match answer {
-            // A refusal is an answer like another; what it means comes as a transition.
+            // A refusal is an answer; its meaning is logged as a transition.
             Ok(_) | Err(StoreError::Refused(_)) => {
                 if let Some(error) = self.last_error.take() {
                     let times = self.repeats + 1;
@@ -27,7 +25,7 @@ impl Report {
                     self.repeats = 0;
                 }
             }
-            // By outcome: in one outage the words differ from request to request.
+            // Compared by outcome: in one outage the messages differ from request to request.
             Err(error) if self.last_error.as_ref().is_some_and(|it| is_alike(it, error)) => {
                 self.repeats += 1;
                 tracing::debug!(times = self.repeats + 1, "the same error again: {error}");
@@ -43,7 +41,7 @@ impl Report {
         }
     }
 
-    /// Tells of a notice.
+    /// Logs a notice.
     pub(super) fn notice(&mut self, notice: &Notice) {
         match notice {
             Notice::Transition(transition) => tell_transition(transition),

@@ -1,6 +1,4 @@
-//! What the store's answers mean to each role.
-//!
-//! What it does not do: it changes no role itself; that is the `become_*` of the parent module.
+//! Handles the answers of the store, for each role.
 
 use std::time::Duration;
 
@@ -11,12 +9,12 @@ use super::{Holder, Observation, Pace};
 use crate::clock::Moment;
 use crate::store::{Bid, Grant, LeaseId, Record, Sight, StoreError};
 
-/// The largest term that a successor can follow: beyond 2⁵³ not every reader of JSON can tell one
-/// number from the next.
+/// The largest term: no other is written after it, since beyond 2⁵³ some JSON readers cannot tell
+/// adjacent integers apart.
 const LARGEST_TERM: u64 = 1 << 53;
 
 impl Election {
-    /// Takes the answer to the current request.
+    /// Handles the answer to the request in flight.
     pub(super) fn take_answer(
         &mut self,
         request: InFlight,
@@ -25,7 +23,7 @@ impl Election {
         chance: Chance,
     ) {
         self.note_health(&answer, now);
-        // What an answer says of the record is true even when it comes too late for its lease.
+        // The record in an answer is valid even if the answer is too late for its lease.
         match &answer {
             Ok(Answer::Grant(grant)) => self.inspect(&grant.record),
             Ok(Answer::Term(term)) => self.highest = self.highest.max(*term),
@@ -78,7 +76,8 @@ impl Election {
                 let period = if hurries { period / 4 } else { period };
                 *looks = Pace::spread(now, period, chance.jitter);
                 if let Some(left) = left.filter(|it| !it.is_zero()) {
-                    // Not a poll later, and not all at one instant.
+                    // Read when the observed lease ends rather than at the next poll, with jitter
+                    // between observers.
                     looks.wait = looks.wait.min(left + period.mul_f32(chance.jitter / 8.0));
                 }
                 if bids {
@@ -137,7 +136,8 @@ impl Election {
         }
     }
 
-    /// A grant counts from the first sending of its bid; what is left of it may be nothing.
+    /// Handles a grant, which counts from the first sending of its bid: too little time may be
+    /// left.
     fn take_grant(&mut self, bidding: Bidding, grant: &Grant, now: Moment, chance: Chance) {
         if grant.record.term.is_some_and(|term| term >= LARGEST_TERM) {
             self.owe(bidding.bid, now, true);
@@ -217,8 +217,8 @@ impl Election {
         }
     }
 
-    /// What is not known to be written is written again, until the drain's grace is over; the
-    /// lease is given back with or without the name.
+    /// Handles the answer to the write of a successor. An unknown outcome is retried until the
+    /// drain's grace is over; the lease is released with or without the successor.
     fn take_nominate(
         &mut self,
         lease: LeaseId,
@@ -245,7 +245,7 @@ impl Election {
         }
     }
 
-    /// The store says that the lease is not ours.
+    /// Ends the leadership after the store has refused the lease.
     fn lose(&mut self, now: Moment, chance: Chance) {
         match self.role {
             Role::Draining(_) => self.end_drain(Reason::Lost, now, chance),
@@ -260,7 +260,8 @@ impl Election {
         self.tell_transition(reason, None, now);
     }
 
-    /// What is not known to be released is released again, for as long as `judge` allows.
+    /// Handles the answer to a release. An unknown outcome is retried for as long as `judge`
+    /// allows.
     fn take_release(&mut self, answer: &Result<Answer, StoreError>, now: Moment) {
         let Some(owed) = &mut self.owed else { return };
         match answer {
@@ -272,7 +273,8 @@ impl Election {
         }
     }
 
-    /// An answer that comes after its tenure: what the store refused for certain is not owed.
+    /// Handles an answer that arrives after its bid or leadership has ended: a definite refusal
+    /// cancels the pending release.
     fn settle(&mut self, lease: LeaseId, answer: &Result<Answer, StoreError>) {
         if matches!(answer, Err(StoreError::Refused(_))) {
             self.owed.take_if(|owed| owed.bid.lease == lease);
@@ -281,14 +283,14 @@ impl Election {
 
     // The record.
 
-    /// Goes on with the wait for a lease that observers count, and says how long it is yet; `None`
-    /// where there is none to wait for.
+    /// Continues or starts the wait for a lease whose time observers count, and returns how much of
+    /// it is left; `None` if there is no such lease.
     fn observe(&mut self, sight: &Sight, now: Moment) -> Option<Duration> {
         self.observation = Observation::see(self.observation.take(), sight, now);
         self.observation.as_ref().map(|it| it.left(now))
     }
 
-    /// Takes in what a look saw.
+    /// Applies what a read returned: record, hold-off, successor and holder.
     fn see(&mut self, sight: &Sight, now: Moment) {
         self.inspect(&sight.record);
         if let Some(aside) = &mut self.aside {
@@ -304,7 +306,7 @@ impl Election {
         if sight.free {
             self.past = sight.record.clone();
         }
-        // A record that was there while the lease was free is not the present holder's.
+        // A record seen while the lease was free does not belong to the present holder.
         let holds = !sight.free && (sight.record.nonce != self.past.nonce);
         let holder = match (&sight.record.holder, sight.record.term) {
             (Some(candidate), Some(term)) if holds => {
@@ -315,7 +317,7 @@ impl Election {
         self.set_holder(holder);
     }
 
-    /// Compares the recorded term with the largest one seen, and says once what is wrong (R11).
+    /// Compares the recorded term with the largest one seen, and reports each defect once (R11).
     fn inspect(&mut self, record: &Record) {
         let defect = match record.term {
             None if self.highest > 0 || !self.config.rules.missing_is_free => {
@@ -335,7 +337,7 @@ impl Election {
         }
     }
 
-    /// How long a lease on this record is held before the term is written (R11).
+    /// Returns how long a lease on this record is held before the term is written (R11).
     pub(super) fn hold_for(&self, record: &Record) -> Duration {
         let hold = self.config.rules.longest_lease.unwrap_or(self.config.lease_duration);
         match record.term {
@@ -345,8 +347,8 @@ impl Election {
         }
     }
 
-    /// The least term where the record can not give it: unix milliseconds, by the store's date
-    /// where it tells one, and above all that was seen (R11).
+    /// Returns the least term to write where the record gives none to follow: unix milliseconds, by
+    /// the store's date if it sent one, and above every term seen (R11).
     pub(super) fn fresh_floor(&self, grant: &Grant, now: Moment) -> u64 {
         let date = grant.date.unwrap_or_else(|| now.date());
         let millis = u64::try_from(date.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();

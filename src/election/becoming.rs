@@ -1,6 +1,5 @@
-//! How a candidate changes its role: `become_*`, and nowhere else.
-//!
-//! What it does not do: it decides nothing. The parent module and its neighbours say when.
+//! Role changes: the `become_*` methods, the only ones that replace a role. The parent module and
+//! its siblings decide when.
 
 use std::mem;
 use std::sync::Arc;
@@ -13,13 +12,13 @@ use crate::clock::Moment;
 use crate::store::{Bid, Grant};
 
 impl Election {
-    /// The lease is granted: hold it for as long as R11 and the activation delay want, then have
-    /// the term written.
+    /// Holds the granted lease for as long as R11 and the activation delay require, before the term
+    /// is written.
     pub(super) fn become_activating(&mut self, bidding: Bidding, grant: &Grant, now: Moment) {
         debug_assert!(matches!(self.role, Role::Standby { .. }) && self.owed.is_none());
         let hold = self.hold_for(&grant.record).max(self.config.activation_delay);
         let floor = match grant.record.term {
-            Some(found) if found >= self.highest => found + 1, // take_grant saw to the overflow
+            Some(found) if found >= self.highest => found + 1, // take_grant rules out an overflow
             _ => self.fresh_floor(grant, now),
         };
         let sent = bidding.first_sent;
@@ -37,7 +36,8 @@ impl Election {
         self.tell_transition(Reason::Granted, None, now);
     }
 
-    /// The term is written under the lease: lead, while the belief lasts (R7).
+    /// Starts leading in `term`, which is written under the lease, for as long as the belief lasts
+    /// (R7).
     pub(super) fn become_leader(&mut self, term: u64, now: Moment) {
         let Role::Activating(Activating { tenure, .. }) = &self.role else {
             unreachable!("only a candidate that holds the lease writes a term");
@@ -48,22 +48,22 @@ impl Election {
         self.health.forget_failures();
         self.occupied = self.config.escorts.then_some(term);
         self.successor = None;
-        // Whoever called us back to lead has ended what we promised for a term before this.
+        // A new leadership ends the hold-off that an earlier one left.
         self.aside = None;
         let candidate = Arc::clone(&self.config.candidate);
         self.set_holder(Some(Holder { candidate, term }));
         self.tell_transition(Reason::Inaugurated, None, now);
     }
 
-    /// The tenure is over against our will. The lease is owed back unless the store said that it
-    /// is not ours; its id is dead either way (R5, R6).
+    /// Ends the leadership involuntarily. A release is pending unless the lease is lost or has run
+    /// out; its id is dead either way (R5, R6).
     pub(super) fn become_standby(&mut self, reason: Reason, now: Moment, chance: Chance) {
         debug_assert!(self.role.tenure().is_some(), "only a tenure ends");
         let looks = Pace::spread(now, self.config.retry_period, chance.jitter);
         self.leave_tenure(Role::Standby { looks, bidding: None }, reason, now);
     }
 
-    /// We lead no more, by will, and renew until the service has ended its work.
+    /// Stops leading voluntarily, and renews until the service has finished its work.
     pub(super) fn become_draining(&mut self, departure: Departure, now: Moment) {
         let Role::Leader(leader) = &self.role else {
             unreachable!("only a leader has work to end");
@@ -86,14 +86,14 @@ impl Election {
         self.tell_transition(reason, None, now);
     }
 
-    /// The tenure, or the bid, is over by will; we stay and look.
+    /// Ends the leadership or the bid voluntarily, and stays in the election as standby.
     pub(super) fn become_idle(&mut self, reason: Reason, now: Moment, chance: Chance) {
         debug_assert!(!matches!(self.role, Role::Resigned));
         let looks = Pace::spread(now, self.config.retry_period, chance.jitter);
         self.leave_tenure(Role::Standby { looks, bidding: None }, reason, now);
     }
 
-    /// We have left by will, for good.
+    /// Leaves the election for good.
     pub(super) fn become_resigned(&mut self, reason: Reason, now: Moment) {
         debug_assert!(!matches!(self.role, Role::Resigned));
         if let Some(owed) = &mut self.owed {
@@ -102,7 +102,7 @@ impl Election {
         self.leave_tenure(Role::Resigned, reason, now);
     }
 
-    /// Leaves whatever lease or bid the role has for another role.
+    /// Changes to the role `to`, with a pending release for any lease or bid of the old role.
     fn leave_tenure(&mut self, to: Role, reason: Reason, now: Moment) {
         let ended = match mem::replace(&mut self.role, to) {
             Role::Standby { bidding, .. } => {
@@ -117,7 +117,7 @@ impl Election {
             }
             Role::Leader(it) => {
                 let (sent, length) = (it.tenure.belief.sent, self.config.lease_duration);
-                // Found out when the lease was over by itself: nothing is left to give back.
+                // The whole lease is over: nothing is left to release.
                 let over = reason == Reason::Lapsed && sent.elapsed_max(now) >= length;
                 if !over {
                     self.owe(it.tenure.bid, now, false);
@@ -147,14 +147,16 @@ impl Election {
         self.tell_transition(reason, ended, now);
     }
 
-    /// Remembers to release a lease that may be ours; `announced` if nobody ever heard active.
+    /// Schedules the release of a lease that this candidate may hold. `announced` is true if no
+    /// publisher can still report active.
     pub(super) fn owe(&mut self, bid: Bid, now: Moment, announced: bool) {
         debug_assert!(self.owed.is_none(), "one lease at a time");
         let pace = Pace::at_once(now);
         self.owed = Some(Owed { bid, since: now, announced, promised: None, pace });
     }
 
-    /// Drops a bid and stays away for about a lease-duration, so that another may try (R5).
+    /// Drops a bid and stays away for about one lease-duration, so that another candidate may try
+    /// (R5).
     pub(super) fn back_off(&mut self, now: Moment, chance: Chance) {
         if let Role::Standby { looks, bidding } = &mut self.role {
             *bidding = None;

@@ -1,6 +1,5 @@
-//! What a candidate is told once, when its election begins.
-//!
-//! What it does not do: it checks nothing. [`crate::config`] sees to it that the lengths fit together.
+//! The configuration of one candidate, fixed when its election begins. [`crate::config`] checks
+//! that the durations fit together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,31 +7,31 @@ use std::time::Duration;
 use super::health::HealthRule;
 use crate::store::{Candidate, Rules};
 
-/// What one candidate was told.
+/// The configuration of one candidate.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Who we are.
+    /// The identity of this candidate.
     pub candidate: Arc<Candidate>,
-    /// How this kind of store behaves.
+    /// The properties of this kind of store.
     pub rules: Rules,
-    /// From each grant to the end of the lease in the store; over `renew_deadline` by the margin
-    /// for drift and unseen pauses.
+    /// From each grant to the end of the lease in the store; longer than `renew_deadline` by the
+    /// margin for clock drift and unseen pauses.
     pub lease_duration: Duration,
-    /// From the sending of the last granted request to the end of our belief (R1).
+    /// From the sending of the last granted request to the end of the belief (R1).
     pub renew_deadline: Duration,
-    /// Leader: from the sending of one renewal to the next; standby: mean time between looks.
+    /// Leader: from the sending of one renewal to the next. Standby: the mean time between reads.
     pub retry_period: Duration,
     /// The longest that one request may take.
     pub request_timeout: Duration,
-    /// From the grant's answer to the first moment we may be active.
+    /// From the answer to a grant to the earliest moment at which this candidate may be active.
     pub activation_delay: Duration,
-    /// From saying passive to giving the lease back, when we leave by will; ends early when the
-    /// service says that its work is done.
+    /// The longest time from reporting passive to releasing the lease in a voluntary step-down;
+    /// ends early when the service reports that its work is finished.
     pub drain_timeout: Duration,
-    /// When the service beside us is well; `None` if nobody asks it.
+    /// When the service counts as healthy; `None` if it has no probes.
     pub health: Option<HealthRule>,
-    /// Whether processes run in our term, whose end is awaited before the lease is given back.
+    /// Whether processes run in a term, whose exit is awaited before the lease is released.
     pub escorts: bool,
-    /// Never compete, only look.
+    /// Whether this candidate only reads and never competes.
     pub observe: bool,
 }

@@ -1,7 +1,5 @@
-//! Leaving by will: what operators, the service's health, its processes and signals ask for, and the
-//! drain that comes before the release.
-//!
-//! What it does not do: it changes no role itself; that is the `become_*`.
+//! Voluntary step-down: commands, health changes, process exits and resignation, and the drain that
+//! precedes the release.
 
 use std::time::Duration;
 
@@ -10,12 +8,12 @@ use super::{Chance, Election, Progress, Reason, Refusal, Role, State, Will};
 use crate::clock::Moment;
 use crate::store::Successor;
 
-/// Why a leader leaves, and what becomes of it.
+/// Why and how a leader steps down.
 pub(super) struct Departure {
     pub(super) reason: Reason,
-    /// Whether it leaves for good.
+    /// Whether the candidate leaves the election for good.
     pub(super) resigning: bool,
-    /// Whom it names to follow.
+    /// The successor to write to the record.
     pub(super) successor: Option<Successor>,
 }
 
@@ -26,9 +24,9 @@ impl Departure {
 }
 
 impl Election {
-    /// We shall leave: passive at once. A leader drains first, at most for its drain-timeout; then
-    /// whatever lease may be ours is released when the request in flight has ended (R3), so within
-    /// two request-timeouts.
+    /// Leaves the election for good; passive at once. A leader drains first, for at most
+    /// drain-timeout. Then any lease that this candidate may hold is released when the request in
+    /// flight has ended (R3), so within two request-timeouts.
     pub fn handle_resign(&mut self, now: Moment, chance: Chance) {
         self.judge(now, chance);
         match &mut self.role {
@@ -47,10 +45,10 @@ impl Election {
         self.ask(now);
     }
 
-    /// Somebody wants something of us.
+    /// Executes a command of an operator or of the service.
     ///
     /// # Errors
-    /// When it cannot be done in this state; nothing has changed then.
+    /// Returns [`Refusal`] if the command is not possible in this state; nothing has changed then.
     pub fn handle_will(
         &mut self,
         will: Will,
@@ -72,8 +70,8 @@ impl Election {
         outcome
     }
 
-    /// The service beside us was asked by one of its probes, which was begun in this term or in none,
-    /// and found well or not. What was begun in another term says nothing.
+    /// Handles the result of a health probe that began in term `begun_in`, or in none. Ignores the
+    /// result if the term has changed since.
     pub fn handle_probed(
         &mut self,
         probe: usize,
@@ -94,8 +92,8 @@ impl Election {
         self.ask(now);
     }
 
-    /// The processes of this term have ended, all of them, or will never begin. If we still lead in
-    /// it, that is the end of the tenure, and we stand back for `hold_off`.
+    /// Handles the exit of all processes of `term`, or the news that none will start. If this
+    /// candidate still leads in that term, its leadership ends and it holds off for `hold_off`.
     pub fn handle_vacated(
         &mut self,
         term: u64,
@@ -122,13 +120,13 @@ impl Election {
         self.ask(now);
     }
 
-    /// How long until a drain is over; [`Duration::MAX`] where there is none.
+    /// Returns how long until the drain is over; [`Duration::MAX`] without a drain.
     pub(super) fn until_drained(&self, now: Moment) -> Duration {
         let Role::Draining(it) = &self.role else { return Duration::MAX };
         it.left(now, self.occupied.is_some(), self.config.request_timeout * 2)
     }
 
-    /// The drain is over, and with it the tenure.
+    /// Ends the drain, and with it the leadership.
     pub(super) fn end_drain(&mut self, reason: Reason, now: Moment, chance: Chance) {
         match &self.role {
             Role::Draining(it) if it.resigning => self.become_resigned(reason, now),
@@ -136,7 +134,7 @@ impl Election {
         }
     }
 
-    /// Whether we take part, whatever the store shows.
+    /// Returns whether this candidate takes part, whatever the store shows.
     pub(super) fn competes(&self) -> bool {
         let able = self.health.is_well() && self.occupied.is_none();
         able && !self.paused && !self.config.observe
@@ -171,7 +169,8 @@ impl Election {
         Ok(if begun { Progress::Begun } else { Progress::Done })
     }
 
-    /// Ends a pause; where there is none, whatever else keeps us from bidding by an operator's will.
+    /// Ends a pause. Without a pause, ends the waits that keep a standby from bidding (its
+    /// hold-off, or the wait for a successor).
     fn resume(&mut self, now: Moment) -> Result<Progress, Refusal> {
         if !self.paused {
             let stays = matches!(self.role, Role::Standby { .. }) && !self.config.observe;
@@ -204,7 +203,7 @@ impl Election {
         matches!(&self.role, Role::Draining(it) if it.resigning)
     }
 
-    /// Gives up what we have, and takes part no more for now.
+    /// Gives up the lease or the bid, and stops competing for now.
     fn withdraw(&mut self, reason: Reason, now: Moment, chance: Chance) {
         match &mut self.role {
             Role::Leader(_) | Role::Activating(_) => {
@@ -223,7 +222,7 @@ impl Election {
         }
     }
 
-    /// A leader drains, unless there is nothing to wait for; a candidate that is not active yet
+    /// Drains a leader, unless there is nothing to wait for; a candidate that is not active yet
     /// leaves at once.
     fn depart(&mut self, departure: Departure, now: Moment, chance: Chance) {
         let waits = !self.config.drain_timeout.is_zero()
@@ -236,7 +235,8 @@ impl Election {
         }
     }
 
-    /// Does not bid for so long after the lease that we hold now is seen free, or another's.
+    /// Starts a hold-off of `length`, which counts from when the present lease is seen free or held
+    /// by another. Nothing is held off without a lease, or if `length` is zero.
     fn stand_aside(&mut self, length: Duration) {
         let tenure = self.role.tenure();
         self.aside =

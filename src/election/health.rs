@@ -1,20 +1,19 @@
-//! Whether the service beside us is well, by what its probes found in a row.
-//!
-//! What it does not do: it probes nothing. A result counts only for the term in which its probe was
-//! begun, so that what a service answered before it led says nothing about how it leads.
+//! The health of the service, from the consecutive results of its probes. The caller drops the
+//! results of probes that began in another term.
 
-/// When a service counts as well.
+/// When a service counts as healthy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HealthRule {
-    /// How many probes there are; all must be well.
+    /// The number of probes; all must be healthy.
     pub probes: usize,
-    /// After so many failures in a row of one probe it is not well; at least 1.
+    /// The number of consecutive failures of one probe that make the service unhealthy; at least 1.
     pub failures: u32,
-    /// After so many successes in a row of every probe it is well; at least 1.
+    /// The number of consecutive successes of every probe that make the service healthy; at least
+    /// 1.
     pub successes: u32,
 }
 
-/// What the probes found, and what follows.
+/// The results of the probes, and whether the service counts as healthy.
 #[derive(Clone, Debug)]
 pub(super) struct Health {
     rule: Option<HealthRule>,
@@ -22,7 +21,7 @@ pub(super) struct Health {
     well: bool,
 }
 
-/// What one probe found last, in a row: one of the two is 0.
+/// The latest consecutive results of one probe: one of the two is 0.
 #[derive(Clone, Copy, Debug, Default)]
 struct Streak {
     successes: u32,
@@ -30,25 +29,26 @@ struct Streak {
 }
 
 impl Health {
-    /// A service that nobody asks is well; one that is asked is not until it has answered.
+    /// Creates the initial health: healthy without probes, unhealthy with any until they have
+    /// succeeded.
     pub(super) fn new(rule: Option<HealthRule>) -> Self {
         let probes = rule.map_or(0, |rule| rule.probes);
         Self { rule, streaks: vec![Streak::default(); probes], well: rule.is_none() }
     }
 
-    /// Whether the service is well enough to lead.
+    /// Returns whether the service is healthy enough to lead.
     pub(super) fn is_well(&self) -> bool {
         self.well
     }
 
-    /// A term begins: failures from before it do not count against it.
+    /// Resets the failures when a term begins, so that earlier ones do not count against it.
     pub(super) fn forget_failures(&mut self) {
         for streak in &mut self.streaks {
             streak.failures = 0;
         }
     }
 
-    /// Takes in what one probe found, and says whether that changed anything.
+    /// Records the result of one probe, and returns whether the health changed.
     pub(super) fn take(&mut self, probe: usize, well: bool) -> bool {
         let (Some(rule), Some(streak)) = (self.rule, self.streaks.get_mut(probe)) else {
             return false;

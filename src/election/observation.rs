@@ -1,13 +1,12 @@
-//! The wait for a lease whose time no store counts: the record just stands there, and its lease is
-//! over for an observer who has seen the same one for its whole duration, by its own clocks.
+//! The wait for a lease whose time no store counts: an observer that has seen the same claim for
+//! its whole duration, by its own clocks, may take the lease.
 //!
-//! Why that is safe: each renewal changes what stands there, and a holder's belief counts from the
-//! sending of the request that wrote it. Whoever received it has received it later, and waits longer
-//! than the holder believes. What an observer missed meanwhile it finds changed, and begins anew.
+//! This is safe because each renewal changes the claim, and the belief of a holder counts from the
+//! sending of the request that wrote it. An observer receives it later, and so waits longer than
+//! the holder believes. A claim that changed between two reads starts the wait anew.
 //!
-//! What it does not do: it compares no wall clock with another's, and takes nothing. A bid for what
-//! is over compares and sets, so that of several observers one wins, and none where the holder was
-//! heard of at the last instant.
+//! No wall clock is compared with that of another host. The bid that follows is a compare-and-set,
+//! so that of several observers one wins, and none if the holder renewed at the last instant.
 
 use std::time::Duration;
 
@@ -15,18 +14,18 @@ use super::pace::went_back;
 use crate::clock::Moment;
 use crate::store::{Claim, Sight, Version};
 
-/// A claim that one observer has seen, and since when.
+/// A claim as one observer has seen it, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
     claim: Claim,
-    /// From the receipt of the first answer that showed this claim.
+    /// The receipt of the first answer that showed this claim.
     from: Moment,
 }
 
 impl Observation {
-    /// Takes in what an answer, received at `now`, has shown: a claim that is not the `known` one
-    /// begins a new wait, and where there is none there is nothing to wait for. A clock that went
-    /// back behind the start begins it anew too.
+    /// Updates the observation with an answer received at `now`. A claim other than the `known` one
+    /// starts a new wait, as does a clock that went back behind the start. Returns `None` if the
+    /// answer shows no claim.
     #[must_use]
     pub fn see(known: Option<Self>, sight: &Sight, now: Moment) -> Option<Self> {
         let claim = sight.claim.as_ref()?;
@@ -34,18 +33,18 @@ impl Observation {
         Some(same.unwrap_or_else(|| Self { claim: claim.clone(), from: now }))
     }
 
-    /// How long until the lease is over, by the slower clock (R2).
+    /// Returns how long until the lease is over, by the slower clock (R2).
     #[must_use]
     pub fn left(&self, now: Moment) -> Duration {
         self.claim.lease_duration.saturating_sub(self.from.elapsed_min(now))
     }
 
-    /// What is seen standing there.
+    /// Returns the version of the claim that was seen.
     pub(super) fn spec(&self) -> &Version {
         &self.claim.spec
     }
 
-    /// Since when it is seen, and how long it is.
+    /// Returns the start of the wait, and its length.
     pub(super) fn wait(&self) -> (Moment, Duration) {
         (self.from, self.claim.lease_duration)
     }

@@ -1,7 +1,6 @@
-//! When to try again: a Moment to count from and a length, stretched by failures (R9).
-//!
-//! What it does not do: it decides no safety. Being early or late here costs requests or time to
-//! recover, never a second leader.
+//! The time of the next attempt: a Moment to count from and a length, which grows with failures
+//! (R9). Only liveness depends on this: an early or late attempt costs requests or recovery time,
+//! never a second leader.
 
 use std::time::Duration;
 
@@ -12,39 +11,40 @@ use crate::clock::Moment;
 pub(super) struct Pace {
     pub(super) from: Moment,
     pub(super) wait: Duration,
-    /// Whether the one immediate retry was spent.
+    /// Whether the one immediate retry has been used.
     pub(super) hurried: bool,
-    /// How many waits followed failures.
+    /// The number of delayed retries after failures.
     pub(super) steps: u32,
-    /// Whether nothing but time may make it due.
+    /// Whether wake-ups are ignored.
     pub(super) patient: bool,
 }
 
 impl Pace {
-    /// Due after `wait` from `from`.
+    /// Creates a timer that is due after `wait` from `from`.
     pub(super) fn after(from: Moment, wait: Duration) -> Self {
         Self { from, wait, hurried: false, steps: 0, patient: false }
     }
 
-    /// Due at once.
+    /// Creates a timer that is due at once.
     pub(super) fn at_once(now: Moment) -> Self {
         Self::after(now, Duration::ZERO)
     }
 
-    /// Due after a mean of `period` ± 50 %: two that collided once drift apart.
+    /// Creates a timer that is due after `period` ± 50 %, so that candidates that collided drift
+    /// apart.
     pub(super) fn spread(now: Moment, period: Duration, jitter: f32) -> Self {
         Self::after(now, period.mul_f32(0.5 + jitter))
     }
 
-    /// Like [`spread`](Self::spread), and no wake-up brings it forward: a candidate that stands
-    /// back for others must not be called by its own traces in the store.
+    /// Like [`spread`](Self::spread), but wake-ups do not bring it forward: a candidate that backs
+    /// off must not be woken by its own writes to the store.
     pub(super) fn apart(now: Moment, period: Duration, jitter: f32) -> Self {
         Self { patient: true, ..Self::spread(now, period, jitter) }
     }
 
-    /// Due later, after a failure: at once when a connection broke for the first time, then a
-    /// quarter of `period`, doubling up to `period`. `share` scales it: 1 for a leader, who is
-    /// alone; less for one of many.
+    /// Schedules the next attempt after a failure: at once if a connection broke for the first
+    /// time, then after a quarter of `period`, doubling up to `period`. `share` scales it: 1 for a
+    /// leader, less for one of many standbys.
     pub(super) fn fail(&mut self, now: Moment, period: Duration, broken: bool, share: f32) {
         self.from = now;
         if broken && !self.hurried && self.steps == 0 {
@@ -56,7 +56,7 @@ impl Pace {
         }
     }
 
-    /// Makes it due now, keeping what is known of failures.
+    /// Makes the attempt due now, keeping the count of failures.
     pub(super) fn hasten(&mut self, now: Moment) {
         if self.patient {
             return;
@@ -65,17 +65,17 @@ impl Pace {
         self.wait = Duration::ZERO;
     }
 
-    /// Whether the last failure asked for an immediate retry.
+    /// Returns whether the retry after the last failure is immediate.
     pub(super) fn is_immediate(&self) -> bool {
         self.wait.is_zero()
     }
 
-    /// Whether it is time.
+    /// Returns whether the attempt is due.
     pub(super) fn due(&self, now: Moment) -> bool {
         self.left(now).is_zero()
     }
 
-    /// How long until it is due. A clock that went back must not stretch it.
+    /// Returns how long until the attempt is due. A clock that went back does not extend it.
     pub(super) fn left(&self, now: Moment) -> Duration {
         if went_back(self.from, now) {
             return Duration::ZERO;
@@ -84,7 +84,7 @@ impl Pace {
     }
 }
 
-/// Whether a lease clock shows less at `now` than it did at `from`.
+/// Returns whether a lease clock shows less at `now` than at `from`.
 pub(super) fn went_back(from: Moment, now: Moment) -> bool {
     now.boot < from.boot || now.raw < from.raw
 }

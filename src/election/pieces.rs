@@ -1,8 +1,8 @@
-//! What an election is made of, piece by piece, so that a model checker can tell two apart.
+//! The state of an election as a sequence of values, so that the model checker can tell two states
+//! apart.
 //!
-//! What it does not do: it leaves out nothing that decides, and tells nothing that only tells:
-//! a field more in the election or a role does not compile until it is put on one side here.
-//! Nothing but the checker asks.
+//! Each struct is destructured: a new field does not compile until it is listed here as part of the
+//! state or as ignored.
 
 use std::time::Duration;
 
@@ -13,62 +13,63 @@ use super::{Election, InFlight, Op};
 use crate::clock::Moment;
 use crate::store::{LeaseId, Version};
 
-/// One thing that an election goes by.
+/// One value of the state of an election.
 #[derive(Clone, Debug)]
 pub enum Piece {
-    /// Which of several forms follows, or a yes or no.
+    /// Which of several variants follows, or a boolean.
     Form(u8),
-    /// A lease, and with it all that its bid bears.
+    /// A lease, which stands for all of its bid.
     Lease(LeaseId),
-    /// When a standby looks next; `patient` if no wake-up brings it forward.
+    /// When a standby reads next.
     Looks {
-        /// From when the wait counts.
+        /// The start of the wait.
         from: Moment,
-        /// How long it is.
+        /// The length of the wait.
         wait: Duration,
-        /// Whether nothing but time makes it due.
+        /// Whether wake-ups are ignored.
         patient: bool,
     },
-    /// When to try again.
+    /// The time of the next attempt.
     Pace {
-        /// From when the wait counts.
+        /// The start of the wait.
         from: Moment,
-        /// How long it is.
+        /// The length of the wait.
         wait: Duration,
-        /// Whether the one immediate retry is spent.
+        /// Whether the one immediate retry has been used.
         hurried: bool,
-        /// How many waits followed failures.
+        /// The number of delayed retries after failures.
         steps: u32,
     },
-    /// When the bid was sent first.
+    /// When the bid was first sent.
     Bid(Moment),
     /// When the request in flight was sent.
     Sent(Moment),
-    /// From when the belief counts.
+    /// The start of the belief.
     Belief(Moment),
     /// When the lease was granted, and how long it is held before the term is written.
     Hold(Moment, Duration),
-    /// When the term's write was sent first.
+    /// When the write of the term was first sent.
     FirstWrite(Moment),
-    /// From when a wait counts, and how long it is: a drain, a hold-off, a courtesy, an observation.
+    /// The start and length of a wait: a drain, a hold-off, the wait for a successor, an
+    /// observation.
     Wait(Moment, Duration),
-    /// The lease that is seen standing there, where observers count the time.
+    /// The claim that is observed, where observers count the time.
     Claim(Version),
-    /// Since when a lease is owed.
+    /// Since when a release is pending.
     Owed(Moment),
-    /// From when, and for how long, our word may still be acted on.
+    /// The start and length of the time for which clients may still act on an answer.
     Promise(Moment, Duration),
     /// The least term.
     Floor(u64),
-    /// The term that we lead in.
+    /// The term of the leadership, or of processes that may still run.
     Term(u64),
     /// The largest term ever seen.
     Highest(u64),
 }
 
 impl Election {
-    /// Tells all that decides what this election will do, in a fixed order. Two elections of one
-    /// config that tell the same answer all that may come alike.
+    /// Passes all that determines the further behaviour of this election to `tell`, in a fixed
+    /// order. Two elections of one config that yield the same values behave alike from then on.
     pub fn pieces(&self, tell: &mut impl FnMut(Piece)) {
         let Self {
             role,
@@ -81,7 +82,7 @@ impl Election {
             observation,
             occupied,
             highest,
-            // What never changes, is empty between two turns, or only tells.
+            // Never changes, is empty between two turns, or is only reported.
             config: _,
             outbox: _,
             next_id: _,

@@ -1,6 +1,4 @@
-//! What goes in and out of the election: requests, answers, chance and notices.
-//!
-//! What it does not do: nothing here acts; these are values.
+//! The values that go in and out of the election: requests, answers, entropy, commands and notices.
 
 use std::time::Duration;
 
@@ -8,43 +6,43 @@ use crate::election::status::{Holder, State};
 use crate::election::transition::Transition;
 use crate::store::{Bid, Grant, LeaseId, Nonce, Sight, Successor};
 
-/// A request to the store, to be sent now. Each gets exactly one answer from the driver, an
-/// unknown one when its time is up.
+/// A request to the store, to be sent now. The driver hands in exactly one answer for each, an
+/// unknown one when `timeout` is over.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Names the request; an answer counts for this one only (R3).
+    /// Identifies the request; only an answer with this id counts (R3).
     pub id: RequestId,
-    /// What to ask.
+    /// The operation.
     pub op: Op,
     /// How long the driver waits for the answer.
     pub timeout: Duration,
 }
 
-/// Names one request of one election.
+/// The id of one request of one election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// What to ask of the store: one call of [`crate::store::LeaseStore`].
+/// An operation of the store: one call of [`crate::store::LeaseStore`].
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// Look who holds the lease.
+    /// Read who holds the lease.
     Look,
     /// Acquire the lease.
     Acquire(Bid),
     /// Write the term under the lease.
     Inaugurate {
-        /// For which acquisition.
+        /// The acquisition.
         bid: Bid,
         /// The least term.
         floor: u64,
     },
     /// Renew the lease.
     Renew(Bid),
-    /// Write under the lease who is to have it next.
+    /// Write the successor under the lease.
     Nominate {
-        /// For which acquisition.
+        /// The acquisition.
         bid: Bid,
-        /// Whom.
+        /// The successor.
         successor: Successor,
     },
     /// Release the lease.
@@ -56,7 +54,7 @@ impl Op {
     pub const NAMES: [&'static str; 6] =
         ["look", "acquire", "inaugurate", "renew", "nominate", "release"];
 
-    /// The operation's name in metrics and logs.
+    /// Returns the name of the operation in metrics and logs.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -69,7 +67,7 @@ impl Op {
         }
     }
 
-    /// The lease that the request is for; a look is for none.
+    /// Returns the lease that the request is for; `None` for a read.
     #[must_use]
     pub fn lease(&self) -> Option<LeaseId> {
         match self {
@@ -83,76 +81,77 @@ impl Op {
     }
 }
 
-/// What the store answered to an [`Op`], in the same order.
+/// The store's answer to an [`Op`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// To a look.
+    /// The answer to a read.
     Sight(Sight),
-    /// To an acquisition.
+    /// The answer to an acquisition.
     Grant(Grant),
-    /// To an inauguration: the term that was written.
+    /// The answer to the write of a term: the term that was written.
     Term(u64),
-    /// To a renewal, a nomination or a release.
+    /// The answer to a renewal, the write of a successor, or a release.
     Done,
 }
 
-/// Chance for one turn, drawn by the driver: the election draws none of its own.
+/// The entropy for one turn, drawn by the driver, since the election draws none.
 #[derive(Clone, Copy, Debug)]
 pub struct Chance {
     /// 128 random bits for a lease id.
     pub lease: u128,
-    /// 128 random bits for a nonce, independent of the lease's.
+    /// 128 random bits for a nonce, independent of those of the lease.
     pub nonce: Nonce,
     /// Uniform in 0 to 1, for jitter.
     pub jitter: f32,
 }
 
-/// What somebody wants of this candidate.
+/// A command to this candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Will {
-    /// That it gives its leadership up, and lets another win: it does not bid for so long, counted
-    /// from its first look after the release that shows the lease free or another's.
+    /// Give up leadership, and hold off so that another candidate wins. The hold-off counts from
+    /// the first read after the release that shows the lease free or held by another.
     StepDown {
-        /// For how long.
+        /// The length of the hold-off.
         hold_off: Duration,
     },
-    /// That it gives its leadership up to this successor, for whom the others wait.
+    /// Give up leadership to this successor, for which the other candidates wait.
     Transfer(Successor),
-    /// That it takes no part until it is told to resume, giving up what it has.
+    /// Give up any leadership, and do not compete until resumed.
     Pause,
-    /// That it takes part again.
+    /// Compete again.
     Resume,
-    /// That it waits no longer: the service has ended its work as leader of this term, or of
-    /// whichever term is being drained.
+    /// End the drain: the service has finished its work as leader in this term, or in whichever
+    /// term is draining.
     Drained(Option<u64>),
 }
 
-/// How far a [`Will`] is done.
+/// How far a [`Will`] has been carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It has begun: passive is said, the lease is given back as soon as may be.
+    /// Started: this candidate is passive, and releases the lease as soon as it may.
     Begun,
-    /// It is done.
+    /// Complete.
     Done,
 }
 
-/// A [`Will`] that cannot be done in this state.
+/// A [`Will`] that is not possible in the present state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// In which.
+    /// The present state.
     pub state: State,
 }
 
-/// Something that people should hear of.
+/// A notice for the log and the metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
     /// The state changed.
     Transition(Transition),
     /// Another holder or term was seen, or none.
     HolderChanged(Option<Holder>),
-    /// The record is missing or bears no term (R11).
+    /// The record is missing, or has no term (R11).
     RecordMissing {
-        /// How long the lease is held before active; zero where deleting is freeing.
+        /// How long the lease is held before it may be active; zero where deleting the record frees
+        /// the lease.
         hold: Duration,
     },
     /// The recorded term is lower than one seen before (R11).
@@ -162,13 +161,13 @@ pub enum Notice {
         /// The term found.
         found: u64,
     },
-    /// The recorded term is so large that none can follow it: no lease is held on it.
+    /// The recorded term is so large that none can follow: no lease is held on this record.
     TermTooLarge {
         /// The term found.
         found: u64,
     },
-    /// The record names who is to lead next.
+    /// The record names a successor.
     SuccessorNamed(Successor),
-    /// The outcome of a release is unknown: at worst the lease runs out by itself.
+    /// The outcome of a release is unknown: at worst the lease runs out.
     ReleaseUnknown,
 }

@@ -1,6 +1,5 @@
-//! The roles of a candidate, and what each keeps: data and the questions about it.
-//!
-//! What it does not do: no role changes here. That is [`super::Election`]'s `become_*` alone.
+//! The roles of a candidate, and the data of each. Roles change only in the `become_*` methods of
+//! [`super::Election`].
 
 use std::time::Duration;
 
@@ -10,43 +9,44 @@ use super::status::Belief;
 use crate::clock::Moment;
 use crate::store::{Bid, Successor};
 
-/// What a candidate is.
+/// The role of a candidate.
 ///
 /// ```text
-///            granted             inaugurated          by will
+///            granted            term written         voluntarily
 ///  Standby ───────────> Activating ───────────> Leader ───────> Draining
 ///     ^   <───────────────────┘ <──────────────────┘ <─────────────┘     lapsed, lost, drained
-///     └── each of the four ──> Resigned                                  by will, for good
+///     └── each of the four ──> Resigned                                  voluntarily, for good
 /// ```
 #[derive(Clone, Debug)]
 pub(super) enum Role {
-    /// Looks, and bids for what it saw free.
+    /// Reads the store, and bids for a lease that it has seen free.
     Standby {
-        /// When to look next.
+        /// When to read next.
         looks: Pace,
-        /// The bid that is not answered for certain yet.
+        /// The bid whose outcome is not known yet.
         bidding: Option<Bidding>,
     },
-    /// Has the lease, may not lead yet.
+    /// Holds the lease, and may not lead yet.
     Activating(Activating),
     /// Leads, as long as the belief lasts.
     Leader(Leader),
-    /// Leads no more, and renews until the service has ended its work.
+    /// No longer leads, and renews until the service has finished its work.
     Draining(Draining),
-    /// Leaves.
+    /// Has left the election for good.
     Resigned,
 }
 
-/// A bid that was sent, and is sent again with its id until the answer is certain (R5).
+/// A bid that was sent, and is repeated with its id until its outcome is known (R5).
 #[derive(Clone, Debug)]
 pub(super) struct Bidding {
     pub(super) bid: Bid,
-    /// When it was sent first: the grant's `sent`, whichever request brings it.
+    /// When the bid was first sent, which becomes the grant's `sent`, whichever request is
+    /// answered.
     pub(super) first_sent: Moment,
     pub(super) pace: Pace,
 }
 
-/// A lease that we have, from its grant to its end.
+/// A lease that this candidate holds, from its grant to its end.
 #[derive(Clone, Debug)]
 pub(super) struct Tenure {
     pub(super) bid: Bid,
@@ -54,22 +54,22 @@ pub(super) struct Tenure {
     pub(super) renewal: Pace,
 }
 
-/// Between the grant and the term.
+/// The role between the grant and the write of the term.
 #[derive(Clone, Debug)]
 pub(super) struct Activating {
     pub(super) tenure: Tenure,
-    /// When the grant's answer came: the hold counts from there (R2).
+    /// When the answer to the grant arrived: the hold counts from there (R2).
     pub(super) granted: Moment,
     /// How long to hold the lease before the term is written (R11, activation delay).
     pub(super) hold: Duration,
     /// The least term.
     pub(super) floor: u64,
     pub(super) write: Pace,
-    /// When the term's write was sent first.
+    /// When the write of the term was first sent.
     pub(super) first_write: Option<Moment>,
 }
 
-/// From the term to the end.
+/// The role from the write of the term to the end of the leadership.
 #[derive(Clone, Debug)]
 pub(super) struct Leader {
     pub(super) tenure: Tenure,
@@ -79,48 +79,49 @@ pub(super) struct Leader {
     pub(super) jeopardy: bool,
 }
 
-/// From the word that we lead no more to the lease's release: renewed still, so that work begun as
-/// leader stays protected.
+/// The role from the end of active to the release of the lease, which is renewed meanwhile to
+/// protect work that began under the leadership.
 #[derive(Clone, Debug)]
 pub(super) struct Draining {
     pub(super) tenure: Tenure,
     pub(super) term: u64,
-    /// Since when we led.
+    /// The start of the leadership.
     pub(super) since: Moment,
-    /// Since when we say passive.
+    /// Since when this candidate reports passive.
     pub(super) began: Moment,
-    /// How long the service may take to end its work.
+    /// How long the service may take to finish its work.
     pub(super) length: Duration,
-    /// Whether the service has said that it did.
+    /// Whether the service has reported that its work is finished.
     pub(super) drained: bool,
-    /// Whether every publisher says passive too.
+    /// Whether every publisher has acknowledged passive.
     pub(super) announced: bool,
-    /// Whether we leave for good afterwards.
+    /// Whether the candidate leaves the election for good afterwards.
     pub(super) resigning: bool,
-    /// Who is to be named in the record, until it is.
+    /// The successor to write to the record, until it is written.
     pub(super) nomination: Option<Nomination>,
 }
 
-/// A successor whose name is not written in the record yet.
+/// A successor that is not written to the record yet.
 #[derive(Clone, Debug)]
 pub(super) struct Nomination {
     pub(super) successor: Successor,
     pub(super) pace: Pace,
 }
 
-/// A lease that may still be ours, though we hold it no more: to be released, once (R8).
+/// A pending release: a lease that this candidate may still hold in the store, and no longer uses
+/// (R8).
 #[derive(Clone, Debug)]
 pub(super) struct Owed {
     pub(super) bid: Bid,
-    /// Since when we say passive.
+    /// Since when this candidate reports passive.
     pub(super) since: Moment,
-    /// Whether every publisher says so too.
+    /// Whether every publisher has acknowledged passive.
     pub(super) announced: bool,
-    /// From when and for how long our word may still be acted on, where nothing took it back:
-    /// clients count by clocks of their own, for whose drift the whole margin is, so the release
-    /// waits until the last granted lease is over by our slower clock.
+    /// The start and length of the time for which clients may still act on an answer, after a
+    /// lapse. Clients count by clocks of their own, for whose drift the whole margin exists, so the
+    /// release waits until the last granted lease is over by the slower clock.
     pub(super) promised: Option<(Moment, Duration)>,
-    /// When to try again, after a try whose outcome is unknown.
+    /// When to retry, after a release whose outcome is unknown.
     pub(super) pace: Pace,
 }
 
@@ -143,7 +144,7 @@ impl Role {
         }
     }
 
-    /// What to ask next, if it is time.
+    /// Returns the operation that is due, if any.
     pub(super) fn next_request(&self, now: Moment) -> Option<Op> {
         if !self.until_next_request(now).is_zero() {
             return None;
@@ -163,7 +164,7 @@ impl Role {
         }
     }
 
-    /// How long until there is something to ask.
+    /// Returns how long until an operation is due.
     pub(super) fn until_next_request(&self, now: Moment) -> Duration {
         match self {
             Self::Standby { looks, bidding: None } => looks.left(now),
@@ -180,51 +181,52 @@ impl Role {
 }
 
 impl Bidding {
-    /// Whether the bid was unknown for so long that it is given up (R5).
+    /// Returns whether the bid has been unknown for so long that it is given up (R5).
     pub(super) fn is_over(&self, now: Moment, lease_duration: Duration) -> bool {
         self.first_sent.elapsed_max(now) >= lease_duration
     }
 }
 
 impl Tenure {
-    /// Whether its deadline has passed (R6). A jump of the clocks alone does not end it (R10).
+    /// Returns whether the deadline has passed (R6). A clock jump alone does not end a leadership
+    /// (R10).
     pub(super) fn is_over(&self, now: Moment) -> bool {
         self.belief.until_end(now).is_zero()
     }
 }
 
 impl Activating {
-    /// Starts the hold anew if a clock went back behind its start: it is long enough from now on,
-    /// and the clock may take hours to come back.
+    /// Restarts the hold if a clock went back behind its start: a full hold from now is long
+    /// enough, and the clock may take hours to catch up.
     pub(super) fn restart_if_back(&mut self, now: Moment) {
         if went_back(self.granted, now) {
             self.granted = now;
         }
     }
 
-    /// How long until the term may be written, or written again.
+    /// Returns how long until the term may be written, or the write retried.
     fn until_write(&self, now: Moment) -> Duration {
         self.hold.saturating_sub(self.granted.elapsed_min(now)).max(self.write.left(now))
     }
 
-    /// Whether the term could not be written for so long that the lease is given up: a candidate
-    /// that may lease but not write must not block all others (R5).
+    /// Returns whether the write of the term has failed for so long that the lease is given up. A
+    /// candidate that can acquire the lease but not write must not block all others (R5).
     pub(super) fn write_is_over(&self, now: Moment, lease_duration: Duration) -> bool {
         self.first_write.is_some_and(|first| first.elapsed_max(now) >= lease_duration)
     }
 }
 
 impl Draining {
-    /// Starts the drain anew if a clock went back behind its start, as a hold does.
+    /// Restarts the drain if a clock went back behind its start, as for a hold.
     pub(super) fn restart_if_back(&mut self, now: Moment) {
         if went_back(self.began, now) {
             self.began = now;
         }
     }
 
-    /// How long until the lease may be given back: until the service has ended its work or its time
-    /// is up. A name that is still to be written has a `grace`, and a process that lives has it
-    /// after that time, in which the lease is renewed too.
+    /// Returns how long until the lease may be released: until the service has finished its work,
+    /// or its time is over. The write of a successor is given `grace` at least; a process that
+    /// still lives is given `grace` beyond the drain's length. The lease is renewed meanwhile.
     pub(super) fn left(&self, now: Moment, occupied: bool, grace: Duration) -> Duration {
         let work = if self.drained { Duration::ZERO } else { self.length };
         let naming = if self.nomination.is_some() { grace } else { Duration::ZERO };
@@ -234,15 +236,15 @@ impl Draining {
 }
 
 impl Owed {
-    /// Starts the wait anew if a clock went back behind its start, as a hold does.
+    /// Restarts the wait if a clock went back behind its start, as for a hold.
     pub(super) fn restart_if_back(&mut self, now: Moment) {
         if went_back(self.since, now) {
             self.since = now;
         }
     }
 
-    /// What was promised is taken back by will: the release waits for it no longer than a drain
-    /// takes, in which whoever acts on our word asks again.
+    /// Shortens the wait for clients that may still act on an answer, after a resignation: to what
+    /// is left of a drain, in which they ask again.
     pub(super) fn take_back(&mut self, now: Moment, drain_timeout: Duration) {
         if let Some((from, length)) = self.promised {
             let drain = drain_timeout.saturating_sub(self.since.elapsed_min(now));
@@ -252,15 +254,17 @@ impl Owed {
         }
     }
 
-    /// From when the release is due, how long its promise lasts yet.
+    /// Returns how much of the time for which clients may act on an answer was left when the
+    /// release became pending.
     pub(super) fn promise_at_start(&self) -> Duration {
         self.promised.map_or(Duration::ZERO, |(from, length)| {
             length.saturating_sub(from.elapsed_max(self.since))
         })
     }
 
-    /// How long until the release may be sent, or sent again: not before all say passive, for
-    /// which it waits for at most `patience`, nor while anybody may act on an answer of ours.
+    /// Returns how long until the release may be sent or retried: not before all publishers have
+    /// acknowledged passive, for at most `patience`, and not while clients may still act on an
+    /// answer.
     pub(super) fn left(&self, now: Moment, patience: Duration) -> Duration {
         let announcing = if self.announced {
             Duration::ZERO

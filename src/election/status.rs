@@ -1,7 +1,5 @@
-//! What the election says of itself at one instant: a value that carries its own end.
-//!
-//! What it does not hold: the words of the outside (active, passive, JSON, dates). Those are
-//! [`crate::publish`]'s.
+//! The status of the election at one instant: a value that carries its own end. It has no active or
+//! passive, no JSON and no dates; those belong to [`crate::publish`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,75 +7,76 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::store::{Candidate, StoreError, Successor};
 
-/// The election as it stands after one turn of the driver.
+/// The status of the election after one turn of the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
-    /// Where we stand.
+    /// The state of this candidate, with its data.
     pub standing: Standing,
-    /// Since when we stand there; leader and jeopardy count as one.
+    /// Since when; leader and jeopardy count as one.
     pub since: Moment,
-    /// Who was last seen to hold the lease, ourselves included; `None` if unknown or free.
+    /// The last holder seen, which may be this candidate; `None` if unknown or free.
     pub holder: Option<Holder>,
-    /// Whom the record names to lead next.
+    /// The successor that the record names.
     pub successor: Option<Successor>,
-    /// For how long we let others go first, after a leadership that we gave up.
+    /// The hold-off after a leadership that was given up.
     pub aside: Option<HoldOff>,
-    /// The term whose processes may still run, whether or not we lead in it; always `None` where the
-    /// config says that there are none.
+    /// The term whose processes may still run, whether or not this candidate leads in it; always
+    /// `None` where the config says that there are no processes.
     pub occupied: Option<u64>,
-    /// How the store has answered.
+    /// The health of the store.
     pub store: StoreHealth,
 }
 
-/// How long a candidate does not bid after it gave leadership up.
+/// How long a candidate does not bid after it gave up leadership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldOff {
-    /// How long in all.
+    /// The whole length.
     pub length: Duration,
-    /// Since when it counts: our first look that showed the lease free, or another's.
+    /// The start: the first read that showed the lease free or held by another.
     pub from: Option<Moment>,
 }
 
 impl HoldOff {
-    /// What is left at `now`.
+    /// Returns how much is left at `now`.
     #[must_use]
     pub fn remaining(&self, now: Moment) -> Duration {
         self.length.saturating_sub(self.from.map_or(Duration::ZERO, |from| from.elapsed_min(now)))
     }
 }
 
-/// Where a candidate stands.
+/// The state of a candidate, with the data that publishers need.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Standing {
-    /// The store has not been heard yet.
+    /// The store has not been contacted yet.
     Starting,
     /// Competes, without the lease.
     Standby,
-    /// Has the lease, and is not leader yet: R11's hold, the activation delay, the term's write.
+    /// Holds the lease, and does not lead yet: R11's hold, the activation delay, the write of the
+    /// term.
     Activating,
     /// Leads in a term for as long as the belief lasts.
     Leader {
         /// The fencing token.
         term: u64,
-        /// Until when we may say so.
+        /// Until when this candidate may report active.
         belief: Belief,
         /// Whether renewals fail.
         jeopardy: bool,
     },
-    /// Leads no more, by will, and renews until the service has ended its work.
+    /// Has stopped leading voluntarily, and renews until the service has finished its work.
     Draining {
         /// The fencing token of that work.
         term: u64,
         /// How long the lease still protects it.
         belief: Belief,
-        /// Since when.
+        /// The start of the drain.
         began: Moment,
-        /// How long the service may take: the drain-timeout.
+        /// How long the service may take: drain-timeout.
         length: Duration,
     },
-    /// Takes no part until an operator has it resume.
+    /// Does not compete until an operator resumes it.
     Paused,
-    /// Takes no part until the service beside it is well.
+    /// Does not compete until the service is healthy.
     Unhealthy,
     /// Never competes (`--observe`).
     Observing,
@@ -85,54 +84,55 @@ pub enum Standing {
     Stopped,
 }
 
-/// Until when a leader may believe in its lease: a start and a length, never one number, so that
-/// it is judged by two advances at each question (R1, R2).
+/// Until when a leader may believe in its lease: a start and a length, never one number, so that it
+/// can be evaluated by the advances of two clocks on each question (R1, R2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Belief {
     /// When the last granted request was sent.
     pub sent: Moment,
-    /// How long from then: the renew-deadline.
+    /// The length from then: renew-deadline.
     pub length: Duration,
-    /// A jump of the clocks was seen: nothing is left until a later request is granted (R10).
+    /// Whether a clock jump was detected: nothing is left until a later request is granted (R10).
     pub suspended: bool,
 }
 
 impl Belief {
-    /// What is left of the belief at `now`; zero after a jump of the clocks (R10).
+    /// Returns what is left of the belief at `now`; zero after a clock jump (R10).
     #[must_use]
     pub fn remaining(&self, now: Moment) -> Duration {
         if self.suspended || self.sent.jumped(now) { Duration::ZERO } else { self.until_end(now) }
     }
 
-    /// What is left by the lease clocks alone: at zero the tenure is over (R6).
+    /// Returns what is left by the lease clocks alone; at zero the leadership is over (R6).
     #[must_use]
     pub fn until_end(&self, now: Moment) -> Duration {
         self.length.saturating_sub(self.sent.elapsed_max(now))
     }
 }
 
-/// Who holds the lease, as last seen.
+/// A holder of the lease, as last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The holder.
+    /// The candidate.
     pub candidate: Arc<Candidate>,
     /// Its term.
     pub term: u64,
 }
 
-/// How the store has answered.
+/// The health of the store, from its answers.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct StoreHealth {
-    /// When the last answer came that was no failure; a refusal is an answer.
+    /// When the store last answered; a refusal is an answer too.
     pub last_success: Option<Moment>,
-    /// Failures since then.
+    /// The number of failures since then.
     pub failures: u32,
-    /// The last failure, until the next success.
+    /// The last failure, until the next answer.
     pub last_error: Option<Arc<StoreError>>,
 }
 
 impl Status {
-    /// What is left of our leadership at `now`: the only question (R1).
+    /// Returns what is left of the leadership at `now`; every decision to be active rests on this
+    /// (R1).
     #[must_use]
     pub fn remaining(&self, now: Moment) -> Duration {
         match &self.standing {
@@ -141,14 +141,14 @@ impl Status {
         }
     }
 
-    /// Whether we lead at `now`.
+    /// Returns whether this candidate leads at `now`.
     #[must_use]
     pub fn is_leader(&self, now: Moment) -> bool {
         !self.remaining(now).is_zero()
     }
 
-    /// How long work begun as leader stays protected at `now`: the drain's time-out or the lease's
-    /// belief, whichever ends first; `None` where nothing is drained.
+    /// Returns how long work that began under the leadership stays protected at `now`: what is left
+    /// of drain-timeout or of the belief, whichever ends first; `None` without a drain.
     #[must_use]
     pub fn drain_remaining(&self, now: Moment) -> Option<Duration> {
         match &self.standing {
@@ -159,14 +159,14 @@ impl Status {
         }
     }
 
-    /// Our term, while we lead, or end the work of having led.
+    /// Returns the term while this candidate leads or drains.
     #[must_use]
     pub fn term(&self) -> Option<u64> {
         self.standing.term()
     }
 
-    /// The state at `now`: a leader whose belief is over is in jeopardy, even if the election has
-    /// not turned since.
+    /// Returns the state at `now`: a leader whose belief is over is in jeopardy, even if the
+    /// election has not turned since.
     #[must_use]
     pub fn state(&self, now: Moment) -> State {
         match self.standing.state() {
@@ -177,7 +177,7 @@ impl Status {
 }
 
 impl Standing {
-    /// The term, while leading or draining.
+    /// Returns the term while leading or draining.
     #[must_use]
     pub fn term(&self) -> Option<u64> {
         match self {
@@ -186,7 +186,7 @@ impl Standing {
         }
     }
 
-    /// The state that the election saw itself in when it last turned.
+    /// Returns the state as of the election's last turn.
     #[must_use]
     pub fn state(&self) -> State {
         match self {
@@ -204,34 +204,34 @@ impl Standing {
     }
 }
 
-/// The names of the states, for status, metrics and logs.
+/// The states, for status, metrics and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum State {
-    /// The store has not been heard yet.
+    /// The store has not been contacted yet.
     Starting,
     /// Competes, without the lease.
     Standby,
-    /// Has the lease, not leader yet.
+    /// Holds the lease, and does not lead yet.
     Activating,
     /// Leads.
     Leader,
     /// Leads, but renewals fail or the clocks jumped.
     Jeopardy,
-    /// Leads no more, and renews until the service has ended its work.
+    /// No longer leads, and renews until the service has finished its work.
     Draining,
-    /// Takes no part, by an operator's will.
+    /// Does not compete, paused by an operator.
     Paused,
-    /// Takes no part, since the service is not well.
+    /// Does not compete, since the service is unhealthy.
     Unhealthy,
     /// Never competes.
     Observing,
-    /// Has resigned.
+    /// Has resigned for good.
     Stopped,
 }
 
 impl State {
-    /// All of them, for metrics whose series exist from the start.
+    /// All states, for metrics whose series exist from the start.
     #[doc(hidden)]
     pub const ALL: [Self; 10] = [
         Self::Starting,
@@ -246,13 +246,13 @@ impl State {
         Self::Stopped,
     ];
 
-    /// Whether this is leading, for as long as the belief lasts.
+    /// Returns whether this is a state of leading, for as long as the belief lasts.
     #[must_use]
     pub fn is_leading(self) -> bool {
         matches!(self, Self::Leader | Self::Jeopardy)
     }
 
-    /// The state's name outside.
+    /// Returns the name of the state in documents, metrics and logs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

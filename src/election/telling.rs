@@ -1,6 +1,5 @@
-//! What the election tells of itself: its standing, the holder, each change of state.
-//!
-//! What it does not do: it changes no role and asks nothing of the store.
+//! Builds the status parts that the election publishes: standing, holder, successor and
+//! transitions.
 
 use std::time::Duration;
 
@@ -46,7 +45,8 @@ impl Election {
         }
     }
 
-    /// Tells a change of state, if there is one; a tenure that `ended` gives its term and length.
+    /// Queues a notice if the state has changed; `ended` gives the term and length of a leadership
+    /// that is over.
     pub(super) fn tell_transition(&mut self, reason: Reason, ended: Option<Ended>, now: Moment) {
         let standing = self.standing();
         let (from, to) = (self.state, standing.state());

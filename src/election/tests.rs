@@ -1,5 +1,5 @@
-//! Each rule once, by name: one candidate under test, and a store and clocks that a test moves by
-//! hand.
+//! One test for each rule, by name: a candidate under test, with a store and clocks that the test
+//! moves by hand.
 
 mod belief;
 mod bidding;
@@ -27,7 +27,7 @@ const DEADLINE: u64 = 10_000;
 const RETRY: u64 = 2_000;
 const REQUEST: u64 = 2_000;
 
-/// Unix time in milliseconds when a test begins.
+/// Unix time in milliseconds at the start of a test.
 const EPOCH: u64 = 1_800_000_000_000;
 
 fn ms(millis: u64) -> Duration {
@@ -38,10 +38,10 @@ fn start() -> Moment {
     Moment { boot: ms(5_000_000), raw: ms(4_000_000), wall: ms(EPOCH) }
 }
 
-/// Rules like those of a store on one host.
+/// The rules of a store on one host.
 const LOCAL: Rules = Rules { longest_lease: None, missing_is_free: true };
 
-/// Rules like Azure's.
+/// The rules of Azure.
 const REMOTE: Rules =
     Rules { longest_lease: Some(Duration::from_secs(60)), missing_is_free: false };
 
@@ -65,7 +65,7 @@ fn candidate(name: &str) -> crate::store::Candidate {
     crate::store::Candidate { identity: name.into(), instance: format!("{name}-1"), address: None }
 }
 
-/// The candidate under test, with its clocks and the request that is under way.
+/// The candidate under test, with its clocks and the request in flight.
 struct Bench {
     election: Election,
     now: Moment,
@@ -85,7 +85,7 @@ impl Bench {
         bench
     }
 
-    /// A candidate that leads in term 8, freshly elected.
+    /// Creates a candidate that was just elected in term 8.
     fn leader() -> Self {
         Self::leader_with(config())
     }
@@ -98,7 +98,7 @@ impl Bench {
         bench
     }
 
-    /// A candidate that was just granted the lease on the record of term 7.
+    /// Creates a candidate that was just granted the lease on the record of term 7.
     fn activating_with(config: Config) -> Self {
         let mut bench = Self::bidding_with(config);
         bench.answer(Ok(grant(Some(7))));
@@ -106,7 +106,7 @@ impl Bench {
         bench
     }
 
-    /// A candidate whose first bid is under way.
+    /// Creates a candidate whose first bid is in flight.
     fn bidding() -> Self {
         Self::bidding_with(config())
     }
@@ -124,7 +124,7 @@ impl Bench {
         Chance { lease: self.drawn << 64, nonce: Nonce(self.drawn), jitter: self.jitter }
     }
 
-    /// Lets out what the election wants, after each event, as the driver does.
+    /// Takes the request and the notices of the election, after each event, as the driver does.
     fn drain(&mut self) {
         if let Some(request) = self.election.poll_command() {
             assert!(self.request.is_none(), "two requests in flight: {request:?}");
@@ -144,14 +144,14 @@ impl Bench {
         self.drain();
     }
 
-    /// All clocks advance, and nobody looks at them.
+    /// Advances all clocks without calling the election.
     fn sleep(&mut self, millis: u64) {
         self.now.boot += ms(millis);
         self.now.raw += ms(millis);
         self.now.wall += ms(millis);
     }
 
-    /// Time passes, and the election is called whenever it asks to be, as the driver does.
+    /// Advances all clocks, and calls the election whenever it asks for that, as the driver does.
     fn pass(&mut self, millis: u64) {
         let mut left = ms(millis);
         for _ in 0..100_000 {
@@ -168,7 +168,7 @@ impl Bench {
         panic!("the election asks to be called without end");
     }
 
-    /// Answers the request that is under way.
+    /// Answers the request in flight.
     fn answer(&mut self, answer: Result<Answer, StoreError>) {
         let request = self.request.take().expect("a request is under way");
         let chance = self.chance();
@@ -176,7 +176,8 @@ impl Bench {
         self.drain();
     }
 
-    /// Lets time pass until a request is under way, which must be this one; says how long it took.
+    /// Lets time pass until the named request is in flight; returns how many milliseconds that
+    /// took.
     fn next(&mut self, name: &str) -> u64 {
         for waited in 0..200_000 {
             if self.request.is_some() {
@@ -206,7 +207,7 @@ impl Bench {
         outcome
     }
 
-    /// The one probe has ended, which was begun in this term.
+    /// Hands in the result of the one probe, which began in this term.
     fn probed(&mut self, well: bool, term: Option<u64>) {
         let chance = self.chance();
         self.election.handle_probed(0, well, term, self.now, chance);
@@ -219,7 +220,7 @@ impl Bench {
         self.drain();
     }
 
-    /// What the record bears as ours.
+    /// Returns the nonce of the lease that the candidate holds.
     fn nonce(&self) -> Nonce {
         self.election.role.tenure().expect("a tenure").bid.nonce
     }
@@ -242,12 +243,12 @@ impl Bench {
         self.election.status().remaining(self.now)
     }
 
-    /// The lease of the request that is under way.
+    /// Returns the lease of the request in flight.
     fn lease(&self) -> LeaseId {
         self.request.as_ref().and_then(|it| it.op.lease()).expect("a request for a lease")
     }
 
-    /// Why the state changed last.
+    /// Returns the reason of the last transition.
     fn reason(&self) -> Option<Reason> {
         self.notices.iter().rev().find_map(|notice| match notice {
             Notice::Transition(transition) => Some(transition.reason),

@@ -1,6 +1,4 @@
-//! The changes of state: why, from where to where, and all that there can be.
-//!
-//! What it does not do: no state changes here. The `become_*` and their neighbours tell of it.
+//! Transitions: every possible change of state, with its reason.
 
 use std::time::Duration;
 
@@ -9,13 +7,13 @@ use super::status::State;
 /// Why the state changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// The store was heard for the first time.
+    /// The store was contacted for the first time.
     Heard,
     /// The lease was granted.
     Granted,
     /// The term was written under the lease.
     Inaugurated,
-    /// A renewal's outcome is unknown.
+    /// The outcome of a renewal is unknown.
     RenewalFailed,
     /// The clocks jumped (R10).
     ClockJumped,
@@ -23,34 +21,34 @@ pub enum Reason {
     Renewed,
     /// The deadline passed (R6).
     Lapsed,
-    /// The store says that the lease is not ours.
+    /// The store answered that the lease is not held by this candidate.
     Lost,
     /// The term could not be written.
     WriteFailed,
-    /// By will: a signal.
+    /// Voluntary: this candidate leaves the election for good.
     Resigned,
-    /// By will: an operator wants another to lead.
+    /// Voluntary: an operator asked for a step-down.
     SteppedDown,
-    /// By will: an operator wants a certain other to lead.
+    /// Voluntary: an operator asked for a transfer to a successor.
     Transferred,
-    /// By will: an operator wants us out of the election.
+    /// Voluntary: an operator paused this candidate.
     Paused,
-    /// An operator wants us back in the election.
+    /// An operator resumed this candidate.
     Resumed,
-    /// The service beside us is not well.
+    /// The service became unhealthy.
     FellIll,
-    /// The service beside us is well.
+    /// The service became healthy.
     Recovered,
-    /// The processes of the term have ended by themselves.
+    /// The processes of the term exited by themselves.
     ChildEnded,
-    /// The service has ended its work.
+    /// The service reported that its work is finished.
     Drained,
-    /// The service had its time to end its work.
+    /// The drain timed out.
     DrainOver,
 }
 
 impl Reason {
-    /// The reason as a metric label and a log field.
+    /// Returns the reason as a metric label and a log field.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -84,15 +82,15 @@ pub struct Transition {
     pub from: State,
     /// The state after.
     pub to: State,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// The term that began, goes on, or ended.
+    /// The term that began, continues, or ended.
     pub term: Option<u64>,
-    /// How long the tenure was, when one ended.
+    /// How long the leadership lasted, if one ended.
     pub tenure: Option<Duration>,
 }
 
-/// Every change of state that there can be, for metrics whose series exist from the start.
+/// Every possible change of state, for metrics whose series exist from the start.
 pub const TRANSITIONS: [(State, State, Reason); 68] = {
     use Reason as R;
     use State as S;

@@ -1,8 +1,8 @@
-//! Standing back so that another wins: our own hold-off after we left by will, and the courtesy that
-//! everybody shows a named successor.
+//! When a candidate lets another win: its own hold-off after a voluntary step-down, and deference
+//! to a named successor.
 //!
-//! What it does not do: it decides no safety. Each wait counts by our own clocks, from what we saw
-//! ourselves; nobody's wall clock is compared, and a successor that is dead costs its hold-off.
+//! Only liveness depends on this. Each wait counts by the candidate's own clocks, from its own
+//! reads; no wall clocks are compared, and a dead successor costs its hold-off.
 
 use std::time::Duration;
 
@@ -11,34 +11,35 @@ use super::pace::went_back;
 use crate::clock::Moment;
 use crate::store::{Nonce, Sight};
 
-/// Our own hold-off after a tenure that ended by will.
+/// The hold-off after a leadership that ended voluntarily.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Aside {
-    /// The tenure's nonce: as long as the lease is seen held under it, ours is not given back.
+    /// The nonce of that leadership: while the lease is seen held under it, it is not released yet.
     pub(super) nonce: Nonce,
     pub(super) length: Duration,
-    /// From the first look that showed the lease free, or another's.
+    /// The first read that showed the lease free or held by another.
     pub(super) from: Option<Moment>,
 }
 
-/// The wait for a successor whom the record names.
+/// Deference to a successor that the record names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Courtesy {
-    /// The tenure that named it.
+    /// The leadership that named it.
     pub(super) nonce: Option<Nonce>,
     pub(super) length: Duration,
-    /// When we first saw the name.
+    /// When the name was first seen.
     pub(super) named: Moment,
-    /// When we first saw the lease free under it.
+    /// When the lease was first seen free under that name.
     pub(super) free: Option<Moment>,
-    /// An operator does not want us to wait.
+    /// Whether an operator has ended the wait.
     pub(super) waived: bool,
 }
 
 impl Election {
-    /// Whether we bid for a lease that was just seen free. A later leader that names us ends our own
-    /// hold-off: were it kept, the others would wait in vain for us, who had been asked to lead. What
-    /// we wrote ourselves does not: the name may be another's too, for whom we step down.
+    /// Returns whether to bid for a lease that was just seen free. Being named by a later leader
+    /// ends this candidate's hold-off: otherwise the others would wait in vain for a candidate that
+    /// was asked to lead. Being named in its own record does not, since another candidate may have
+    /// the same identity.
     pub(super) fn may_bid(&self, now: Moment) -> bool {
         let named_by = self.courtesy.filter(|_| self.is_named()).map(|it| it.nonce);
         let called = match (self.aside, named_by) {
@@ -50,12 +51,12 @@ impl Election {
         self.competes() && (called || self.aside.is_none() && !others_wait)
     }
 
-    /// Whether we look more often than others, since we are to follow.
+    /// Returns whether to read more often than others, as the named successor.
     pub(super) fn hurries(&self, now: Moment) -> bool {
         self.competes() && self.is_named() && self.courtesy.is_some_and(|it| it.hurries(now))
     }
 
-    /// Waits for nobody any more, ourselves included; false where we did not.
+    /// Ends the hold-off and the wait for a successor; returns whether there was either.
     pub(super) fn end_waits(&mut self, now: Moment) -> bool {
         let waited = !self.is_named() && self.courtesy.is_some_and(|it| !it.is_over(now));
         if let Some(courtesy) = &mut self.courtesy {
@@ -74,7 +75,7 @@ impl Aside {
         Self { nonce, length, from: None }
     }
 
-    /// Takes in what a look saw.
+    /// Updates the hold-off with what a read returned.
     pub(super) fn see(&mut self, sight: &Sight, now: Moment) {
         let given_back = sight.free || sight.record.nonce != Some(self.nonce);
         if given_back {
@@ -89,7 +90,8 @@ impl Aside {
 }
 
 impl Courtesy {
-    /// Takes in a look that saw a named successor: begins anew where another tenure named one.
+    /// Updates the deference with a read that showed a named successor; starts anew if another
+    /// leadership named one.
     pub(super) fn see(known: Option<Self>, length: Duration, sight: &Sight, now: Moment) -> Self {
         let nonce = sight.record.nonce;
         let mut it = known.filter(|it| it.nonce == nonce).unwrap_or(Self {
@@ -107,12 +109,13 @@ impl Courtesy {
         it
     }
 
-    /// Whether the others may bid again.
+    /// Returns whether other candidates may bid again.
     pub(super) fn is_over(&self, now: Moment) -> bool {
         self.waived || self.free.is_some_and(|free| free.elapsed_min(now) >= self.length)
     }
 
-    /// Whether the successor looks more often than others: as long as they would wait for it.
+    /// Returns whether the successor reads more often than others: for as long as they would wait
+    /// for it.
     pub(super) fn hurries(&self, now: Moment) -> bool {
         !went_back(self.named, now) && self.named.elapsed_max(now) < self.length
     }

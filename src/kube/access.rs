@@ -1,9 +1,9 @@
-//! What requests are sent with: the client, which trusts the authorities of a file, and the token
-//! of another. Both files are read again when they have changed, since service account tokens are
+//! Access to the API server: an HTTP client that trusts the authorities in one file, and a token
+//! from another. Both files are read again when they change, since service account tokens are
 //! rotated.
 //!
-//! What it does not do: it never judges whether a token still holds; the server does. A file that
-//! cannot be read, or a disk that hangs, never stops a request while there is something to send.
+//! Whether a token is still valid is for the server to decide. A file that cannot be read, or a
+//! disk that hangs, never stops a request while earlier content can be used.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -21,47 +21,47 @@ use crate::config::KubeAccess;
 use crate::http_client;
 use crate::resolver::Resolver;
 
-/// From one reading of the files to the next. Larger delays a new token, which a 401 fetches at
-/// once anyway; smaller reads for nothing.
+/// The time between two reads of the files. A longer one delays a new token, which a 401 fetches at
+/// once anyway; a shorter one gains nothing.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// How long a request waits for the files to be read.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// From the end of a request to the closing of its connection. API servers keep theirs for 90 s;
-/// middle boxes for a minute at least.
+/// From the end of a request to the closing of its connection. API servers keep idle connections
+/// for 90 s, middleboxes for at least a minute.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// The longest file that is read.
 const LONGEST_FILE: u64 = 1024 * 1024;
 
-/// What one request is sent with.
+/// The client and token for a request.
 pub(super) struct Means {
     /// The client and its connections.
     pub(super) client: reqwest::Client,
-    /// `Authorization`, where there is a token.
+    /// The value of `Authorization`, if there is a token.
     pub(super) token: Option<HeaderValue>,
-    /// What the files held.
+    /// The contents of the files it was made from.
     files: Contents,
 }
 
-/// What stands in the files; `None` where none is named.
+/// The contents of the files; `None` if no file is configured.
 #[derive(Clone, PartialEq, Eq)]
 struct Contents {
     token: Option<Vec<u8>>,
     authorities: Option<Vec<u8>>,
 }
 
-/// The means as they were last read.
+/// The result of the last read.
 #[derive(Default)]
 struct Last {
     means: Option<Arc<Means>>,
     read: Option<Moment>,
-    /// Why the last reading failed, until one that does not.
+    /// Why the last read failed; `None` after one that succeeded.
     trouble: Option<String>,
 }
 
-/// Keeps the means of one server.
+/// Keeps client and token for one server.
 pub(super) struct Access {
     token_file: Option<PathBuf>,
     authorities_file: Option<PathBuf>,
@@ -84,8 +84,8 @@ impl Access {
         }
     }
 
-    /// Gives what a request is sent with: from the files as they are now, or as they last were
-    /// where they cannot be read.
+    /// Returns client and token from the files as they are now, or as last read if they cannot be
+    /// read.
     pub(super) async fn means(&self) -> Result<Arc<Means>, KubeError> {
         let known = {
             let last = self.last();
@@ -99,7 +99,8 @@ impl Access {
         }
     }
 
-    /// Reads the files, whenever they were read before: after a refused token or certificate.
+    /// Reads the files regardless of when they were last read, after a refused token or
+    /// certificate.
     pub(super) async fn read_again(&self) -> Result<Arc<Means>, KubeError> {
         let read = self.read().await;
         let mut last = self.last();
@@ -118,7 +119,7 @@ impl Access {
         }
     }
 
-    /// Why the files could not be read the last time, if they could not.
+    /// Returns why the last read of the files failed, if it did.
     pub(super) fn trouble(&self) -> Option<String> {
         self.last().trouble.clone()
     }
@@ -127,8 +128,8 @@ impl Access {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the means of the files; `None` where nothing has changed. Connections are kept while
-    /// the authorities stay the same.
+    /// Makes client and token from the files; `None` if nothing has changed. Connections are kept
+    /// while the authorities stay the same.
     fn make(&self, files: Contents, known: Option<&Means>) -> Result<Option<Means>, String> {
         if known.is_some_and(|it| it.files == files) {
             return Ok(None);
@@ -151,8 +152,8 @@ impl Access {
         let settings = settings.map_err(|_| "TLS could not be set up".to_owned())?;
         http_client::builder(settings, self.resolver.clone())
             .pool_idle_timeout(IDLE)
-            // Connections that died without a word cost a request each until they are noticed, and
-            // the renew-deadline has time for one.
+            // Each connection that died unnoticed costs one request, and renew-deadline has time
+            // for one.
             .pool_max_idle_per_host(1)
             .build()
             .map_err(|_| "the HTTP client could not be set up".to_owned())
@@ -170,8 +171,8 @@ impl Access {
         Ok(header)
     }
 
-    /// Reads the files on a thread that may block; one at a time, so that a disk that hangs holds
-    /// one.
+    /// Reads the files on a thread that may block, one at a time, so that a disk that hangs holds
+    /// one thread.
     async fn read(&self) -> Result<Contents, String> {
         let (token, authorities) = (self.token_file.clone(), self.authorities_file.clone());
         let reading = async {
@@ -188,7 +189,7 @@ impl Access {
         read.unwrap_or_else(|| Err("token and certificates take too long to read".to_owned()))
     }
 
-    /// Reads the token, for an examination of it.
+    /// Reads the token, for `tenure doctor`.
     pub(super) async fn token(&self) -> Result<Option<Vec<u8>>, String> {
         self.read().await.map(|it| it.token)
     }

@@ -1,7 +1,5 @@
-//! What went wrong with a request to the API server, by what the caller does next, in words for
-//! people with the remedy.
-//!
-//! What it does not do: it decides no retry, and shows neither token nor URL.
+//! Errors of requests to the API server, by what the caller does next, with the remedy in the
+//! message. No message shows a token or a URL.
 
 use std::time::Duration;
 
@@ -9,68 +7,68 @@ use serde::Deserialize;
 
 use super::objects::Resource;
 
-/// Why a request brought no object. The text is for people.
+/// Why a request returned no object. The text is for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KubeError {
     /// Definite: there is no such object. A read cannot tell whether its namespace exists.
     #[error("{0}")]
     Missing(String),
-    /// Definite: there is no such namespace, so that nothing can be made in it.
+    /// Definite: there is no such namespace, so nothing can be created in it.
     #[error("{0}")]
     NoNamespace(String),
     /// Not written: the object has changed, or is gone, since it was read.
     #[error("{0}")]
     Conflict(String),
-    /// Not made: there is one of that name.
+    /// Not created: there is one of that name.
     #[error("{0}")]
     Exists(String),
-    /// The token is missing, has expired, or is not of this cluster.
+    /// The token is missing, has expired, or belongs to another cluster.
     #[error("{0}")]
     Unauthorized(String),
-    /// A rule of access is missing, or something else forbids it.
+    /// An RBAC rule is missing, or something else forbids the request.
     #[error("{0}")]
     Forbidden(String),
-    /// The version that a watch was to go on from is too old: it starts anew.
+    /// The version from which a watch was to continue is too old; start a new one.
     #[error("{0}")]
     Gone(String),
-    /// The server asks us to slow down.
+    /// The server throttles requests.
     #[error("{message}")]
     Throttled {
-        /// In words.
+        /// The message.
         message: String,
-        /// How long, where it says so.
+        /// How long to wait, if the server says so.
         retry_after: Option<Duration>,
     },
-    /// The server erred, or is not ready.
+    /// The server failed, or is not ready.
     #[error("{0}")]
     Unavailable(String),
-    /// The request makes no sense to the server, or its answer none to us: a setting is wrong.
+    /// The server rejected the request as invalid, or its answer is unusable: a setting is wrong.
     #[error("{0}")]
     Invalid(String),
-    /// No answer within the request-timeout.
+    /// No answer within request-timeout.
     #[error("{0}")]
     Timeout(String),
-    /// There is no way to the server: its name, or its certificate.
+    /// The server cannot be reached: name resolution or certificate.
     #[error("{0}")]
     Network(String),
-    /// There is no connection, or it broke under the request. One more try at once is worth it.
+    /// The connection failed, or broke during the request. One immediate retry is worthwhile.
     #[error("{0}")]
     Broken(String),
-    /// Token or certificate file cannot be read.
+    /// The token or certificate file cannot be read.
     #[error("{0}")]
     Files(String),
 }
 
-/// What was asked for, to say in an error.
+/// The request, as described in an error.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
-    /// The verb as rules name it.
+    /// The verb, as in RBAC rules.
     pub(super) verb: &'static str,
     /// The kind of object.
     pub(super) resource: &'static Resource,
-    /// Where.
+    /// The namespace.
     pub(super) namespace: &'a str,
-    /// Which one; empty for many, or a new one.
+    /// The name of the object; empty for a list or a new one.
     pub(super) name: &'a str,
     /// The server, without anything secret.
     pub(super) host: &'a str,
@@ -78,7 +76,7 @@ pub(super) struct Asked<'a> {
     pub(super) signed: bool,
 }
 
-/// The body of an answer that is no object.
+/// The body of an answer that is not an object.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Status {
@@ -98,14 +96,14 @@ struct Details {
 }
 
 impl Status {
-    /// Reads the body of an answer; what is no Status has no kind.
+    /// Reads the body of an answer; one that is not a Status has no kind.
     pub(super) fn read(body: &[u8]) -> Self {
         serde_json::from_slice(body).unwrap_or_default()
     }
 }
 
 impl Asked<'_> {
-    /// Says what a Status of the server means for what was asked.
+    /// Converts a Status of the server to an error for this request.
     pub(super) fn refused(&self, code: u16, status: &Status, wait: Option<u64>) -> KubeError {
         let said = said(code, status);
         let what = self.what();
@@ -166,11 +164,11 @@ impl Asked<'_> {
         }
     }
 
-    /// A missing rule of access with the command that makes it; other reasons in the server's own
-    /// words.
+    /// Describes a missing RBAC rule with the command that creates it; other reasons in the
+    /// server's words.
     fn forbidden(&self, status: &Status, said: &str) -> String {
         if !self.signed {
-            // No right is worth giving to whoever comes.
+            // Without a token the user is anonymous, which should be granted nothing.
             return self.unauthorized(said);
         }
         let Some(user) = user(&status.message) else {
@@ -185,7 +183,7 @@ impl Asked<'_> {
         )
     }
 
-    /// Names what was asked for.
+    /// Describes the object of the request.
     pub(super) fn what(&self) -> String {
         let Self { namespace, name, resource, .. } = self;
         match (*name, *namespace) {
@@ -196,7 +194,7 @@ impl Asked<'_> {
     }
 }
 
-/// The commands that allow somebody all that Tenure needs of a kind of object.
+/// Returns the commands that grant a user all that Tenure needs for a kind of object.
 pub(crate) fn rule(resource: &Resource, namespace: &str, user: &str) -> String {
     let (verbs, plural) = (resource.verbs, resource.plural);
     let subject = match user.strip_prefix("system:serviceaccount:") {
@@ -210,7 +208,7 @@ pub(crate) fn rule(resource: &Resource, namespace: &str, user: &str) -> String {
     )
 }
 
-/// The server's own words, without what could steer a terminal or fill a log.
+/// Returns the server's message, without control characters and shortened.
 fn said(code: u16, status: &Status) -> String {
     let words: String = status.message.chars().filter(|it| !it.is_control()).take(400).collect();
     if words.is_empty() {
@@ -220,7 +218,8 @@ fn said(code: u16, status: &Status) -> String {
     }
 }
 
-/// Who may not do it, as the server says; `None` where it is not for want of a rule.
+/// Returns the user that lacks a permission, by the server's message; `None` if the reason is
+/// another.
 fn user(message: &str) -> Option<&str> {
     let (_, after) = message.split_once("User \"")?;
     let (user, after) = after.split_once('"')?;

@@ -1,8 +1,7 @@
-//! The few objects of Kubernetes that we read or write, and of each the few fields that we know.
+//! The Kubernetes objects that Tenure reads or writes, with the fields it uses.
 //!
-//! What it does not do: it drops nothing. What we do not know of an object that we write back is
-//! kept in a `rest`, so that a PUT loses nothing. Formats are those of the wire; what a field means
-//! is for whoever reads it.
+//! Fields that it does not know are kept in `rest` for objects that are written back, so that a PUT
+//! loses nothing. Formats are those of the wire.
 
 use std::collections::BTreeMap;
 
@@ -11,29 +10,29 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
-/// What a kind of object is called in paths, in objects and in rules of access.
+/// The names of a kind of object in paths, objects and RBAC rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Resource {
-    /// Where its API begins, without slashes at the ends: `api/v1`, `apis/GROUP/VERSION`.
+    /// The prefix of its API, without slashes at the ends: `api/v1`, `apis/GROUP/VERSION`.
     pub api: &'static str,
     /// The group, empty for the core.
     pub group: &'static str,
-    /// As objects and people name it: `Lease`.
+    /// The kind, as in objects: `Lease`.
     pub kind: &'static str,
-    /// As paths and rules name it: `leases`.
+    /// The plural, as in paths and rules: `leases`.
     pub plural: &'static str,
-    /// The verbs that Tenure needs of it, for `kubectl create role --verb=…`.
+    /// The verbs that Tenure needs, for `kubectl create role --verb=…`.
     pub verbs: &'static str,
 }
 
 impl Resource {
-    /// The value of `apiVersion`.
+    /// Returns the value of `apiVersion`.
     #[must_use]
     pub fn api_version(&self) -> &'static str {
         self.api.trim_start_matches("apis/").trim_start_matches("api/")
     }
 
-    /// The resource as `kubectl create role --resource=…` takes it.
+    /// Returns the resource as `kubectl create role --resource=…` takes it.
     pub(super) fn in_rules(&self) -> String {
         match self.group {
             "" => self.plural.to_owned(),
@@ -44,10 +43,10 @@ impl Resource {
 
 /// An object of one kind.
 pub trait Kind: Serialize + DeserializeOwned + Send {
-    /// What it is called.
+    /// The names of this kind.
     const RESOURCE: Resource;
 
-    /// Its metadata.
+    /// Returns the metadata.
     fn metadata(&self) -> &Metadata;
 }
 
@@ -94,20 +93,21 @@ kind!(
     "create"
 );
 
-/// What every object bears.
+/// The metadata of an object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Metadata {
-    /// The name; empty where the server is to make one of `generateName` in `rest`.
+    /// The name; empty if the server is to create one from `generateName` in `rest`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The namespace; empty for what is in none.
+    /// The namespace; empty for cluster-scoped objects.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// Another for an object that was deleted and made again; empty before it is made.
+    /// Unique to this object, so another one with the same name differs; empty before it is
+    /// created.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// Another after each change; a PUT with one that is not the newest is refused.
+    /// Changes with each write; a PUT with one that is not the latest is refused.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
     /// The labels.
@@ -116,13 +116,13 @@ pub struct Metadata {
     /// The annotations.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// What else there is.
+    /// All other fields.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
 impl Metadata {
-    /// The metadata of an object to be made.
+    /// Creates the metadata of a new object.
     #[must_use]
     pub fn named(namespace: &str, name: &str) -> Self {
         Self { name: name.to_owned(), namespace: namespace.to_owned(), ..Self::default() }
@@ -133,75 +133,75 @@ impl Metadata {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lease {
-    /// Its metadata, with our record among the annotations.
+    /// The metadata, with Tenure's record among the annotations.
     pub metadata: Metadata,
-    /// Who holds it.
+    /// The holder and the times.
     pub spec: LeaseSpec,
-    /// What else there is.
+    /// All other fields.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
-/// Who holds a Lease, in the fields of client-go.
+/// The holder of a Lease, in the fields of client-go.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaseSpec {
-    /// The holder; absent or empty when it is free.
+    /// The holder; absent or empty if the Lease is free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_identity: Option<String>,
     /// How long observers wait after the last change that they saw, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_duration_seconds: Option<i32>,
-    /// Since when it is the holder, by the holder's wall clock, as [`micro_time`] writes it.
+    /// When the holder acquired it, by the holder's wall clock, as [`micro_time`] writes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acquire_time: Option<String>,
-    /// When the holder last renewed, by its wall clock, as [`micro_time`] writes it.
+    /// When the holder last renewed it, by the holder's wall clock, as [`micro_time`] writes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub renew_time: Option<String>,
     /// How often the holder has changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_transitions: Option<i32>,
-    /// What else there is.
+    /// All other fields.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
-/// A Pod: it is only ever patched, so that what we do not know of it is not kept.
+/// A Pod. It is only patched, so other fields are not kept.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pod {
-    /// Its metadata.
+    /// The metadata.
     pub metadata: Metadata,
-    /// Where it runs.
+    /// The spec.
     pub spec: PodSpec,
 }
 
-/// Of a Pod what an EndpointSlice with it may tell.
+/// The fields of a Pod that an EndpointSlice refers to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    /// The node that it is on.
+    /// The node of the Pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
 }
 
-/// A Service: it is only ever read.
+/// A Service. It is only read, so other fields are not kept.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Service {
-    /// Its metadata.
+    /// The metadata.
     pub metadata: Metadata,
-    /// Its selector and ports.
+    /// The selector and the ports.
     pub spec: ServiceSpec,
 }
 
-/// Of a Service what an EndpointSlice for it must know.
+/// The fields of a Service that an EndpointSlice for it depends on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServiceSpec {
-    /// Which pods it chooses by itself; empty where its endpoints are others' to write.
+    /// Selects the pods; empty if the endpoints are not managed by Kubernetes.
     pub selector: BTreeMap<String, String>,
-    /// Its ports.
+    /// The ports.
     pub ports: Vec<ServicePort>,
 }
 
@@ -209,15 +209,15 @@ pub struct ServiceSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServicePort {
-    /// Its name, where there is more than one.
+    /// The name, if there is more than one port.
     pub name: Option<String>,
-    /// `TCP` where nothing else is said.
+    /// The protocol; `TCP` if absent.
     pub protocol: Option<String>,
-    /// Its number at the Service's own address.
+    /// The port number at the Service's address.
     pub port: i32,
-    /// Its number, or its name, at the pod.
+    /// The number or the name of the port at the pod.
     pub target_port: Option<Value>,
-    /// What is spoken there.
+    /// The application protocol.
     pub app_protocol: Option<String>,
 }
 
@@ -225,33 +225,33 @@ pub struct ServicePort {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EndpointSlice {
-    /// Its metadata.
+    /// The metadata.
     pub metadata: Metadata,
     /// `IPv4` or `IPv6`; cannot be changed.
     pub address_type: String,
     /// The addresses.
     #[serde(deserialize_with = "or_none")]
     pub endpoints: Vec<Endpoint>,
-    /// The ports at each of them.
+    /// The ports at each address.
     #[serde(deserialize_with = "or_none")]
     pub ports: Vec<EndpointPort>,
-    /// What else there is.
+    /// All other fields.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
-/// One address behind a Service, as we write it.
+/// One address behind a Service, with the fields that Tenure writes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Endpoint {
     /// One address.
     pub addresses: Vec<String>,
-    /// Whether it takes requests.
+    /// Whether it accepts requests.
     pub conditions: BTreeMap<String, bool>,
     /// The Pod behind it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_ref: Option<ObjectReference>,
-    /// The node that it is on.
+    /// The node of the Pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
 }
@@ -263,74 +263,74 @@ pub struct EndpointPort {
     /// The name of the Service's port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// `TCP` where nothing else is said.
+    /// The protocol; `TCP` if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
-    /// Its number.
+    /// The port number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<i32>,
-    /// What is spoken there.
+    /// The application protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_protocol: Option<String>,
 }
 
-/// Which object is meant.
+/// A reference to an object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectReference {
-    /// The version of its API.
+    /// The API version.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub api_version: String,
-    /// Its kind.
+    /// The kind.
     pub kind: String,
-    /// Its namespace.
+    /// The namespace.
     pub namespace: String,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its uid, where known.
+    /// The uid, if known.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
 }
 
-/// Something that happened, for `kubectl describe`.
+/// An Event, for `kubectl describe`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Event {
-    /// Its metadata; an Event is in the namespace of what it regards.
+    /// The metadata; an Event is in the namespace of the object that it regards.
     pub metadata: Metadata,
-    /// When, as [`micro_time`] writes it.
+    /// The time, as [`micro_time`] writes it.
     pub event_time: String,
-    /// Who tells it, as a qualified name: at most 128 characters.
+    /// The reporting controller, as a qualified name: at most 128 characters.
     pub reporting_controller: String,
-    /// Which one of those: at most 128 characters.
+    /// The instance of that controller: at most 128 characters.
     pub reporting_instance: String,
-    /// What was done, in one word of at most 128 characters.
+    /// The action, in one word of at most 128 characters.
     pub action: String,
-    /// Why, in one word of at most 128 characters.
+    /// The reason, in one word of at most 128 characters.
     pub reason: String,
-    /// What it is about.
+    /// The object that the Event is about.
     pub regarding: ObjectReference,
-    /// In words, at most 1024 bytes.
+    /// The text, at most 1024 bytes.
     pub note: String,
     /// `Normal` or `Warning`.
     #[serde(rename = "type")]
     pub kind: String,
 }
 
-/// A question to the server: may we do this?
+/// A review of Tenure's own permissions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SelfSubjectAccessReview {
-    /// Its metadata, which stay empty.
+    /// The metadata, which stays empty.
     pub metadata: Metadata,
-    /// The question.
+    /// The action to check.
     pub spec: AccessSpec,
     /// The answer.
     #[serde(skip_serializing)]
     pub status: AccessStatus,
 }
 
-/// What is asked for.
+/// The action to check.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AccessSpec {
@@ -338,22 +338,22 @@ pub struct AccessSpec {
     pub resource_attributes: BTreeMap<String, String>,
 }
 
-/// The answer to it.
+/// The answer to a review.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AccessStatus {
-    /// Whether we may.
+    /// Whether the action is allowed.
     pub allowed: bool,
 }
 
-/// Reads a list that the server may write as `null` where it is empty.
+/// Reads a list that the server may write as `null` if it is empty.
 fn or_none<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(
     value: D,
 ) -> Result<Vec<T>, D::Error> {
     Option::deserialize(value).map(Option::unwrap_or_default)
 }
 
-/// Writes a point in time as `MicroTime` wants it: UTC with six digits after the second.
+/// Formats a time as a `MicroTime`: UTC with six digits after the second.
 #[must_use]
 pub fn micro_time(at: OffsetDateTime) -> String {
     let at = at.to_offset(time::UtcOffset::UTC);
@@ -369,7 +369,7 @@ pub fn micro_time(at: OffsetDateTime) -> String {
     )
 }
 
-/// Reads a point in time as any client may have written it; `None` where it is none.
+/// Parses a time as any client may have written it; `None` if it is invalid.
 #[must_use]
 pub fn read_time(text: &str) -> Option<OffsetDateTime> {
     OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).ok()

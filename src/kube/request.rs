@@ -1,8 +1,8 @@
 //! One request to the API server, and its answer.
 //!
-//! What it does not do: it retries nothing but what a new token or certificate file may mend, once,
-//! since the server has done nothing then; follows no redirect, uses no proxy, and puts no URL into
-//! an error.
+//! A request is repeated only once, and only if a new token or certificate file may fix it, since
+//! the server has done nothing then. No redirect is followed, no proxy is used, and no error has a
+//! URL.
 
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, RETRY_AFTER};
 use reqwest::{Method, Response};
@@ -17,30 +17,30 @@ use super::failure::{Asked, KubeError, Status};
 use super::objects::Resource;
 use crate::http_client::{self, Cause};
 
-/// The longest answer, or line of a watch, that is read: etcd keeps no larger object by default
-/// than 1.5 MiB, and ours are a few kilobytes.
+/// The longest answer, or line of a watch, that is read. etcd by default limits a request to 1.5
+/// MiB, and the objects here have a few kilobytes.
 pub(super) const LONGEST_ANSWER: usize = 1024 * 1024;
 
-/// What is asked for.
+/// A request.
 pub(super) struct Ask<'a> {
     verb: &'static str,
     method: Method,
     resource: &'static Resource,
     namespace: &'a str,
-    /// Which object; empty for all of them, or a new one.
+    /// The name of the object; empty for a list or a new one.
     name: &'a str,
     pub(super) query: &'a [(&'a str, &'a str)],
     body: Option<(&'static str, Vec<u8>)>,
 }
 
-/// What was answered.
+/// An answer.
 pub(super) struct Answer {
     pub(super) object: Value,
     pub(super) date: Option<OffsetDateTime>,
 }
 
 impl<'a> Ask<'a> {
-    /// Asks for what is there.
+    /// Creates a request that reads.
     pub(super) fn get(
         verb: &'static str,
         resource: &'static Resource,
@@ -50,7 +50,7 @@ impl<'a> Ask<'a> {
         Self { verb, method: Method::GET, resource, namespace, name, query: &[], body: None }
     }
 
-    /// Asks for a change.
+    /// Creates a request that changes something.
     pub(super) fn change(
         verb: &'static str,
         resource: &'static Resource,
@@ -67,8 +67,8 @@ impl<'a> Ask<'a> {
         Self { verb, method, resource, namespace, name, query: &[], body }
     }
 
-    /// Whether this is what was asked for. Any JSON would pass for an object whose fields are all
-    /// missing, and such a Lease for one that is free.
+    /// Returns whether this is the object that was requested. Any JSON would pass for an object
+    /// whose fields are all missing, and a Lease like that would be free.
     fn is_answered_by(&self, object: &Value) -> bool {
         let Resource { kind, .. } = self.resource;
         let is_kind = match object["kind"].as_str() {
@@ -99,7 +99,7 @@ impl<'a> Ask<'a> {
 }
 
 impl Kube {
-    /// Asks, and reads the answer, within the request-timeout.
+    /// Sends the request and reads the answer, within request-timeout.
     pub(super) async fn ask(&self, ask: &Ask<'_>) -> Result<Answer, KubeError> {
         let asking = async {
             let answer = self.sent(ask).await?;
@@ -118,7 +118,7 @@ impl Kube {
         self.in_time(ask, asking).await
     }
 
-    /// Asks, and gives the answer once its head is here, within the request-timeout.
+    /// Sends the request and returns the answer after its head has arrived, within request-timeout.
     pub(super) async fn open_answer(&self, ask: &Ask<'_>) -> Result<Response, KubeError> {
         self.in_time(ask, self.sent(ask)).await
     }
@@ -140,7 +140,8 @@ impl Kube {
         }
     }
 
-    /// Sends a request; once more where the server refused what has changed in its file since.
+    /// Sends a request; repeats it once if the server refused a token or certificate that has
+    /// changed in its file since.
     async fn sent(&self, ask: &Ask<'_>) -> Result<Response, KubeError> {
         let means = self.0.access.means().await?;
         match self.attempt(ask, &means).await {
@@ -179,7 +180,7 @@ impl Kube {
             return Ok(answer);
         }
         let wait = answer.headers().get(RETRY_AFTER).and_then(|it| it.to_str().ok()?.parse().ok());
-        // Whatever comes instead of a Status says nothing; the code does.
+        // A body that is not a Status says nothing; the code does.
         let status = Status::read(&self.body(answer).await.unwrap_or_default());
         let asked = Asked {
             verb: ask.verb,
@@ -206,12 +207,12 @@ impl Kube {
     }
 }
 
-/// The server's date, as it stands in its answer.
+/// Returns the server's date from its answer.
 fn date(headers: &HeaderMap) -> Option<OffsetDateTime> {
     OffsetDateTime::parse(headers.get(DATE)?.to_str().ok()?, &Rfc2822).ok()
 }
 
-/// Says why a request got no answer.
+/// Converts the error of a request without an answer.
 pub(super) fn broken(error: &reqwest::Error, host: &str) -> KubeError {
     match http_client::cause(error) {
         Cause::Certificate(why) => KubeError::Network(format!(

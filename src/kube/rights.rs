@@ -1,11 +1,9 @@
-//! Every right that Tenure needs of a cluster, and why: the one list that the chart, the manifests
-//! and the documentation are held to.
-//!
-//! What it does not do: it grants nothing, and asks nothing of the server.
+//! Every permission that Tenure needs in a cluster, and why. The chart, the manifests and the
+//! documentation are tested against this list.
 
 use super::objects::{EndpointSlice, Event, Kind, Lease, Pod, Resource, Service};
 
-/// What a right is for.
+/// The purpose of a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// The store `kubernetes:`.
@@ -18,25 +16,25 @@ pub enum Purpose {
     Events,
 }
 
-/// One right, in the namespace of what it is about.
+/// One permission, in the namespace of its object.
 #[derive(Clone, Copy, Debug)]
 pub struct Right {
-    /// What it is for.
+    /// The purpose.
     pub purpose: Purpose,
-    /// The verb, as rules name it.
+    /// The verb, as in RBAC rules.
     pub verb: &'static str,
     /// The kind of object.
     pub resource: Resource,
-    /// Whether `resourceNames` may narrow it to one object. It cannot for `create`, whose requests
-    /// bear no name that rules could see, nor for pods, whose names are drawn.
+    /// Whether `resourceNames` may restrict it to one object. That is not possible for `create`,
+    /// whose requests have no name that rules could match, nor for pods, whose names are generated.
     pub named: bool,
-    /// Whether its purpose fails without it.
+    /// Whether the purpose fails without it.
     pub needed: bool,
-    /// Why.
+    /// The reason.
     pub why: &'static str,
 }
 
-/// All of them.
+/// All permissions.
 pub const RIGHTS: [Right; 15] = {
     use Purpose as P;
     const ONE: bool = true;

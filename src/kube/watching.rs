@@ -1,7 +1,5 @@
-//! One watch: JSON objects, one in a line, as they come.
-//!
-//! What it does not do: it begins no watch anew. Whoever reads it goes on from the last version, or
-//! from nowhere after [`KubeError::Gone`].
+//! One watch: a stream of JSON objects, one in each line. A watch that has ended is not restarted
+//! here; the caller continues from the last version, or without one after [`KubeError::Gone`].
 
 use std::time::Duration;
 
@@ -13,35 +11,35 @@ use super::objects::{Kind, Resource};
 use super::request::{Ask, LONGEST_ANSWER, broken};
 use super::{Kube, decode};
 
-/// How long the server lets one watch last, after which whoever watches goes on with another: so
-/// long a connection may be dead before that shows. Shorter asks for nothing more often.
+/// How long the server lets one watch last, after which the caller starts another. A connection may
+/// be dead for this long before that shows; a shorter time costs more requests.
 const LENGTH: Duration = Duration::from_secs(60);
 
-/// What a watch tells.
+/// An event of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Watched<K> {
-    /// The object is there: new, or since before the watch.
+    /// The object exists: it is new, or has existed since before the watch.
     Added(K),
     /// The object has changed.
     Modified(K),
-    /// The object is gone; this is how it last was.
+    /// The object is gone; this is its last state.
     Deleted(K),
-    /// Nothing has changed up to this resourceVersion, from which another watch may go on.
+    /// Nothing has changed up to this resourceVersion, from which another watch may continue.
     Bookmark(String),
 }
 
-/// One watch under way.
+/// One watch in progress.
 pub(super) struct Watch {
     kube: Kube,
     resource: &'static Resource,
     namespace: String,
     name: String,
     from: Option<String>,
-    /// The answer, once it is there.
+    /// The answer, once it has begun.
     answer: Option<reqwest::Response>,
-    /// What was read and is no whole line yet.
+    /// What was read after the last whole line.
     rest: Vec<u8>,
-    /// How much of it is known to hold no end of a line.
+    /// How much of it is known to have no end of a line.
     searched: usize,
     ended: bool,
 }
@@ -74,7 +72,8 @@ impl Watch {
         }
     }
 
-    /// The next thing that it tells; `None` when the server has ended it. Nothing after an error.
+    /// Returns the next event; `None` when the server has ended the watch. Returns nothing after an
+    /// error.
     pub(super) async fn next<K: Kind>(&mut self) -> Option<Result<Watched<K>, KubeError>> {
         while !self.ended {
             let told = match self.told().await {
@@ -93,7 +92,7 @@ impl Watch {
         None
     }
 
-    /// The next line that is no error, with what it says has happened.
+    /// Returns the next line that is not an error: the type of the event, and the object.
     async fn told(&mut self) -> Result<Option<(String, Value)>, KubeError> {
         let Some(line) = self.line().await? else {
             return Ok(None);
@@ -108,7 +107,7 @@ impl Watch {
         Ok(Some((line.kind, line.object)))
     }
 
-    /// The next line, without its end; an empty one is none.
+    /// Returns the next line that is not empty, without its line break.
     async fn line(&mut self) -> Result<Option<Vec<u8>>, KubeError> {
         loop {
             if let Some(end) = self.rest[self.searched..].iter().position(|it| *it == b'\n') {
@@ -141,7 +140,7 @@ impl Watch {
             return Ok(None);
         };
         let host = self.kube.host();
-        // A connection that has died silently is noticed when the watch should long be over.
+        // A connection that died silently is detected when the watch should long have ended.
         match tokio::time::timeout(LENGTH + self.kube.timeout(), answer.chunk()).await {
             Ok(Ok(read)) => Ok(read.map(|it| it.to_vec())),
             Ok(Err(error)) => Err(broken(&error, host)),
@@ -180,7 +179,7 @@ impl Watch {
     }
 }
 
-/// Reads one event; `None` for a kind of event that we do not know.
+/// Reads one event; `None` for an unknown type.
 fn watched<K: Kind>(kind: &str, object: Value) -> Result<Option<Watched<K>>, KubeError> {
     Ok(Some(match kind {
         "ADDED" => Watched::Added(decode(object)?),

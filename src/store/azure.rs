@@ -1,9 +1,9 @@
-//! The lease on a blob of Azure Storage.
+//! The `azure:` store: the lease on a blob of Azure Storage.
 //!
-//! The blob's lease is ours to hold, its metadata are the record; its content stays empty. What
-//! this backend does not do: it retries nothing and waits for nothing but the answer (R9), follows
-//! no redirect, overwrites nothing that is not ours, and takes no failure for definite that Azure
-//! does not say to be (R4). A request never waits for a sign-in once there was one.
+//! The record is in the metadata of the blob; its content stays empty. The backend retries nothing
+//! and waits only for the answer (R9), follows no redirect, overwrites nothing that Tenure did not
+//! write, and treats an error as definite only if Azure says so (R4). A request never waits for a
+//! sign-in once there has been one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,14 +44,14 @@ mod shared_key;
 mod sign_in;
 mod transport;
 
-/// The version of the service's interface that we speak: Azurite 3.35 knows it too.
+/// The version of the service's API, which Azurite 3.35 supports too.
 const VERSION: &str = "2023-11-03";
 
-/// The longest lease that a blob can have, but for one without end.
+/// The longest lease that a blob can have, except for an infinite one.
 const LONGEST_LEASE: Duration = Duration::from_secs(60);
 
-/// Directives for the log filter that belong behind every other: the client crates show lease ids
-/// and texts of answers below these levels.
+/// Directives for the log filter that belong after all others: below these levels the client crates
+/// log lease ids and the text of answers.
 pub const QUIET: [&str; 3] =
     ["typespec_client_core=warn", "azure_core=warn", "azure_identity=warn"];
 
@@ -68,17 +68,17 @@ impl std::fmt::Debug for Azure {
     }
 }
 
-/// One look at the blob.
+/// The blob as read.
 struct Seen {
     headers: Headers,
     record: Record,
 }
 
 impl Azure {
-    /// Makes the store from its settings. It reaches no network and reads no secret yet, so that a
-    /// daemon starts without either and recovers when they come; it fails on settings alone. Must
-    /// be called within a tokio runtime, whose task renews the credential until the store is
-    /// dropped.
+    /// Creates the store from its settings. Reaches no network and reads no secret yet, so that a
+    /// process starts without either and recovers when they become available; only invalid settings
+    /// are an error. Must be called within a tokio runtime, in which a task renews the credential
+    /// until the store is dropped.
     pub fn open(settings: AzureSettings) -> Result<Self, StoreError> {
         let route = if is_loopback(&settings.endpoint) {
             Route::Direct
@@ -88,19 +88,19 @@ impl Azure {
                 except: settings.no_proxy.as_deref(),
             }
         };
-        // A connection string may lead to an https endpoint of its own.
+        // A connection string may name another https endpoint.
         let tls = settings.endpoint.scheme() == "https";
         let transport = transport::client(route, tls).map_err(StoreError::Unknown)?;
         let credential = Credential::open(&settings, &transport).map_err(StoreError::Unknown)?;
         Ok(Self { settings, transport, credential })
     }
 
-    /// Names the blob, for messages.
+    /// Returns container and name of the blob, for messages.
     fn place(&self) -> String {
         format!("{}/{}", self.settings.container, self.settings.blob)
     }
 
-    /// Says what an error means, and has the credential renewed where the store refused it.
+    /// Classifies an error, and has the credential renewed if the store refused it.
     fn failed(&self, op: Op, error: &Error) -> StoreError {
         let failed = classify(op, error);
         if failed.failure().cause != Cause::Auth {
@@ -115,7 +115,7 @@ impl Azure {
         }
     }
 
-    /// Reads lease state and metadata; `None` where the blob does not exist.
+    /// Reads lease state and metadata; `None` if the blob does not exist.
     async fn head(&self, access: &Access) -> Result<Option<Headers>, StoreError> {
         match access.lock.get_properties(None).await {
             Ok(answer) => genuine(answer.headers()).cloned().map(Some),
@@ -124,7 +124,7 @@ impl Azure {
         }
     }
 
-    /// Reads a blob that is known to be there, and its record.
+    /// Reads the blob and its record; `None` if the blob does not exist.
     async fn see(&self, access: &Access) -> Result<Option<Seen>, StoreError> {
         let Some(headers) = self.head(access).await? else {
             return Ok(None);
@@ -133,7 +133,7 @@ impl Azure {
         Ok(Some(Seen { headers, record }))
     }
 
-    /// Asks for the lease, and makes the blob first where it is missing.
+    /// Acquires the lease, and creates the blob first if it is missing.
     async fn take(&self, access: &Access, bid: &Bid) -> Result<(), StoreError> {
         let seconds = i32::try_from(bid.lease_duration.as_secs()).unwrap_or(i32::MAX);
         let options = || BlobClientAcquireLeaseOptions {
@@ -154,7 +154,7 @@ impl Azure {
         }
     }
 
-    /// Writes metadata under a lease, if nobody has changed the blob since it was seen.
+    /// Writes metadata under a lease, if the blob has not changed since it was read.
     async fn write(
         blob: &BlobClient,
         fields: &HashMap<String, String>,
@@ -291,7 +291,7 @@ impl LeaseStore for Azure {
     }
 }
 
-/// The term of the record, if this very bid wrote it.
+/// Returns the term of the record, if this bid wrote it.
 fn ours(record: &Record, bid: &Bid) -> Option<u64> {
     record.term.filter(|_| record.nonce == Some(bid.nonce))
 }
@@ -310,7 +310,7 @@ fn refused(message: &'static str) -> StoreError {
     StoreError::Refused(Failure::new(Cause::Lease, message))
 }
 
-/// Checks that a lease was granted to us, and not to whoever else the answer names.
+/// Checks that the answer grants this lease, and not another.
 fn names(headers: &Headers, lease: LeaseId) -> Result<(), StoreError> {
     match header(genuine(headers)?, "x-ms-lease-id") {
         Some(id) if id.eq_ignore_ascii_case(&lease.to_wire()) => Ok(()),
@@ -319,12 +319,12 @@ fn names(headers: &Headers, lease: LeaseId) -> Result<(), StoreError> {
     }
 }
 
-/// Checks that Azure answered, and not a page that a proxy puts in its place.
+/// Checks that Azure answered, and not a proxy with a page of its own.
 fn genuine(headers: &Headers) -> Result<&Headers, StoreError> {
     header(headers, "x-ms-request-id").map(|_| headers).ok_or_else(not_azure)
 }
 
-/// The store's date, as it stands in its answer.
+/// Returns the store's date from its answer.
 fn date(headers: &Headers) -> Option<OffsetDateTime> {
     parse_rfc7231(header(headers, "date")?).ok()
 }

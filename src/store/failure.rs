@@ -1,39 +1,37 @@
-//! What a request to a store did not bring: the errors, by what the caller does next, and their
-//! causes, for people and for metrics.
-//!
-//! What it does not do: it takes nothing for definite. A backend does, where it can prove it (R4).
+//! Errors of requests to a store: what the caller may conclude, and the cause, for people and for
+//! metrics.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// What a request did not bring, by what the caller does next.
+/// The error of a request, by what the caller does next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// Definite: the store did not do it, and no later answer can say otherwise. To a bid it means
-    /// that another holds the lease, to a holder that the lease is lost.
+    /// Definite: the store did not do it, and no later answer can say otherwise. To a bid this
+    /// means that another candidate holds the lease, to a holder that the lease is lost.
     #[error("{0}")]
     Refused(Failure),
-    /// Definite: there is a record, but not of our making. Nothing was overwritten; the lease may
-    /// have been taken before this was seen.
+    /// Definite: there is a record that Tenure did not write. Nothing was overwritten; the lease
+    /// may have been acquired before this was detected.
     #[error("{0}")]
     Foreign(Failure),
-    /// Unknown: the connection broke under the request. One more try at once is worth it (R9).
+    /// Unknown: the connection broke during the request. One immediate retry is worthwhile (R9).
     #[error("{0}")]
     Broken(Failure),
-    /// Unknown: it may have been done, or may yet be. Never evidence for or against (R4).
+    /// Unknown: it may have been done, or may still be. Never evidence for or against (R4).
     #[error("{0}")]
     Unknown(Failure),
 }
 
 impl StoreError {
-    /// Why it failed.
+    /// Returns the cause and the message.
     #[must_use]
     pub fn failure(&self) -> &Failure {
         let (Self::Refused(it) | Self::Foreign(it) | Self::Broken(it) | Self::Unknown(it)) = self;
         it
     }
 
-    /// The value of the metric label `outcome`.
+    /// Returns the value of the metric label `outcome`.
     #[must_use]
     pub fn outcome(&self) -> &'static str {
         match self {
@@ -49,12 +47,12 @@ impl StoreError {
 pub struct Failure {
     /// The kind of cause.
     pub cause: Cause,
-    /// In words, lower-case, with the remedy where there is one; never a secret or a signed URL.
+    /// The message: lower-case, with the remedy if there is one; never a secret or a signed URL.
     pub message: Cow<'static, str>,
 }
 
 impl Failure {
-    /// Makes a failure of a cause and its words.
+    /// Creates a failure from a cause and a message.
     pub fn new(cause: Cause, message: impl Into<Cow<'static, str>>) -> Self {
         Self { cause, message: message.into() }
     }
@@ -66,29 +64,29 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The kinds of cause that an operator would tell apart.
+/// The kinds of cause that an operator needs to distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The lease is another's, or no longer ours.
+    /// Another candidate holds the lease, or this one no longer does.
     Lease,
-    /// The record is not of our making.
+    /// Tenure did not write the record.
     Record,
-    /// No answer within the request-timeout.
+    /// No answer within request-timeout.
     Timeout,
-    /// Name resolution, connection, TLS.
+    /// Name resolution, connection or TLS.
     Network,
-    /// Signing in failed, or the rights do not allow it.
+    /// Sign-in failed, or access was denied.
     Auth,
-    /// The store asks us to slow down.
+    /// The store throttles requests.
     Throttled,
-    /// The store erred or is busy.
+    /// The store failed or is busy.
     Unavailable,
-    /// The store says that what was asked makes no sense: a setting is wrong, something is missing.
+    /// The store rejected the request as invalid: a setting is wrong, or something is missing.
     Settings,
 }
 
 impl Cause {
-    /// All of them, for metrics whose series exist from the start.
+    /// All causes, for metrics whose series exist from the start.
     pub const ALL: [Self; 8] = [
         Self::Lease,
         Self::Record,
@@ -100,7 +98,7 @@ impl Cause {
         Self::Settings,
     ];
 
-    /// The cause as a metric label.
+    /// Returns the cause as a metric label.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

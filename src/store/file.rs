@@ -1,23 +1,22 @@
-//! The `file:` store: a record in a directory of one host, guarded by a lock file beside it.
+//! The `file:` store: a record in a directory of one host, guarded by a lock file next to it.
 //!
-//! What it does not do: it reaches no other host, and it never waits for the lock. `ELECTION.json`
-//! says who holds the lease and until which reading of the boot clock; it is written to a temporary
-//! file and renamed, so that whoever reads it, without any lock, reads a whole one. Who changes it
-//! holds `ELECTION.lock` meanwhile.
+//! `ELECTION.json` has the holder of the lease, and the reading of the boot clock at which it ends.
+//! It is written to a temporary file and renamed, so that a reader, which takes no lock, always
+//! reads a whole record. A writer holds `ELECTION.lock`. No call waits for the lock.
 //!
 //! A process may be killed or stopped at any moment:
-//! - Killed, it leaves the old record or the new one, perhaps a temporary file that the next write
-//!   removes, and no lock.
-//! - Stopped while it has the lock, it keeps the others from changing anything until it is
-//!   continued or killed: that costs progress and never safety. When it goes on, what it writes
-//!   rests on the record as it still is, and a lease counts from a reading of the clock before the
-//!   lock was tried (`Attempt::began`), so that a grant that lands late is as old as its request.
-//! - Given up by its caller before it has the lock, an attempt does nothing; so nothing lands after
-//!   the caller's next request.
+//! - A killed process leaves the old record or the new one, possibly a temporary file that the next
+//!   write removes, and no lock.
+//! - A process that is stopped while it holds the lock prevents all changes until it is continued
+//!   or killed: that costs progress, never safety. When it continues, its write is based on the
+//!   record that still stands, and its lease counts from a reading of the clock before the lock was
+//!   tried (`Attempt::began`), so that a grant that is written late is as old as its request.
+//! - An attempt that its caller has dropped before it held the lock does nothing, so nothing is
+//!   written after the caller's next request.
 //!
-//! Candidates must see the same boot clock, boot id and directory: one kernel, one time namespace.
-//! Deleting the lock file while a candidate runs takes the guard away; deleting the record frees
-//! the lease behind its holder's back.
+//! All candidates must share one boot clock, boot id and directory: one kernel and one time
+//! namespace. Deleting the lock file while a candidate runs removes the guard; deleting the record
+//! frees the lease behind the holder's back.
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,8 +46,8 @@ mod place;
 mod record;
 mod trust;
 
-/// How many attempts may be under way at once. Only a disk that hangs brings more than one, and
-/// then each holds a thread until the disk answers.
+/// The maximum number of concurrent attempts. More than one occurs only if the disk hangs; then
+/// each holds a thread until the disk answers.
 const MOST_ATTEMPTS: usize = 4;
 
 /// A lease kept in a file.
@@ -66,13 +65,13 @@ impl fmt::Debug for FileStore {
 }
 
 impl FileStore {
-    /// Makes a store that looks at its directory on each call, and at nothing before.
+    /// Creates a store that opens its directory on each call, and not before.
     #[must_use]
     pub fn open(settings: &FileSettings) -> Self {
         Self::with_clock(settings, clock::now)
     }
 
-    /// Makes a store that is timed by a clock of the caller's; all candidates must use the same.
+    /// Creates a store that is timed by the given clock, which all candidates must share.
     #[must_use]
     pub fn with_clock(
         settings: &FileSettings,
@@ -85,7 +84,7 @@ impl FileStore {
         }
     }
 
-    /// Does `work` on a thread that may block; dropping the future gives the attempt up.
+    /// Runs `work` on a thread that may block. Dropping the future gives the attempt up.
     async fn attempt<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Attempt) -> Result<T, Fault> + Send + 'static,
@@ -114,7 +113,7 @@ impl FileStore {
     }
 }
 
-/// Tells the attempt on the other thread that nobody waits for it any more.
+/// Marks the attempt as given up when its caller drops the future.
 struct GivesUp(Arc<AtomicBool>);
 
 impl Drop for GivesUp {
@@ -123,7 +122,7 @@ impl Drop for GivesUp {
     }
 }
 
-/// Turns the outcome of a change into the answer.
+/// Converts the outcome of a change to an answer of the store.
 fn answer<T>(outcome: Change<T>) -> Result<T, StoreError> {
     outcome.map_err(|why| StoreError::Refused(Failure::new(Cause::Lease, why)))
 }

@@ -1,13 +1,12 @@
-//! The lease in a Lease of Kubernetes (coordination.k8s.io/v1).
+//! The `kubernetes:` store: the lease in a Lease (coordination.k8s.io/v1).
 //!
-//! Each change is a read that a majority vouches for, and a write that is compared and set by the
-//! resourceVersion which was read. No server counts the time: the Lease just stands there, and each
-//! observer counts it by its own clock, as client-go's candidates do, with whom ours compete for the
-//! same Lease.
+//! Each change is a quorum read, then a compare-and-set write by the resourceVersion that was read.
+//! No server counts the time: each observer counts it by its own clock, like the candidates of
+//! client-go, which can compete for the same Lease.
 //!
-//! What this backend does not do: it retries nothing and keeps nothing, compares no wall clock with
-//! the times in a Lease, and takes no failure for definite that the server does not say to be (R4).
-//! [`LeaseStore::changed`] alone waits, for as long as nothing changes.
+//! The backend retries nothing and keeps nothing, never compares a wall clock with the times in a
+//! Lease, and treats an error as definite only if the server says so (R4). Only
+//! [`LeaseStore::changed`] waits, until something changes.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -30,7 +29,7 @@ mod record;
 mod token;
 mod watching;
 
-/// A lease in a Lease.
+/// A lease kept in a Lease.
 pub struct Kubernetes {
     settings: KubernetesSettings,
     kube: Kube,
@@ -44,21 +43,21 @@ impl fmt::Debug for Kubernetes {
 }
 
 impl Kubernetes {
-    /// Makes the store from its settings. It reaches no network and reads no file yet.
+    /// Creates the store from its settings. Reaches no network and reads no file yet.
     ///
     /// # Errors
-    /// When the URL of the API server is none that requests can be made for.
+    /// Returns an error if the URL of the API server is not usable for requests.
     pub fn open(settings: &KubernetesSettings) -> anyhow::Result<Self> {
         let kube = Kube::open(&settings.access, settings.request_timeout)?;
         Ok(Self { settings: settings.clone(), kube, noticed: Mutex::default() })
     }
 
-    /// Names the Lease, for messages.
+    /// Returns namespace and name of the Lease, for messages.
     fn place(&self) -> String {
         format!("{}/{}", self.settings.namespace, self.settings.name)
     }
 
-    /// Reads the Lease; `None` where there is none.
+    /// Reads the Lease; `None` if there is none.
     async fn read(&self) -> Result<Option<Dated<Lease>>, StoreError> {
         match self.kube.get(&self.settings.namespace, &self.settings.name).await {
             Ok(read) => Ok(Some(read)),
@@ -67,18 +66,19 @@ impl Kubernetes {
         }
     }
 
-    /// Reads the Lease, which this bid must hold.
+    /// Reads the Lease; refused if this bid does not hold it.
     async fn read_ours(&self, bid: &Bid) -> Result<Lease, StoreError> {
         let lease = self.read().await?.ok_or_else(|| self.gone())?.object;
         if record::is_of(&lease, bid) { Ok(lease) } else { Err(self.not_ours(&lease)) }
     }
 
-    /// Writes the Lease in the place of the one that was read.
+    /// Writes the Lease if it has not changed since it was read.
     async fn write(&self, lease: &Lease) -> Result<Dated<Lease>, StoreError> {
         self.kube.replace(lease).await.map_err(failed)
     }
 
-    /// Takes a Lease that was read, for a bid that may have it; says what was found there.
+    /// Acquires or renews a Lease that was read; returns the record found in it, or `None` if the
+    /// Lease has changed since.
     async fn take(&self, found: Lease, bid: &Bid) -> Result<Option<Grant>, StoreError> {
         let record = record::read(&found, &self.place()).map_err(StoreError::Foreign)?;
         let mut lease = found;
@@ -98,7 +98,7 @@ impl Kubernetes {
         }
     }
 
-    /// Whether an answer shows that this very bid holds the Lease now (R9).
+    /// Checks that an answer shows this bid as the holder of the Lease (R9).
     fn shown(&self, written: &Lease, bid: &Bid) -> Result<(), StoreError> {
         if record::is_of(written, bid) {
             return Ok(());
@@ -157,7 +157,7 @@ impl LeaseStore for Kubernetes {
                 Err(error) => return Err(failed(error)),
             }
         }
-        // What was written in between may be an earlier request of this very bid.
+        // The write in between may have been an earlier request of this bid.
         for _ in 0..2 {
             let found = self.read().await?.ok_or_else(|| self.gone())?.object;
             if let Some(grant) = self.take(found, bid).await? {
@@ -265,7 +265,8 @@ impl LeaseStore for Kubernetes {
     }
 }
 
-/// The wall clock: for what people read in a Lease, and never compared with what others wrote.
+/// Returns the wall clock, for people who read a Lease; never compared with a time written by
+/// others.
 fn now() -> OffsetDateTime {
     clock::now().date()
 }
@@ -274,14 +275,15 @@ fn refused(message: String) -> StoreError {
     StoreError::Refused(Failure::new(Cause::Lease, message))
 }
 
-/// The Lease was changed between our reading and our writing: by another, or by a request of our
-/// own whose answer was lost.
+/// Returns the error for a Lease that was changed between read and write: by another candidate, or
+/// by an earlier request of this one whose answer was lost.
 fn conflict(place: String) -> StoreError {
     let message = format!("the Lease {place} was changed meanwhile: it is read again");
     StoreError::Broken(Failure::new(Cause::Lease, message))
 }
 
-/// What an error of the client means where nothing better is known: nothing for certain (R4).
+/// Converts an error of the client, where nothing more is known: its outcome is never definite
+/// (R4).
 fn failed(error: KubeError) -> StoreError {
     let message = error.to_string();
     let cause = match error {

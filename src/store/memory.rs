@@ -1,6 +1,4 @@
-//! The `memory:` store: a lease that lives in this process, for tests and for trying things out.
-//!
-//! What it does not do: it survives nothing and reaches nobody outside the process. Several
+//! The `memory:` store: a lease in the memory of this process, for tests and trials. Several
 //! candidates of one process compete through clones of one [`Memory`].
 
 use std::fmt;
@@ -19,10 +17,10 @@ use crate::clock::{self, Moment};
 
 /// A handle to a lease in memory; clones share the lease.
 ///
-/// The store counts the time, by the boot reading of the clock it was made with.
+/// The store counts the time, by the boot reading of the clock it was created with.
 pub struct Memory {
     shared: Arc<Shared>,
-    /// The change that this handle's last look, or the last [`LeaseStore::changed`], has told of.
+    /// The last change that this handle has seen, in a read or from [`LeaseStore::changed`].
     told: AtomicU64,
 }
 
@@ -36,26 +34,26 @@ struct Shared {
 struct State {
     lease: Option<Lease>,
     record: Record,
-    /// Counts the changes that a standby would want to see; renewals are none.
+    /// Counts the changes that are of interest to a standby, so not renewals.
     changes: u64,
 }
 
 struct Lease {
     id: LeaseId,
-    /// The boot reading at which it is over.
+    /// The boot reading at which the lease is over.
     until: Duration,
-    /// Whether an operator breaks it: it runs out then, and is renewed no more.
+    /// Whether an operator is breaking the lease: it runs out at `until`, and is not renewed.
     breaking: bool,
 }
 
 impl Memory {
-    /// Makes a free lease, timed by the machine's clock.
+    /// Creates a free lease, timed by the machine's clock.
     #[must_use]
     pub fn new() -> Self {
         Self::with_clock(clock::now)
     }
 
-    /// Makes a free lease, timed by a clock of the caller's.
+    /// Creates a free lease, timed by the given clock.
     #[must_use]
     pub fn with_clock(clock: impl Fn() -> Moment + Send + Sync + 'static) -> Self {
         let shared =
@@ -63,7 +61,7 @@ impl Memory {
         Self { shared: Arc::new(shared), told: AtomicU64::new(0) }
     }
 
-    /// Forgets the lease and its record: what deleting the lock is in other stores.
+    /// Removes the lease and its record, like deleting the lock in other stores.
     pub fn clear(&self) {
         let mut state = self.state();
         state.lease = None;
@@ -267,8 +265,8 @@ impl LeaseStore for Memory {
         Ok(Broken::Held { record, free_in: Duration::ZERO })
     }
 
-    /// Resolves once for each change that this handle has not looked at, so that no change between
-    /// a look and the wait is missed.
+    /// Resolves once for each change that this handle has not read, so that no change between a
+    /// read and the wait is missed.
     async fn changed(&self) {
         loop {
             let notified = self.shared.changed.notified();

@@ -1,30 +1,28 @@
-//! Who should lead next, as a record names it.
-//!
-//! What this module does not do: it lets nobody go first; the election of each candidate does.
+//! The successor that a record names.
 
 use std::time::Duration;
 
-/// Who should lead next, by the will of the holder whose record names it.
+/// The candidate that should lead next, as named by the holder in its record.
 ///
-/// It is advice: no store holds anybody to it, and a successor who is dead or unknown costs no more
-/// than the hold-off.
+/// This is advice that no store enforces; a successor that is dead or unknown costs no more than
+/// the hold-off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Successor {
-    /// The name of the candidate, not empty; of several that bear it any may come first.
+    /// The identity of the candidate, not empty; if several have it, any of them may win.
     pub identity: String,
-    /// How long every other candidate lets it go first: counted by each on its own clock, from its
-    /// first sight of the lease free. In a record: whole milliseconds, at most
-    /// [`LONGEST_HOLD_OFF`](Self::LONGEST_HOLD_OFF). Too short, and another wins; too long, and an
-    /// election whose successor is dead stands still for as long.
+    /// How long every other candidate defers: counted by each on its own clock, from its first read
+    /// that shows the lease free. In a record: whole milliseconds, at most
+    /// [`LONGEST_HOLD_OFF`](Self::LONGEST_HOLD_OFF). If it is too short another candidate wins; if
+    /// it is too long, an election with a dead successor has no leader for as long.
     pub hold_off: Duration,
 }
 
 impl Successor {
-    /// The longest hold-off that a record can ask for. One that asks for more is read as if it
-    /// named nobody, since whoever wrote it may not keep everybody waiting.
+    /// The longest hold-off that a record can ask for. A record that asks for more is read as one
+    /// without a successor, so that it cannot stop the election.
     pub const LONGEST_HOLD_OFF: Duration = Duration::from_secs(60 * 60);
 
-    /// The successor as a record keeps it: in whole milliseconds, rounded up, and at most
+    /// Returns the successor as a record stores it: in whole milliseconds, rounded up, and at most
     /// [`LONGEST_HOLD_OFF`](Self::LONGEST_HOLD_OFF).
     #[must_use]
     pub fn as_stored(&self) -> Self {
@@ -32,13 +30,14 @@ impl Successor {
         Self { identity: self.identity.clone(), hold_off }
     }
 
-    /// The hold-off as a record keeps it.
+    /// Returns the hold-off as a record stores it.
     pub(super) fn hold_off_millis(&self) -> u64 {
         let hold_off = self.hold_off.min(Self::LONGEST_HOLD_OFF);
         u64::try_from(hold_off.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
     }
 
-    /// The successor that a record names; `None` where it has no name or an absurd hold-off.
+    /// Returns the successor that a record names; `None` if the identity is empty or the hold-off
+    /// out of range.
     pub(super) fn recorded(identity: &str, hold_off_millis: u64) -> Option<Self> {
         let hold_off = Duration::from_millis(hold_off_millis);
         if identity.is_empty() || hold_off > Self::LONGEST_HOLD_OFF {

@@ -1,4 +1,4 @@
-//! R1, R2, R4, R6, R9 and R10: until when a leader believes, and what keeps it going.
+//! R1, R2, R4, R6, R9 and R10: how long a leader believes, and what extends its belief.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! R3 and R8: leaving by will, with the drain that comes first.
+//! R3 and R8: voluntary step-down, with its drain.
 
 use super::*;
 use crate::store::Successor;
@@ -17,7 +17,7 @@ fn successor() -> Successor {
     Successor { identity: "heir".into(), hold_off: ms(5_000) }
 }
 
-/// Answers renewals for so long, as a store does that is well.
+/// Answers renewals for this many milliseconds, as a healthy store does.
 fn renew_for(bench: &mut Bench, millis: u64) {
     for _ in 0..millis {
         if bench.request.as_ref().is_some_and(|it| it.op.name() == "renew") {
@@ -182,7 +182,7 @@ fn a_hold_off_does_not_begin_while_our_own_lease_stands() {
     let nonce = bench.nonce();
     step_down(&mut bench, 3_000).unwrap();
     bench.announce();
-    // Whether it was released is never known.
+    // The outcome of the release is never known.
     while bench.request.as_ref().is_some_and(|it| it.op.name() == "release") {
         bench.answer(unknown());
         bench.pass(REQUEST);

@@ -1,12 +1,12 @@
-//! R2 where no store counts the time: how an observer waits for a lease to be over.
+//! R2 where no store counts the time: how an observer waits for the end of a lease.
 
 use super::*;
 use crate::store::Claim;
 
-/// The lease of the holder that is seen, longer than ours.
+/// The duration of the observed lease, longer than that of the candidate.
 const ITS_LEASE: u64 = 20_000;
 
-/// A look at a Lease in its `version`, whose holder has renewed it for the `renewal`-th time.
+/// A read of a Lease in its `version`, whose holder has renewed it for the `renewal`-th time.
 fn claimed(renewal: u64, version: u64) -> Result<Answer, StoreError> {
     let spec = Version(renewal.to_string().into());
     Ok(Answer::Sight(Sight {
@@ -17,7 +17,7 @@ fn claimed(renewal: u64, version: u64) -> Result<Answer, StoreError> {
     }))
 }
 
-/// Looks whenever it is time, until the candidate bids; says how long that took.
+/// Answers reads until the candidate bids; returns how many milliseconds that took.
 fn until_it_bids(bench: &mut Bench, mut look: impl FnMut() -> Result<Answer, StoreError>) -> u64 {
     let mut waited = 0;
     while bench.request.as_ref().is_none_or(|it| it.op.name() == "look") {

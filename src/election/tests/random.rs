@@ -1,4 +1,4 @@
-//! What must hold in every history: random events, and the rules as invariants.
+//! The rules as invariants over random histories.
 
 use proptest::prelude::*;
 
@@ -31,10 +31,10 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What a history showed, to hold the election to.
+/// What a history has shown, which the election is checked against.
 #[derive(Default)]
 struct Witness {
-    /// The lease that a granted request was for, and when the last one was sent.
+    /// The lease of the last granted request, and when that was sent.
     granted: Option<(LeaseId, Moment)>,
     /// The lease under which a term was written.
     written: Option<LeaseId>,
@@ -45,7 +45,7 @@ struct Witness {
 }
 
 impl Witness {
-    /// Notes a request that was just sent.
+    /// Records a request that was just sent.
     fn note(&mut self, bench: &Bench) {
         let Some(request) = &bench.request else { return };
         if self.last.as_ref().is_some_and(|last| last.id == request.id) {
@@ -62,7 +62,7 @@ impl Witness {
         self.last = Some(request.clone());
     }
 
-    /// Leadership has its reason: a term under a lease whose last granted request is young.
+    /// Checks that a leader has a term under a lease whose last granted request is recent enough.
     fn judge(&self, bench: &Bench) {
         if !bench.leads() {
             return;
@@ -89,7 +89,7 @@ impl Witness {
         let lease = request.op.lease();
         match (&answer, request.op.name()) {
             (Ok(_), "acquire" | "renew") => {
-                // A repeated bid counts from its first sending; later is more lenient here.
+                // A repeated bid counts from its first sending; a later time is more lenient here.
                 self.granted = lease.zip(self.sent);
             }
             (Ok(_), "inaugurate") => self.written = lease,
@@ -102,7 +102,7 @@ impl Witness {
     fn apply(&mut self, bench: &mut Bench, event: Event) {
         match event {
             Event::Pass(millis) => {
-                // No request outlives its time: the driver answers for it.
+                // The driver answers for a request that has timed out.
                 bench.pass(millis);
                 let over = |it: &Request, sent: Moment| sent.elapsed_max(bench.now) >= it.timeout;
                 if bench.request.as_ref().zip(self.sent).is_some_and(|(it, sent)| over(it, sent)) {

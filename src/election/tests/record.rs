@@ -1,4 +1,4 @@
-//! R11 and the activation delay: what is held, for how long, and which term comes of it.
+//! R11 and the activation delay: when the lease is held, for how long, and which term follows.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn remote() -> Config {
     Config { rules: REMOTE, ..config() }
 }
 
-/// Renews for so long, and says when the term's write was sent.
+/// Answers renewals until the write of the term is sent; returns how many milliseconds that took.
 fn hold_until_written(bench: &mut Bench) -> u64 {
     for waited in 0..200_000 {
         match bench.request.as_ref().map(|it| it.op.name()) {

@@ -1,4 +1,4 @@
-//! R3 and R8: how a candidate lets go.
+//! R3 and R8: how a candidate resigns and releases its lease.
 
 use super::*;
 
@@ -140,7 +140,7 @@ fn r3_a_resignation_ends_within_two_request_timeouts_whatever_the_store_does() {
     let mut left = REQUEST;
     while !bench.election.is_finished() {
         if let Some(request) = &bench.request {
-            // Each request takes all the time that it is given.
+            // Each request takes all of its timeout.
             let taken = u64::try_from(request.timeout.as_millis()).expect("short").min(left);
             bench.pass(taken);
             bench.answer(unknown());
@@ -187,7 +187,7 @@ fn a_clock_that_goes_back_starts_the_wait_for_publishers_anew_and_no_more() {
     assert_eq!(bench.next("release"), REQUEST);
 }
 
-/// A leader whose last renewal's answer was lost, and whose belief is over.
+/// Creates a leader whose last renewal timed out, and whose belief is over.
 fn lapsed() -> (Bench, Moment) {
     let mut bench = Bench::leader();
     let sent = bench.now;
@@ -201,7 +201,7 @@ fn lapsed() -> (Bench, Moment) {
 
 #[test]
 fn r8_a_lapsed_lease_is_not_released_while_a_client_may_act_on_an_answer() {
-    // Clients count by clocks of their own, for whose drift the margin is.
+    // Clients count by clocks of their own, for whose drift the margin exists.
     let (mut bench, sent) = lapsed();
     assert!(bench.request.is_none(), "released with the margin to go");
     bench.next("release");

@@ -1,4 +1,5 @@
-//! Who lets whom go first.
+//! Hold-off, deference to a named successor, health and the processes of a term: who may bid, and
+//! when.
 
 use super::*;
 use crate::store::Successor;
@@ -11,7 +12,7 @@ fn named(free: bool, identity: &str) -> Answer {
     Answer::Sight(Sight { free, record, version: Version("1".into()), claim: None })
 }
 
-/// Answers every look alike until a bid is under way; says how long that took.
+/// Answers every read alike until a bid is in flight; returns how many milliseconds that took.
 fn until_bid(bench: &mut Bench, sight: &Answer) -> u64 {
     for waited in 0..200_000 {
         match bench.request.as_ref().map(|it| it.op.name()) {
@@ -54,7 +55,7 @@ fn a_successor_that_let_go_again_is_not_waited_for_twice() {
     let mut bench = Bench::new(config());
     bench.answer(Ok(named(true, "heir")));
     bench.next("look");
-    // It took the lease, and died before it wrote a term.
+    // The successor acquired the lease, and died before it wrote a term.
     bench.answer(Ok(named(false, "heir")));
     bench.pass(HOLD_OFF);
     bench.expect("look");

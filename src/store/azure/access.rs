@@ -1,7 +1,5 @@
-//! Access to one blob: the clients that send with each request what proves who we are.
-//!
-//! What this module does not do: it fetches no token and reads no file (that is `credential`'s); a
-//! new proof makes a new [`Access`], over the same connections.
+//! Access to one blob: clients that authenticate each request. A new proof makes a new [`Access`]
+//! over the same connections; tokens and files are read in `credential`.
 
 use std::sync::Arc;
 
@@ -25,13 +23,13 @@ use crate::config::AzureSettings;
 
 /// The clients for the blob of one election, with one proof.
 pub(super) struct Access {
-    /// The blob that bears lease and record.
+    /// The blob with the lease and the record.
     pub(super) lock: BlobClient,
-    /// Its container.
+    /// The container of the blob.
     pub(super) container: BlobContainerClient,
-    /// The account's endpoint.
+    /// The endpoint of the account.
     pub(super) endpoint: Url,
-    /// What proves who we are.
+    /// The proof of identity.
     pub(super) proof: Proof,
     container_url: Url,
     options: ClientOptions,
@@ -44,7 +42,7 @@ impl std::fmt::Debug for Access {
 }
 
 impl Access {
-    /// Makes the clients for the account of the settings.
+    /// Creates the clients for the account in the settings.
     pub(super) fn new(
         settings: &AzureSettings,
         transport: &Arc<dyn HttpClient>,
@@ -53,8 +51,8 @@ impl Access {
         Self::at(settings.endpoint.clone(), settings, transport, proof)
     }
 
-    /// Makes the clients for the account of a connection string, which must be the account of the
-    /// settings. Its endpoint is taken unless the settings name one other than the usual.
+    /// Creates the clients for the account in a connection string, which must be the account in the
+    /// settings. Its endpoint is used unless the settings name one other than the default.
     pub(super) fn of(
         settings: &AzureSettings,
         transport: &Arc<dyn HttpClient>,
@@ -113,7 +111,7 @@ impl Access {
         Ok(Self { lock, container, endpoint, proof, container_url, options })
     }
 
-    /// A client for another blob of the container.
+    /// Returns a client for another blob of the container.
     pub(super) fn blob(&self, name: &str) -> azure_core::Result<BlobClient> {
         blob_client(&self.container_url, name, &self.options)
     }
@@ -129,7 +127,7 @@ fn blob_client(
     BlobClient::new(below(container, name), None, Some(options))
 }
 
-/// Puts a name below a URL, each of its parts between slashes a segment of its own.
+/// Appends a name to a URL, with one path segment for each part between slashes.
 fn below(url: &Url, name: &str) -> Url {
     let mut url = url.clone();
     if let Ok(mut segments) = url.path_segments_mut() {
@@ -138,7 +136,7 @@ fn below(url: &Url, name: &str) -> Url {
     url
 }
 
-/// Puts the proof on each request.
+/// Adds the proof to each request.
 #[derive(Debug)]
 struct Authorize(Proof);
 

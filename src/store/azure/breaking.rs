@@ -1,7 +1,5 @@
-//! Breaking the lease of a blob, whoever has it.
-//!
-//! What this module does not do: it asks nobody whether that is wanted, and leaves the blob and its
-//! record as they are.
+//! Breaking the lease of a blob, whichever candidate holds it. The blob and its record stay as they
+//! are.
 
 use std::time::Duration;
 
@@ -14,13 +12,13 @@ use super::errors::{Op, code};
 use super::{Azure, LONGEST_LEASE, Seen, genuine, header, not_azure, refused};
 use crate::store::{Broken, Cause, Failure, StoreError};
 
-/// The longest break-period that Azure takes, in seconds. What is left of a lease with an end is
-/// never longer, so it just runs out; one without end, taken since we looked, does not break at
-/// once, as it would without a period.
+/// The longest break period that Azure accepts, in seconds. A finite lease never has more left, so
+/// it just runs out. An infinite one, acquired since the read, does not break at once, as it would
+/// without a period.
 const LONGEST_PERIOD: i32 = 60;
 
 impl Azure {
-    /// Breaks the lease as it was seen, unless another tenure has begun since.
+    /// Breaks the lease as it was read, unless another leadership has begun since.
     pub(super) async fn end_lease(
         &self,
         access: &Access,
@@ -65,7 +63,8 @@ impl Azure {
     }
 }
 
-/// How long the lease lasts at most, by an answer that may have cut off a part of a second.
+/// Returns the longest time that the lease lasts; the answer may have cut off a fraction of a
+/// second.
 fn rest(headers: &Headers, at_once: bool) -> Duration {
     match header(headers, "x-ms-lease-time").and_then(|it| it.parse().ok()) {
         Some(0) if at_once => Duration::ZERO,

@@ -1,30 +1,28 @@
-//! Reading a connection string of a storage account, as the portal shows it: a pure function.
-//!
-//! What it does not do: it checks no name against the settings and reaches no account; and no fault
-//! it names shows the key or the signature.
+//! Parses the connection string of a storage account, as the Azure portal shows it. A pure
+//! function; no error message shows the key or the signature.
 
 use azure_core::credentials::Secret;
 use url::Url;
 
 use super::proof::Proof;
 
-/// The account that every installation of Azurite has, and its key, which is no secret.
+/// The account that every installation of Azurite has, with its key, which is not a secret.
 pub(super) const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
 const DEVELOPMENT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/// What a connection string says.
+/// The contents of a connection string.
 #[derive(Debug)]
 pub(super) struct ConnectionString {
-    /// The account, where it is named.
+    /// The account, if it is named.
     pub(super) account: Option<String>,
-    /// The blob endpoint, where one is named or can be made up from the parts.
+    /// The blob endpoint, if it is named or can be derived from other parts.
     pub(super) endpoint: Option<Url>,
     /// The key or the shared access signature.
     pub(super) proof: Proof,
 }
 
-/// Reads a connection string; names all its faults at once.
+/// Parses a connection string; returns all its errors at once.
 pub(super) fn parse(text: &str) -> Result<ConnectionString, Vec<String>> {
     let (fields, mut faults) = Fields::read(text);
     if fields.development.is_some_and(|it| it.eq_ignore_ascii_case("true")) {
@@ -63,7 +61,7 @@ pub(super) fn parse(text: &str) -> Result<ConnectionString, Vec<String>> {
     }
 }
 
-/// Azurite at its usual address.
+/// Returns Azurite at its default address.
 fn development(
     fields: &Fields<'_>,
     mut faults: Vec<String>,
@@ -85,7 +83,7 @@ fn development(
     })
 }
 
-/// The blob endpoint, where it is named or its parts are.
+/// Returns the blob endpoint, if it or its parts are named.
 fn endpoint(fields: &Fields<'_>, faults: &mut Vec<String>) -> Option<Url> {
     let protocol = fields.protocol.unwrap_or("https");
     if !matches!(protocol, "http" | "https") {
@@ -100,7 +98,8 @@ fn endpoint(fields: &Fields<'_>, faults: &mut Vec<String>) -> Option<Url> {
         }
         (None, None) => return None,
     };
-    // Plain http beyond this machine is for the settings to allow, where the endpoint is named too.
+    // Whether plain http to another host is allowed is for the settings, which name the endpoint
+    // too.
     let Some(url) = Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
     else {
         faults.push("BlobEndpoint is no http or https URL".to_owned());
@@ -149,7 +148,7 @@ impl<'a> Fields<'a> {
                 "endpointsuffix" => &mut fields.suffix,
                 "defaultendpointsprotocol" => &mut fields.protocol,
                 "usedevelopmentstorage" => &mut fields.development,
-                // Endpoints of queues, tables and files, and secondaries: of no use here.
+                // Endpoints of queues, tables and files, and secondary endpoints: not used.
                 _ => continue,
             };
             if value.is_empty() {

@@ -1,9 +1,9 @@
-//! The credential, kept fresh beside the requests: a task reads secret files again when they
-//! change, and renews tokens long before they end, so that no request waits for either while
-//! there is something to send.
+//! The credential, renewed in the background: a task reads secret files again when they change, and
+//! renews tokens long before they expire, so that no request waits for either while there is a
+//! credential to send.
 //!
-//! What it does not do: it never judges whether a token still holds. The store does; an old one is
-//! sent until a new one is there, since our wall clock may be wrong.
+//! Whether a token is still valid is for the store to decide. An old one is sent until there is a
+//! new one, since this host's wall clock may be wrong.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,30 +23,30 @@ use crate::clock;
 use crate::config::{AzureCredential, AzureSettings, SecretSource};
 use crate::store::{Cause, Failure, StoreError};
 
-/// From one reading of a secret file to the next. Larger delays a new secret, which a 401 or 403
-/// fetches at once anyway; smaller reads for nothing.
+/// The time between two reads of a secret file. A longer one delays a new secret, which a 401 or
+/// 403 fetches at once anyway; a shorter one gains nothing.
 const FILE_PERIOD: Duration = Duration::from_secs(2);
 
-/// The longest time that one reading or one sign-in may take: the Azure CLI needs some seconds.
+/// The longest time that one read or one sign-in may take: the Azure CLI needs some seconds.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// From a failed sign-in to the next, doubling from the first to the second.
+/// The time from a failed sign-in to the next, doubling from the first value to the second.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// From a sign-in to the next that a refused token may bring about: endpoints of machines limit
-/// how often they are asked.
+/// The least time between two sign-ins after a refused token, since the identity endpoints of
+/// machines limit the rate of requests.
 const DISTRUST: Duration = Duration::from_secs(10);
 
-/// How the credential stands.
+/// The state of the credential.
 #[derive(Clone, Debug, Default)]
 struct Standing {
-    /// What requests are sent with; kept while a newer one cannot be had.
+    /// The clients for requests; kept while a newer credential cannot be had.
     access: Option<Arc<Access>>,
-    /// Why the last reading or sign-in failed, until the next that does not.
+    /// Why the last read or sign-in failed; `None` after one that succeeded.
     failure: Option<Failure>,
 }
 
-/// The credential of one store. Its task ends with it.
+/// The credential of one store. Its task ends when it is dropped.
 #[derive(Debug)]
 pub(super) struct Credential {
     standing: watch::Receiver<Standing>,
@@ -63,8 +63,8 @@ impl Drop for Credential {
 }
 
 impl Credential {
-    /// Takes a secret that is in the settings, or starts the task that fetches and renews one.
-    /// Waits for nothing; a secret that makes no sense shows in [`access`](Self::access).
+    /// Uses a secret from the settings, or starts the task that reads or fetches one and renews it.
+    /// Waits for nothing; an invalid secret is reported by [`access`](Self::access).
     pub(super) fn open(
         settings: &AzureSettings,
         transport: &Arc<dyn HttpClient>,
@@ -95,10 +95,10 @@ impl Credential {
         Ok(credential)
     }
 
-    /// Gives what requests are sent with; waits only until the first reading or sign-in has ended.
+    /// Returns the clients for requests; waits only until the first read or sign-in has ended.
     pub(super) async fn access(&self) -> Result<Arc<Access>, StoreError> {
         let mut standing = self.standing.clone();
-        // An error means that the task is gone, and the last standing still counts.
+        // An error means that the task has ended; the last state still counts.
         let _ = standing.wait_for(|it| it.access.is_some() || it.failure.is_some()).await;
         let standing = self.standing.borrow();
         match (&standing.access, &standing.failure) {
@@ -111,12 +111,12 @@ impl Credential {
         }
     }
 
-    /// Is told that the store refused the credential: it is read or fetched again soon.
+    /// Requests another read or sign-in soon, after the store refused the credential.
     pub(super) fn distrust(&self) {
         self.distrusted.notify_one();
     }
 
-    /// Says why the last reading or sign-in failed, if it did.
+    /// Returns why the last read or sign-in failed, if it did.
     pub(super) fn failure(&self) -> Option<Failure> {
         self.standing.borrow().failure.clone()
     }
@@ -127,8 +127,8 @@ fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
     tokio::spawn(task).abort_handle()
 }
 
-/// Chooses the way to sign in, with a transport of its own: a proxy stands between us and Entra at
-/// most, never between us and the endpoint of this machine.
+/// Chooses the way to sign in, with a transport of its own: a proxy may be used towards Entra,
+/// never towards the identity endpoint of this machine.
 fn sign_in(settings: &AzureSettings) -> Result<SignIn, Failure> {
     Ok(match &settings.credential {
         AzureCredential::WorkloadIdentity { token_file, client_id, tenant_id, authority_host } => {
@@ -157,7 +157,7 @@ fn sign_in(settings: &AzureSettings) -> Result<SignIn, Failure> {
     })
 }
 
-/// What the task holds.
+/// The state of the task.
 struct Kept {
     publish: watch::Sender<Standing>,
     distrusted: Arc<Notify>,
@@ -166,7 +166,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// Reads a secret file again and again.
+    /// Reads a secret file periodically.
     async fn keep_file(self, path: PathBuf) {
         let name = path.display().to_string();
         let mut taken: Option<String> = None;
@@ -199,7 +199,7 @@ impl Kept {
         }
     }
 
-    /// Fetches a token, and the next when half of its life is over.
+    /// Fetches a token, and the next when half of its lifetime is over.
     async fn keep_token(self, sign_in: SignIn) {
         let mut retry = RETRY.0;
         loop {
@@ -234,8 +234,8 @@ impl Kept {
         }
     }
 
-    /// Waits until `length` after `from`, or until the token is distrusted and not quite new.
-    /// Timers stop in suspend, so they only say when to look at the clock.
+    /// Waits until `length` after `from`, or until the token is distrusted and not new. Timers stop
+    /// in suspend, so they only decide when to read the clock.
     async fn wait(&self, from: clock::Moment, length: Duration) {
         loop {
             let rest = length.saturating_sub(from.elapsed_max(clock::now()));
@@ -253,7 +253,7 @@ impl Kept {
         }
     }
 
-    /// Makes access out of a secret's text.
+    /// Creates the clients from the text of a secret.
     fn take(&self, text: &str, source: &str) {
         let (settings, transport) = (&self.settings, &self.transport);
         let text = text.trim();
@@ -284,7 +284,7 @@ impl Kept {
         }
     }
 
-    /// Keeps what there is, and says a failure once.
+    /// Records a failure and keeps the present credential; logs each failure once.
     fn fail(&self, failure: Failure) {
         if self.publish.borrow().failure.as_ref() != Some(&failure) {
             tracing::warn!(error = %failure, "the credential for Azure cannot be renewed");

@@ -1,8 +1,6 @@
-//! The examination of an account for `tenure doctor`: what is wrong, and what to do, in the order
-//! in which a person would mend it.
-//!
-//! What it does not do: it touches neither the lease nor the record of the election. Rights are
-//! tried on a probe blob of its own, which is removed afterwards.
+//! The checks of `tenure doctor` for an Azure account, in the order in which an operator would fix
+//! them. Permissions are tried on a probe blob, which is removed afterwards; the lease and the
+//! record of the election are not touched.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -31,14 +29,14 @@ use crate::store::{Finding, LeaseId, Record, StoreError};
 
 mod report;
 
-/// The longest time that one step may take; longer than any request-timeout that makes sense, so
-/// that a slow account is told from a dead one.
+/// The longest time that one step may take; longer than any sensible request-timeout, to tell a
+/// slow account from a dead one.
 const PATIENCE: Duration = Duration::from_secs(25);
 
-/// How many requests are timed.
+/// The number of requests that are timed.
 const TIMED: usize = 5;
 
-/// Looks at everything, as far as it gets.
+/// Runs all checks, as far as it gets.
 pub(super) async fn examine(store: &Azure) -> Vec<Finding> {
     let mut report = Report::default();
     let access = patiently(store.credential.access()).await;
@@ -58,7 +56,7 @@ async fn patiently<T>(step: impl Future<Output = T>) -> Option<T> {
     timeout(PATIENCE, step).await.ok()
 }
 
-/// Looks whether the endpoint can be reached at all.
+/// Checks whether the endpoint can be reached at all.
 async fn reach(store: &Azure, endpoint: &Url, report: &mut Report) -> bool {
     let host = endpoint.host_str().unwrap_or_default();
     let port = endpoint.port_or_known_default().unwrap_or(443);
@@ -82,7 +80,7 @@ async fn reach(store: &Azure, endpoint: &Url, report: &mut Report) -> bool {
         }
     }
     let over = if endpoint.scheme() == "https" { "TLS" } else { "plain HTTP" };
-    // Without a signature: whatever is answered shows that somebody is there.
+    // Unsigned: any answer shows that the endpoint is there.
     let request = Request::new(endpoint.clone(), Method::Get);
     match patiently(store.transport.execute_request(&request)).await {
         Some(Ok(_)) if over == "TLS" || is_loopback(endpoint) => {
@@ -147,7 +145,7 @@ fn signed_in(
     Some(access)
 }
 
-/// Looks at container, blob, rights and clocks with the credential.
+/// Checks container, blob, permissions and clocks with the credential.
 async fn account(store: &Azure, access: &Access, report: &mut Report) {
     let asked = clock::now();
     let looked = patiently(access.lock.get_properties(None)).await;
@@ -184,7 +182,7 @@ async fn account(store: &Azure, access: &Access, report: &mut Report) {
     }
 }
 
-/// Says what is missing; whether the container is there.
+/// Reports what is missing; returns whether the container exists.
 fn missing(store: &Azure, error: &Error, report: &mut Report) -> bool {
     let container = &store.settings.container;
     let code = super::code(error).map_or("", |(_, code)| code);
@@ -232,7 +230,7 @@ fn blob(store: &Azure, headers: &Headers, report: &mut Report) {
     }
 }
 
-/// Tries the rights on a probe of its own.
+/// Tries the permissions on a probe blob.
 async fn rights(store: &Azure, access: &Access, report: &mut Report) {
     const REMEDY: &str = "give our identity the role \"Storage Blob Data Contributor\" on the \
                           container, or our signature the rights to read, create and write";
@@ -280,7 +278,8 @@ async fn lease_probe(probe: &BlobClient, lease: LeaseId) -> azure_core::Result<(
     probe.acquire_lease(15, Some(options)).await.map(|_| ())
 }
 
-/// Compares the store's date with ours, which may lie anywhere between asking and answer.
+/// Compares the store's date, taken at some time between request and answer, with this host's
+/// clock.
 fn skew(date: OffsetDateTime, asked: Moment, answered: Moment, report: &mut Report) {
     let seconds = apart(date, asked.date(), answered.date()).whole_seconds();
     let remedy = "have this host's clock set by NTP";
@@ -295,14 +294,14 @@ fn skew(date: OffsetDateTime, asked: Moment, answered: Moment, report: &mut Repo
     }
 }
 
-/// How far a date, which has no fractions of a second, lies outside of a stretch of time at least.
+/// Returns the least distance of a date, which has whole seconds only, from a span of time.
 fn apart(date: OffsetDateTime, from: OffsetDateTime, to: OffsetDateTime) -> time::Duration {
     let ahead = from - (date + time::Duration::SECOND);
     let behind = date - to;
     ahead.max(behind).max(time::Duration::ZERO)
 }
 
-/// Times some requests over a connection that is open.
+/// Times some requests over an open connection.
 async fn timings(store: &Azure, access: &Access, report: &mut Report) {
     let mut slowest = Duration::ZERO;
     for _ in 0..TIMED {

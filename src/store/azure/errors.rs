@@ -1,30 +1,28 @@
-//! What an answer of Azure means: each status and code as a [`StoreError`], in words with the
-//! remedy.
-//!
-//! What it does not do: it retries nothing, and takes nothing for definite that is not listed
-//! (R4). No message holds the body of an answer, a URL or a secret.
+//! Classifies Azure's answers: each status and code as a [`StoreError`], with the remedy in the
+//! message. Only the codes listed here are definite (R4). No message has the body of an answer, a
+//! URL or a secret.
 
 use azure_core::error::{Error, ErrorKind};
 
 use super::transport::Broken;
 use crate::store::{Cause, Failure, StoreError};
 
-/// What was asked of the store, by what a refusal of it would mean.
+/// The kind of request, by what its refusal would mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
-    /// Reading lease state and metadata: proves nothing about a lease by failing.
+    /// Reading lease state and metadata: a failure proves nothing about a lease.
     Look,
-    /// Taking the lease.
+    /// Acquiring the lease.
     Acquire,
     /// Renewing, releasing, or writing under the lease.
     Hold,
-    /// Breaking whoever's lease it is: proves nothing about a lease of ours.
+    /// Breaking a lease: a failure proves nothing about this candidate's lease.
     Break,
-    /// Making container or blob, and the probes of `doctor`.
+    /// Creating container or blob, and the probes of `doctor`.
     Make,
 }
 
-/// Codes which say that the lease is not ours, whatever was asked of it.
+/// Codes that mean that the lease is lost, for any request under it.
 const LOST: [&str; 11] = [
     "LeaseIdMismatchWithLeaseOperation",
     "LeaseNotPresentWithLeaseOperation",
@@ -39,14 +37,14 @@ const LOST: [&str; 11] = [
     "ContainerDisabled",
 ];
 
-/// Codes which say that another has the lease, or that it is being broken.
+/// Codes that mean that another candidate holds the lease, or that it is being broken.
 const CONTENTION: [&str; 3] = [
     "LeaseAlreadyPresent",
     "LeaseIsBreakingAndCannotBeAcquired",
     "LeaseIsBreakingAndCannotBeChanged",
 ];
 
-/// The store's code for an error that was an answer.
+/// Returns the status and the store's code of an error that was an answer.
 pub(super) fn code(error: &Error) -> Option<(u16, &str)> {
     match error.kind() {
         ErrorKind::HttpResponse { status, error_code, .. } => {
@@ -56,12 +54,12 @@ pub(super) fn code(error: &Error) -> Option<(u16, &str)> {
     }
 }
 
-/// Whether the error says that blob or container is not there.
+/// Returns whether the error means that the blob or the container does not exist.
 pub(super) fn is_missing(error: &Error) -> bool {
     matches!(code(error), Some((404, "BlobNotFound" | "ContainerNotFound")))
 }
 
-/// Says what an error means for what was asked.
+/// Classifies an error for the kind of request.
 pub(super) fn classify(op: Op, error: &Error) -> StoreError {
     let Some((status, code)) = code(error) else {
         return unanswered(error);
@@ -76,7 +74,7 @@ pub(super) fn classify(op: Op, error: &Error) -> StoreError {
     StoreError::Unknown(Failure::new(cause, format!("{words} (the store answered {name})")))
 }
 
-/// An answer that came without an error and yet is none of Azure's: a proxy's page, for one.
+/// Returns the error for a successful answer that is not from Azure, such as a proxy's page.
 pub(super) fn not_azure() -> StoreError {
     let message = "something other than Azure Blob Storage answered: check the endpoint, and \
                    whether a proxy stands between";
@@ -186,7 +184,8 @@ fn rights(code: &str) -> String {
     }
 }
 
-/// Codes are single words of letters; anything else in their place is somebody else's text.
+/// Returns whether the text is a code, a single word of letters and digits; anything else in its
+/// place is foreign text.
 fn is_code(code: &str) -> bool {
     (1..=80).contains(&code.len()) && code.bytes().all(|b| b.is_ascii_alphanumeric())
 }

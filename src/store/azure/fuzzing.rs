@@ -1,6 +1,5 @@
-//! What must hold of what comes from Azure and from secrets' files, whatever it is.
-//!
-//! What is not here: connections, names and TLS. Answers come in whole, by a transport of its own.
+//! Fuzz targets for answers of Azure and for secret files, with arbitrary contents. Answers are
+//! delivered whole by a scripted transport, without connections, name resolution or TLS.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,13 +22,13 @@ use crate::store::{
     Bid, Broken, Candidate, LeaseId, LeaseStore, Nonce, Record, StoreError, Successor, Version,
 };
 
-/// Stands in our signature for what nobody may be shown.
+/// The secret in the signature, which no message may show.
 const SECRET: &str = "hunter2";
 
 const FLOOR: u64 = 1_000;
 
-/// Records as metadata, a header a line: what is read and written anew is read as the same, can
-/// travel in headers, and leaves what others have added.
+/// Checks records in metadata, one header a line: what is read and written reads back the same, is
+/// valid in headers, and keeps what others have added.
 pub fn azure_record(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let found = headers(text.lines());
@@ -60,8 +59,8 @@ pub fn azure_record(data: &[u8]) {
     assert_eq!(candidate.address, holder.address.clone().filter(|it| !it.is_empty()));
 }
 
-/// Successors: none asks for more than a record may, and one that is added is read again, with the
-/// rest of the record as it was.
+/// Checks that no successor asks for more than a record may, and that one that is added reads back,
+/// with the rest of the record unchanged.
 fn nominated(found: &Headers, record: &Record) {
     let hold_off = record.successor.as_ref().map_or(Duration::ZERO, |it| it.hold_off);
     assert!(hold_off <= Successor::LONGEST_HOLD_OFF, "{hold_off:?}");
@@ -77,7 +76,7 @@ fn nominated(found: &Headers, record: &Record) {
     assert_eq!(read, Record { successor, ..record.clone() });
 }
 
-/// Metadata as the headers that they travel in.
+/// Converts metadata to the headers that carry them.
 fn sent(fields: &HashMap<String, String>) -> Headers {
     let mut headers = Headers::new();
     for (name, value) in fields {
@@ -86,8 +85,8 @@ fn sent(fields: &HashMap<String, String>) -> Headers {
     headers
 }
 
-/// Connection strings, signatures and keys: what is read goes to http or https and to nobody's
-/// user, and no fault shows the key or the signature.
+/// Checks connection strings, signatures and keys: an endpoint is http or https and has no user,
+/// and no error shows the key or the signature.
 pub fn credential(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     match connection_string::parse(text) {
@@ -115,7 +114,7 @@ pub fn credential(data: &[u8]) {
     }
 }
 
-/// Whether the secret stands where secrets do, and nowhere else.
+/// Returns whether the secret occurs only where secrets belong.
 fn is_secret(text: &str) -> bool {
     text.split(';').filter(|part| part.contains(SECRET)).all(|part| {
         let name = part.split_once('=').map(|(name, _)| name.trim().to_ascii_lowercase());
@@ -123,8 +122,8 @@ fn is_secret(text: &str) -> bool {
     })
 }
 
-/// Answers to a whole tenure, one after the other: nothing is granted or refused but by an answer
-/// that says so, and no message shows our signature or the lease id.
+/// Checks the answers to a whole leadership, one after the other: nothing is granted or refused
+/// without an answer that says so, and no message shows the signature or the lease id.
 pub fn azure_answer(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     for part in text.split("\n\n") {
@@ -164,7 +163,7 @@ async fn tenure(script: &Arc<Script>) {
     let term = store.inaugurate(&bid, FLOOR).await;
     let heard = script.heard();
     if let Some(term) = checked(&term, &heard) {
-        // A term that bears our nonce is ours already, whatever it is.
+        // A term with this bid's nonce has been written already, whatever it is.
         let ours = |it: &Answer| {
             it.header("x-ms-meta-tenure_nonce").and_then(|it| it.parse().ok()) == Some(bid.nonce)
         };
@@ -185,8 +184,8 @@ async fn tenure(script: &Arc<Script>) {
     operated(&store, script).await;
 }
 
-/// Names a successor, and breaks the lease in both ways: nothing is done without an answer that
-/// says so, and a lease without end does not run out.
+/// Names a successor, and breaks the lease in both ways: checks that nothing is done without an
+/// answer that says so, and that an infinite lease does not run out.
 async fn operated(store: &Azure, script: &Script) {
     let successor = Successor { identity: "a b".to_owned(), hold_off: Duration::from_secs(10) };
     let named = store.nominate(&bid(), &successor).await;
@@ -219,7 +218,7 @@ async fn operated(store: &Azure, script: &Script) {
     }
 }
 
-/// Checks what holds of every outcome, and gives what came, if something did.
+/// Checks what holds for every outcome; returns the value, if there is one.
 fn checked<'a, T>(outcome: &'a Result<T, StoreError>, heard: &[Answer]) -> Option<&'a T> {
     let error = match outcome {
         Ok(it) => {
@@ -271,7 +270,7 @@ fn settings() -> AzureSettings {
     }
 }
 
-/// The headers that a connection would let through.
+/// Returns the headers that are valid on a connection.
 fn headers<'a>(lines: impl Iterator<Item = &'a str>) -> Headers {
     let mut headers = Headers::new();
     for (name, value) in lines.filter_map(|line| line.split_once(": ")) {
@@ -305,7 +304,7 @@ impl Answer {
     }
 }
 
-/// A transport that gives one answer after the other, and breaks at the end.
+/// A transport that returns one answer after the other, and fails at the end.
 #[derive(Debug, Default)]
 struct Script {
     answers: Mutex<VecDeque<Answer>>,
@@ -313,7 +312,8 @@ struct Script {
 }
 
 impl Script {
-    /// Reads answers: a status, headers, an empty line, a body, and a line of dashes between two.
+    /// Parses answers: a status, headers, an empty line and a body, separated by lines of two
+    /// dashes.
     fn read(text: &str) -> Self {
         let answer = |text: &str| {
             let (head, body) = text.split_once("\n\n").unwrap_or((text, ""));
@@ -325,7 +325,7 @@ impl Script {
         Self { answers: Mutex::new(answers), heard: Mutex::default() }
     }
 
-    /// The answers since it was last asked.
+    /// Returns the answers given since the last call.
     fn heard(&self) -> Vec<Answer> {
         std::mem::take(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner))
     }

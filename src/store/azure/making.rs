@@ -1,7 +1,5 @@
-//! Making what is missing: container and blob, on condition that they are.
-//!
-//! What this module does not do: it writes no term (the election's hold comes first), and touches
-//! nothing that exists.
+//! Creates the container and the blob if they are missing. Writes no term, since the election's
+//! hold comes first, and changes nothing that exists.
 
 use std::collections::HashMap;
 
@@ -16,7 +14,7 @@ use super::errors::{Op, code};
 use crate::store::{Failure, StoreError};
 
 impl Azure {
-    /// Makes the blob, and the container too where that is missing; overwrites neither.
+    /// Creates the blob, and the container too if that is missing; overwrites neither.
     pub(super) async fn make(&self, access: &Access, container: bool) -> Result<(), StoreError> {
         if container && self.make_container(access).await? {
             tracing::warn!(container = self.settings.container, "made the missing container");
@@ -30,7 +28,7 @@ impl Azure {
         Ok(())
     }
 
-    /// Makes the container; says whether it was missing.
+    /// Creates the container; returns whether it was missing.
     pub(super) async fn make_container(&self, access: &Access) -> Result<bool, StoreError> {
         match access.container.create(None).await {
             Ok(_) => Ok(true),
@@ -41,7 +39,7 @@ impl Azure {
         }
     }
 
-    /// Makes an empty blob with these metadata; says whether it was missing.
+    /// Creates an empty blob with these metadata; returns whether it was missing.
     pub(super) async fn make_blob(
         &self,
         blob: &BlobClient,
@@ -54,7 +52,7 @@ impl Azure {
         };
         match blob.upload(RequestContent::from(Vec::new()), Some(options)).await {
             Ok(_) => Ok(true),
-            // A blob under lease says so before it says that it exists.
+            // A leased blob answers with this before it says that it exists.
             Err(error)
                 if matches!(
                     code(&error),

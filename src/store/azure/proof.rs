@@ -1,19 +1,17 @@
-//! What proves to the store who we are: a key, a signature or a token.
-//!
-//! What it does not do: it signs nothing and asks nobody.
+//! The proof of identity for the store: a key, a signature or a token.
 
 use std::sync::Arc;
 
 use azure_core::credentials::Secret;
 
-/// What proves who we are. No part of it is ever shown.
+/// The proof of identity. `Debug` shows no part of it.
 #[derive(Clone)]
 pub(super) enum Proof {
-    /// The key of an account signs each request.
+    /// An account key, which signs each request.
     Key {
         /// The account.
         account: String,
-        /// Its key, in base 64.
+        /// The key, in base64.
         key: Secret,
     },
     /// A shared access signature, as the parameters of a query.
@@ -33,7 +31,7 @@ impl std::fmt::Debug for Proof {
 }
 
 impl Proof {
-    /// Reads an account key.
+    /// Parses an account key.
     pub(super) fn key(account: &str, text: &str) -> Result<Self, String> {
         let text = text.trim();
         match azure_core::base64::decode(text) {
@@ -44,7 +42,7 @@ impl Proof {
         }
     }
 
-    /// Reads a shared access signature, with or without its question mark.
+    /// Parses a shared access signature, with or without its question mark.
     pub(super) fn sas(text: &str) -> Result<Self, String> {
         let text = text.trim().trim_start_matches('?');
         let pairs: Vec<(String, String)> = url::form_urlencoded::parse(text.as_bytes())
@@ -58,7 +56,7 @@ impl Proof {
         Ok(Self::Sas(pairs.into()))
     }
 
-    /// When a shared access signature ends, as it says itself.
+    /// Returns when a shared access signature expires, by its own parameter.
     pub(super) fn end(&self) -> Option<&str> {
         let Self::Sas(pairs) = self else { return None };
         pairs.iter().find(|(name, _)| name == "se").map(|(_, value)| value.as_str())

@@ -1,7 +1,5 @@
-//! The record of a tenure as the metadata of a blob, and back.
-//!
-//! What it does not do: it judges no lease. Values are escaped as in a URL, since metadata travel
-//! in headers: blanks at the ends would be lost, and other characters refused.
+//! The record of a leadership in the metadata of a blob. Values are escaped as in a URL, since
+//! metadata travel in headers, where blanks at the ends would be lost and other characters refused.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +22,7 @@ pub(super) const OURS: [&str; 7] = [TERM, IDENTITY, INSTANCE, ADDRESS, NONCE, SU
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Metadata(HashMap<String, String>);
 
-/// Takes the metadata from the answer to a look.
+/// Returns the metadata from the answer to a read.
 pub(super) fn metadata(headers: &Headers) -> Metadata {
     let named = headers.iter().filter_map(|(name, value)| {
         let name = name.as_str().to_ascii_lowercase();
@@ -34,7 +32,7 @@ pub(super) fn metadata(headers: &Headers) -> Metadata {
     Metadata(named.collect())
 }
 
-/// Reads the record of a blob from the answer to a look, and refuses one that is not of our making.
+/// Reads the record of a blob from the answer to a read, and refuses one that Tenure did not write.
 pub(super) fn read(headers: &Headers, blob: &str) -> Result<Record, Failure> {
     let Metadata(fields) = metadata(headers);
     let foreign = |why: String| {
@@ -90,7 +88,7 @@ pub(super) fn read(headers: &Headers, blob: &str) -> Result<Record, Failure> {
 }
 
 impl Metadata {
-    /// Puts the record of a bid in the place of that of an earlier tenure; what others have added
+    /// Replaces the record of an earlier leadership with that of a bid; what others have added
     /// stays.
     pub(super) fn inaugurate(self, bid: &Bid, term: u64) -> HashMap<String, String> {
         let mut fields = self.without_ours();
@@ -105,7 +103,7 @@ impl Metadata {
         fields
     }
 
-    /// Adds who should lead next to the record that stands there.
+    /// Adds the successor to the present record.
     pub(super) fn nominate(self, successor: &Successor) -> HashMap<String, String> {
         let Self(mut fields) = self;
         fields.insert(SUCCESSOR.to_owned(), escape(&successor.identity));
@@ -113,7 +111,7 @@ impl Metadata {
         fields
     }
 
-    /// Puts a first term, which nobody holds, in the place of a record without one.
+    /// Replaces a record without a term with a first term that has no holder.
     pub(super) fn first_term(self, term: u64) -> HashMap<String, String> {
         let mut fields = self.without_ours();
         fields.insert(TERM.to_owned(), term.to_string());

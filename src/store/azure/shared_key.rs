@@ -1,7 +1,5 @@
-//! Signing a request with the account's key, by the rules of Azure's Shared Key (since 2015-02-21).
-//!
-//! What it does not do: it sends nothing and decides nothing; a request with a body of unknown
-//! length is never made here, so its length is always known.
+//! Signs requests with an account key, by the rules of Azure's Shared Key (since 2015-02-21). Every
+//! request here has a body of known length.
 
 use azure_core::credentials::Secret;
 use azure_core::hmac::hmac_sha256;
@@ -9,8 +7,8 @@ use azure_core::http::Request;
 use azure_core::http::headers::{AUTHORIZATION, HeaderName};
 use url::Url;
 
-/// The headers that are signed by their values alone, in this order; an empty line stands for one
-/// that is absent. `date` is always empty, since `x-ms-date` is sent.
+/// The headers that are signed by value only, in this order; an absent one is an empty line. `date`
+/// is always empty, since `x-ms-date` is sent.
 const SIGNED: [&str; 11] = [
     "content-encoding",
     "content-language",
@@ -25,7 +23,7 @@ const SIGNED: [&str; 11] = [
     "range",
 ];
 
-/// Adds the signature; `x-ms-date` must be there already.
+/// Adds the signature; `x-ms-date` must have been set.
 pub(super) fn sign(request: &mut Request, account: &str, key: &Secret) -> azure_core::Result<()> {
     let signature = hmac_sha256(&string_to_sign(request, account), key)?;
     request.insert_header(AUTHORIZATION, format!("SharedKey {account}:{signature}"));
@@ -38,7 +36,7 @@ fn string_to_sign(request: &Request, account: &str) -> String {
     for name in SIGNED {
         text.push('\n');
         let value = headers.get_optional_str(&HeaderName::from_static(name)).unwrap_or_default();
-        // An empty body is signed as no length at all.
+        // An empty body is signed as an empty length.
         if (name, value) != ("content-length", "0") {
             text.push_str(value);
         }

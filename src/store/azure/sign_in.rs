@@ -1,11 +1,11 @@
-//! Signing in to Entra: one exchange of what proves the machine or the pod for a token.
+//! Signs in to Entra: exchanges the identity of the machine or the pod for a token, once.
 //!
-//! What it does not do: it keeps no token and tries nothing twice on its own account (`credential`
-//! does both). Each exchange makes a new credential, since those of the client crate keep tokens
-//! until five minutes before their end, and a token file's content for ten minutes.
+//! `credential` keeps tokens and retries. Each exchange makes a new client-crate credential, since
+//! those keep tokens until five minutes before they expire, and the content of a token file for ten
+//! minutes.
 //!
-//! `IDENTITY_ENDPOINT` and `IDENTITY_HEADER` are read by the client crate itself, which leaves no
-//! other way to name them.
+//! `IDENTITY_ENDPOINT` and `IDENTITY_HEADER` are read by the client crate itself, which offers no
+//! other way to set them.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -29,13 +29,13 @@ use azure_identity::{
 use super::transport::Broken;
 use crate::store::{Cause, Failure};
 
-/// What a token is for: blobs, in every cloud.
+/// The scope of a token: blobs, in every cloud.
 const SCOPE: &str = "https://storage.azure.com/.default";
 
-/// How to sign in.
+/// The way to sign in.
 #[derive(Clone, Debug)]
 pub(super) enum SignIn {
-    /// A token that the platform puts into a file and changes there.
+    /// A token in a file, which the platform renews.
     Workload {
         token_file: PathBuf,
         client_id: String,
@@ -45,12 +45,12 @@ pub(super) enum SignIn {
     },
     /// The identity of the machine, or one of those assigned to it.
     Managed { client_id: Option<String>, transport: Arc<dyn HttpClient> },
-    /// Whoever has signed in with the Azure CLI.
+    /// The user of the Azure CLI.
     Cli,
 }
 
 impl SignIn {
-    /// Asks for a token, once.
+    /// Requests a token, once.
     pub(super) async fn exchange(&self) -> Result<AccessToken, Failure> {
         let credential = self.credential().map_err(|error| self.failure(&error))?;
         credential.get_token(&[SCOPE], None).await.map_err(|error| self.failure(&error))
@@ -86,7 +86,7 @@ impl SignIn {
         })
     }
 
-    /// Says why no token came. The client crate's own text may hold a whole answer.
+    /// Returns why there is no token. The client crate's own text may contain a whole answer.
     fn failure(&self, error: &Error) -> Failure {
         let (how, remedy) = match self {
             Self::Workload { .. } => (
@@ -114,7 +114,7 @@ fn client_options(transport: Arc<dyn HttpClient>) -> ClientOptions {
     }
 }
 
-/// Finds the innermost cause that can be told in words of ours.
+/// Returns the message of the innermost cause that is known to be safe to show.
 fn why(error: &Error) -> String {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     let mut found = None;
@@ -137,7 +137,7 @@ fn why(error: &Error) -> String {
     found.unwrap_or_else(|| first_line(&error.to_string()))
 }
 
-/// The endpoint said no.
+/// The endpoint refused the request.
 #[derive(Debug, thiserror::Error)]
 #[error("the endpoint answered {status}{words}")]
 struct Declined {
@@ -145,8 +145,8 @@ struct Declined {
     words: String,
 }
 
-/// Takes what the endpoint says when it declines: the client crate cannot read Entra's answers
-/// with line breaks in them, which all have, and puts whole answers of others into its errors.
+/// Reads the endpoint's error message itself: the client crate cannot parse Entra's answers, which
+/// all have line breaks, and puts whole answers of other endpoints into its errors.
 #[derive(Debug)]
 struct Listen;
 
@@ -172,7 +172,7 @@ impl Policy for Listen {
     }
 }
 
-/// The first sentence of what Entra says of an error, such as `AADSTS700024: …`.
+/// Returns the first line of Entra's error description, such as `AADSTS700024: …`.
 pub(super) fn entra_words(body: &[u8]) -> Option<String> {
     let answer: serde_json::Value = serde_json::from_slice(body).ok()?;
     let words = answer.get("error_description")?.as_str()?;
@@ -181,14 +181,14 @@ pub(super) fn entra_words(body: &[u8]) -> Option<String> {
 
 fn first_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    // First, since an address is told by signs that such a character may stand between.
+    // Removed first, since such a character may be placed within an address to hide it.
     let line: String = line.chars().filter(|c| !c.is_control() && *c != '<').collect();
     let words: Vec<&str> =
         line.split(' ').filter(|word| !word.contains("://") && word.len() <= 60).collect();
     words.join(" ").chars().take(200).collect()
 }
 
-/// The pod's token, read anew for each exchange: the platform replaces it before its end.
+/// The pod's token, read again for each exchange, since the platform replaces it before it expires.
 #[derive(Debug)]
 struct TokenFile(PathBuf);
 
@@ -220,7 +220,7 @@ pub(super) async fn read(path: PathBuf) -> std::io::Result<String> {
         .unwrap_or_else(|_| Err(std::io::ErrorKind::Interrupted.into()))
 }
 
-/// Runs the Azure CLI, and ends it when nobody waits for it any more.
+/// Runs the Azure CLI, and kills it when the future is dropped.
 #[derive(Debug)]
 struct Command;
 

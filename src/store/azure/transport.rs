@@ -1,8 +1,6 @@
-//! The HTTP client that carries every request to Azure, to the blobs and to the sign-in alike.
-//!
-//! What it does not do: it retries nothing, follows no redirect, reads no proxy from the
-//! environment and puts no URL into an error, since a URL may carry a signature. Bounds on time are
-//! the caller's.
+//! The HTTP client for every request to Azure, to blobs and for the sign-in. It retries nothing,
+//! follows no redirect, reads no proxy from the environment, and puts no URL into an error, since a
+//! URL may contain a signature. The caller sets the timeouts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,20 +14,20 @@ use url::{Host, Url};
 use crate::http_client::{self, Cause as Fault};
 use crate::store::{Cause, Failure};
 
-/// From the end of a request to the closing of its connection, 4 s by default: shorter than the
-/// 5 s after which Azurite and many middle boxes close theirs, so that a renewal rarely meets a
-/// connection that is just dying. Longer than the default retry-period, so that a leader keeps one.
+/// From the end of a request to the closing of its connection. Shorter than the 5 s after which
+/// Azurite and many middleboxes close theirs, so that a renewal rarely meets a connection that is
+/// being closed; longer than the default retry-period, so that a leader keeps its connection.
 const IDLE: Duration = Duration::from_secs(4);
 
-/// The longest answer that is read: those to our requests are a few hundred bytes.
+/// The longest answer that is read; the expected ones have a few hundred bytes.
 const LONGEST_ANSWER: usize = 256 * 1024;
 
 /// Which proxy requests go through.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Route<'a> {
-    /// None: loopback, and the identity endpoint of a machine.
+    /// None: for loopback, and the identity endpoint of a machine.
     Direct,
-    /// What `HTTPS_PROXY` and `NO_PROXY` say.
+    /// As `HTTPS_PROXY` and `NO_PROXY` say.
     Proxied {
         /// `HTTPS_PROXY`.
         proxy: Option<&'a str>,
@@ -42,14 +40,14 @@ pub(super) enum Route<'a> {
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(super) struct Broken {
-    /// In words, without a URL.
+    /// The message, without a URL.
     pub(super) message: String,
-    /// Whether one more try at once is worth it: not where names or certificates are wrong.
+    /// Whether an immediate retry is worthwhile; not if a name or a certificate is wrong.
     pub(super) again: bool,
 }
 
-/// Makes a client; `tls` says whether any of its requests go over TLS, for which the
-/// certificate authorities are loaded.
+/// Creates a client. `tls` says whether any of its requests use TLS, for which the certificate
+/// authorities are loaded.
 pub(super) fn client(route: Route<'_>, tls: bool) -> Result<Arc<dyn HttpClient>, Failure> {
     let mut builder = reqwest::Client::builder()
         .tls_backend_preconfigured(tls_settings(tls)?)
@@ -70,7 +68,7 @@ pub(super) fn client(route: Route<'_>, tls: bool) -> Result<Arc<dyn HttpClient>,
     Ok(Arc::new(Client(client)))
 }
 
-/// Whether a URL leads to this host itself.
+/// Returns whether a URL refers to this host.
 pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name.eq_ignore_ascii_case("localhost"),
@@ -148,7 +146,7 @@ fn outgoing(request: &Request) -> azure_core::Result<reqwest::Request> {
     Ok(outgoing)
 }
 
-/// Says why a request got no answer. `Connection` means that it was never sent.
+/// Converts the error of a request without an answer. `Connection` means that it was never sent.
 fn broken(error: &reqwest::Error, host: &str) -> Error {
     let kind = if error.is_connect() { ErrorKind::Connection } else { ErrorKind::Io };
     let fault = http_client::cause(error);

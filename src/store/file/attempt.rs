@@ -1,6 +1,5 @@
-//! One attempt at the record, on a thread that may block: the lock, the change, the write.
-//!
-//! What this module does not do: it waits for no lock, and does nothing that nobody waits for.
+//! One attempt to read or change the record, on a thread that may block: the lock, the change, the
+//! write. It never waits for the lock, and does nothing once its caller has given up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +15,7 @@ use crate::clock::{self, Moment};
 pub(super) struct Attempt {
     pub(super) place: Arc<Place>,
     pub(super) clock: Arc<dyn Fn() -> Moment + Send + Sync>,
-    /// The boot clock when the call began, before the lock was tried: what a lease counts from.
+    /// The boot clock when the call began, before the lock was tried: a lease counts from here.
     pub(super) began: Duration,
     pub(super) given_up: Arc<AtomicBool>,
 }
@@ -26,9 +25,9 @@ pub(super) struct Locked<'a> {
     attempt: &'a Attempt,
     directory: &'a Directory<'a>,
     lock: Lock,
-    /// When the call began.
+    /// The reading when the call began.
     pub(super) began: Reading,
-    /// When the lock had been obtained.
+    /// The reading after the lock was taken.
     pub(super) now: Reading,
 }
 
@@ -36,7 +35,7 @@ pub(super) const NOT_OURS: &str = "the lease is not ours any more";
 pub(super) const BREAKING: &str =
     "an operator is breaking the lease, which is free when it has run out";
 
-/// A change to the record, granted or refused.
+/// The outcome of a change to the record: granted, or refused with a reason.
 pub(super) type Change<T> = Result<T, &'static str>;
 
 impl Attempt {
@@ -53,7 +52,7 @@ impl Attempt {
         Reading { boot_id, boot: (self.clock)().boot }
     }
 
-    /// Whether somebody still waits for the answer.
+    /// Fails if the caller no longer waits for the answer.
     fn still_wanted(&self) -> Result<(), Fault> {
         if self.given_up.load(Ordering::Acquire) {
             return Err(Fault::unavailable("the attempt was given up, and has done nothing"));
@@ -71,7 +70,7 @@ impl Attempt {
         Ok(Locked { attempt: self, directory, lock, began, now })
     }
 
-    /// Changes the record for a bid that should have the lease already.
+    /// Changes the record for a bid that should already hold the lease.
     pub(super) fn change<T>(
         &self,
         bid: &Bid,
@@ -83,8 +82,8 @@ impl Attempt {
         }
     }
 
-    /// Changes the record in a directory; a first one where there is none. What is refused leaves
-    /// everything as it is.
+    /// Changes the record in a directory, starting from an empty one if there is none. A refused
+    /// change writes nothing.
     pub(super) fn change_in<T>(
         &self,
         directory: &Directory<'_>,
@@ -104,7 +103,8 @@ impl Attempt {
 }
 
 impl Locked<'_> {
-    /// Writes the record, unless the attempt was given up or has outlived what it asks for.
+    /// Writes the record, unless the attempt was given up or has lasted as long as the lease it
+    /// asks for.
     pub(super) fn write(
         &self,
         mut stored: Stored,
@@ -123,7 +123,7 @@ impl Locked<'_> {
     }
 }
 
-/// Whether the bid holds the lease and may write under it, or why not.
+/// Checks that the bid holds the lease and may write under it; otherwise returns the reason.
 pub(super) fn holds(bid: &Bid, locked: &Locked<'_>, stored: &Stored) -> Change<()> {
     if stored.is_free(&locked.now) || !stored.is_of(bid, &locked.now) {
         return Err(NOT_OURS);

@@ -1,6 +1,4 @@
-//! What `tenure doctor` says about a `file:` store.
-//!
-//! What this module does not do: it changes nothing but a probe file of its own.
+//! The checks of `tenure doctor` for a `file:` store. They change nothing but a probe file.
 
 use super::super::{Finding, StoreError, Verdict};
 use super::attempt::Attempt;
@@ -8,7 +6,7 @@ use super::fault::Fault;
 use super::place::Directory;
 use super::record::{Reading, Stored};
 
-/// Goes from the directory to the record, and stops where nothing further can be looked at.
+/// Checks from the directory to the record, and stops where nothing further can be checked.
 pub(super) fn examine(attempt: &Attempt) -> Vec<Finding> {
     let place = &attempt.place;
     let path = place.directory().display();
@@ -59,7 +57,7 @@ pub(super) fn examine(attempt: &Attempt) -> Vec<Finding> {
     findings
 }
 
-/// The finding where the disk does not even answer.
+/// Returns the finding for a disk that does not answer.
 pub(super) fn hung(error: &StoreError) -> Finding {
     Finding {
         subject: "directory".into(),

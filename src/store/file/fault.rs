@@ -1,37 +1,35 @@
-//! What can be wrong with a `file:` store, in words and with a remedy.
-//!
-//! What this module does not do: it says nothing about leases. A refusal is no fault.
+//! Errors of a `file:` store, with a remedy.
 
 use std::io;
 use std::path::Path;
 
 use super::super::{Cause, Failure, StoreError};
 
-/// A fault, before it is known whether a request or `tenure doctor` met it.
+/// An error, whether a request or `tenure doctor` met it.
 #[derive(Debug)]
 pub(super) struct Fault {
-    /// The record is not ours: definite, and never overwritten.
+    /// Whether Tenure did not write the record: definite, and it is never overwritten.
     foreign: bool,
     cause: Cause,
-    /// What is the matter.
+    /// The problem.
     pub(super) detail: String,
-    /// What to do about it.
+    /// The remedy.
     pub(super) remedy: Option<String>,
 }
 
 impl Fault {
-    /// Something outside is not as it must be, and a person must mend it.
+    /// Creates an error that an operator must fix.
     pub(super) fn settings(detail: impl Into<String>, remedy: &str) -> Self {
         let (detail, remedy) = (detail.into(), Some(remedy.to_owned()));
         Self { foreign: false, cause: Cause::Settings, detail, remedy }
     }
 
-    /// It does not go now, and may well go later.
+    /// Creates an error that may go away without action.
     pub(super) fn unavailable(detail: impl Into<String>) -> Self {
         Self { foreign: false, cause: Cause::Unavailable, detail: detail.into(), remedy: None }
     }
 
-    /// The record is torn, or not of our making.
+    /// Creates the error for a record that is damaged, or that Tenure did not write.
     pub(super) fn foreign(path: &Path, fault: &str) -> Self {
         Self {
             foreign: true,
@@ -41,12 +39,12 @@ impl Fault {
         }
     }
 
-    /// Whether it may well go later, with nothing mended.
+    /// Returns whether the error may go away without action.
     pub(super) fn is_transient(&self) -> bool {
         self.cause == Cause::Unavailable
     }
 
-    /// The system refused.
+    /// Creates the error for a failed system call.
     pub(super) fn io(path: &Path, verb: &str, error: io::Error) -> Self {
         let detail = format!("{} cannot be {verb}: {error}", path.display());
         let remedy = match error.kind() {

@@ -1,6 +1,4 @@
-//! What must hold of the record of a `file:` store, whatever bytes stand in the file.
-//!
-//! What is not here: the file, and the lock on it.
+//! Fuzz target for the record of a `file:` store, with arbitrary bytes in the file.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +8,9 @@ use super::record::{Reading, Stored};
 
 const FLOOR: u64 = 1_000;
 
-/// Records: what is read is written so that it is read again; a lease that somebody holds stays
-/// theirs until it is over; a bid that is granted has it for its whole duration and in a term of
-/// its own.
+/// Checks that a record that was read is written so that it reads back the same, that a held lease
+/// stays held until it is over, and that a granted bid has the lease for its whole duration and a
+/// term of its own.
 pub fn file_record(data: &[u8]) {
     let stored = match Stored::decode(data) {
         Ok(stored) => stored,
@@ -33,7 +31,7 @@ pub fn file_record(data: &[u8]) {
         let mut granted = stored.clone();
         granted.extend(&bid, &now);
         let left = granted.remaining(&now).expect("there is a lease");
-        // A clock at the end of what nanoseconds can count has no room for a duration.
+        // Near the largest number of nanoseconds there is no room for a lease-duration.
         assert!(boot > 100 || left >= bid.lease_duration, "{left:?}");
         assert!(granted.is_of(&bid, &now));
         match granted.inaugurate(&bid, FLOOR) {
@@ -55,7 +53,7 @@ pub fn file_record(data: &[u8]) {
     }
 }
 
-/// A new tenure names no successor; one that is added changes nothing else.
+/// Checks that a new leadership names no successor, and that adding one changes nothing else.
 fn nominated(granted: &Stored) {
     let record = granted.record();
     assert_eq!(record.successor, None);

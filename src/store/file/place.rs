@@ -1,9 +1,9 @@
-//! Where a `file:` store keeps its lock and its record: a directory that is looked at anew on each
-//! call, so that whatever is mended there is seen at once.
+//! The directory with the lock and the record of a `file:` store, opened anew on each call, so that
+//! a repair takes effect at once.
 //!
-//! What this module does not do: it judges no lease. It never waits for the lock, never follows a
-//! symbolic link, never changes a file that it cannot read as ours, and never renames or unlinks
-//! the lock file, since a lock on a file that is not there any more excludes nobody.
+//! This module never waits for the lock, never follows a symbolic link, never changes a file that
+//! is not a valid record of Tenure, and never renames or unlinks the lock file, since a lock on an
+//! unlinked file excludes nobody.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -19,15 +19,15 @@ use super::record::Stored;
 use super::trust::{judge_directory, local_filesystem, other_filesystem};
 use crate::config::FileSettings;
 
-/// More than any record of ours.
+/// Longer than any record.
 const LONGEST_RECORD: u64 = 64 * 1024;
 
-/// What every file here is opened with: a link is refused, a FIFO does not block, and no child
-/// process inherits it.
+/// The flags for opening every file here: a symbolic link is refused, a FIFO does not block, and no
+/// child process inherits the descriptor.
 const GUARDED: OFlags =
     OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// The names of a store's directory and files.
+/// The paths of a store's directory and files.
 #[derive(Debug)]
 pub(super) struct Place {
     directory: PathBuf,
@@ -38,7 +38,7 @@ pub(super) struct Place {
     probe: String,
 }
 
-/// The directory, opened, so that everything after it happens in the same one.
+/// The directory, opened, so that all further operations are in the same one.
 #[derive(Debug)]
 pub(super) struct Directory<'a> {
     place: &'a Place,
@@ -51,7 +51,7 @@ pub(super) struct Lock(OwnedFd);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing alone would leave it with a child process that is between fork and exec.
+        // Closing alone would leave the lock to a child process between fork and exec.
         let _ = fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
@@ -60,7 +60,7 @@ impl Place {
     pub(super) fn new(settings: &FileSettings) -> Self {
         let election = &settings.election;
         Self {
-            // A trailing slash or dot would have a symbolic link followed.
+            // A trailing slash or dot would cause a symbolic link to be followed.
             directory: settings.directory.components().collect(),
             is_default: settings.is_default,
             lock: format!("{election}.lock"),
@@ -82,7 +82,7 @@ impl Place {
         self.directory.join(&self.lock)
     }
 
-    /// Opens the directory and checks it; `None` where it is missing but could be made.
+    /// Opens and checks the directory; `None` if it is missing but can be created.
     pub(super) fn open(&self) -> Result<Option<Directory<'_>>, Fault> {
         let Some(directory) = self.open_unchecked()? else {
             return Ok(None);
@@ -92,7 +92,7 @@ impl Place {
         Ok(Some(directory))
     }
 
-    /// Opens the directory and checks it, making it first where it is missing.
+    /// Opens and checks the directory, creating it first if it is missing.
     pub(super) fn open_or_make(&self) -> Result<Directory<'_>, Fault> {
         if let Some(directory) = self.open()? {
             return Ok(directory);
@@ -104,7 +104,7 @@ impl Place {
         self.open()?.ok_or_else(|| self.fault("opened", Errno::NOENT))
     }
 
-    /// Opens the directory, whatever it is like; `None` where it is missing but could be made.
+    /// Opens the directory without checks; `None` if it is missing but can be created.
     pub(super) fn open_unchecked(&self) -> Result<Option<Directory<'_>>, Fault> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match fs::open(&self.directory, flags, Mode::empty()) {
@@ -132,11 +132,11 @@ impl Place {
 }
 
 impl Directory<'_> {
-    /// Checks that locks and renames here do what they say, which network filesystems do not
-    /// promise.
+    /// Checks that the filesystem is one on which locks and renames are reliable, which network
+    /// filesystems do not promise.
     pub(super) fn check_filesystem(&self) -> Result<&'static str, Fault> {
         let found = fs::fstatfs(&self.fd).map_err(|errno| self.place.fault("examined", errno))?;
-        // The magic numbers have 32 bits on every platform, whatever the field's type.
+        // The magic numbers have 32 bits on every platform, whatever the type of the field.
         let magic = found.f_type as u32;
         local_filesystem(magic).ok_or_else(|| {
             let name = other_filesystem(magic).unwrap_or("of an unknown kind");
@@ -151,7 +151,7 @@ impl Directory<'_> {
         })
     }
 
-    /// Checks that nobody else can put files of theirs in the place of ours.
+    /// Checks that no other user can replace the files.
     pub(super) fn check_owner(&self) -> Result<(), Fault> {
         let found = fs::fstat(&self.fd).map_err(|errno| self.place.fault("examined", errno))?;
         let (owner, mode) = (found.st_uid, Mode::from_raw_mode(found.st_mode));
@@ -160,7 +160,7 @@ impl Directory<'_> {
         )
     }
 
-    /// Tries the lock; never waits for it.
+    /// Tries to take the lock, without waiting.
     pub(super) fn try_lock(&self) -> Result<Lock, Fault> {
         let path = self.place.lock_path();
         let flags = OFlags::RDWR | OFlags::CREATE | GUARDED;
@@ -187,7 +187,7 @@ impl Directory<'_> {
         Ok(lock)
     }
 
-    /// Checks that the lock that we hold is the one that others will try.
+    /// Checks that the lock file still has its name, so that others will try the same one.
     fn check_lock(&self, lock: &Lock) -> Result<(), Fault> {
         let path = self.place.lock_path();
         let ours = fstat(&path, &lock.0)?;
@@ -201,7 +201,7 @@ impl Directory<'_> {
         }
     }
 
-    /// Reads the record; `None` where there is none.
+    /// Reads the record; `None` if there is none.
     pub(super) fn read(&self) -> Result<Option<Stored>, Fault> {
         let path = self.place.record_path();
         let flags = OFlags::RDONLY | GUARDED;
@@ -229,8 +229,8 @@ impl Directory<'_> {
         Stored::decode(&bytes).map(Some).map_err(|fault| Fault::foreign(&path, &fault))
     }
 
-    /// Puts a record in the place of the old one, whole or not at all, unless `last_word` forbids
-    /// it just before. `durable` makes sure that a power cut does not bring the old one back.
+    /// Replaces the record, as a whole or not at all, unless `last_word` fails just before. With
+    /// `durable` a power failure does not bring the old one back.
     pub(super) fn write(
         &self,
         lock: &Lock,
@@ -259,7 +259,7 @@ impl Directory<'_> {
         written
     }
 
-    /// Writes a file of the probe's name and removes it, to see that it can be done.
+    /// Writes and removes a probe file, to check that it is possible.
     pub(super) fn probe(&self) -> Result<(), Fault> {
         let written = self.write_new(&self.place.probe, b"{}\n");
         let _ = fs::unlinkat(&self.fd, &self.place.probe, AtFlags::empty());
@@ -268,7 +268,7 @@ impl Directory<'_> {
         })
     }
 
-    /// Writes a new file to the disk; one of that name that was left behind goes first.
+    /// Writes a new file to disk, removing any of that name left behind earlier.
     fn write_new(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         match fs::unlinkat(&self.fd, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
@@ -293,7 +293,7 @@ fn not_a_file(path: &Path) -> Fault {
     )
 }
 
-/// Checks that a file is a plain one, and ours.
+/// Checks that a file is a regular one, owned by this user or root.
 fn check_file(path: &Path, found: &Stat) -> Result<(), Fault> {
     if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
         return Err(not_a_file(path));

@@ -1,6 +1,5 @@
-//! The record of a `file:` store: its form on disk, and what it says about the lease.
-//!
-//! What this module does not do: it opens no file and reads no clock. Bytes and readings come in.
+//! The record of a `file:` store: its format on disk, and the state of the lease in it. Opens no
+//! file and reads no clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,19 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use super::super::{Bid, Candidate, Nonce, Record, Successor, Version};
 
-/// The form that this version reads and writes, and the marker that says that a file is ours.
+/// The format that this version reads and writes; its presence marks a file as a record of Tenure.
 const FORMAT: u64 = 1;
 
-/// The boot that the machine is in, and how long it has lasted.
+/// A reading of the boot clock, with the boot it belongs to.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
-    /// Names the boot, since readings of different boots say nothing about each other.
+    /// The boot id: readings of different boots cannot be compared.
     pub(super) boot_id: String,
     /// `CLOCK_BOOTTIME`.
     pub(super) boot: Duration,
 }
 
-/// The record as it stands in the file.
+/// The record as stored in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Stored {
@@ -31,7 +30,7 @@ pub(super) struct Stored {
     term: Option<u64>,
     nonce: Option<String>,
     holder: Option<StoredHolder>,
-    /// Left out where there is none, as in records that know of no successors.
+    /// Omitted if there is none, as in records of versions without successors.
     #[serde(skip_serializing_if = "Option::is_none")]
     successor: Option<StoredSuccessor>,
     lease: Option<StoredLease>,
@@ -52,8 +51,8 @@ struct StoredSuccessor {
     hold_off_ms: u64,
 }
 
-/// The lease as the store knows it; the file is readable by its owner alone, since whoever knows
-/// the id can release it.
+/// The lease as the store keeps it. Only the owner can read the file, since knowing the id is
+/// enough to release the lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StoredLease {
@@ -61,19 +60,19 @@ struct StoredLease {
     boot_id: String,
     from_boottime_ns: u64,
     until_boottime_ns: u64,
-    /// Whether an operator breaks it: it runs out then, and is renewed no more.
+    /// Whether an operator is breaking the lease: it runs out, and is not renewed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     breaking: bool,
 }
 
-/// The marker alone, read first so that a newer form is told from something else altogether.
+/// The marker alone, read first to tell a newer format from a file of something else.
 #[derive(Deserialize)]
 struct Marker {
     tenure: u64,
 }
 
 impl Stored {
-    /// A record before the first one.
+    /// Returns the empty record from which the first one is written.
     pub(super) fn first() -> Self {
         Self {
             tenure: FORMAT,
@@ -86,7 +85,7 @@ impl Stored {
         }
     }
 
-    /// Reads a record, or says in words why it is not ours.
+    /// Reads a record, or returns the reason why it is not one of Tenure.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
         if bytes.is_empty() {
             return Err("is empty".into());
@@ -116,14 +115,14 @@ impl Stored {
         Ok(stored)
     }
 
-    /// The bytes for the file.
+    /// Returns the bytes for the file.
     pub(super) fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
         let mut bytes = serde_json::to_vec_pretty(self)?;
         bytes.push(b'\n');
         Ok(bytes)
     }
 
-    /// The record in the election's words.
+    /// Converts to the election's record.
     pub(super) fn record(&self) -> Record {
         Record {
             term: self.term,
@@ -142,22 +141,23 @@ impl Stored {
         }
     }
 
-    /// The version that observers compare.
+    /// Returns the version that a bid compares.
     pub(super) fn version(&self) -> Version {
         Version(self.revision.to_string().into())
     }
 
-    /// The last term written.
+    /// Returns the last term written.
     pub(super) fn term(&self) -> Option<u64> {
         self.term
     }
 
-    /// How long the lease still runs at `now`; zero when it is over, `None` when it was released.
-    /// What is left of the lease at `now`; `None` where there is none.
+    /// Returns how much of the lease is left at `now`: zero if it is over, `None` if it was
+    /// released.
     ///
-    /// Another boot id alone does not free it: containers may be given boot ids of their own on one
-    /// kernel. A boot clock that reads less than the lease began with has begun anew, and its
-    /// holder did not survive that; one that reads within the lease cannot tell, and waits.
+    /// Another boot id alone does not free the lease: containers on one kernel may have boot ids of
+    /// their own. If the boot id differs and the boot clock reads less than when the lease began,
+    /// the machine has restarted, and the holder did not survive that. Otherwise a restart cannot
+    /// be told, and the lease lasts until its end.
     pub(super) fn remaining(&self, now: &Reading) -> Option<Duration> {
         let lease = self.lease.as_ref()?;
         let rebooted =
@@ -168,12 +168,12 @@ impl Stored {
         Some(Duration::from_nanos(lease.until_boottime_ns).saturating_sub(now.boot))
     }
 
-    /// Whether the lease may be had at `now`.
+    /// Returns whether the lease may be acquired at `now`.
     pub(super) fn is_free(&self, now: &Reading) -> bool {
         self.remaining(now).is_none_or(|remaining| remaining.is_zero())
     }
 
-    /// Whether the lease, running or run out, is the bid's, and of this boot.
+    /// Returns whether the lease, running or over, is held by this bid, in this boot.
     pub(super) fn is_of(&self, bid: &Bid, now: &Reading) -> bool {
         self.lease
             .as_ref()
@@ -194,12 +194,12 @@ impl Stored {
             Some(StoredLease { id, boot_id, from_boottime_ns, until_boottime_ns, breaking });
     }
 
-    /// Whether an operator breaks the lease.
+    /// Returns whether an operator is breaking the lease.
     pub(super) fn is_breaking(&self) -> bool {
         self.lease.as_ref().is_some_and(|lease| lease.breaking)
     }
 
-    /// Has the lease run out without a renewal.
+    /// Prevents renewals, so that the lease runs out.
     pub(super) fn let_run_out(&mut self) {
         if let Some(lease) = &mut self.lease {
             lease.breaking = true;
@@ -211,12 +211,12 @@ impl Stored {
         self.lease = None;
     }
 
-    /// The term that the bid's acquisition has written already.
+    /// Returns the term that this bid's acquisition has already written.
     pub(super) fn term_of(&self, bid: &Bid) -> Option<u64> {
         if self.record().nonce == Some(bid.nonce) { self.term } else { None }
     }
 
-    /// Begins a term for the bid and returns it; `None` when there is no larger number.
+    /// Writes a term for the bid and returns it; `None` if there is no larger number.
     pub(super) fn inaugurate(&mut self, bid: &Bid, floor: u64) -> Option<u64> {
         let next = match self.term {
             Some(term) => term.checked_add(1)?,
@@ -234,7 +234,7 @@ impl Stored {
         Some(term)
     }
 
-    /// Names who should lead next.
+    /// Writes the successor.
     pub(super) fn nominate(&mut self, successor: &Successor) {
         self.successor = Some(StoredSuccessor {
             identity: successor.identity.clone(),
@@ -242,7 +242,7 @@ impl Stored {
         });
     }
 
-    /// Begins a term that nobody holds.
+    /// Writes a term without a holder.
     pub(super) fn begin(&mut self, floor: u64) {
         self.term = Some(floor);
     }
@@ -387,7 +387,8 @@ mod tests {
         #[test]
         fn every_prefix_of_a_record_is_refused(cut in 0_usize..300) {
             let bytes = held().encode().unwrap();
-            // Without its last brace it is torn; without the line break alone it is whole.
+            // Without its last brace the record is damaged; without the line break alone it is
+            // whole.
             let cut = cut.min(bytes.len() - 2);
             prop_assert!(Stored::decode(&bytes[..cut]).is_err());
         }

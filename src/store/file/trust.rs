@@ -1,13 +1,12 @@
-//! Which directories and filesystems a `file:` store trusts.
-//!
-//! What this module does not do: it looks at nothing itself. Owners, modes and magic numbers come
-//! in, so that every case can be judged, whoever runs the tests.
+//! Which directories and filesystems a `file:` store accepts. Owners, modes and magic numbers are
+//! arguments, so that tests cover every case, whichever user runs them.
 
 use rustix::fs::Mode;
 
-/// Judges a directory by its owner and mode: who could put other files in the place of ours? Its
-/// owner can, so that must be us or root; and so can whoever may write in it, unless it is sticky.
-/// A group that may write was let in by the owner.
+/// Checks a directory's owner and mode: no other user must be able to replace the files. The owner
+/// can, so it must be this user or root; so can everyone with write permission, unless the
+/// directory is sticky. A group with write permission was admitted by the owner. The default
+/// directory must be this user's alone.
 pub(super) fn judge_directory(
     owner: u32,
     mode: Mode,
@@ -35,7 +34,8 @@ pub(super) fn judge_directory(
     Ok(())
 }
 
-/// The filesystems on which `flock` and `rename` are known to hold among all processes of a host.
+/// Returns the name of a filesystem on which `flock` and `rename` are known to work between all
+/// processes of a host.
 pub(super) fn local_filesystem(magic: u32) -> Option<&'static str> {
     Some(match magic {
         0x0000_ef53 => "ext",
@@ -49,7 +49,7 @@ pub(super) fn local_filesystem(magic: u32) -> Option<&'static str> {
     })
 }
 
-/// Names for the filesystems that people do try.
+/// Returns the name of another filesystem that is commonly tried, for messages.
 pub(super) fn other_filesystem(magic: u32) -> Option<&'static str> {
     Some(match magic {
         0x0000_6969 => "nfs",

@@ -1,8 +1,6 @@
-//! The examination of a cluster for `tenure doctor`: what is wrong, and what to do, in the order in
-//! which a person would mend it.
-//!
-//! What it does not do: it writes nothing. Making a Lease is tried as a dry run, and what else is
-//! allowed is asked of the server.
+//! The checks of `tenure doctor` for a cluster, in the order in which an operator would fix them.
+//! They change nothing: creating a Lease is tried as a dry run, and permissions are reviewed by the
+//! server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,18 +14,18 @@ use crate::kube::objects::{AccessSpec, Lease, Metadata, SelfSubjectAccessReview}
 use crate::kube::{Dated, Kind, Kube, KubeError, rule};
 use crate::store::{Finding, Sight, Verdict};
 
-/// The longest time that one request may take; longer than any request-timeout that makes sense,
-/// so that a slow server is told from a dead one.
+/// The longest time that one request may take; longer than any sensible request-timeout, to tell a
+/// slow server from a dead one.
 const PATIENCE: Duration = Duration::from_secs(25);
 
-/// How many requests are timed.
+/// The number of requests that are timed.
 const TIMED: usize = 5;
 
-/// A token that ends sooner than this should have been replaced: the kubelet does so when a fifth
-/// of its time is left, which is an hour at most by default.
+/// A token that expires sooner than this should have been replaced. The kubelet does so when a
+/// fifth of its lifetime is left, which is about an hour by default.
 const SOON: time::Duration = time::Duration::minutes(5);
 
-/// From this difference on a clock is worth a word.
+/// The clock difference, in seconds, from which on it is reported.
 const SKEWED: i64 = 31;
 
 const TOKEN: &str = "token";
@@ -38,21 +36,21 @@ const LEASE: &str = "Lease";
 const SKEW: &str = "clock skew";
 const TIMINGS: &str = "timings";
 
-/// All that is looked at, in order; what could not be is said to have been skipped.
+/// All subjects, in order; those not reached are reported as skipped.
 const SUBJECTS: [&str; 7] = [SERVER, TOKEN, NAMESPACE, RIGHTS, LEASE, SKEW, TIMINGS];
 
-/// One examination.
+/// One run of the checks.
 struct Examination<'a> {
     store: &'a Kubernetes,
     kube: Kube,
-    /// Whose token it is, as it says itself.
+    /// The user of the token, by its own claims.
     user: String,
-    /// Whether the Lease is there.
+    /// Whether the Lease exists.
     exists: bool,
     found: Vec<Finding>,
 }
 
-/// Looks at everything, as far as it gets.
+/// Runs all checks, as far as it gets.
 pub(super) async fn examine(store: &Kubernetes) -> Vec<Finding> {
     let patient = Kube::open(&store.settings.access, PATIENCE);
     let kube = patient.unwrap_or_else(|_| store.kube.clone());
@@ -84,7 +82,7 @@ impl Examination<'_> {
         });
     }
 
-    /// Notes what came of a request that should have gone well, in words that name the remedy.
+    /// Records the error of a request that should have succeeded, with the remedy.
     fn fault(&mut self, error: &KubeError) {
         let subject = match error {
             KubeError::Unauthorized(_) | KubeError::Files(_) => TOKEN,
@@ -107,7 +105,7 @@ impl Examination<'_> {
         }
     }
 
-    /// Looks at what the token says of itself.
+    /// Checks the claims of the token.
     async fn token(&mut self) {
         let read = match self.kube.token().await {
             Ok(None) => {
@@ -147,7 +145,7 @@ impl Examination<'_> {
         self.user = token.subject;
     }
 
-    /// Reads the Lease; whether the server can be spoken to.
+    /// Reads the Lease; returns whether the server can be used.
     async fn reach(&mut self) -> bool {
         let settings = &self.store.settings;
         let read = self.kube.get::<Lease>(&settings.namespace, &settings.name).await;
@@ -172,7 +170,7 @@ impl Examination<'_> {
                     self.fault(&error);
                     return false;
                 };
-                // What may be done is asked for below, verb by verb.
+                // The permissions are checked below, verb by verb.
                 if let Some((user, _)) = why.split_once(" may not ") {
                     self.user = user.to_owned();
                 }
@@ -185,7 +183,7 @@ impl Examination<'_> {
         true
     }
 
-    /// Tells how the Lease is.
+    /// Reports the state of the Lease.
     fn lease(&mut self, lease: Option<&Lease>) {
         let place = self.store.place();
         let create = "run `tenure doctor --create` to spare that wait";
@@ -217,14 +215,14 @@ impl Examination<'_> {
                 let detail = format!(
                     "{place} bears no term, {who}: its first leader waits a lease-duration"
                 );
-                // A term may be written while nobody leads, and somebody may.
+                // A first term may be written only while nobody leads, and this holder may lead.
                 let remedy = if claim.is_none() { create } else { "" };
                 self.say(LEASE, Verdict::Doubtful, detail, remedy);
             }
         }
     }
 
-    /// Tries to make a Lease, without making it: that tells whether there is such a namespace.
+    /// Tries to create a Lease as a dry run, which shows whether the namespace exists.
     async fn namespace(&mut self) {
         let settings = &self.store.settings;
         let name = format!("{}-doctor", settings.name);
@@ -240,7 +238,7 @@ impl Examination<'_> {
                     "",
                 );
             }
-            // Asked for below.
+            // Checked below.
             Err(KubeError::Forbidden(why)) if why.contains(" may not ") => (),
             Err(KubeError::Forbidden(why)) => {
                 let remedy = "look at quotas, admission webhooks, and whether the namespace is being deleted";
@@ -250,7 +248,7 @@ impl Examination<'_> {
         }
     }
 
-    /// Asks what we may do.
+    /// Checks the permissions.
     async fn rights(&mut self) {
         let mut missing = Vec::new();
         for verb in Lease::RESOURCE.verbs.split(',') {
@@ -279,7 +277,8 @@ impl Examination<'_> {
         };
         let remedy = rule(&Lease::RESOURCE, namespace, user);
         let detail = format!("not allowed on leases in {namespace}: {}", missing.join(", "));
-        // Without the one a release is seen later, without the other none is made that is gone.
+        // Without `watch` a release is seen later; without `create` a deleted Lease is not created
+        // again.
         let bearable = |verb: &&str| *verb == "watch" || (*verb == "create" && self.exists);
         let verdict = if missing.iter().all(bearable) { Verdict::Doubtful } else { Verdict::Wrong };
         self.say(RIGHTS, verdict, detail, remedy);
@@ -295,7 +294,7 @@ impl Examination<'_> {
         put("group", Lease::RESOURCE.group);
         put("resource", Lease::RESOURCE.plural);
         put("namespace", &settings.namespace);
-        // Rules for one name say nothing of what is made.
+        // Rules with a resource name do not apply to `create`.
         if verb != "create" {
             put("name", &settings.name);
         }
@@ -306,7 +305,8 @@ impl Examination<'_> {
         self.kube.create(&review).await
     }
 
-    /// Compares the server's date with ours, which may lie anywhere between asking and answer.
+    /// Compares the server's date, taken at some time between request and answer, with this host's
+    /// clock.
     fn skew(&mut self, date: Option<OffsetDateTime>, asked: Moment, answered: Moment) {
         let (Some(date), None) = (date, self.found.iter().find(|it| it.subject == SKEW)) else {
             return;
@@ -323,7 +323,7 @@ impl Examination<'_> {
         self.say(SKEW, Verdict::Well, detail, "");
     }
 
-    /// Times some requests over a connection that is open.
+    /// Times some requests over an open connection.
     async fn timings(&mut self) {
         let settings = &self.store.settings;
         let mut slowest = Duration::ZERO;
@@ -336,7 +336,7 @@ impl Examination<'_> {
                 self.skew(date, sent, answered);
             }
         }
-        // A renewal reads, and then writes.
+        // A renewal is a read and a write.
         let (twice, bound) = (slowest * 2, settings.request_timeout);
         let detail = format!(
             "the slowest of {TIMED} requests took {} ms, a renewal makes two, and request-timeout \
@@ -357,7 +357,7 @@ impl Examination<'_> {
         self.say(TIMINGS, verdict, detail, remedy);
     }
 
-    /// Puts the findings in order, and says what was not looked at.
+    /// Sorts the findings, and adds those that were skipped.
     fn finish(self) -> Vec<Finding> {
         let mut found = self.found;
         for subject in SUBJECTS {

@@ -1,9 +1,8 @@
-//! What stands in a Lease: who holds it, the record of a tenure among its annotations, and each
-//! change that we make to either.
+//! The contents of a Lease: its holder, the record of a leadership among its annotations, and each
+//! change that Tenure makes to either. Sends no request and reads no clock.
 //!
-//! What it does not do: it asks no server, reads no clock, and compares no time with another. The
-//! fields of the spec are client-go's, in its formats, so that whatever else reads Leases reads ours
-//! rightly.
+//! The fields of the spec are those of client-go, in its formats, so that other programs that read
+//! Leases understand them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +15,8 @@ use crate::store::{
     Bid, Candidate, Cause, Claim, Failure, Nonce, Record, Sight, Successor, Version,
 };
 
-/// Which acquisition holds the Lease. client-go leaves annotations alone when it takes one, so that
-/// it says nothing unless the holder is ours too.
+/// Which acquisition holds the Lease. client-go keeps annotations when it acquires one, so this
+/// counts only together with a matching holder.
 const CLAIM: &str = "tenure.dev/claim";
 const TERM: &str = "tenure.dev/term";
 const NONCE: &str = "tenure.dev/nonce";
@@ -27,37 +26,38 @@ const ADDRESS: &str = "tenure.dev/address";
 const SUCCESSOR: &str = "tenure.dev/successor";
 const HOLD_OFF: &str = "tenure.dev/hold-off-ms";
 
-/// The holder that an operator puts in the place of another: all observers wait anew, and the other
-/// finds that it holds the Lease no more (R12).
+/// The holder that breaking a lease writes: all observers wait anew, and the previous holder finds
+/// that it no longer holds the Lease (R12).
 const BROKEN: &str = "broken-by-operator";
 
-/// The version of a Lease that is not there.
+/// The version of a Lease that does not exist.
 const MISSING: &str = "missing";
 
-/// Terms stay below 2⁵³, so that every reader of JSON can tell one from the next.
+/// Terms stay below 2⁵³, so that every JSON reader can tell adjacent ones apart.
 const TERM_LIMIT: u64 = 1 << 53;
 
-/// How a candidate is named as holder.
+/// Returns the holder identity of a candidate.
 fn identity(candidate: &Candidate) -> String {
     format!("{}_{}", candidate.identity, candidate.instance)
 }
 
-/// Who holds the Lease; `None` where it is free.
+/// Returns the holder of the Lease; `None` if it is free.
 pub(super) fn holder(lease: &Lease) -> Option<&str> {
     lease.spec.holder_identity.as_deref().filter(|it| !it.is_empty())
 }
 
-/// Whether this very acquisition holds the Lease.
+/// Returns whether this acquisition holds the Lease.
 pub(super) fn is_of(lease: &Lease, bid: &Bid) -> bool {
     claims(lease, bid) && holder(lease) == Some(&identity(&bid.candidate))
 }
 
-/// Whether this acquisition may end it: its own, or what an operator has made of its own.
+/// Returns whether this acquisition may free the Lease: one that it holds, or held until an
+/// operator broke it.
 pub(super) fn is_to_end(lease: &Lease, bid: &Bid) -> bool {
     is_of(lease, bid) || claims(lease, bid) && is_broken(lease)
 }
 
-/// Whether an operator has broken the Lease, and nobody has taken it since.
+/// Returns whether an operator has broken the Lease, and no candidate has acquired it since.
 pub(super) fn is_broken(lease: &Lease) -> bool {
     holder(lease) == Some(BROKEN)
 }
@@ -66,24 +66,24 @@ fn claims(lease: &Lease, bid: &Bid) -> bool {
     lease.metadata.annotations.get(CLAIM) == Some(&bid.nonce.to_string())
 }
 
-/// Which state of which Lease this is: one that was deleted and made again is another.
+/// Returns the version of the Lease, which differs for one that was deleted and created again.
 pub(super) fn version(lease: &Lease) -> Version {
     let Metadata { uid, resource_version, .. } = &lease.metadata;
     Version(format!("{uid}/{resource_version}").into())
 }
 
-/// What a look sees where there is no Lease.
+/// Returns the result of reading a Lease that does not exist.
 pub(super) fn missing() -> Sight {
     let version = Version(Arc::from(MISSING));
     Sight { free: true, record: Record::default(), version, claim: None }
 }
 
-/// Whether a bid is for a Lease that was not there.
+/// Returns whether a bid is for a Lease that did not exist.
 pub(super) fn is_missing(seen: &Version) -> bool {
     &*seen.0 == MISSING
 }
 
-/// What a look sees in a Lease.
+/// Returns the result of reading a Lease.
 pub(super) fn sight(lease: &Lease, place: &str) -> Result<Sight, Failure> {
     let mut record = read(lease, place)?;
     let claim = claim(lease, place)?;
@@ -93,15 +93,14 @@ pub(super) fn sight(lease: &Lease, place: &str) -> Result<Sight, Failure> {
     Ok(Sight { free: claim.is_none(), record, version: version(lease), claim })
 }
 
-/// Whether the holder of the Lease is who wrote the record.
+/// Returns whether the holder of the Lease wrote the record.
 fn wrote(lease: &Lease, record: &Record) -> bool {
     let claim = lease.metadata.annotations.get(CLAIM);
     let same = claim.is_some() && claim == lease.metadata.annotations.get(NONCE);
     same && holder(lease) == record.holder.as_deref().map(identity).as_deref()
 }
 
-/// What observers count the time of: a renewal changes it, and nothing else that is written beside
-/// does.
+/// Returns the claim whose time observers count: a renewal changes it, and no other write does.
 fn claim(lease: &Lease, place: &str) -> Result<Option<Claim>, Failure> {
     let Some(holder) = holder(lease) else {
         return Ok(None);
@@ -130,20 +129,20 @@ fn claim(lease: &Lease, place: &str) -> Result<Option<Claim>, Failure> {
     Ok(Some(Claim { spec: Version(spec.into()), lease_duration }))
 }
 
-/// How long the Lease lasts after each renewal; `None` where that is not said.
+/// Returns how long the Lease lasts after each renewal; `None` if it does not say.
 pub(super) fn lease_duration(lease: &Lease) -> Option<Duration> {
     let seconds = u64::try_from(lease.spec.lease_duration_seconds?).ok()?;
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
-/// What a standby would want to see when it changes: all but renewals.
+/// Returns a digest of all that is of interest to a standby: everything but renewals.
 pub(super) fn news(lease: &Lease) -> String {
     let ours =
         lease.metadata.annotations.iter().filter(|(name, _)| name.starts_with("tenure.dev/"));
     format!("{:?}", (&lease.metadata.uid, holder(lease), ours.collect::<Vec<_>>()))
 }
 
-/// Reads the record, and refuses what nobody of us can have written.
+/// Reads the record, and refuses one that Tenure cannot have written.
 pub(super) fn read(lease: &Lease, place: &str) -> Result<Record, Failure> {
     let annotations = &lease.metadata.annotations;
     let foreign = |why: String| {
@@ -183,20 +182,20 @@ pub(super) fn read(lease: &Lease, place: &str) -> Result<Record, Failure> {
     Ok(Record { term, holder, nonce, successor })
 }
 
-/// The term of the record, if this very bid wrote it.
+/// Returns the term of the record, if this bid wrote it.
 pub(super) fn term_of(record: &Record, bid: &Bid) -> Option<u64> {
     record.term.filter(|_| record.nonce == Some(bid.nonce))
 }
 
-/// The term to write: above the last, at least the floor, and above what client-go counts.
-/// `None` where it would be too large.
+/// Returns the term to write: above the last one, at least `floor`, and above client-go's count of
+/// transitions. `None` if it would be too large.
 pub(super) fn next_term(lease: &Lease, recorded: Option<u64>, floor: u64) -> Option<u64> {
     let counted = u64::try_from(lease.spec.lease_transitions.unwrap_or(0)).unwrap_or(0);
     let next = recorded.unwrap_or(0).max(counted).checked_add(1)?.max(floor);
     (next < TERM_LIMIT).then_some(next)
 }
 
-/// A Lease to be made, which a bid holds.
+/// Creates a Lease that a bid holds.
 pub(super) fn taken_anew(namespace: &str, name: &str, bid: &Bid, now: OffsetDateTime) -> Lease {
     let metadata = Metadata::named(namespace, name);
     let mut lease = Lease { metadata, ..Lease::default() };
@@ -205,7 +204,7 @@ pub(super) fn taken_anew(namespace: &str, name: &str, bid: &Bid, now: OffsetDate
     lease
 }
 
-/// A Lease to be made, which nobody holds, with a first term.
+/// Creates a Lease that is free, with a first term.
 pub(super) fn free_with_term(namespace: &str, name: &str, term: u64) -> Lease {
     let mut lease = Lease { metadata: Metadata::named(namespace, name), ..Lease::default() };
     write_term(&mut lease, term);
@@ -223,9 +222,10 @@ pub(super) fn take(lease: &mut Lease, bid: &Bid, now: OffsetDateTime) {
     lease.metadata.annotations.insert(CLAIM.to_owned(), bid.nonce.to_string());
 }
 
-/// Has every observer wait anew, whatever the wall clock did. The time differs from the last by its
-/// whole seconds: client-go compares no more of it, and would count from the first of two renewals
-/// in one second. Where there are more than one in a second, the time runs ahead of the clock.
+/// Renews, so that every observer waits anew, whatever the wall clock did. The new time differs
+/// from the last one in its whole seconds: client-go compares nothing finer, and would count from
+/// the first of two renewals in one second. With several renewals in a second, the time runs ahead
+/// of the clock.
 pub(super) fn renew(lease: &mut Lease, bid: &Bid, now: OffsetDateTime) {
     let spec = &mut lease.spec;
     let last = spec.renew_time.as_deref().and_then(read_time);
@@ -235,7 +235,7 @@ pub(super) fn renew(lease: &mut Lease, bid: &Bid, now: OffsetDateTime) {
     spec.lease_duration_seconds = Some(whole_seconds(bid.lease_duration));
 }
 
-/// Puts the record of a bid in the place of that of an earlier tenure.
+/// Replaces the record of an earlier leadership with that of a bid.
 pub(super) fn inaugurate(lease: &mut Lease, bid: &Bid, term: u64) {
     let annotations = &mut lease.metadata.annotations;
     for name in [HOLDER, INSTANCE, ADDRESS, SUCCESSOR, HOLD_OFF] {
@@ -256,22 +256,22 @@ pub(super) fn write_term(lease: &mut Lease, term: u64) {
     lease.metadata.annotations.insert(TERM.to_owned(), term.to_string());
 }
 
-/// Adds who should lead next to the record that stands there.
+/// Adds the successor to the present record.
 pub(super) fn nominate(lease: &mut Lease, successor: &Successor) {
     let annotations: &mut BTreeMap<_, _> = &mut lease.metadata.annotations;
     annotations.insert(SUCCESSOR.to_owned(), successor.identity.clone());
     annotations.insert(HOLD_OFF.to_owned(), successor.hold_off_millis().to_string());
 }
 
-/// Frees the Lease, as client-go releases one; the record stays.
+/// Frees the Lease as client-go does; the record stays.
 pub(super) fn free(lease: &mut Lease, now: OffsetDateTime) {
     put_holder(lease, "", now);
     lease.spec.lease_duration_seconds = Some(1);
     lease.metadata.annotations.remove(CLAIM);
 }
 
-/// Puts an operator in the holder's place, so that everybody waits anew. The claim stays, so that
-/// who had it may still end it before its time.
+/// Replaces the holder, so that all observers wait anew. The claim annotation stays, so that the
+/// previous holder may still free the Lease early.
 pub(super) fn mark_broken(lease: &mut Lease, now: OffsetDateTime) {
     put_holder(lease, BROKEN, now);
 }
@@ -282,7 +282,8 @@ fn put_holder(lease: &mut Lease, holder: &str, now: OffsetDateTime) {
     lease.spec.renew_time = Some(micro_time(now));
 }
 
-/// The settings allow whole seconds alone; less would be too short for whoever waits.
+/// Rounds up to whole seconds. Settings allow whole seconds only; rounding down would be too short
+/// for observers.
 fn whole_seconds(duration: Duration) -> i32 {
     let seconds = duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0));
     i32::try_from(seconds).unwrap_or(i32::MAX).max(1)

@@ -1,20 +1,18 @@
-//! What a service account token says of itself: whose it is, for whom, and until when.
-//!
-//! What it does not do: it verifies nothing, since only the API server can, and it is for
-//! `tenure doctor` alone: no request is withheld for what stands in a token.
+//! The claims of a service account token: subject, audience and expiry. Nothing is verified, since
+//! only the API server can; the claims are for `tenure doctor`, and never prevent a request.
 
 use serde::Deserialize;
 use serde_json::Value;
 use time::OffsetDateTime;
 
-/// The claims of a JSON Web Token that an operator would want to know.
+/// The claims of a JSON Web Token that are of interest to an operator.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct Token {
-    /// Whose it is: `system:serviceaccount:NAMESPACE:NAME`.
+    /// The subject: `system:serviceaccount:NAMESPACE:NAME`.
     #[serde(rename = "sub")]
     pub(super) subject: String,
-    /// For which servers: one name or several.
+    /// The audience: one name or several.
     #[serde(rename = "aud")]
     audience: Value,
     #[serde(rename = "exp")]
@@ -22,19 +20,19 @@ pub(super) struct Token {
 }
 
 impl Token {
-    /// Reads the claims; `None` where it is no JSON Web Token.
+    /// Reads the claims; `None` if it is not a JSON Web Token.
     pub(super) fn read(token: &[u8]) -> Option<Self> {
         let mut parts = token.trim_ascii().split(|it| *it == b'.');
         let (_, claims, _) = (parts.next()?, parts.next()?, parts.next()?);
         serde_json::from_slice(&decode(claims)?).ok()
     }
 
-    /// When it ends, where it says so.
+    /// Returns when the token expires, if it says so.
     pub(super) fn end(&self) -> Option<OffsetDateTime> {
         OffsetDateTime::from_unix_timestamp(self.expires?).ok()
     }
 
-    /// For which servers it is, in words.
+    /// Returns the audience as text.
     pub(super) fn audience(&self) -> String {
         match &self.audience {
             Value::String(one) => one.clone(),
@@ -46,7 +44,7 @@ impl Token {
     }
 }
 
-/// Reads base 64 in its form for URLs, without padding.
+/// Decodes base64url without padding.
 fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
     let (mut bits, mut held) = (0_u32, 0);

@@ -1,8 +1,7 @@
-//! Waiting until the Lease changes: a watch, which tells a standby of a release before its next
-//! look.
+//! A watch on the Lease, which wakes a standby for a release before its next poll.
 //!
-//! What it does not do: it is evidence of nothing. Errors are waited out here, since nobody else
-//! hears of them; whoever may not watch goes on looking now and then, as without it.
+//! It is never evidence of anything. Errors are waited out here, since nothing else handles them;
+//! without the permission to watch, a standby sees a release at its next poll.
 
 use std::pin::pin;
 use std::sync::{MutexGuard, PoisonError};
@@ -16,30 +15,32 @@ use super::{Kubernetes, record};
 use crate::kube::objects::Lease;
 use crate::kube::{KubeError, Watched};
 
-/// From the end of one watch to the next: the first, doubling to the second while nothing is heard.
-/// Shorter asks a server in trouble more often; longer leaves standbys to their own looks.
+/// The pause from the end of one watch to the next, from the first value doubling to the second
+/// while nothing is received. A shorter one loads a failing server more; a longer one leaves
+/// standbys to their own polls.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
 
-/// The longest from a watch that is not allowed to the next try: reached by doubling too, since a
-/// server that has just started refuses everything for a moment.
+/// The longest pause after a watch that is not allowed, reached by doubling too, since a server
+/// that has just started refuses everything for a moment.
 const FORBIDDEN: Duration = Duration::from_secs(300);
 
-/// How often watching is refused, one try after the other, before that is said: some seconds.
+/// The number of consecutive refusals after which a warning is logged: some seconds.
 const REFUSALS: u32 = 5;
 
-/// What was last heard, kept from one [`watch`](Kubernetes::watch) to the next.
+/// What was last received, kept from one [`watch`](Kubernetes::watch) to the next.
 #[derive(Default)]
 pub(super) struct Noticed {
-    /// The resourceVersion to go on from.
+    /// The resourceVersion to continue from.
     version: Option<String>,
-    /// What a standby would want to see.
+    /// The digest of what is of interest to a standby.
     news: Option<String>,
-    /// How often watching was refused since it last was not.
+    /// The number of consecutive refusals.
     refused: u32,
 }
 
 impl Noticed {
-    /// Takes in how the Lease is, or that it is gone; whether that is news.
+    /// Records the state of the Lease, or its deletion; returns whether that is of interest to a
+    /// standby.
     fn take(&mut self, lease: &Lease, there: bool) -> bool {
         let version = &lease.metadata.resource_version;
         self.version = (!version.is_empty()).then(|| version.clone());
@@ -50,12 +51,12 @@ impl Noticed {
 }
 
 impl Kubernetes {
-    /// Resolves when something other than a renewal has happened to the Lease.
+    /// Resolves when the Lease has changed other than by a renewal.
     pub(super) async fn watch(&self) {
         let mut pause = PAUSE.0;
         loop {
             let from = self.noticed().version.clone();
-            // How the Lease is now is told by a watch that begins from nowhere, however soon it ends.
+            // A watch without a version first sends the present state, however soon it ends.
             let mut is_beginning = from.is_none();
             let (namespace, name) = (&self.settings.namespace, &self.settings.name);
             let mut watch = pin!(self.kube.watch::<Lease>(namespace, name, from));
@@ -78,7 +79,7 @@ impl Kubernetes {
         }
     }
 
-    /// Whether what a watch told is news.
+    /// Records an event of the watch; returns whether it is of interest to a standby.
     fn hear(&self, told: Watched<Lease>) -> bool {
         let mut noticed = self.noticed();
         noticed.refused = 0;
@@ -92,12 +93,12 @@ impl Kubernetes {
         }
     }
 
-    /// Takes in why a watch ended.
+    /// Records why a watch ended.
     fn fail(&self, error: &KubeError) {
         let mut noticed = self.noticed();
         tracing::debug!(lease = self.place(), "the watch ended: {error}");
         match error {
-            // The next goes on where this one broke.
+            // The next watch continues where this one broke.
             KubeError::Broken(_) | KubeError::Network(_) | KubeError::Timeout(_) => (),
             KubeError::Forbidden(why) => {
                 noticed.refused = noticed.refused.saturating_add(1);
@@ -108,7 +109,8 @@ impl Kubernetes {
                     );
                 }
             }
-            // Whatever happened meanwhile shows in how the Lease is, with which the next begins.
+            // The next watch starts with the present state, which shows whatever happened
+            // meanwhile.
             _ => noticed.version = None,
         }
     }
@@ -118,8 +120,8 @@ impl Kubernetes {
     }
 }
 
-/// From half a pause to a whole one, by chance: all who watched a server that ended should not come
-/// back at once.
+/// Returns half of the pause to all of it, at random, so that not all watchers of a server that
+/// ended return at once.
 fn spread(pause: Duration) -> Duration {
     let chance = (Uuid::new_v4().as_u128() & 0xff) as u32;
     pause / 2 + pause / 512 * chance

@@ -1,10 +1,8 @@
-//! The findings of an examination, in order.
-//!
-//! What this module does not do: it looks at nothing itself.
+//! The findings of the checks, in order.
 
 use crate::store::{Finding, Verdict};
 
-/// All that is looked at, in order; what could not be is said to have been skipped.
+/// All subjects, in order; those not reached are reported as skipped.
 const SUBJECTS: [&str; 10] =
     [NAMES, CONNECTION, SIGN_IN, CONTAINER, BLOB, TIER, LEASE, METADATA, SKEW, TIMINGS];
 pub(super) const NAMES: &str = "name resolution";
@@ -34,17 +32,17 @@ impl Report {
         self.0.push(Finding { subject: subject.into(), verdict, detail: detail.into(), remedy });
     }
 
-    /// Notes that something is as it should be.
+    /// Adds a finding that is as it should be.
     pub(super) fn well(&mut self, subject: &'static str, detail: impl Into<String>) {
         self.say(subject, Verdict::Well, detail, None);
     }
 
-    /// Notes that something does not work.
+    /// Adds a finding that does not work.
     pub(super) fn wrong(&mut self, subject: &'static str, detail: impl Into<String>, remedy: &str) {
         self.say(subject, Verdict::Wrong, detail, Some(remedy));
     }
 
-    /// Notes that something works, and may not for ever.
+    /// Adds a finding that works, but may fail later.
     pub(super) fn doubtful(
         &mut self,
         subject: &'static str,
@@ -54,7 +52,7 @@ impl Report {
         self.say(subject, Verdict::Doubtful, detail, Some(remedy));
     }
 
-    /// Puts the findings in order, and says what was not looked at.
+    /// Sorts the findings, and adds those that were skipped.
     pub(super) fn finish(self) -> Vec<Finding> {
         let mut findings = self.0;
         for subject in SUBJECTS {

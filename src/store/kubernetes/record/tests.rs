@@ -67,7 +67,7 @@ fn transitions_count_the_acquisitions_and_stop_at_their_largest() {
 #[test]
 fn a_renewal_changes_what_all_observers_count_even_when_the_clock_does_not_move() {
     let (mut lease, bid) = (held(), bid(1));
-    // client-go compares whole seconds alone.
+    // client-go compares whole seconds only.
     let seconds = |lease: &Lease| {
         read_time(lease.spec.renew_time.as_deref().unwrap()).unwrap().unix_timestamp()
     };
