@@ -1,4 +1,4 @@
-//! The peer of the listener's bench: axum, one handler, nothing else, on one thread as we are.
+//! The baseline for the listener benchmark: axum with one handler, on a single thread as in Tenure.
 
 use axum::Router;
 use axum::routing::get;

@@ -1,5 +1,5 @@
-"""The peer of the footprint and handover benches: what people write today, a loop over the official
-Python client that keeps a blob lease and says so. Prints a line at each change.
+"""The baseline for the footprint and handover benchmarks: a loop over the official Python client that
+keeps a blob lease. Prints a line at each change.
 
   python3 blob_loop.py CONNECTION_STRING CONTAINER BLOB
 """

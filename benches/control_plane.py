@@ -1,7 +1,5 @@
-"""A Kubernetes control plane for the measurements: etcd and kube-apiserver on free ports, and whoever
-has the token may do anything.
-
-What it does not do: it measures nothing.
+"""A Kubernetes control plane for the benchmarks: etcd and kube-apiserver on free ports. The token
+grants all permissions.
 """
 import contextlib, os, pathlib, signal, ssl, subprocess, tempfile, urllib.request
 
@@ -18,7 +16,7 @@ def tool(name):
 
 
 class ControlPlane:
-    """Where the API server listens, and what its clients need."""
+    """The API server's address, and the files that its clients need."""
 
     def __init__(self, home, port, process):
         self.port, self.process = port, process
@@ -36,7 +34,7 @@ class ControlPlane:
 
     @contextlib.contextmanager
     def hung(self):
-        """The API server takes connections meanwhile, and answers nothing."""
+        """Stops the API server for the block: it accepts connections, but does not respond."""
         self.process.send_signal(signal.SIGSTOP)
         try:
             yield

@@ -1,7 +1,6 @@
-"""How long nobody leads when leadership changes hands by will: by step-down, by transfer, and when
-the holder of a lock ends; beside `etcdctl lock` in the same run.
-
-What it does not do: it kills no leader and cuts no store; `measure.py handover` does.
+"""Measures how long there is no leader in a graceful handover: by step-down, by transfer, and when the
+holder of a lock exits; compared with `etcdctl lock` in the same run. For leaders that are killed see
+`measure.py handover`.
 """
 import contextlib, http.client, json, os, random, shutil, signal, statistics, subprocess, tempfile, time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,10 +9,10 @@ from processes import TENURE, ask, azurite, connects, create_lock, free_port, he
 from processes import on_azurite, row, running, tenure, until
 
 CANDIDATES = 3
-HOLD_OFF = 4.0  # seconds; longer than the longest time between two looks, 1.5 times retry-period
-PAUSE = 0.004  # seconds between two rounds of questions: the resolution
+HOLD_OFF = 4.0  # seconds; longer than the longest read interval, 1.5 times retry-period
+PAUSE = 0.004  # seconds between two rounds of requests: the resolution
 ABREAST = 3
-HELD = ("sh", "-c", "echo $$; exec sleep 600")  # the command under a lock: says its id when it starts
+HELD = ("sh", "-c", "echo $$; exec sleep 600")  # the command under a lock: prints its process id
 
 
 @contextlib.contextmanager
@@ -30,13 +29,13 @@ def etcd():
 
 
 class Asker:
-    """Asks one candidate over a connection that stays."""
+    """Sends requests to one candidate over a persistent connection."""
 
     def __init__(self, port):
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
 
     def leads(self):
-        """Whether it says active now."""
+        """Returns whether the candidate reports active."""
         self.connection.request("GET", "/leader")
         answer = self.connection.getresponse()
         answer.read()
@@ -53,17 +52,17 @@ class Crew:
                           for n, (port, admin) in enumerate(zip(self.ports, self.admins))]
 
     def settled(self):
-        """The number of the leader, when all the others stand by."""
+        """Returns the index of the leader, once all others are standbys."""
         standing = [json.loads(ask(port, "/status")[1] or b"{}").get("state") for port in self.ports]
         if sorted(map(str, standing)) == ["leader"] + ["standby"] * (CANDIDATES - 1):
             return standing.index("leader")
         return None
 
     def hand_over(self, verb):
-        """From the last active answer of the leader to the first of the next, from the command to that, in
-        seconds; and whether it is the one that was named."""
+        """Returns the time from the last active response of the leader to the first of the next, the time
+        from the command to that, both in seconds, and whether the next is the one that was named."""
         until(lambda: self.settled() is not None)
-        time.sleep(random.uniform(0, 2))  # somewhere within the periods of all
+        time.sleep(random.uniform(0, 2))  # at a random point of the periods of all
         first = self.settled()
         chosen = random.choice([n for n in range(CANDIDATES) if n != first])
         named = ("--to", f"bench-{chosen}") if verb == "transfer" else ()
@@ -105,13 +104,13 @@ def handovers(verb, store, elections, count):
 
 
 class Waiter:
-    """One who asks for a lock, to run a command under it."""
+    """A process that acquires a lock to run a command under it."""
 
     def __init__(self, stack, command, environment):
         self.process = stack.enter_context(running(*command, *HELD, stdout=subprocess.PIPE, env=environment))
 
     def started(self):
-        """Waits until its command runs; the command's id, and when."""
+        """Waits until the command runs; returns its process id, and when it started."""
         line = self.process.stdout.readline()
         if not line:
             raise SystemExit("a holder ended before its command ran")
@@ -119,8 +118,8 @@ class Waiter:
 
 
 def lock_handovers(command, count, settle, environment=None):
-    """From SIGTERM to the command of one holder to the start of the next one's, in seconds. What holds
-    and waits at the end is killed, and leaves the lock to run out."""
+    """Measures the time from SIGTERM to one holder's command to the start of the next one's, in seconds.
+    At the end the holder and the waiter are killed, and the lock expires."""
     took = []
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(1) as pool:
         holder = Waiter(stack, command, environment)
@@ -193,10 +192,10 @@ def lock(count):
         command, environment = etcd_lock(client, "lock")
         rows("exec --once: SIGTERM to the next command", lock_handovers(tenure_lock(home, "lock"), count, 0.5),
              lock_handovers(command, count, 0.5, environment))
-        # Another lock: the first is still held by one that was killed.
+        # Another lock: the first is still held by a process that was killed.
         ours, costs = tenure_lock(home, "cost"), []
         (command, environment), peer_costs = etcd_lock(client, "cost"), []
-        for _ in range(20):  # in turns, so that a busy moment of the machine meets both
+        for _ in range(20):  # alternating, so that load on the machine affects both
             for asked, more, times in ((ours, None, costs), (command, environment, peer_costs)):
                 began = now()
                 subprocess.run([*asked, "true"], env=more, check=True, stdout=subprocess.DEVNULL)

@@ -1,8 +1,6 @@
-"""What candidates on a Lease of Kubernetes do when the leader is told to end, is killed, is stopped, or
-the API server hangs; beside candidates of k8s.io/client-go with the same timings, on the same API
-server, at the same time.
-
-What it does not do: it looks at no Pod, Service or route.
+"""Measures candidates on a Kubernetes Lease when the leader is terminated, killed or stopped, or the API
+server hangs; compared with candidates of k8s.io/client-go with the same timings, on the same API
+server, at the same time. Pods, Services and routes are not involved.
 """
 import contextlib, random, signal, socket, statistics, time
 from concurrent.futures import ThreadPoolExecutor
@@ -19,8 +17,8 @@ def ours(plane, lease, port):
 
 
 def peer(plane, lease, port, lost="exit"):
-    """As the library's example: it releases on SIGTERM, and ends when it has lost the lease; or, as
-    sidecars do that are only asked, it goes on."""
+    """Starts a client-go candidate as in the library's example: it releases on SIGTERM and exits when
+    it has lost the lease, or continues, as sidecars do that only respond to requests."""
     return running(tool("clientgo"), "-api", plane.url, "-token-file", plane.token_file, "-ca-file", plane.ca_file,
                    "-name", lease, "-identity", f"bench-{port}", "-listen", f"127.0.0.1:{port}",
                    "-release-on-cancel", "-lost", lost)
@@ -31,7 +29,7 @@ def peer_that_goes_on(plane, lease, port):
 
 
 class Pair:
-    """Two candidates of a kind on one Lease, of whom one leads and the other knows it."""
+    """Two candidates of one kind on a Lease, of which one leads and the other has seen that."""
 
     def __init__(self, stack, plane, kind, lease):
         self.start = lambda: (port := free_port(), stack.enter_context(kind(plane, lease, port)))
@@ -41,8 +39,8 @@ class Pair:
         time.sleep(5)
 
     def ended_by(self, how):
-        """Ends the leader by a signal; how long until the other leads, which another joins."""
-        time.sleep(random.uniform(2, 4))  # somewhere within the periods of both
+        """Ends the leader by a signal; returns the time until the other leads. A new candidate joins."""
+        time.sleep(random.uniform(2, 4))  # at a random point of the periods of both
         began = now()
         self.leader[1].send_signal(how)
         until(lambda: leads(self.other[0]))
@@ -53,7 +51,7 @@ class Pair:
         return took
 
     def lies_after_a_stop(self):
-        """Stops the leader for 25 s with a question queued; whether that is answered "leader"."""
+        """Stops the leader for 25 s with a request queued; returns whether the response is "leader"."""
         port, process = self.leader
         process.send_signal(signal.SIGSTOP)
         time.sleep(24.5)
@@ -67,7 +65,7 @@ class Pair:
                 return False
 
     def says_leader_until(self, began):
-        """How long after `began` the leader still said so, while the API server hangs."""
+        """Returns how long after `began` the leader still reported active while the API server hangs."""
         last = 0.0
         while now() < began + HANG:
             if ask(self.leader[0])[0] == 200:
@@ -80,7 +78,7 @@ KINDS = {"tenure": ours, "client-go": peer, "client-go that goes on": peer_that_
 
 
 def trials(plane, name, kinds, count, question):
-    """What a question to `count` pairs of each kind brings, all at once."""
+    """Runs `question` on `count` pairs of each kind concurrently; returns the results."""
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(len(kinds) * count) as pool:
         names = [(kind, f"{name}-{kind}-{n}".replace(" ", "-")) for kind in kinds for n in range(count)]
         pairs = list(pool.map(lambda it: (it[0], Pair(stack, plane, KINDS[it[0]], it[1])), names))
@@ -118,7 +116,7 @@ def footprint(plane):
 
 
 def leases(count):
-    """`count` trials of each, a few abreast."""
+    """Runs `count` trials of each, a few in parallel."""
     abreast = min(4, count)
     rounds = -(-count // abreast)
     heading("client-go")

@@ -36,7 +36,7 @@ KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr
 
 
 def python_peer():
-    """A virtual environment with the official client."""
+    """Returns the Python of a virtual environment with the official client."""
     home = TOOLS / "python"
     if not (home / "bin/python").exists():
         venv.create(home, with_pip=True)
@@ -96,7 +96,7 @@ ADDITIONS = {
 
 
 def additions(seconds=60):
-    """Each leader renews on Azurite in the same minute; the first is the one to compare with."""
+    """Measures leaders that renew on Azurite in the same minute; the first is the baseline."""
     heading("beyond it")
     with azurite() as store, tempfile.TemporaryDirectory() as home, contextlib.ExitStack() as stack:
         elections = [f"addition-{n}" for n in range(len(ADDITIONS) + 1)]
@@ -112,7 +112,7 @@ def additions(seconds=60):
             until(lambda: leads(port))
             if "--admin" in more:
                 admin = more[more.index("--admin") + 1].format(home=home)
-                # Refused, since nothing drains; it has been answered all the same.
+                # Rejected, since nothing drains; the listener has served a request all the same.
                 subprocess.run([TENURE, "drained", "--admin", admin], stderr=subprocess.DEVNULL)
             if what.startswith(("the page", "all")):
                 ask(port, "/")
@@ -127,7 +127,7 @@ def additions(seconds=60):
 
 
 def own(pid):
-    """What the process shares with no other."""
+    """Returns the private memory of a process in bytes."""
     rollup = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
     return sum(map(int, re.findall(r"Private_\w+:\s+(\d+)", rollup))) * 1024
 
@@ -156,12 +156,12 @@ def listener():
         until(lambda: leads(port) and connects(bare))
         for connections in 8, 64:
             ours, peer = [], []
-            for _ in range(10):  # in turns, so that a busy moment of the machine meets both
+            for _ in range(10):  # alternating, so that load on the machine affects both
                 ours.append(wrk(port, connections))
                 peer.append(wrk(bare, connections))
             rate, p99 = (statistics.median(column) for column in zip(*ours))
             peer_rate, peer_p99 = (statistics.median(column) for column in zip(*peer))
-            # The ratio of each turn, and of these the median.
+            # The median of the ratios of each turn.
             ratio, p99_ratio = (statistics.median(a / b for a, b in zip(*columns))
                                 for columns in zip(zip(*ours), zip(*peer)))
             row(f"/leader a second, {connections} connections (goal 0.9)", f"{rate:,.0f}",
@@ -196,7 +196,7 @@ def one_handover(store, election, how):
         until(lambda: sum(map(leads, ports)) == 1)
         until(lambda: all(b'"standby"' in ask(p, "/status")[1] or leads(p) for p in ports))
         first = 0 if leads(ports[0]) else 1
-        time.sleep(random.uniform(2, 4))  # somewhere within the periods of both
+        time.sleep(random.uniform(2, 4))  # at a random point of the periods of both
         age = json.loads(ask(ports[first], "/status")[1])["store"]["last_success_ms_ago"] / 1000
         ended = now()
         processes[first].send_signal(how)
@@ -244,7 +244,7 @@ def handover(trials=20, abreast=4):
 
 
 def one_stop(home):
-    """Stops the leader of two for 25 s with a question queued; returns how that is answered."""
+    """Stops the leader of two for 25 s with a request queued; returns whether the response is 200."""
     ports = free_port(), free_port()
     with contextlib.ExitStack() as stack:
         processes = [stack.enter_context(tenure(port, (f"file://{home}",))) for port in ports]
@@ -268,7 +268,7 @@ def stopped(trials=20):
 
 
 def renewals(log, since):
-    """When each renewal after `since` was sent, by the log."""
+    """Returns when each renewal after `since` was sent, from the log."""
     for line in log.read_text().splitlines():
         with contextlib.suppress(ValueError):
             it = json.loads(line)
@@ -284,7 +284,7 @@ def lateness(seconds=60, period=0.5):
 
     def late(log, since):
         sent = list(renewals(log, since))
-        # Each is due a retry-period after the one before was sent.
+        # Each is due one retry-period after the previous one was sent.
         return sorted(1000 * (after - before - period) for before, after in zip(sent, sent[1:]))
 
     with tempfile.TemporaryDirectory() as home:
@@ -299,7 +299,7 @@ def lateness(seconds=60, period=0.5):
             time.sleep(seconds)
             idle, calm = late(log, began), resident(ours.pid)
             with siege(port):
-                time.sleep(10)  # until all of it is there
+                time.sleep(10)  # until everything has started
                 began, most = time.time(), 0
                 while time.time() < began + seconds:
                     most = max(most, resident(ours.pid))

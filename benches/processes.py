@@ -1,8 +1,4 @@
-"""What the measurements share: Tenure and Azurite as processes, questions to them, and the rows of a
-table.
-
-What it does not do: it measures nothing.
-"""
+"""Shared by the benchmarks: Tenure and Azurite as processes, requests to them, and the rows of a table."""
 import contextlib, http.client, os, pathlib, re, socket, subprocess, time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -96,7 +92,7 @@ def leads(port):
 
 
 def create_lock(port, elections):
-    """Makes the lock blobs with a first term, so that no first leader holds for a minute."""
+    """Creates the lock blobs with a first term, so that no first leader waits for a minute."""
     store = on_azurite(port)
     for election in elections:
         subprocess.run([TENURE, "doctor", "--create", "--yes", "--election", election, "--store",

@@ -1,7 +1,5 @@
-"""Load and malice for a status listener, all at once: ten thousand connections, requests a byte at
-a time, headers without end, bad HTTP, and a thousand subscribers of whom half never read.
-
-What it does not do: it measures nothing.
+"""Hostile load for a status listener, all at once: ten thousand connections, requests sent a byte at a
+time, endless headers, invalid HTTP, and a thousand subscribers of which half never read.
 """
 import contextlib, multiprocessing, resource, socket, time
 
@@ -9,7 +7,7 @@ WHOLE = b"GET /leader HTTP/1.1\r\nHost: siege\r\n\r\n"
 
 
 def connect(port, number=0, block=True):
-    """A connection from one of 200 addresses of loopback, so that ports do not run out."""
+    """Connects from one of 200 loopback addresses, so that ports do not run out."""
     it = socket.socket()
     it.bind((f"127.0.0.{1 + number % 200}", 0))
     it.settimeout(10)
@@ -19,7 +17,7 @@ def connect(port, number=0, block=True):
 
 
 def say(it, words):
-    """Sends what can be sent now; whether the other side has not closed."""
+    """Sends without blocking; returns whether the connection is open."""
     try:
         it.send(words)
         return True
@@ -30,7 +28,7 @@ def say(it, words):
 
 
 def crowd(port, count):
-    """Holds `count` connections, and replaces a tenth of them again and again."""
+    """Holds `count` connections, and keeps replacing a tenth of them."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     held = []
@@ -47,7 +45,7 @@ def crowd(port, count):
 
 
 def drip(port, count=300):
-    """Keeps `count` requests open that never get complete."""
+    """Keeps `count` requests open that are never completed."""
     held = {}
     while True:
         for number in range(count):
@@ -69,7 +67,7 @@ def pour(port):
 
 
 def babble(port):
-    """Sends what is no HTTP."""
+    """Sends invalid HTTP."""
     while True:
         for words in (b"nonsense\r\n\r\n", b"GET /leader HTTP/9.9\r\n\r\n", b"\x16\x03\x01\r\n\r\n"):
             with contextlib.suppress(OSError), connect(port) as it:
@@ -79,7 +77,7 @@ def babble(port):
 
 
 def subscribe(port, count=1000):
-    """Keeps asking for `count` event streams, and reads every other one."""
+    """Keeps requesting `count` event streams, and reads every other one."""
     held = {}
     while True:
         for number in range(count):
@@ -96,7 +94,7 @@ def subscribe(port, count=1000):
 
 @contextlib.contextmanager
 def siege(port, connections=10_000):
-    """Besieges a listener until the block ends."""
+    """Runs all of the load on a listener until the block ends."""
     parts = [(crowd, connections), (drip,), (pour,), (babble,), (subscribe,)]
     processes = [multiprocessing.Process(target=part, args=(port, *more), daemon=True)
                  for part, *more in parts]

@@ -1,9 +1,9 @@
-"""How long nobody leads when Patroni hands leadership over by `patronictl switchover`.
+"""Measures how long there is no leader when Patroni hands over by `patronictl switchover`.
 
 Three nodes with PostgreSQL, Patroni's default timings (ttl 30, loop_wait 10), one etcd; all on
 loopback. PostgreSQL does not run as root: under root the nodes are Debian's user postgres.
 
-What it does not do: it measures no Tenure. A switchover stops one PostgreSQL and promotes another,
+Tenure is not measured here. A switchover stops one PostgreSQL and promotes another,
 which no election does; the figure is an upper bound for what Patroni's election costs.
 """
 import contextlib, json, os, pathlib, random, shutil, statistics, subprocess, sys, tempfile, time
@@ -12,11 +12,11 @@ from handovers import etcd, milliseconds
 from processes import ROOT, ask, free_port, now, until
 
 NODES = "abc"
-PAUSE = 0.01  # seconds between two rounds of questions: the resolution
+PAUSE = 0.01  # seconds between two rounds of requests: the resolution
 
 
 def python():
-    """Debian's Python, which every user may run, with Patroni beside it: how to call that, and its environment."""
+    """Returns how to run Debian's Python, which every user may execute, and an environment with Patroni."""
     home = ROOT / "target/patroni"
     if not home.exists():
         subprocess.run([sys.executable, "-m", "pip", "install", "-qqq", "--target", home, "patroni[etcd3]==4.1.5",
@@ -25,7 +25,7 @@ def python():
 
 
 def postgres():
-    """Where PostgreSQL's programs are."""
+    """Returns the directory of PostgreSQL's programs."""
     found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
     if not found:
         raise SystemExit("PostgreSQL is missing: install Debian's package postgresql")
@@ -59,12 +59,12 @@ def node(configuration):
     try:
         yield
     finally:
-        process.terminate()  # a killed one would leave its PostgreSQL behind
+        process.terminate()  # if killed, it would leave its PostgreSQL running
         process.wait(60)
 
 
 def settled(ports):
-    """Which node leads, when all the others follow it."""
+    """Returns the index of the leader, once all others follow it."""
     roles = [ask(port, "/primary")[0] == 200 for port in ports]
     well = sum(roles) == 1 and all(role or ask(port, "/replica")[0] == 200 for role, port in zip(roles, ports))
     return roles.index(True) if well else None
@@ -72,7 +72,7 @@ def settled(ports):
 
 def one_switchover(configuration, ports):
     until(lambda: settled(ports) is not None, bound=180, pause=0.2)
-    time.sleep(random.uniform(0, 10))  # somewhere within loop_wait
+    time.sleep(random.uniform(0, 10))  # at a random point of loop_wait
     first = settled(ports)
     second = random.choice([n for n in range(len(ports)) if n != first])
     began = now()

@@ -1,9 +1,8 @@
-//! The admin listener: what an operator, or the service next to us, wants of this instance.
+//! The admin listener: operators and the local service send commands to this instance through it.
 //!
-//! What it does not do: it changes nothing by itself. Each call is handed to the driver, which says
-//! whether it can be done in the present state; and it takes no call from a browser, from another
-//! user, or without the token. The status listener shares its code for connections, and none of its
-//! paths.
+//! It changes no state itself. Each command goes to the driver, which decides whether the present
+//! state allows it. Requests from browsers, from other users or without the token are rejected. The
+//! connection code is shared with the status listener; the paths are not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,21 +28,21 @@ mod reply;
 mod routes;
 mod token;
 
-/// Most connections at a time. One in the middle of its answer is not ended for another; all else
-/// is.
+/// The most connections at a time. When it is reached, a connection that is not in the middle of a
+/// response is closed to make room.
 const MAX_CONNECTIONS: usize = 8;
 
-/// What the admin listener works with.
+/// What the admin listener needs from the rest of the sidecar.
 pub struct App {
-    /// The way into the driver.
+    /// Sends commands to the driver.
     pub control: Control,
-    /// What the driver published.
+    /// The status that the driver published last.
     pub published: watch::Receiver<Published>,
-    /// Our identity, which no leadership is transferred to.
+    /// The identity of this instance, which a transfer must not name.
     pub identity: String,
-    /// Mean time between two looks of a standby, for saying when another leads.
+    /// The mean time between two reads of a standby, for estimating when another instance leads.
     pub retry_period: Duration,
-    /// The reader of time: [`crate::clock::now`], or a test's.
+    /// The clock: [`crate::clock::now`], or that of a test.
     pub now: fn() -> Moment,
 }
 
@@ -54,7 +53,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// The address, as `--admin` of the verbs takes it.
+    /// Returns the address in the form that `--admin` of the client commands takes.
     #[must_use]
     pub fn address(&self) -> String {
         match &self.guard {
@@ -67,8 +66,8 @@ impl Bound {
 /// Binds the admin listener.
 ///
 /// # Errors
-/// When the address is taken or not ours to take, naming it, and when the token's file has no token
-/// that can be used.
+/// When the address is in use, may not be bound or is not loopback, with the address in the
+/// message, and when the token file holds no usable token.
 pub async fn bind(admin: &Admin) -> anyhow::Result<Bound> {
     let bound = bind_as(admin).await?;
     tracing::info!(admin = bound.address(), "admin listener");
@@ -94,20 +93,20 @@ async fn bind_as(admin: &Admin) -> anyhow::Result<Bound> {
     }
 }
 
-/// What the calls share.
+/// State shared by all requests.
 struct Shared {
     app: App,
     guard: Guard,
 }
 
-/// One connection's way to the paths.
+/// State of one connection's requests.
 #[derive(Clone)]
 struct Desk {
     shared: Arc<Shared>,
     caller: Caller,
 }
 
-/// The paths, for each caller as itself.
+/// Builds a router for each connection, with the peer's credentials.
 struct Paths(Arc<Shared>);
 
 impl Site for Paths {
@@ -115,17 +114,17 @@ impl Site for Paths {
         routes::router(Desk { shared: Arc::clone(&self.0), caller: Caller::of(stream) })
     }
 
-    /// Bodies are measured when it is known who sends them.
+    /// Bodies are limited after authorization.
     fn refusal(&self, _: u64) -> Option<Response> {
         None
     }
 }
 
-/// Serves the admin listener until the driver has ended; then all connections end, and its socket
-/// file goes.
+/// Serves the admin listener until the driver has ended; then closes all connections and removes
+/// the socket file.
 pub async fn serve(bound: Bound, app: App) {
     let Bound { listener, guard } = bound;
-    // So few connections fit into what is kept for the store.
+    // So few connections fit into the reserve of file descriptors, whatever the limit.
     let connections = Connections::new(MAX_CONNECTIONS, std::convert::identity);
     let mut published = app.published.clone();
     let paths = Arc::new(Paths(Arc::new(Shared { app, guard })));

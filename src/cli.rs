@@ -1,8 +1,7 @@
-//! The command line: one struct per section of settings, and a file below for each verb that asks
-//! a running sidecar.
+//! The command line: its subcommands, in the files below, and their arguments.
 //!
-//! What it does not do: it judges no setting. Values are taken as they are written and handed to
-//! [`crate::config`], which names all faults at once where clap would name the first.
+//! Values of settings are passed unparsed to [`crate::config`], which reports all faults at once,
+//! where clap would report only the first.
 
 use clap::{Parser, Subcommand};
 

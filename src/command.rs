@@ -1,9 +1,8 @@
-//! One command line, run to its end: in a process group of its own, for a bounded time, with its
-//! output in the log.
+//! Runs one command line to its end: without a shell, in its own process group, for a bounded time,
+//! with its output in the log.
 //!
-//! What it does not do: it uses no shell, repeats nothing, judges no exit code, and leaves nothing
-//! of the group behind. What a command starts in the background of its group ends with it; what is
-//! to stay must begin a session of its own.
+//! When the command ends, its whole process group is killed, background processes included. A
+//! process that is to outlive the command must start its own session.
 
 mod output;
 
@@ -22,21 +21,20 @@ use crate::config::{CommandLine, OURS_ALONE};
 use output::Collected;
 pub(crate) use output::Output;
 
-/// How long a killed process may take to be gone; one that the kernel holds in a disk's call is
-/// left to it.
+/// How long a killed process may take to disappear; one in uninterruptible sleep is abandoned.
 const GONE: Duration = Duration::from_secs(1);
 
-/// How long a pipe is read after the command has ended: what it wrote is in there already, and only
-/// somebody who left its group can keep it open.
+/// How long a pipe is read after the command has ended. Its output is in the pipe by then; only a
+/// process that left the group can still hold the pipe open.
 const LAST_LINES: Duration = Duration::from_millis(100);
 
-/// A variable of the command's environment; `None` takes it out of what we hand down.
+/// A variable of the command's environment; `None` removes an inherited one.
 pub(crate) type Variable = (&'static str, Option<String>);
 
-/// For how long a command may run.
+/// How long a command may run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// From the beginning of its start to SIGTERM for its group.
+    /// From the beginning of its start to SIGTERM to its group.
     pub(crate) time: Duration,
     /// From SIGTERM to SIGKILL; zero for SIGKILL at once.
     pub(crate) grace: Duration,
@@ -45,17 +43,17 @@ pub(crate) struct Bounds {
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// By itself, with this code.
+    /// By itself, with this exit code.
     Exited(i32),
-    /// By a signal that was not ours.
+    /// By a signal that Tenure did not send.
     Killed(i32),
-    /// By us, since its time was over.
+    /// By Tenure, because its time was over.
     TimedOut,
-    /// It could not be started; why.
+    /// It could not be started, for this reason.
     NotStarted(String),
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     /// How it ended.
@@ -64,8 +62,8 @@ pub(crate) struct Ended {
     pub(crate) first_line: Option<String>,
 }
 
-/// A command that is being started, on a thread of its own: its program may lie on a disk that
-/// hangs. Dropped, it ends what it has started.
+/// A command that is being started, on a thread of its own, since its program may lie on a file
+/// system that hangs. Dropping this value kills the command.
 pub(crate) struct Starting(JoinHandle<std::io::Result<Group>>);
 
 /// Starts a command.
@@ -90,7 +88,7 @@ pub(crate) fn start(line: &CommandLine, environment: &[Variable]) -> Starting {
     Starting(tokio::task::spawn_blocking(move || Group::of(command.spawn()?)))
 }
 
-/// Runs a command to its end. Dropped before, it kills the whole group.
+/// Runs a command to its end. Dropping the future kills the whole group.
 pub(crate) async fn run(
     line: &CommandLine,
     environment: &[Variable],
@@ -106,7 +104,7 @@ pub(crate) async fn run(
 }
 
 impl Starting {
-    /// Waits until it is started or `alarm` rings; may be called again after that.
+    /// Waits until the command is started or `alarm` fires; may be called again after that.
     pub(crate) async fn started(&mut self, alarm: Pin<&mut Sleep>) -> Result<Group, End> {
         tokio::select! {
             started = &mut self.0 => match started {
@@ -119,12 +117,12 @@ impl Starting {
     }
 }
 
-/// A running command with its process group, which ends with this value.
+/// A running command with its process group, which is killed on drop.
 pub(crate) struct Group {
     child: Child,
     out: Option<ChildStdout>,
     err: Option<ChildStderr>,
-    /// The group, until its leader has been waited for and the rest been killed.
+    /// The id of the group, until its leader has been reaped and the rest been killed.
     id: Option<Pid>,
 }
 
@@ -143,12 +141,12 @@ impl Group {
 
     fn signal(&self, signal: Signal) {
         if let Some(id) = self.id {
-            // That nobody is left in it is what we want.
+            // An error means that the group is empty already.
             let _ = kill_process_group(id, signal);
         }
     }
 
-    /// Waits for its end, which `alarm` forces.
+    /// Waits for the command to end; when `alarm` fires, ends it.
     pub(crate) async fn finish(
         mut self,
         mut alarm: Pin<&mut Sleep>,
@@ -169,7 +167,7 @@ impl Group {
                 }
             }
         };
-        // Its leader is gone this very moment, so the number is not another group's yet.
+        // The leader was reaped just now, so its id cannot belong to another group yet.
         self.signal(Signal::KILL);
         self.id = None;
         let _ = tokio::time::timeout(LAST_LINES, self.read_on(&mut collected)).await;
@@ -178,7 +176,7 @@ impl Group {
         Ended { end, first_line }
     }
 
-    /// Ends the group: asks, and when the grace is over does not ask. Its output is read meanwhile.
+    /// Sends SIGTERM to the group, and SIGKILL after `grace`; reads its output meanwhile.
     async fn end(&mut self, grace: Duration, collected: &mut Collected) -> Option<ExitStatus> {
         if !grace.is_zero() {
             self.signal(Signal::TERM);
@@ -202,7 +200,7 @@ impl Group {
         }
     }
 
-    /// Reads what is left in the pipes.
+    /// Reads the rest of both pipes.
     async fn read_on(&mut self, collected: &mut Collected) {
         while self.out.is_some() || self.err.is_some() {
             let (mut out, mut err) = ([0; 4096], [0; 4096]);
@@ -214,7 +212,7 @@ impl Group {
     }
 }
 
-/// Reads from a pipe, and lets go of it at its end; never resolves without one.
+/// Reads from a pipe and drops it at its end; never resolves without a pipe.
 async fn read<R: AsyncReadExt + Unpin>(pipe: &mut Option<R>, into: &mut [u8]) -> usize {
     let Some(open) = pipe else {
         return std::future::pending().await;

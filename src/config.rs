@@ -1,11 +1,11 @@
-//! Settings: what a run was told by flags, environment and file, checked as a whole.
+//! Settings from flags, environment and file, validated as a whole.
 //!
-//! [`load`] makes them, or says everything that is wrong in one message. What this module does not
-//! do: it starts nothing, asks no network, and reads no secret from a file. [`Environment`] is the
-//! only reader of the process's variables.
+//! [`load`] returns them, or all faults in one message. This module starts nothing, makes no
+//! network request, and keeps no secret that is in a file. [`Environment`] is the only reader of
+//! the process's variables.
 //!
 //! An empty variable counts as not set, since templates write `NAME=` for "no value". An empty flag
-//! and an empty key of the file are faults: nobody writes them for nothing.
+//! or an empty key of the file is a fault, since it cannot be meant.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -51,51 +51,53 @@ pub use resolve::{Loaded, load, load_to_look};
 
 use store_url::StoreUrl;
 
-/// The settings of `tenure run` or `tenure exec`, all of them valid.
+/// The validated settings of `tenure run` or `tenure exec`.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Name of the election.
     pub election: String,
-    /// Who we are, for people.
+    /// The identity of this instance, for people.
     pub identity: String,
-    /// Address of the service next to us, published while we lead.
+    /// The address of the local service, published while this instance leads.
     pub advertise: Option<String>,
-    /// Where the lease is kept.
+    /// The store that keeps the lease.
     pub store: StoreSettings,
-    /// What Kubernetes is told beside the lease; none where neither store nor route is in it.
+    /// What is written to Kubernetes besides the lease; `None` if neither the store nor a route is
+    /// in Kubernetes.
     pub kubernetes: Option<Beside>,
-    /// How long things take.
+    /// The timings of the election.
     pub timings: Timings,
-    /// Never competes.
+    /// Whether this instance only observes and never competes.
     pub observe: bool,
-    /// Where the status listener listens; empty for none.
+    /// The addresses of the status listener; empty for none.
     pub listen: Vec<Listen>,
-    /// Most connections on the status listener.
+    /// The most connections on the status listener.
     pub max_connections: usize,
     /// The status files.
     pub status_files: Vec<StatusFile>,
-    /// Where the admin listener listens.
+    /// The address of the admin listener.
     pub admin: Option<Admin>,
-    /// What must be well for us to compete.
+    /// The health probes, which must succeed for this instance to compete.
     pub health: Health,
-    /// Longest time from saying passive to the release, for work begun as leader; default 0 s, under
-    /// `exec` 10 s. Too short cuts work off, too long keeps others waiting for who never says it has
-    /// ended.
+    /// The longest time from reporting passive to releasing the lease, for work begun as leader;
+    /// default 0 s, under `exec` 10 s. Too short interrupts work; too long delays the next leader
+    /// if the service never reports that it has finished.
     pub drain_timeout: Duration,
-    /// Under `exec`, from the command's SIGTERM to belief's end, which is its SIGKILL, when renewals
-    /// fail; default 3 s. Too long ends the command for an outage that might have passed.
+    /// Under `exec`, when renewals fail: the time from the command's SIGTERM to its SIGKILL, which
+    /// is sent at renew-deadline; default 3 s. Too long ends the command for an outage that might
+    /// have passed.
     pub stop_timeout: Duration,
-    /// What is run or told when something changes.
+    /// The hooks, which run on changes.
     pub hooks: Hooks,
-    /// How log lines look.
+    /// The format of log lines.
     pub log_format: LogFormat,
-    /// Which log lines are written: an `EnvFilter` directive.
+    /// The log filter: an `EnvFilter` directive.
     pub log_level: String,
 }
 
 impl Settings {
-    /// The settings in one line for the log of the start: all that tells this run from another,
-    /// and no secret.
+    /// Formats the settings in one line for the log at the start: everything that distinguishes
+    /// this run, and no secrets.
     #[must_use]
     pub fn summary(&self) -> String {
         let Timings {
@@ -135,23 +137,24 @@ impl Settings {
     }
 }
 
-/// How long things take; the rule that binds them is `renew-deadline ≥ 2 × retry-period +
-/// request-timeout`, and a tenth of `lease-duration` (at least 200 ms) left after `renew-deadline`.
+/// The timings of the election. They must satisfy `renew-deadline ≥ 2 × retry-period +
+/// request-timeout`, and leave a tenth of `lease-duration` (at least 200 ms) after
+/// `renew-deadline`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timings {
-    /// From each grant to the end of the lease in the store.
+    /// From each grant to the expiry of the lease in the store.
     pub lease_duration: Duration,
-    /// From the sending of the last granted request to the end of our belief.
+    /// From the sending of the last granted request until this instance no longer reports active.
     pub renew_deadline: Duration,
-    /// Leader: between renewals; standby: mean time between looks.
+    /// The time between renewals of a leader; the mean time between reads of a standby.
     pub retry_period: Duration,
-    /// Bound on one request to the store.
+    /// The bound on one request to the store.
     pub request_timeout: Duration,
-    /// From the grant to the first "active".
+    /// From the grant until the new leader reports active.
     pub activation_delay: Duration,
 }
 
-/// Where the lease is kept, with what is needed to reach it.
+/// The store that keeps the lease, with what is needed to reach it.
 #[derive(Clone, Debug)]
 pub enum StoreSettings {
     /// A record in a directory of one host.
@@ -160,12 +163,12 @@ pub enum StoreSettings {
     Azure(Box<AzureSettings>),
     /// A Lease in Kubernetes.
     Kubernetes(KubernetesSettings),
-    /// This process only.
+    /// The memory of this process.
     Memory,
 }
 
 impl fmt::Display for StoreSettings {
-    /// Names the store for people, without anything secret.
+    /// Names the store, without secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(it) => StoreUrl::File(it.directory.clone()).fmt(f),
@@ -181,34 +184,35 @@ impl fmt::Display for StoreSettings {
 pub struct FileSettings {
     /// The directory.
     pub directory: PathBuf,
-    /// Whether it is the runtime directory that we chose ourselves: made if missing, must be ours with mode 0700.
+    /// Whether this is the default runtime directory, which is created if missing, and must belong
+    /// to this user with mode 0700.
     pub is_default: bool,
-    /// Name of the election, which names the files.
+    /// Name of the election, which the names of the files contain.
     pub election: String,
 }
 
 /// Settings of `azure:`.
 #[derive(Clone, Debug)]
 pub struct AzureSettings {
-    /// Endpoint of the account, without a trailing slash.
+    /// The endpoint of the account, without a trailing slash.
     pub endpoint: Url,
-    /// Name of the account.
+    /// The name of the account.
     pub account: String,
     /// The container.
     pub container: String,
-    /// Name of the blob: PREFIX/ELECTION.
+    /// The name of the blob: PREFIX/ELECTION.
     pub blob: String,
-    /// How we sign in.
+    /// The credential.
     pub credential: AzureCredential,
-    /// Bound on one request.
+    /// The bound on one request.
     pub request_timeout: Duration,
-    /// `HTTPS_PROXY`, where it is set.
+    /// The value of `HTTPS_PROXY`, if set.
     pub proxy: Option<String>,
-    /// `NO_PROXY`.
+    /// The value of `NO_PROXY`, if set.
     pub no_proxy: Option<String>,
 }
 
-/// How we sign in to Azure, in the order of preference.
+/// Credentials for Azure, in the order of preference.
 #[derive(Clone, Debug)]
 pub enum AzureCredential {
     /// `AZURE_STORAGE_CONNECTION_STRING` or `…_FILE`.
@@ -217,7 +221,8 @@ pub enum AzureCredential {
     Key(SecretSource),
     /// `AZURE_STORAGE_SAS_TOKEN` or `…_FILE`.
     Sas(SecretSource),
-    /// `AZURE_FEDERATED_TOKEN_FILE` with `AZURE_CLIENT_ID`, `AZURE_TENANT_ID`, `AZURE_AUTHORITY_HOST`.
+    /// Workload identity: `AZURE_FEDERATED_TOKEN_FILE` with `AZURE_CLIENT_ID`, `AZURE_TENANT_ID`,
+    /// `AZURE_AUTHORITY_HOST`.
     WorkloadIdentity {
         /// `AZURE_FEDERATED_TOKEN_FILE`.
         token_file: PathBuf,
@@ -228,16 +233,16 @@ pub enum AzureCredential {
         /// `AZURE_AUTHORITY_HOST`.
         authority_host: Option<String>,
     },
-    /// Managed identity, user-assigned where `AZURE_CLIENT_ID` names one.
+    /// Managed identity; user-assigned if `AZURE_CLIENT_ID` is set.
     ManagedIdentity {
         /// `AZURE_CLIENT_ID`.
         client_id: Option<String>,
     },
-    /// The Azure CLI's sign-in.
+    /// The login of the Azure CLI.
     AzureCli,
 }
 
-/// Where a secret comes from.
+/// The source of a secret.
 #[derive(Clone)]
 pub enum SecretSource {
     /// The value itself.
@@ -255,7 +260,7 @@ impl fmt::Debug for SecretSource {
     }
 }
 
-/// One address of the status listener.
+/// An address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
     /// A TCP address.
@@ -273,16 +278,16 @@ impl fmt::Display for Listen {
     }
 }
 
-/// One status file.
+/// A status file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusFile {
-    /// Where.
+    /// Its path.
     pub path: PathBuf,
-    /// In which format, by its ending.
+    /// Its format, by the file name extension.
     pub format: FileFormat,
 }
 
-/// Format of a status file.
+/// The format of a status file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileFormat {
     /// The status document.
@@ -291,7 +296,7 @@ pub enum FileFormat {
     Env,
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.

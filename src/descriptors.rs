@@ -1,14 +1,14 @@
-//! File descriptors: those who ask must not take the ones that the store needs.
-//!
-//! What it does not do: it closes nothing. Connections over the limit are the listener's affair.
+//! The limit of open files: keeps file descriptors in reserve for the store, so that clients cannot
+//! use up all of them.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What is kept for the store, its names and certificates, the status files and the log.
+/// The reserve for the store with its name resolution and certificates, the status files and the
+/// log.
 const RESERVE: u64 = 64;
 
-/// Raises our limit of open files as far as `connections` need, and returns how many of them fit
-/// into what we got.
+/// Raises the limit of open files as far as `connections` need, and returns how many of them fit
+/// into the resulting limit.
 pub(crate) fn make_room(connections: usize) -> usize {
     let wanted = u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(RESERVE);
     let limit = getrlimit(Resource::Nofile);
@@ -32,8 +32,8 @@ pub(crate) fn make_room(connections: usize) -> usize {
     fits
 }
 
-/// How many of so many connections fit into our limit of open files at this moment: somebody may
-/// have lowered it meanwhile.
+/// Returns how many of the given connections fit into the current limit of open files, which may
+/// have been lowered since the start.
 pub(crate) fn fits(connections: usize) -> usize {
     let Some(limit) = getrlimit(Resource::Nofile).current else {
         return connections;

@@ -1,17 +1,17 @@
-//! Runs a command only while we lead, and has it dead before anybody else can lead.
+//! Runs a command only while this instance leads, and ends it before another instance can lead.
 //!
 //! ```text
-//! tenure ── keeper ── CMD, in a process group of its own
+//! tenure ── watchdog ── CMD, in a process group of its own
 //!        orders ⇄ reports
 //! ```
 //!
-//! Between Tenure and the command stands a keeper, a process of its own that learns each new end of
-//! belief and ends the command by its own clock. So the command is dead in time even when Tenure
-//! is killed, stopped, or hangs. There is one keeper for each term, and it ends with the last of the
-//! command's processes; only then is the lease given back.
+//! Between Tenure and the command stands a watchdog process. It is sent the deadline of each
+//! renewed belief and ends the command by its own clock, so that the command is dead in time even
+//! if Tenure is killed, stopped, or hangs. Each term has its own watchdog, which ends after the
+//! last of the command's processes; only then is the lease released.
 //!
-//! What it does not do: it decides nothing about the lease. It reads the status as published, and
-//! tells the driver when nothing is left of the command.
+//! This module makes no decision about the lease. It reads the published status, and reports to the
+//! driver when no process of the command is left.
 
 mod backoff;
 mod course;

@@ -1,8 +1,8 @@
-//! Health probes: what must be well for us to compete, asked again and again.
+//! Runs the health probes, which must succeed for this instance to compete.
 //!
-//! Each probe is asked by itself, one question at a time, each for a bounded time; whatever hangs,
-//! neither the election nor another probe waits for it. What it does not do: it draws no
-//! conclusion. Each answer is reported; how many in a row mean something is the election's to judge.
+//! Each probe runs periodically on its own, one run at a time, each with a timeout; a probe that
+//! hangs delays neither the election nor another probe. Every result is reported; the election
+//! decides how many in a row matter.
 
 mod exec;
 mod file;
@@ -30,7 +30,7 @@ pub struct Probes {
     now: fn() -> Moment,
 }
 
-/// One probe at work.
+/// One probe.
 struct Running {
     name: String,
     kind: Kind,
@@ -43,7 +43,7 @@ enum Kind {
     Exec(exec::Exec),
 }
 
-/// What one question brought.
+/// The result of one run.
 #[derive(Debug)]
 struct Finding {
     well: bool,
@@ -61,7 +61,7 @@ impl Finding {
 }
 
 impl Probes {
-    /// Makes the probes; none is asked yet.
+    /// Creates the probes, without running them.
     ///
     /// # Errors
     /// When TLS cannot be set up.
@@ -94,13 +94,13 @@ impl Probes {
         Ok(Self { probes, board, interval: settings.interval, timeout: settings.timeout, now })
     }
 
-    /// What each probe last said.
+    /// Returns the last results of the probes.
     #[must_use]
     pub fn board(&self) -> Board {
         self.board.clone()
     }
 
-    /// Asks each probe once, all at the same time: its name, whether it was well, and what it said.
+    /// Runs each probe once, concurrently; returns its name, whether it succeeded, and a message.
     pub async fn once(self) -> Vec<(String, bool, String)> {
         let Self { probes, board, interval, timeout, now } = self;
         let questions = probes.into_iter().enumerate().map(|(number, mut probe)| {
@@ -113,9 +113,9 @@ impl Probes {
         join_all(questions).await
     }
 
-    /// Asks until the driver is gone. Each answer is handed to `report`: the number of the probe,
-    /// whether it was well, and our term when the question began, lest an answer of an earlier term
-    /// be held against a later one.
+    /// Runs the probes until the driver is gone. Each result is passed to `report`: the number of
+    /// the probe, whether it succeeded, and this instance's term when the run began, so that a
+    /// result from an earlier term is not held against a later one.
     pub async fn run<R, F>(self, published: watch::Receiver<Published>, report: R)
     where
         R: Fn(usize, bool, Option<u64>) -> F,
@@ -135,7 +135,7 @@ impl Probes {
     }
 }
 
-/// How one probe is asked.
+/// How one probe is run.
 struct Round<'a> {
     number: usize,
     board: &'a Board,
@@ -151,7 +151,7 @@ impl Round<'_> {
         F: Future<Output = ()>,
     {
         let mut ticks = interval(self.interval);
-        // A probe that overran is followed by the next in its own time, not by all that it missed.
+        // After a run that took too long, the missed ones are not made up for.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
@@ -163,7 +163,7 @@ impl Round<'_> {
         }
     }
 
-    /// Asks once.
+    /// Runs the probe once.
     async fn question(&self, probe: &mut Running) -> Finding {
         let began = (self.now)();
         let found = match &mut probe.kind {
@@ -178,13 +178,13 @@ impl Round<'_> {
                 let bound = duration::format(self.timeout);
                 Finding::unwell(format!("no answer within {bound}"))
             }
-            // A file's age is the word that counts there, not how long the look took.
+            // For a file, its age matters, not how long the check took.
             Some(found) if matches!(probe.kind, Kind::File(_)) || !found.well => found,
             Some(found) => Finding::well(format!("{} in {took} ms", found.said)),
         }
     }
 
-    /// Writes it on the board; only a change is told to the log.
+    /// Records a result; only changes are logged above debug level.
     fn tell(&self, probe: &str, finding: Finding) {
         let Finding { well, said } = finding;
         let words = said.clone();

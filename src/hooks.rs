@@ -1,10 +1,9 @@
-//! Hooks: commands and webhooks that are told what has become of us.
+//! Hooks: runs commands and calls webhooks on changes of the published status.
 //!
-//! They read what the driver published, and judge it by the clock. Active, drain and passive are
-//! one succession and who leads is another; in each, one hook runs at a time, and the next one tells
-//! the newest state there is. What it does not do: nothing waits for a hook but the drain, which
-//! waits for the end of `on-drain` and no longer than it would anyway. A hook is no safeguard: it
-//! may come late, or not at all when Tenure is killed.
+//! Active, drain and passive form one queue, changes of the leader another. In each, one hook runs
+//! at a time, and the next one reports the newest state. Nothing waits for a hook, except that a
+//! drain waits for the end of `on-drain`, within its own time limit. A hook is no safeguard: it may
+//! run late, or not at all if Tenure is killed.
 
 mod course;
 mod telling;
@@ -24,25 +23,24 @@ use crate::resolver::Resolver;
 use course::{Course, Event, Leaders, Roles, until_change};
 use telling::{Told, by_command, by_webhook, is_webhook, over_tls};
 
-/// The longest sleep at a stretch: timers stop in suspend, so the clock is looked at this often
-/// whatever a timer says (R2).
+/// The longest sleep: timers do not advance during suspend, so the clock is read this often (R2).
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// A hook's name.
+/// The name of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {
-    /// We have become active.
+    /// This instance has become active.
     Active,
-    /// We are active no more.
+    /// This instance is no longer active.
     Passive,
-    /// We drain.
+    /// This instance drains.
     Drain,
-    /// Another leader, or another term, was seen.
+    /// Another leader or term was seen.
     LeaderChange,
 }
 
 impl Name {
-    /// The setting's name.
+    /// Returns the name of the setting.
     fn as_str(self) -> &'static str {
         match self {
             Self::Active => "on-active",
@@ -52,27 +50,27 @@ impl Name {
         }
     }
 
-    /// The event that it tells.
+    /// Returns the name of the event.
     fn event(self) -> &'static str {
         self.as_str().trim_start_matches("on-")
     }
 }
 
-/// What came of a hook.
+/// The result of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// Exit code 0, or an answer of 200 to 299.
+    /// Exit code 0, or a status of 200 to 299.
     Ok,
-    /// Another end, or none since it could not begin.
+    /// Any other result, or it could not be started.
     Failed,
-    /// Its time was over; it was ended.
+    /// It timed out and was ended.
     Timeout,
-    /// The state that it was to tell was over before its turn came.
+    /// The state that it would have reported was over before its turn.
     Skipped,
 }
 
 impl Outcome {
-    /// The outcome as a metric label and a log field.
+    /// Returns the outcome as a metric label and a log field.
     fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -89,13 +87,13 @@ pub struct Hooks {
     client: Option<HttpClient>,
     about: About,
     metrics: Metrics,
-    /// Where the status listener is reached, for the commands.
+    /// The URL of the status listener, for the commands.
     url: Option<String>,
     now: fn() -> Moment,
 }
 
 impl Hooks {
-    /// Makes the hooks; `url` is where their commands can ask the status listener.
+    /// Creates the hooks; `url` is the URL of the status listener for their commands.
     ///
     /// # Errors
     /// When TLS cannot be set up.
@@ -114,9 +112,9 @@ impl Hooks {
         Ok(Self { settings, client, about, metrics, url, now })
     }
 
-    /// Tells what is published until the driver is gone and the last of it is told: after that at
-    /// most the hook that runs and one more, each for the hooks' time-out. That `on-drain` has
-    /// ended is handed to `drained`, with the term that drains.
+    /// Runs the hooks until the driver is gone and its last status has been reported: after that,
+    /// at most the hook that is running and one more, each within hook-timeout. When `on-drain` has
+    /// ended, calls `drained` with the term that drains.
     pub async fn run<D, F>(self, published: watch::Receiver<Published>, drained: D)
     where
         D: Fn(u64) -> F,
@@ -127,7 +125,7 @@ impl Hooks {
         tokio::join!(roles, leaders);
     }
 
-    /// Tells one succession of events.
+    /// Runs the hooks of one queue.
     async fn follow<D, F>(
         &self,
         mut course: impl Course,

@@ -1,9 +1,8 @@
-//! The HTTP client for what the settings name beside the store: health probes and webhooks.
+//! The HTTP client for health probes and webhooks.
 //!
-//! A connection of its own for each request, so that a service that takes no more connections is
-//! not taken for well. What it does not do: it retries nothing, follows no redirect, uses no proxy,
-//! reads no body, and puts no URL into an error, since a URL may carry a password. Bounds on time
-//! are the caller's.
+//! Each request has its own connection, so that a service that accepts no more connections does not
+//! pass as healthy. There are no retries, redirects or proxies. Errors contain no URL, since it may
+//! contain a password. Timeouts are up to the caller.
 
 use std::error::Error as StdError;
 use std::io;
@@ -14,27 +13,27 @@ use reqwest::{Request, StatusCode};
 
 use crate::resolver::Resolver;
 
-/// Sends requests; clones share what it has loaded.
+/// An HTTP client; clones share its TLS settings.
 #[derive(Clone)]
 pub(crate) struct HttpClient(reqwest::Client);
 
 impl HttpClient {
-    /// Makes a client; `tls` says whether any request goes over TLS.
+    /// Creates a client; `tls` says whether any request uses TLS.
     pub(crate) fn new(tls: bool, resolver: Resolver) -> anyhow::Result<Self> {
         Ok(Self(builder(tls_settings(tls)?, resolver).pool_max_idle_per_host(0).build()?))
     }
 
-    /// Begins a GET.
+    /// Builds a GET request.
     pub(crate) fn get(&self, url: &url::Url) -> reqwest::RequestBuilder {
         self.0.get(url.clone())
     }
 
-    /// Begins a POST.
+    /// Builds a POST request.
     pub(crate) fn post(&self, url: &url::Url) -> reqwest::RequestBuilder {
         self.0.post(url.clone())
     }
 
-    /// Sends a request, and gives the answer's code once its head is here, or says why there is
+    /// Sends a request; returns the status once the response headers have arrived, or why there is
     /// none.
     pub(crate) async fn send(
         &self,
@@ -46,7 +45,7 @@ impl HttpClient {
     }
 }
 
-/// Begins a client that retries nothing, follows no redirect and uses no proxy.
+/// Returns a builder of a client without retries, redirects and proxies.
 pub(crate) fn builder(tls: rustls::ClientConfig, resolver: Resolver) -> reqwest::ClientBuilder {
     reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
@@ -77,8 +76,8 @@ impl Resolve for Names {
 #[error("{0}")]
 struct Unresolved(Arc<str>);
 
-/// TLS with ring, trusting what the system trusts, else what browsers trust: an image from scratch
-/// has no certificate authorities of its own. They are loaded once, when first `wanted`.
+/// Returns TLS settings with ring that trust the system's root certificates or, where there are
+/// none, as in an image from scratch, those of browsers. They are loaded once, when first `wanted`.
 pub(crate) fn tls_settings(wanted: bool) -> Result<rustls::ClientConfig, rustls::Error> {
     static LOADED: OnceLock<rustls::ClientConfig> = OnceLock::new();
     if !wanted {
@@ -97,7 +96,7 @@ pub(crate) fn tls_settings(wanted: bool) -> Result<rustls::ClientConfig, rustls:
     Ok(LOADED.get_or_init(|| settings).clone())
 }
 
-/// TLS with ring, trusting these alone.
+/// Returns TLS settings with ring that trust only these roots.
 pub(crate) fn trusting(
     roots: rustls::RootCertStore,
 ) -> Result<rustls::ClientConfig, rustls::Error> {
@@ -108,7 +107,7 @@ pub(crate) fn trusting(
         .with_no_client_auth())
 }
 
-/// Says why a request got no answer.
+/// Formats why a request failed.
 fn broken(error: &reqwest::Error) -> String {
     match cause(error) {
         Cause::Certificate(why) => format!("TLS failed: {why}"),
@@ -120,19 +119,19 @@ fn broken(error: &reqwest::Error) -> String {
     }
 }
 
-/// What is at the bottom of an error.
+/// The cause of an error.
 pub(crate) enum Cause {
-    /// The certificate, or another fault of TLS.
+    /// The certificate, or another TLS error.
     Certificate(String),
-    /// A name without an address.
+    /// A name that could not be resolved.
     Unresolved(String),
-    /// An error of the system.
+    /// A system error.
     Io(io::ErrorKind),
-    /// None of these.
+    /// Anything else.
     Other,
 }
 
-/// Finds the innermost cause that says something; the texts of outer ones may hold the URL.
+/// Finds the innermost cause that is known; the messages of outer errors may contain the URL.
 pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Cause {
     let mut found = Cause::Other;
     let mut next = Some(error);

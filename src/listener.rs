@@ -1,8 +1,7 @@
-//! What listens: a TCP address or a unix socket, bound here and served with bounds by the modules
-//! below. The status listener and the admin listener are made of it.
+//! Listeners on TCP addresses and unix sockets, with limits on connections and requests. The status
+//! listener and the admin listener are built on it.
 //!
-//! What it does not do: it takes no place from the living. A socket file is replaced only when
-//! nobody answers on it, and a file that is no socket is never replaced. It knows no paths.
+//! A socket file is replaced only if no process listens on it; any other file is never replaced.
 
 mod connection;
 mod places;
@@ -24,20 +23,20 @@ use crate::config::Listen;
 pub(crate) use connection::{Site, Streaming, accept};
 pub(crate) use places::Connections;
 
-/// How long sent bytes may stay unacknowledged before a connection is given up: a subscriber
-/// whose machine is gone must not keep its place for hours.
+/// How long sent bytes may stay unacknowledged before a connection is closed: a subscriber whose
+/// machine is gone must not occupy a slot for hours.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
 
-/// How many connections may wait to be accepted. The kernel drops the first packet of one more,
-/// and its client comes again a second later: a burst of others must not keep a probe waiting.
+/// How many connections may wait to be accepted. The kernel drops the SYN of any further one, whose
+/// client retries after a second: a burst of clients must not delay a probe.
 const BACKLOG: u32 = 1024;
 
 /// A bound listener.
 pub enum Listener {
     /// A TCP address.
     Tcp(TcpListener),
-    /// A unix socket, whose file goes with it; first, so that nobody finds the name of a file whose
-    /// listener is gone, and takes it, just before it is removed.
+    /// A unix socket with its file. The file is dropped first: if the listener closed first,
+    /// another process could replace the dead socket's file just before it is removed.
     Unix(SocketFile, UnixListener),
 }
 
@@ -47,7 +46,7 @@ pub(crate) enum Stream {
     Unix(UnixStream),
 }
 
-/// The file of a unix socket, removed at the end, unless another has taken its place.
+/// The file of a unix socket, removed on drop unless it has been replaced.
 pub struct SocketFile {
     path: PathBuf,
     made: Option<(u64, u64)>,
@@ -67,21 +66,22 @@ impl Drop for SocketFile {
     }
 }
 
-/// Tells one file from another of the same name.
+/// Returns the device and inode of a file, which distinguish it from another of the same name.
 fn file_id(path: &Path) -> Option<(u64, u64)> {
     fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// Binds a listener that all users of this host may reach.
+/// Binds a listener that all users of this host can reach.
 ///
 /// # Errors
-/// When the address is taken or not ours to take, naming it.
+/// When the address is in use or may not be bound, with the address in the message.
 pub async fn bind(listen: &Listen) -> anyhow::Result<Listener> {
     match listen {
         Listen::Tcp(address) => Ok(bind_tcp(*address, "--listen")?.0),
         Listen::Unix(path) => {
             let (file, bound) = listen_at(path, 0o666).await?;
-            // Who may ask is the directory's matter: the answers are no secret on this host.
+            // Access is controlled by the directory's permissions; the status is no secret on this
+            // host.
             fs::set_permissions(path, fs::Permissions::from_mode(0o666))
                 .with_context(|| format!("cannot open unix:{} to others", path.display()))?;
             Ok(Listener::Unix(file, bound))
@@ -89,7 +89,7 @@ pub async fn bind(listen: &Listen) -> anyhow::Result<Listener> {
     }
 }
 
-/// Binds a TCP address that was given by a setting; returns its port too.
+/// Binds the TCP address of a setting; also returns its port.
 pub(crate) fn bind_tcp(address: SocketAddr, setting: &str) -> anyhow::Result<(Listener, u16)> {
     let named = || format!("cannot listen on {address}; choose another address with {setting}");
     let bound = listen_on(address).with_context(named)?;
@@ -97,8 +97,8 @@ pub(crate) fn bind_tcp(address: SocketAddr, setting: &str) -> anyhow::Result<(Li
     Ok((Listener::Tcp(bound), port))
 }
 
-/// Listens on an address. `[::]`, which stands for all, is all of IPv4 where the kernel has no IPv6, so
-/// that one manifest does for all nodes.
+/// Listens on an address. If the kernel has no IPv6, `[::]` falls back to all of IPv4, so that one
+/// manifest works on all nodes.
 fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
     let of = |it: &SocketAddr| if it.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
     let (socket, address) = match of(&address) {
@@ -108,7 +108,7 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
         }
         socket => (socket?, address),
     };
-    // Connections of a process that has just ended do not keep its successor from the address.
+    // Connections of the previous process must not keep this one from binding.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
@@ -118,10 +118,10 @@ fn has_no_ipv6(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error())
 }
 
-/// Binds a unix socket that its user alone may reach, from the first moment on.
+/// Binds a unix socket that only its user can reach, from the first moment on.
 ///
 /// # Errors
-/// When the path is taken or not ours to take, naming it.
+/// When the path is in use or may not be bound, with the path in the message.
 pub async fn bind_private(path: &Path) -> anyhow::Result<Listener> {
     let (file, bound) = listen_at(path, 0o600).await?;
     let named = || format!("cannot listen on unix:{}", path.display());
@@ -140,8 +140,8 @@ async fn listen_at(path: &Path, mode: u32) -> anyhow::Result<(SocketFile, UnixLi
     make_room(path).await.with_context(named)?;
     let listen = || {
         let socket = UnixSocket::new_stream()?;
-        // Linux makes the file with the mode that the socket has by now, less the umask: at no
-        // moment is there a file that is open to more.
+        // Linux creates the file with the mode of the socket, less the umask, so that it is never
+        // accessible to others.
         rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode))?;
         socket.bind(path)?;
         let file = SocketFile::new(path);
@@ -169,7 +169,7 @@ async fn make_room(path: &Path) -> anyhow::Result<()> {
 }
 
 impl Listener {
-    /// The address, as `--url` takes it after `http://`, or as `unix:/path`.
+    /// Returns the address: for TCP as in a URL after `http://`, else `unix:/path`.
     #[must_use]
     pub fn address(&self) -> String {
         match self {
@@ -184,7 +184,8 @@ impl Listener {
         match self {
             Self::Tcp(bound) => {
                 let (stream, _) = bound.accept().await?;
-                // Small answers must not wait for one another; failures here cost only that.
+                // Small responses must not be delayed (Nagle's algorithm); both options are best
+                // effort.
                 let _ = stream.set_nodelay(true);
                 let millis = UNACKNOWLEDGED.as_millis().try_into().unwrap_or(u32::MAX);
                 let _ = sockopt::set_tcp_user_timeout(&stream, millis);

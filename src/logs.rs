@@ -1,7 +1,5 @@
-//! Log lines: `tracing`, as text or JSON, on standard error, through a bounded queue.
-//!
-//! What this module does not do: it never blocks who logs. When nobody reads the other end, lines
-//! are dropped and counted.
+//! Logging: `tracing` as text or JSON to standard error, through a bounded queue. Logging never
+//! blocks; lines that do not fit into the queue are dropped and counted.
 
 use std::io::IsTerminal;
 
@@ -15,11 +13,11 @@ use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::config::LogFormat;
 
-/// How many lines may wait to be written: a few seconds of `trace`, some hundred KiB.
+/// How many lines may be queued: a few seconds at level `trace`, some hundred KiB.
 const QUEUE: usize = 4096;
 
-/// Crates whose own lines could show what must not be shown (a signed URL, a token), with the most
-/// verbose level that they may have whatever the log level says.
+/// Crates whose log lines could contain secrets (a signed URL, a token), with the most verbose
+/// level that they may have regardless of the log level.
 const CAPPED: [(&str, LevelFilter); 6] = [
     ("azure", LevelFilter::WARN),
     ("typespec", LevelFilter::WARN),
@@ -29,7 +27,7 @@ const CAPPED: [(&str, LevelFilter); 6] = [
     ("h2", LevelFilter::INFO),
 ];
 
-/// Keeps the log's writer alive; dropping it writes out what waits, for at most about a second.
+/// Keeps the log writer alive; dropping it writes out the queue, for at most about a second.
 #[must_use]
 pub struct Logs {
     _guard: WorkerGuard,
@@ -37,17 +35,17 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Counts the lines that were dropped because nobody read the log.
+    /// Returns the counter of dropped lines.
     #[must_use]
     pub fn dropped(&self) -> ErrorCounter {
         self.dropped.clone()
     }
 }
 
-/// Starts writing log lines to standard error.
+/// Starts logging to standard error.
 ///
 /// # Errors
-/// When `level` is no `EnvFilter` directive, or logs were started before.
+/// When `level` is not an `EnvFilter` directive, or logging has been started before.
 pub fn start(format: LogFormat, level: &str) -> anyhow::Result<Logs> {
     let (writer, guard) = NonBlockingBuilder::default()
         .buffered_lines_limit(QUEUE)
@@ -68,7 +66,7 @@ pub fn start(format: LogFormat, level: &str) -> anyhow::Result<Logs> {
     Ok(Logs { _guard: guard, dropped })
 }
 
-/// Whether a line may be written as far as the caps are concerned.
+/// Returns whether a line is within the cap of its crate.
 fn is_allowed(line: &Metadata<'_>) -> bool {
     CAPPED.iter().all(|(name, cap)| !line.target().starts_with(name) || line.level() <= cap)
 }

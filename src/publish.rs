@@ -1,7 +1,7 @@
-//! The status in outside words: active and passive, milliseconds, dates, JSON.
+//! The published status: active and passive, milliseconds, dates, JSON.
 //!
-//! What it does not do: it never writes a status and never asks the election. It reads what the
-//! driver published, and judges it by the clock at each question.
+//! Publishers never write the status and never call the election. They read what the driver
+//! published, and judge it by the clock at each request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ pub use board::{Board, Entry, Said};
 pub use health::{HealthDocument, ProbeDocument};
 pub use route::{Agreement, RouteBoard, RouteDocument};
 
-/// How many transitions are remembered.
+/// How many transitions are kept.
 pub const REMEMBERED: usize = 20;
 
 /// One publication of the driver.
@@ -36,23 +36,23 @@ pub const REMEMBERED: usize = 20;
 pub struct Published {
     /// The status.
     pub status: Status,
-    /// Grows with each change that people would call one, not with renewals; by [`Self::step`], to
-    /// leave room for the change that the clock alone makes (see [`Self::index_at`]).
+    /// Grows with each change of the status, but not with renewals; by [`Self::step`], to leave
+    /// room for the change that the clock alone makes (see [`Self::index_at`]).
     pub index: u64,
     /// Grows with each publication.
     pub sequence: u64,
-    /// The last [`REMEMBERED`] changes of state, newest first.
+    /// The last [`REMEMBERED`] transitions, newest first.
     pub history: Arc<[Past]>,
     /// When the holder of this status was first seen.
     pub holder_seen: Option<Moment>,
 }
 
-/// A change of state that has been.
+/// A past transition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Past {
-    /// When the driver took note of it.
+    /// When the driver recorded it.
     pub at: Moment,
-    /// What changed, and why.
+    /// The states and the reason.
     pub transition: Transition,
 }
 
@@ -61,49 +61,49 @@ pub struct Past {
 pub struct About {
     /// Name of the election.
     pub election: String,
-    /// Who we are, for people.
+    /// The identity of this instance, for people.
     pub identity: String,
-    /// Who we are, for certain.
+    /// The unique id of this instance.
     pub instance: String,
-    /// Which boot the boot-time readings count from.
+    /// The boot id, which readings of the boot clock refer to.
     pub boot_id: String,
     /// The kind of store.
     pub store: &'static str,
-    /// What the health probes last say; empty where none are set.
+    /// The last results of the health probes; empty if there are none.
     pub health: Board,
-    /// What the route last said; empty where none is set.
+    /// The last state of the route; empty if there is none.
     pub route: RouteBoard,
 }
 
-/// Proof that the election loop turns: the driver beats, others see that the count has grown.
+/// The heartbeat of the election loop: the driver increments it, others see that it has changed.
 #[derive(Clone, Debug, Default)]
 pub struct Heartbeat(Arc<AtomicU64>);
 
 impl Heartbeat {
-    /// One more turn of the loop.
+    /// Counts a turn of the loop.
     pub fn beat(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many turns there were.
+    /// Returns the number of turns.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Active or passive: the only roles that exist outside.
+/// The role, the only one visible outside: active or passive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Leads at this instant.
     Active,
-    /// Does not.
+    /// Does not lead.
     Passive,
 }
 
 impl Role {
-    /// The role as a word.
+    /// Returns the role as a word.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -118,43 +118,43 @@ impl Role {
 pub struct Document<'a> {
     /// Name of the election.
     pub election: &'a str,
-    /// Who we are, for people.
+    /// The identity of this instance, for people.
     pub identity: &'a str,
-    /// Who we are, for certain.
+    /// The unique id of this instance.
     pub instance: &'a str,
-    /// The state's name.
+    /// The state.
     pub state: &'static str,
     /// Active or passive.
     pub role: Role,
-    /// Our term, while it is ours.
+    /// The term of this instance, while it holds it.
     pub term: Option<u64>,
-    /// How long the role active holds, from the asker's sending of the question; 0 when passive.
+    /// How long the role active is valid, counted from the sending of the request; 0 when passive.
     pub valid_for_ms: u64,
-    /// Until which reading of the boot clock it holds; 0 when passive.
+    /// The reading of the boot clock until which the role active is valid; 0 when passive.
     pub valid_until_boottime_ns: u64,
-    /// Which boot that reading counts from.
+    /// The boot id, which that reading refers to.
     pub boot_id: &'a str,
-    /// Since when the state lasts; leader and jeopardy count as one. RFC 3339.
+    /// When the state began; leader and jeopardy count as one state. RFC 3339.
     pub since: String,
     /// Grows with each change, by one or more.
     pub index: u64,
-    /// Who was last seen to hold the lease.
+    /// The holder of the lease that was last seen.
     pub holder: Option<HolderDocument<'a>>,
-    /// Whom the record names to lead next.
+    /// The successor that the record names.
     pub successor: Option<SuccessorDocument<'a>>,
-    /// For how long this instance lets others go first yet, after it gave leadership up.
+    /// The rest of this instance's hold-off, after it gave up leadership.
     pub hold_off_remaining_ms: Option<u64>,
-    /// How long work begun as leader stays protected, while it is being drained.
+    /// How long work begun as leader stays protected while this instance drains.
     pub drain_remaining_ms: Option<u64>,
-    /// How the store answers.
+    /// The health of the store.
     pub store: StoreDocument<'a>,
-    /// What the health probes say; `null` where none are set.
+    /// The last results of the health probes; `null` if there are none.
     pub health: Option<HealthDocument>,
-    /// What the route says; `null` where none is set.
+    /// The state of the route; `null` if there is none.
     pub route: Option<RouteDocument>,
-    /// The last changes of state, newest first.
+    /// The last transitions, newest first.
     pub transitions: Vec<TransitionDocument>,
-    /// Our version.
+    /// Tenure's version.
     pub version: &'static str,
 }
 
@@ -163,7 +163,7 @@ pub struct Document<'a> {
 pub struct HolderDocument<'a> {
     /// Its identity.
     pub identity: &'a str,
-    /// The address of its service, if it gave one.
+    /// The address of its service, if it published one.
     pub address: Option<&'a str>,
     /// Its term.
     pub term: u64,
@@ -174,7 +174,7 @@ pub struct HolderDocument<'a> {
 pub struct SuccessorDocument<'a> {
     /// Its identity.
     pub identity: &'a str,
-    /// How long the others wait for it.
+    /// How long the others defer to it.
     pub hold_off_ms: u64,
 }
 
@@ -183,26 +183,26 @@ pub struct SuccessorDocument<'a> {
 pub struct StoreDocument<'a> {
     /// The kind of store.
     pub kind: &'static str,
-    /// How long ago it last answered well; `null` if it never did.
+    /// The time since the last successful request; `null` if there was none.
     pub last_success_ms_ago: Option<u64>,
-    /// Failures since then.
+    /// The number of failures since then.
     pub failures: u32,
-    /// The last of them, in words.
+    /// The error of the last one.
     pub last_error: Option<&'a str>,
 }
 
-/// A change of state in the status document.
+/// A transition in the status document.
 #[derive(Clone, Debug, Serialize)]
 pub struct TransitionDocument {
-    /// When it was noted, RFC 3339.
+    /// When it was recorded, RFC 3339.
     pub at: String,
     /// The state before.
     pub from: &'static str,
     /// The state after.
     pub to: &'static str,
-    /// Why.
+    /// The reason.
     pub reason: &'static str,
-    /// The term that began, goes on, or ended.
+    /// The term that began, continues, or ended.
     pub term: Option<u64>,
 }
 
@@ -219,14 +219,14 @@ impl From<&Past> for TransitionDocument {
     }
 }
 
-/// What a question is answered from, judged once.
+/// The basis of a response, judged at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// The state.
     pub state: State,
-    /// How long we lead yet; zero when passive.
+    /// How much longer this instance is known to lead; zero when passive.
     pub remaining: Duration,
-    /// Our term, while it is ours.
+    /// The term of this instance, while it holds it.
     pub term: Option<u64>,
 }
 
@@ -237,13 +237,15 @@ impl Judgement {
         Self { state: status.state(now), remaining: status.remaining(now), term: status.term() }
     }
 
-    /// How long the role active holds in whole milliseconds, rounded down: an error towards safety.
+    /// Returns how long the role active is valid in whole milliseconds, rounded down, which errs on
+    /// the safe side.
     #[must_use]
     pub fn valid_for_ms(&self) -> u64 {
         whole_ms(self.remaining)
     }
 
-    /// The role. Active needs a whole millisecond left, so that it never comes with a 0.
+    /// Returns the role. Active requires a whole millisecond, so that it is never reported with 0
+    /// ms.
     #[must_use]
     pub fn role(&self) -> Role {
         if self.valid_for_ms() > 0 { Role::Active } else { Role::Passive }
@@ -251,14 +253,14 @@ impl Judgement {
 }
 
 impl Published {
-    /// The first publication of a process, in which nothing has changed yet.
+    /// Returns the first publication of a process, without any transition.
     #[must_use]
     pub fn first(status: Status) -> Self {
         Self { status, index: 1, sequence: 1, history: Arc::default(), holder_seen: None }
     }
 
-    /// The index at `now`: one more than was published once a leader's belief is over, which is a
-    /// change that nobody publishes.
+    /// Returns the index at `now`: one more than was published once a leader's belief is over,
+    /// since that change is not published.
     #[must_use]
     pub fn index_at(&self, now: Moment) -> u64 {
         let judgement = Judgement::of(&self.status, now);
@@ -266,13 +268,14 @@ impl Published {
         self.index + u64::from(over)
     }
 
-    /// By how much the index grows with a change of this status: past all that it has ever been.
+    /// Returns the increment of the index for a change of this status, which exceeds any value that
+    /// [`Self::index_at`] has returned.
     #[must_use]
     pub fn step(&self) -> u64 {
         if self.status.standing.state().is_leading() { 2 } else { 1 }
     }
 
-    /// Makes the status document as it is true at `now`.
+    /// Returns the status document as it is at `now`.
     #[must_use]
     pub fn document<'a>(&'a self, about: &'a About, now: Moment) -> Document<'a> {
         let judgement = Judgement::of(&self.status, now);
@@ -314,12 +317,12 @@ impl Published {
     }
 }
 
-/// Whole milliseconds, rounded down.
+/// Returns whole milliseconds, rounded down.
 fn whole_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Until which reading of the boot clock the role active holds; 0 when passive.
+/// Returns the reading of the boot clock until which the role active is valid; 0 when passive.
 #[must_use]
 pub fn valid_until_boottime_ns(judgement: &Judgement, now: Moment) -> u64 {
     match judgement.role() {
@@ -330,7 +333,7 @@ pub fn valid_until_boottime_ns(judgement: &Judgement, now: Moment) -> u64 {
     }
 }
 
-/// A date for people and machines, in whole milliseconds.
+/// Formats a date in whole milliseconds.
 #[must_use]
 pub fn rfc3339(date: OffsetDateTime) -> String {
     let date = date.replace_millisecond(date.millisecond()).unwrap_or(date);

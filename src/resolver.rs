@@ -1,8 +1,8 @@
-//! Names of hosts to addresses, asked of the system: one question at a time for each name.
+//! Resolves host names through the system, with one request at a time for each name.
 //!
-//! The system's resolver holds a thread until it answers, which takes half a minute where no name
-//! server does. Who asks again meanwhile waits for the same answer, so that however often a probe
-//! asks, no second thread is held. What it does not do: it keeps no answer.
+//! The system's resolver blocks a thread until it answers, which takes half a minute if no name
+//! server responds. Concurrent requests for a name share the result, so that frequent probes do not
+//! block more threads. Results are not cached.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,14 +13,14 @@ use futures::future::{BoxFuture, Shared};
 
 type Answer = Result<Vec<SocketAddr>, Arc<str>>;
 
-/// Asks for names; clones ask together.
+/// Resolves names; clones share pending requests.
 #[derive(Clone, Default)]
 pub(crate) struct Resolver(Arc<Mutex<HashMap<String, Shared<BoxFuture<'static, Answer>>>>>);
 
 impl Resolver {
-    /// Gives the addresses of a host, with the port, or says why there are none.
+    /// Returns the addresses of a host, with the port, or why there are none.
     pub(crate) async fn resolve(&self, host: &str, port: u16) -> Answer {
-        // An address in brackets is how a URL writes it, and no system knows that form.
+        // URLs write IPv6 addresses in brackets, which the system does not accept.
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let question = self.pending().entry(host.to_owned()).or_insert_with(|| ask(host)).clone();
         let answer = question.await;

@@ -1,13 +1,13 @@
-//! Routing: the cluster leads requests to whoever leads, by a label of the pods or by an
-//! `EndpointSlice`, and hears of each change by an Event.
+//! Routing: directs a Kubernetes Service to the leader, by a label of the pods or by an
+//! `EndpointSlice`, and records Events of each change.
 //!
-//! It reads what the driver published, and judges it by the clock: a belief ends by itself, and the
-//! route is taken back then too. The newest state is said, and said again until it is heard; now
-//! and then it is looked up, so that what others changed is repaired.
+//! It reads what the driver published, and judges it by the clock: when a belief ends by itself,
+//! the route is withdrawn too. The newest state is written, and retried until it is acknowledged;
+//! periodically the route is read, so that changes by others are repaired.
 //!
-//! What it does not do: nothing waits for it but a release, and that no longer than one
-//! request-timeout (R8). It is no safeguard: requests that are under way, and proxies that have not
-//! heard yet, still come to an old leader, whose answers must not depend on the route.
+//! Only a release waits for the route, for at most one request-timeout (R8). The route is no
+//! safeguard: requests in flight, and those of proxies that have not been updated, still reach an
+//! old leader, which must not depend on the route.
 
 mod desk;
 mod endpointslice;
@@ -27,22 +27,22 @@ pub use events::Events;
 pub use examine::examine;
 pub use keeper::Keeper;
 
-/// The label of the election on everything that a route writes.
+/// The label with the election, on every object that a route writes.
 pub(crate) const ELECTION: &str = "tenure.dev/election";
 
-/// The annotation of the term in which it was last written, and by which older writes are refused.
+/// The annotation with the term of the last write, by which older writes are rejected.
 pub(crate) const TERM: &str = "tenure.dev/term";
 
-/// The annotation that is drawn anew by a write which must overtake one that may yet arrive: it
-/// changes the version where nothing else would.
+/// An annotation with a random value, set by a write that must invalidate one still in flight: it
+/// changes the resource version where nothing else would.
 const FENCE: &str = "tenure.dev/fence";
 
-/// What the route is to say of us.
+/// The role that the route is to report for this instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Want {
-    /// That we lead, in this term.
+    /// Active, in this term.
     Active(u64),
-    /// That we do not.
+    /// Passive.
     Passive {
         /// The last term in which this process led.
         led: Option<u64>,
@@ -58,12 +58,12 @@ impl Want {
     }
 }
 
-/// What one go at the route has shown.
+/// The result of one reconciliation.
 #[derive(Debug, Default)]
 struct Outcome {
-    /// Another that it says active of, though we lead.
+    /// Another pod that the route reports active although this instance leads.
     other: Option<String>,
-    /// What was wrong.
+    /// What failed.
     trouble: Option<Trouble>,
 }
 
@@ -73,7 +73,7 @@ impl Outcome {
     }
 }
 
-/// Why the route is not as it should be, or may not stay so.
+/// Why the route is wrong, or may not stay right.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     #[error(transparent)]
@@ -104,7 +104,7 @@ impl Trouble {
         Self::Busy(what.to_owned())
     }
 
-    /// Whether trying again soon would be no use.
+    /// Returns whether an early retry is useless.
     fn is_lasting(&self) -> bool {
         match self {
             Self::Newer { .. } | Self::Setting(_) => true,
@@ -120,7 +120,7 @@ impl Trouble {
     }
 }
 
-/// Whether a write that was answered so has certainly changed nothing, now or later.
+/// Returns whether a write with this error has certainly changed nothing, and will not.
 fn changed_nothing(error: &KubeError) -> bool {
     matches!(
         error,
@@ -134,7 +134,7 @@ fn changed_nothing(error: &KubeError) -> bool {
     )
 }
 
-/// The board of the route that is set; empty where none is.
+/// Returns the board of the configured route; empty if there is none.
 #[must_use]
 pub fn board(beside: Option<&Beside>, now: Moment) -> RouteBoard {
     match beside.and_then(|it| it.route.as_ref()) {
@@ -144,12 +144,12 @@ pub fn board(beside: Option<&Beside>, now: Moment) -> RouteBoard {
     }
 }
 
-/// The term in which an object was last written; `None` where it bears none.
+/// Returns the term in which an object was last written; `None` if it has no such annotation.
 fn term_of(found: &Metadata) -> Option<u64> {
     found.annotations.get(TERM)?.parse().ok()
 }
 
-/// Draws a value for [`FENCE`].
+/// Returns a random value for [`FENCE`].
 fn draw() -> String {
     format!("{:016x}", Uuid::new_v4().as_u128() & u128::from(u64::MAX))
 }

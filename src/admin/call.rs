@@ -1,7 +1,4 @@
-//! What is asked for: a path and its body become a [`Call`], or a fault that says what would be
-//! right.
-//!
-//! What it does not do: it asks nobody, and knows no state.
+//! Parses a path and a body into a [`Call`], or into a fault that says what is valid.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,17 +8,16 @@ use serde_json::{Map, Value};
 use crate::config::duration;
 use crate::store::Successor;
 
-/// For how long others go first where the call does not say: five looks of a standby with the
-/// usual retry-period.
+/// The hold-off of a call that names none: five reads of a standby at the default retry-period.
 pub const USUAL_HOLD_OFF: Duration = Duration::from_secs(10);
 
-/// The longest that others may go first; who wants longer pauses.
+/// The longest hold-off; for longer, pause the instance.
 pub const LONGEST_HOLD_OFF: Duration = Duration::from_secs(3_600);
 
-/// The longest name of a candidate.
+/// The longest candidate identity.
 const LONGEST_IDENTITY: usize = 128;
 
-/// What can be asked for, in the order in which it is told.
+/// All paths, in the order in which they are listed to callers.
 pub(super) const PATHS: [(&str, Verb); 5] = [
     ("/v1/step-down", Verb::StepDown),
     ("/v1/transfer", Verb::Transfer),
@@ -30,7 +26,7 @@ pub(super) const PATHS: [(&str, Verb); 5] = [
     ("/v1/drained", Verb::Drained),
 ];
 
-/// A kind of call.
+/// The kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     StepDown,
@@ -40,7 +36,7 @@ pub(super) enum Verb {
     Drained,
 }
 
-/// A call, ready to be handed in.
+/// A parsed call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     StepDown(Duration),
@@ -50,22 +46,22 @@ pub(super) enum Call {
     Drained(Option<u64>),
 }
 
-/// What is wrong with a body.
+/// Why a body is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
-    /// The field that it is about; none where the body is nothing that has fields.
+    /// The field at fault; `None` if the body is not a JSON object.
     pub(super) field: Option<String>,
-    /// What is wrong, and what would be right.
+    /// What is wrong, and what is valid.
     pub(super) error: String,
 }
 
 impl Verb {
-    /// The verb of a path.
+    /// Returns the verb of a path.
     pub(super) fn of(path: &str) -> Option<Self> {
         PATHS.iter().find(|(it, _)| *it == path).map(|(_, verb)| *verb)
     }
 
-    /// The verb in words, as after "cannot".
+    /// Returns the verb in words, to follow "cannot".
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::StepDown => "step down",
@@ -85,7 +81,7 @@ impl Verb {
         }
     }
 
-    /// Reads the body of a call to the instance named `ours`.
+    /// Parses the body of a call to the instance whose identity is `ours`.
     pub(super) fn read(self, body: &[u8], ours: &str) -> Result<Call, Fault> {
         let fields = object(body)?;
         if let Some(unknown) = fields.keys().find(|it| !self.fields().contains(&it.as_str())) {
@@ -109,7 +105,7 @@ impl Verb {
 }
 
 impl fmt::Display for Call {
-    /// Tells the call for the log.
+    /// Formats the call for the log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::StepDown(hold_off) => {
@@ -127,11 +123,11 @@ impl fmt::Display for Call {
 }
 
 fn fault(field: &str, error: impl Into<String>) -> Fault {
-    // A name from a stranger may be as long as a body.
+    // The name of an unknown field may be as long as the whole body.
     Fault { field: Some(field.chars().take(64).collect()), error: error.into() }
 }
 
-/// The fields of a body; an empty body has none.
+/// Parses the fields of a body; an empty body has none.
 fn object(body: &[u8]) -> Result<Map<String, Value>, Fault> {
     if body.trim_ascii().is_empty() {
         return Ok(Map::new());

@@ -1,11 +1,9 @@
-//! Who may call: on a unix socket a process of our user or of root, on loopback whoever knows the
-//! token; and no browser.
+//! Authorizes callers: by user id on a unix socket (this process's user or root), by bearer token
+//! on loopback. Browsers are always rejected.
 //!
-//! A web page can have its reader's browser send requests to loopback addresses, by a name of the
-//! page's own that resolves to one. So `Host` must name loopback, and `Origin`, which a browser adds
-//! to each POST, must be absent.
-//!
-//! What it does not do: it looks at no path and no body.
+//! A web page can make its reader's browser send requests to a loopback address, through a DNS name
+//! of the page's own that resolves to it. So `Host` must name loopback, and `Origin`, which a
+//! browser adds to each POST, must be absent.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -17,55 +15,55 @@ use axum::http::{HeaderMap, HeaderValue};
 use super::token::TokenFile;
 use crate::listener::Stream;
 
-/// The user whom a kernel lets do all.
+/// The user id of root.
 const ROOT: u32 = 0;
 
-/// How callers are told from strangers.
+/// How callers are authorized.
 #[derive(Clone)]
 pub(super) enum Guard {
-    /// By the peer's user, as the kernel noted it when the peer connected.
+    /// By the user id that the kernel recorded when the peer connected.
     User {
-        /// Our own.
+        /// The effective user id of this process.
         ours: u32,
     },
-    /// By a token, on the port of ours that browsers could reach too.
+    /// By a token, on a TCP port that browsers can reach too.
     Token {
-        /// Where the token is.
+        /// The file that holds the token.
         file: TokenFile,
-        /// Our port.
+        /// The port that the listener is bound to.
         port: u16,
     },
 }
 
-/// Who calls.
+/// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
     /// A process of this host.
     Process {
-        /// Its user when it connected.
+        /// Its user id when it connected.
         uid: u32,
-        /// Its id, where the kernel tells it.
+        /// Its process id, if the kernel reports it.
         pid: Option<i32>,
     },
-    /// An address.
+    /// A TCP address.
     Address(SocketAddr),
-    /// Somebody of whom the system does not tell.
+    /// A peer whose credentials the system does not report.
     Nobody,
 }
 
-/// Why a caller is turned away.
+/// Why a request is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Denial {
     /// The token is missing or wrong.
     Unauthorized(&'static str),
-    /// It would not help to sign in.
+    /// The request is rejected, whatever its token.
     Forbidden(String),
-    /// We cannot tell.
+    /// The token file cannot be read or used.
     Unavailable(String),
 }
 
 impl Caller {
-    /// Finds out who is at the other end.
+    /// Determines the peer of a connection.
     pub(super) fn of(stream: &Stream) -> Self {
         match stream {
             Stream::Tcp(it) => it.peer_addr().map_or(Self::Nobody, Self::Address),
@@ -88,7 +86,7 @@ impl fmt::Display for Caller {
 }
 
 impl Guard {
-    /// Lets the caller of a request pass, or says why not.
+    /// Authorizes a request by its headers and its caller.
     pub(super) async fn admit(&self, caller: Caller, head: &Parts) -> Result<(), Denial> {
         let headers = &head.headers;
         if headers.contains_key(ORIGIN) {
@@ -112,7 +110,7 @@ impl Guard {
                 match file.is(token).await {
                     Ok(true) => Ok(()),
                     Ok(false) => Err(Denial::Unauthorized("this is not the token")),
-                    // What is wrong with a file of ours is told to the log, not to a stranger.
+                    // Details of the local file go to the log, not to an unauthorized caller.
                     Err(fault) => Err(Denial::Unavailable(fault)),
                 }
             }
@@ -136,9 +134,9 @@ fn is_one_of_ours(headers: &HeaderMap, port: u16) -> bool {
     hosts.next().is_none() && first.is_some_and(|it| is_ours(it, port))
 }
 
-/// Whether an authority is a loopback address or `localhost`, with our port.
+/// Returns whether an authority is a loopback address or `localhost`, with the given port.
 fn is_ours(authority: &str, port: u16) -> bool {
-    // An absent port is the scheme's.
+    // Without a port, the scheme's default applies.
     let (host, named) = match authority.rsplit_once(':') {
         Some((host, digits)) if !digits.ends_with(']') => (host, digits.parse().ok()),
         _ => (authority, Some(80)),
@@ -153,7 +151,7 @@ fn is_ours(authority: &str, port: u16) -> bool {
     loopback && named == Some(port)
 }
 
-/// The token of the one `Authorization` header.
+/// Returns the token of the `Authorization` header; `None` if there are several such headers.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(AUTHORIZATION).iter().map(HeaderValue::as_bytes);
     let (value, None) = (values.next()?, values.next()) else {

@@ -1,6 +1,4 @@
-//! What is answered: a code, and a JSON object that says in words what was wrong or what comes next.
-//!
-//! What it does not do: it decides nothing.
+//! Responses of the admin listener: a status code and a JSON object.
 
 use std::time::Duration;
 
@@ -14,7 +12,7 @@ use super::guard::Denial;
 use crate::config::duration;
 use crate::election::State;
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) code: StatusCode,
@@ -36,12 +34,12 @@ impl Reply {
         self.with(field, u64::try_from(value.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// What was wrong, in words.
+    /// Returns the error text, empty for a success.
     pub(super) fn error(&self) -> String {
         self.body.get("error").and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
-    /// A caller that is turned away.
+    /// Returns 401, 403 or 503 for a request that was not authorized.
     pub(super) fn denied(denial: Denial) -> Self {
         match denial {
             Denial::Unauthorized(error) => {
@@ -58,33 +56,33 @@ impl Reply {
         }
     }
 
-    /// A path that does not exist.
+    /// Returns 404 with the list of paths.
     pub(super) fn unknown_path() -> Self {
         let paths = PATHS.map(|(path, _)| Value::from(path));
         let error = "no such path; POST to one of those listed";
         Self::refusal(StatusCode::NOT_FOUND, error).with("paths", paths.to_vec())
     }
 
-    /// A method that is not POST.
+    /// Returns 405: every path takes POST.
     pub(super) fn wrong_method() -> Self {
         let mut reply = Self::refusal(StatusCode::METHOD_NOT_ALLOWED, "only POST is taken here");
         reply.header = Some((ALLOW, HeaderValue::from_static("POST")));
         reply
     }
 
-    /// A body of more than `most` bytes.
+    /// Returns 413 for a body of more than `most` bytes.
     pub(super) fn too_large(most: usize) -> Self {
         let error = format!("the body is longer than {most} bytes, and none has to be");
         Self::refusal(StatusCode::PAYLOAD_TOO_LARGE, error)
     }
 
-    /// A body that did not come.
+    /// Returns 408 for a body that was not complete within `bound`.
     pub(super) fn too_slow(bound: Duration) -> Self {
         let error = format!("the body did not come within {}", duration::format(bound));
         Self::refusal(StatusCode::REQUEST_TIMEOUT, error)
     }
 
-    /// A body that broke off, or says what cannot be.
+    /// Returns 400 for an invalid body, with the field at fault if there is one.
     pub(super) fn bad_body(fault: Fault) -> Self {
         let Some(field) = fault.field else {
             return Self::refusal(StatusCode::BAD_REQUEST, fault.error);
@@ -93,14 +91,14 @@ impl Reply {
             .with("field", field)
     }
 
-    /// A call that cannot be in the present state.
+    /// Returns 409 for a call that the present state does not allow.
     pub(super) fn impossible(verb: Verb, state: State) -> Self {
         let state = state.as_str();
         let error = format!("cannot {}: this instance is {state}", verb.words());
         Self::refusal(StatusCode::CONFLICT, error).with("state", state)
     }
 
-    /// A driver that says nothing.
+    /// Returns 503 when the driver did not answer within `bound`.
     pub(super) fn silent(bound: Duration) -> Self {
         let error = format!(
             "the election has not answered within {}; the call may be done yet",
@@ -109,7 +107,7 @@ impl Reply {
         Self::refusal(StatusCode::SERVICE_UNAVAILABLE, error)
     }
 
-    /// A call that is done, or begun.
+    /// Returns the response to a call that is done (200) or begun.
     pub(super) fn accepted(code: StatusCode, call: &Call, outlook: &Outlook) -> Self {
         let outcome = if code == StatusCode::OK { "done" } else { "begun" };
         let mut reply = Self { code, header: None, body: Map::new() }
@@ -134,14 +132,14 @@ impl Reply {
     }
 }
 
-/// What comes after a call.
+/// The expected consequences of a call.
 #[derive(Debug)]
 pub(super) struct Outlook {
-    /// The state that the call has led to so far.
+    /// The state after the call, as far as it has taken effect.
     pub(super) state: State,
-    /// How long the lease is held yet for the service to end its work.
+    /// How long the lease is still held for the service to finish its work.
     pub(super) drain_remaining: Option<Duration>,
-    /// When another leads, if one is well: about.
+    /// The approximate time until another instance leads, if one is healthy.
     pub(super) another_leads_in: Option<Duration>,
 }
 

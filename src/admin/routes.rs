@@ -1,7 +1,5 @@
-//! The paths of the admin listener: who calls, what for, and what comes of it, in this order, and
-//! told to the log whatever it is.
-//!
-//! What it does not do: it keeps nothing between two calls.
+//! Handles requests to the admin listener: authorizes, parses, hands the call to the driver, and
+//! logs every request with its outcome.
 
 use std::time::Duration;
 
@@ -20,17 +18,17 @@ use super::{App, Desk};
 use crate::election::Progress;
 use crate::publish::Judgement;
 
-/// Most bytes of a body.
+/// The most bytes of a body.
 const MAX_BODY: usize = 4_096;
 
-/// How long a body may take to come.
+/// How long a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(5);
 
-/// How long the driver may take to take a call in. It awaits nothing, so it is stopped or hangs if
+/// How long the driver may take to accept a call. It awaits nothing, so it has stopped or hangs if
 /// it takes longer.
 const DRIVER_TIME: Duration = Duration::from_secs(5);
 
-/// Most characters of a stranger's path that are told to the log.
+/// The most characters of a requested path that are logged.
 const MAX_TOLD: usize = 100;
 
 pub(super) fn router(desk: Desk) -> Router {
@@ -53,10 +51,10 @@ async fn answer(Shares(desk): Shares<Desk>, request: Request) -> Response {
     reply.into_response()
 }
 
-/// What the log is told of a call.
+/// The log line of a request.
 struct Told {
     asked: String,
-    /// What was wanted, or what stands in the way that the caller need not know.
+    /// The parsed call, or a reason that the caller does not get to see.
     detail: Option<String>,
 }
 
@@ -91,7 +89,7 @@ impl Desk {
     }
 }
 
-/// Reads a body, as far and for as long as one may go on.
+/// Reads a body, up to the limits of size and time.
 async fn read(body: Body) -> Result<Bytes, Reply> {
     match timeout(BODY_TIME, Limited::new(body, MAX_BODY).collect()).await {
         Ok(Ok(whole)) => Ok(whole.to_bytes()),
@@ -105,7 +103,7 @@ async fn read(body: Body) -> Result<Bytes, Reply> {
 }
 
 impl App {
-    /// Hands a call to the driver, and says what came of it.
+    /// Sends a call to the driver and turns its answer into a response.
     async fn hand_in(&self, verb: Verb, call: &Call) -> Reply {
         let control = &self.control;
         let was_leading = self.judge().state.is_leading();
@@ -131,7 +129,7 @@ impl App {
         Judgement::of(&self.published.borrow().status, (self.now)())
     }
 
-    /// What comes next, by what the driver has published of it.
+    /// Estimates the consequences of a call from the published status.
     fn outlook(&self, was_leading: bool) -> Outlook {
         let state = self.judge().state;
         let drain_remaining = self.published.borrow().status.drain_remaining((self.now)());

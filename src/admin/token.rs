@@ -1,8 +1,6 @@
-//! The bearer token: a file that is read at each call, so that a new token is in force, and an old
-//! one out of it, as soon as the file has changed.
+//! The bearer token. The file is read for each request, so that a change takes effect at once.
 //!
-//! What it does not do: it judges no file, which the settings do; it keeps no token that its file no longer has, and holds up no renewal when
-//! the file's disk hangs.
+//! No token is kept in memory between requests, and a file system that hangs delays no renewal.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,39 +13,38 @@ use tokio::time::timeout;
 
 use crate::config::admin;
 
-/// How long the file may take to be read.
+/// How long a read of the file may take.
 const READ_TIME: Duration = Duration::from_secs(2);
 
 /// The token's file.
 #[derive(Clone)]
 pub(super) struct TokenFile {
     path: PathBuf,
-    /// The reading that nobody waited for to its end, if there is one: a disk that hangs costs one
-    /// thread, not one for each call.
+    /// A read that timed out and still runs, if there is one: a hanging file system takes up one
+    /// thread, not one for each request.
     reading: Arc<Mutex<Option<Reading>>>,
 }
 
 type Reading = JoinHandle<Result<String, String>>;
 
 impl TokenFile {
-    /// Names the file.
     pub(super) fn new(path: &Path) -> Self {
         Self { path: path.to_owned(), reading: Arc::default() }
     }
 
-    /// Whether this is the token now.
+    /// Returns whether `token` matches the file.
     ///
     /// # Errors
-    /// When the file has no token that can be used, in words for the operator.
+    /// When the file holds no usable token, in words for the operator.
     pub(super) async fn is(&self, token: &[u8]) -> Result<bool, String> {
-        // The length shows in the time that this takes, which is no secret.
+        // The time this takes reveals the token's length, which is not secret.
         self.read().await.map(|it| it.as_bytes().ct_eq(token).into())
     }
 
     /// Reads the token.
     ///
     /// # Errors
-    /// As [`Self::is`].
+    /// As for [`Self::is`].
     pub(super) async fn read(&self) -> Result<String, String> {
         let read = timeout(READ_TIME, self.read_anew()).await;
         let read = read.unwrap_or_else(|_| Err("cannot be read in time: its disk hangs".into()));
@@ -57,7 +54,7 @@ impl TokenFile {
     async fn read_anew(&self) -> Result<String, String> {
         let mut reading = self.reading.lock().await;
         if let Some(old) = reading.as_mut() {
-            // What it finds may have changed since it began.
+            // The file may have changed since that read began, so its result is discarded.
             let _ = old.await;
             *reading = None;
         }

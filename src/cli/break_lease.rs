@@ -1,8 +1,7 @@
-//! `tenure break`: ends a lease whose holder is gone, straight in the store (R12). 0 when it is
-//! done, or there was nothing to do; 1 when it could not be done.
+//! `tenure break`: ends a lease whose holder is gone, directly in the store (R12).
 //!
-//! What it does not do: it asks no sidecar, ends no process and takes no lease. By default it lets
-//! the lease run out, which is safe; at once (`--now`) is not, and wants a yes.
+//! It contacts no sidecar, ends no process and takes no lease. By default the lease runs out, which
+//! is safe; freeing it at once (`--now`) is not, and requires a confirmation.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -17,10 +16,10 @@ use crate::publish::rfc3339;
 use crate::publish::words::spoken;
 use crate::store::{self, Broken, Cause, LeaseStore, Record, Sight, StoreError};
 
-/// How long one request may take, the sign-in before it included.
+/// The bound on one request, including authentication.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often what failed for the moment is tried, and how long between two tries.
+/// How often a request that failed transiently is tried, and the pause between two tries.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(300);
 
@@ -58,7 +57,8 @@ pub struct Args {
     yes: bool,
 }
 
-/// Breaks the lease, and says what that means.
+/// Breaks the lease and prints the consequences. Exits with 0 when it is done or nobody holds the
+/// lease, 1 on failure, 2 on wrong settings or usage.
 pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     let settings = match load_to_look(&args.settings.flags(), environment, Verb::Run) {
         Ok(loaded) => loaded.settings,
@@ -97,14 +97,14 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     }
 }
 
-/// One lease to be broken.
+/// The lease to break.
 struct Breaking {
     store: Arc<dyn LeaseStore>,
     settings: Settings,
 }
 
 impl Breaking {
-    /// Says what was done, or why it was not.
+    /// Breaks the lease; returns the text to print, or why nothing was broken.
     async fn run(&self, now: bool, yes: bool) -> Result<String, String> {
         let seen = self.look().await?;
         if seen.free {
@@ -128,12 +128,12 @@ impl Breaking {
         }
     }
 
-    /// Names the lease.
+    /// Names the lease for messages.
     fn lease(&self) -> String {
         format!("the lease of {:?} in {}", self.settings.election, self.settings.store)
     }
 
-    /// What else is to be known where the store counts no time.
+    /// Returns a note for stores that keep no time, where each candidate measures the lease itself.
     fn of_observers(&self) -> &'static str {
         if !matches!(self.settings.store, StoreSettings::Kubernetes(_)) {
             return "";
@@ -159,8 +159,8 @@ impl Breaking {
         }
     }
 
-    /// Breaks the lease of whom was seen. A try without an answer may have been done, so that
-    /// each is for the tenure that was seen and for no other's.
+    /// Breaks the lease held in `seen`. A try whose answer was lost may have taken effect, so each
+    /// try first reads the store and stops when the lease is free or has another holder.
     async fn end(&self, seen: &Sight, at_once: bool) -> Result<Broken, String> {
         let mut tries = 0;
         loop {
@@ -192,7 +192,7 @@ impl Breaking {
     }
 }
 
-/// Gives up on a request that takes too long.
+/// Bounds a request by [`PATIENCE`].
 async fn bounded<T>(request: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     match tokio::time::timeout(PATIENCE, request).await {
         Ok(outcome) => outcome,
@@ -203,7 +203,7 @@ async fn bounded<T>(request: impl Future<Output = Result<T, StoreError>>) -> Res
     }
 }
 
-/// Whether it may well go better at once, with nothing mended.
+/// Returns whether a retry may succeed without any intervention.
 fn is_passing(error: &StoreError) -> bool {
     match error {
         StoreError::Broken(_) => true,
@@ -218,7 +218,7 @@ async fn pause() {
     tokio::time::sleep(PAUSE).await;
 }
 
-/// Who holds the lease, by its record.
+/// Formats the holder of a record for messages.
 fn named(record: &Record) -> String {
     let Some(holder) = &record.holder else {
         return "a candidate that has written no term".to_owned();
@@ -238,7 +238,7 @@ fn warning(lease: &str, record: &Record) -> String {
     )
 }
 
-/// What was done and what follows.
+/// Formats what was done and what follows from it.
 fn told(lease: &str, record: &Record, free_in: Duration) -> String {
     let holder = named(record);
     if free_in.is_zero() {

@@ -1,8 +1,8 @@
-//! `tenure check`: does this instance lead? The exit code is the answer: 0 active, 1 passive, 2
+//! `tenure check`: tells by its exit code whether this instance leads: 0 active, 1 passive, 2
 //! unknown.
 //!
-//! What it does not do: it takes nobody's word for longer than it holds. An answer counts from the
-//! sending of the question, a file up to the reading of the boot clock that is written in it.
+//! No answer is used beyond its validity: that of a sidecar counts from the sending of the request,
+//! that of a status file ends at the reading of the boot clock that is written in it.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -36,14 +36,14 @@ pub struct Args {
     min_remaining: Duration,
 }
 
-/// What there is to say.
+/// The result of a check.
 enum Answer {
     Active(String),
     Passive(String),
     Unknown(String),
 }
 
-/// Checks, and says in a few words what it found.
+/// Checks, prints the result in a few words and returns the exit code.
 pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     let answer = match &args.file {
         Some(path) => in_file(path, args.min_remaining),
@@ -112,7 +112,7 @@ fn of_file(said: &Said, least: Duration, now: Moment, boot: Option<&str>) -> Ans
     }
     match boot {
         Some(boot) if boot == said.boot_id => {}
-        // Whoever wrote it was ended with that boot.
+        // The writer of the file ended with that boot.
         Some(_) => return Answer::Passive("the file was written before this boot".to_owned()),
         None => return Answer::Unknown("this system does not tell its boot id".to_owned()),
     }

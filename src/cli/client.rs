@@ -1,8 +1,5 @@
-//! The HTTP client of the verbs: plain HTTP/1.1 to a sidecar, over TCP or a unix socket, one
-//! connection a question.
-//!
-//! What it does not do: no TLS, no proxy, no redirects, no retries. It reads no more than a status
-//! needs, and waits no longer than it is told.
+//! The HTTP client of the subcommands: plain HTTP/1.1 to a sidecar over TCP or a unix socket, with
+//! one connection for each request. It supports no TLS, proxies, redirects or retries.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -25,13 +22,13 @@ mod events;
 
 pub(super) use events::EventParser;
 
-/// How long an answer may take that should come at once.
+/// The bound on a request that is answered at once.
 const SOON: Duration = Duration::from_secs(2);
 
-/// What a long poll's answer may take beyond the time that it was asked to wait.
+/// How much longer than the requested wait a long poll may take.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The longest body that is read, and the longest event.
+/// The most bytes of a body or of an event.
 const LONGEST: usize = 1 << 20;
 
 const USUAL_URL: &str = "http://127.0.0.1:4040";
@@ -46,22 +43,22 @@ pub struct UrlArgs {
     pub(super) url: Option<String>,
 }
 
-/// A sidecar that can be asked.
+/// A sidecar to send requests to.
 #[derive(Clone, Debug)]
 pub(super) struct Sidecar {
     place: Place,
-    /// The URL as it was given.
+    /// The URL as it was given, for messages.
     url: String,
 }
 
-/// Where something listens that speaks HTTP.
+/// The address of an HTTP listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Tcp { host: String, port: u16, authority: String, path: String },
     Unix(PathBuf),
 }
 
-/// Why there was no answer, with what to do.
+/// Why a request failed, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}\n  {remedy}")]
 pub(super) struct Trouble {
@@ -70,14 +67,14 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// What went wrong, on one line.
+    /// Returns what went wrong, on one line.
     pub(super) fn problem(&self) -> &str {
         &self.problem
     }
 }
 
 impl Sidecar {
-    /// Finds out whom to ask: the flag, else the variable, else the usual address.
+    /// Determines the sidecar: from the flag, else the variable, else the default address.
     pub(super) fn of(args: &UrlArgs, environment: &Environment) -> Result<Self, String> {
         let (url, source) = match (&args.url, environment.get(VARIABLE)) {
             (Some(url), _) => (url.as_str(), "flag --url"),
@@ -93,7 +90,7 @@ impl Sidecar {
         }
     }
 
-    /// The sidecars behind a name: one for each address that the system resolves it to now.
+    /// Returns one sidecar for each address that the host currently resolves to.
     pub(super) async fn each(&self) -> Result<Vec<Self>, Trouble> {
         let Place::Tcp { host, port, authority, path } = &self.place else {
             return Ok(vec![self.clone()]);
@@ -112,7 +109,7 @@ impl Sidecar {
         Ok(found.map(at).collect())
     }
 
-    /// Asks for the status.
+    /// Requests the status.
     pub(super) async fn status(&self) -> Result<Heard, Trouble> {
         let sent = clock::now();
         let raw = self.within(SOON, self.body("/status")).await?;
@@ -121,13 +118,13 @@ impl Sidecar {
         Ok(Heard { document, raw, sent })
     }
 
-    /// Resolves when the status has another index than the one that was seen, or after `wait`.
+    /// Resolves when the index of the status differs from `index`, or after `wait`.
     pub(super) async fn changed(&self, index: u64, wait: Duration) -> Result<(), Trouble> {
         let path = format!("/watch?index={index}&wait={}", duration::format(wait));
         self.within(wait + GRACE, self.body(&path)).await.map(drop)
     }
 
-    /// Opens the stream of events.
+    /// Opens the event stream.
     pub(super) async fn events(&self) -> Result<Events, Trouble> {
         let (response, driver) = self.within(SOON, self.ask("/watch")).await?;
         Ok(Events {
@@ -146,7 +143,7 @@ impl Sidecar {
         tokio::time::timeout(bound, work).await.unwrap_or_else(|_| Err(self.silent(bound)))
     }
 
-    /// The trouble of hearing nothing for a while.
+    /// Returns the error for a request without an answer within `bound`.
     pub(super) fn silent(&self, bound: Duration) -> Trouble {
         Trouble {
             problem: format!("no answer from {} within {}", self.url, duration::format(bound)),
@@ -180,7 +177,7 @@ impl Sidecar {
             .map_err(|_| self.broken())?;
         let answer = driver.along(sender.send_request(request)).await;
         let response = answer.map_err(|_| self.broken())?;
-        // The sender's end would end the connection, and a stream of events with it.
+        // Dropping the sender would close the connection, and an event stream with it.
         driver.sender = Some(sender);
         match response.status() {
             StatusCode::OK => Ok((response, driver)),
@@ -206,7 +203,7 @@ impl Sidecar {
         let (sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|_| self.broken())?;
         let connection = async {
-            // How it ends shows in the answer, or in its absence.
+            // A failure shows as a missing or incomplete response.
             let _ = connection.await;
         };
         Ok((sender, Driver { connection: Box::pin(connection), ended: false, sender: None }))
@@ -234,7 +231,7 @@ impl Sidecar {
     }
 }
 
-/// Reads http://HOST:PORT or unix:/path.
+/// Parses http://HOST:PORT or unix:/path.
 pub(super) fn place(url: &str) -> Result<Place, String> {
     if let Some(path) = url.strip_prefix("unix:") {
         return if path.starts_with('/') {
@@ -253,7 +250,7 @@ pub(super) fn place(url: &str) -> Result<Place, String> {
     let host = parsed.host_str().ok_or("names no host")?;
     let port = parsed.port_or_known_default().ok_or("names no port")?;
     Ok(Place::Tcp {
-        // The brackets of an IPv6 address are the URL's, not the resolver's.
+        // The brackets of an IPv6 address belong to the URL; the resolver does not take them.
         host: host.trim_matches(['[', ']']).to_owned(),
         port,
         authority: format!("{host}:{port}"),
@@ -261,7 +258,7 @@ pub(super) fn place(url: &str) -> Result<Place, String> {
     })
 }
 
-/// Moves the bytes of one connection, as long as somebody waits for them.
+/// Performs the I/O of one connection, while a request or response on it is awaited.
 struct Driver {
     connection: Pin<Box<dyn Future<Output = ()> + Send>>,
     ended: bool,
@@ -269,7 +266,7 @@ struct Driver {
 }
 
 impl Driver {
-    /// Drives the connection along with the work that needs it.
+    /// Polls the connection along with the future that depends on it.
     async fn along<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
@@ -282,7 +279,7 @@ impl Driver {
     }
 }
 
-/// A stream of events.
+/// An event stream.
 pub(super) struct Events {
     body: Incoming,
     driver: Driver,
@@ -291,7 +288,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// The data of the next event.
+    /// Returns the data of the next event.
     pub(super) async fn next(&mut self) -> Result<String, Trouble> {
         loop {
             if let Some(data) = self.parser.next() {

@@ -1,6 +1,4 @@
-//! `tenure completions`: a shell's completions on standard output.
-//!
-//! What it does not do: it installs nothing; each system has its own place for them.
+//! `tenure completions`: prints the completions of a shell to standard output.
 
 use std::process::ExitCode;
 
@@ -25,7 +23,7 @@ pub struct Args {
 pub fn run(args: &Args) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "tenure", &mut script);
-    // Nobody reading any more is fine: a shell's `head` has had enough.
+    // A reader that closed the pipe, such as `head`, is not an error.
     let _ = terminal::print(&String::from_utf8_lossy(&script));
     ExitCode::SUCCESS
 }

@@ -1,7 +1,6 @@
-//! `tenure doctor`: goes through settings, store and timings, and says in plain words what is
-//! wrong and what to do. 1 when something is.
+//! `tenure doctor`: examines settings, store and timings, and prints findings with remedies.
 //!
-//! What it does not do: it mends nothing unless asked (`--create`), and touches no lease.
+//! It changes nothing unless `--create` is given, and acquires no lease.
 
 mod beside;
 
@@ -17,10 +16,11 @@ use crate::config::{Environment, Faults, SETTINGS, Settings, Verb, duration, loa
 use crate::route;
 use crate::store::{self, Finding, LeaseStore, Verdict};
 
-/// How long the store's examination may take: a dozen requests, each of which may time out.
+/// The bound on the store's examination: a dozen requests, each of which may time out.
 const EXAMINATION: Duration = Duration::from_secs(90);
 
-/// Below this, a pause of a virtual machine that is moved (5 s as a rule) may be too much.
+/// Below this margin, a pause of a virtual machine during its migration (typically 5 s) may exceed
+/// it.
 const GOOD_MARGIN: Duration = Duration::from_secs(5);
 
 /// The settings of `tenure run` or `tenure exec`, and what to make.
@@ -49,7 +49,8 @@ pub struct Args {
     yes: bool,
 }
 
-/// Examines, and prints each finding as it comes.
+/// Runs the examination and prints each finding as soon as it is available. Exits with 0 if all is
+/// well, 1 if something is wrong, 2 on wrong usage.
 pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     let mut report = Report { style: Style::of_stdout(environment), wrong: false };
     let flags = args.settings.flags();
@@ -95,7 +96,7 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     report.end()
 }
 
-/// Whether whoever gives this flag can only mean `tenure exec`.
+/// Returns whether a flag exists for `tenure exec` only.
 fn is_of_exec_alone(flag: &str) -> bool {
     SETTINGS.iter().any(|it| it.name == flag && !it.is_flag_of(Verb::Run))
 }
@@ -114,7 +115,7 @@ fn of_faults(faults: &Faults) -> Vec<Finding> {
     faults.0.iter().map(one).collect()
 }
 
-/// What the timings mean in practice.
+/// Explains what the timings mean in practice.
 fn of_timings(settings: &Settings) -> Vec<Finding> {
     let it = &settings.timings;
     let margin = it.lease_duration.saturating_sub(it.renew_deadline);
@@ -169,7 +170,8 @@ fn of_timings(settings: &Settings) -> Vec<Finding> {
     vec![pauses, retries, handover, dead_service]
 }
 
-/// Makes what is missing, after asking. False when it must not even be asked: nobody could answer.
+/// Creates what is missing in the store, after a confirmation. Returns false if there is no
+/// terminal to ask on.
 async fn create(
     store: &Arc<dyn LeaseStore>,
     settings: &Settings,
@@ -197,7 +199,7 @@ async fn create(
             return true;
         }
     }
-    // R11: a term that starts at unix milliseconds is larger than any that was lost.
+    // R11: a term that starts at unix milliseconds is larger than any term that was lost.
     let floor = u64::try_from(clock::now().wall.as_millis()).unwrap_or(u64::MAX);
     match tokio::time::timeout(EXAMINATION, store.create(floor)).await {
         Ok(Ok(made)) if made.is_empty() => {
@@ -212,7 +214,7 @@ async fn create(
     true
 }
 
-/// Prints findings, and remembers whether one was bad.
+/// Prints findings, and records whether one of them was wrong.
 struct Report {
     style: Style,
     wrong: bool,

@@ -1,7 +1,6 @@
-//! The status document as a reader: only what the verbs use, and the judging of it.
+//! Deserializes the status document, as far as the subcommands use it, and judges its validity.
 //!
-//! What it does not do: it trusts no answer for longer than the answer says, counted from the
-//! sending of the question.
+//! An answer is valid for as long as it says, counted from the sending of the request.
 
 use std::time::Duration;
 
@@ -30,8 +29,8 @@ impl Role {
     }
 }
 
-/// The status document. What is not needed to judge may be missing, so that a reader of one
-/// version understands a sidecar of another.
+/// The status document. Fields that are not needed to judge it may be missing, so that one version
+/// of Tenure can read the document of another.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Document {
     pub(super) role: Role,
@@ -62,7 +61,7 @@ pub(super) struct Document {
     pub(super) health: Option<Health>,
     #[serde(default)]
     pub(super) route: Option<Route>,
-    /// Newest first.
+    /// The last state transitions, newest first.
     #[serde(default)]
     pub(super) transitions: Vec<Transition>,
 }
@@ -134,25 +133,25 @@ pub(super) struct Transition {
     pub(super) term: Option<u64>,
 }
 
-/// Reads a date of the document, in UTC.
+/// Parses a date of the document, and converts it to UTC.
 pub(super) fn date(text: &str) -> Option<OffsetDateTime> {
     let date = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     Some(date.to_offset(UtcOffset::UTC))
 }
 
-/// A status document and when it was asked for.
+/// A status document with the time at which it was requested.
 #[derive(Clone, Debug)]
 pub(super) struct Heard {
     pub(super) document: Document,
-    /// The document as it came.
+    /// The document as it was received.
     pub(super) raw: String,
-    /// When the question was sent.
+    /// When the request was sent.
     pub(super) sent: Moment,
 }
 
 impl Heard {
-    /// How long it still holds at `now` that the instance leads, counted from the sending of the
-    /// question; zero when passive, and after a jump of the clocks.
+    /// Returns for how long after `now` the instance is known to lead, counted from the sending of
+    /// the request; zero if it is passive or if the clocks have jumped.
     pub(super) fn remaining(&self, now: Moment) -> Duration {
         if self.document.role == Role::Passive || self.sent.jumped(now) {
             return Duration::ZERO;
@@ -161,7 +160,7 @@ impl Heard {
         valid.saturating_sub(self.sent.elapsed_max(now))
     }
 
-    /// The role at `now`.
+    /// Returns the role at `now`.
     pub(super) fn role(&self, now: Moment) -> Role {
         if self.remaining(now).is_zero() { Role::Passive } else { Role::Active }
     }

@@ -1,8 +1,8 @@
-//! `tenure wait --for exactly-one`: asks all sidecars at once, until as many as there should be answer
-//! and exactly one of them is active.
+//! `tenure wait --for exactly-one`: polls all sidecars until enough of them answer and exactly one
+//! is active.
 //!
-//! What it does not do: it calls no handover a fault. Between two questions one may have stepped
-//! down and another become leader, so that only two who both say active twice are two leaders.
+//! A handover is not an error: the leader may change between two requests of one round. Two leaders
+//! are reported only if both were active, in the same terms, in two rounds in a row.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,26 +14,26 @@ use super::document::{Heard, Role};
 use super::terminal::harmless;
 use crate::clock;
 
-/// From one look to the next.
+/// The pause between two rounds.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Those who said active: their instance and term, and who they are.
+/// The active instances: (instance, term) to a name for messages.
 type Leaders = BTreeMap<(String, Option<u64>), String>;
 
-/// What all of them said.
+/// The answers of one round.
 struct Answers {
     leaders: Leaders,
     /// How many instances answered.
     heard: usize,
-    /// What kept another from answering.
+    /// Why a sidecar did not answer, if one did not.
     trouble: Option<Trouble>,
 }
 
-/// Resolves when at least `of` answer, nobody else is silent, and exactly one is active. Keeps in
-/// `last` what was the case before.
+/// Resolves when at least `of` instances answer, no request fails, and exactly one instance is
+/// active. Writes the result of each unsuccessful round to `last`.
 ///
 /// # Errors
-/// Two of them are active at the same time.
+/// Two instances are active at the same time.
 pub(super) async fn until(
     sidecars: &[Sidecar],
     of: usize,
@@ -69,7 +69,7 @@ async fn ask(sidecars: &[Sidecar]) -> Answers {
     let heard: Vec<Heard> =
         answers.into_iter().filter_map(|it| it.map_err(&mut keep).ok()).collect();
     let now = clock::now();
-    // One instance may have several addresses.
+    // One instance may be reached at several addresses.
     let all: BTreeMap<&str, &Heard> =
         heard.iter().map(|it| (it.document.instance.as_str(), it)).collect();
     let leaders = all.iter().filter(|(_, it)| it.role(now) == Role::Active);

@@ -1,6 +1,5 @@
-//! `tenure exec`: a command that runs only while this instance leads.
-//!
-//! What it does not do: it decides nothing; [`crate::sidecar`] leads, [`crate::exec`] runs.
+//! `tenure exec`: runs a command only while this instance leads. It connects [`crate::sidecar`],
+//! which runs the election, with [`crate::exec`], which runs the command.
 
 use std::ffi::OsString;
 use std::pin::pin;
@@ -38,7 +37,7 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// A hold that is over before it began would start a command to end it.
+/// Parses `--max-hold`. Zero is rejected: the command would be ended as soon as it starts.
 fn hold(text: &str) -> Result<Duration, String> {
     match duration::parse(text) {
         Ok(it) if it.is_zero() => {
@@ -48,12 +47,13 @@ fn hold(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Runs the command while we lead: 0 after an orderly end, 1 when it cannot begin, 2 when the
-/// settings are wrong, 126 and 127 when there is no such command, else see the help.
+/// Runs the command while this instance leads. Exits with 0 after an orderly end, 1 when it cannot
+/// begin, 2 on wrong settings, 126 or 127 when the command cannot be run; for other codes see the
+/// help.
 pub async fn run(args: Args, environment: Environment) -> ExitCode {
-    // Whoever started us may have blocked signals; process 1 of ours does.
+    // The parent process may have blocked signals; Tenure's own process 1 does.
     let _ = SigSet::empty().thread_set_mask();
-    // The file of an `exec` around us is that one's to write.
+    // In a nested `exec`, this variable names the status file of the outer one.
     let environment = match environment.get(inside::VARIABLE) {
         Some(_) => environment.without("TENURE_STATUS_FILE"),
         None => environment,
@@ -99,7 +99,7 @@ pub async fn run(args: Args, environment: Environment) -> ExitCode {
     })
 }
 
-/// Finds the command before anything is acquired for it.
+/// Resolves the command, before any lease is acquired for it.
 fn task(
     command: Vec<OsString>,
     settings: &Settings,
@@ -145,7 +145,7 @@ async fn lead(
         variables.push(("TENURE_STATUS_FILE", file.path.clone().into()));
     }
     let known = settings.clone();
-    // A signal is obeyed from the start on, whatever the start waits for.
+    // Signals are handled from here on, whatever the start waits for.
     let sidecar = tokio::select! {
         sidecar = Sidecar::prepare(settings, dropped, true, Control::new()) => sidecar?.notifying(Systemd::from(environment)),
         number = signals.next() => {
@@ -155,7 +155,7 @@ async fn lead(
         }
     };
     variables.extend(sidecar.url().map(|it| ("TENURE_URL", it.into())));
-    // Now that a directory of the store is there, it has one name.
+    // The store's directory exists now, so its path resolves to a unique name.
     variables.push((inside::VARIABLE, inside::handed_down(&known, environment).into()));
     let supervisor = Supervisor {
         task,
@@ -170,9 +170,10 @@ async fn lead(
     Ok(ExitCode::from(together(sidecar, supervisor).await?))
 }
 
-/// Runs both until the lease has been given back, or a second signal ends it.
+/// Runs the sidecar and the supervisor until the lease has been released or a second signal
+/// arrives.
 async fn together(sidecar: Sidecar, supervisor: Supervisor) -> anyhow::Result<u8> {
-    // The supervisor's own signals go with it.
+    // The supervisor's signal handlers end with it.
     let mut signals = None;
     let (mut lead, mut supervise) = (pin!(sidecar.run()), pin!(supervisor.run()));
     let mut code = None;
@@ -192,7 +193,8 @@ async fn together(sidecar: Sidecar, supervisor: Supervisor) -> anyhow::Result<u8
     }
 }
 
-/// The signal that ends at once when the command has ended for good; none before.
+/// Resolves with the signal that ends the process at once after the command has ended for good;
+/// pending before that.
 async fn last(signals: &mut Option<(Signals, bool)>) -> i32 {
     match signals {
         Some((signals, asked)) => signals.last(asked).await,

@@ -1,15 +1,15 @@
-//! A verb as process 1 of a container, where the kernel drops each signal that nobody has asked for:
-//! SIGTERM would do nothing, and an end by it would wait for the SIGKILL that follows.
+//! Signal handling for subcommands that run as process 1 of a container. For process 1 the kernel
+//! drops every signal without a handler, so that SIGTERM would have no effect and the container
+//! would end only by SIGKILL.
 //!
-//! What it does not do: `run` and `exec` have an end of their own, and any other process has the
-//! kernel's.
+//! `run` and `exec` have signal handlers of their own.
 
 use std::process::ExitCode;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Ends a verb by a signal as the kernel would end it, were it not process 1: with 128 and the
-/// signal's number.
+/// Runs a subcommand; as process 1, ends it on SIGTERM or SIGINT with exit code 128 plus the
+/// signal's number, as the kernel's default would for any other process.
 pub async fn ended_by_signals(verb: impl Future<Output = ExitCode>) -> ExitCode {
     if std::process::id() != 1 {
         return verb.await;

@@ -1,13 +1,11 @@
-//! What must hold of what the verbs read, whatever a sidecar or a file says.
-//!
-//! What is not here: sockets, and the screen.
+//! Properties of the parsers of the subcommands, for arbitrary answers and files.
 
 use super::client::EventParser;
 use super::document::Document;
 use super::status_file;
 
-/// Answers of a sidecar and status files, the first byte for where a stream is cut: that changes
-/// nothing, and no event can steer the terminal.
+/// Feeds answers of a sidecar and status files to the parsers. The first byte of the input is where
+/// the stream is split, which must not change the events; no event may contain control characters.
 pub fn client(data: &[u8]) {
     let Some((&at, bytes)) = data.split_first() else { return };
     let mut whole = EventParser::default();
@@ -26,7 +24,7 @@ pub fn client(data: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
     let _ = serde_json::from_str::<Document>(text);
     if let Ok(said) = status_file::parse(text) {
-        // Nothing is made up: role and deadline stand there, though JSON may escape a letter.
+        // Role and deadline must come from the text. JSON may escape a letter of the role.
         let deadline = said.valid_until_boottime_ns.to_string();
         assert!(text.contains(said.role.as_str()) || text.contains('\\'), "{said:?}");
         assert!(text.contains(&deadline), "{said:?}");

@@ -1,9 +1,7 @@
-//! `tenure install`: copies this binary into a directory, for images that have neither a shell nor a
-//! `cp` to do it with: an init container puts Tenure into a volume, and a container of another image
-//! runs it from there. 0 when it is there, 1 when not.
+//! `tenure install`: copies this binary into a directory, for images without a shell or `cp`: an
+//! init container puts Tenure into a volume, and a container of another image runs it from there.
 //!
-//! What it does not do: it makes no directory, since a misspelt one would be lost with its container,
-//! and starts nothing.
+//! It creates no directory: one with a misspelt name would be lost with its container.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -20,7 +18,7 @@ use crate::exec::handle::OURSELVES;
 /// The name of the copy.
 const NAME: &str = "tenure";
 
-/// Everybody may run it: the other container has a user of its own.
+/// Executable for all users: the other container may run as another user.
 const MODE: u32 = 0o755;
 
 /// Where to.
@@ -43,7 +41,7 @@ pub struct Args {
     directory: PathBuf,
 }
 
-/// Copies this binary, and says where it is.
+/// Copies this binary and prints the path of the copy. Exits with 0 on success, 1 on failure.
 #[must_use]
 pub fn run(args: &Args) -> ExitCode {
     match install(&args.directory) {
@@ -65,7 +63,7 @@ pub fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Why there is no copy, and what to do.
+/// Why no copy was made, with a remedy.
 #[derive(Debug)]
 struct Refusal {
     problem: String,
@@ -99,21 +97,21 @@ fn install(directory: &Path) -> Result<PathBuf, Refusal> {
         problem: format!("{OURSELVES} cannot be read: {error}"),
         remedy: "mount /proc".to_owned(),
     })?;
-    // Beside the target, since only within one filesystem a rename is one step.
+    // In the target's directory, since a rename is atomic only within one file system.
     let temporary = directory.join(format!(".{NAME}.{}", Uuid::new_v4().simple()));
     let placed = place(&mut ourselves, &temporary, &target);
     placed.map(|()| target).map_err(|error| {
-        // It may not have been made at all.
+        // The file may not have been created at all.
         let _ = std::fs::remove_file(&temporary);
         refusal(directory, &error)
     })
 }
 
-/// Writes the copy as a whole before it takes the name.
+/// Writes the complete copy, then renames it to the target.
 fn place(ourselves: &mut File, temporary: &Path, target: &Path) -> io::Result<()> {
     let mut copy = OpenOptions::new().write(true).create_new(true).mode(MODE).open(temporary)?;
     io::copy(ourselves, &mut copy)?;
-    // The umask may have taken some of it.
+    // The umask may have removed permissions.
     copy.set_permissions(Permissions::from_mode(MODE))?;
     copy.sync_all()?;
     drop(copy);

@@ -1,8 +1,8 @@
-//! `tenure step-down`, `transfer`, `pause`, `resume`, `drained`: an operator's verbs, told to the
-//! admin listener of a running sidecar.
+//! `tenure step-down`, `transfer`, `pause`, `resume` and `drained`: send an operator's command to
+//! the admin listener of a running sidecar.
 //!
-//! What it does not do: it does not wait until what was begun is done; `tenure wait` does. Nor does
-//! it repeat a call.
+//! They do not wait until a command that has begun is done; `tenure wait` does. They never repeat a
+//! request.
 
 mod post;
 
@@ -80,22 +80,22 @@ pub struct Drained {
     admin: AdminArgs,
 }
 
-/// A verb, with what it says.
+/// A command with its arguments.
 #[derive(Clone, Debug)]
 pub enum Order {
-    /// Give leadership up.
+    /// Step down.
     StepDown(StepDown),
-    /// Hand it to another.
+    /// Hand leadership to a named successor.
     Transfer(Transfer),
     /// Leave the election.
     Pause(AdminArgs),
-    /// Come back.
+    /// Rejoin the election.
     Resume(AdminArgs),
-    /// The service has ended its work.
+    /// Report that the service has finished its work.
     Drained(Drained),
 }
 
-/// Help of `step-down`.
+/// The help of `step-down`.
 pub const STEP_DOWN: &str = "\
 The leader says passive at once, gives its service up to --drain-timeout to end its work, releases \
 the lease, and does not compete for --hold-off, so that another wins. If no other is well, it leads \
@@ -105,7 +105,7 @@ Examples:
   tenure step-down --admin unix:/run/tenure/admin.sock
   tenure step-down --hold-off 1m && tenure wait --for passive";
 
-/// Help of `transfer`.
+/// The help of `transfer`.
 pub const TRANSFER: &str = "\
 As step-down, and the others let the successor go first for --hold-off, each by its own clock. A \
 successor that is dead or unknown costs that time, and nothing else.
@@ -113,7 +113,7 @@ successor that is dead or unknown costs that time, and nothing else.
 Example:
   tenure transfer --to web-2";
 
-/// Help of `pause`.
+/// The help of `pause`.
 pub const PAUSE: &str = "\
 A leader resigns first: it drains and releases, and another leads. That is unlike Patroni's pause, \
 which keeps the leader where it is. A pause ends with `tenure resume`, or with the process.
@@ -122,7 +122,7 @@ Examples:
   tenure pause && tenure wait --for passive
   tenure resume";
 
-/// Help of `resume`.
+/// The help of `resume`.
 pub const RESUME: &str = "\
 Ends a pause. An instance that is not paused, but lets others go first after `step-down`, or for a \
 successor that does not come, competes again at once.
@@ -130,7 +130,7 @@ successor that does not come, competes again at once.
 Example:
   tenure resume";
 
-/// Help of `drained`.
+/// The help of `drained`.
 pub const DRAINED: &str = "\
 For the service that is passive now and has ended all that it began as leader: the lease is released \
 at once instead of at the end of --drain-timeout. --on-drain and the end of exec's child say the same.
@@ -183,8 +183,8 @@ impl Order {
     }
 }
 
-/// Tells a sidecar: 0 when it is done or begun, 1 when it cannot be or nobody was reached, 2 when
-/// what was asked for is wrong.
+/// Sends the command. Exits with 0 when it is done or begun, 1 when it is not possible or the
+/// sidecar cannot be reached, 2 when the arguments are wrong.
 pub async fn run(order: Order, environment: &Environment) -> ExitCode {
     let (place, token) = match whom(order.admin(), environment) {
         Ok(whom) => whom,
@@ -216,7 +216,7 @@ pub async fn run(order: Order, environment: &Environment) -> ExitCode {
     if answer.code == StatusCode::BAD_REQUEST { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 
-/// Finds out whom to tell, and with which token.
+/// Determines the admin listener and the token.
 fn whom(args: &AdminArgs, environment: &Environment) -> Result<(Place, Option<String>), String> {
     let (address, source) = match (&args.admin, environment.get(ADDRESS)) {
         (Some(address), _) => (address.as_str(), "flag --admin"),
@@ -271,7 +271,7 @@ fn remedy(code: StatusCode) -> Option<&'static str> {
     }
 }
 
-/// What was done, and what comes next.
+/// Formats what was done and what follows from it.
 fn told(order: &Order, answer: &Answer) -> String {
     let leaving = leaving(answer);
     match order {
@@ -293,7 +293,7 @@ fn told(order: &Order, answer: &Answer) -> String {
     }
 }
 
-/// How the leader leaves: what is said now, when the lease is free, when another leads.
+/// Formats how the leader steps down: its state, when the lease is free, and when another leads.
 fn leaving(answer: &Answer) -> String {
     let state = harmless(answer.text("state").unwrap_or("passive"));
     let release = match answer.milliseconds("drain_remaining_ms") {

@@ -1,6 +1,4 @@
-//! `tenure run`: the sidecar, until a signal ends it.
-//!
-//! What it does not do: it decides nothing; [`crate::sidecar`] puts the parts together.
+//! `tenure run`: runs the sidecar until a signal ends it.
 
 use std::process::ExitCode;
 
@@ -14,8 +12,8 @@ use crate::logs::{self, Logs};
 use crate::publish::systemd::Systemd;
 use crate::sidecar::Sidecar;
 
-/// Runs until a signal ends it: 0 after an orderly end, 1 when it cannot begin, 2 when the settings
-/// are wrong, 128 + n at a second signal n.
+/// Runs until a signal ends it. Exits with 0 after an orderly end, 1 when it cannot begin, 2 on
+/// wrong settings, 128 + n at a second signal n.
 pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
     let loaded = match load(&args.flags(), environment, Verb::Run) {
         Ok(loaded) => loaded,
@@ -42,7 +40,7 @@ pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
     })
 }
 
-/// Runs the sidecar until it has resigned, or a second signal ends it.
+/// Runs the sidecar until it has resigned or a second signal arrives.
 async fn sidecar(
     settings: Settings,
     systemd: Option<Systemd>,
@@ -53,7 +51,7 @@ async fn sidecar(
     let dropped = Box::new(move || dropped.dropped_lines());
     let (control, orders) = Control::new();
     let to_drive = (control.clone(), orders);
-    // A signal is obeyed from the start on, whatever the start waits for.
+    // Signals are handled from here on, whatever the start waits for.
     tokio::select! {
         ended = async {
             Sidecar::prepare(settings, dropped, false, to_drive).await?.notifying(systemd).run().await;
@@ -71,7 +69,7 @@ struct Signals {
 }
 
 impl Signals {
-    /// Takes them over. SIGHUP too, which then does nothing: there is nothing to read again.
+    /// Installs the handlers. SIGHUP is ignored: there is nothing to reload.
     fn listen() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -80,7 +78,7 @@ impl Signals {
         })
     }
 
-    /// Resigns at the first, and resolves at the second.
+    /// Resigns at the first signal; resolves at the second.
     async fn obey(mut self, control: Control) -> ExitCode {
         let number = self.next().await;
         tracing::info!(signal = number, "resigning; a second signal ends at once");

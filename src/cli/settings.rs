@@ -1,7 +1,5 @@
-//! The settings as flags, one struct per section, every value raw.
-//!
-//! What it does not do: it knows no default and no form of a value beyond naming them in the help;
-//! [`crate::config`] does.
+//! The settings as flags, one struct for each section, with unparsed values. Defaults and forms of
+//! values are in [`crate::config`]; the help only names them.
 
 use clap::Args;
 
@@ -232,7 +230,7 @@ pub struct ExecSettingsArgs {
     stop_timeout: Option<String>,
 }
 
-/// Logs what reading the settings brought up beside them.
+/// Logs the notes and warnings from loading the settings.
 pub(super) fn tell(loaded: &Loaded) {
     for note in &loaded.notes {
         tracing::debug!("{note}");
@@ -243,7 +241,7 @@ pub(super) fn tell(loaded: &Loaded) {
 }
 
 impl SettingsArgs {
-    /// The flags that were given, by setting.
+    /// Returns the flags that were given, by setting.
     #[must_use]
     pub fn flags(self) -> Flags {
         let one = |value: Option<String>| value.into_iter().collect();
@@ -292,7 +290,7 @@ impl SettingsArgs {
 }
 
 impl ExecSettingsArgs {
-    /// The flags that were given, by setting.
+    /// Returns the flags that were given, by setting.
     #[must_use]
     pub fn flags(self) -> Flags {
         let mut flags = self.shared.flags();

@@ -1,6 +1,5 @@
-//! `tenure status`: who leads, as a table for people or as the document for programs.
-//!
-//! What it does not do: it asks the store nothing. It tells what one sidecar knows.
+//! `tenure status`: shows what one sidecar knows of the election, as a table or as the JSON
+//! document. It does not read the store.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -29,7 +28,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Prints the status. 0 when it could be had, else 1; 2 when the URL is none.
+/// Prints the status. Exits with 0 on success, 1 if it could not be had, 2 on a wrong URL.
 pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     let sidecar = match Sidecar::of(&args.url, environment) {
         Ok(sidecar) => sidecar,
@@ -55,10 +54,10 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     }
 }
 
-/// How many of the last changes are shown.
+/// How many of the last transitions are shown.
 const CHANGES: usize = 8;
 
-/// Everything: the facts, the candidates, the last changes.
+/// Formats the whole table: facts, candidates, last transitions.
 fn table(heard: &Heard, now: Moment, style: Style) -> String {
     let mut text = facts(heard, now, style);
     text.push('\n');
@@ -70,7 +69,7 @@ fn table(heard: &Heard, now: Moment, style: Style) -> String {
     text
 }
 
-/// One fact a line, the label first.
+/// Formats one fact a line, each after its label.
 fn facts(heard: &Heard, now: Moment, style: Style) -> String {
     let document = &heard.document;
     let remaining = heard.remaining(now);
@@ -125,7 +124,7 @@ fn leader(document: &Document, style: Style) -> String {
     if let Some(address) = &holder.address {
         text.push_str(&format!(" at {}", harmless(address)));
     }
-    // By the term: two candidates may bear one identity.
+    // Compared by term: two candidates may have the same identity.
     if document.term.is_some() && document.term == holder.term {
         text.push_str(", this one");
     }
@@ -144,7 +143,7 @@ fn this_one(document: &Document, role: Role, style: Style) -> String {
     format!("{}: {state}", harmless(&document.identity))
 }
 
-/// Whether the probes are well, and what those say that are not.
+/// Formats the health, with the last result of each failing probe.
 fn health(health: &Health, style: Style) -> String {
     let failing = health.probes.iter().filter(|it| it.well == Some(false)).map(|it| {
         let said = it.said.as_deref().unwrap_or("not well");
@@ -154,7 +153,7 @@ fn health(health: &Health, style: Style) -> String {
     std::iter::once(word.to_owned()).chain(failing).collect::<Vec<_>>().join("; ")
 }
 
-/// What the route says, and whether it should.
+/// Formats what the route reports, and whether that is right.
 fn route(route: &Route, style: Style) -> String {
     let says = route.says.as_deref().unwrap_or("nothing that we know of");
     let mut text = format!("{} says {}", harmless(&route.kind), harmless(says));
@@ -170,7 +169,7 @@ fn route(route: &Route, style: Style) -> String {
     text
 }
 
-/// The candidates that one sidecar can know of: itself, the holder, the successor.
+/// Formats the candidates that a sidecar can know of: itself, the holder and the successor.
 fn candidates(heard: &Heard, now: Moment, style: Style) -> String {
     let document = &heard.document;
     let head = ["candidate", "role", "term", "left"].map(|it| style.paint(Colour::Dim, it));
@@ -192,7 +191,7 @@ fn candidates(heard: &Heard, now: Moment, style: Style) -> String {
     let note = format!("this one: {does}");
     let mut rows = vec![head.to_vec()];
     rows.push(row(&document.identity, role.as_str(), document.term, left.or(drain), note));
-    // By the term: two candidates may bear one identity.
+    // Compared by term: two candidates may have the same identity.
     let other = |term: Option<u64>| document.term.is_none() || document.term != term;
     if let Some(holder) = document.holder.as_ref().filter(|it| other(it.term)) {
         let note =
@@ -207,7 +206,7 @@ fn candidates(heard: &Heard, now: Moment, style: Style) -> String {
     columns(&rows)
 }
 
-/// The last changes of this one's state, newest first.
+/// Formats the last transitions of this instance, newest first.
 fn changes(document: &Document, style: Style) -> String {
     let head = ["last changes, UTC", "state", "why"].map(|it| style.paint(Colour::Dim, it));
     let mut rows = vec![head.to_vec()];
@@ -220,13 +219,13 @@ fn changes(document: &Document, style: Style) -> String {
     columns(&rows)
 }
 
-/// A date in UTC as people read it.
+/// Formats a UTC date for people.
 fn shown(date: OffsetDateTime) -> String {
     let (hour, minute, second) = date.to_hms();
     format!("{} {hour:02}:{minute:02}:{second:02}", date.date())
 }
 
-/// A date in UTC, and how long ago that is.
+/// Formats a date in UTC, and how long ago it was.
 fn since(text: &str, now: Moment) -> Option<String> {
     let date = date(text)?;
     let ago = Duration::try_from(now.date() - date).ok().map(|it| format!(", {} ago", spoken(it)));

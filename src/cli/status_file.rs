@@ -1,6 +1,5 @@
-//! Status files as a reader: both formats, told apart by what they begin with.
-//!
-//! What it does not do: it runs nothing that a file says, as a shell would, and waits at no pipe.
+//! Reads status files in both formats, which are distinguished by their first character. It never
+//! blocks on a pipe, and evaluates nothing as a shell would.
 
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -12,10 +11,10 @@ use serde::Deserialize;
 
 use super::document::Role;
 
-/// The longest file that can be a status file.
+/// The most bytes of a status file.
 const LONGEST: u64 = 1 << 16;
 
-/// What a status file says.
+/// The content of a status file, as far as `tenure check` needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Said {
     pub(super) role: Role,
@@ -67,7 +66,7 @@ pub(super) fn parse(text: &str) -> Result<Said, String> {
     })
 }
 
-/// Takes a word out of a shell's quotes; `None` where they do not fit.
+/// Removes a shell's single quotes; returns `None` if they are not balanced.
 fn unquoted(text: &str) -> Option<String> {
     match text.trim_end().strip_prefix('\'') {
         Some(rest) => rest.strip_suffix('\'').map(|it| it.replace(r"'\''", "'")),

@@ -1,13 +1,12 @@
-//! What goes to people: standard output and its colours.
-//!
-//! What it does not do: logs; those are the daemon's and go elsewhere.
+//! Terminal output of the subcommands: standard output, standard error and colours. Logs are
+//! separate; see [`crate::logs`].
 
 use std::io::{ErrorKind, IsTerminal, Write};
 
 use crate::config::Environment;
 
-/// Writes to standard output. Says whether anybody still reads there: a closed pipe is no error,
-/// since whoever closed it has had enough.
+/// Writes to standard output. Returns whether the output still has a reader; a closed pipe is not
+/// reported as an error.
 #[must_use]
 pub(super) fn print(text: &str) -> bool {
     let mut out = std::io::stdout().lock();
@@ -24,11 +23,11 @@ pub(super) fn print(text: &str) -> bool {
 
 /// Writes a message to standard error.
 pub(super) fn complain(text: &str) {
-    // Where not even that can be written, the exit code has to say it.
+    // If this fails too, only the exit code is left to report the error.
     let _ = writeln!(std::io::stderr().lock(), "tenure: {text}");
 }
 
-/// Asks on the terminal; anything but a yes is a no.
+/// Asks a question on the terminal; returns false for anything but "y" or "yes".
 pub(super) async fn agrees(question: String) -> bool {
     let ask = move || {
         let _ = std::io::stderr().lock().write_all(question.as_bytes());
@@ -39,12 +38,12 @@ pub(super) async fn agrees(question: String) -> bool {
     tokio::task::spawn_blocking(ask).await.unwrap_or(false)
 }
 
-/// The colours that mean something.
+/// The colours, by their meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Colour {
-    /// As it should be.
+    /// Normal.
     Green,
-    /// Worth a look.
+    /// Worth attention.
     Yellow,
     /// Wrong.
     Red,
@@ -53,7 +52,7 @@ pub(super) enum Colour {
 }
 
 impl Colour {
-    /// The colour of a state.
+    /// Returns the colour of a state.
     pub(super) fn of_state(active: bool, state: &str) -> Self {
         match (active, state) {
             (true, "leader") => Self::Green,
@@ -64,18 +63,18 @@ impl Colour {
     }
 }
 
-/// How text may look where it goes.
+/// How text may be formatted on an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Style {
-    /// Whether colours are shown.
+    /// Whether to use colours.
     pub(super) colour: bool,
-    /// Whether signs beyond ASCII are shown.
+    /// Whether to use characters beyond ASCII.
     pub(super) signs: bool,
 }
 
 impl Style {
-    /// Finds out for standard output: colour on a terminal alone, and not with `NO_COLOR`; signs
-    /// where the locale has them.
+    /// Determines the style of standard output: colour on a terminal only and not with `NO_COLOR`;
+    /// characters beyond ASCII if the locale is UTF-8.
     pub(super) fn of_stdout(environment: &Environment) -> Self {
         Self::of(environment, std::io::stdout().is_terminal())
     }
@@ -93,7 +92,7 @@ impl Style {
         }
     }
 
-    /// Paints text.
+    /// Wraps text in the escape sequences of a colour, if colours are enabled.
     pub(super) fn paint(self, colour: Colour, text: &str) -> String {
         if !self.colour {
             return text.to_owned();
@@ -108,7 +107,7 @@ impl Style {
     }
 }
 
-/// Sets rows in columns, two spaces apart; no column is padded that ends its line.
+/// Aligns rows in columns, two spaces apart, without trailing spaces.
 pub(super) fn columns(rows: &[Vec<String>]) -> String {
     let last = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |at: usize| {
@@ -130,7 +129,7 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// What is seen of painted text.
+/// Strips the escape sequences of colours.
 fn shown(text: &str) -> String {
     let mut pieces = text.split("\x1b[");
     let mut shown = pieces.next().unwrap_or_default().to_owned();
@@ -140,7 +139,7 @@ fn shown(text: &str) -> String {
     shown
 }
 
-/// Text from elsewhere, made fit for a terminal: no control characters.
+/// Replaces control characters, so that text from elsewhere cannot steer a terminal.
 pub(super) fn harmless(text: &str) -> String {
     text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
 }

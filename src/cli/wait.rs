@@ -1,8 +1,8 @@
-//! `tenure wait`: until this instance is active, or passive, or until of several exactly one is
-//! active. 0 then, 1 when the time is up.
+//! `tenure wait`: waits until this instance is active or passive, or until exactly one of several
+//! is active.
 //!
-//! What it does not do: it does not act on a push. A long poll says when to ask; the answer to the
-//! question counts, from its sending.
+//! The long poll only says when to request the status again. The answer to that request decides,
+//! counted from its sending.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use super::terminal::{self, harmless};
 use crate::clock;
 use crate::config::{Environment, duration};
 
-/// How long one long poll lasts at most; a change that the sidecar cannot tell is found after it.
+/// The bound on one long poll, after which the status is requested again in any case.
 const POLL: Duration = Duration::from_secs(10);
 
-/// From one question to the next while there is no answer.
+/// The pause between two requests while there is no answer.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// What to wait for, and for how long.
@@ -72,7 +72,8 @@ impl Goal {
     }
 }
 
-/// Waits.
+/// Waits. Exits with 0 when the goal is reached or `--at-most` is over, 1 when `--timeout` is over
+/// or two instances are active, 2 on wrong usage.
 pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     let sidecars = match sidecars(&args, environment) {
         Ok(sidecars) => sidecars,
@@ -116,7 +117,7 @@ fn code(ended: Result<(), String>) -> ExitCode {
     }
 }
 
-/// Finds out whom to ask: several only where it is about all of them.
+/// Determines the sidecars: several are allowed only for `exactly-one`.
 fn sidecars(args: &Args, environment: &Environment) -> Result<Vec<Sidecar>, String> {
     if args.goal != Goal::ExactlyOne && args.url.len() > 1 {
         let goal = args.goal.as_str();
@@ -129,7 +130,7 @@ fn sidecars(args: &Args, environment: &Environment) -> Result<Vec<Sidecar>, Stri
     args.url.iter().map(of).collect()
 }
 
-/// Resolves when the instance has the role; keeps in `last` what it was told before.
+/// Resolves when the instance has the role; writes what it saw last to `last`.
 async fn until(sidecar: &Sidecar, role: Role, last: &mut String) {
     let mut told = String::new();
     loop {
@@ -142,8 +143,8 @@ async fn until(sidecar: &Sidecar, role: Role, last: &mut String) {
                 *last = format!("{}, {}", heard.role(clock::now()).as_str(), {
                     harmless(&heard.document.state)
                 });
-                // Polls that end at once, as those of several sidecars behind one address do, must
-                // not become questions without a pause.
+                // Polls that return at once, as when several sidecars share one address, must not
+                // become requests without a pause.
                 let poll = sidecar.changed(heard.document.index, POLL);
                 match tokio::join!(poll, tokio::time::sleep(PAUSE)).0 {
                     Ok(()) => continue,
@@ -153,7 +154,7 @@ async fn until(sidecar: &Sidecar, role: Role, last: &mut String) {
             Err(trouble) => trouble,
         };
         *last = problem.problem().to_owned();
-        // The same trouble again and again is told once.
+        // A repeated error is printed once.
         if told != *last {
             terminal::complain(&format!("{problem}\n  still waiting"));
             told.clone_from(last);

@@ -1,8 +1,5 @@
-//! `tenure watch`: each change of status as one line, for as long as somebody reads. On a terminal
-//! in words, for people; anywhere else the status document as JSON, for programs.
-//!
-//! What it does not do: it repeats nothing that has not changed, and ends with no sidecar: it
-//! waits for the next.
+//! `tenure watch`: prints each change of status as a line, for as long as the output is read: in
+//! words on a terminal, as JSON otherwise. After a lost connection it reconnects.
 
 mod lines;
 
@@ -19,13 +16,13 @@ use crate::clock;
 use crate::config::Environment;
 use lines::Lines;
 
-/// From the end of one stream to the next.
+/// The pause between two event streams.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A stream is dead that has been silent for longer; events come every 10 s at least.
+/// A stream that has been silent for longer is treated as dead; events arrive at least every 10 s.
 const SILENCE: Duration = Duration::from_secs(25);
 
-/// From one look at our output's other end to the next.
+/// The interval of the checks for a closed output.
 const GLANCE: Duration = Duration::from_millis(250);
 
 /// Whom to watch.
@@ -40,7 +37,7 @@ pub struct Args {
     url: UrlArgs,
 }
 
-/// Watches until nobody reads any more.
+/// Watches until the reader of the output has gone.
 pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     let sidecar = match Sidecar::of(&args.url, environment) {
         Ok(sidecar) => sidecar,
@@ -58,8 +55,8 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Resolves when whoever read our output has gone, so that a closed pipe ends us at once and not
-/// only with the next change. Never resolves where output is a file.
+/// Resolves when the reader of standard output has gone, so that a closed pipe ends the command at
+/// once and not only at the next change. Never resolves if the output is a file.
 async fn closed() {
     let out = std::io::stdout();
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -73,23 +70,24 @@ async fn closed() {
     }
 }
 
-/// Prints what is new.
+/// Prints changes.
 struct Printer {
-    /// The words for a terminal; JSON without.
+    /// Formats lines for a terminal; `None` for JSON.
     lines: Option<Lines>,
     printed: Option<Face>,
-    /// The trouble that was told last.
+    /// The error that was printed last.
     told: String,
 }
 
-/// What makes two documents the same one said again.
+/// Instance, index, state and role: two documents that agree in them are the same status.
 type Face = (String, u64, String, &'static str);
 
 impl Printer {
-    /// Prints a document unless it was printed before. Says whether anybody still reads.
+    /// Prints a document unless it repeats the last one. Returns whether the output still has a
+    /// reader.
     fn print(&mut self, data: &str) -> bool {
         self.told.clear();
-        // Not every event need be a status for all time; what is none is no change.
+        // An event of another kind, perhaps of a later version, is ignored.
         let Ok(document) = serde_json::from_str::<Document>(data) else {
             return true;
         };
@@ -105,7 +103,7 @@ impl Printer {
         }
     }
 
-    /// Tells of a trouble, once.
+    /// Prints an error, unless it repeats the last one.
     fn complain(&mut self, trouble: &Trouble) {
         if self.told != trouble.problem() {
             terminal::complain(&format!("{trouble}\n  still watching"));
@@ -114,7 +112,7 @@ impl Printer {
     }
 }
 
-/// Resolves when a line could not be written.
+/// Follows the sidecar's event stream; resolves when a line could not be written.
 async fn watch(sidecar: &Sidecar, mut printer: Printer) {
     loop {
         match stream(sidecar, &mut printer).await {

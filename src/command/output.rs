@@ -1,25 +1,23 @@
-//! What a command writes: lines for the log, as many as fit, and the first for a report.
-//!
-//! What it does not do: it keeps nothing but the first line and what is not a whole line yet.
+//! The output of a command: a bounded number of lines for the log, and the first line for reports.
 
 use std::time::Duration;
 
-/// Most lines of one run that come into the log.
+/// The most lines of one run that are logged.
 const MOST_LINES: usize = 100;
 
-/// Most bytes of one line; the rest of it is cut off.
+/// The most bytes of one line; the rest is cut off.
 const LONGEST_LINE: usize = 1024;
 
-/// Between two reads of what is only counted: a command that writes without end is slowed down, and
-/// takes no more of our time than this.
+/// The pause between two reads of output that is not logged. It slows down a command that writes
+/// without end, and bounds the time that reading takes.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Where a command's output goes.
+/// The destination of a command's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// To the log, each line after this word.
+    /// The log, each line prefixed by this word.
     Log(&'static str),
-    /// Nowhere, but for its first line.
+    /// Nothing is kept but the first line.
     FirstLine,
 }
 
@@ -36,15 +34,15 @@ pub(crate) struct Collected {
 /// One stream.
 #[derive(Default)]
 struct Lines {
-    /// The line so far, cut at its longest.
+    /// The line so far, cut at [`LONGEST_LINE`].
     line: Vec<u8>,
-    /// How many bytes it has had.
+    /// The full length of the line so far, in bytes.
     length: usize,
     first: Option<String>,
 }
 
 impl Lines {
-    /// Takes bytes in, and gives back each line that they end.
+    /// Appends bytes, and calls `each` with every line that they complete and its full length.
     fn take(&mut self, bytes: &[u8], mut each: impl FnMut(&str, usize)) {
         for byte in bytes {
             if *byte == b'\n' {
@@ -75,7 +73,7 @@ impl Collected {
         Self { to, out, err, logged: 0, dropped_lines: 0, dropped_bytes: 0 }
     }
 
-    /// Takes in bytes of standard output.
+    /// Appends bytes of standard output.
     pub(super) async fn out(&mut self, bytes: &[u8]) {
         let mut lines = std::mem::take(&mut self.out);
         lines.take(bytes, |line, length| self.line(line, length));
@@ -83,7 +81,7 @@ impl Collected {
         self.slow_down().await;
     }
 
-    /// Takes in bytes of standard error.
+    /// Appends bytes of standard error.
     pub(super) async fn err(&mut self, bytes: &[u8]) {
         let mut lines = std::mem::take(&mut self.err);
         lines.take(bytes, |line, length| self.line(line, length));
@@ -91,13 +89,13 @@ impl Collected {
         self.slow_down().await;
     }
 
-    /// Ends the last lines, says what was dropped, and gives the first line.
+    /// Completes the last lines, logs how much was dropped, and returns the first line.
     pub(super) fn finish(mut self) -> Option<String> {
         for mut lines in [std::mem::take(&mut self.out), std::mem::take(&mut self.err)] {
             if lines.length > 0 {
                 lines.end(|line, length| self.line(line, length));
             }
-            // Standard error is the later one, and its word counts for more.
+            // Standard error is processed last, and takes precedence.
             self.out.first = lines.first.or(self.out.first.take());
         }
         if let Output::Log(name) = self.to
@@ -134,7 +132,7 @@ impl Collected {
     }
 }
 
-/// A line that changes nothing about the terminal or the log that it comes into.
+/// Decodes a line, and replaces control characters that could affect a terminal or the log.
 fn clean(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let shown = text.trim_end().chars();

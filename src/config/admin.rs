@@ -1,7 +1,5 @@
-//! Where operators reach us: the address of the admin listener, and the token that a TCP one wants.
-//!
-//! What it does not do: it binds nothing, and keeps no token: whoever needs it reads it with
-//! [`token`].
+//! Settings of the admin listener: its address, and the token for a TCP one. The token is never
+//! stored in the settings; [`token`] reads it from its file when it is needed.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,15 +15,15 @@ use super::{Listen, values};
 /// The fewest characters of a token.
 const SHORTEST: usize = 16;
 
-/// The largest file that is read as a token.
+/// The most bytes of a token file.
 const LARGEST: u64 = 4_096;
 
-/// Address of the admin listener.
+/// The address of the admin listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admin {
-    /// A unix socket, for our own user.
+    /// A unix socket, for the user of this process.
     Unix(PathBuf),
-    /// A loopback address, for whoever knows the token.
+    /// A loopback address, for holders of the token.
     Tcp {
         /// The address.
         address: SocketAddr,
@@ -43,7 +41,7 @@ impl fmt::Display for Admin {
     }
 }
 
-/// Reads the address: a unix socket or one of loopback's.
+/// Parses the address: a unix socket or a loopback address.
 pub(super) fn address(text: &str) -> Result<Listen, Problem> {
     const WRITE: &str = "write unix:/run/tenure/admin.sock, or 127.0.0.1:4041 with \
                          --admin-token-file";
@@ -57,7 +55,8 @@ pub(super) fn address(text: &str) -> Result<Listen, Problem> {
     }
 }
 
-/// Checks that a socket can be made at the path; with `starting`, also that no live process has it.
+/// Checks that a socket can be created at the path and, if `starting`, that no running process
+/// listens there.
 pub(super) fn socket(path: &Path, starting: bool) -> Result<(), Problem> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     if !directory.is_dir() {
@@ -90,7 +89,7 @@ pub(super) fn socket(path: &Path, starting: bool) -> Result<(), Problem> {
 }
 
 impl Admin {
-    /// Whether a live process listens there; known of a unix socket alone.
+    /// Returns whether a running process listens there; always false for a TCP address.
     #[must_use]
     pub fn is_taken(&self) -> bool {
         matches!(self, Self::Unix(path) if is_alive(connect(path)))
@@ -101,18 +100,18 @@ fn is_alive(connected: Result<(), Errno>) -> bool {
     matches!(connected, Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS))
 }
 
-/// Connects without waiting: a live process that accepts nobody must not hold up the start.
+/// Connects without blocking: a process that accepts no connections must not delay the start.
 fn connect(path: &Path) -> Result<(), Errno> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
 }
 
-/// Reads the token of a file: one line of at least 16 printable characters, in a file that others
-/// may not read.
+/// Reads the token from a file: one line of at least 16 printable characters. The file must not be
+/// accessible to others.
 ///
 /// # Errors
-/// Says what is wrong, and never the token.
+/// Returns what is wrong, without the token.
 pub fn token(path: &Path) -> Result<String, String> {
     checked_token(path).map_err(|it| it.problem)
 }
@@ -212,7 +211,7 @@ mod tests {
         let path = place.path().join("s");
         let listener = UnixListener::bind(&path).unwrap();
         rustix::net::listen(&listener, 0).unwrap();
-        // As many as its queue takes.
+        // Fills the queue of the listener.
         let mut waiting = Vec::new();
         while waiting.len() < 8 && connect(&path).is_ok() {
             let flags = SocketFlags::NONBLOCK;

@@ -1,7 +1,7 @@
-//! Settings of `azure:`: the endpoint, and how we sign in.
+//! Settings of `azure:`: the endpoint and the credential.
 //!
-//! What it does not do: it reads no file of a secret and asks nobody whether a secret is good; the
-//! backend does, again and again while we run. No message shows a secret.
+//! Files of secrets are not read here, and no credential is tried; the backend does that, again and
+//! again while it runs. No message contains a secret.
 
 use std::path::Path;
 
@@ -12,11 +12,11 @@ use super::faults::{Fault, Problem, Source, without_secrets};
 use super::store_url::DEVELOPMENT_ACCOUNT;
 use super::{AzureCredential, SecretSource, endpoint};
 
-/// The key that Azurite comes with; it is in Microsoft's documentation, and no secret.
+/// Azurite's key, which Microsoft documents; it is not secret.
 const DEVELOPMENT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/// The endpoint that an account has when none is named.
+/// Returns the default endpoint of an account.
 pub(super) fn usual_endpoint(account: &str) -> Option<Url> {
     let text = if account == DEVELOPMENT_ACCOUNT {
         format!("http://127.0.0.1:10000/{DEVELOPMENT_ACCOUNT}")
@@ -26,7 +26,7 @@ pub(super) fn usual_endpoint(account: &str) -> Option<Url> {
     Url::parse(&text).ok()
 }
 
-/// Reads the endpoint of an account. Plain http beyond this machine is for `insecure` alone.
+/// Parses the endpoint of an account. Plain http is allowed beyond loopback only if `insecure`.
 pub(super) fn endpoint(text: &str, insecure: bool) -> Result<Url, Problem> {
     const WRITE: &str = "write https://ACCOUNT.blob.DOMAIN, or http://127.0.0.1:10000/ACCOUNT for \
                          Azurite";
@@ -49,11 +49,11 @@ pub(super) fn endpoint(text: &str, insecure: bool) -> Result<Url, Problem> {
     Ok(url)
 }
 
-/// Picks how we sign in, in the order of preference.
+/// Chooses the credential, in the order of preference.
 ///
-/// Nothing tells for certain whether a machine has a managed identity, short of asking its
-/// endpoint. It is assumed unless the Azure CLI has signed in here and nothing speaks for a
-/// managed identity: its endpoint or client id in the environment, a pod, a machine of Azure's.
+/// Whether a machine has a managed identity can only be determined by a request to its endpoint. It
+/// is assumed to have one unless the Azure CLI is logged in and nothing indicates a managed
+/// identity: an endpoint or a client id in the environment, a pod, an Azure virtual machine.
 pub(super) fn credential(
     account: &str,
     environment: &Environment,
@@ -65,7 +65,7 @@ pub(super) fn credential(
         ("AZURE_STORAGE_KEY", AzureCredential::Key),
         ("AZURE_STORAGE_SAS_TOKEN", AzureCredential::Sas),
     ];
-    // All are read before one is chosen, so that every fault is told.
+    // All are read before one is chosen, so that every fault is reported.
     let mut found = kinds.map(|(name, make)| secret(name, environment, faults).map(make));
     if let Some(credential) = found.iter_mut().find_map(Option::take) {
         return credential;
@@ -129,7 +129,7 @@ fn has_cli_sign_in(environment: &Environment) -> bool {
     directory.is_some_and(|it| it.join("azureProfile.json").is_file())
 }
 
-/// The proxy for https, and what it is not for.
+/// Returns the proxy for https and its exceptions.
 pub(super) fn proxy(
     environment: &Environment,
     faults: &mut Vec<Fault>,

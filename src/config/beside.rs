@@ -1,7 +1,6 @@
-//! Reads what concerns the service beside us: its health, its hooks, and who may operate us.
-//!
-//! What it does not do: it asks no probe and runs no hook. It looks at the machine only for what a
-//! start would fail by: programs, the admin socket's place, the token's file.
+//! Reads the settings of the health probes, the hooks and the admin listener. No probe or hook is
+//! run; checked on this machine is only what a start would fail for: programs, the directory of the
+//! admin socket, the token file.
 
 use super::admin::{self, Admin};
 use super::faults::{Problem, without_secrets};
@@ -12,7 +11,7 @@ use super::resolve::Reader;
 use super::{Listen, duration, values};
 
 impl Reader<'_> {
-    /// The probes and their timing.
+    /// Reads the probes and their timings.
     pub(super) fn health(&mut self) -> Option<Health> {
         let probes = self.probes();
         let interval = self.one("health-interval", values::period);
@@ -43,7 +42,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Each probe that is wrong is a fault of its own.
+    /// Reads the probes; each invalid one is a fault of its own.
     fn probes(&mut self) -> Option<Vec<health::Probe>> {
         let Some(Raw { values, source }) = self.raw("health") else {
             return Some(Vec::new());
@@ -67,7 +66,7 @@ impl Reader<'_> {
         (probes.len() == values.len()).then_some(probes)
     }
 
-    /// The hooks and their time.
+    /// Reads the hooks and their timeout.
     pub(super) fn hooks(&mut self) -> Option<Hooks> {
         let on_active = self.hook("on-active");
         let on_passive = self.hook("on-passive");
@@ -88,7 +87,7 @@ impl Reader<'_> {
         self.optional(name, |text| hooks::hook(text, path))
     }
 
-    /// The admin listener: a socket that can be made, or an address with its token.
+    /// Reads the admin listener: a socket that can be created, or an address with its token.
     pub(super) fn admin(&mut self, listen: Option<&[Listen]>) -> Option<Option<Admin>> {
         let address = self.optional("admin", admin::address);
         let token_file = self.optional("admin-token-file", values::path);

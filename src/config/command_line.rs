@@ -1,7 +1,5 @@
-//! Command lines: split like a shell would, and the program that they name, found by `PATH`.
-//!
-//! What it does not do: it runs nothing, and takes nothing for a shell's: no variable, pattern, pipe
-//! or redirection.
+//! Splits command lines as a shell would, and finds their programs by `PATH`. Shell syntax beyond
+//! quoting (variables, patterns, pipes, redirections) is rejected or passed on literally.
 
 use std::fmt;
 use std::io::Read;
@@ -12,20 +10,20 @@ use rustix::fs::{Access, AtFlags, CWD};
 
 use super::faults::Problem;
 
-/// Where programs are looked for when `PATH` is not set, as the system does it.
+/// The search path if `PATH` is not set, as in glibc.
 const USUAL_PATH: &str = "/bin:/usr/bin";
 
-/// A command, ready to be run without a shell.
+/// A command that can be run without a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
-    /// The program's file, as `PATH` led to it.
+    /// The file of the program, as found by `PATH`.
     pub program: PathBuf,
-    /// What it is given.
+    /// The arguments.
     pub arguments: Vec<String>,
 }
 
 impl fmt::Display for CommandLine {
-    /// Names the program, and no argument: one may be a secret.
+    /// Names the program without its arguments, which may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let more = if self.arguments.is_empty() { "" } else { " …" };
         write!(f, "{}{more}", self.program.display())
@@ -35,15 +33,15 @@ impl fmt::Display for CommandLine {
 /// Why a program cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
-    /// There is none; a shell says 127.
+    /// There is no such program; a shell returns 127.
     #[error("{0}")]
     NotFound(String),
-    /// There is a file, and it cannot be run; a shell says 126.
+    /// The file cannot be executed; a shell returns 126.
     #[error("{0}")]
     NotExecutable(String),
 }
 
-/// Reads a command line and finds its program; `path` is the variable `PATH`.
+/// Parses a command line and finds its program; `path` is the variable `PATH`.
 pub(super) fn parse(text: &str, path: Option<&str>) -> Result<CommandLine, Problem> {
     const WRITE: &str = "write a program and its arguments, such as /usr/local/bin/notify --quiet";
     if text.trim().is_empty() {
@@ -79,13 +77,14 @@ pub(super) fn parse(text: &str, path: Option<&str>) -> Result<CommandLine, Probl
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quoted {
     Not,
-    /// By double quotes, in which a shell would still replace variables.
+    /// By double quotes, in which a shell would still expand variables.
     Double,
-    /// By single quotes or a backslash; quotes themselves too.
+    /// By single quotes or a backslash; also the quotes themselves.
     Wholly,
 }
 
-/// The characters of a command line with their place, or nothing where a quote is left open.
+/// Returns the characters of a command line with their byte offsets, or `None` if a quote is left
+/// open.
 pub(super) fn quoted(text: &str) -> Option<Vec<(usize, char, Quoted)>> {
     let mut all = Vec::new();
     let mut open = None;
@@ -117,10 +116,10 @@ pub(super) fn quoted(text: &str) -> Option<Vec<(usize, char, Quoted)>> {
     (open.is_none() && !escaped).then_some(all)
 }
 
-/// A word that only a shell would understand: a pipe, a redirection, a variable.
+/// Returns the first word that only a shell would interpret: an operator or an expansion.
 fn shell_word(text: &str) -> Option<String> {
     let characters = quoted(text)?;
-    // What is quoted is no part of an operator, but keeps a word together.
+    // Quoted characters are no part of an operator, but do not separate words.
     let bare: String = characters
         .iter()
         .map(|(_, it, quoted)| if *quoted == Quoted::Not { *it } else { 'x' })
@@ -166,11 +165,11 @@ fn problem(program: &str, unusable: &Unusable) -> Problem {
     Problem::new(unusable.to_string(), remedy)
 }
 
-/// Finds a program as the system would: a name with a `/` is a path, any other is looked for in the
-/// directories of `path`, the variable `PATH`. A script must name an interpreter that is there.
+/// Finds a program as the system would: a name with a `/` is a path, any other is searched for in
+/// the directories of `path`, the variable `PATH`. The interpreter of a script must exist.
 ///
 /// # Errors
-/// Says that there is none, or that what there is cannot be run.
+/// When no program is found, or when it cannot be executed.
 pub fn find(program: &str, path: Option<&str>) -> Result<PathBuf, Unusable> {
     if program.contains('/') {
         return usable(Path::new(program)).map(|()| PathBuf::from(program));
@@ -208,7 +207,7 @@ fn usable(file: &Path) -> Result<(), Unusable> {
     script(file)
 }
 
-/// Judges what the file begins with; one that may be executed and not read is taken as it is.
+/// Checks the first line of a script. A file that is executable but not readable is accepted.
 fn script(file: &Path) -> Result<(), Unusable> {
     let mut start = Vec::new();
     let Ok(opened) = std::fs::File::open(file) else { return Ok(()) };
@@ -218,7 +217,7 @@ fn script(file: &Path) -> Result<(), Unusable> {
     let shown = file.display();
     if let Some(line) = start.strip_prefix(b"#!") {
         let line = line.split(|it| *it == b'\n').next().unwrap_or_default();
-        // As the kernel does, to whom a carriage return is part of the name.
+        // As the kernel does: a carriage return is part of the interpreter's name.
         let word = line.split(|it| matches!(it, b' ' | b'\t')).find(|it| !it.is_empty());
         let interpreter = Path::new(std::ffi::OsStr::from_bytes(word.unwrap_or_default()));
         let runs = interpreter.is_file()

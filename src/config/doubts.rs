@@ -1,6 +1,5 @@
-//! Settings that are valid, and may not do what was meant.
-//!
-//! What it does not do: it refuses nothing. What is unsafe or cannot work is a fault instead.
+//! Warnings about settings that are valid but may not do what was intended. Settings that are
+//! unsafe or cannot work are faults instead.
 
 use std::net::IpAddr;
 
@@ -8,24 +7,24 @@ use super::ending::Ending;
 use super::health::Probe;
 use super::{Environment, Settings, Verb, duration};
 
-/// How long Kubernetes waits before it kills, unless it is told otherwise.
+/// The default of Kubernetes' `terminationGracePeriodSeconds`, in seconds.
 const KUBERNETES: u64 = 30;
 
-/// How long systemd waits before it kills, unless it is told otherwise.
+/// The default of systemd's `TimeoutStopSec`, in seconds.
 const SYSTEMD: u64 = 90;
 
-/// One thing that may not be meant.
+/// A warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
-    /// What it is about, in a word.
+    /// Its subject, in a word.
     pub subject: &'static str,
     /// What happens with these settings.
     pub problem: String,
-    /// What to do if that is not meant.
+    /// What to do if that is not intended.
     pub remedy: String,
 }
 
-/// All doubts about valid settings.
+/// Returns all warnings about valid settings.
 #[must_use]
 pub(super) fn of(settings: &Settings, environment: &Environment, verb: Verb) -> Vec<Doubt> {
     [
@@ -39,7 +38,7 @@ pub(super) fn of(settings: &Settings, environment: &Environment, verb: Verb) -> 
     .collect()
 }
 
-/// A hook of the drain that may still be at work when the drain is over.
+/// Warns of a drain hook that may still run when the drain is over.
 fn drain_hook(settings: &Settings) -> Option<Doubt> {
     let (drain, hook) = (settings.drain_timeout, settings.hooks.timeout);
     settings.hooks.on_drain.as_ref().filter(|_| hook > drain)?;
@@ -55,7 +54,7 @@ fn drain_hook(settings: &Settings) -> Option<Doubt> {
     })
 }
 
-/// A command that has less time when all is well than when the lead is being lost.
+/// Warns of a command that has less time to stop in a graceful handover than when renewals fail.
 fn short_drain(settings: &Settings, verb: Verb) -> Option<Doubt> {
     let (drain, stop) = (settings.drain_timeout, settings.stop_timeout);
     if verb == Verb::Run || drain >= stop {
@@ -73,7 +72,8 @@ fn short_drain(settings: &Settings, verb: Verb) -> Option<Doubt> {
     })
 }
 
-/// A probe that asks this host, where the command under `exec` does not run before it is well.
+/// Warns of a probe of this host under `exec`, where the command starts only after the probe
+/// succeeds.
 fn own_probe(settings: &Settings, verb: Verb) -> Option<Doubt> {
     let here = |host: &str| {
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -96,7 +96,7 @@ fn own_probe(settings: &Settings, verb: Verb) -> Option<Doubt> {
     })
 }
 
-/// An end that takes longer than whoever ends us waits, unless told.
+/// Warns of a shutdown that takes longer than the default grace period of Kubernetes or systemd.
 fn ending(settings: &Settings, environment: &Environment) -> Option<Doubt> {
     let ending = Ending::of(settings);
     let (who, waits, setting) = if environment.in_kubernetes() {
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn an_end_longer_than_the_usual_patience_is_told_with_its_sum() {
-        // 2 × 2s and 1s come to it.
+        // 2 × 2s and 1s are added to the drain-timeout.
         let of = |drain, variable| doubts(Verb::Run, &[("drain-timeout", drain)], variable);
         assert_eq!(of("25s", "KUBERNETES_SERVICE_HOST"), []);
         let found = of("25s1ms", "KUBERNETES_SERVICE_HOST");

@@ -1,18 +1,16 @@
-//! Durations as people write them: `15s`, `1m30s`, `500ms`.
-//!
-//! What it does not take: fractions, units above hours or below milliseconds, and bare numbers,
-//! whose unit everybody guesses differently.
+//! Parses and formats durations: `15s`, `1m30s`, `500ms`. Fractions, other units and numbers
+//! without a unit are rejected.
 
 use std::time::Duration;
 
-/// The units, largest first, with their length in milliseconds.
+/// The units, largest first, with their lengths in milliseconds.
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// The longest duration that is taken: ten thousand hours, over a year, so that no sum of a few
-/// durations overflows anything.
+/// The longest duration: ten thousand hours, over a year, so that no sum of a few durations
+/// overflows.
 pub const LONGEST: Duration = Duration::from_secs(10_000 * 3_600);
 
-/// Reads a duration: whole numbers with `h`, `m`, `s` or `ms`, each at most once, largest first.
+/// Parses a duration: whole numbers with `h`, `m`, `s` or `ms`, each at most once, largest first.
 ///
 /// ```
 /// use std::time::Duration;
@@ -22,7 +20,7 @@ pub const LONGEST: Duration = Duration::from_secs(10_000 * 3_600);
 /// ```
 ///
 /// # Errors
-/// Says in words what is wrong, without the text itself.
+/// Returns what is wrong, without the text itself.
 pub fn parse(text: &str) -> Result<Duration, String> {
     if text.is_empty() {
         return Err("is empty".to_owned());
@@ -56,7 +54,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     if total > LONGEST { Err(too_long()) } else { Ok(total) }
 }
 
-/// Writes a duration as [`parse`] reads it, to the millisecond, cutting off what is below.
+/// Formats a duration as [`parse`] takes it, truncated to the millisecond.
 #[must_use]
 pub fn format(duration: Duration) -> String {
     let mut rest = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);

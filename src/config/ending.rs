@@ -1,7 +1,5 @@
-//! How long an orderly end takes at most, and so how much time whoever ends us must leave: the
-//! `terminationGracePeriodSeconds` of Kubernetes, the `TimeoutStopSec` of systemd.
-//!
-//! What it does not do: it knows neither of the two as they are set, since neither tells us.
+//! The upper bound on the time of an orderly shutdown, for `terminationGracePeriodSeconds` in
+//! Kubernetes and `TimeoutStopSec` in systemd.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,29 +7,31 @@ use std::time::Duration;
 use super::hooks::HOOK_GRACE;
 use super::{Hooks, Settings, duration};
 
-/// For what no setting bounds: signals, the last word to files and subscribers, the process's end.
+/// For everything without a setting: signals, the last update of files and subscribers, process
+/// exit.
 const REST: Duration = Duration::from_secs(1);
 
-/// What an orderly end is made of, from the signal to the end of the process.
+/// The parts of an orderly shutdown, from the signal to the end of the process.
 ///
-/// It is a bound, not an estimate: a service that says when it has ended its work, and a store that
-/// answers, leave it far behind.
+/// It is a bound, not an estimate: with a service that reports the end of its work, and a store
+/// that answers, a shutdown is much faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// From saying passive to the release: drain-timeout. Under `exec` the command is dead by then.
+    /// From reporting passive to the release: drain-timeout. Under `exec` the command is dead by
+    /// then.
     drain: Duration,
-    /// How many hooks may still be at work, one after another, when the lease is released: where an
-    /// end calls one, that and the one that it has to wait for.
+    /// How many hook runs may be outstanding when the lease is released: if the shutdown triggers a
+    /// hook, that run and the one before it in the queue.
     hooks: u32,
-    /// How long each of them may take: hook-timeout.
+    /// The bound on each of them: hook-timeout.
     hook: Duration,
-    /// For the request that is under way when the signal comes, or the drain ends, and for the
-    /// release: each request-timeout.
+    /// The bound on each of two requests: the one in flight when the signal arrives or the drain
+    /// ends, and the release. Each may take request-timeout.
     request: Duration,
 }
 
 impl Ending {
-    /// The end of a run with these settings.
+    /// Returns the bound for a run with these settings.
     #[must_use]
     pub fn of(settings: &Settings) -> Self {
         let Hooks { on_active, on_passive, on_drain, on_leader_change, timeout } = &settings.hooks;
@@ -44,7 +44,7 @@ impl Ending {
         }
     }
 
-    /// The sum in whole seconds, rounded up, as both managers of processes take it.
+    /// Returns the sum in whole seconds, rounded up, as Kubernetes and systemd take it.
     #[must_use]
     pub fn seconds(&self) -> u64 {
         let sum = self.drain + (self.hook + HOOK_GRACE) * self.hooks + self.request * 2 + REST;
@@ -53,7 +53,7 @@ impl Ending {
 }
 
 impl fmt::Display for Ending {
-    /// The sum and what it is the sum of.
+    /// Formats the sum with its parts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}s = drain-timeout {} + ", self.seconds(), duration::format(self.drain))?;
         if self.hooks > 0 {

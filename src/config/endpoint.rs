@@ -1,20 +1,18 @@
-//! Endpoints: where a server speaks HTTP, a URL of scheme, host and path and nothing else.
-//!
-//! What it does not do: it judges neither which server it is nor whether plain http may go there.
+//! Parses endpoints of HTTP servers: URLs of scheme, host and path and nothing else.
 
 use url::Url;
 
 use super::faults::Problem;
 
-/// Reads an endpoint, without the slash at its end. `write` says what to write instead of a bad one,
-/// and `secrets` by which way comes what people would put into a URL.
+/// Parses an endpoint and strips the trailing slash. `write` is the remedy for an invalid one, and
+/// `secrets` tells where credentials belong.
 pub(super) fn read(text: &str, write: &str, secrets: &str) -> Result<Url, Problem> {
     let mut url = Url::parse(text.trim_end_matches('/'))
         .map_err(|error| Problem::new(format!("is not a URL: {error}"), write))?;
     if !matches!(url.scheme(), "https" | "http") {
         return Err(Problem::new("is neither https nor http", write));
     }
-    // A dot at the end of a path leaves slashes behind.
+    // A path that ends in a dot segment is normalized to one with trailing slashes.
     let path = url.path().trim_end_matches('/').to_owned();
     url.set_path(&path);
     if url.host().is_none() {
@@ -28,7 +26,7 @@ pub(super) fn read(text: &str, write: &str, secrets: &str) -> Result<Url, Proble
     Ok(url)
 }
 
-/// Whether what goes there in plain http may leave this machine.
+/// Returns whether requests to the URL may leave this machine in plain http.
 pub(super) fn is_plain_beyond(url: &Url) -> bool {
     url.scheme() == "http" && url.host().is_none_or(|host| !super::values::is_loopback(&host))
 }

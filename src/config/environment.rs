@@ -1,9 +1,9 @@
-//! The surroundings of a run as a value: its variables, and the few facts of the machine that
-//! defaults come from. [`Environment::of_process`] is the only reader of the real ones, so that
-//! tests need not touch the process's environment.
+//! The environment of a run as a value: its variables, and the facts of the machine that defaults
+//! depend on. [`Environment::of_process`] is the only reader of the real ones, so that tests need
+//! not modify the process's environment.
 //!
-//! What it does not do: it judges nothing. A variable that is set to nothing counts as not set,
-//! because Helm, Compose and shells write `NAME=` for "no value".
+//! An empty variable counts as not set, because Helm, Compose and shells write `NAME=` for "no
+//! value".
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal;
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 
-/// The asset tag that Azure gives its virtual machines.
+/// The chassis asset tag of Azure virtual machines.
 const AZURE_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
 
-/// Where Kubernetes puts what a pod's service account has.
+/// The directory where Kubernetes mounts the credentials of a pod's service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The variables by which systemd speaks to us alone: no hook, probe or command inherits them, so that
-/// none speaks, or is watched over, in our name.
+/// Variables by which systemd addresses this process only. Hooks, probes and commands do not
+/// inherit them, so that none of them can notify systemd in Tenure's name.
 pub const OURS_ALONE: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
 /// Variables and facts of the machine.
@@ -26,24 +26,24 @@ pub const OURS_ALONE: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_P
 pub struct Environment {
     variables: BTreeMap<String, String>,
     not_utf8: BTreeSet<String>,
-    /// The name of the host.
+    /// The host name.
     pub host_name: String,
-    /// Our effective user id.
+    /// The effective user id.
     pub uid: u32,
     /// Whether logs go to a terminal.
     pub on_terminal: bool,
     /// Where the system keeps runtime directories: `/run`.
     pub run: PathBuf,
-    /// Where Kubernetes puts what a pod's service account has.
+    /// The directory of the service account's credentials.
     pub service_account: PathBuf,
-    /// Whether this machine is a virtual machine of Azure's.
+    /// Whether this machine is an Azure virtual machine.
     pub on_azure: bool,
-    /// Whether a program gives the settings, not a command line.
+    /// Whether the settings are given by a program, not by a command line.
     pub by_program: bool,
 }
 
 impl Environment {
-    /// Reads the surroundings of this process.
+    /// Reads the environment of this process.
     #[must_use]
     pub fn of_process() -> Self {
         let mut variables = BTreeMap::new();
@@ -75,7 +75,7 @@ impl Environment {
         }
     }
 
-    /// Makes surroundings of the given variables, on a machine that has nothing of note.
+    /// Creates an environment of the given variables, with neutral facts of the machine.
     pub fn of<K: Into<String>, V: Into<String>>(
         variables: impl IntoIterator<Item = (K, V)>,
     ) -> Self {
@@ -92,8 +92,8 @@ impl Environment {
         }
     }
 
-    /// The same for a program that gives all settings itself: without the variables that they come
-    /// from elsewhere (`TENURE_…`).
+    /// Prepares the environment for a program that gives all settings itself: removes the variables
+    /// that would provide settings (`TENURE_…`).
     #[must_use]
     pub fn for_program(mut self) -> Self {
         self.variables.retain(|name, _| !name.starts_with("TENURE_"));
@@ -102,7 +102,7 @@ impl Environment {
         self
     }
 
-    /// The same surroundings without a variable.
+    /// Returns the environment without a variable.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         self.variables.remove(name);
@@ -110,37 +110,37 @@ impl Environment {
         self
     }
 
-    /// The variable's value, unless it is not set or empty.
+    /// Returns the variable's value, or `None` if it is not set or empty.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|it| !it.is_empty())
     }
 
-    /// Whether the variable is set to something that is not UTF-8.
+    /// Returns whether the variable is set to a value that is not UTF-8.
     #[must_use]
     pub fn is_not_utf8(&self, name: &str) -> bool {
         self.not_utf8.contains(name)
     }
 
-    /// The names of all variables that are set.
+    /// Returns the names of all variables that are set.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.variables.keys().chain(&self.not_utf8).map(String::as_str)
     }
 
-    /// Whether we run in a pod of Kubernetes.
+    /// Returns whether this process runs in a Kubernetes pod.
     #[must_use]
     pub fn in_kubernetes(&self) -> bool {
         self.get("KUBERNETES_SERVICE_HOST").is_some()
     }
 
-    /// Whether systemd started us as a service.
+    /// Returns whether systemd started this process as a service.
     #[must_use]
     pub fn under_systemd(&self) -> bool {
         self.get("INVOCATION_ID").is_some()
     }
 
-    /// Chooses our runtime directory: `$XDG_RUNTIME_DIR/tenure`, else `/run/tenure` where it is
-    /// ours or can be made, else `/tmp/tenure-UID`. Makes nothing.
+    /// Chooses the runtime directory: `$XDG_RUNTIME_DIR/tenure`, else `/run/tenure` if it belongs
+    /// to this user or can be created, else `/tmp/tenure-UID`. Creates nothing.
     #[must_use]
     pub fn runtime_directory(&self) -> PathBuf {
         if let Some(base) = self.get("XDG_RUNTIME_DIR").map(Path::new).filter(|it| it.is_absolute())

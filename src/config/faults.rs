@@ -1,8 +1,7 @@
-//! What is wrong with the settings: every fault with its setting, value, source and remedy, so
-//! that one reading mends them all.
+//! Faults in the settings, each with its setting, value, source and remedy.
 //!
-//! What it does not hold: secrets. A value that may bear one is left out or cut by whoever makes
-//! the fault.
+//! Faults contain no secrets: a value that may contain one is omitted or redacted before the fault
+//! is created.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,17 +10,17 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
-    /// A flag of the command line, named without its dashes.
+    /// A command-line flag, without its dashes.
     Flag(String),
-    /// The program that a candidate is part of.
+    /// The program that the candidate is embedded in.
     Program,
-    /// A variable of the environment.
+    /// An environment variable.
     Variable(String),
-    /// The file that `--config` names.
+    /// The file named by `--config`.
     File(PathBuf),
-    /// The name of the host.
+    /// The host name.
     HostName,
-    /// Nobody said anything.
+    /// The default.
     Default,
 }
 
@@ -38,7 +37,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// What is wrong with a value and what to do about it, before it is known whose value it is.
+/// What is wrong with a value, before its setting and source are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     /// What is wrong, as the end of a sentence that begins with the value.
@@ -48,19 +47,19 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    /// Makes a problem of its words.
+    /// Creates a problem.
     pub(super) fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { problem: problem.into(), remedy: remedy.into() }
     }
 }
 
-/// One thing that is wrong with the settings.
+/// One fault in the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault {
     /// The setting's name.
     pub setting: String,
-    /// Its value, where it is one that may be shown.
+    /// Its value, unless it may contain a secret.
     pub value: Option<String>,
     /// Where the value came from.
     pub source: Source,
@@ -71,7 +70,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Makes a fault of a problem and whose it is.
+    /// Creates a fault of a setting from a problem.
     pub(super) fn new(
         setting: &str,
         value: Option<&str>,
@@ -87,7 +86,7 @@ impl Fault {
         }
     }
 
-    /// The setting with its value and source, on one line.
+    /// Returns the setting with its value and source, on one line.
     #[must_use]
     pub fn subject(&self) -> String {
         match &self.value {
@@ -97,7 +96,7 @@ impl Fault {
     }
 }
 
-/// All that is wrong with the settings; never empty.
+/// All faults in the settings; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults(pub Vec<Fault>);
 
@@ -118,7 +117,7 @@ impl fmt::Display for Faults {
 
 impl std::error::Error for Faults {}
 
-/// Quotes a value on one line, cut where it is very long.
+/// Quotes a value on one line, truncated to 120 characters.
 fn quote(value: &str) -> String {
     const SHOWN: usize = 120;
     match value.char_indices().nth(SHOWN) {
@@ -127,7 +126,7 @@ fn quote(value: &str) -> String {
     }
 }
 
-/// A URL as it may be shown: without user, password and query, which may be secrets.
+/// Redacts user, password and query of a URL, which may be secrets.
 #[must_use]
 pub(super) fn without_secrets(url: &str) -> String {
     let (head, query) = match url.find(['?', '#']) {
@@ -136,7 +135,7 @@ pub(super) fn without_secrets(url: &str) -> String {
     };
     let start = head.find("://").map_or(0, |at| at + 3);
     let end = head[start..].find('/').map_or(head.len(), |at| start + at);
-    // The last @ of all, not of the authority: a password may hold a slash.
+    // The last @ in the text, not in the authority: a password may contain a slash.
     let shown = match head.rfind('@') {
         Some(at) if at >= start => format!("{}…@{}", &head[..start], &head[at + 1..]),
         _ => format!("{}{}", &head[..end], &head[end..]),

@@ -1,7 +1,7 @@
-//! The file of settings: TOML or YAML, flat, with the names of the flags as keys.
+//! The settings file: TOML or YAML, flat, with the names of the flags as keys.
 //!
-//! What it does not do: it does not show values of keys that it does not know, since somebody may
-//! have written a secret there, and quotes no line of a file that it cannot read.
+//! Values of unknown keys and lines of an unparsable file are never shown, since they may contain
+//! secrets.
 
 use std::io::Read;
 use std::path::Path;
@@ -11,10 +11,10 @@ use config::{FileFormat, Source as _, ValueKind};
 use super::faults::{Fault, Problem, Source};
 use super::layers::{Arity, Raw, Setting, file_settings};
 
-/// The largest file that is read.
+/// The most bytes of a settings file.
 const LARGEST: u64 = 1 << 20;
 
-/// Reads the file that the setting `config` names; what is wrong with it comes beside what is not.
+/// Reads the file that the setting `config` names; returns its values and its faults.
 pub(super) fn read(config: &Raw) -> (Vec<(&'static str, Raw)>, Vec<Fault>) {
     let name = config.values.first().map_or("", String::as_str);
     let fault = |problem| Fault::new("config", Some(name), config.source.clone(), problem);
@@ -98,9 +98,9 @@ pub(super) fn keys(
     (raw, faults)
 }
 
-/// What a parser's message says without showing the file: TOML's has the place in its first line,
-/// the fault in its last and an excerpt between; YAML's ends with the place. Any other message is on
-/// a value of the wrong kind, and shows it.
+/// Strips a parser's message of excerpts from the file. TOML's message has the position in its
+/// first line, the fault in its last, and an excerpt between; YAML's ends with the position. Any
+/// other message is about a value of the wrong type, and shows it.
 fn without_excerpt(message: &str) -> String {
     let mut lines = message.lines().map(str::trim).filter(|it| !it.is_empty());
     let first = lines.next().unwrap_or_default();
@@ -109,7 +109,7 @@ fn without_excerpt(message: &str) -> String {
     if first.starts_with("TOML parse error at line ") {
         format!("{first}: {}", lines.next_back().unwrap_or_default())
     } else if message.rsplit_once(" at byte ").is_some_and(|(_, place)| is_place(place)) {
-        // The key that is there twice stands before these words, and may be a table of its own.
+        // The text before these words is the duplicated key, which may be a whole table.
         first.rfind("duplicated key").map_or(first, |at| &first[at..]).to_owned()
     } else {
         "it is not one table of keys with values".to_owned()
@@ -120,8 +120,9 @@ fn is_number(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|it| it.is_ascii_digit())
 }
 
-/// Whether one line of YAML opens more levels than any file of settings has, which the reader
-/// would follow down to the end of the stack. Levels by indentation cost too much room for that.
+/// Returns whether one line of YAML opens more levels than any settings file has. The parser would
+/// recurse into them until the stack overflows. Levels by indentation would need a file too large
+/// for that.
 fn is_deep(text: &str) -> bool {
     const LEVELS: usize = 16;
     text.lines().filter(|line| !line.trim_start().starts_with('#')).any(|line| {

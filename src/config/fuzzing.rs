@@ -1,6 +1,5 @@
-//! What must hold of settings, whatever text they are: durations, store URLs, endpoints, files.
-//!
-//! What is not here: values of single settings, which have no form beyond a few words.
+//! Properties of the parsers of settings, for arbitrary text: durations, store URLs, endpoints,
+//! files.
 
 use std::path::Path;
 
@@ -10,10 +9,10 @@ use super::layers::Arity::Many;
 use super::layers::file_settings;
 use super::{azure, duration as durations, faults, file, store_url as urls};
 
-/// Stands in inputs for what nobody may be shown.
+/// Marks in inputs what must not appear in messages.
 const SECRET: &str = "hunter2";
 
-/// Durations: what is read is no longer than the longest and is written so that it is read again.
+/// Durations: a parsed one is no longer than the longest, and survives formatting and parsing.
 pub fn duration(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     match durations::parse(text) {
@@ -26,8 +25,8 @@ pub fn duration(data: &[u8]) {
     }
 }
 
-/// Store URLs and endpoints: what is read is written so that it means the same, names no user and
-/// no query, and neither a fault nor what may be shown of a URL holds its password.
+/// Store URLs and endpoints: a parsed one survives formatting and parsing, and has no user and no
+/// query; faults and redacted URLs do not contain the password.
 pub fn store_url(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     match urls::parse(text) {
@@ -48,8 +47,8 @@ pub fn store_url(data: &[u8]) {
     }
 }
 
-/// Files of settings, the first byte for the format: what is taken is a setting with a value, and
-/// no fault shows the value of a key that is none, nor a line of a file that cannot be read.
+/// Settings files, with the first byte choosing the format: every value belongs to a setting, and
+/// no fault shows the value of an unknown key or a line of an unparsable file.
 pub fn settings_file(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else { return };
     let Ok(text) = str::from_utf8(rest) else { return };
@@ -62,7 +61,7 @@ pub fn settings_file(data: &[u8]) {
     }
     for fault in faults {
         assert!(!fault.problem.is_empty() && !fault.remedy.is_empty(), "{fault:?}");
-        // A key is named, so that it can be found.
+        // Faults do name the key.
         if !fault.setting.contains(SECRET) {
             let shown = super::Faults(vec![fault]).to_string();
             assert!(!shown.contains(SECRET), "{shown}");

@@ -1,7 +1,5 @@
-//! What must be well for us to compete: the probes, and how often and how patiently they ask.
-//!
-//! What it does not do: it asks nothing. That a host can be resolved or a file is there is what the
-//! probes find out.
+//! Settings of the health probes: what they test, how often, and how many failures count. No probe
+//! is run here, and no host or file has to exist.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,48 +11,48 @@ use super::command_line::{self, CommandLine};
 use super::duration;
 use super::faults::{Problem, without_secrets};
 
-/// The health of the service beside us; without probes it is always well.
+/// The health of the local service; without probes it is always healthy.
 #[derive(Clone, Debug)]
 pub struct Health {
-    /// What is asked; all must be well.
+    /// The probes; all must succeed.
     pub probes: Vec<Probe>,
-    /// From the beginning of one question to that of the next, for each probe; default 2 s. Too
-    /// long finds a dead service late, too short is work for nothing.
+    /// The time from the start of one run of a probe to the start of the next; default 2 s. Too
+    /// long detects a dead service late; too short wastes work.
     pub interval: Duration,
-    /// Bound on one question; default 1 s, at most `interval`.
+    /// The bound on one run; default 1 s, at most `interval`.
     pub timeout: Duration,
-    /// After so many failures in a row a leader drains and resigns, a standby stops competing;
-    /// default 3, at least 1.
+    /// After this many failures in a row a leader drains and resigns, and a standby stops
+    /// competing; default 3, at least 1.
     pub failures: u32,
-    /// After so many successes in a row it competes; default 2, at least 1.
+    /// After this many successes in a row the instance competes; default 2, at least 1.
     pub successes: u32,
 }
 
-/// One question to the service.
+/// A health probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// Well while a GET is answered by 2xx.
+    /// Succeeds if a GET is answered with 2xx.
     Http(Url),
-    /// Well while a connection can be made.
+    /// Succeeds if a connection can be established.
     Tcp {
-        /// A name or an address, an IPv6 address without brackets.
+        /// A name or an address; an IPv6 address has no brackets.
         host: String,
         /// The port.
         port: u16,
     },
-    /// Well while the file is there.
+    /// Succeeds if the file exists.
     File {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// And was changed so lately.
+        /// The largest age of its last modification.
         max_age: Option<Duration>,
     },
-    /// Well while the command exits with 0.
+    /// Succeeds if the command exits with 0.
     Exec(CommandLine),
 }
 
 impl fmt::Display for Probe {
-    /// Names the probe for people: as it was configured, without what may be a secret.
+    /// Formats the probe as it was configured, with secrets redacted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Http(url) => f.write_str(&without_secrets(url.as_str())),
@@ -72,10 +70,10 @@ impl fmt::Display for Probe {
     }
 }
 
-/// What there is, for remedies.
+/// The forms of a probe, for remedies.
 const KINDS: &str = "write http://HOST/PATH, https://HOST/PATH, tcp://HOST:PORT, file:/PATH?max_age=30s or exec:CMD";
 
-/// Reads a probe; `path` is the variable `PATH`.
+/// Parses a probe; `path` is the variable `PATH`.
 pub(super) fn probe(text: &str, path: Option<&str>) -> Result<Probe, Problem> {
     if text.trim().is_empty() {
         return Err(Problem::new("has an empty item", KINDS));
@@ -98,7 +96,7 @@ pub(super) fn probe(text: &str, path: Option<&str>) -> Result<Probe, Problem> {
     }
 }
 
-/// Reads a web address that is asked or posted to: one without user and fragment.
+/// Parses an HTTP URL for a probe or a webhook: without user and fragment.
 pub(super) fn web(text: &str) -> Result<Url, Problem> {
     const WRITE: &str = "write an address such as http://127.0.0.1:8080/healthz";
     let url = Url::parse(text)
@@ -184,7 +182,7 @@ fn max_age(query: &str) -> Result<Duration, Problem> {
     Ok(age)
 }
 
-/// How many in a row.
+/// Parses a number of results in a row.
 pub(super) fn count(text: &str) -> Result<u32, Problem> {
     match text.parse::<u32>() {
         Ok(number @ 1..=1_000) => Ok(number),

@@ -1,6 +1,4 @@
-//! What is run or told when something changes.
-//!
-//! What it does not do: it runs and tells nothing, and does not try whether a web address answers.
+//! Settings of the hooks, which run on changes of the status.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,27 +9,27 @@ use super::command_line::{self, CommandLine};
 use super::faults::Problem;
 use super::health;
 
-/// From a hook's SIGTERM, when its time is over, to its SIGKILL.
+/// The time from SIGTERM to SIGKILL for a hook that exceeded its timeout.
 pub const HOOK_GRACE: Duration = Duration::from_secs(1);
 
-/// The hooks, each for one kind of change.
+/// The hooks, one for each kind of change.
 #[derive(Clone, Debug)]
 pub struct Hooks {
-    /// When we began to say active.
+    /// Runs when this instance begins to report active.
     pub on_active: Option<Hook>,
-    /// When we began to say passive.
+    /// Runs when this instance begins to report passive.
     pub on_passive: Option<Hook>,
-    /// When a drain began; it ends early when this has ended.
+    /// Runs when a drain begins; the drain ends early when this hook has ended.
     pub on_drain: Option<Hook>,
-    /// When another holder or term was seen.
+    /// Runs when another holder or term is seen.
     pub on_leader_change: Option<Hook>,
-    /// How long each may take before it is ended, a command with its group; default 10 s, more
-    /// than 0. Too short cuts work off, too long makes a hook that hangs late for the next change.
+    /// The bound on one run, after which a command is ended with its process group; default 10 s,
+    /// more than 0. Too short interrupts work; too long makes a hook that hangs delay the next one.
     pub timeout: Duration,
 }
 
 impl Hooks {
-    /// The hooks that there are, with the names of their settings.
+    /// Returns the configured hooks, with the names of their settings.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Hook)> {
         [
             ("on-active", &self.on_active),
@@ -44,17 +42,17 @@ impl Hooks {
     }
 }
 
-/// One hook.
+/// A hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hook {
-    /// A command that is run.
+    /// A command to run.
     Command(CommandLine),
-    /// A web address that gets the status document by POST.
+    /// An HTTP URL that receives the status document by POST.
     Webhook(Url),
 }
 
 impl fmt::Display for Hook {
-    /// Names the hook for people; of a web address only the host, since the rest is often its secret.
+    /// Names the hook, of a URL only its origin, since the rest often contains a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Command(command) => command.fmt(f),
@@ -63,7 +61,7 @@ impl fmt::Display for Hook {
     }
 }
 
-/// Reads a hook; `path` is the variable `PATH`.
+/// Parses a hook; `path` is the variable `PATH`.
 pub(super) fn hook(text: &str, path: Option<&str>) -> Result<Hook, Problem> {
     let first = text.split_whitespace().next().unwrap_or_default();
     match first.split_once("://") {

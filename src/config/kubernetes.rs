@@ -1,8 +1,6 @@
-//! Settings of Kubernetes: where its API server is, the Lease, and what the cluster is told beside
-//! the lease: how a Service follows the leader, and whom Events are about.
-//!
-//! What it does not do: it asks no API server, and reads neither token nor certificate. Of what
-//! the cluster puts into a pod it reads the name of the namespace alone.
+//! Settings of Kubernetes: the API server, the Lease, the route of a Service to the leader, and the
+//! object of Events. Of the files that Kubernetes mounts into a pod, only the namespace is read
+//! here.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -23,55 +21,55 @@ mod access;
 pub(super) mod names;
 mod route;
 
-/// How an API server is reached.
+/// How to reach the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeAccess {
-    /// Where it is; a path, where there is one, ends in no slash.
+    /// The base URL, without a trailing slash.
     pub api: Url,
-    /// The file that holds the bearer token, read again when it changes; without one nobody signs
-    /// in.
+    /// The file that holds the bearer token, read again when it changes; without one, requests are
+    /// anonymous.
     pub token_file: Option<PathBuf>,
-    /// The file of the certificates that vouch for it; those of the system without one.
+    /// The file of the CA certificates; `None` for those of the system.
     pub ca_file: Option<PathBuf>,
 }
 
 /// Settings of `kubernetes:`.
 #[derive(Clone, Debug)]
 pub struct KubernetesSettings {
-    /// How the API server is reached.
+    /// How to reach the API server.
     pub access: KubeAccess,
     /// The namespace of the Lease.
     pub namespace: String,
-    /// Its name.
+    /// The name of the Lease.
     pub name: String,
-    /// Bound on one request.
+    /// The bound on one request.
     pub request_timeout: Duration,
 }
 
-/// What the cluster is told beside the lease.
+/// What is written to Kubernetes besides the lease: Events and the route.
 #[derive(Clone, Debug)]
 pub struct Beside {
-    /// How the API server is reached.
+    /// How to reach the API server.
     pub access: KubeAccess,
-    /// The namespace of the pod; of the Lease where we are no pod.
+    /// The namespace of the pod; outside of a pod, that of the Lease.
     pub namespace: String,
-    /// Our pod, whom Events are about; there is one with every route.
+    /// The name of this pod, which Events refer to; always known if there is a route.
     pub pod: Option<String>,
-    /// The Lease, whom Events are about where we are no pod; none where another store keeps the
-    /// lease, or where it is in another namespace than our pod.
+    /// The Lease, which Events refer to outside of a pod; `None` if another store keeps the lease,
+    /// or if it is in another namespace than the pod.
     pub lease: Option<String>,
     /// Name of the election.
     pub election: String,
     /// How a Service follows the leader.
     pub route: Option<Route>,
-    /// Bound on one request.
+    /// The bound on one request.
     pub request_timeout: Duration,
 }
 
 /// How a Service follows the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// By a label of each pod, active or passive, that the Service selects by.
+    /// By a label of each pod, active or passive, in the Service's selector.
     Label {
         /// The key of the label.
         key: String,
@@ -80,7 +78,7 @@ pub enum Route {
     EndpointSlice {
         /// The Service.
         service: String,
-        /// Where it leads while we are leader.
+        /// The endpoint's address while this instance leads.
         address: IpAddr,
     },
 }
@@ -96,14 +94,14 @@ impl fmt::Display for Route {
     }
 }
 
-/// What the settings say of Kubernetes, each of them checked alone.
+/// The settings of Kubernetes, each checked on its own.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    /// Whether store or route is there.
+    /// Whether the store or a route is in Kubernetes.
     asked: bool,
-    /// How the API server is reached, where it is known.
+    /// How to reach the API server, if known.
     access: Option<KubeAccess>,
-    /// The namespace of our pod, where it is known.
+    /// The namespace of this pod, if known.
     namespace: Option<String>,
     route: Option<Kind>,
     label: String,
@@ -111,7 +109,8 @@ pub(super) struct Cluster {
 }
 
 impl Reader<'_> {
-    /// Reads what is said of Kubernetes, and finds the API server if the store or a route is there.
+    /// Reads the settings of Kubernetes, and determines the API server if the store or a route
+    /// needs it.
     pub(super) fn cluster(&mut self, store: Option<&StoreUrl>) -> Option<Cluster> {
         let api = self.optional("kube-api", access::api);
         let token_file = self.optional("kube-token-file", values::path);
@@ -126,7 +125,7 @@ impl Reader<'_> {
             Some(StoreUrl::Kubernetes { .. }) => Some("store"),
             _ => route.map(|_| "kube-route"),
         };
-        // Without access the route may lack more, and all of that is told.
+        // Without access the route may have further faults; all are reported.
         let (access, namespace) = match asker {
             Some(asker) => {
                 let access = self.access(asker, api, token_file, ca_file);
@@ -138,7 +137,7 @@ impl Reader<'_> {
         Some(Cluster { asked, access, namespace, route, label: label?, service })
     }
 
-    /// The Lease that a store URL names.
+    /// Returns the Lease that a store URL names.
     pub(super) fn lease(
         &mut self,
         cluster: &Cluster,
@@ -163,7 +162,8 @@ impl Reader<'_> {
         }))
     }
 
-    /// What the cluster is told beside the lease; nothing where it is asked for nothing.
+    /// Returns what is written besides the lease; `Some(None)` if neither the store nor a route is
+    /// in Kubernetes.
     pub(super) fn beside(
         &mut self,
         cluster: Option<Cluster>,
@@ -201,7 +201,7 @@ impl Reader<'_> {
         }))
     }
 
-    /// Settings that nothing reads.
+    /// Warns of settings that have no effect.
     fn doubt_unused(&mut self, store: Option<&StoreUrl>, route: Option<Kind>) {
         let in_cluster = matches!(store, Some(StoreUrl::Kubernetes { .. })) || route.is_some();
         let no_cluster = "neither store nor route is in Kubernetes";
@@ -218,7 +218,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Keeps a doubt.
+    /// Records a warning.
     fn doubt(&mut self, subject: &'static str, problem: impl Into<String>, remedy: &str) {
         let (problem, remedy) = (problem.into(), remedy.to_owned());
         self.doubts.push(Doubt { subject, problem, remedy });

@@ -1,8 +1,5 @@
-//! The settings by name, and their raw values from the layers: flag beats variable beats file
-//! beats default.
-//!
-//! What it does not do: it reads no meaning into a value. It only says which one counts and where
-//! it came from.
+//! The table of all settings, and their unparsed values by precedence: flag, variable, file,
+//! default.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +15,11 @@ pub enum Arity {
     One,
     /// Any number: the flag several times, commas in the variable, a list in the file.
     Many,
-    /// Yes or no; the flag alone means yes.
+    /// A boolean; the flag without a value means true.
     Switch,
 }
 
-/// Which command the settings are for.
+/// The command that settings are read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// `tenure run`.
@@ -31,32 +28,33 @@ pub enum Verb {
     Exec,
 }
 
-/// What `tenure exec` makes of a setting.
+/// How `tenure exec` treats a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnderExec {
-    /// The same as `tenure run`.
+    /// As `tenure run` does.
     Same,
-    /// The same, with another default.
+    /// With another default.
     Default(&'static str),
-    /// It alone takes the flag; `tenure run` passes over variable and key, which both may share.
+    /// Only `exec` has the flag. `tenure run` ignores the variable and the key, since both commands
+    /// may share them.
     Alone,
 }
 
-/// One setting: the same word as flag, variable and key of the file.
+/// A setting: one name for flag, variable and key of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// The word.
+    /// The name.
     pub name: &'static str,
     /// How many values it takes.
     pub arity: Arity,
-    /// Its default, where that is one value for all; see also [`Setting::default_for`].
+    /// The default, if it does not depend on the environment; see also [`Setting::default_for`].
     pub default: Option<&'static str>,
-    /// What `tenure exec` makes of it.
+    /// How `tenure exec` treats it.
     pub under_exec: UnderExec,
 }
 
 impl Setting {
-    /// Its default for a command, where that is one value for all.
+    /// Returns the default for a command, if it does not depend on the environment.
     #[must_use]
     pub fn default_for(&self, verb: Verb) -> Option<&'static str> {
         match (verb, self.under_exec) {
@@ -65,13 +63,13 @@ impl Setting {
         }
     }
 
-    /// Whether the command takes it as a flag.
+    /// Returns whether the command has it as a flag.
     #[must_use]
     pub fn is_flag_of(&self, verb: Verb) -> bool {
         verb == Verb::Exec || self.under_exec != UnderExec::Alone
     }
 
-    /// The name of its variable.
+    /// Returns the name of its variable.
     #[must_use]
     pub fn variable(&self) -> String {
         format!("TENURE_{}", self.name.to_ascii_uppercase().replace('-', "_"))
@@ -136,45 +134,45 @@ pub const SETTINGS: [Setting; 39] = [
     one("hook-timeout", Some("10s")),
     one("log-format", None),
     one("log-level", Some("info")),
-    // Last, because it only says where the file is: it is a key of no file.
+    // Last, because it names the file, and is not a key of the file.
     one(CONFIG, None),
 ];
 
 /// The setting that names the file.
 const CONFIG: &str = "config";
 
-/// Variables that begin like settings and are read elsewhere.
+/// Variables with the prefix of settings that are read elsewhere.
 const OTHER_VARIABLES: [&str; 3] = ["TENURE_URL", "TENURE_INSIDE", "TENURE_TERM"];
 
-/// The settings that a file may hold.
+/// Returns the settings that a file may contain.
 pub(super) fn file_settings() -> impl Iterator<Item = &'static Setting> {
     SETTINGS.iter().filter(|it| it.name != CONFIG)
 }
 
-/// The flags as given, by setting; absent is not given.
+/// The flags that were given, by setting.
 pub type Flags = BTreeMap<&'static str, Vec<String>>;
 
-/// A raw value and where it came from.
+/// An unparsed value and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Raw {
-    /// One value, or for a list any number.
+    /// One value, or any number for a list.
     pub(super) values: Vec<String>,
     /// Where they came from.
     pub(super) source: Source,
 }
 
-/// The raw values that count.
+/// The unparsed values after precedence.
 #[derive(Debug, Default)]
 pub(super) struct Layers {
-    /// By setting; what nobody said is absent.
+    /// By setting; those without any value are absent.
     pub(super) raw: BTreeMap<&'static str, Raw>,
-    /// What is wrong already: a file that cannot be read, keys that nobody knows.
+    /// Faults found so far: an unreadable file, unknown keys.
     pub(super) faults: Vec<Fault>,
-    /// What an operator may want to know at debug level.
+    /// Notes for the log at debug level.
     pub(super) notes: Vec<String>,
 }
 
-/// Lays flags over variables over the file.
+/// Merges the layers: flags override variables, and these the file.
 #[must_use]
 pub(super) fn gather(flags: &Flags, environment: &Environment) -> Layers {
     let mut layers = Layers::default();
@@ -226,8 +224,8 @@ fn said(
     Some(Raw { values, source: Source::Variable(variable) })
 }
 
-/// Takes a list apart at its commas. What follows `exec:` is a command line, whose quotes keep its
-/// commas; where one is left open there is nothing to keep.
+/// Splits a list at its commas. In an item that begins with `exec:`, a command line, quoted commas
+/// do not separate; an unbalanced quote is ignored.
 fn items(list: &str) -> Vec<String> {
     let mut items = Vec::new();
     let mut rest = list;
@@ -243,7 +241,7 @@ fn items(list: &str) -> Vec<String> {
     }
 }
 
-/// Where the first comma is that stands in no quotes, as a shell reads them.
+/// Returns the offset of the first comma outside of shell quotes.
 fn unquoted_comma(text: &str) -> Option<usize> {
     match quoted(text) {
         Some(all) => {

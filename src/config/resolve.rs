@@ -1,6 +1,5 @@
-//! From raw values to settings: reads each, binds them by the rules, and gathers every fault.
-//!
-//! What it does not do: it starts nothing and asks nothing of network or store.
+//! Turns unparsed values into settings: parses each, checks the rules between them, and collects
+//! all faults. It makes no request to the network or the store.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,14 +15,15 @@ use super::{
     values,
 };
 
-/// Valid settings, and what is worth a line at debug level.
+/// Valid settings, with notes and warnings.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The settings.
     pub settings: Settings,
-    /// What was passed over, for the debug log: logs start only when the settings are known.
+    /// What was ignored, for the log at debug level; logging starts only after the settings are
+    /// known.
     pub notes: Vec<String>,
-    /// What is valid, and may not be meant.
+    /// Warnings about settings that may not do what was intended.
     pub doubts: Vec<Doubt>,
 }
 
@@ -35,8 +35,8 @@ pub fn load(flags: &Flags, environment: &Environment, verb: Verb) -> Result<Load
     Reader::of(flags, environment, verb, true).load()
 }
 
-/// As [`load`], for whoever starts nothing: the process that the settings are for may be up, and
-/// have what it asks for.
+/// Like [`load`], for commands that start nothing: the process that the settings belong to may be
+/// running, and its admin socket be in use.
 ///
 /// # Errors
 /// Returns all faults at once.
@@ -48,15 +48,15 @@ pub fn load_to_look(
     Reader::of(flags, environment, verb, false).load()
 }
 
-/// Reads values one by one and keeps what is wrong with them. A `None` from any of its methods
-/// stands for a fault that has been kept.
+/// Reads values one by one and records faults. `None` from any of its methods means that a fault
+/// has been recorded.
 pub(super) struct Reader<'a> {
     layers: Layers,
     pub(super) environment: &'a Environment,
     pub(super) verb: Verb,
-    /// Whether something is about to start.
+    /// Whether a sidecar is about to start.
     pub(super) starting: bool,
-    /// What may not be meant, as far as it shows in what was said and not in the settings.
+    /// Warnings that depend on which settings were given, and not on the result.
     pub(super) doubts: Vec<Doubt>,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
 
 impl Reader<'_> {
     fn settings(&mut self) -> Option<Settings> {
-        // Every value is read before the first `?`, so that every fault is told.
+        // Every value is read before the first `?`, so that every fault is reported.
         let election = self.one("election", values::election);
         let identity = self.identity();
         let advertise = self.optional("advertise", values::advertise);
@@ -126,7 +126,7 @@ impl Reader<'_> {
         })
     }
 
-    /// What counts for a setting: what was said, else its default.
+    /// Returns the value of a setting after precedence, else its default.
     pub(super) fn raw(&self, name: &str) -> Option<Raw> {
         let said = self.layers.raw.get(name).cloned();
         let setting = SETTINGS.iter().find(|it| it.name == name);
@@ -173,7 +173,7 @@ impl Reader<'_> {
         match read(value) {
             Ok(it) => Some(Some(it)),
             Err(problem) => {
-                // A misplaced secret must not reach a log by way of a message.
+                // A misplaced secret must not reach a log through a message.
                 let shown =
                     if value.contains(':') { without_secrets(value) } else { value.to_owned() };
                 self.fault(name, Some(&shown), raw.source, problem);
@@ -182,7 +182,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a setting that has a default, or one that was said.
+    /// Parses a setting that was given or has a default.
     pub(super) fn one<T>(
         &mut self,
         name: &'static str,
@@ -191,7 +191,7 @@ impl Reader<'_> {
         self.optional(name, read)?
     }
 
-    /// `--identity`, else the pod's name, else the host's.
+    /// Returns `--identity`, else the pod's name, else the host name.
     fn identity(&mut self) -> Option<String> {
         if self.raw("identity").is_some() {
             return self.one("identity", values::identity);
@@ -242,7 +242,7 @@ impl Reader<'_> {
             _ => Limits::None,
         };
         for (name, mut problem) in timings::check(&timings, limits, stop) {
-            // Which of them somebody set, so that the one to mend is found.
+            // The sources show which value to correct.
             let bound = ["lease-duration", "renew-deadline", "retry-period", "request-timeout"];
             let stop = stop.map(|_| "stop-timeout");
             let others: Vec<_> = bound.into_iter().chain(stop).filter(|it| *it != name).collect();
@@ -251,14 +251,14 @@ impl Reader<'_> {
         }
     }
 
-    /// Where the values came from, for the end of a sentence that is about all of them.
+    /// Formats the sources of settings, to end a sentence about all of them.
     pub(super) fn sources(&self, names: &[&str]) -> String {
         let all: Vec<_> =
             names.iter().map(|name| format!("{name}: {}", self.source(name))).collect();
         format!(" [{}]", all.join(", "))
     }
 
-    /// Keeps a fault of a setting that takes one value, and whose value was read.
+    /// Records a fault of a setting of one value.
     pub(super) fn fault_of(&mut self, name: &'static str, problem: Problem) {
         let raw = self.raw(name);
         let value = raw.as_ref().and_then(|it| it.values.first()).map(String::as_str);
@@ -272,7 +272,7 @@ impl Reader<'_> {
         request_timeout: Option<Duration>,
         cluster: Option<&Cluster>,
     ) -> Option<StoreSettings> {
-        // A switch that cannot be read has its own fault, and need not bring the endpoint's too.
+        // An invalid switch is a fault of its own, and must not cause one of the endpoint.
         let insecure = self.one("azure-insecure-http", values::switch).unwrap_or(true);
         let endpoint = self.optional("azure-endpoint", |it| azure::endpoint(it, insecure));
         let prefix = self.optional("azure-blob-prefix", values::blob_prefix);

@@ -1,7 +1,5 @@
-//! Store URLs: where the lease is kept, in one line.
-//!
-//! What it does not do: it takes no credentials, since a URL ends up in logs and process lists,
-//! and it looks at no store.
+//! Parses store URLs, which name the store that keeps the lease. Credentials are rejected, since a
+//! URL ends up in logs and process lists.
 
 use std::fmt;
 use std::path::{Component, PathBuf};
@@ -9,29 +7,29 @@ use std::path::{Component, PathBuf};
 use super::faults::Problem;
 use super::kubernetes::names;
 
-/// The account that Azurite comes with.
+/// The default account of Azurite.
 pub(super) const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
 
-/// A store URL, taken apart.
+/// A parsed store URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StoreUrl {
-    /// `file:///dir`
+    /// `file:///dir`.
     File(PathBuf),
-    /// `azure://ACCOUNT/CONTAINER`
+    /// `azure://ACCOUNT/CONTAINER`.
     Azure {
         /// The account.
         account: String,
         /// The container.
         container: String,
     },
-    /// `kubernetes:[NAMESPACE/]NAME`
+    /// `kubernetes:[NAMESPACE/]NAME`.
     Kubernetes {
-        /// The namespace, where it is named.
+        /// The namespace, if named.
         namespace: Option<String>,
         /// The Lease.
         name: String,
     },
-    /// `memory:`
+    /// `memory:`.
     Memory,
 }
 
@@ -52,17 +50,17 @@ impl fmt::Display for StoreUrl {
     }
 }
 
-/// What there is, for remedies.
+/// The forms of a store URL, for remedies.
 const KINDS: &str =
     "file:///DIRECTORY, azure://ACCOUNT/CONTAINER, kubernetes:[NAMESPACE/]NAME or memory:";
 
-/// Schemes that are to come, so that their absence is told from a misspelling.
+/// Schemes of planned stores, to tell an unsupported store from a misspelling.
 const TO_COME: [&str; 6] = ["etcd", "zookeeper", "mongodb", "redis", "postgres", "s3"];
 
-/// Reads a store URL.
+/// Parses a store URL.
 ///
 /// # Errors
-/// Says what is wrong, and what to write, without the text itself.
+/// Returns what is wrong and what to write, without the text itself.
 pub(super) fn parse(text: &str) -> Result<StoreUrl, Problem> {
     let Some((scheme, rest)) = text.split_once(':') else {
         let remedy = if text.starts_with('/') {
@@ -116,8 +114,8 @@ fn file(text: &str, rest: &str) -> Result<StoreUrl, Problem> {
         ));
     }
     let directory = url::Url::parse(text).ok().and_then(|it| it.to_file_path().ok());
-    // A URL has no dots left in it but those behind an escaped slash, and written out as a URL
-    // again they would lead to another directory.
+    // Parsing removes dot segments, except those next to an escaped slash. Formatted as a URL
+    // again, these would lead to another directory.
     let is_plain = |it: &PathBuf| {
         !it.as_os_str().as_encoded_bytes().contains(&0)
             && !it.components().any(|part| part == Component::ParentDir)

@@ -1,4 +1,4 @@
-//! The settings as a whole: layers, precedence, faults together, rules between settings.
+//! Tests of the settings as a whole: precedence, collected faults, rules between settings.
 
 use std::os::fd::AsRawFd;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use super::*;
 mod beside;
 mod kubernetes;
 
-/// What a route has to know, without being in a cluster.
+/// The variables that a route needs, outside of a cluster.
 const POD: [(&str, &str); 2] = [("POD_NAME", "pod"), ("POD_NAMESPACE", "prod")];
 
 fn loaded(
@@ -40,7 +40,7 @@ fn of_file(ending: &str, text: &str) -> Result<Settings, Faults> {
     loaded(&[("config", &[path.to_str().unwrap()])], &[])
 }
 
-/// A token in a file without a name, which goes with the process.
+/// A token in an unnamed file, which is deleted when the process ends.
 static TOKEN_FILE: LazyLock<String> = LazyLock::new(|| {
     let file = tempfile::tempfile().unwrap();
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
@@ -50,7 +50,7 @@ static TOKEN_FILE: LazyLock<String> = LazyLock::new(|| {
     path
 });
 
-/// A value of each setting that is valid, not its default, and valid together with the others.
+/// For each setting a valid value that is not its default; all are valid together.
 static SAMPLES: LazyLock<[(&str, &[&str]); 38]> = LazyLock::new(|| {
     let token_file: &'static [&'static str] = vec![TOKEN_FILE.as_str()].leak();
     [
@@ -158,7 +158,7 @@ fn every_setting_means_the_same_as_flag_variable_and_key() {
 #[test]
 fn every_setting_changes_something() {
     let all = loaded(&*SAMPLES, &[]).map(|it| text(&it));
-    // The label is for the other kind of route.
+    // The label belongs to the other kind of route.
     for (name, _) in SAMPLES.iter().filter(|it| it.0 != "kube-label") {
         let name = *name;
         let others: Vec<_> = SAMPLES.iter().copied().filter(|it| it.0 != name).collect();
@@ -329,9 +329,9 @@ proptest! {
     fn the_strongest_layer_wins_for_every_setting(
         which in 0..SAMPLES.len(), flag: bool, variable: bool,
     ) {
-        // The weaker layers hold what is no value at all, and it does not matter.
+        // The weaker layers hold invalid values, which must not matter.
         let (name, values) = SAMPLES[which];
-        // Together with the others, since some samples are valid only so.
+        // Together with the others, since some samples are valid only then.
         let others: Vec<_> = SAMPLES.iter().copied().filter(|it| it.0 != name).collect();
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.toml");

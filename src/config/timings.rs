@@ -1,7 +1,5 @@
-//! The rule that binds the timings, and the limits that a store sets on them.
-//!
-//! What it does not do: it mends nothing. It says with numbers what is wrong, and which values
-//! would be valid.
+//! The rules that relate the timings, and the limits that a store sets on them. A fault shows the
+//! numbers and values that would be valid.
 
 use std::time::Duration;
 
@@ -10,13 +8,13 @@ use super::duration::format;
 use super::faults::Problem;
 use super::values::SHORTEST;
 
-/// The least distance from belief's end to the lease's end.
+/// The least of `lease-duration − renew-deadline`.
 const LEAST_MARGIN: Duration = Duration::from_millis(200);
 
-/// Shortest and longest lease of Azure's that has an end.
+/// The shortest and the longest finite lease in Azure.
 const AZURE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(60));
 
-/// The lease-durations that a store takes.
+/// The lease-durations that a store supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limits {
     /// Any.
@@ -28,7 +26,7 @@ pub(super) enum Limits {
 }
 
 /// Checks the timings as a whole, under `exec` with its stop-timeout; each problem comes with the
-/// setting that it is most about.
+/// setting to blame.
 #[must_use]
 pub(super) fn check(
     timings: &Timings,
@@ -55,13 +53,14 @@ pub(super) fn check(
     problems
 }
 
-/// What renew-deadline needs: one renewal may fail, and under `exec` there is time left to stop in.
+/// Returns the least renew-deadline: one renewal may fail and, under `exec`, time is left to stop
+/// the command.
 fn needed(it: &Timings, stop: Option<Duration>) -> Duration {
     it.retry_period * 2 + it.request_timeout + stop.unwrap_or_default()
 }
 
-/// `renew-deadline ≥ 2 × retry-period + request-timeout`; under `exec` `renew-deadline −
-/// stop-timeout` is.
+/// Checks `renew-deadline ≥ 2 × retry-period + request-timeout`; under `exec`, of `renew-deadline −
+/// stop-timeout`.
 fn renewals(
     it: &Timings,
     limits: Limits,
@@ -112,7 +111,7 @@ fn renewals(
     Some((name, Problem::new(problem, remedy)))
 }
 
-/// `lease-duration − renew-deadline` is what drift and pauses may eat.
+/// Checks `lease-duration − renew-deadline`, the margin for clock drift and pauses.
 fn margin(it: &Timings, limits: Limits, stop: Option<Duration>) -> Option<Problem> {
     let least = least_margin(it.lease_duration);
     if it.lease_duration.checked_sub(it.renew_deadline).is_some_and(|margin| margin >= least) {
@@ -144,7 +143,7 @@ fn margin(it: &Timings, limits: Limits, stop: Option<Duration>) -> Option<Proble
     Some(Problem::new(problem, remedy))
 }
 
-/// `leaseDurationSeconds` is a whole number above zero.
+/// Checks that `leaseDurationSeconds` would be a whole number above zero.
 fn kubernetes(it: &Timings, stop: Option<Duration>) -> Option<Problem> {
     let lease = it.lease_duration;
     let shortest = Duration::from_secs(1);
@@ -176,8 +175,8 @@ fn azure(it: &Timings, stop: Option<Duration>) -> Option<Problem> {
     Some(Problem::new(problem, nearest(it, [down, up], Limits::Azure, stop)))
 }
 
-/// The remedy for a lease that the store does not take: the first that fits to the other timings,
-/// where one does.
+/// Returns the remedy for an unsupported lease-duration: the first of `leases` that is valid with
+/// the other timings, if one is.
 fn nearest(it: &Timings, leases: [Duration; 2], limits: Limits, stop: Option<Duration>) -> String {
     let fits = |lease: &Duration| {
         check(&Timings { lease_duration: *lease, ..*it }, limits, stop).is_empty()
@@ -192,16 +191,17 @@ fn least_margin(lease: Duration) -> Duration {
     (lease / 10).max(LEAST_MARGIN)
 }
 
-/// The shortest lease in whole seconds that leaves the margin after this deadline.
+/// Returns the shortest lease-duration that leaves the margin after this deadline.
 fn shortest_lease(deadline: Duration, limits: Limits) -> Duration {
     let exact = (deadline + LEAST_MARGIN).max(deadline * 10 / 9);
     let up = Duration::from_secs(exact.as_secs() + u64::from(exact.subsec_nanos() > 0));
-    // Only long leases have room for rounding up that nobody minds.
+    // Rounded up to whole seconds if the store requires it, or if the lease is long enough for the
+    // difference not to matter.
     let whole = limits != Limits::None || exact >= Duration::from_secs(2);
     if whole { up } else { exact + Duration::from_millis(1) }
 }
 
-/// Timings that are valid together, in the proportions of the defaults.
+/// Proposes timings that are valid together, in the proportions of the defaults.
 fn proposal(it: &Timings, limits: Limits, stop: Option<Duration>) -> String {
     let lease = match limits {
         Limits::None => it.lease_duration.max(SHORTEST * 100),
@@ -220,7 +220,7 @@ fn proposal(it: &Timings, limits: Limits, stop: Option<Duration>) -> String {
     );
     match stop {
         None => format!("{times} and request-timeout to {}", format(part(2))),
-        // Of five parts for it, three, so that rounding has room.
+        // Three of the four parts that remain for it, to leave room for rounding.
         Some(_) => format!(
             "{times}, request-timeout to {} and stop-timeout to {}",
             format(part(2)),

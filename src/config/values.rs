@@ -1,6 +1,4 @@
-//! The meaning of single values: names, addresses, files, numbers, words.
-//!
-//! What it does not do: it looks at no other setting, no disk and no network.
+//! Parses single values: names, addresses, files, numbers, words.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,13 +8,13 @@ use url::Host;
 use super::faults::Problem;
 use super::{FileFormat, Listen, LogFormat, StatusFile, duration};
 
-/// The longest path that a unix socket can be bound to.
+/// The most bytes of a unix socket's path.
 const LONGEST_SOCKET: usize = 107;
 
-/// The shortest period: below, we would do nothing but ask.
+/// The shortest period; a shorter one would keep the process busy with nothing else.
 pub(super) const SHORTEST: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// The name of an election: 1–63 of `a-z 0-9 - .`, first and last alphanumeric.
+/// Parses the name of an election: 1–63 of `a-z 0-9 - .`, first and last alphanumeric.
 pub(super) fn election(text: &str) -> Result<String, Problem> {
     let alphanumeric = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit();
     let problem = if text.is_empty() {
@@ -41,12 +39,12 @@ pub(super) fn election(text: &str) -> Result<String, Problem> {
     Err(Problem::new(problem, format!("write a name such as {near}")))
 }
 
-/// An identity: 1–128 printable ASCII characters, first and last no space.
+/// Parses an identity: 1–128 printable ASCII characters, first and last no space.
 pub(super) fn identity(text: &str) -> Result<String, Problem> {
     printable(text, 128)
 }
 
-/// The address of a service, as printable ASCII without spaces.
+/// Parses the address of a service: printable ASCII without spaces.
 pub(super) fn advertise(text: &str) -> Result<String, Problem> {
     if text.contains(' ') {
         return Err(Problem::new("has a space", "write an address such as 10.0.3.7:8080"));
@@ -69,7 +67,7 @@ fn printable(text: &str, longest: usize) -> Result<String, Problem> {
     Err(Problem::new(problem, format!("write 1 to {longest} printable ASCII characters")))
 }
 
-/// The prefix of the blob's name: path segments without empty ones, `.` and `..`.
+/// Parses the prefix of the blob's name: path segments, none of them empty or ending with a dot.
 pub(super) fn blob_prefix(text: &str) -> Result<String, Problem> {
     let remedy = "write segments of a-z, A-Z, 0-9, - _ and . with / between, such as team/prod";
     let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.');
@@ -88,7 +86,6 @@ pub(super) fn blob_prefix(text: &str) -> Result<String, Problem> {
     Err(Problem::new(problem, remedy))
 }
 
-/// A duration.
 pub(super) fn duration(text: &str) -> Result<std::time::Duration, Problem> {
     duration::parse(text).map_err(|problem| {
         let plain: Option<u64> = text.parse().ok();
@@ -100,7 +97,7 @@ pub(super) fn duration(text: &str) -> Result<std::time::Duration, Problem> {
     })
 }
 
-/// A duration between two things that we do: 10 ms at least, or we would do nothing else.
+/// Parses a period: a duration of at least 10 ms.
 pub(super) fn period(text: &str) -> Result<std::time::Duration, Problem> {
     match duration(text)? {
         it if it < SHORTEST => Err(Problem::new("is shorter than 10ms", "write 10ms or more")),
@@ -108,7 +105,7 @@ pub(super) fn period(text: &str) -> Result<std::time::Duration, Problem> {
     }
 }
 
-/// The path of a file.
+/// Parses the path of a file.
 pub(super) fn path(text: &str) -> Result<PathBuf, Problem> {
     let problem = if text.is_empty() {
         "is empty"
@@ -120,7 +117,7 @@ pub(super) fn path(text: &str) -> Result<PathBuf, Problem> {
     Err(Problem::new(problem, "write a path such as /etc/tenure/token"))
 }
 
-/// Whether a host of a URL is this machine.
+/// Returns whether the host of a URL is loopback.
 pub(super) fn is_loopback(host: &Host<&str>) -> bool {
     match host {
         Host::Domain(name) => *name == "localhost" || name.ends_with(".localhost"),
@@ -129,7 +126,7 @@ pub(super) fn is_loopback(host: &Host<&str>) -> bool {
     }
 }
 
-/// Yes or no.
+/// Parses a boolean.
 pub(super) fn switch(text: &str) -> Result<bool, Problem> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "1" => Ok(true),
@@ -138,7 +135,7 @@ pub(super) fn switch(text: &str) -> Result<bool, Problem> {
     }
 }
 
-/// A number of connections.
+/// Parses a number of connections.
 pub(super) fn max_connections(text: &str) -> Result<usize, Problem> {
     match text.parse::<usize>() {
         Ok(number @ 1..=65_535) => Ok(number),
@@ -146,10 +143,10 @@ pub(super) fn max_connections(text: &str) -> Result<usize, Problem> {
     }
 }
 
-/// The word that means no listener.
+/// The word for no listener.
 const OFF: &str = "off";
 
-/// The addresses of the status listener; `off` alone is none.
+/// Parses the addresses of the status listener; `off` alone is none.
 pub(super) fn listen(texts: &[String]) -> Result<Vec<Listen>, Problem> {
     if texts == [OFF] {
         return Ok(Vec::new());
@@ -175,7 +172,7 @@ pub(super) fn listen(texts: &[String]) -> Result<Vec<Listen>, Problem> {
     Ok(all)
 }
 
-/// One address of a listener.
+/// Parses one address of a listener.
 pub(super) fn address(text: &str) -> Result<Listen, Problem> {
     if let Some(path) = text.strip_prefix("unix:") {
         let problem = if !path.starts_with('/') {
@@ -211,7 +208,7 @@ pub(super) fn address(text: &str) -> Result<Listen, Problem> {
     })
 }
 
-/// The status files; the ending chooses the format.
+/// Parses the status files; the file name extension chooses the format.
 pub(super) fn status_files(texts: &[String]) -> Result<Vec<StatusFile>, Problem> {
     let mut all: Vec<StatusFile> = Vec::new();
     for text in texts {
@@ -237,7 +234,7 @@ pub(super) fn status_files(texts: &[String]) -> Result<Vec<StatusFile>, Problem>
     Ok(all)
 }
 
-/// How log lines look.
+/// Parses the format of log lines.
 pub(super) fn log_format(text: &str) -> Result<LogFormat, Problem> {
     match text {
         "text" => Ok(LogFormat::Text),
@@ -246,14 +243,14 @@ pub(super) fn log_format(text: &str) -> Result<LogFormat, Problem> {
     }
 }
 
-/// Which log lines are written.
+/// Parses the log filter.
 ///
-/// A bare word that is no level is refused, though the filter's syntax has a meaning for it: it is
-/// a misspelt level far more often.
+/// A bare word that is not a level is rejected, though the filter's syntax allows it as a target:
+/// it is more likely a misspelt level.
 pub(super) fn log_level(text: &str) -> Result<String, Problem> {
     const REMEDY: &str =
         "write error, warn, info, debug, trace or off; or info,tenure::store=debug";
-    // The filter's own parser panics on some of what is not ASCII.
+    // The filter's own parser panics on some input that is not ASCII.
     if !text.is_ascii() {
         return Err(Problem::new("has characters that are not ASCII", REMEDY));
     }

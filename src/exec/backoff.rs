@@ -1,16 +1,14 @@
-//! How long to stand back after a command that ended by itself.
-//!
-//! What it does not do: it waits for nothing; the election does.
+//! The hold-off after a command that ended by itself.
 
 use std::time::Duration;
 
-/// After the first end, and after one that came late.
+/// After the first end, and after a run of at least [`WELL`].
 const FIRST: Duration = Duration::from_secs(1);
 
-/// The longest.
+/// The longest hold-off.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// A command that ran so long did start well.
+/// A run of this length counts as successful.
 const WELL: Duration = Duration::from_secs(60);
 
 /// The next hold-off.
@@ -22,8 +20,8 @@ impl BackOff {
         Self(FIRST)
     }
 
-    /// The hold-off after a command that ran for so long: 1 s, doubling to 1 min, and 1 s again
-    /// after one that ran for 1 min.
+    /// Returns the hold-off after a run of this length: 1 s, doubling up to 1 min, and reset to 1 s
+    /// by a run of at least 1 min.
     pub(super) fn after(&mut self, ran: Duration) -> Duration {
         if ran >= WELL {
             self.0 = FIRST;

@@ -1,41 +1,40 @@
-//! How a command's run came to its end, and which exit code says so.
-//!
-//! What it does not do: it ends nothing.
+//! How a run of the command ended, and the resulting exit code.
 
 use super::launch::CANNOT_RUN;
 use super::wire::Report;
 
-/// No lease within the time to wait.
+/// No lease within `--wait`.
 pub(super) const NO_LEASE: u8 = 75;
 
-/// The leadership was lost, and the command ended for it.
+/// The leadership was lost, and the command was ended.
 pub(super) const LOST: u8 = 76;
 
-/// The longest hold is over.
+/// The time of `--max-hold` is over.
 pub(super) const HELD: u8 = 124;
 
-/// Why a command was asked to end.
+/// Why a command was told to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// A signal to us.
+    /// Tenure received a signal.
     Signal,
-    /// It has had the lease for as long as it may.
+    /// The time of `--max-hold` is over.
     Held,
-    /// The lease is lost, or about to be, or was given up by an operator or for the service's health.
+    /// The lease is lost, is about to be, or was given up by an operator or for failed health
+    /// probes.
     Lost,
 }
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// With this code.
+    /// With this exit code.
     Exited(i32),
     /// By this signal.
     Signalled(i32),
 }
 
 impl Ended {
-    /// What a report says of it, if it does.
+    /// Returns how the command ended, if the report says so.
     pub(super) fn of(report: Report) -> Option<Self> {
         match report {
             Report::Exited(code) => Some(Self::Exited(code)),
@@ -44,7 +43,7 @@ impl Ended {
         }
     }
 
-    /// As a shell says it.
+    /// Returns the exit code as a shell would.
     pub(super) fn code(self) -> u8 {
         let code = match self {
             Self::Exited(code) => code,
@@ -53,13 +52,13 @@ impl Ended {
         u8::try_from(code).unwrap_or(CANNOT_RUN)
     }
 
-    /// Whether Ctrl-C did it, as far as can be told.
+    /// Returns whether the command was probably ended by Ctrl-C.
     pub(super) fn is_interrupt(self) -> bool {
         self.code() == 130
     }
 }
 
-/// The exit code of a lock whose command has ended.
+/// Returns the exit code of `--once` after the command has ended.
 pub(super) fn code(ended: Ended, why: Option<Why>) -> u8 {
     match why {
         None | Some(Why::Signal) => ended.code(),

@@ -1,10 +1,8 @@
-//! The processes below a keeper: who they are, and signals for all of them.
+//! Finds and signals the descendants of a watchdog.
 //!
-//! A keeper is its command's subreaper: whoever loses the parent becomes the keeper's child,
-//! also after leaving group and session. So killing the children, and again those who come to take
-//! their place, leaves nothing behind.
-//!
-//! What it does not do: it waits for nobody.
+//! A watchdog is the subreaper of its command: orphaned descendants become its children, even if
+//! they left the process group and the session. So killing all children, repeatedly, leaves no
+//! process behind.
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -13,11 +11,11 @@ use rustix::process::{
 
 /// Sends a signal to the command's group.
 pub(super) fn signal_group(group: Pid, signal: Signal) {
-    // Whoever has ended meanwhile needs none.
+    // An error means that the group has ended already.
     let _ = kill_process_group(group, signal);
 }
 
-/// Sends a signal to the command's group, and to our children that have left it.
+/// Sends a signal to the command's group, and to the children outside of it.
 pub(super) fn signal_all(group: Pid, signal: Signal) {
     signal_group(group, signal);
     for child in children() {
@@ -27,13 +25,13 @@ pub(super) fn signal_all(group: Pid, signal: Signal) {
     }
 }
 
-/// Our children.
+/// Returns the children of this process.
 fn children() -> Vec<Pid> {
     let us = rustix::process::getpid();
     let listed = std::fs::read_to_string(format!("/proc/self/task/{us}/children"));
     match listed {
         Ok(text) => text.split_ascii_whitespace().filter_map(pid).collect(),
-        // Kernels without CONFIG_PROC_CHILDREN.
+        // The kernel was built without CONFIG_PROC_CHILDREN.
         Err(_) => search(us),
     }
 }
@@ -42,7 +40,7 @@ fn pid(text: &str) -> Option<Pid> {
     Pid::from_raw(text.parse().ok()?)
 }
 
-/// All processes whose parent is `parent`.
+/// Returns all processes whose parent is `parent`.
 fn search(parent: Pid) -> Vec<Pid> {
     let Ok(all) = std::fs::read_dir("/proc") else {
         return Vec::new();
@@ -52,9 +50,9 @@ fn search(parent: Pid) -> Vec<Pid> {
         .collect()
 }
 
-/// Whether anybody lives in a group; who has ended and is not waited for does not.
+/// Returns whether a group has a running process; zombies do not count.
 pub(super) fn group_lives(group: Pid) -> bool {
-    // Whom we may not signal, since it became another user's, lives all the same.
+    // A process that may not be signalled, because it runs as another user, is alive.
     if test_kill_process_group(group) == Err(Errno::SRCH) {
         return false;
     }
@@ -66,7 +64,7 @@ pub(super) fn group_lives(group: Pid) -> bool {
         .any(|it| it.group == group && it.lives)
 }
 
-/// What `/proc/…/stat` says of a process.
+/// The fields of `/proc/…/stat`.
 struct Stat {
     lives: bool,
     parent: Pid,
@@ -78,7 +76,7 @@ impl Stat {
         Self::parse(&std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
     }
 
-    /// Reads the line, whose second field may hold anything.
+    /// Parses the line, whose second field may contain any characters.
     fn parse(stat: &str) -> Option<Self> {
         let (_, rest) = stat.rsplit_once(')')?;
         let mut words = rest.split_ascii_whitespace();
@@ -107,7 +105,7 @@ mod tests {
         let group = Pid::from_raw(child.id().try_into().unwrap()).unwrap();
         assert!(group_lives(group));
         child.kill().unwrap();
-        // Killed, and nobody has waited for it.
+        // The child is a zombie until it is waited for.
         while group_lives(group) {
             std::thread::yield_now();
         }

@@ -1,7 +1,7 @@
-//! Tenure's end of a keeper: starts it, sends it orders, and hears its reports.
+//! Tenure's side of the watchdog: starts it, sends it orders, and receives its reports.
 //!
-//! What it does not do: it never waits for a keeper. An order that a keeper does not take is
-//! dropped; it still has the end of belief that it knows.
+//! Tenure never waits for a watchdog. An order that it does not accept is dropped; the deadline
+//! that it was sent before still applies.
 
 use std::ffi::{OsStr, OsString};
 use std::io::IoSlice;
@@ -22,22 +22,22 @@ pub use super::launch::OURSELVES;
 use super::wire::{End, Order, RECORD, Report};
 use crate::config::OURS_ALONE;
 
-/// What a keeper is started with.
+/// The command line of a watchdog.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// The file of Tenure itself: [`OURSELVES`], but for tests.
+    /// Tenure's executable: [`OURSELVES`], except in tests.
     pub tenure: PathBuf,
     /// The program's file.
     pub program: OsString,
-    /// What the program is told to be called.
+    /// The program's `argv[0]`.
     pub name: OsString,
-    /// Its arguments.
+    /// The program's arguments.
     pub arguments: Vec<OsString>,
-    /// From SIGTERM to SIGKILL, both before the end of belief.
+    /// The time from SIGTERM to SIGKILL, which is sent at the deadline of the belief.
     pub stop_timeout: Duration,
 }
 
-/// A keeper with its command. Dropping it has the command killed at once.
+/// A watchdog with its command. Dropping it kills the command at once.
 #[derive(Debug)]
 pub struct Keeper {
     child: Child,
@@ -46,8 +46,8 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts a keeper, and by it the command, with some more variables and under a belief that
-    /// ends at `end`. The command's input and outputs are ours.
+    /// Starts a watchdog, which starts the command with the additional variables, under a belief
+    /// whose deadline is `end`. The command inherits stdin, stdout and stderr.
     ///
     /// # Errors
     /// When a process cannot be started.
@@ -68,7 +68,7 @@ impl Keeper {
             .arg(&task.program)
             .arg(&task.name)
             .args(&task.arguments)
-            // What an `exec` around us has said of itself.
+            // These describe the outer `exec`, if there is one.
             .env_remove("TENURE_URL")
             .env_remove("TENURE_STATUS_FILE")
             .envs(variables)
@@ -86,21 +86,21 @@ impl Keeper {
         Ok(Self { child, socket: UnixStream::from_std(ours)?, partial: Vec::new() })
     }
 
-    /// Gives an order; false if the keeper did not take it, since it is gone or too slow. One that
-    /// somebody has stopped is woken to hear it: stopped, it would end nobody.
+    /// Sends an order; returns false if the watchdog did not accept it, because it is gone or too
+    /// slow. First sends SIGCONT, since a stopped watchdog could not end the command.
     pub fn order(&self, order: Order) -> bool {
         if let Some(id) = self.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)) {
             let _ = kill_process(id, Signal::CONT);
         }
         let bytes = order.to_bytes();
-        // A part of a record is taken only where the buffer is full, after thousands of orders that
-        // nobody read.
+        // A record is written partially only if the buffer is full, after thousands of unread
+        // orders.
         matches!(self.socket.try_write(&bytes), Ok(RECORD))
     }
 
-    /// The next report; nothing more when the keeper is gone.
+    /// Returns the next report, or `None` if the watchdog is gone.
     ///
-    /// Dropping the future loses no report.
+    /// Cancel safe: dropping the future loses no report.
     pub async fn report(&mut self) -> Option<Report> {
         loop {
             if let Some((bytes, _)) = self.partial.split_first_chunk::<RECORD>() {
@@ -122,12 +122,12 @@ impl Keeper {
         }
     }
 
-    /// Waits for the keeper's own end, after its last report.
+    /// Waits for the watchdog to exit, after its last report.
     pub async fn ended(&mut self) {
         let _ = self.child.wait().await;
     }
 
-    /// The keeper's process id, while it runs.
+    /// Returns the watchdog's process id while it runs.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
         self.child.id()

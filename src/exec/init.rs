@@ -1,7 +1,6 @@
-//! Process 1 of a container: it reaps whoever loses the parent, and stands before the Tenure that
-//! does the work, so that none of the latter's own children is taken from it.
-//!
-//! What it does not do: nothing else. When it ends, the kernel ends everything in its namespace.
+//! Process 1 of a container: reaps orphans, and runs Tenure as a child process, so that it does not
+//! reap the children that Tenure waits for. When it exits, the kernel kills everything in its PID
+//! namespace.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
@@ -13,16 +12,16 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 
 use super::launch::{CANNOT_RUN, OURSELVES, complain};
 
-/// The code of a signal that the kernel sent, as a terminal's keys make it do: it goes to the whole
-/// group, so that Tenure has it already.
+/// The `si_code` of signals from the kernel, such as those of a terminal's keys. These go to the
+/// whole process group, so that Tenure has received them already.
 const BY_KERNEL: i32 = 0x80;
 
-/// Runs Tenure with our own arguments below us; ends as it does.
+/// Runs Tenure as a child with the same arguments; returns its exit code.
 pub(super) fn run() -> ExitCode {
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_default();
     let mut taken = SigSet::all();
-    // What stops and continues is for everyone himself.
+    // Signals that stop and continue keep their default action.
     for one in [SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU] {
         taken.remove(one);
     }
@@ -57,7 +56,7 @@ pub(super) fn run() -> ExitCode {
     }
 }
 
-/// Waits for all who have ended; gives Tenure's code if it is among them.
+/// Reaps all children that have exited; returns Tenure's exit code if it was one of them.
 fn reap(tenure: Pid) -> Option<u8> {
     loop {
         match wait(WaitOptions::NOHANG) {
@@ -68,7 +67,7 @@ fn reap(tenure: Pid) -> Option<u8> {
     }
 }
 
-/// As a shell says it.
+/// Returns the exit code as a shell would.
 fn code(status: WaitStatus) -> u8 {
     let code = status.exit_status().or(status.terminating_signal().map(|it| 128 + it));
     code.and_then(|it| u8::try_from(it).ok()).unwrap_or(1)

@@ -1,21 +1,20 @@
-//! Which elections we run inside of: an `exec` hands a mark down to its command, so that a candidate
-//! for the same lease below it is refused. It would wait for the lease of the very process that
-//! waits for it.
-//!
-//! What it does not do: a command that clears its environment is not caught.
+//! Detects nested elections: an `exec` passes a mark of its lease to its command, so that a
+//! candidate for the same lease within the command is rejected. It would wait for a lease that is
+//! held for as long as it waits. A command that clears its environment is not detected.
 
 use crate::config::{Environment, Settings, StoreSettings};
 
 /// The variable with the marks, one a line.
 pub const VARIABLE: &str = "TENURE_INSIDE";
 
-/// Names the lease that these settings compete for; nothing for a store that no other process sees.
+/// Returns the mark of the lease that these settings compete for; `None` for a store within the
+/// process.
 #[must_use]
 pub fn mark(settings: &Settings) -> Option<String> {
     Some(match &settings.store {
         StoreSettings::Memory => return None,
         StoreSettings::File(it) => {
-            // One directory may have many names.
+            // Several paths may lead to one directory.
             let known = std::fs::canonicalize(&it.directory);
             let directory = known.as_ref().unwrap_or(&it.directory);
             format!("file://{} {}", directory.display(), it.election)
@@ -27,14 +26,14 @@ pub fn mark(settings: &Settings) -> Option<String> {
     })
 }
 
-/// The marks to hand down: those that we were given, and ours.
+/// Returns the marks for the command: the inherited ones and that of these settings.
 #[must_use]
 pub fn handed_down(settings: &Settings, environment: &Environment) -> String {
     let given = environment.get(VARIABLE).map(str::to_owned);
     given.into_iter().chain(mark(settings)).collect::<Vec<_>>().join("\n")
 }
 
-/// Why these settings cannot run here, if they cannot.
+/// Returns why these settings cannot be used here, if they cannot.
 #[must_use]
 pub fn refusal(settings: &Settings, environment: &Environment) -> Option<String> {
     let mark = mark(settings)?;

@@ -1,14 +1,13 @@
-//! The keeper: a small process between Tenure and the command, which ends the command by its own
-//! clock when the belief in the lease ends, and at once when Tenure is gone.
+//! The watchdog: a small process between Tenure and the command. It ends the command by its own
+//! clock by the time the belief in the lease ends, and at once when Tenure is gone.
 //!
-//! It is the command's parent, the one who waits, and the subreaper of all that the command starts.
-//! It has a process group of its own, so that no stop or signal that is meant for Tenure's
-//! group comes here, and it blocks all signals. It judges by the clock, at each
-//! order, each child's end, and otherwise every [`STEP`]. What stops it: SIGSTOP to itself, until
-//! Tenure's next order wakes it, and a freeze of the whole cgroup; then it goes on by the clock.
+//! It is the command's parent and the subreaper of all descendants. It has a process group of its
+//! own, so that signals to Tenure's group do not reach it, and it blocks all signals. It reads the
+//! clock at each order, at each exit of a child, and at least every [`STEP`]. It can only be
+//! stopped by a SIGSTOP to itself, until Tenure's next order continues it, or by a freeze of the
+//! whole cgroup; afterwards it acts by the clock again.
 //!
-//! What it does not do: it knows no store and no lease, restarts nothing, and writes no log. There
-//! is no runtime in it and next to no memory.
+//! It uses no async runtime, writes no log and needs very little memory.
 
 use std::ffi::OsString;
 use std::io::IoSliceMut;
@@ -33,24 +32,24 @@ use super::rule::{Action, Rule};
 use super::wire::{Order, RECORD, Report};
 use crate::clock;
 
-/// The first argument of a keeper.
+/// The first argument of a watchdog.
 pub(super) const KEEPER: &str = "keeper-of-exec";
 
-/// The longest sleep at a stretch: timers stop in suspend, so the clock is looked at this often.
+/// The longest sleep: timers do not advance during suspend, so the clock is read this often.
 const STEP: Duration = Duration::from_millis(200);
 
-/// Between two rounds of SIGKILL, for those who were forked between.
+/// The pause between two rounds of SIGKILL, for processes that were forked in between.
 const ROUND: Duration = Duration::from_millis(20);
 
-/// Runs a keeper of `command` (program, name, arguments) until nothing is left of it. The socket to
-/// Tenure is the standard input.
+/// Runs the watchdog of `command` (program, name, arguments) until no process of it is left.
+/// Standard input is the socket to Tenure.
 pub(super) fn run(stop_timeout: Duration, command: Vec<OsString>) -> ExitCode {
     let socket = std::io::stdin();
     let Some((Order::Belief(end), stdin)) = first_order(socket.as_fd()) else {
         return ExitCode::from(2);
     };
     let mut rule = Rule::new(stop_timeout, end, clock::now());
-    // Tenure may have been stopped since it started us: then another may lead by now.
+    // Tenure may have been stopped since it started this process, so that another may lead now.
     if !matches!(rule.judge(clock::now()), Action::Wait(_)) {
         tell(Report::Overdue);
         tell(Report::Gone);
@@ -69,7 +68,7 @@ pub(super) fn run(stop_timeout: Duration, command: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Receives the first order, and with it the command's standard input.
+/// Receives the first order, together with the command's standard input.
 fn first_order(socket: impl AsFd) -> Option<(Order, OwnedFd)> {
     let mut bytes = [0; RECORD];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -84,7 +83,8 @@ fn first_order(socket: impl AsFd) -> Option<(Order, OwnedFd)> {
     (got.bytes == RECORD).then(|| (Order::of_bytes(&bytes), stdin))
 }
 
-/// Starts the last stage, in a group of its own; gives what wakes us at a child's end, too.
+/// Starts the launcher in its own process group; also returns a file descriptor that is readable
+/// when a child exits.
 fn start(command: Vec<OsString>, stdin: OwnedFd) -> std::io::Result<(Pid, SignalFd)> {
     SigSet::all().thread_block()?;
     let mut child_ended = SigSet::empty();
@@ -104,7 +104,7 @@ fn start(command: Vec<OsString>, stdin: OwnedFd) -> std::io::Result<(Pid, Signal
     Ok((main.ok_or(Errno::SRCH)?, ended))
 }
 
-/// Tells Tenure something, unless it is gone.
+/// Sends a report to Tenure, unless it is gone.
 fn tell(report: Report) {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     let _ = send(std::io::stdin(), &report.to_bytes(), flags);
@@ -112,15 +112,15 @@ fn tell(report: Report) {
 
 struct Keeper {
     rule: Rule,
-    /// The command's process, whose group has its number.
+    /// The command's process id, which is also that of its group.
     main: Pid,
-    /// Readable when a child has ended or stopped.
+    /// Readable when a child has exited or stopped.
     ended: SignalFd,
-    /// How the command ended, once it has.
+    /// The exit status of the command, once it has exited.
     status: Option<WaitStatus>,
-    /// Whether Tenure is there.
+    /// Whether the socket to Tenure is open.
     open: bool,
-    /// An order of which a part has come.
+    /// An order that has been received partially.
     partial: Vec<u8>,
 }
 
@@ -149,9 +149,9 @@ impl Keeper {
         tell(Report::Gone);
     }
 
-    /// Waits for whoever has ended; says whether anybody is left.
+    /// Reaps all children that have exited; returns whether any child is left.
     fn reap(&mut self) -> bool {
-        // Emptied before the waiting, so that an end between the two is not missed.
+        // Drained before the reaping, so that an exit in between is not missed.
         while matches!(self.ended.read_signal(), Ok(Some(_))) {}
         loop {
             match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
@@ -178,7 +178,8 @@ impl Keeper {
         }
     }
 
-    /// Sends a signal that asks for the end; whoever is stopped is woken to hear it.
+    /// Sends a signal that ends the command, and continues stopped processes so that they receive
+    /// it.
     fn end_with(&self, signal: i32) {
         if let Some(signal) = Signal::from_named_raw(signal) {
             signal_all(self.main, signal);
@@ -186,12 +187,12 @@ impl Keeper {
         }
     }
 
-    /// Sleeps until something comes, at most for `pause`.
+    /// Sleeps until a file descriptor is readable, for at most `pause`.
     fn sleep(&self, pause: Duration) {
         let socket = std::io::stdin();
         let mut sources =
             [PollFd::new(&self.ended, PollFlags::IN), PollFd::new(&socket, PollFlags::IN)];
-        // A socket whose other end is closed would wake us without end.
+        // A socket whose peer is closed would always be readable.
         let sources = if self.open { &mut sources[..] } else { &mut sources[..1] };
         let pause = Timespec {
             tv_sec: i64::try_from(pause.as_secs()).unwrap_or_default(),
@@ -200,7 +201,7 @@ impl Keeper {
         let _ = poll(sources, Some(&pause));
     }
 
-    /// Takes in what Tenure has ordered.
+    /// Receives and executes Tenure's orders.
     fn listen(&mut self) {
         let mut bytes = [0; 8 * RECORD];
         while self.open {

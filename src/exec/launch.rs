@@ -1,6 +1,5 @@
-//! The last stage of `exec`: dies with its keeper from here on, and becomes the command.
-//!
-//! What it does not do: nothing of it is left once the command runs.
+//! The launcher, the last stage of `exec`: ties its life to the watchdog's, then executes the
+//! command in its own process.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -9,19 +8,19 @@ use std::process::{Command, ExitCode};
 use nix::sys::signal::SigSet;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
-/// This program, also where its file was replaced or deleted meanwhile.
+/// This executable, even if its file has been replaced or deleted.
 pub const OURSELVES: &str = "/proc/self/exe";
 
 /// The first argument of this stage.
 pub(super) const LAUNCH: &str = "launch-of-exec";
 
-/// What a shell says of a command that is there and cannot be run.
+/// A shell's exit code for a command that cannot be executed.
 pub const CANNOT_RUN: u8 = 126;
 
-/// What a shell says of a command that is not there.
+/// A shell's exit code for a command that was not found.
 pub const NOT_FOUND: u8 = 127;
 
-/// `KEEPER PROGRAM NAME ARGUMENT…`: dies with its keeper from here on, and becomes the command.
+/// Runs `KEEPER PROGRAM NAME ARGUMENT…`: sets the parent death signal, then executes the program.
 pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let keeper = arguments.next().and_then(|it| Pid::from_raw(it.to_str()?.parse().ok()?));
     let (Some(keeper), Some(program), Some(name)) = (keeper, arguments.next(), arguments.next())
@@ -29,11 +28,11 @@ pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::from(2);
     };
     let bound = set_parent_process_death_signal(Some(Signal::KILL));
-    // A keeper that died before that will send no signal any more.
+    // If the watchdog died before that, no signal would come.
     if bound.is_err() || getppid() != Some(keeper) {
         return ExitCode::from(CANNOT_RUN);
     }
-    // It also gives SIGPIPE its default back, but passes the keeper's mask of signals on.
+    // `exec` resets SIGPIPE to its default, but not the signal mask, which is the watchdog's.
     if SigSet::empty().thread_set_mask().is_err() {
         return ExitCode::from(CANNOT_RUN);
     }
@@ -45,7 +44,7 @@ pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     })
 }
 
-/// Says on standard error why a program could not be run.
+/// Reports on standard error why a program could not be executed.
 pub(super) fn complain(program: &OsStr, error: &std::io::Error) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "tenure: {}: {error}", program.display());

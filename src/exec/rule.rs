@@ -1,44 +1,42 @@
-//! When a command is to be ended: the arithmetic of the keeper, pure.
+//! Decides when a command is to be ended; pure.
 //!
-//! SIGTERM comes at the end of belief less the stop-timeout, SIGKILL at that end, so that the whole
-//! margin of the lease stays for drift and pauses. An end by will has a time of its own, and never
-//! outlasts the belief.
-//!
-//! What it does not do: it reads no clock and ends nobody.
+//! SIGTERM is sent stop-timeout before the deadline of the belief, SIGKILL at the deadline, so that
+//! the whole margin of the lease remains for clock drift and pauses. A graceful stop has its own
+//! time limit, and never outlasts the belief.
 
 use std::time::Duration;
 
 use super::wire::{End, Order};
 use crate::clock::Moment;
 
-/// What is to be done to the command's group at an instant.
+/// What to do with the command's group at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing, but to look again within this time.
+    /// Nothing, but ask again within this time.
     Wait(Duration),
-    /// This signal, once.
+    /// Send this signal once.
     Signal(i32),
-    /// SIGKILL, again and again until nothing is left.
+    /// Send SIGKILL repeatedly until no process is left.
     Kill,
 }
 
 /// The number of SIGTERM.
 pub const TERM: i32 = 15;
 
-/// What a keeper knows of how long its command may live.
+/// What a watchdog knows of how long its command may run.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     stop_timeout: Duration,
     end: End,
     ending: Option<Ending>,
     over: bool,
-    /// Whether the end of belief has called for the command's.
+    /// Whether the deadline of the belief has required the command to end.
     overdue: bool,
-    /// The latest reading of the clocks.
+    /// The last reading of the clocks.
     last: Moment,
 }
 
-/// An end that has begun: from when it counts, and how long it may take.
+/// A stop that has begun, with its time limit.
 #[derive(Clone, Copy, Debug)]
 struct Ending {
     since: Moment,
@@ -46,18 +44,19 @@ struct Ending {
 }
 
 impl Rule {
-    /// For a command that is started at `now` under a belief that ends at `end`.
+    /// Creates the rule for a command that is started at `now` under a belief whose deadline is
+    /// `end`.
     #[must_use]
     pub fn new(stop_timeout: Duration, end: End, now: Moment) -> Self {
         Self { stop_timeout, end, ending: None, over: false, overdue: false, last: now }
     }
 
-    /// Takes in an order; says which signal is to be sent at once, if one is.
+    /// Processes an order; returns a signal to send at once, if there is one.
     pub fn obey(&mut self, order: Order, now: Moment) -> Option<i32> {
         match order {
             Order::Belief(end) => self.end = end,
             Order::Terminate { signal, within } => {
-                // An end that has begun is never put off, only brought forward.
+                // A stop that has begun can be shortened, but not extended.
                 let first = self.ending.is_none();
                 if self.ending.is_none_or(|it| it.remaining(now) > within) {
                     self.ending = Some(Ending { since: now, within });
@@ -70,22 +69,22 @@ impl Rule {
         None
     }
 
-    /// The command has ended by itself: what it left behind is ended too. Says which signal is to
-    /// be sent at once.
+    /// Records that the command has ended by itself, which ends its other processes too. Returns a
+    /// signal to send at once, if there is one.
     pub fn main_ended(&mut self, now: Moment) -> Option<i32> {
         let within = self.stop_timeout;
         self.obey(Order::Terminate { signal: TERM, within }, now)
     }
 
-    /// Whether the belief neared its end while nothing else asked for the command's.
+    /// Returns whether the deadline of the belief has required the command to end.
     #[must_use]
     pub fn is_overdue(&self) -> bool {
         self.overdue
     }
 
-    /// Says what is due at `now`.
+    /// Returns what to do at `now`.
     pub fn judge(&mut self, now: Moment) -> Action {
-        // A clock that went back says nothing about a deadline any more.
+        // A deadline cannot be judged by a clock that went back.
         let back = now.boot < self.last.boot || now.raw < self.last.raw;
         self.last = now;
         let left = self.end.remaining(now);
@@ -99,8 +98,8 @@ impl Rule {
             if !calm.is_zero() {
                 return Action::Wait(calm);
             }
-            // A renewal that comes after all does not stretch it: a command that does not heed
-            // SIGTERM would live on, half ended.
+            // A later renewal does not cancel this stop: a command that ignores SIGTERM would keep
+            // running in an undefined state.
             self.ending = Some(Ending { since: now, within: left });
             self.overdue = true;
             return Action::Signal(TERM);
@@ -163,7 +162,7 @@ mod tests {
         rule.obey(Order::Belief(end(19_000)), at(9_100));
         assert_eq!(rule.judge(at(9_100)), Action::Wait(ms(2_900)));
         assert_eq!(rule.judge(at(12_000)), Action::Kill);
-        // And what was killed is not brought back by another.
+        // A later belief does not revoke the kill.
         rule.obey(Order::Belief(end(30_000)), at(12_001));
         assert_eq!(rule.judge(at(12_001)), Action::Kill);
     }

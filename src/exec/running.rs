@@ -1,6 +1,4 @@
-//! One run of the command, in one term: what its keeper was told, and what it has said.
-//!
-//! What it does not do: it knows no other term, and decides nothing about the lease.
+//! One run of the command, in one term: the orders sent to its watchdog, and the reports received.
 
 use std::time::Duration;
 
@@ -15,21 +13,21 @@ use super::wire::{End, Order, Report};
 use crate::clock::Moment;
 use crate::election::Standing;
 
-/// Between two looks at a group whose keeper is gone.
+/// The interval of checks on a group whose watchdog is gone.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A command that runs, or has run, in a term.
+/// A run of the command in a term.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) term: u64,
     pub(super) since: Moment,
-    /// Why it was asked to end, if it was.
+    /// Why it was told to end, if it was.
     pub(super) why: Option<Why>,
-    /// How it ended; another signal's work where nobody could tell.
+    /// How it ended; `None` after the end if that is unknown.
     pub(super) ended: Option<Ended>,
     keeper: Keeper,
     group: Option<Pid>,
-    /// The end of belief that the keeper knows.
+    /// The deadline that was sent to the watchdog.
     told: End,
     asked: bool,
     killed: bool,
@@ -52,8 +50,8 @@ impl Running {
         }
     }
 
-    /// Tells the keeper what the status says of its term: `signal` is what a command is asked to end
-    /// by when we leave by will.
+    /// Sends the watchdog what the status says of its term. `signal` is the signal that stops the
+    /// command in a graceful handover.
     pub(super) fn follow(&mut self, standing: &Standing, signal: i32, now: Moment) {
         let belief = match standing {
             Standing::Leader { term, belief, .. } | Standing::Draining { term, belief, .. }
@@ -69,8 +67,8 @@ impl Running {
                 return;
             }
         };
-        // By the lease clocks alone: after a jump of the wall clock a renewal is under way, and the
-        // command goes on unless that is not granted by the old deadline (R10).
+        // Only the lease clocks count: after a jump of the wall clock a renewal is in flight, and
+        // the command keeps running unless that is not granted by the old deadline (R10).
         let end = End::of(belief.sent, belief.length);
         if end != self.told && self.keeper.order(Order::Belief(end)) {
             self.told = end;
@@ -84,17 +82,17 @@ impl Running {
         }
     }
 
-    /// Passes a signal on.
+    /// Forwards a signal to the command.
     pub(super) fn pass_on(&self, signal: i32) {
         self.keeper.order(Order::Signal(signal));
     }
 
-    /// The next report; nothing more when the keeper is gone.
+    /// Returns the next report, or `None` if the watchdog is gone.
     pub(super) async fn report(&mut self) -> Option<Report> {
         self.keeper.report().await
     }
 
-    /// Takes in a report. Says whether nothing is left.
+    /// Processes a report. Returns whether no process is left.
     pub(super) fn take(&mut self, report: Report) -> bool {
         match report {
             Report::Started(id) => {
@@ -132,19 +130,19 @@ impl Running {
         let Some(group) = self.group else { return };
         match signal {
             TTIN | TTOU if self.terminal.lend(group) => self.pass_on(CONT),
-            // A leader that stands still would keep the others waiting: Ctrl-Z does nothing.
+            // Ctrl-Z has no effect: a stopped leader would block the other candidates.
             TSTP => self.pass_on(CONT),
             _ => {}
         }
     }
 
-    /// Whether the command ended by a Ctrl-C that was its own.
+    /// Returns whether the command was ended by a Ctrl-C while it had the terminal.
     pub(super) fn was_interrupted(&self) -> bool {
         self.terminal.is_lent() && self.ended.is_some_and(Ended::is_interrupt)
     }
 
-    /// Waits for the keeper's process. If it was killed, the command was with it; whoever is left of
-    /// the group is ended here.
+    /// Waits for the watchdog to exit. If it was killed, so was the command; then the rest of its
+    /// group is killed here.
     pub(super) async fn end(&mut self, orderly: bool) {
         self.terminal.take_back();
         self.keeper.ended().await;

@@ -1,7 +1,5 @@
-//! The signals that come to `tenure exec`: those that ask for the end, and those that are passed on.
-//!
-//! What it does not do: SIGTSTP stops Tenure as it does any other program, and the keeper ends the
-//! command when the belief is over.
+//! The signals of `tenure exec`: those that end it, and those that are forwarded. SIGTSTP has its
+//! default action and stops Tenure; the watchdog then ends the command before the belief ends.
 
 use std::task::Poll;
 
@@ -24,21 +22,21 @@ pub(super) const TTIN: i32 = 21;
 /// SIGTTOU.
 pub(super) const TTOU: i32 = 22;
 
-/// SIGUSR1, SIGUSR2 and SIGWINCH, which mean nothing to us.
+/// SIGUSR1, SIGUSR2 and SIGWINCH, which are only forwarded.
 const OTHERS: [i32; 3] = [10, 12, 28];
 
-/// The signals, taken over.
+/// Handlers of the signals.
 #[derive(Debug)]
 pub struct Signals(Vec<(i32, Signal)>);
 
 impl Signals {
-    /// Takes them over.
+    /// Installs the handlers.
     ///
     /// # Errors
-    /// When the system refuses a handler.
+    /// When the system rejects a handler.
     pub fn listen() -> std::io::Result<Self> {
-        // The handler of SIGCHLD is for our children: one that was ignored at our start would
-        // take from them, and from a keeper, how their own children ended.
+        // If SIGCHLD was ignored when Tenure was started, this resets it for the child processes,
+        // which could otherwise not learn how their own children exit.
         let _ = signal(SignalKind::child())?;
         let all = [INT, TERM, QUIT, HUP, CONT].into_iter().chain(OTHERS);
         all.map(|it| Ok((it, signal(SignalKind::from_raw(it))?)))
@@ -46,10 +44,10 @@ impl Signals {
             .map(Self)
     }
 
-    /// The number of the signal that ends what is left to do once nothing is left to be asked of
-    /// the command: the next that asks for the end, or the one after it where none has `asked` yet.
+    /// Returns the signal that ends the process at once, after the command has ended: the next one
+    /// that asks for the end, or the second one if none has been received yet (`asked`).
     ///
-    /// Dropping the future loses no signal.
+    /// Cancel safe: dropping the future loses no signal.
     pub async fn last(&mut self, asked: &mut bool) -> i32 {
         loop {
             let number = self.next().await;
@@ -63,7 +61,7 @@ impl Signals {
         }
     }
 
-    /// The next one's number.
+    /// Returns the number of the next signal.
     pub async fn next(&mut self) -> i32 {
         std::future::poll_fn(|context| {
             for (number, signal) in &mut self.0 {

@@ -1,11 +1,9 @@
-//! The stages of `exec` that are processes of their own: this program again, told apart by its
-//! first argument before anything else is set up, so that they stay small.
+//! The stages of `exec` that are separate processes: the same executable, selected by the first
+//! argument before any other initialization, so that they stay small.
 //!
 //! ```text
-//! tenure exec ── keeper ── launch, which becomes CMD
+//! tenure exec ── watchdog ── launcher, which executes CMD
 //! ```
-//!
-//! What it does not do: it parses no settings, starts no runtime and writes no log.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -18,7 +16,7 @@ use super::launch::LAUNCH;
 pub use super::launch::{CANNOT_RUN, NOT_FOUND, OURSELVES};
 use super::{init, keeper, launch};
 
-/// Runs the stage that the first argument names, if it names one.
+/// Runs the stage named by the first argument, if there is one.
 #[must_use]
 pub fn run() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
@@ -34,15 +32,15 @@ pub fn run() -> Option<ExitCode> {
     }
 }
 
-/// Whether the stages can be started at all, so that nothing is acquired where they cannot.
+/// Checks that the stages can be started, before a lease is acquired.
 ///
 /// # Errors
-/// When `/proc` is not there, or keeps this program from itself.
+/// When `/proc` is not mounted, or does not give access to this executable.
 pub fn reachable() -> std::io::Result<()> {
     Ok(rustix::fs::access(OURSELVES, rustix::fs::Access::EXEC_OK)?)
 }
 
-/// `STOP-TIMEOUT-NS PROGRAM NAME ARGUMENT…`, with the socket to Tenure as standard input.
+/// Runs `STOP-TIMEOUT-NS PROGRAM NAME ARGUMENT…`, with the socket to Tenure as standard input.
 fn keep(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let timeout = arguments.next().and_then(|it| it.to_str()?.parse().ok());
     match timeout {

@@ -1,6 +1,5 @@
-//! Starts the command once in each term of ours, and tells the driver when nothing is left of it.
-//!
-//! What it does not do: it never waits for the command to obey. A keeper ends it by the clock.
+//! Starts the command once in each term of this instance, and reports to the driver when no process
+//! of it is left. It never waits for the command to obey; the watchdog ends it by the clock.
 
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
@@ -21,61 +20,62 @@ use crate::election::{Standing, State};
 use crate::publish::Published;
 use crate::publish::metrics::Metrics;
 
-/// The longest sleep at a stretch: timers stop in suspend, so the clock is looked at this often.
+/// The longest sleep: timers do not advance during suspend, so the clock is read this often.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// For how long we stand back after the longest hold, so that another wins.
+/// The hold-off after `--max-hold`, so that another instance wins.
 const AFTER_HOLD: Duration = Duration::from_secs(10);
 
-/// What is wanted beside a command that runs while we lead.
+/// The options of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mode {
-    /// Run the command once, and end with it.
+    /// Run the command once, and exit with it.
     pub once: bool,
     /// The longest wait for the first lease; zero tries once.
     pub wait: Option<Duration>,
-    /// The longest that the command may run in a term.
+    /// The longest time that the command may run in a term.
     pub max_hold: Option<Duration>,
 }
 
-/// How it all ended.
+/// How the supervisor ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
-    /// A second signal: with this code, now.
+    /// By a second signal: exit at once with this code.
     AtOnce(u8),
-    /// With this code, when the lease has been given back and all who are to hear of it have.
+    /// Exit with this code once the lease has been released and all readers notified.
     AfterRelease {
         /// The exit code.
         code: u8,
-        /// Whether a signal has asked for the end already, so that the next one ends at once.
+        /// Whether a signal has been received already, so that the next one ends the process at
+        /// once.
         asked: bool,
     },
 }
 
-/// Runs a command while we lead.
+/// Runs a command while this instance leads.
 pub struct Supervisor {
     /// The command.
     pub task: Task,
-    /// Its variables, but for the term.
+    /// Its variables, except for the term.
     pub variables: Vec<(&'static str, OsString)>,
-    /// What is wanted beside.
+    /// The options.
     pub mode: Mode,
-    /// The way into the driver.
+    /// Sends commands to the driver.
     pub control: Control,
-    /// What the driver publishes.
+    /// The status that the driver published last.
     pub published: watch::Receiver<Published>,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Metrics,
-    /// The signals that come to us.
+    /// The signals of this process.
     pub signals: Signals,
-    /// The reader of time.
+    /// The clock.
     pub now: fn() -> Moment,
 }
 
-/// What changes as it runs.
+/// The state of the supervisor.
 struct Course {
     running: Option<Running>,
-    /// The last term whose processes are gone, or never were.
+    /// The last term that has no processes left, or never had any.
     vacated: u64,
     starts: u64,
     back_off: BackOff,
@@ -92,7 +92,7 @@ enum Event {
 }
 
 impl Supervisor {
-    /// Runs until the command has ended for good, or we have resigned.
+    /// Runs until the command has ended for good, or the instance has resigned.
     pub async fn run(mut self) -> Over {
         let mut it = Course {
             running: None,
@@ -118,7 +118,7 @@ impl Supervisor {
             let over = match event {
                 Event::Signal(number) => self.signalled(&mut it, number).await,
                 Event::Report(report) => self.reported(&mut it, report).await,
-                // The driver has ended, and with it everything else.
+                // The driver has ended, and the instance with it.
                 Event::Published(false) => Some(self.without_command(&it)),
                 Event::Published(true) | Event::Tick => None,
             };
@@ -128,7 +128,7 @@ impl Supervisor {
         }
     }
 
-    /// Does what the status, or the time, asks for.
+    /// Does what the status or the time requires.
     async fn turn(&mut self, it: &mut Course, published: &Published) -> Option<Over> {
         let (now, status) = ((self.now)(), &published.status);
         if let Some(running) = &mut it.running {
@@ -145,7 +145,8 @@ impl Supervisor {
         match &status.standing {
             Standing::Leader { term, belief, .. } if *term > it.vacated => {
                 let time = belief.remaining(now).saturating_sub(self.task.stop_timeout);
-                // With no time left to end it in, it is begun after the next renewal.
+                // Without time to stop it before the deadline, the command is started after the
+                // next renewal.
                 if it.asked.is_none() && !time.is_zero() {
                     return self.start(it, *term, End::of(belief.sent, belief.length), now).await;
                 }
@@ -163,7 +164,8 @@ impl Supervisor {
         None
     }
 
-    /// A term that began and was over, or is, before the command could be started.
+    /// Reports a term without any process: it ended, or is ending, before the command could be
+    /// started.
     async fn vacate_unseen(&self, it: &mut Course, published: &Published) {
         if let Some(term) = published.status.occupied {
             it.vacated = term;
@@ -171,7 +173,7 @@ impl Supervisor {
         }
     }
 
-    /// Says why a lock is not had.
+    /// Logs why no lease was acquired.
     fn tell_no_lease(&self, published: &Published) {
         let status = &published.status;
         let holder = status.holder.as_ref().map(|it| it.candidate.identity.as_str());
@@ -180,11 +182,11 @@ impl Supervisor {
         tracing::warn!(holder, state, "no lease within --wait {wait}: the command is not run");
     }
 
-    /// Whether the time to wait for a lease is over.
+    /// Returns whether `--wait` is over.
     fn has_waited(&self, it: &Course, published: &Published, now: Moment) -> bool {
         let Some(wait) = self.mode.wait else { return false };
         if !wait.is_zero() {
-            // A lease that we have by then is awaited.
+            // A lease that is held by then, in activation, is waited for.
             let has = published.status.standing.state() == State::Activating;
             return !has && it.begun.elapsed_max(now) >= wait;
         }
@@ -217,7 +219,7 @@ impl Supervisor {
         }
     }
 
-    /// Obeys a signal: the first of those that end resigns, the second ends at once.
+    /// Handles a signal: the first that asks for the end resigns, the second exits at once.
     async fn signalled(&self, it: &mut Course, number: i32) -> Option<Over> {
         let runs = it.running.as_ref().filter(|it| it.ended.is_none());
         match (number, runs) {
@@ -239,7 +241,7 @@ impl Supervisor {
         None
     }
 
-    /// Takes in what the keeper says.
+    /// Processes a report of the watchdog.
     async fn reported(&self, it: &mut Course, report: Option<Report>) -> Option<Over> {
         let running = it.running.as_mut()?;
         if let Some(report) = report
@@ -258,7 +260,7 @@ impl Supervisor {
         self.over(it, running.term, ended, running.why, running.since).await
     }
 
-    /// Nothing is left of the command in this term.
+    /// Reports to the driver that no process of the term is left.
     async fn over(
         &self,
         it: &mut Course,
@@ -284,7 +286,8 @@ impl Supervisor {
         None
     }
 
-    /// The end where no command runs: a lock that was never had must not look like one that was.
+    /// Returns the end without a running command: a `--once` that never ran must not look
+    /// successful.
     fn without_command(&self, it: &Course) -> Over {
         let code = match it.asked {
             Some(number) if self.mode.once => u8::try_from(128 + number).unwrap_or(u8::MAX),
@@ -293,19 +296,19 @@ impl Supervisor {
         Over::AfterRelease { code, asked: it.asked.is_some() }
     }
 
-    /// How long until the time itself may ask for something.
+    /// Returns the time until a limit may have passed.
     fn until_look(&self, it: &Course) -> Duration {
         let (since, length) = match &it.running {
             Some(running) => (running.since, self.mode.max_hold),
             None => (it.begun, self.mode.wait.filter(|_| it.starts == 0)),
         };
         let left = length.map(|it| it.saturating_sub(since.elapsed_max((self.now)())));
-        // What is over already waits for an event, not for the time.
+        // A limit that has passed has been acted on already; what follows is an event.
         left.filter(|it| !it.is_zero()).unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
     }
 }
 
-/// The keeper's next report; never without a keeper.
+/// Returns the watchdog's next report; pending if there is no watchdog.
 async fn report(running: &mut Option<Running>) -> Option<Report> {
     match running {
         Some(running) => running.report().await,

@@ -1,23 +1,22 @@
-//! The terminal, lent to the command while it wants it.
+//! Hands the terminal to the command while it needs it.
 //!
-//! Ctrl-C goes to the terminal's foreground group. That is ours, so that we hear it and pass it on
-//! once; but a command that reads the terminal, or sets it up, is stopped by the kernel until its
-//! group is in the foreground. Then it is lent the place until it ends, and Ctrl-C is its own.
-//!
-//! What it does not do: it lends nothing that is not ours, as when we run in the background.
+//! Ctrl-C goes to the terminal's foreground process group. That is Tenure's, which forwards the
+//! signal once. But the kernel stops a command that reads or configures the terminal from the
+//! background. The command's group is then put in the foreground until it ends, and receives Ctrl-C
+//! itself. Nothing is changed if Tenure runs in the background.
 
 use nix::sys::signal::{SIGTTOU, SigSet};
 use rustix::process::{Pid, getpgrp};
 use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
 
-/// The terminal's foreground, ours or lent.
+/// The terminal's foreground: that of Tenure, or of the command.
 #[derive(Debug, Default)]
 pub(super) struct Terminal {
     lent: bool,
 }
 
 impl Terminal {
-    /// Puts a group in the foreground in our place; false if that was not ours.
+    /// Puts a group in the foreground instead of Tenure's; returns false if Tenure's was not.
     pub(super) fn lend(&mut self, group: Pid) -> bool {
         let stdin = std::io::stdin();
         if !self.lent && isatty(&stdin) && tcgetpgrp(&stdin) == Ok(getpgrp()) {
@@ -26,12 +25,13 @@ impl Terminal {
         self.lent
     }
 
-    /// Takes the place back.
+    /// Puts Tenure's group in the foreground again.
     pub(super) fn take_back(&mut self) {
         if !std::mem::take(&mut self.lent) {
             return;
         }
-        // Whoever sets the terminal from the background is stopped, unless this signal is blocked.
+        // A background process that changes the foreground group is stopped unless it blocks
+        // SIGTTOU.
         let mut stops = SigSet::empty();
         stops.add(SIGTTOU);
         if stops.thread_block().is_ok() {
@@ -40,7 +40,7 @@ impl Terminal {
         }
     }
 
-    /// Whether the command has it.
+    /// Returns whether the command's group is in the foreground.
     pub(super) fn is_lent(&self) -> bool {
         self.lent
     }

@@ -1,16 +1,14 @@
-//! What Tenure and a keeper say to each other: records of one size over a socket, so that neither
-//! side ever parses, allocates, or waits for the rest of a sentence.
-//!
-//! What it does not do: it reads no clock and decides nothing.
+//! The messages between Tenure and a watchdog: fixed-size records over a socket, so that neither
+//! side parses, allocates, or waits for the rest of a message.
 
 use std::time::Duration;
 
 use crate::clock::Moment;
 
-/// How many bytes a record has.
+/// The size of a record in bytes.
 pub const RECORD: usize = 24;
 
-/// A reading of the two lease clocks that a belief ends at.
+/// The deadline of a belief, as readings of the two lease clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// By `CLOCK_BOOTTIME`.
@@ -20,53 +18,53 @@ pub struct End {
 }
 
 impl End {
-    /// The end of a belief of `length` that counts from `sent`.
+    /// Returns the deadline of a belief of `length` that counts from `sent`.
     #[must_use]
     pub fn of(sent: Moment, length: Duration) -> Self {
         Self { boot: sent.boot + length, raw: sent.raw + length }
     }
 
-    /// What is left at `now`, by the clock that gets there first (R2).
+    /// Returns the time left at `now`, by the clock that shows less (R2).
     #[must_use]
     pub fn remaining(self, now: Moment) -> Duration {
         self.boot.saturating_sub(now.boot).min(self.raw.saturating_sub(now.raw))
     }
 }
 
-/// What Tenure wants of a keeper.
+/// A message from Tenure to a watchdog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The lease is believed in until then: end the command in time for it.
+    /// The lease is believed to be held until then: end the command in time.
     Belief(End),
-    /// Send this signal to the command's group, and SIGKILL after so long.
+    /// Send this signal to the command's group, and SIGKILL after a time.
     Terminate {
         /// The signal's number.
         signal: i32,
-        /// From the receipt of the order to SIGKILL.
+        /// The time from the receipt of the order to SIGKILL.
         within: Duration,
     },
-    /// SIGKILL at once.
+    /// Send SIGKILL at once.
     Kill,
-    /// Pass a signal on.
+    /// Forward a signal.
     Signal(i32),
 }
 
-/// What a keeper tells.
+/// A message from a watchdog to Tenure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// The command was started; its process, which leads its group.
+    /// The command was started with this process id, which is also that of its group.
     Started(i32),
-    /// It could not be, by this error number; the keeper ends.
+    /// The command could not be started, with this `errno`; the watchdog exits.
     Failed(i32),
-    /// The belief nears its end: the command's group was sent SIGTERM, or SIGKILL.
+    /// The deadline of the belief is near: SIGTERM or SIGKILL was sent to the command's group.
     Overdue,
     /// The command was stopped by this signal.
     Stopped(i32),
-    /// The command has ended with this code.
+    /// The command has exited with this code.
     Exited(i32),
-    /// A signal has ended the command.
+    /// The command was terminated by this signal.
     Signalled(i32),
-    /// Nothing is left of the command and what it started; the keeper ends.
+    /// No process of the command is left; the watchdog exits.
     Gone,
 }
 
@@ -100,7 +98,7 @@ fn number(word: u64) -> i32 {
 }
 
 impl Order {
-    /// The order as bytes.
+    /// Encodes the order.
     #[must_use]
     pub fn to_bytes(self) -> [u8; RECORD] {
         match self {
@@ -111,7 +109,7 @@ impl Order {
         }
     }
 
-    /// The order that these bytes are; what nobody ever sends means the worst, to kill.
+    /// Decodes an order. An unknown one is treated as the safest, [`Order::Kill`].
     #[must_use]
     pub fn of_bytes(bytes: &[u8; RECORD]) -> Self {
         let [kind, first, second] = words(bytes);
@@ -128,7 +126,7 @@ impl Order {
 }
 
 impl Report {
-    /// The report as bytes.
+    /// Encodes the report.
     #[must_use]
     pub fn to_bytes(self) -> [u8; RECORD] {
         match self {
@@ -142,7 +140,7 @@ impl Report {
         }
     }
 
-    /// The report that these bytes are, if they are one.
+    /// Decodes a report; `None` if it is unknown.
     #[must_use]
     pub fn of_bytes(bytes: &[u8; RECORD]) -> Option<Self> {
         let [kind, first, _] = words(bytes);

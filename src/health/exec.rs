@@ -1,7 +1,6 @@
-//! `exec:CMD`: well is an exit with 0 within the time.
-//!
-//! What it does not do: its output does not come into the log; the first line is said where it
-//! fails. Over its time it is killed with its group, without asking: a probe has nothing to end.
+//! The probe `exec:CMD`: succeeds if the command exits with 0 within the timeout. Its output is not
+//! logged; after a failure the first line is part of the result. On timeout, its process group is
+//! killed without a SIGTERM.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -10,19 +9,20 @@ use super::Finding;
 use crate::command::{self, End, Output, Starting};
 use crate::config::CommandLine;
 
-/// One probe of this kind.
+/// A probe of this kind.
 pub(super) struct Exec {
     pub(super) line: CommandLine,
-    /// A start that did not end in time: a disk that hangs holds one thread, however often.
+    /// A start that timed out and still runs: a hanging file system takes up one thread, not one
+    /// for each run.
     pub(super) starting: Option<Starting>,
 }
 
 impl Exec {
-    /// Runs the command; `None` when the time was over.
+    /// Runs the command; returns `None` on timeout.
     pub(super) async fn probe(&mut self, bound: Duration) -> Option<Finding> {
         let mut alarm = pin!(tokio::time::sleep(bound));
         if let Some(late) = &mut self.starting {
-            // What starts so late was meant for an earlier probe: it ends as it is dropped.
+            // It belongs to an earlier run, so the command is killed by the drop.
             if let Err(End::TimedOut) = late.started(alarm.as_mut()).await {
                 return None;
             }

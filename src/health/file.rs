@@ -1,7 +1,5 @@
-//! `file:/path`: well is a file that is there, and with `max_age` was written lately by the wall
-//! clock.
-//!
-//! What it does not do: it opens nothing and reads nothing.
+//! The probe `file:/path`: succeeds if the file exists and, with `max_age`, was modified recently
+//! by the wall clock. The file is not opened.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,21 +10,21 @@ use super::Finding;
 use crate::clock::Moment;
 use crate::config::duration;
 
-/// How far ahead of our clock a file's time may lie without a word: file systems of the network
-/// count by clocks of their own.
+/// How far in the future a modification time may be: network file systems use other clocks.
 const AHEAD: Duration = Duration::from_secs(1);
 
-/// One probe of this kind.
+/// A probe of this kind.
 pub(super) struct File {
     pub(super) path: PathBuf,
     pub(super) max_age: Option<Duration>,
     pub(super) now: fn() -> Moment,
-    /// The look that has not ended: a disk that hangs holds one thread, however often it is asked.
+    /// A check that has not finished: a hanging file system takes up one thread, not one for each
+    /// run.
     pub(super) looking: Option<JoinHandle<Finding>>,
 }
 
 impl File {
-    /// Looks; may be dropped, and goes on with the same look when called again.
+    /// Checks the file. Cancel safe: the next call continues the same check.
     pub(super) async fn probe(&mut self) -> Finding {
         let (path, max_age, now) = (self.path.clone(), self.max_age, self.now);
         let looking = self
@@ -49,8 +47,8 @@ fn look(path: &Path, max_age: Option<Duration>, now: fn() -> Moment) -> Finding 
     )
 }
 
-/// Judges the age of a file; one of the future is as wrong as one of the past, lest it pass for
-/// fresh until that time has come.
+/// Judges the age of a file. A modification time in the future fails like an old one, since it
+/// would otherwise count as recent until that time.
 fn judge(written: SystemTime, now: SystemTime, max_age: Duration) -> Finding {
     let (age, ahead) = match now.duration_since(written) {
         Ok(age) => (age, false),
@@ -70,7 +68,7 @@ fn judge(written: SystemTime, now: SystemTime, max_age: Duration) -> Finding {
     }
 }
 
-/// Rounds up, so that what is over a limit never looks as if it were at it.
+/// Rounds up, so that an age over the limit is never shown as equal to it.
 fn whole_seconds(age: Duration) -> Duration {
     Duration::from_secs(age.as_secs() + u64::from(age.subsec_nanos() > 0))
 }

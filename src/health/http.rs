@@ -1,13 +1,12 @@
-//! `http://…` and `https://…`: well is an answer of 200 to 299.
-//!
-//! What it does not do: it follows no redirect, uses no proxy and reads no body.
+//! The probes `http://…` and `https://…`: succeed if the response has a status of 200 to 299.
+//! Redirects are not followed.
 
 use url::Url;
 
 use super::Finding;
 use crate::http_client::HttpClient;
 
-/// One probe of this kind.
+/// A probe of this kind.
 pub(super) struct Http {
     pub(super) url: Url,
     pub(super) client: HttpClient,

@@ -1,6 +1,4 @@
-//! `tcp://host:port`: well is a connection that is taken.
-//!
-//! What it does not do: it sends nothing and reads nothing.
+//! The probe `tcp://host:port`: succeeds if a connection can be established.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +8,7 @@ use tokio::net::TcpStream;
 use super::Finding;
 use crate::resolver::Resolver;
 
-/// One probe of this kind.
+/// A probe of this kind.
 pub(super) struct Tcp {
     pub(super) host: String,
     pub(super) port: u16,
@@ -30,13 +28,13 @@ impl Tcp {
     }
 }
 
-/// Connects to the first of the addresses that takes a connection; where none does, says why the
-/// last did not.
+/// Connects to the first address that accepts a connection; otherwise returns the error of the
+/// last.
 async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
     let mut why = "the name has no address".to_owned();
     for address in addresses {
         match TcpStream::connect(address).await {
-            // On a port that the system gives to clients, a connection can meet itself.
+            // On a port of the ephemeral range, a connection can connect to itself.
             Ok(it) if meets_itself(&it) => {
                 why = io::ErrorKind::ConnectionRefused.to_string();
             }

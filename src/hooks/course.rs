@@ -1,6 +1,5 @@
-//! What is to be told next: the newest state, in order, and each change once.
-//!
-//! What it does not do: it runs nothing, waits for nothing and reads no clock.
+//! Queues of events: which change to report next, each only once. Pure: it runs nothing and reads
+//! no clock.
 
 use std::time::Duration;
 
@@ -8,30 +7,29 @@ use super::Name;
 use crate::clock::Moment;
 use crate::election::{Standing, Status};
 
-/// One thing to tell by a hook.
+/// An event for a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Event {
-    /// By which hook.
+    /// The hook.
     pub(super) name: Name,
-    /// Our term that has begun, drains or has ended; `None` for another's.
+    /// The term of this instance that has begun, drains or has ended; `None` for another's.
     pub(super) term: Option<u64>,
 }
 
-/// One succession of events, told one after the other.
+/// A queue of events that are reported one after the other.
 pub(super) trait Course {
-    /// Takes in a status as it is at `now`, and gives back what was to be told until now and will
-    /// not be any more.
+    /// Processes a status as it is at `now`; returns events that were due and are now obsolete.
     fn observe(&mut self, status: &Status, now: Moment) -> Vec<Event>;
 
-    /// What is to be told now, if anything is; it counts as told from then on.
+    /// Returns the event to report now, if there is one, and marks it as reported.
     fn start(&mut self, status: &Status, now: Moment) -> Option<Event>;
 }
 
-/// Where we stand, as far as hooks tell it.
+/// The role of this instance, as far as hooks report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum View {
-    /// Leads, or may yet get its word back: after a jump of the clocks a leader is lost only when
-    /// the old deadline has passed (R10).
+    /// Leads, or may still lead: after a jump of the clocks, leadership is lost only when the old
+    /// deadline has passed (R10).
     Leads(u64),
     /// Drains.
     Drains(u64),
@@ -51,7 +49,7 @@ impl View {
     }
 }
 
-/// How long until the clock alone makes a change, if it may.
+/// Returns the time until a change by the clock alone, if there may be one.
 pub(super) fn until_change(status: &Status, now: Moment) -> Option<Duration> {
     match &status.standing {
         Standing::Leader { belief, .. } => Some(belief.until_end(now)).filter(|it| !it.is_zero()),
@@ -59,13 +57,13 @@ pub(super) fn until_change(status: &Status, now: Moment) -> Option<Duration> {
     }
 }
 
-/// Active, drain and passive: one succession, since they are about the same thing.
+/// The queue of active, drain and passive, which are about the same thing.
 #[derive(Debug, Default)]
 pub(super) struct Roles {
     view: View,
-    /// The term that was told active and not passive yet.
+    /// The term that was reported active, and not passive yet.
     active: Option<u64>,
-    /// The term that was told to drain.
+    /// The term that was reported to drain.
     drained: Option<u64>,
 }
 
@@ -98,7 +96,7 @@ impl Course for Roles {
     fn start(&mut self, status: &Status, now: Moment) -> Option<Event> {
         let event = self.due().next()?;
         match event.name {
-            // Not for a belief that is over, nor for one that a jump of the clocks suspends.
+            // Not after the end of the belief, nor while a jump of the clocks suspends it.
             Name::Active if !status.is_leader(now) => return None,
             Name::Active => self.active = event.term,
             Name::Drain => self.drained = event.term,
@@ -108,7 +106,7 @@ impl Course for Roles {
     }
 }
 
-/// Who leads, whoever it is.
+/// The queue of leader changes, of any instance.
 #[derive(Debug, Default)]
 pub(super) struct Leaders {
     seen: Option<Leader>,
@@ -131,7 +129,7 @@ impl Leaders {
 
 impl Course for Leaders {
     fn observe(&mut self, status: &Status, _now: Moment) -> Vec<Event> {
-        // That nobody holds the lease is no other leader.
+        // A free lease is not a change of the leader.
         let Some(holder) = &status.holder else {
             return Vec::new();
         };
@@ -192,7 +190,7 @@ mod tests {
         Event { name, term: Some(term) }
     }
 
-    /// A course whose view is set, since what it is judged from is the same for all.
+    /// Sets the view directly, and returns the events that become obsolete.
     fn viewing(roles: &mut Roles, view: View) -> Vec<Event> {
         let before: Vec<_> = roles.due().collect();
         roles.view = view;
@@ -201,7 +199,7 @@ mod tests {
     }
 
     fn told(roles: &mut Roles) -> Option<Event> {
-        // A leader at this instant, for whatever is to be told.
+        // A status that leads at this instant.
         roles.start(&leading(1, at(0)), at(0))
     }
 

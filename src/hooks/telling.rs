@@ -1,6 +1,5 @@
-//! One run of a hook: what it is told, for how long it may run, what came of it.
-//!
-//! What it does not do: it repeats nothing. A webhook that nobody answered was told once.
+//! One run of a hook: its environment or request, its time limit, and its result. Hooks are never
+//! repeated, so a webhook that fails has been called once.
 
 use std::time::Duration;
 
@@ -13,13 +12,13 @@ use crate::config::{CommandLine, HOOK_GRACE, Hook, duration};
 use crate::http_client::HttpClient;
 use crate::publish::Document;
 
-/// What came of a run.
+/// The result of a run.
 pub(super) struct Told {
     pub(super) outcome: Outcome,
-    /// In words.
+    /// The result in words.
     pub(super) words: String,
-    /// Whether who was told has done what it was told: a command that ran to its end, whatever its
-    /// code; a webhook that agreed.
+    /// Whether the hook has done its work: a command that ran to its end, whatever its exit code; a
+    /// webhook that returned a success.
     pub(super) ended: bool,
 }
 
@@ -44,7 +43,7 @@ pub(super) async fn by_command(
     Told { outcome, words, ended }
 }
 
-/// Sends the status document.
+/// Posts the status document to a webhook.
 pub(super) async fn by_webhook(
     client: &HttpClient,
     url: &url::Url,
@@ -75,22 +74,23 @@ fn over(time: Duration) -> String {
     format!("not done within {}", duration::format(time))
 }
 
-/// Whether a hook needs the HTTP client.
+/// Returns whether a hook needs the HTTP client.
 pub(super) fn is_webhook(hook: &Hook) -> bool {
     matches!(hook, Hook::Webhook(_))
 }
 
-/// Whether a hook needs TLS.
+/// Returns whether a hook needs TLS.
 pub(super) fn over_tls(hook: &Hook) -> bool {
     matches!(hook, Hook::Webhook(url) if url.scheme() == "https")
 }
 
-/// What a command finds in its environment. What is not known is not set, even if it is in ours.
+/// Returns the variables of a command. A variable without a value is unset, even if it would be
+/// inherited.
 fn environment(event: Event, document: &Document<'_>, url: Option<&str>) -> Vec<Variable> {
     let number = |it: u64| Some(it.to_string());
     let text = |it: &str| Some(it.to_owned());
     let holder = document.holder.as_ref();
-    // Passive tells which term has ended, though it is ours no more.
+    // For on-passive, the term that has ended.
     let term = if event.name == Name::LeaderChange { document.term } else { event.term };
     vec![
         ("TENURE_EVENT", text(event.name.event())),

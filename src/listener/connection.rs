@@ -1,7 +1,4 @@
-//! The connections of a listener: how each is accepted, served and watched.
-//!
-//! What it does not do: it knows no paths and no status, and which connection makes room for another
-//! is the places' matter.
+//! Accepts and serves the connections of a listener, and bounds their requests in size and time.
 
 use std::convert::Infallible;
 use std::io;
@@ -27,30 +24,30 @@ use tower_service::Service;
 use super::places::{Activity, Connections, Place, Streamed};
 use super::{Listener, Stream};
 
-/// How long a client may leave an answer unread before it is dropped.
+/// How long a client may leave a response unread before its connection is closed.
 const WRITE_TIME: Duration = Duration::from_secs(10);
 
-/// Most bytes of a request's head; hyper answers 431 above it.
+/// The most bytes of a request's head; hyper responds with 431 above it.
 const MAX_HEAD: usize = 16 * 1024;
 
-/// Most headers of a request; hyper answers 431 above it.
+/// The most headers of a request; hyper responds with 431 above it.
 const MAX_HEADERS: usize = 64;
 
-/// Marks an answer whose body goes on for as long as somebody reads it.
+/// Marks a response whose body is a stream without end.
 #[derive(Clone, Copy)]
 pub(crate) struct Streaming;
 
-/// What is served at a listener.
+/// A service at a listener.
 pub(crate) trait Site: Send + Sync + 'static {
-    /// What answers the requests of one connection.
+    /// Returns the router for one connection.
     fn router(&self, stream: &Stream) -> Router;
 
-    /// The answer to a request with a body of at most so many bytes, where that is too much to be
-    /// looked at.
+    /// Returns the response to a request whose body has at most `body` bytes, if that is too large
+    /// to be processed.
     fn refusal(&self, body: u64) -> Option<Response<Body>>;
 }
 
-/// Accepts connections for ever, and owns them.
+/// Accepts connections forever, and owns their tasks.
 pub(crate) async fn accept<T: Site>(listener: Listener, connections: Connections, site: Arc<T>) {
     let mut tasks = JoinSet::new();
     let mut failing = false;
@@ -73,7 +70,8 @@ pub(crate) async fn accept<T: Site>(listener: Listener, connections: Connections
                 }
             }
             Err(error) => {
-                // Out of descriptors, most likely: the store needs them more than who waits here.
+                // Most likely no file descriptor is left. The store needs them more than waiting
+                // clients.
                 if !std::mem::replace(&mut failing, true) {
                     tracing::warn!("a connection could not be accepted: {error}");
                 }
@@ -108,7 +106,7 @@ where
                 return Ok::<_, Infallible>(response);
             }
             activity.streaming();
-            // The body is dropped at its end, or at once where the request was HEAD.
+            // The body is dropped at its end, or at once for a HEAD request.
             let streamed = Streamed::new(activity, connections.clone());
             Ok(response.map(|body| {
                 Body::new(body.map_frame(move |frame| {
@@ -123,17 +121,17 @@ where
         .max_headers(MAX_HEADERS)
         .header_read_timeout(None)
         .serve_connection(io, answer);
-    // How a client ended is its own affair.
+    // An error concerns only the client.
     let _ = connection.await;
 }
 
-/// Answers one request, with what all answers have in common.
+/// Responds to one request, with the headers that all responses have.
 async fn respond<T: Site>(
     request: Request<Incoming>,
     site: &T,
     mut router: Router,
 ) -> Response<Body> {
-    // One that announces no length may be of any.
+    // A body without a length may be of any size.
     let body = request.body().size_hint().upper().unwrap_or(u64::MAX);
     let mut response = match site.refusal(body) {
         Some(refusal) => refusal,
@@ -145,22 +143,22 @@ async fn respond<T: Site>(
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if body > 0 {
-        // Nobody may have read all of that body, so the next request could not be told from it.
+        // The body may not have been read to its end, so the next request could not be found.
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }
 
-/// A stream that tells when bytes come, and fails when its reader has stalled for too long.
+/// A stream that records when bytes arrive, and fails when a write has been pending for too long.
 struct Watched<S> {
     stream: S,
     activity: Arc<Activity>,
-    /// The last bytes that came: a request without a body ends with an empty line.
+    /// The last bytes received: a request without a body ends with an empty line.
     tail: [u8; 4],
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-/// The last bytes of what came, where `before` were the last until then.
+/// Returns the last bytes received, given those `before` and the new ones.
 fn tail_of(before: [u8; 4], came: &[u8]) -> [u8; 4] {
     let mut tail = before;
     for byte in &came[came.len().saturating_sub(tail.len())..] {
@@ -189,7 +187,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 }
 
 impl<S: Unpin> Watched<S> {
-    /// Lets a pending write fail when it has been pending for too long.
+    /// Fails a write that has been pending for [`WRITE_TIME`].
     fn bounded<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -1,11 +1,9 @@
-//! The places for connections: how many may be open, which makes room for another, and for how long
-//! one may leave its request incomplete.
+//! Limits the number of connections, closes one to make room for another, and limits the time of an
+//! incomplete request.
 //!
-//! hyper's own time limit for headers also ends idle connections that wait for their next request,
-//! which a prober may well keep. So the time is taken here, from a request's first byte to its
-//! complete head, and idle connections live until their place is needed.
-//!
-//! What it does not do: it reads and writes nothing.
+//! hyper's own timeout for headers also closes idle connections that wait for their next request,
+//! which a prober may keep. So the time is measured here, from the first byte of a request to its
+//! complete head, and idle connections stay open until their slot is needed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -16,40 +14,42 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often the connections are looked through for requests that do not get complete. One look at
-/// all of them is cheaper than a timer in each, which every request would set and clear.
+/// The interval of the search for incomplete requests. Checking all connections at once is cheaper
+/// than a timer for each, which every request would set and clear.
 const SWEEP: Duration = Duration::from_millis(500);
 
-/// How many sweeps may find one request incomplete: it ends 4.5 to 5 s after its first byte.
+/// The number of sweeps that may find a request incomplete: it is closed 4.5 to 5 s after its first
+/// byte.
 const PATIENCE: u32 = 10;
 
-/// The places for connections, over all listeners.
+/// The slots for connections, of all listeners together.
 #[derive(Clone)]
 pub(crate) struct Connections {
     max: usize,
-    /// How many of so many connections fit into the limit of open files at this moment.
+    /// Returns how many of the given connections fit into the current limit of open files.
     fits: fn(usize) -> usize,
-    /// One for each descriptor that may be open.
+    /// One permit for each connection that may be open.
     free: Arc<Semaphore>,
-    /// Whether fewer of them fit than there should be.
+    /// Whether fewer connections fit than are configured.
     scarce: Arc<AtomicBool>,
-    /// Word that a connection could not be accepted.
+    /// Notified when a connection could not be accepted.
     short: Arc<Notify>,
     taken: Arc<Mutex<BTreeMap<u64, Arc<Activity>>>>,
     next: Arc<AtomicU64>,
 }
 
-/// What one connection is about.
+/// The activity of one connection.
 #[derive(Default)]
 pub(super) struct Activity {
     phase: AtomicU8,
-    /// When it began or was last answered, in turns of all connections; the smallest is the oldest.
+    /// When it began or was last answered, as a count of such events on all connections; the
+    /// smallest is the oldest.
     idle_since: AtomicU64,
-    /// Whether the bytes that came last are those of a request that is not complete.
+    /// Whether the last bytes received belong to an incomplete request.
     partial: AtomicBool,
     /// How many sweeps have found it in its present phase.
     swept: AtomicU32,
-    /// Ends the connection's task.
+    /// Aborts the connection's task.
     task: OnceLock<AbortHandle>,
 }
 
@@ -58,7 +58,7 @@ const READING: u8 = 1;
 const ANSWERING: u8 = 2;
 const STREAMING: u8 = 3;
 
-/// Held by a body that goes on for as long as somebody reads it: when it is dropped, the connection waits for its next request.
+/// Held by a streaming body: when it is dropped, the connection is idle again.
 pub(super) struct Streamed {
     activity: Arc<Activity>,
     connections: Connections,
@@ -76,7 +76,7 @@ impl Drop for Streamed {
     }
 }
 
-/// A place, given back when its connection is closed.
+/// A slot, released when its connection is closed.
 pub(super) struct Place {
     id: u64,
     pub(super) activity: Arc<Activity>,
@@ -91,12 +91,13 @@ impl Connections {
         Self { max, fits, free, scarce, short, taken: Arc::default(), next: Arc::default() }
     }
 
-    /// Takes a place; another makes room where all are taken. Gives none when all are busy.
+    /// Takes a slot. If all are taken, closes a connection to make room; returns `None` if all are
+    /// busy.
     pub(super) async fn take(&self) -> Option<Place> {
         let permit = match Arc::clone(&self.free).try_acquire_owned() {
             Ok(permit) => permit,
-            // A connection that is ended is closed a little later. Were that not awaited, a burst
-            // would open more files than there are places, at the store's expense.
+            // A connection that was ended is closed a little later. Without waiting for that, a
+            // burst would open more files than there are slots, at the store's expense.
             Err(_) if self.make_room() => Arc::clone(&self.free).acquire_owned().await.ok()?,
             Err(_) => return None,
         };
@@ -107,16 +108,16 @@ impl Connections {
         Some(Place { id, activity, connections: self.clone(), _permit: permit })
     }
 
-    /// A connection could not be accepted, most likely for want of a descriptor: ends one, and has
-    /// the limit looked at.
+    /// Handles a connection that could not be accepted, most likely for want of a file descriptor:
+    /// closes a connection, and has the limit of open files checked.
     pub(super) fn run_short(&self) {
         self.make_room();
         self.short.notify_one();
     }
 
-    /// Ends one connection: one that waits, or else, where places are scarce, one in the middle of
-    /// its answer, since subscribers come again and a probe must find a place. Says whether there
-    /// was one.
+    /// Closes one connection: one that waits for a request or, if slots are scarce, even one in the
+    /// middle of a response, since subscribers reconnect and a probe must find a slot. Returns
+    /// whether there was one.
     fn make_room(&self) -> bool {
         let mut taken = self.lock();
         let scarce = self.scarce.load(Ordering::Relaxed);
@@ -127,10 +128,12 @@ impl Connections {
         self.taken.lock().expect("nothing panics while the lock is held")
     }
 
-    /// Ends what was begun and does not get complete, and what does not fit any more, for ever.
+    /// Closes connections with overdue requests, and those beyond the limit of open files; never
+    /// ends.
     pub(crate) async fn sweep(self) {
         let mut sweeps = interval(SWEEP);
-        // After a pause the missed ones must not be made up for: nobody could have been heard.
+        // Sweeps that were missed in a pause must not be made up for: the process received nothing
+        // meanwhile.
         sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut withheld = Vec::new();
         loop {
@@ -144,8 +147,8 @@ impl Connections {
         }
     }
 
-    /// Withholds the places that do not fit into the limit of open files, and ends those who have
-    /// them: the store needs the descriptors more.
+    /// Withholds the slots that do not fit into the limit of open files, and closes their
+    /// connections: the store needs the file descriptors more.
     async fn fit(&self, withheld: &mut Vec<OwnedSemaphorePermit>) {
         let wanted = self.max.saturating_sub((self.fits)(self.max));
         if wanted != withheld.len() {
@@ -168,8 +171,8 @@ impl Connections {
     }
 }
 
-/// Ends the connection, of those that may be ended, whose last answer, or else its beginning, is
-/// longest ago. Says whether there was one.
+/// Closes, of the connections for which `may_end` returns true, the one whose last response, or
+/// else whose beginning, is longest ago. Returns whether there was one.
 fn end_oldest(
     taken: &mut BTreeMap<u64, Arc<Activity>>,
     may_end: impl Fn(&Activity) -> bool,
@@ -195,7 +198,7 @@ impl Drop for Place {
 }
 
 impl Activity {
-    /// Learns which task it is about; it was made for that one.
+    /// Sets the connection's task, once.
     pub(super) fn is_of(&self, task: AbortHandle) {
         let _ = self.task.set(task);
     }
@@ -208,8 +211,8 @@ impl Activity {
         self.enter(STREAMING);
     }
 
-    /// Whether it is not being answered: it is idle or has begun a request. Were those who begin
-    /// one spared, they would crowd out all who have just come.
+    /// Returns whether no request is being processed: the connection is idle or receives a request.
+    /// If those that receive one were spared, they would crowd out new connections.
     fn waits(&self) -> bool {
         matches!(self.phase.load(Ordering::Relaxed), IDLE | READING)
     }
@@ -219,7 +222,7 @@ impl Activity {
         self.swept.store(0, Ordering::Relaxed);
     }
 
-    /// Bytes came, whose end is that of a request or is not.
+    /// Records that bytes were received, and whether they leave a request incomplete.
     pub(super) fn heard(&self, partial: bool) {
         self.partial.store(partial, Ordering::Relaxed);
         if self.phase.load(Ordering::Relaxed) == IDLE {
@@ -227,8 +230,8 @@ impl Activity {
         }
     }
 
-    /// The answer is made; unless the next request has begun, the connection is idle. One that is
-    /// there as a whole is answered next, whatever is said here.
+    /// Records that a response was produced; the connection is idle unless the next request has
+    /// begun. A request that has been received completely is processed next in any case.
     pub(super) fn answered(&self, tick: u64) {
         self.idle_since.store(tick, Ordering::Relaxed);
         let partial = self.partial.load(Ordering::Relaxed);
@@ -241,7 +244,7 @@ impl Activity {
         }
     }
 
-    /// Counts one more sweep; whether a request was begun too many sweeps ago.
+    /// Counts a sweep; returns whether a request has been incomplete for too many.
     fn is_overdue(&self) -> bool {
         self.phase.load(Ordering::Relaxed) == READING
             && self.swept.fetch_add(1, Ordering::Relaxed) + 1 >= PATIENCE

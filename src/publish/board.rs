@@ -1,57 +1,55 @@
-//! What each probe last said, for whoever wants to read it.
-//!
-//! What it does not do: it counts nothing. How many failures in a row are too many is the
-//! election's to judge.
+//! The last result of each health probe. The election decides how many failures in a row matter.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clock::Moment;
 
-/// What the probes last said; clones show the same. Empty where none are set.
+/// The last results of the probes, shared between clones; empty if there are no probes.
 #[derive(Clone, Debug, Default)]
 pub struct Board(Arc<Mutex<Vec<Entry>>>);
 
-/// What one probe last said.
+/// The last result of one probe.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The probe as it is configured, without credentials.
+    /// The probe as configured, without credentials.
     pub probe: String,
-    /// What it said; `None` before its first answer.
+    /// Its last result; `None` before the first.
     pub last: Option<Said>,
 }
 
-/// One answer of a probe.
+/// The result of one run of a probe.
 #[derive(Clone, Debug)]
 pub struct Said {
-    /// Whether it was well.
+    /// Whether it succeeded.
     pub well: bool,
-    /// In words.
+    /// The result in words.
     pub words: String,
-    /// When.
+    /// When it ended.
     pub at: Moment,
 }
 
 impl Board {
-    /// Makes a board for these probes, which have said nothing yet.
+    /// Creates a board for these probes, without results.
     #[must_use]
     pub fn new(probes: impl IntoIterator<Item = String>) -> Self {
         let entries = probes.into_iter().map(|probe| Entry { probe, last: None });
         Self(Arc::new(Mutex::new(entries.collect())))
     }
 
-    /// What every probe last said, in the order of the settings.
+    /// Returns the last results, in the order of the settings.
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         self.lock().clone()
     }
 
-    /// Whether every probe was well when it last answered; so where there are none.
+    /// Returns whether the last result of every probe was a success; true if there are no probes.
     #[must_use]
     pub fn is_well(&self) -> bool {
         self.lock().iter().all(|it| it.last.as_ref().is_some_and(|it| it.well))
     }
 
-    /// Writes down what a probe says, and gives back whether it was well before.
+    /// Records the result of a probe; returns whether the previous one was a success, if there was
+    /// one.
     ///
     /// # Panics
     /// When there is no such probe.

@@ -1,8 +1,7 @@
-//! Status files: the status for readers without HTTP, with the end of its own validity in it.
+//! Status files: the status for readers without HTTP, each with the time until which it is valid.
 //!
-//! What it does not do: it delays nobody. Each file has a writer of its own, whose disk work runs on
-//! another thread, one write at a time: a disk that hangs or is full holds up its own file alone. It
-//! never follows a symbolic link.
+//! Each file has its own writer, whose disk I/O runs on another thread, one write at a time: a disk
+//! that hangs or is full delays only its own file. Symbolic links are never followed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -22,7 +21,7 @@ use super::{About, Document, Judgement, Published, Role, rfc3339, valid_until_bo
 use crate::clock::Moment;
 use crate::config::{FileFormat, StatusFile};
 
-/// After how long a write that has not ended is told of.
+/// A write that takes longer is reported.
 const SLOW: Duration = Duration::from_secs(2);
 
 /// Writes the status files.
@@ -32,7 +31,7 @@ impl Writer {
     /// Writes the files for the first time.
     ///
     /// # Errors
-    /// When a file cannot be written, naming it: a setting that is wrong from the start.
+    /// When a file cannot be written, with its path: a setting that is wrong from the start.
     pub async fn start(
         files: Vec<StatusFile>,
         about: About,
@@ -62,7 +61,8 @@ impl Writer {
         Ok((Self(writers), words.into_iter().collect()))
     }
 
-    /// Writes each publication, the newest first, until the driver is gone and the last is written.
+    /// Writes each publication, skipping outdated ones, until the driver is gone and the last is
+    /// written.
     pub async fn run(self) {
         join_all(self.0.into_iter().map(FileWriter::run)).await;
     }
@@ -76,9 +76,9 @@ struct FileWriter {
     published: watch::Receiver<Published>,
     written: watch::Sender<u64>,
     now: fn() -> Moment,
-    /// How a file is replaced: [`replace`], or a test's disk that hangs.
+    /// Replaces a file: [`replace`], or in tests a disk that hangs.
     replace: fn(&Path, &str) -> io::Result<()>,
-    /// The error that was told last, so that it is told once.
+    /// The error that was logged last, so that it is logged once.
     told: Option<String>,
 }
 
@@ -96,7 +96,7 @@ impl FileWriter {
         }
     }
 
-    /// Counts an error, and tells it when it is another than before.
+    /// Counts an error, and logs it if it differs from the last one.
     fn tell(&mut self, words: String) {
         self.metrics.file_error();
         if self.told.as_ref() != Some(&words) {
@@ -105,7 +105,7 @@ impl FileWriter {
         }
     }
 
-    /// Writes the newest publication, and gives word of it.
+    /// Writes the newest publication and acknowledges it.
     async fn write(&mut self) -> anyhow::Result<()> {
         let published = self.published.borrow_and_update().clone();
         let now = (self.now)();
@@ -130,14 +130,14 @@ impl FileWriter {
         written.expect("writing a file does not panic").with_context(|| {
             format!("status file {} cannot be written", self.file.path.display())
         })?;
-        // Only what was written gives word: a file that still says active keeps the release waiting
-        // for as long as R8 lets it.
+        // Only a completed write is acknowledged: a file that still reports active delays the
+        // release for as long as R8 allows.
         self.written.send_replace(published.sequence);
         Ok(())
     }
 }
 
-/// The status document, and a date for people.
+/// The status document with the end of its validity as a date.
 #[derive(Serialize)]
 struct FileDocument<'a> {
     #[serde(flatten)]
@@ -145,7 +145,7 @@ struct FileDocument<'a> {
     valid_until: String,
 }
 
-/// The text of a status file.
+/// Returns the content of a status file.
 fn text(format: FileFormat, about: &About, published: &Published, now: Moment) -> String {
     let document = published.document(about, now);
     let judgement = Judgement::of(&published.status, now);
@@ -174,16 +174,16 @@ fn text(format: FileFormat, about: &About, published: &Published, now: Moment) -
     }
 }
 
-/// Quotes a value so that a shell takes it as it is.
+/// Quotes a value for a shell.
 fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
 }
 
-/// Replaces a file as a whole: a new one beside it, renamed into its place.
+/// Replaces a file atomically: writes a new one in the same directory and renames it.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     refuse_what_is_no_file(path)?;
     let beside = beside(path)?;
-    // A file left by a process that died half-way; ours alone by its name.
+    // The temporary file of a process that died half-way; its name contains the process id.
     match std::fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -197,8 +197,8 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// Removes a file that says active and could not be told otherwise, which works on a full disk too:
-/// no file is unknown, and unknown is never active.
+/// Removes a file that still reports active and could not be rewritten; this works on a full disk
+/// too. A missing file means unknown, and unknown is never active.
 fn remove(path: &Path) {
     if refuse_what_is_no_file(path).is_ok() {
         let _ = std::fs::remove_file(path);
@@ -217,7 +217,7 @@ fn refuse_what_is_no_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The name of the temporary file, in the same directory so that it can be renamed.
+/// Returns the path of the temporary file, in the same directory so that it can be renamed.
 fn beside(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut hidden = std::ffi::OsString::from(".");
@@ -237,10 +237,10 @@ mod tests {
     use crate::clock;
     use crate::election::{Standing, Status, StoreHealth};
 
-    /// Whether the disk of the file that hangs is well again.
+    /// Whether the disk of the file that hangs works again.
     static MENDED: AtomicBool = AtomicBool::new(true);
 
-    /// Mends the disk at the end of a test, however it ends: else the runtime would wait for it.
+    /// Repairs the disk when a test ends in any way; the runtime would wait for it otherwise.
     struct Mend;
 
     impl Drop for Mend {

@@ -1,6 +1,5 @@
-//! What the health probes say, in the status document.
-//!
-//! What it does not do: it says nothing of whether we compete; that is the state.
+//! The health probes in the status document. Whether the instance competes is part of the state
+//! instead.
 
 use serde::Serialize;
 
@@ -10,27 +9,27 @@ use crate::clock::Moment;
 /// The health probes in the status document.
 #[derive(Clone, Debug, Serialize)]
 pub struct HealthDocument {
-    /// Whether every probe was well when it last answered.
+    /// Whether the last result of every probe was a success.
     pub well: bool,
-    /// Each of them, in the order of the settings.
+    /// Each probe, in the order of the settings.
     pub probes: Vec<ProbeDocument>,
 }
 
 /// One probe in the status document.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProbeDocument {
-    /// The probe as it is configured, without credentials.
+    /// The probe as configured, without credentials.
     pub probe: String,
-    /// Whether it was well when it last answered; `null` before its first answer.
+    /// Whether its last result was a success; `null` before the first.
     pub well: Option<bool>,
-    /// What it said then, in words.
+    /// That result in words.
     pub said: Option<String>,
-    /// How long ago.
+    /// The time since that result.
     pub ms_ago: Option<u64>,
 }
 
 impl HealthDocument {
-    /// Reads a board at `now`; `None` for one without probes.
+    /// Reads a board at `now`; returns `None` if there are no probes.
     #[must_use]
     pub fn of(board: &Board, now: Moment) -> Option<Self> {
         let entries = board.entries();

@@ -1,7 +1,7 @@
-//! The status listener: read-only, without sign-in, small and bounded.
+//! The status listener: read-only, without authentication, small and bounded.
 //!
-//! What it does not do: it changes nothing. Its answers come from memory, judged at each question;
-//! no lock is held across an await, and nobody who asks, slowly or often, reaches the election.
+//! Responses come from memory and are judged at each request. No lock is held across an await, and
+//! no request, however slow or frequent, reaches the election.
 
 mod page;
 mod reply;
@@ -25,52 +25,52 @@ use crate::clock::Moment;
 use crate::listener::{self, Connections, Site, Stream};
 pub use crate::listener::{Listener, bind};
 
-/// Most event streams and long polls at a time, and never more than half of the connections, so
-/// that probes always find a place; above that 503.
+/// The most event streams and long polls at a time. They never take more than half of the
+/// connections, so that probes always find a slot; above that they get 503.
 pub const MAX_STREAMS: usize = 128;
 
-/// Most bytes of a request's body, which nothing here needs.
+/// The most bytes of a request's body; no request needs one.
 const MAX_BODY: u64 = 1024;
 
-/// How often the listener notes that it turns, and whether the election did.
+/// The interval in which the listener checks whether the election loop has turned.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How long event streams and long polls may take to tell the last word.
+/// How long event streams and long polls may take to deliver the last status.
 const LAST_WORD: Duration = Duration::from_millis(200);
 
-/// For how many ticks of the listener the election may stand still before `/livez` says so.
+/// After this many ticks without a turn of the election loop, `/livez` fails.
 const PATIENCE: u32 = 10;
 
-/// What the status listener answers from.
+/// What the status listener needs from the rest of the sidecar.
 pub struct App {
-    /// What does not change.
+    /// The facts that do not change.
     pub about: About,
-    /// What the driver published.
+    /// The status that the driver published last.
     pub published: tokio::sync::watch::Receiver<Published>,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Metrics,
-    /// How many log lines were dropped until now.
+    /// Returns how many log lines have been dropped.
     pub dropped_lines: Box<dyn Fn() -> usize + Send + Sync>,
-    /// Proof that the election loop turns.
+    /// The heartbeat of the election loop.
     pub heartbeat: Heartbeat,
-    /// The reader of time: [`crate::clock::now`], or a test's.
+    /// The clock: [`crate::clock::now`], or that of a test.
     pub now: fn() -> Moment,
-    /// Most connections at a time, over all listeners.
+    /// The most connections at a time, over all listeners.
     pub max_connections: usize,
-    /// How many of so many connections fit into the limit of open files at this moment.
+    /// Returns how many of the given connections fit into the current limit of open files.
     pub fits: fn(usize) -> usize,
 }
 
-/// What the handlers share.
+/// State shared by the handlers.
 struct Shared {
     app: App,
     streams: Arc<Semaphore>,
-    /// Ticks of this listener since the election last turned: a pause of the whole process stops
-    /// both, and is no hang.
+    /// Ticks of this listener since the election loop last turned. A pause of the whole process
+    /// stops both, and does not count as a hang.
     quiet: AtomicU32,
 }
 
-/// The paths as they are served to everybody.
+/// The routes, the same for every connection.
 struct Paths(Router);
 
 impl Site for Paths {
@@ -84,8 +84,8 @@ impl Site for Paths {
     }
 }
 
-/// Serves the listeners until `shutdown`; then all connections end, those of subscribers when they
-/// were told the last status, if the driver is gone by then.
+/// Serves the listeners until `shutdown`, then closes all connections; subscribers first receive
+/// the last status if the driver is gone by then.
 pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: impl Future<Output = ()>) {
     let connections = Connections::new(app.max_connections, app.fits);
     let streams = MAX_STREAMS.min(app.max_connections.div_ceil(2));
@@ -102,15 +102,16 @@ pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: impl Future<Out
     tasks.spawn(connections.sweep());
     tasks.spawn(watch_the_election(Arc::clone(&shared)));
     shutdown.await;
-    // All places are free when every stream has ended. One that nobody reads may not hold us up.
+    // All permits are free when every stream has ended. A stream that is not read must not delay
+    // this.
     let all = u32::try_from(streams).unwrap_or(u32::MAX);
     let _ = timeout(LAST_WORD, shared.streams.acquire_many(all)).await;
 }
 
-/// Counts for how long the election has not turned while this listener did.
+/// Counts for how long the election loop has not turned while this listener ran.
 async fn watch_the_election(shared: Arc<Shared>) {
     let mut ticks = interval(TICK);
-    // After a pause the missed ticks must not be made up for: they are nobody's hang.
+    // Ticks that were missed in a pause must not be made up for: they would look like a hang.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last = shared.app.heartbeat.count();
     loop {

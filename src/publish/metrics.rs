@@ -1,7 +1,5 @@
-//! Prometheus metrics: what happened is counted, what is true is judged when it is scraped.
-//!
-//! What it does not do: it keeps no state of the election's own; a gauge of something that ends
-//! with time would be a flag that somebody must clear.
+//! Prometheus metrics: events are counted when they happen, gauges are computed when they are
+//! scraped. A stored gauge of something that ends with time would be a flag that must be cleared.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,22 +19,22 @@ use crate::store::Cause;
 /// The content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
 
-/// Upper bounds of the request durations, in seconds: from a file on this host to the longest
-/// request-timeout that makes sense.
+/// The upper bounds of request durations, in seconds: from a file on this host to the longest
+/// reasonable request-timeout.
 const BUCKETS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
 
 /// The hooks whose runs are counted.
 pub const HOOKS: [&str; 4] = ["on-active", "on-passive", "on-drain", "on-leader-change"];
 
-/// What can come of a hook: well, not well, ended since its time was over, or never begun since the
-/// state that it was to tell was over.
+/// The outcomes of a hook: succeeded, failed, ended by its timeout, or skipped because the state
+/// was over.
 pub const HOOK_OUTCOMES: [&str; 4] = ["ok", "failed", "timeout", "skipped"];
 
-/// The settings that alerts and dashboards hold the other metrics against.
+/// The settings that alerts and dashboards compare other metrics with.
 pub const SETTINGS: [&str; 4] =
     ["lease-duration", "renew-deadline", "retry-period", "request-timeout"];
 
-/// What can come of a request for the route: well, or what was wrong with it.
+/// The outcomes of a request for the route.
 pub const ROUTE_OUTCOMES: [&str; 10] = [
     "ok",
     "missing",
@@ -74,13 +72,13 @@ struct Series {
     hook_runs: IntCounterVec,
     child_restarts: IntCounter,
     route: RouteBoard,
-    /// Only where there is a route, as for the requests.
+    /// Only if there is a route, as are the requests.
     route_agrees: Option<IntGauge>,
     route_requests: Option<IntCounterVec>,
 }
 
 impl Metrics {
-    /// Makes all series, at 0.
+    /// Creates all series, at 0.
     #[must_use]
     pub fn new(about: &About) -> Self {
         let maker = Maker { registry: Registry::new(), about };
@@ -132,7 +130,7 @@ impl Metrics {
         Self(Arc::new(series))
     }
 
-    /// Says how long things take by our settings, as [`SETTINGS`].
+    /// Sets the timings, as [`SETTINGS`].
     pub fn timings(&self, timings: &Timings) {
         let Timings { lease_duration, renew_deadline, retry_period, request_timeout, .. } = timings;
         let values = [lease_duration, renew_deadline, retry_period, request_timeout];
@@ -141,7 +139,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a change of state.
+    /// Counts a transition.
     pub fn transition(&self, transition: &Transition) {
         let Transition { from, to, reason, .. } = transition;
         self.0.transitions.with_label_values(&[from.as_str(), to.as_str(), reason.as_str()]).inc();
@@ -163,7 +161,7 @@ impl Metrics {
         self.0.hook_runs.with_label_values(&[hook, outcome]).inc();
     }
 
-    /// Counts a start of `exec`'s command that is not the first.
+    /// Counts a start of `exec`'s command after the first.
     pub fn child_restart(&self) {
         self.0.child_restarts.inc();
     }
@@ -175,8 +173,8 @@ impl Metrics {
         }
     }
 
-    /// Gives all series as Prometheus text, judged at `now`. `dropped_lines` is how many log lines
-    /// were dropped until now.
+    /// Returns all series as Prometheus text, judged at `now`. `dropped_lines` is the total of
+    /// dropped log lines.
     #[must_use]
     pub fn text(&self, published: &Published, dropped_lines: usize, now: Moment) -> String {
         let series = &*self.0;
@@ -206,7 +204,7 @@ impl Metrics {
     }
 }
 
-/// Makes series that bear the election's labels, and registers them.
+/// Creates and registers series with the election's labels.
 struct Maker<'a> {
     registry: Registry,
     about: &'a About,
@@ -237,7 +235,7 @@ impl Maker<'_> {
         self.register(IntCounter::with_opts(self.opts(name, help)))
     }
 
-    /// client-go's name for it, so that dashboards made for that go on.
+    /// Uses client-go's name, so that its dashboards keep working.
     fn master_status(&self) -> IntGauge {
         let opts = self
             .opts("leader_election_master_status", "Whether this instance leads; client-go's name.")
@@ -276,7 +274,7 @@ impl Maker<'_> {
     fn requests(&self) -> IntCounterVec {
         let opts = self.opts("tenure_store_requests_total", "Requests to the store, by outcome.");
         let requests = self.register(IntCounterVec::new(opts, &["op", "outcome"]));
-        // What is the cause of a definite answer has an outcome of its own.
+        // The causes of definite answers have outcomes of their own.
         let unknown = Cause::ALL.iter().filter(|it| !matches!(it, Cause::Lease | Cause::Record));
         let outcomes: Vec<_> =
             ["ok", "refused", "foreign"].into_iter().chain(unknown.map(|it| it.as_str())).collect();

@@ -1,8 +1,6 @@
-//! What the route says of us, for whoever wants to read it: whether the cluster leads requests to
-//! this instance, and whether that agrees with our role.
-//!
-//! What it does not do: it asks nobody, and its word is as old as the route's last answer. Whether
-//! it agrees is judged at each question.
+//! The last known state of the route: whether the cluster sends requests to this instance, and
+//! whether that agrees with its role. It is as old as the last response of the API server; the
+//! agreement is judged at each request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,19 +10,20 @@ use serde::Serialize;
 use super::{Role, whole_ms};
 use crate::clock::Moment;
 
-/// What the route was last known to say; clones show the same. Empty where there is no route.
+/// The last known state of the route, shared between clones; empty if there is no route.
 #[derive(Clone, Debug, Default)]
 pub struct RouteBoard(Option<Arc<Mutex<Entry>>>);
 
 #[derive(Debug)]
 struct Entry {
     kind: &'static str,
-    /// What it says of us; `None` before its first answer, and after a write of unknown outcome.
+    /// The role it reports for this instance; `None` before the first response, and after a write
+    /// whose result is unknown.
     says: Option<Role>,
-    /// Another that it says active of, though we lead.
+    /// Another pod that it reports active although this instance leads.
     other: Option<String>,
     last_error: Option<String>,
-    /// Whether it agreed when it was last judged, and since when that is so.
+    /// Whether it agreed when last judged, and since when.
     agreed: Option<bool>,
     since: Moment,
 }
@@ -32,9 +31,9 @@ struct Entry {
 /// Whether role and route agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
-    /// Whether they do.
+    /// Whether they agree.
     pub agrees: bool,
-    /// For how long that has been so.
+    /// For how long they have agreed, or have not.
     pub since: Duration,
 }
 
@@ -43,20 +42,20 @@ pub struct Agreement {
 pub struct RouteDocument {
     /// `label` or `endpointslice`.
     pub kind: &'static str,
-    /// What it says of us; `null` if unknown.
+    /// The role it reports for this instance; `null` if unknown.
     pub says: Option<Role>,
-    /// Another that it says active of, though we lead.
+    /// Another pod that it reports active although this instance leads.
     pub other: Option<String>,
-    /// Whether that agrees with our role.
+    /// Whether that agrees with the role of this instance.
     pub agrees: bool,
     /// For how long it has agreed, or has not.
     pub since_ms: u64,
-    /// The last failure, in words, until the next success.
+    /// The last error, until the next success.
     pub last_error: Option<String>,
 }
 
 impl RouteBoard {
-    /// Makes a board for a route that has said nothing yet.
+    /// Creates a board for a route without any response yet.
     #[must_use]
     pub fn new(kind: &'static str, now: Moment) -> Self {
         let entry =
@@ -64,33 +63,34 @@ impl RouteBoard {
         Self(Some(Arc::new(Mutex::new(entry))))
     }
 
-    /// Whether there is a route.
+    /// Returns whether there is a route.
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Writes down what the route says of us, and of another if it should not.
+    /// Records the role that the route reports for this instance, and another pod that it wrongly
+    /// reports active.
     pub fn write(&self, says: Option<Role>, other: Option<String>) {
         if let Some(mut entry) = self.lock() {
             (entry.says, entry.other) = (says, other);
         }
     }
 
-    /// Writes down what went wrong last; `None` when nothing does any more.
+    /// Records the last error; `None` after a success.
     pub fn trouble(&self, error: Option<String>) {
         if let Some(mut entry) = self.lock() {
             entry.last_error = error;
         }
     }
 
-    /// Judges whether the route agrees with our role at `now`; `None` without a route.
+    /// Judges whether the route agrees with the role at `now`; `None` if there is no route.
     #[must_use]
     pub fn judge(&self, role: Role, now: Moment) -> Option<Agreement> {
         Some(judged(&mut *self.lock()?, role, now))
     }
 
-    /// The route as it stands beside our role at `now`; `None` without a route.
+    /// Returns the route's part of the status document at `now`; `None` if there is no route.
     #[must_use]
     pub fn document(&self, role: Role, now: Moment) -> Option<RouteDocument> {
         let mut entry = self.lock()?;
@@ -114,7 +114,7 @@ impl RouteBoard {
 fn judged(entry: &mut Entry, role: Role, now: Moment) -> Agreement {
     let agrees = entry.says == Some(role) && entry.other.is_none();
     if entry.agreed != Some(agrees) {
-        // Before the first answer there was nothing that could agree: that counts from the start.
+        // Before the first response nothing could agree; that time counts from the start.
         if entry.agreed.is_some() || agrees {
             entry.since = now;
         }
@@ -143,7 +143,7 @@ mod tests {
         board.write(Some(Role::Passive), None);
         assert_eq!(judge(Role::Passive, 4), (true, 0));
         assert_eq!(judge(Role::Passive, 9), (true, 5));
-        // A role that ends or begins makes the difference too, though nobody wrote.
+        // A change of the role changes the agreement too, without a write.
         assert_eq!(judge(Role::Active, 10), (false, 0));
         assert_eq!(judge(Role::Active, 16), (false, 6));
         board.write(Some(Role::Active), Some("b".to_owned()));

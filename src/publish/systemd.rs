@@ -1,16 +1,16 @@
-//! What systemd is told of a unit of `Type=notify`: ready, a status in words, that the election loop
-//! turns, that we are stopping.
+//! Notifies systemd of a unit of `Type=notify`: readiness, a status text, the watchdog, and the
+//! stop.
 //!
-//! Ready means that the listeners are bound and a first status is published, not that the store was
-//! heard: who asks from then on is answered, and a store that is down must not keep a unit, and all
-//! that is ordered after it, from starting. `/readyz` is for those who want to know more.
+//! Ready means that the listeners are bound and a first status is published, not that the store has
+//! been contacted: requests are answered from then on, and a store that is down must not keep a
+//! unit, and those ordered after it, from starting. `/readyz` tells whether the store has been
+//! contacted.
 //!
-//! The protocol is a line or more in a datagram. It is written out here, because the small crates
-//! that there are for it read the environment by themselves and send with sockets that may block.
+//! The protocol is one or more lines in a datagram. It is implemented here because the small crates
+//! for it read the environment by themselves and use sockets that may block.
 //!
-//! What it does not do: it waits for nobody. A message that the socket does not take is sent again
-//! later, as things stand then. It feeds no watchdog by a timer: only a turn of the election loop
-//! since the last feeding does.
+//! A message that the socket does not accept is sent again later, updated. The watchdog is not fed
+//! by a timer alone: the election loop must have turned since the last time.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -27,29 +27,30 @@ use crate::clock::{self, Moment};
 use crate::config::Environment;
 use crate::election::{Standing, State, Status};
 
-/// After how long a message that was not taken is sent again.
+/// How long after a failure a message is sent again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The shortest watchdog that a loop which turns once a second can feed with certainty. A shorter
-/// one is fed too, as well as it goes, and a warning says so.
+/// The shortest watchdog interval that a loop which turns once a second reliably meets. A shorter
+/// one is fed as well as possible, and logged as a warning.
 const SHORTEST_WATCHDOG: Duration = Duration::from_secs(3);
 
-/// The longest status in characters: what fits a line of `systemctl status`, and an error's words.
+/// The longest status in characters: what fits on a line of `systemctl status`, and an error
+/// message.
 const LONGEST_STATUS: usize = 300;
 
-/// The way to the systemd that started us.
+/// The connection to the systemd that started this process.
 #[derive(Debug)]
 pub struct Systemd {
     socket: UnixDatagram,
     address: SocketAddr,
-    /// After how long without a feeding systemd ends us.
+    /// The watchdog interval, after which systemd ends this process.
     watchdog: Option<Duration>,
     now: fn() -> Moment,
 }
 
 impl Systemd {
-    /// Finds systemd by the environment; `None` where nobody waits to be notified. An address that
-    /// is none is told to the log, and nobody is notified.
+    /// Finds systemd by the environment; `None` if no notifications are expected. An invalid
+    /// address is logged, and no notifications are sent.
     #[must_use]
     pub fn from(environment: &Environment) -> Option<Self> {
         let name = environment.get("NOTIFY_SOCKET")?;
@@ -76,8 +77,8 @@ impl Systemd {
         }
     }
 
-    /// Tells systemd that we are ready, then of each change, until the driver is gone. From `stop`
-    /// on it is told that we are stopping.
+    /// Notifies systemd of readiness, then of each change, until the driver is gone; from `stop`
+    /// on, that the process is stopping.
     pub async fn run(
         self,
         mut published: watch::Receiver<Published>,
@@ -132,7 +133,7 @@ impl Systemd {
         }
     }
 
-    /// Sends a message, unless there is nothing to say.
+    /// Sends a message, unless it is empty.
     fn send(&self, message: &str) -> io::Result<()> {
         if !message.is_empty() {
             self.socket.send_to_addr(message.as_bytes(), &self.address)?;
@@ -141,18 +142,18 @@ impl Systemd {
     }
 }
 
-/// What systemd has been told, or is to be told.
+/// What systemd has been notified of, or is to be.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Told {
     ready: bool,
     stopping: bool,
-    /// How long the stop may take, while a drain goes on.
+    /// How much longer the stop may take, during a drain.
     drain: Option<Duration>,
     words: String,
 }
 
 impl Told {
-    /// The message after which `due` has been told.
+    /// Returns the message that notifies of `due`.
     fn until(&self, due: &Self, feed: bool) -> String {
         let mut message = String::new();
         if due.ready && !self.ready {
@@ -176,7 +177,7 @@ impl Told {
     }
 }
 
-/// The address of a socket by the name that systemd gives it: a path, or `@` and an abstract name.
+/// Parses the address of systemd's socket: a path, or `@` and an abstract name.
 fn address(name: &str) -> io::Result<SocketAddr> {
     match name.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name),
@@ -185,15 +186,15 @@ fn address(name: &str) -> io::Result<SocketAddr> {
     }
 }
 
-/// How long systemd waits between two feedings, if it watches over the process `own`.
+/// Returns the watchdog interval, if it applies to the process `own`.
 fn watchdog(environment: &Environment, own: u32) -> Option<Duration> {
     let length: u64 = environment.get("WATCHDOG_USEC")?.parse().ok()?;
     let ours = environment.get("WATCHDOG_PID").is_none_or(|it| it.parse() == Ok(own));
     (ours && length > 0).then(|| Duration::from_micros(length))
 }
 
-/// How long a stop may yet take, while a drain goes on: the drain itself, however long the unit gives
-/// us to stop, and then as long as the lease is ours to release.
+/// Returns how much longer the stop may take during a drain: the rest of the drain, whatever the
+/// unit's stop timeout, and then the length of the lease, for the release.
 fn drain(status: &Status, now: Moment) -> Option<Duration> {
     match &status.standing {
         Standing::Draining { began, length, belief, .. } => {
@@ -203,7 +204,7 @@ fn drain(status: &Status, now: Moment) -> Option<Duration> {
     }
 }
 
-/// The status in words, in one line, as it is true at `now`.
+/// Formats the status at `now` on one line.
 fn words(published: &Published, about: &About, now: Moment) -> String {
     let status = &published.status;
     let judgement = Judgement::of(status, now);
@@ -235,14 +236,14 @@ fn words(published: &Published, about: &About, now: Moment) -> String {
         (State::Unhealthy, _) => {
             format!("out of {election} until the service is well; {}", others())
         }
-        // A term comes with these two.
+        // These two states always have a term.
         (State::Leader | State::Jeopardy, None) => format!("of {election}; {}", others()),
     };
     if let Some(error) = &status.store.last_error {
         text += "; the store: ";
         text += &error.failure().message;
     }
-    // A line's end would begin another message, and names come from the store.
+    // A line break would begin another message, and names come from the store.
     text.chars().map(|it| if it.is_control() { ' ' } else { it }).take(LONGEST_STATUS).collect()
 }
 

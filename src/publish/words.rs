@@ -1,13 +1,11 @@
-//! The words for people: states, reasons and lengths of time, the same on the page and on the
-//! terminal.
-//!
-//! What it does not do: it goes by the names of the status document, not by the election's types,
-//! so that a reader of one version finds words for a sidecar of another. A name that it does not
+//! Texts for people, shared by the page and the terminal: states, reasons and durations. They go by
+//! the names in the status document, not by the election's types, so that one version can describe
+//! the sidecar of another. An unknown name is shown as it is.
 //! know stands for itself.
 
 use std::time::Duration;
 
-/// What an instance does in a state: the end of a sentence that begins with its name.
+/// Returns what an instance does in a state: the end of a sentence that begins with its name.
 pub(crate) fn state(name: &str) -> &str {
     match name {
         "starting" => "has not heard the store yet",
@@ -24,7 +22,7 @@ pub(crate) fn state(name: &str) -> &str {
     }
 }
 
-/// Why a state changed, as a sentence without its full stop.
+/// Returns the reason of a transition, as a sentence without its full stop.
 pub(crate) fn reason(name: &str) -> String {
     let words = match name {
         "heard" => "the store answered for the first time",
@@ -51,7 +49,7 @@ pub(crate) fn reason(name: &str) -> String {
     words.to_owned()
 }
 
-/// A length of time as people say it: two figures are enough.
+/// Formats a duration to about two significant figures.
 pub(crate) fn spoken(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {

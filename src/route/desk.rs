@@ -1,13 +1,11 @@
-//! Requests for the route: in one namespace, each counted by what came of it.
-//!
-//! What it does not do: it retries nothing, and judges nothing.
+//! The API client of the route: sends requests in one namespace, and counts each by its outcome.
 
 use serde_json::Value;
 
 use crate::kube::{Dated, Kind, Kube, KubeError};
 use crate::publish::metrics::Metrics;
 
-/// Where requests for the route are made.
+/// The API client of the route.
 #[derive(Clone)]
 pub(super) struct Desk {
     pub(super) kube: Kube,
@@ -52,7 +50,7 @@ impl Desk {
     }
 }
 
-/// The outcome as a metric label, one of [`crate::publish::metrics::ROUTE_OUTCOMES`].
+/// Returns the outcome as a metric label, one of [`crate::publish::metrics::ROUTE_OUTCOMES`].
 fn outcome(error: &KubeError) -> &'static str {
     match error {
         KubeError::Missing(_) | KubeError::NoNamespace(_) => "missing",

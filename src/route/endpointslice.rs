@@ -1,12 +1,10 @@
-//! The route by an `EndpointSlice`: the leader writes its address behind a Service that selects no
-//! pods itself, so that the old address goes in the same update as the new one comes.
+//! The route by an `EndpointSlice`: the leader writes its address behind a Service without
+//! selector, so that the same update removes the old address and adds the new one.
 //!
-//! There is one slice for a Service and an election. Every write is compared and set: by the slice's
-//! version, and by the term in its annotation, so that a late write of an older leader is refused.
-//! It belongs to the Service, and goes with it.
-//!
-//! What it does not do: it changes no Service, touches no slice that others manage, and judges no
-//! time.
+//! There is one slice for each Service and election. Every write is a compare-and-set: by the
+//! slice's resource version, and by the term in its annotation, so that a late write of an older
+//! leader is rejected. The Service owns the slice, which is deleted with it. Slices with other
+//! managers are not changed.
 
 use std::net::IpAddr;
 
@@ -22,19 +20,19 @@ use steps::{Ours, Step};
 
 mod steps;
 
-/// How often a write is tried anew in one go when others write too.
+/// How often one reconciliation retries after a conflict.
 const ATTEMPTS: usize = 4;
 
-/// The slice in which we stand while we lead.
+/// The slice that contains this pod's address while it leads.
 #[derive(Debug)]
 pub(super) struct Slice {
     desk: Desk,
     ours: Ours,
-    /// A write of ours may yet arrive of which we have heard nothing.
+    /// Whether a write with an unknown result may still arrive.
     unsure: bool,
-    /// What the slice says of us as far as is known.
+    /// The role that the slice reports for this pod, if known.
     known: Option<Role>,
-    /// Our pod has been looked at, or may not be.
+    /// Whether this pod has been read, or cannot be.
     knows_pod: bool,
 }
 
@@ -54,12 +52,13 @@ impl Slice {
         Self { desk, ours, unsure: false, known: None, knows_pod: false }
     }
 
-    /// What the slice says of us as far as is known: not after a write of which nothing was heard.
+    /// Returns the role that the slice reports for this pod; `None` after a write with an unknown
+    /// result.
     pub(super) fn known(&self) -> Option<Role> {
         self.known
     }
 
-    /// Has the slice say what is wanted, while that `still` is wanted. May be dropped.
+    /// Makes the slice report the wanted role, for as long as `still` returns true. May be dropped.
     pub(super) async fn say(&mut self, want: Want, still: &(dyn Fn() -> bool + Sync)) -> Outcome {
         let mut outcome = Outcome::default();
         for _ in 0..ATTEMPTS {
@@ -78,7 +77,7 @@ impl Slice {
             };
             let said = self.ours.read(found.as_ref());
             self.known = (!self.unsure).then_some(said);
-            // A standby needs none of this, and says early what its leading would fail by.
+            // A standby does not need this, but reports early why it could not lead.
             let ports = service.map_err(Trouble::from).and_then(|service| {
                 Ok((ports(&service).map_err(Trouble::Setting)?, service.metadata))
             });
@@ -98,7 +97,7 @@ impl Slice {
             };
             let slice = match step {
                 Step::Agrees => {
-                    // What may yet arrive is for a version that is no more.
+                    // A write still in flight carries an outdated version.
                     (self.unsure, self.known) = (false, Some(said));
                     return outcome;
                 }
@@ -118,7 +117,8 @@ impl Slice {
                     self.known = Some(want.role());
                     return outcome;
                 }
-                // Whatever was under way was for a version, or a slice, that is no more.
+                // Any write still in flight carries an outdated version, or is for a slice that is
+                // gone.
                 Err(KubeError::Conflict(_) | KubeError::Exists(_) | KubeError::Missing(_)) => {
                     self.unsure = false;
                 }
@@ -134,8 +134,7 @@ impl Slice {
         outcome.with(Trouble::busy(&self.ours.slice.name))
     }
 
-    /// Writes the slice in the place of the one that was found; without a version none was, and it
-    /// is made.
+    /// Replaces the slice that was found, or creates it if it has no resource version.
     async fn write(&self, slice: &EndpointSlice) -> Result<EndpointSlice, KubeError> {
         if slice.metadata.resource_version.is_empty() {
             self.desk.create(slice).await
@@ -144,14 +143,14 @@ impl Slice {
         }
     }
 
-    /// Asks for our pod if we are to lead and have never heard of it.
+    /// Reads this pod, if it is to lead and has not been read yet.
     async fn look_at_our_pod(&self, want: Want) -> Option<Result<Pod, KubeError>> {
         let asks = !self.knows_pod && want.role() == Role::Active;
         OptionFuture::from(asks.then(|| self.desk.get::<Pod>(&self.ours.pod.name))).await
     }
 
-    /// Takes uid and node of our pod. Nothing depends on them but how well others can tell which pod
-    /// it is and where, so that no right is needed for it.
+    /// Takes uid and node from this pod. They are only informative, so that no permission is
+    /// required for them.
     fn know_our_pod(&mut self, answer: Result<Pod, KubeError>) {
         match answer {
             Ok(pod) => {

@@ -1,12 +1,11 @@
-//! Events of Kubernetes: that this instance became leader, and that it stopped, for `kubectl
-//! describe` and for whoever collects them.
+//! Kubernetes Events: records when this instance becomes leader and when it stops leading.
 //!
-//! They are of events.k8s.io/v1, not of the older API in the core: there a burst of changes is not
-//! folded into one line with a count, every field is checked by the server, and both kinds are the
-//! same objects in the end, so that `kubectl` shows either.
+//! They use events.k8s.io/v1 rather than the older core API, since there a burst of changes is not
+//! aggregated into one line with a count and the server validates every field. Both are stored as
+//! the same objects, so that `kubectl` shows either.
 //!
-//! What it does not do: an Event is best effort. It is sent once, within the request-timeout; those
-//! of a flapping leader are left out, and counted in the next one; nothing ever waits for it.
+//! Events are best effort. Each is sent once, within the request-timeout; beyond a rate limit they
+//! are dropped, and counted in the next one; nothing waits for them.
 
 use std::time::Duration;
 
@@ -20,31 +19,31 @@ use crate::kube::objects::{Event, Kind, Lease, Metadata, ObjectReference, Pod, m
 use crate::kube::{Kube, KubeError};
 use crate::publish::{Past, Published, words};
 
-/// How many Events may come at once, and how long it takes until one more may.
+/// The burst of the rate limit, and the time after which one more Event is allowed.
 const BURST: u32 = 10;
 const PACE: Duration = Duration::from_secs(30);
 
-/// Who tells it: a qualified name.
+/// The reporting controller, a qualified name.
 const CONTROLLER: &str = "tenure.dev/tenure";
 
-/// Tells the cluster of each beginning and end of our leadership.
+/// Records each beginning and end of this instance's leadership.
 pub struct Events {
     kube: Kube,
     election: String,
     identity: String,
     regarding: ObjectReference,
     published: watch::Receiver<Published>,
-    /// The newest transition that was looked at.
+    /// The last transition that was processed.
     seen: Option<Past>,
     allowance: Allowance,
-    /// Those that were left out since the last one.
+    /// How many have been dropped since the last one.
     left_out: u32,
-    /// That they are forbidden was told.
+    /// Whether it has been logged that Events are forbidden.
     told: bool,
     now: fn() -> Moment,
 }
 
-/// How many Events may yet come.
+/// The rate limit of Events.
 #[derive(Debug)]
 struct Allowance {
     left: u32,
@@ -56,7 +55,7 @@ impl Allowance {
         Self { left: BURST, since: now }
     }
 
-    /// Takes one, if there is one.
+    /// Takes one, if one is left.
     fn take(&mut self, now: Moment) -> bool {
         let periods = self.since.elapsed_min(now).as_secs() / PACE.as_secs();
         if periods > 0 {
@@ -71,7 +70,8 @@ impl Allowance {
 }
 
 impl Events {
-    /// Events about our pod, or about the Lease where we are no pod; `None` where there is neither.
+    /// Creates Events about this pod, or about the Lease outside of a pod; `None` if there is
+    /// neither.
     #[must_use]
     pub fn new(
         (beside, kube): (&Beside, Kube),
@@ -105,7 +105,7 @@ impl Events {
         })
     }
 
-    /// Tells until the driver is gone and the last is told.
+    /// Records Events until the driver is gone and the last one is sent.
     pub async fn run(mut self) {
         loop {
             for past in self.news() {
@@ -117,7 +117,7 @@ impl Events {
         }
     }
 
-    /// The transitions that have not been looked at, oldest first.
+    /// Returns the transitions that have not been processed, oldest first.
     fn news(&mut self) -> Vec<Past> {
         let last = self.published.borrow_and_update();
         let new = last.history.iter().take_while(|it| Some(**it) != self.seen);
@@ -138,7 +138,7 @@ impl Events {
         let event = self.event(past, reason, kind);
         let mut answer = self.kube.create(&event).await;
         if matches!(answer, Err(KubeError::Broken(_))) {
-            // The connection was of an earlier time; one more try has one of its own.
+            // The pooled connection had been closed; the retry opens a new one.
             answer = self.kube.create(&event).await;
         }
         match answer {
@@ -152,7 +152,7 @@ impl Events {
         }
     }
 
-    /// Looks up the uid of what Events are about, by which `kubectl describe` finds them.
+    /// Reads the uid of the object that Events are about, by which `kubectl describe` finds them.
     async fn know_whom(&mut self) {
         if !self.regarding.uid.is_empty() {
             return;
@@ -187,8 +187,8 @@ impl Events {
     }
 }
 
-/// What a transition is for others: its reason and its type; `None` for one that changes nothing
-/// for them.
+/// Returns the reason and the type of the Event for a transition; `None` for one that does not
+/// change who leads.
 fn what(transition: &Transition) -> Option<(&'static str, &'static str)> {
     let Transition { from, to, reason, .. } = transition;
     match (from.is_leading(), to.is_leading()) {
@@ -201,7 +201,7 @@ fn what(transition: &Transition) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// A name that no other Event has.
+/// Returns a unique name for an Event.
 fn event_name(regarding: &ObjectReference) -> String {
     let begin: String = regarding.name.chars().take(230).collect();
     let begin = begin.trim_end_matches(['.', '-']);

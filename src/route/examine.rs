@@ -1,7 +1,6 @@
-//! What `tenure doctor` finds out about the route: whether we may do what it needs, whether our pod
-//! is there, and whether the Service can follow the leader by it.
-//!
-//! What it does not do: it changes nothing, and asks the API server about rights only.
+//! Findings of `tenure doctor` about the route: whether the required permissions are granted,
+//! whether this pod exists, and whether the Service can follow the leader. Nothing is changed in
+//! the cluster.
 
 use std::time::Duration;
 
@@ -12,10 +11,10 @@ use crate::kube::rights::{Purpose, RIGHTS, Right};
 use crate::kube::{Kube, KubeError};
 use crate::store::{Finding, Verdict};
 
-/// How long all of it may take.
+/// The bound on the whole examination.
 const PATIENCE: Duration = Duration::from_secs(25);
 
-/// All that can be seen; nothing where there is neither route nor Lease.
+/// Returns all findings; none if there is neither a route nor a Lease.
 pub async fn examine(beside: &Beside) -> Vec<Finding> {
     let kube = match Kube::open(&beside.access, beside.request_timeout) {
         Ok(kube) => kube,
@@ -53,13 +52,14 @@ fn wrong(subject: &'static str, detail: String, remedy: impl Into<String>) -> Fi
     Finding { subject: subject.into(), verdict: Verdict::Wrong, detail, remedy }
 }
 
-/// Whether we have each right of a purpose, in one finding, or one for each that is missing.
+/// Checks the permissions for a purpose; returns one finding for all, or one for each that is
+/// missing.
 async fn rights(kube: &Kube, beside: &Beside, purpose: Purpose) -> Vec<Finding> {
     let subject = match purpose {
         Purpose::Events => "events",
         _ => "route",
     };
-    // Of the pod or the Lease, whichever Events are about.
+    // Events need the permission for the pod or for the Lease, whichever they are about.
     let about = |it: &&Right| {
         purpose != Purpose::Events
             || match it.resource.plural {

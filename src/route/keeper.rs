@@ -1,7 +1,5 @@
-//! The keeper of a route: it says what we are, when that changes, when it failed, and now and then to
-//! see whether it still stands.
-//!
-//! What it does not do: it knows neither labels nor slices, and writes nothing itself.
+//! The reconciler of the route: writes this instance's role to the route when it changes, retries
+//! after errors, and periodically verifies it. Labels and slices are hidden behind [`Way`].
 
 use std::time::Duration;
 
@@ -19,19 +17,18 @@ use crate::publish::acknowledgements::Acknowledgements;
 use crate::publish::metrics::Metrics;
 use crate::publish::{Judgement, Published, Role, RouteBoard};
 
-/// The longest sleep at a stretch: timers stop in suspend, so the clock is looked at this often
-/// whatever a timer says (R2).
+/// The longest sleep: timers do not advance during suspend, so the clock is read this often (R2).
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// The first wait after a failure, which doubles up to the longest.
+/// The first pause after an error, which doubles up to the longest.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
-/// The shortest time between two looks at a route that is as it should be; the longest is three
-/// times that. Fast elections look more often: five times their retry-period.
+/// The shortest interval of verifications; the longest is three times that. Fast elections verify
+/// more often: at five times their retry-period.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// After how long it is told that route and role disagree: a handover takes less.
+/// After this time a disagreement of route and role is logged; a handover takes less.
 const SLOW: Duration = Duration::from_secs(5);
 
 /// A route of either kind.
@@ -42,7 +39,7 @@ enum Way {
 }
 
 impl Way {
-    /// Has it say what is wanted, while that `still` is wanted. May be dropped.
+    /// Makes the route report the wanted role, for as long as `still` returns true. May be dropped.
     async fn say(&mut self, want: Want, still: &(dyn Fn() -> bool + Sync)) -> Outcome {
         match self {
             Self::Label(it) => it.say(want, still).await,
@@ -50,7 +47,7 @@ impl Way {
         }
     }
 
-    /// What it says of us as far as is known.
+    /// Returns the role that the route reports for this instance, if known.
     fn known(&self) -> Option<Role> {
         match self {
             Self::Label(it) => it.known(),
@@ -59,7 +56,7 @@ impl Way {
     }
 }
 
-/// Keeps the route of one instance as its role is.
+/// Keeps the route of one instance in agreement with its role.
 pub struct Keeper {
     way: Way,
     board: RouteBoard,
@@ -67,17 +64,17 @@ pub struct Keeper {
     said: watch::Sender<u64>,
     now: fn() -> Moment,
     look: Duration,
-    /// The last term in which we led.
+    /// The last term in which this instance led.
     led: Option<u64>,
-    /// What was last tried, when, and after how long it is tried again.
+    /// The last attempt: what was wanted, when, and after how long it is repeated.
     tried: Option<(Want, Moment, Duration)>,
-    /// What the route says, or is sure not to say however often it is tried.
+    /// What the route reports, or certainly cannot be made to report by a retry.
     answered: Option<Want>,
     failures: u32,
     told: Told,
 }
 
-/// What was told to the log, so that it is told once.
+/// What was logged last, so that it is logged once.
 #[derive(Default)]
 struct Told {
     trouble: Option<String>,
@@ -85,7 +82,7 @@ struct Told {
 }
 
 impl Keeper {
-    /// Makes the keeper of a route, if there is one, with its word on what it has said. It looks at
+    /// Creates the reconciler of a route, if there is one, with its acknowledgements. It verifies
     /// the route about ten times less often than the election renews.
     #[must_use]
     pub fn new(
@@ -121,7 +118,7 @@ impl Keeper {
         Some((keeper, word))
     }
 
-    /// Keeps the route until the driver is gone and the last of its word is said.
+    /// Reconciles until the driver is gone and its last status is written.
     pub async fn run(mut self) {
         let mut gone = false;
         loop {
@@ -144,7 +141,7 @@ impl Keeper {
         }
     }
 
-    /// What the route is to say at this instant, and by which publication.
+    /// Returns what the route is to report now, with the sequence number of its publication.
     fn wanted(&mut self) -> (Want, u64) {
         let last = self.published.borrow_and_update();
         let want = want_of(&last, self.led, (self.now)());
@@ -154,7 +151,7 @@ impl Keeper {
         (want, last.sequence)
     }
 
-    /// Tries once to have the route say what is wanted, for as long as it is.
+    /// Tries once to make the route report what is wanted, for as long as that does not change.
     async fn go(&mut self, want: Want) {
         let (published, now, led) = (self.published.clone(), self.now, self.led);
         let asked = published.clone();
@@ -176,7 +173,7 @@ impl Keeper {
         self.tell_trouble(trouble);
     }
 
-    /// After how long it is tried again.
+    /// Returns the time until the next attempt.
     fn pace(&mut self, trouble: Option<&Trouble>) -> Duration {
         let look = self.look + self.look.mul_f64(2.0 * chance());
         match trouble {
@@ -212,7 +209,7 @@ impl Keeper {
         }
     }
 
-    /// How long until the clock alone may change what is wanted.
+    /// Returns the time until the clock alone may change what is wanted.
     fn until_change(&self) -> Duration {
         until_change(&self.published.borrow(), (self.now)())
     }
@@ -234,7 +231,7 @@ impl Keeper {
         self.told.trouble = words;
     }
 
-    /// Tells once that route and role disagree for longer than a handover takes.
+    /// Logs once that route and role disagree for longer than a handover takes.
     fn tell_agreement(&mut self) {
         let now = (self.now)();
         let role = Judgement::of(&self.published.borrow().status, now).role();
@@ -257,7 +254,7 @@ impl Keeper {
     }
 }
 
-/// What the route is to say of us at `now`.
+/// Returns what the route is to report for this instance at `now`.
 fn want_of(published: &Published, led: Option<u64>, now: Moment) -> Want {
     let judgement = Judgement::of(&published.status, now);
     match (judgement.role(), judgement.term) {
@@ -266,13 +263,13 @@ fn want_of(published: &Published, led: Option<u64>, now: Moment) -> Want {
     }
 }
 
-/// How long until the clock alone may change what is wanted.
+/// Returns the time until the clock alone may change what is wanted.
 fn until_change(published: &Published, now: Moment) -> Duration {
     let remaining = published.status.remaining(now);
     if remaining.is_zero() { LONGEST_SLEEP } else { remaining.min(LONGEST_SLEEP) }
 }
 
-/// Resolves when something else is wanted than this.
+/// Resolves when what is wanted differs from `is`.
 async fn changed(
     mut published: watch::Receiver<Published>,
     is: Want,
@@ -294,8 +291,8 @@ async fn changed(
     }
 }
 
-/// Draws chance from 0 to 1.
+/// Returns a random number from 0 to 1.
 fn chance() -> f64 {
-    // 24 bits that no version or variant field touches.
+    // These 24 bits contain no version or variant field.
     f64::from((Uuid::new_v4().as_u128() & 0xff_ffff) as u32) / 16_777_216.0
 }

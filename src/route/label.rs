@@ -1,11 +1,9 @@
-//! The route by a label: our pod says active or passive, and a Service selects by it.
+//! The route by a label: this pod is labelled active or passive, and a Service selects by it.
 //!
-//! Every write is compared and set: by the pod's version, and by the term in its annotation, so that
-//! a late write of an older leader changes nothing that a newer one has written. A new leader also
-//! takes the label from pods that kept it, since whoever was killed or cut off cannot.
-//!
-//! What it does not do: it makes no pod, changes nothing of one but these labels and annotations,
-//! and judges no time.
+//! Every write is a compare-and-set: by the pod's resource version, and by the term in its
+//! annotation, so that a late write of an older leader changes nothing that a newer one has
+//! written. A new leader also removes the label from pods that kept it, since a process that was
+//! killed or cut off cannot do that. Nothing but these labels and annotations is changed.
 
 use serde_json::{Value, json};
 
@@ -15,33 +13,33 @@ use crate::kube::objects::{Metadata, Pod};
 use crate::kube::{Kind, KubeError};
 use crate::publish::Role;
 
-/// How often a write is tried anew in one go when others write too.
+/// How often one reconciliation retries after a conflict.
 const ATTEMPTS: usize = 4;
 
-/// What is to be done with a pod as it was found.
+/// What to do with a pod.
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
-    /// It says already what it is to say.
+    /// Nothing: it is as wanted.
     Agrees,
-    /// It is to be changed by this merge patch.
+    /// Apply this merge patch.
     Write(Value),
-    /// A leader of this newer term has written it: it is not ours to change.
+    /// Nothing: a leader of this newer term has written it.
     Newer(u64),
 }
 
-/// The label of our pod.
+/// The label of this pod.
 #[derive(Debug)]
 pub(super) struct Label {
     desk: Desk,
     pod: String,
     election: String,
     key: String,
-    /// Our pod's uid as first seen: another pod may bear its name after it.
+    /// The uid of this pod as first read: a later pod may have the same name.
     uid: Option<String>,
-    /// A write may yet arrive of which we have heard nothing: one of ours, or of a process that was
-    /// in this pod before us. Whatever the pod says, it is written then, so that a late one fails.
+    /// Whether a write with an unknown result may still arrive, of this process or of an earlier
+    /// one in this pod. The pod is then written in any case, so that the late write fails.
     unsure: bool,
-    /// What our pod says as far as is known.
+    /// The role that this pod reports, if known.
     known: Option<Role>,
 }
 
@@ -50,12 +48,12 @@ impl Label {
         Self { desk, pod, election, key, uid: None, unsure: true, known: None }
     }
 
-    /// What our pod says as far as is known: not after a write of which nothing was heard.
+    /// Returns the role that this pod reports; `None` after a write with an unknown result.
     pub(super) fn known(&self) -> Option<Role> {
         self.known
     }
 
-    /// Has our pod say what is wanted, while that `still` is wanted. May be dropped.
+    /// Makes this pod report the wanted role, for as long as `still` returns true. May be dropped.
     pub(super) async fn say(&mut self, want: Want, still: &(dyn Fn() -> bool + Sync)) -> Outcome {
         let mut outcome = Outcome::default();
         if let Want::Active(term) = want {
@@ -96,7 +94,7 @@ impl Label {
                     self.known = Some(want.role());
                     return outcome;
                 }
-                // Whatever was under way was for a version that is no more.
+                // Any write still in flight carries an outdated version.
                 Err(KubeError::Conflict(_)) => self.unsure = false,
                 Err(error) => {
                     if changed_nothing(&error) {
@@ -110,8 +108,8 @@ impl Label {
         outcome.with(Trouble::busy(&self.pod))
     }
 
-    /// Takes the label from every other pod of the election that kept it of an older term. That it
-    /// cannot be taken from one keeps it from none of the others, nor our own pod from getting it.
+    /// Removes the active label from every other pod of the election that kept it from an older
+    /// term. A failure for one pod prevents neither the others nor the update of this pod.
     async fn take(&self, term: u64, still: &(dyn Fn() -> bool + Sync), outcome: &mut Outcome) {
         let selector = format!("{ELECTION}={},{}=active", self.election, self.key);
         let pods = match self.desk.list::<Pod>(&selector).await {
@@ -167,7 +165,8 @@ impl Label {
         Err(Trouble::busy(&name))
     }
 
-    /// What the label says: passive too where there is none, since no Service selects by that.
+    /// Returns the role by the label: passive also if it is missing, since no Service selects by
+    /// that.
     fn read(&self, pod: &Metadata) -> Role {
         let active = pod.labels.get(&self.key).is_some_and(|it| it == Role::Active.as_str())
             && pod.labels.get(ELECTION).is_some_and(|it| *it == self.election);
@@ -175,7 +174,7 @@ impl Label {
     }
 }
 
-/// What is to be done with our own pod. With a `fence` it is written even if it says the same.
+/// Plans the change of this pod. With a `fence` it is written even if nothing differs.
 fn own(found: &Metadata, election: &str, key: &str, want: Want, fence: Option<&str>) -> Step {
     let seen = term_of(found);
     let term = match want {
@@ -183,7 +182,7 @@ fn own(found: &Metadata, election: &str, key: &str, want: Want, fence: Option<&s
             Some(newer) if newer > ours => return Step::Newer(newer),
             _ => Some(ours),
         },
-        // That we are not active is true whoever leads; the newest term stays.
+        // Passive is true whoever leads, so the newest term stays.
         Want::Passive { led } => seen.max(led),
     };
     let role = want.role().as_str();
@@ -199,19 +198,19 @@ fn own(found: &Metadata, election: &str, key: &str, want: Want, fence: Option<&s
     Step::Write(patch)
 }
 
-/// What is to be done with another's pod by the leader of this term.
+/// Plans the change of another pod by the leader of this term.
 fn taken(found: &Metadata, key: &str, term: u64) -> Step {
     if found.labels.get(key).is_none_or(|it| it != Role::Active.as_str()) {
         return Step::Agrees;
     }
     match term_of(found) {
-        // No two leaders share a term: what bears ours was not written by its leader.
+        // No two leaders share a term, so another pod with this term was not written by its leader.
         Some(theirs) if theirs >= term => Step::Newer(theirs),
         _ => Step::Write(patch(found, json!({key: Role::Passive.as_str()}), Some(term))),
     }
 }
 
-/// A change of labels and term that is refused where the pod is not as it was found.
+/// Returns a patch of labels and term that is rejected unless the pod is as it was found.
 fn patch(found: &Metadata, labels: Value, term: Option<u64>) -> Value {
     let mut annotations = json!({});
     if let Some(term) = term {

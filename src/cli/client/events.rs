@@ -1,10 +1,10 @@
-//! Server-Sent Events, read from bytes as they come.
-//!
-//! What it does not do: it reads no connection, and bounds nothing; how much it holds it says.
+//! An incremental parser of Server-Sent Events. The caller bounds its memory by
+//! [`EventParser::held`].
 
 use crate::cli::terminal::harmless;
 
-/// Reads Server-Sent Events; only their data, which is all that Tenure's have of note.
+/// Parses Server-Sent Events. Of each event it keeps only the data; Tenure's events carry nothing
+/// else of use.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct EventParser {
     buffer: Vec<u8>,
@@ -16,12 +16,13 @@ impl EventParser {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// How many bytes wait for the end of their line or of their event.
+    /// Returns how many bytes are buffered of an incomplete line or event.
     pub(super) fn held(&self) -> usize {
         self.buffer.len() + self.data.iter().map(|line| line.len() + 1).sum::<usize>()
     }
 
-    /// The next event that is complete, its lines of data joined by spaces: JSON does not mind.
+    /// Returns the next complete event, with control characters replaced and its data lines joined
+    /// by spaces, which leaves JSON valid.
     pub(in crate::cli) fn next(&mut self) -> Option<String> {
         while let Some(end) = self.buffer.iter().position(|it| *it == b'\n') {
             let line: Vec<u8> = self.buffer.drain(..=end).collect();

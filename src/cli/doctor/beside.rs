@@ -1,8 +1,8 @@
-//! What `tenure doctor` finds out about what stands beside us: how long an end takes, the service's
-//! health, the hooks, the admin listener's place.
+//! Findings about the sidecar's surroundings: the shutdown time, the health probes, the hooks and
+//! the admin listener.
 //!
-//! What it does not do: it runs no hook and posts to nobody; that would tell of a change that never
-//! was. Of a probe it takes one answer: a service that is not up yet is none of doctor's business.
+//! No hook is run and no webhook called, since that would announce a change that did not happen.
+//! Each probe runs once.
 
 use rustix::fs::Access;
 
@@ -12,7 +12,7 @@ use crate::config::{Admin, Doubt, Ending, Hook, Loaded, Settings};
 use crate::health::Probes;
 use crate::store::{Finding, Verdict};
 
-/// All that can be seen, each probe asked once.
+/// Returns all findings; runs each probe once.
 pub(super) async fn examine(loaded: &Loaded) -> Vec<Finding> {
     let settings = &loaded.settings;
     let mut findings = vec![end(settings)];
@@ -37,7 +37,7 @@ fn end(settings: &Settings) -> Finding {
     )
 }
 
-/// A probe that is not well is a note: the service may not be up while doctor looks.
+/// A failing probe is only a note: the service may not be running while doctor examines.
 async fn health(settings: &Settings) -> Vec<Finding> {
     let probes = match Probes::new(&settings.health, clock::now) {
         Ok(probes) => probes,

@@ -1,6 +1,5 @@
-//! One call to an admin listener: plain HTTP/1.1 over a unix socket or loopback.
-//!
-//! What it does not do: it repeats nothing. A call whose answer was lost may have been done.
+//! Sends one POST to an admin listener: plain HTTP/1.1 over a unix socket or loopback. It never
+//! repeats a request, since one whose answer was lost may have taken effect.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -19,33 +18,33 @@ use tokio::net::{TcpStream, UnixStream};
 use crate::cli::client::Place;
 use crate::config::duration;
 
-/// How long an answer may take: what the listener gives the driver, and some more.
+/// The bound on a request: what the listener grants the driver, and a margin.
 const SOON: Duration = Duration::from_secs(8);
 
-/// The longest answer that is read.
+/// The most bytes of a response.
 const LONGEST: usize = 64 * 1_024;
 
-/// What was answered.
+/// The response.
 pub(super) struct Answer {
     pub(super) code: StatusCode,
     pub(super) fields: Map<String, Value>,
-    /// The answer as it came.
+    /// The body as it was received.
     pub(super) raw: String,
 }
 
 impl Answer {
-    /// A field that is text.
+    /// Returns a field of text.
     pub(super) fn text(&self, field: &str) -> Option<&str> {
         self.fields.get(field)?.as_str()
     }
 
-    /// A field that is a number of milliseconds.
+    /// Returns a field of milliseconds.
     pub(super) fn milliseconds(&self, field: &str) -> Option<Duration> {
         self.fields.get(field)?.as_u64().map(Duration::from_millis)
     }
 }
 
-/// Posts a body to a path; a failure says why, and what to do.
+/// Posts a body to a path. An error says why it failed and what to do.
 pub(super) async fn post(
     place: &Place,
     token: Option<&str>,
@@ -107,7 +106,7 @@ where
         Some((code, String::from_utf8_lossy(&bytes).trim().to_owned()))
     };
     let drive = async {
-        // How it ends shows in the answer, or in its absence.
+        // A failure shows as a missing or incomplete response.
         let _ = connection.await;
         std::future::pending::<()>().await;
     };
@@ -131,7 +130,7 @@ fn unreachable_port(authority: &str, error: &io::Error) -> String {
     format!("nothing answers at {authority}: {error}\n  {remedy}")
 }
 
-/// Why a socket could not be reached, and what to do, by what its file says.
+/// Formats why a socket could not be reached, with a remedy from the file's metadata.
 fn unreachable_socket(socket: &Path, error: &io::Error) -> String {
     let remedy = match error.kind() {
         io::ErrorKind::NotFound => {

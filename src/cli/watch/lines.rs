@@ -1,7 +1,4 @@
-//! A change of status as a line of words: when, which state, in which term, who holds the lease,
-//! and why.
-//!
-//! What it does not do: it prints nothing and knows no terminal; it makes lines of documents.
+//! Formats changes of status as lines of words: time, state, term, holder, reason.
 
 use time::OffsetDateTime;
 
@@ -10,19 +7,19 @@ use super::super::terminal::{Colour, Style, harmless};
 use crate::clock::Moment;
 use crate::publish::words;
 
-/// The columns that have a width, in characters: longer ones push what follows to the right.
+/// The widths of the columns, in characters. A longer cell moves the rest of its line to the right.
 const TIME: usize = 8;
 const STATE: usize = 10;
 const TERM: usize = 13;
 const HOLDER: usize = 20;
 
-/// Makes lines, each of what is new since the last.
+/// Formats lines, each with what has changed since the last document.
 pub(super) struct Lines {
     style: Style,
     last: Option<Document>,
 }
 
-/// What one line tells.
+/// The cells of one line.
 struct Line<'a> {
     at: OffsetDateTime,
     active: bool,
@@ -37,8 +34,8 @@ impl Lines {
         Self { style, last: None }
     }
 
-    /// The lines for a document that came at `now`: one for each transition since the last, or one
-    /// for whatever else has changed. The first have a head.
+    /// Returns the lines for a document received at `now`: one for each transition since the last
+    /// document, or one for any other change. The first call also returns the heading.
     pub(super) fn of(&mut self, document: Document, now: Moment) -> String {
         let mut text = String::new();
         if self.last.is_none() {
@@ -53,7 +50,7 @@ impl Lines {
                 active: matches!(it.to.as_str(), "leader" | "jeopardy"),
                 state: &it.to,
                 term: it.term,
-                // Who held it at the earlier ones is not told.
+                // The document does not say who held the lease at earlier transitions.
                 holder: (age == 0).then(|| holder(&document)).flatten(),
                 why: words::reason(&it.reason),
             }));
@@ -72,7 +69,7 @@ impl Lines {
         text
     }
 
-    /// What else than a transition has changed.
+    /// Describes a change that is not a transition.
     fn news(&self, document: &Document) -> String {
         let error = |it: &Document| it.store.as_ref().and_then(|store| store.last_error.clone());
         let Some(last) = &self.last else {
@@ -128,7 +125,7 @@ fn holder(document: &Document) -> Option<&str> {
     document.holder.as_ref().map(|it| it.identity.as_str())
 }
 
-/// Those transitions, newest first, that were not there before.
+/// Returns the transitions that are not in `before`, newest first.
 fn newer<'a>(now: &'a [Transition], before: &[Transition]) -> &'a [Transition] {
     let known = before.first().and_then(|last| now.iter().position(|it| it == last));
     &now[..known.unwrap_or(now.len())]
@@ -168,7 +165,7 @@ mod tests {
         let text = [
             lines.of(document("standby", "passive", THEM, HEARD, ""), at_nine()),
             lines.of(document("standby", "passive", "null", HEARD, ""), at_nine()),
-            // Two transitions came in one document.
+            // A document with two new transitions.
             lines.of(
                 document("leader", "active", US, &format!("{LED},{GRANTED},{HEARD}"), ""),
                 at_nine(),

@@ -1,6 +1,4 @@
-//! How the API server is reached: as the flags say, else as a pod reaches its own cluster's.
-//!
-//! What it does not do: it reads no token and no certificate, and connects to nothing.
+//! Determines how to reach the API server: by the flags, else as a pod reaches that of its cluster.
 
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
@@ -13,9 +11,9 @@ use super::super::resolve::Reader;
 use super::{KubeAccess, names};
 
 impl Reader<'_> {
-    /// `--kube-api`, else the cluster that we are a pod of, with what its service account has. The
-    /// token of a service account is for its own cluster alone: no other API server is sent it
-    /// unless it is named.
+    /// Returns `--kube-api`, else the API server of this pod's cluster with the credentials of its
+    /// service account. The token of a service account is valid for its own cluster only, so no
+    /// other API server is sent it unless its file is named.
     pub(super) fn access(
         &mut self,
         asker: &'static str,
@@ -73,7 +71,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The API server of the cluster that we are a pod of.
+    /// Returns the API server of this pod's cluster.
     fn in_cluster(&mut self) -> Option<Url> {
         const HOST: &str = "KUBERNETES_SERVICE_HOST";
         const PORT: &str = "KUBERNETES_SERVICE_PORT";
@@ -101,7 +99,7 @@ impl Reader<'_> {
         url
     }
 
-    /// `POD_NAMESPACE`, else what the service account says.
+    /// Returns `POD_NAMESPACE`, else the namespace of the service account.
     pub(super) fn own_namespace(&mut self) -> Option<Option<String>> {
         const VARIABLE: &str = "POD_NAMESPACE";
         if let Some(value) = self.environment.get(VARIABLE).map(str::to_owned) {
@@ -124,8 +122,8 @@ impl Reader<'_> {
     }
 }
 
-/// Reads where an API server is. Plain http is for this machine alone: whoever is on the way could
-/// read the token, and make two leaders.
+/// Parses the URL of an API server. Plain http is allowed on loopback only: elsewhere an
+/// eavesdropper could read the token and produce two leaders.
 pub(super) fn api(text: &str) -> Result<Url, Problem> {
     const WRITE: &str =
         "write https://HOST:6443, or http://127.0.0.1:8001 beside a `kubectl proxy`";

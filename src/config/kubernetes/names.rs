@@ -1,30 +1,29 @@
-//! Names and addresses by Kubernetes' rules, so that a misspelt one is told before anything starts.
-//!
-//! What it does not do: it asks no API server whether there is what is named.
+//! Validates names and addresses by Kubernetes' rules, so that a misspelt one is reported before
+//! anything starts.
 
 use std::net::{IpAddr, SocketAddr};
 
 use super::super::faults::Problem;
 
-/// The longest label, and the longest name in the key of one.
+/// The longest DNS label, and the longest name in the key of a label.
 const LABEL: usize = 63;
 
-/// The longest subdomain, which most names are.
+/// The longest DNS subdomain, which most names of objects are.
 const SUBDOMAIN: usize = 253;
 
-/// The label that names the election, beside the one that names the role.
+/// The label that names the election, beside the one for the role.
 const ELECTION: &str = "tenure.dev/election";
 
 fn plain(it: char) -> bool {
     it.is_ascii_lowercase() || it.is_ascii_digit()
 }
 
-/// A label of DNS (RFC 1123), as namespaces and Services are named by.
+/// Validates a DNS label (RFC 1123), the form of the names of namespaces and Services.
 pub(in super::super) fn label(text: &str) -> Result<String, Problem> {
     name(text, LABEL, "a-z, 0-9 and -", |it| plain(it) || it == '-')
 }
 
-/// A subdomain of DNS (RFC 1123), as Leases and pods are named by.
+/// Validates a DNS subdomain (RFC 1123), the form of the names of Leases and pods.
 pub(in super::super) fn subdomain(text: &str) -> Result<String, Problem> {
     name(text, SUBDOMAIN, "a-z, 0-9, - and .", |it| plain(it) || matches!(it, '-' | '.'))
 }
@@ -35,7 +34,7 @@ fn name(
     all: &str,
     allowed: impl Fn(char) -> bool,
 ) -> Result<String, Problem> {
-    // The parts between dots are names themselves.
+    // Each part between dots must be a label.
     let is_whole = |it: &str| it.starts_with(plain) && it.ends_with(plain);
     let problem = if text.is_empty() {
         "is empty".to_owned()
@@ -56,7 +55,7 @@ fn name(
     Err(Problem::new(problem, format!("write a name such as {near}")))
 }
 
-/// The key of a label: `[SUBDOMAIN/]NAME`.
+/// Validates the key of a label: `[SUBDOMAIN/]NAME`.
 pub(super) fn label_key(text: &str) -> Result<String, Problem> {
     let remedy = "write a key such as tenure.dev/role or example.org/role";
     let (prefix, name) = match text.split_once('/') {
@@ -83,7 +82,7 @@ pub(super) fn label_key(text: &str) -> Result<String, Problem> {
     Err(Problem::new(problem, remedy))
 }
 
-/// An address that an `EndpointSlice` may hold; else what is wrong with it.
+/// Parses an address that an `EndpointSlice` may contain; an error says what is wrong with it.
 pub(super) fn address(text: &str) -> Result<IpAddr, String> {
     let Ok(address) = text.parse::<IpAddr>().map(|it| it.to_canonical()) else {
         return Err("names no IP address".to_owned());
@@ -98,7 +97,7 @@ pub(super) fn address(text: &str) -> Result<IpAddr, String> {
     Ok(address)
 }
 
-/// The host in the address of a service: `HOST`, `HOST:PORT`, `[HOST]:PORT`, or a URL of one.
+/// Returns the host in a service's address: `HOST`, `HOST:PORT`, `[HOST]:PORT`, or a URL.
 pub(super) fn host(address: &str) -> String {
     let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
     let authority = rest.split('/').next().unwrap_or_default();
@@ -109,13 +108,13 @@ pub(super) fn host(address: &str) -> String {
     bare.unwrap_or(authority).to_owned()
 }
 
-/// What a pod's manifest needs so that we know a field of it.
+/// Returns the lines of a manifest that pass a field of the pod to its container.
 pub(super) fn downward(variable: &str, field: &str) -> String {
     format!("env: [{{name: {variable}, valueFrom: {{fieldRef: {{fieldPath: {field}}}}}}}]")
 }
 
-/// The name of the `EndpointSlice` of a Service and an election. A Service's name holds no dot, so
-/// that no two pairs share one.
+/// Returns the name of the `EndpointSlice` of a Service and an election. A Service's name contains
+/// no dot, so that no two pairs share a name.
 #[must_use]
 pub(crate) fn slice(service: &str, election: &str) -> String {
     format!("{service}.{election}")

@@ -1,7 +1,5 @@
-//! How a Service follows the leader, and what a route has to know: the pod, its namespace, and for an
-//! `EndpointSlice` its address.
-//!
-//! What it does not do: it asks nobody whether there is such a pod or Service.
+//! Settings of the route of a Service to the leader, and the facts that it needs: the pod, its
+//! namespace and, for an `EndpointSlice`, its address.
 
 use std::net::IpAddr;
 
@@ -9,7 +7,7 @@ use super::super::faults::{Problem, Source};
 use super::super::resolve::Reader;
 use super::{Cluster, Route, names};
 
-/// Kinds of routes.
+/// The kinds of routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// `label`
@@ -18,7 +16,7 @@ pub(super) enum Kind {
     EndpointSlice,
 }
 
-/// Reads a kind of route.
+/// Parses a kind of route.
 pub(super) fn kind(text: &str) -> Result<Kind, Problem> {
     match text {
         "label" => Ok(Kind::Label),
@@ -31,7 +29,7 @@ pub(super) fn kind(text: &str) -> Result<Kind, Problem> {
 }
 
 impl Reader<'_> {
-    /// The route, if the pod that it is about is known.
+    /// Returns the route, if this pod is known.
     pub(super) fn route(
         &mut self,
         cluster: &Cluster,
@@ -68,7 +66,7 @@ impl Reader<'_> {
         Some(Some(route?))
     }
 
-    /// Checks that Service and election make a name for the `EndpointSlice`.
+    /// Checks that Service and election make a valid name of an `EndpointSlice`.
     pub(super) fn check_slice(&mut self, service: &str, election: &str) -> Option<()> {
         let name = names::slice(service, election);
         let Err(problem) = names::subdomain(&name) else { return Some(()) };
@@ -80,7 +78,7 @@ impl Reader<'_> {
         None
     }
 
-    /// Checks that we know which pod we are.
+    /// Checks that the name and the namespace of this pod are known.
     fn own_pod(&mut self, cluster: &Cluster) -> Option<()> {
         let pod = self.environment.get("POD_NAME").map(str::to_owned);
         let named = match pod {
@@ -117,7 +115,7 @@ impl Reader<'_> {
         named.map(|_| ())
     }
 
-    /// `POD_IP`, else the host of `--advertise`.
+    /// Returns `POD_IP`, else the host of `--advertise`.
     fn pod_address(&mut self, advertise: Option<&str>) -> Option<IpAddr> {
         const VARIABLE: &str = "POD_IP";
         let add = || format!("add to the container: {}", names::downward(VARIABLE, "status.podIP"));

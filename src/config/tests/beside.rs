@@ -1,5 +1,4 @@
-//! What concerns the service beside us: health, hooks, drain, operators, and what `exec` makes of
-//! them.
+//! Tests of the settings of health, hooks, drain and the admin listener, and of `exec`.
 
 use std::os::unix::net::UnixListener;
 
@@ -48,7 +47,7 @@ fn the_rule_of_exec_binds_exec_alone_though_both_share_a_file() {
     ] {
         assert!(text.contains(words), "{words} in {text}");
     }
-    // The fault of a value that cannot be read comes alone.
+    // A value that cannot be parsed is the only fault.
     std::fs::write(&path, "stop-timeout = \"5\"").unwrap();
     assert_eq!(faults_of(Verb::Run, config).len(), 1);
     assert_eq!(faults_of(Verb::Exec, config).len(), 1);

@@ -1,4 +1,4 @@
-//! Kubernetes: how the API server is found, the Lease, the routes, and what is wrong with them.
+//! Tests of the settings of Kubernetes: API server, Lease, routes, and their faults.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use super::super::doubts::Doubt;
 use super::super::{Beside, Route};
 use super::*;
 
-/// A pod as most are: its service account is there, and its manifest says name and namespace.
+/// A typical pod: it has a service account, and its manifest passes name and namespace.
 struct Pod {
     account: tempfile::TempDir,
     variables: Vec<(&'static str, &'static str)>,
@@ -63,7 +63,7 @@ impl Pod {
     }
 }
 
-/// No pod: a shell, a virtual machine.
+/// An environment outside of a pod.
 fn elsewhere() -> Pod {
     let pod = Pod { variables: Vec::new(), ..Pod::new() };
     for name in ["token", "ca.crt", "namespace"] {

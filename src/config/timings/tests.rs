@@ -1,4 +1,4 @@
-//! The rule of the timings: its bounds, and remedies that are valid themselves.
+//! Tests of the rules of the timings: bounds, and remedies that are valid themselves.
 
 use proptest::prelude::*;
 
@@ -99,7 +99,7 @@ fn under_exec_there_is_time_to_stop_in() {
     }
 }
 
-/// The timings that a remedy names: for each of its alternatives one, or two for a range.
+/// Extracts the timings that a remedy names: one for each alternative, two for a range.
 fn remedied(
     remedy: &str,
     it: &Timings,
@@ -159,7 +159,7 @@ proptest! {
         for (timings, stop) in remedied(&text, &it, stop) {
             prop_assert_eq!(check(&timings, limits, stop), vec![], "{}", text);
         }
-        // A fault alone is mended by what its remedy says.
+        // The remedy of a single fault corrects it.
         if let [(_, problem)] = &check(&it, limits, stop)[..] {
             for (timings, stop) in remedied(&problem.remedy, &it, stop) {
                 prop_assert_eq!(check(&timings, limits, stop), vec![], "{:?}", problem);

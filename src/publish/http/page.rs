@@ -1,11 +1,10 @@
-//! The page at `/`, for people: made anew at each question, whole without JavaScript, and with it
-//! asked for again whenever `/watch` tells of a change.
+//! The HTML page at `/`: rendered at each request, complete without JavaScript, and refreshed by a
+//! script whenever `/watch` reports a change.
 //!
-//! All words are made here; the script replaces what differs, and counts times on from the sending
-//! of its question. Where an answer's time is over it says so instead of showing what was.
-//!
-//! What it does not do: it loads nothing from elsewhere, sends nothing, and has no button. The
-//! operator's verbs have a listener of their own.
+//! All text is rendered here; the script replaces what differs, and advances times from the sending
+//! of its request. When the validity of a response is over, the page says so instead of showing the
+//! old status. The page loads nothing from other hosts, sends nothing, and has no controls;
+//! operators' commands go to the admin listener.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -28,25 +27,26 @@ const FRAME: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str = include_str!("page/page.js");
 
-/// What the page may do: run its own script and style, which these hashes name, and ask where it
-/// came from. A changed script or style needs its hash changed here; the tests say to what.
+/// The content security policy: the page may run its own script and style, identified by these
+/// hashes, and send requests to its origin. A change of script or style needs a new hash here,
+/// which the tests print.
 const POLICY: &str = "default-src 'none'; \
     script-src 'sha256-ZzgwKJfo2E+5fYRxlsTKbdLrx4F7CdOOzL01QgeGaxA='; \
     style-src 'sha256-bM+bM8drUqGIiRw1vkVaaGsNHMLDx9n/qzf8+s9V3AM='; \
     img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'; require-trusted-types-for 'script'";
 
-/// For how long the page may show what a passive instance said: two and a half times the longest
-/// time between two events.
+/// How long the page may show the status of a passive instance: two and a half times the longest
+/// interval between two events.
 const PASSIVE_HOLDS_MS: u64 = 25_000;
 
-/// More letters than this do not fit on a line in the largest type.
+/// Names with more characters do not fit on a line in the largest type.
 const LONG_NAME: usize = 20;
 
-/// The paths that the page leads to.
+/// The paths that the page links to.
 const LINKS: [&str; 7] = ["status", "watch", "metrics", "leader", "standby", "readyz", "livez"];
 
-/// Answers with the page as it is true at `now`.
+/// Returns the page as it is at `now`.
 pub(super) fn answer(published: &Published, about: &About, now: Moment) -> Response {
     let headers = [
         (CONTENT_TYPE, "text/html; charset=utf-8"),
@@ -57,7 +57,7 @@ pub(super) fn answer(published: &Published, about: &About, now: Moment) -> Respo
     (headers, page(published, about, now)).into_response()
 }
 
-/// Whether a client asks for a page rather than for text: a browser names HTML, curl does not.
+/// Returns whether a client asks for HTML explicitly, as browsers do and curl does not.
 pub(super) fn is_wanted(accept: &str) -> bool {
     accept.split(',').any(|range| {
         let mut parts = range.split(';').map(str::trim);
@@ -74,7 +74,7 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
     let leader = leader(&document);
     let heard = document.store.last_success_ms_ago.is_some();
     let unknown = if heard { "Nobody" } else { "Not known yet" };
-    // A term of ours without the role: we know of the end of our own leadership.
+    // A passive instance with a term knows that its own leadership has ended.
     let (label, leads) = match (document.role, document.term) {
         (Role::Active, _) => ("Leader", "leads"),
         (Role::Passive, Some(_)) => ("Led until now", "led"),
@@ -115,13 +115,13 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
     ])
 }
 
-/// Who leads: ourselves by our own belief, else whom the store told of.
+/// Returns the leader: this instance if it is active, else the holder that was last seen.
 fn leader<'a>(document: &Document<'a>) -> Option<&'a str> {
     let seen = document.holder.as_ref().map(|it| it.identity);
     if document.role == Role::Active { Some(document.identity) } else { seen }
 }
 
-/// What this instance does, in a sentence.
+/// Describes what this instance does, in a sentence.
 fn say(document: &Document<'_>) -> String {
     if document.role == Role::Active && document.state == State::Leader.as_str() {
         return "This instance is the leader.".to_owned();
@@ -134,7 +134,7 @@ fn say(document: &Document<'_>) -> String {
         );
     }
     let words = match document.state {
-        // Its time is over, and the election has not turned since.
+        // Its belief is over, and the election loop has not turned since.
         "jeopardy" if document.role == Role::Passive => {
             "led until its time was over, and cannot renew"
         }
@@ -143,8 +143,8 @@ fn say(document: &Document<'_>) -> String {
     format!("This instance, {}, {words}.", escaped(document.identity))
 }
 
-/// How long a leadership or a drain still lasts, as a number that counts down, and a line that
-/// shortens where the whole is known.
+/// Renders the rest of a leadership or a drain as a countdown, with a progress bar if the total is
+/// known.
 fn left(published: &Published, document: &Document<'_>) -> String {
     let (ms, words) = match (document.role, document.drain_remaining_ms) {
         (Role::Active, _) => (document.valid_for_ms, "left, unless renewed before"),
@@ -171,7 +171,7 @@ fn left(published: &Published, document: &Document<'_>) -> String {
     text + "</div>\n"
 }
 
-/// The facts: each a term with its lines, the first of which is the word for it.
+/// Renders the facts, each a label with its lines.
 fn facts(published: &Published, document: &Document<'_>, now: Moment) -> String {
     let mut text = String::new();
     let holder = document.holder.as_ref();
@@ -240,7 +240,7 @@ fn probes(text: &mut String, health: &HealthDocument) {
     text.push_str("</div>\n");
 }
 
-/// Writes one fact, whose values are escaped already.
+/// Renders one fact; its values are escaped already.
 fn fact(text: &mut String, label: &str, value: &str, more: &[String]) {
     let _ = write!(text, "<div><dt>{label}</dt><dd>{value}</dd>");
     for line in more {
@@ -249,7 +249,7 @@ fn fact(text: &mut String, label: &str, value: &str, more: &[String]) {
     text.push_str("</div>\n");
 }
 
-/// The last transitions, newest first.
+/// Renders the last transitions, newest first.
 fn past(document: &Document<'_>) -> String {
     if document.transitions.is_empty() {
         return "<p>Nothing yet: this instance has only just begun.</p>\n".to_owned();
@@ -276,7 +276,7 @@ fn links() -> String {
     })
 }
 
-/// A dot, filled for the active one.
+/// Returns an icon, a dot that is filled if active.
 fn icon(active: bool) -> &'static str {
     if active {
         "%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E\
@@ -287,17 +287,17 @@ fn icon(active: bool) -> &'static str {
     }
 }
 
-/// What is shown no longer than the answer holds.
+/// Marks text that is hidden when the validity of the response is over.
 fn while_known(text: &str) -> String {
     format!("<span data-over=\"\">{text}</span>")
 }
 
-/// A length of time that the script counts on.
+/// Renders a duration that the script advances.
 fn ago(ms: u64) -> String {
     format!("<span data-ago=\"{ms}\">{}</span>", spoken(Duration::from_millis(ms)))
 }
 
-/// A date in UTC: the day, then the time.
+/// Renders a date in UTC: the day, then the time.
 fn date(date: OffsetDateTime) -> String {
     let date = date.to_offset(time::UtcOffset::UTC);
     let (hour, minute, second) = date.to_hms();
@@ -310,7 +310,7 @@ fn date(date: OffsetDateTime) -> String {
     )
 }
 
-/// Text as HTML shows it, in elements and in quoted attributes alike.
+/// Escapes text for HTML elements and quoted attributes.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for it in text.chars() {
@@ -327,7 +327,7 @@ fn escaped(text: &str) -> String {
     safe
 }
 
-/// The frame with its slots filled, in one pass: what is filled in is not looked at again.
+/// Fills the slots of the template in one pass, so that values are not searched for slots.
 fn fill(slots: &[(&str, &str)]) -> String {
     let mut text = String::with_capacity(16 * 1024);
     for piece in FRAME.split("{{") {

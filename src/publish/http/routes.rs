@@ -1,6 +1,4 @@
-//! The paths of the status listener. The code is the answer; the body is extra.
-//!
-//! What it does not do: it keeps nothing between two questions.
+//! The paths of the status listener. The status code is the answer; the body is additional.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +18,7 @@ use crate::config::duration;
 use crate::election::{Standing, State};
 use crate::publish::{Judgement, Role, metrics};
 
-/// What is served, for people who try `/` without a browser.
+/// The list of paths, for clients of `/` that do not ask for HTML.
 const INDEX: &str = "\
 Tenure, the status listener. GET or HEAD:
   /leader   200 if this instance leads now, else 503 (also /active, /primary); ?min_remaining=5s
@@ -59,7 +57,7 @@ impl Shared {
     }
 }
 
-/// The page for who accepts HTML, as browsers say; the list of paths for all others.
+/// Returns the page to clients that ask for HTML, the list of paths to all others.
 async fn root(Shares(shared): Shares<Arc<Shared>>, request: Request) -> Response {
     let accept = request.headers().get_all(ACCEPT);
     let wanted = accept.iter().any(|it| it.to_str().is_ok_and(page::is_wanted));
@@ -88,7 +86,7 @@ async fn leader(Shares(shared): Shares<Arc<Shared>>, request: Request) -> Respon
     answer(leads, judgement)
 }
 
-/// How much time must be left for a 200. Nearly nobody asks for any, so it is read by need.
+/// Returns the time that must be left for a 200. Rarely requested, so it is parsed only if needed.
 fn least_remaining(uri: &Uri) -> Result<Duration, Box<Response>> {
     if uri.query().is_none() {
         return Ok(Duration::ZERO);
@@ -124,7 +122,7 @@ async fn readyz(Shares(shared): Shares<Arc<Shared>>) -> Response {
 }
 
 async fn status(Shares(shared): Shares<Arc<Shared>>) -> Response {
-    // One reading of the clock for both, lest head and body tell two stories.
+    // One reading of the clock for both, so that headers and body agree.
     let now = (shared.app.now)();
     let judgement = Judgement::of(&shared.app.published.borrow().status, now);
     let json = document(&shared, now);
@@ -140,7 +138,7 @@ async fn metrics_text(Shares(shared): Shares<Arc<Shared>>) -> Response {
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
-/// Yes or no, with what holds for how long.
+/// Returns 200 or 503, with the role and its validity.
 fn answer(yes: bool, judgement: Judgement) -> Response {
     let code = if yes { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let body = match judgement.role() {

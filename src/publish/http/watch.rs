@@ -1,9 +1,9 @@
-//! `/watch`: each change of the status, pushed as an event or awaited by a long poll.
+//! `/watch`: each change of the status, as an event or as the response to a long poll.
 //!
-//! Nothing is queued for anybody. A subscriber that reads slowly finds the newest status when it
-//! is ready for one, and one that does not read at all is dropped by its connection.
+//! Nothing is queued for subscribers. A slow subscriber receives the newest status when it is ready
+//! for it; one that does not read at all is disconnected.
 //!
-//! What it does not do: an event is no evidence. It says when to ask, not how long to act.
+//! An event is no basis for acting as leader. It says when to request the status again.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -27,20 +27,20 @@ use crate::election::State;
 use crate::listener::Streaming;
 use crate::publish::{Judgement, Published, Role};
 
-/// The longest time between two events.
+/// The longest interval between two events.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// How often the clock is asked whether a belief has ended without a publication.
+/// How often the clock is checked for a belief that has ended without a publication.
 const GLANCE: Duration = Duration::from_secs(1);
 
-/// The longest that one stream lasts. Subscribers connect again by themselves; one that has stopped
-/// reading would keep its place for as long as the kernel keeps bytes for it.
+/// The longest duration of a stream. Subscribers reconnect by themselves; one that has stopped
+/// reading would occupy a slot for as long as the kernel buffers bytes for it.
 const LONGEST_STREAM: Duration = Duration::from_secs(600);
 
-/// The longest that a long poll waits, whatever it asks for.
+/// The longest wait of a long poll, whatever it requests.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
-/// How long a long poll waits that does not say.
+/// The wait of a long poll that names none.
 const USUAL_WAIT: &str = "30s";
 
 #[derive(Deserialize)]
@@ -70,12 +70,12 @@ pub(super) async fn watch(
         Err(error) => return bad_duration("wait", &error),
     };
     let mut changes = Changes::since(&shared, Some(index));
-    // No change within the time is an answer too: the document as it is.
+    // Without a change within the time, the present status is returned.
     let _ = timeout(wait, changes.next()).await;
     ([(CONTENT_TYPE, "application/json")], document(&shared, (shared.app.now)())).into_response()
 }
 
-/// The status at once, at each change, and every ten seconds, for so long as one stream may last.
+/// Returns a stream of the status: at once, at each change, and at least every ten seconds.
 fn events(
     shared: Arc<Shared>,
     place: OwnedSemaphorePermit,
@@ -93,7 +93,7 @@ fn events(
     .take_until(sleep(LONGEST_STREAM))
 }
 
-/// Finds changes: what was published, and what the clock alone changes.
+/// Finds changes: publications, and changes by the clock alone.
 struct Changes {
     published: Receiver<Published>,
     shared: Arc<Shared>,
@@ -101,7 +101,7 @@ struct Changes {
     fresh: bool,
 }
 
-/// What a subscriber would call a change.
+/// What makes a change for a subscriber.
 #[derive(Clone, Copy, PartialEq)]
 struct Face {
     index: u64,
@@ -112,13 +112,13 @@ struct Face {
 #[derive(PartialEq)]
 enum Next {
     Change,
-    /// The driver is gone; there will be no more.
+    /// The driver is gone; there will be no more changes.
     Over,
 }
 
 impl Changes {
-    /// Finds what changes after the index that a subscriber has seen; one that has seen none finds
-    /// the present first.
+    /// Finds changes after the index that a subscriber has seen; for one that has seen none, the
+    /// present status is the first.
     fn since(shared: &Arc<Shared>, index: Option<u64>) -> Self {
         let mut published = shared.app.published.clone();
         published.mark_unchanged();

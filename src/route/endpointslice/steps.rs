@@ -1,6 +1,4 @@
-//! What is to be done with an EndpointSlice as it was found: pure, from what we are and what we want.
-//!
-//! What it does not do: it asks nobody and writes nothing.
+//! Plans the change of an `EndpointSlice` from what was found and what is wanted; pure.
 
 use std::net::IpAddr;
 
@@ -12,26 +10,27 @@ use crate::kube::objects::{
 use crate::publish::Role;
 use crate::route::{ELECTION, FENCE, TERM, term_of};
 
-/// The label that says which Service a slice is for.
+/// The label that names the Service of a slice.
 const SERVICE: &str = "kubernetes.io/service-name";
 
-/// The label that says who writes a slice, and its value for us: no controller touches it then.
+/// The label that names the manager of a slice, and its value for Tenure, which keeps controllers
+/// from changing it.
 const MANAGER: (&str, &str) = ("endpointslice.kubernetes.io/managed-by", "tenure.dev");
 
-/// What is to be done with the slice as it was found.
+/// What to do with the slice.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
-    /// It says already what it is to say.
+    /// Nothing: it is as wanted.
     Agrees,
-    /// It is to be made so where there is none, else to become this.
+    /// Create it, or replace it, with this content.
     Write(Box<EndpointSlice>),
-    /// A leader of this newer term has written it: it is not ours to change.
+    /// Nothing: a leader of this newer term has written it.
     Newer(u64),
-    /// It is not to be written, for this reason.
+    /// Nothing, for this reason.
     Refused(String),
 }
 
-/// What we would write.
+/// What this instance would write.
 #[derive(Clone, Debug)]
 pub(super) struct Ours {
     pub(super) slice: Metadata,
@@ -43,13 +42,14 @@ pub(super) struct Ours {
 }
 
 impl Ours {
-    /// What the slice says of us.
+    /// Returns the role that the slice reports for this pod.
     pub(super) fn read(&self, found: Option<&EndpointSlice>) -> Role {
         let is_in = found.is_some_and(|it| it.endpoints.iter().any(|it| self.is_us(it)));
         if is_in { Role::Active } else { Role::Passive }
     }
 
-    /// By the pod, since two pods may share an address, at once or one after the other.
+    /// Compares by the pod, since two pods may have the same address, at once or one after the
+    /// other.
     fn is_us(&self, endpoint: &Endpoint) -> bool {
         match &endpoint.target_ref {
             Some(it) => it.name == self.pod.name && it.namespace == self.pod.namespace,
@@ -67,12 +67,12 @@ impl Ours {
         }
     }
 
-    /// By which the slice is found: without the first no Service leads to whom it names.
+    /// Returns the labels of the slice; without the first, no Service uses it.
     fn labels(&self) -> impl Iterator<Item = (&'static str, &str)> {
         [(SERVICE, self.service.as_str()), MANAGER, (ELECTION, &self.election)].into_iter()
     }
 
-    /// What the leader of this term is to do.
+    /// Plans the change by the leader of this term.
     pub(super) fn lead(
         &self,
         found: Option<EndpointSlice>,
@@ -106,7 +106,7 @@ impl Ours {
         Step::Write(Box::new(slice))
     }
 
-    /// Why a slice is not to be written by the leader of this term, if it is not.
+    /// Returns why the leader of this term must not write the slice, if so.
     fn refusal(&self, found: &EndpointSlice, term: u64) -> Option<Step> {
         let name = &self.slice.name;
         let (label, us) = MANAGER;
@@ -132,7 +132,7 @@ impl Ours {
         if self.address.is_ipv4() { "IPv4" } else { "IPv6" }
     }
 
-    /// A slice to be made, in which nobody is yet.
+    /// Returns a new slice without endpoints.
     pub(super) fn empty(&self, service: &Metadata) -> EndpointSlice {
         let mut metadata = self.slice.clone();
         let labels = self.labels().map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -145,10 +145,10 @@ impl Ours {
         EndpointSlice { metadata, address_type, ..<_>::default() }
     }
 
-    /// What we are to do when we do not lead: take ourselves out, whoever put us in, and leave what
-    /// another says of itself. With a `fence` a slice of our last term, or an older one, is written
-    /// even if we are not in it, and one that is not there is made for the `service`, if there is
-    /// such, since the making of it may be under way.
+    /// Plans the change by an instance that does not lead: it removes its own endpoint, whoever
+    /// added it, and keeps those of others. With a `fence`, a slice of this process's last term or
+    /// an older one is written even without its endpoint, and a missing one is created if the
+    /// `service` exists, since a creation may be in flight.
     pub(super) fn leave(
         &self,
         found: Option<EndpointSlice>,
@@ -172,7 +172,7 @@ impl Ours {
     }
 }
 
-/// The ports behind a Service, or why we cannot stand behind it.
+/// Returns the ports of a Service for an `EndpointSlice`, or why it cannot be used.
 pub(in crate::route) fn ports(service: &Service) -> Result<Vec<EndpointPort>, String> {
     let name = &service.metadata.name;
     if !service.spec.selector.is_empty() {
@@ -194,7 +194,7 @@ pub(in crate::route) fn ports(service: &Service) -> Result<Vec<EndpointPort>, St
             )
         })?;
         Ok(EndpointPort {
-            // As the server would complete them, so that what is found can be compared.
+            // As the API server would default them, so that they can be compared.
             name: Some(port.name.clone().unwrap_or_default()),
             protocol: Some(port.protocol.clone().unwrap_or_else(|| "TCP".to_owned())),
             port: Some(if number == 0 { port.port } else { number }),
@@ -305,10 +305,10 @@ mod tests {
         assert_eq!((addresses(&slice), term_of(&slice.metadata)), (vec![], Some(42)));
         assert_eq!(old.leave(Some(led(&new, 43)), None, Some(42), None), Step::Agrees);
         assert_eq!(old.leave(None, None, Some(42), None), Step::Agrees);
-        // A process that was here before us has left us in it.
+        // An earlier process of this pod left the endpoint.
         let Step::Write(slice) = old.leave(Some(led(&old, 42)), None, None, None) else { panic!() };
         assert!(addresses(&slice).is_empty());
-        // Another pod that has had our address since.
+        // Another pod has the same address now.
         assert_eq!(
             ours("c", "10.0.0.2").leave(Some(led(&new, 43)), None, None, None),
             Step::Agrees
