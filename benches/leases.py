@@ -7,8 +7,8 @@ What it does not do: it looks at no Pod, Service or route.
 import contextlib, random, signal, socket, statistics, time
 from concurrent.futures import ThreadPoolExecutor
 
-from control_plane import control_plane, tool
-from processes import MIB, TENURE, ask, free_port, heading, leads, now, resident, row, running, tenure, until
+from control_plane import control_plane
+from processes import MIB, TENURE, ask, free_port, heading, leads, now, resident, row, running, tenure, tool, until
 
 HANG = 60.0  # seconds
 
