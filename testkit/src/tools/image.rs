@@ -3,7 +3,7 @@
 //!
 //! The base of the first stage is one that tests/tools/image-stage made, under the name that the
 //! Dockerfile asks for; this machine's Rust and the crates that cargo has here are mounted into it.
-//! Layers and compiled dependencies stay in target/tools/image, so that what has not changed is not
+//! Layers and compiled dependencies stay in its storage, so that what has not changed is not
 //! built again; what no tag holds any more is thrown away. What it does not do: it runs nothing of
 //! the image, which is [`containers`](crate::tools::containers)' part.
 
