@@ -3,16 +3,9 @@ grants all permissions.
 """
 import contextlib, os, pathlib, signal, ssl, subprocess, tempfile, urllib.request
 
-from processes import TOOLS, free_port, running, until
+from processes import free_port, running, tool, until
 
 TOKEN = "admin-of-the-benches"
-
-
-def tool(name):
-    path = TOOLS / "bin" / name
-    if not path.exists():
-        raise SystemExit(f"{name} is missing: tests/run --all --tools builds it")
-    return path
 
 
 class ControlPlane:

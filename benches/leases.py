@@ -5,8 +5,8 @@ server, at the same time. Pods, Services and routes are not involved.
 import contextlib, random, signal, socket, statistics, time
 from concurrent.futures import ThreadPoolExecutor
 
-from control_plane import control_plane, tool
-from processes import MIB, TENURE, ask, free_port, heading, leads, now, resident, row, running, tenure, until
+from control_plane import control_plane
+from processes import MIB, TENURE, ask, free_port, heading, leads, now, resident, row, running, tenure, tool, until
 
 HANG = 60.0  # seconds
 

@@ -26,7 +26,7 @@ import sys, tempfile, time, venv
 from concurrent.futures import ThreadPoolExecutor
 
 import handovers, leases
-from processes import MIB, ROOT, TENURE, TOOLS, ask, azurite, connects, create_lock, free_port, heading, leads, now
+from processes import MIB, ROOT, TENURE, ask, azurite, connects, create_lock, free_port, heading, leads, now
 from processes import on_azurite, resident, row, running, tenure, until
 from siege import siege
 from switchover import switchover
@@ -37,7 +37,7 @@ KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr
 
 def python_peer():
     """Returns the Python of a virtual environment with the official client."""
-    home = TOOLS / "python"
+    home = ROOT / "target/bench-python"
     if not (home / "bin/python").exists():
         venv.create(home, with_pip=True)
         subprocess.run([home / "bin/pip", "install", "-q", "azure-storage-blob==12.27.1"], check=True)

@@ -2,7 +2,6 @@
 import contextlib, http.client, os, pathlib, re, socket, subprocess, time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TOOLS = ROOT / "target/tools"
 TENURE = pathlib.Path(os.environ.get("BENCH_PROGRAM", ROOT / "target/release/tenure"))
 MIB = 1024 * 1024
 
@@ -53,12 +52,18 @@ def running(*command, **more):
         process.wait()
 
 
+def tool(name):
+    """The path of a tool of tests/tools/versions."""
+    found = subprocess.run([ROOT / "tests/tools/path", name], stdout=subprocess.PIPE, text=True)
+    if found.returncode != 0:
+        raise SystemExit(1)
+    return pathlib.Path(found.stdout.strip())
+
+
 @contextlib.contextmanager
 def azurite():
     port = free_port()
-    program = TOOLS / "node_modules/.bin/azurite-blob"
-    if not program.exists():
-        raise SystemExit("Azurite is missing: tests/run --tools installs it")
+    program = tool("azurite") / "node_modules/.bin/azurite-blob"
     with running(program, "--inMemoryPersistence", "--disableTelemetry", "--silent", "--blobHost",
                  "127.0.0.1", "--blobPort", port):
         until(lambda: connects(port))

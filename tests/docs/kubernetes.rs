@@ -274,7 +274,7 @@ esac
 /// Runs the script with the fake programs, in a cluster whose service ends at this time.
 fn tried(ends: &str) -> (Option<i32>, String, bool) {
     let folder = tempfile::tempdir().unwrap();
-    let helm = place("target/tools/bin/helm");
+    let helm = testkit::paths::tool("helm");
     let helm = format!(
         "[ \"$1\" != install ] || {{ shift; set -- template \"$@\"; }}\nexec {} \"$@\"\n",
         helm.display()

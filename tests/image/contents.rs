@@ -11,7 +11,7 @@ use image::{alone, build, buildah, dockerfile, home, image, named, said, take_ap
 
 #[test]
 fn hadolint_finds_no_fault_in_the_dockerfile() {
-    let hadolint = home().join("target/tools/hadolint/bin/hadolint");
+    let hadolint = testkit::paths::tool("hadolint");
     let output = Command::new(hadolint)
         .arg(home().join("Dockerfile"))
         .output()

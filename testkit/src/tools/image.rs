@@ -3,7 +3,7 @@
 //!
 //! The base of the first stage is built by tests/tools/image-stage, under the name in the
 //! Dockerfile; this machine's Rust and the crates in cargo's registry are mounted into it. Layers
-//! and compiled dependencies are cached in target/tools/image; untagged images are deleted. To run
+//! and compiled dependencies are cached in its storage; untagged images are deleted. To run
 //! the image see [`containers`](crate::tools::containers).
 
 use std::collections::BTreeMap;
