@@ -1,10 +1,10 @@
 //! The image that the Dockerfile describes: built by buildah as root, without a container engine
 //! and a registry, and unpacked.
 //!
-//! The base of the first stage is built by tests/tools/image-stage, under the name in the
-//! Dockerfile; this machine's Rust and the crates in cargo's registry are mounted into it. Layers
-//! and compiled dependencies are cached in its storage; untagged images are deleted. To run
-//! the image see [`containers`](crate::tools::containers).
+//! The base of the first stage is the tool `image-stage`, under the name in the Dockerfile; this
+//! machine's Rust and the crates in cargo's registry are mounted into it. Layers and compiled
+//! dependencies are cached in that tool's storage; untagged images are deleted. To run the image
+//! see [`containers`](crate::tools::containers).
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -23,7 +23,7 @@ pub const REVISION: &str = "0123456789abcdef0123456789abcdef01234567";
 pub const CREATED: &str = "2026-01-01T00:00:00Z";
 pub const SOURCE: &str = "https://example.com/tenure";
 
-/// The image that tests/tools/image-stage builds: a Debian without Tenure.
+/// The image of the tool `image-stage`: a Debian without Tenure.
 pub const STAGE: &str = "localhost/tenure-stage:1";
 
 /// Returns the repository.
