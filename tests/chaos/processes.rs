@@ -2,9 +2,9 @@
 //! seconds on this host. Test names contain the number of the fault.
 
 use testkit::faults::{cgroup, faketime};
-use testkit::processes::{cluster as crew, process};
+use testkit::processes::{cluster as crew, process, running};
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -122,7 +122,11 @@ impl Question {
         let mut text = Vec::new();
         let mut bytes = [0; 1024];
         while !text.windows(4).any(|it| it == b"\r\n\r\n") {
-            let count = self.0.read(&mut bytes).expect("an answer within its time");
+            // A signal to this process, such as SIGCHLD, interrupts a read that has a timeout.
+            let count = match self.0.read(&mut bytes) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                outcome => outcome.expect("an answer within its time"),
+            };
             assert!(count > 0, "the connection is kept");
             text.extend_from_slice(&bytes[..count]);
         }
@@ -165,11 +169,7 @@ struct Stopped(Pid);
 impl Stopped {
     fn new(process: u32) -> Self {
         let stopped = Self(Pid::from_raw(process.try_into().unwrap()).unwrap());
-        kill_process(stopped.0, Signal::STOP).unwrap();
-        until(PATIENCE, "it stands still", || {
-            let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-            stat.rsplit(") ").next().unwrap().starts_with('T').then_some(())
-        });
+        running::signal(stopped.0, Signal::STOP);
         stopped
     }
 }
@@ -191,6 +191,12 @@ fn fault_05_a_leader_frozen_for_longer_than_its_lease_answers_no_queued_question
         let freezer = Cgroup::new(Controller::Freezer);
         freezer.take(process);
         freezer.freeze();
+        // A frozen process keeps the lock that it holds, and then nobody else can lead.
+        while running::holds_lock(Pid::from_raw(process.try_into().unwrap()).unwrap()) {
+            freezer.thaw();
+            std::thread::yield_now();
+            freezer.freeze();
+        }
         freezer
     });
 }

@@ -61,6 +61,12 @@ impl Cgroup {
         });
     }
 
+    /// Lets all processes in it go on.
+    pub fn thaw(&self) {
+        let (file, order) = self.freezer(false);
+        write(&file, order);
+    }
+
     /// Limits all processes in it together to one percent of one CPU.
     pub fn throttle(&self) {
         assert_eq!(self.controller, Controller::Cpu);

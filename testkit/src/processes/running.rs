@@ -55,7 +55,7 @@ fn has_stopped(process: Pid) -> bool {
 }
 
 /// Returns whether a process holds a lock on a whole file.
-fn holds_lock(process: Pid) -> bool {
+pub fn holds_lock(process: Pid) -> bool {
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
     let id = process.as_raw_nonzero().to_string();
     locks.lines().any(|line| {
