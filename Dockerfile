@@ -30,7 +30,11 @@ RUN set -eu; \
 # The sources of the dependencies are a layer of their own, which only Cargo.lock makes anew.
 COPY Cargo.toml Cargo.lock ./
 COPY benches/bare_axum.rs benches/
-RUN . /across && mkdir src && touch src/lib.rs src/main.rs \
+# The workspace's other members only have to be named; nothing of them is built.
+COPY simulator/Cargo.toml simulator/
+COPY testkit/Cargo.toml testkit/
+RUN . /across && mkdir src simulator/src testkit/src \
+    && touch src/lib.rs src/main.rs simulator/src/lib.rs testkit/src/lib.rs \
     && cargo fetch --locked --target "$CARGO_BUILD_TARGET"
 
 # Compiled, they stay in a cache beside the layers. Our own sources are never taken from it: cargo

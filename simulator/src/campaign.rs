@@ -1,54 +1,54 @@
-//! Many episodes from one seed, and what they come to.
+//! Campaigns: many episodes from one seed, and their statistics.
 
 use super::checker::{Kind, Violation};
 use super::scenario::Scenario;
 use super::shrink;
 use super::{SECOND, Span};
 
-/// What a campaign has seen.
+/// The statistics of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub seed: u64,
-    /// True time played.
+    /// The simulated true time.
     pub length: Span,
     pub episodes: u64,
     pub faults: u64,
     pub elections: u64,
-    /// Over all histories.
+    /// A digest of the histories of all episodes.
     pub history: u64,
-    /// The first violation, after which no more was played.
+    /// The first violation, which ends the campaign.
     pub found: Option<Found>,
 }
 
-/// A violation, with what is needed to see it again.
+/// A violation, with what is needed to replay it.
 #[derive(Clone, Debug)]
 pub struct Found {
     pub episode: u64,
     pub violation: Violation,
-    /// The faults of the shortest schedule that shows it.
+    /// The faults of the shortest schedule that reproduces it.
     pub kept: Vec<u32>,
 }
 
 impl Tally {
-    /// The simulated hours.
+    /// Returns the simulated time in hours.
     pub fn hours(&self) -> f64 {
         self.length as f64 / (3_600 * SECOND) as f64
     }
 
-    /// How many violations of one of these kinds.
+    /// Returns the number of violations of these kinds.
     pub fn count(&self, kinds: &[Kind]) -> u64 {
         u64::from(self.found.as_ref().is_some_and(|it| kinds.contains(&it.violation.kind)))
     }
 }
 
-/// The scenario of an episode of a campaign.
+/// Returns the scenario of one episode of a campaign.
 pub fn scenario(seed: u64, episode: u64) -> Scenario {
-    // Weyl's sequence: neighbours share nothing.
+    // A Weyl sequence, so that adjacent episodes have unrelated seeds.
     let seed = seed.wrapping_add(episode.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     Scenario::draw(seed ^ (seed >> 31))
 }
 
-/// Plays episodes until so many hours are simulated, or something is found.
+/// Runs episodes until `hours` are simulated or a violation is found.
 pub fn run(seed: u64, hours: f64) -> Tally {
     let mut tally = Tally { seed, history: seed, ..Tally::default() };
     while tally.hours() < hours && tally.found.is_none() {

@@ -1,8 +1,7 @@
-//! The processes of a term, and the keeper that ends them by the node's own clocks, whatever becomes
-//! of the candidate.
+//! The supervised processes of a term, and the watchdog that ends them by the node's own clocks,
+//! also if the candidate is gone.
 //!
-//! What it does not do: it starts nothing by itself. A child begins when the candidate is seen to
-//! lead, once in a term.
+//! A child starts once in a term, after the candidate has become leader.
 
 use tenure::clock::Moment;
 use tenure::election::{Belief, Election, Standing};
@@ -15,33 +14,33 @@ use super::queue::Event;
 use super::world::World;
 use super::{Instant, MILLI, SECOND, Span, span};
 
-/// What runs beside one candidate in its terms.
+/// The supervised processes of one candidate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Escort {
     pub child: Option<Child>,
-    /// Counts the terms: launches, ends and words of an earlier one are stale.
+    /// Counts the terms; launches, exits and reports with an earlier number are stale.
     stamp: u32,
-    /// The term that this is for.
+    /// The current term.
     term: u64,
-    /// How long others are let go first after it ended.
+    /// The hold-off after a child that exited by itself.
     hold_off: Option<Span>,
 }
 
-/// A process that lives.
+/// A live process.
 #[derive(Clone, Copy, Debug)]
 pub struct Child {
     pub term: u64,
     pub lease: LeaseId,
-    /// Until when its keeper lets it live, as last published.
+    /// The belief that was last published to its watchdog.
     belief: Belief,
-    /// Since when it is asked to end, and for how long.
+    /// When the drain began, and its length.
     drain: Option<(Moment, std::time::Duration)>,
-    /// Nothing ends it but the end of its machine.
+    /// Whether only a restart of the machine ends it.
     pub immortal: bool,
 }
 
 impl Child {
-    /// What its keeper leaves it.
+    /// Returns the time until the watchdog kills it.
     fn remaining(&self, now: Moment) -> std::time::Duration {
         let belief = self.belief.until_end(now);
         let drain = self.drain.map(|(began, it)| it.saturating_sub(began.elapsed_max(now)));
@@ -50,8 +49,9 @@ impl Child {
 }
 
 impl Node {
-    /// Whether a child of this node acts that its keeper should have seen to: one that cannot be
-    /// ended, or whose lease clocks stood still or went back under it, is beyond the claim.
+    /// Returns whether a child of this node runs that the watchdog is required to have ended.
+    /// Children that cannot be ended, and those whose lease clocks stopped or went back, are
+    /// outside the claim.
     fn acts_by_child(&self, now: Instant) -> bool {
         let moment = self.moment(now);
         let jumped = |it: &Belief| it.suspended || it.sent.jumped(moment);
@@ -61,7 +61,7 @@ impl Node {
 }
 
 impl World<'_> {
-    /// A candidate leads: its child is launched soon.
+    /// Schedules the launch of a child, after a candidate has become leader.
     pub(super) fn escort(&mut self, node: u8, term: u64) {
         let it = &mut self.nodes[usize::from(node)];
         if !it.plan.escorts {
@@ -75,7 +75,7 @@ impl World<'_> {
         self.queue.plan(soon, Event::Launch { node, stamp });
     }
 
-    /// The child is started, if the candidate still leads; else it never will be.
+    /// Starts the child if the candidate is still leader of that term.
     pub(super) fn launch(&mut self, node: u8, stamp: u32) {
         let moment = self.nodes[usize::from(node)].moment(self.now);
         let it = &mut self.nodes[usize::from(node)];
@@ -99,7 +99,7 @@ impl World<'_> {
         self.judge_child(node);
     }
 
-    /// What was published now reaches the keeper too; where the term is over, so is the child.
+    /// Passes the published status to the watchdog, and ends the child if its term is over.
     pub(super) fn show_keeper(&mut self, node: u8) {
         let it = &mut self.nodes[usize::from(node)];
         let (Some(child), Some(process)) = (&mut it.escort.child, &it.process) else { return };
@@ -117,7 +117,7 @@ impl World<'_> {
         }
     }
 
-    /// A child is asked to end: some do soon, some late, some never.
+    /// Asks a child to exit: some do so soon, some late, some never.
     fn ask_to_end(&mut self, node: u8, stamp: u32, drain: Span) {
         self.queue.plan(self.now, Event::Keeper { node, stamp });
         if self.rng.u8(..3) > 0 {
@@ -126,7 +126,8 @@ impl World<'_> {
         }
     }
 
-    /// The keeper wakes: it judges by this machine's clocks.
+    /// Runs the watchdog's timer: kills the child if its deadline has passed by the machine's
+    /// clocks.
     pub(super) fn keep(&mut self, node: u8, stamp: u32) {
         let it = &mut self.nodes[usize::from(node)];
         let Some(child) = it.escort.child.filter(|_| it.escort.stamp == stamp) else { return };
@@ -134,12 +135,12 @@ impl World<'_> {
         if remaining.is_zero() {
             return self.kill(node);
         }
-        // No clock of the machine runs so fast that this would be late.
+        // The machine's clocks are never fast enough for this to be late.
         let wait = (span(remaining) * 9 / 10).max(MILLI);
         self.queue.plan(self.now + wait, Event::Keeper { node, stamp });
     }
 
-    /// The keeper finds that the clocks are not as they were.
+    /// Runs the watchdog at once, after a change of the clocks.
     pub(super) fn wake_keeper(&mut self, node: u8) {
         let it = &self.nodes[usize::from(node)];
         if it.escort.child.is_some() {
@@ -147,7 +148,7 @@ impl World<'_> {
         }
     }
 
-    /// The child is ended.
+    /// Kills the child.
     pub(super) fn kill(&mut self, node: u8) {
         let it = &mut self.nodes[usize::from(node)];
         if it.escort.child.take_if(|it| !it.immortal).is_some() {
@@ -158,7 +159,7 @@ impl World<'_> {
         }
     }
 
-    /// The machine starts anew, or what could not be ended can be: nothing lives on.
+    /// Kills the child even if it was immortal: the machine restarts, or the obstacle is gone.
     pub(super) fn bury(&mut self, node: u8) {
         if let Some(child) = &mut self.nodes[usize::from(node)].escort.child {
             child.immortal = false;
@@ -166,7 +167,7 @@ impl World<'_> {
         }
     }
 
-    /// A child ends: as it was asked to, or (with a hold-off) by itself.
+    /// Ends a child: because it was asked to exit, or (with a hold-off) by itself.
     pub(super) fn child_ends(
         &mut self,
         node: u8,
@@ -190,7 +191,7 @@ impl World<'_> {
         self.queue.plan(self.now + soon, Event::Vacated { node, stamp });
     }
 
-    /// The candidate hears that nothing lives in its term.
+    /// Notifies the candidate that no process of its term is left.
     pub(super) fn vacated(&mut self, node: u8, stamp: u32) {
         let it = &mut self.nodes[usize::from(node)];
         let Some(process) = it.process.as_mut().filter(|_| it.escort.stamp == stamp) else {
@@ -207,7 +208,7 @@ impl World<'_> {
         });
     }
 
-    /// This node's child acts from now on, or the node leads: no other child may act.
+    /// Checks that no other node's child runs, now that this node's child runs or the node leads.
     pub(super) fn judge_child(&mut self, node: u8) {
         if !self.scenario.faithful {
             return;

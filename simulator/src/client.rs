@@ -1,24 +1,24 @@
-//! A client beside each candidate: it acts on an answer until its own sending time plus the
-//! validity it was told, by a clock of its own, and writes to the resource with the term.
+//! A client of each candidate: it acts on an answer for the given validity, counted by its own
+//! clock from the sending of the request, and writes to the resource with the term.
 
 use super::{Instant, Span};
 
-/// One client of one candidate.
+/// A client of one candidate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Client {
-    /// How much faster than true time its clock runs, in millionths.
+    /// How much faster than true time its clock runs, in parts per million.
     pub ppm: i64,
-    /// The question that it waits for an answer to; earlier ones are stale.
+    /// The number of the outstanding request; answers to earlier ones are stale.
     pub question: u32,
-    /// When that was sent.
+    /// When that request was sent.
     pub sent: Instant,
-    /// What it was answered, on its way.
+    /// The answer on its way, if it is active.
     pub answer: Option<Answer>,
-    /// Until when it acts, on whose word.
+    /// The answer that the client acts on.
     pub acting: Option<Acting>,
 }
 
-/// A candidate's answer to a client: active.
+/// An active answer of a candidate.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
     pub term: u64,
@@ -26,7 +26,7 @@ pub struct Answer {
     pub valid_for_ms: u64,
 }
 
-/// A client that acts.
+/// An answer that a client acts on, and until when.
 #[derive(Clone, Copy, Debug)]
 pub struct Acting {
     pub term: u64,
@@ -35,12 +35,13 @@ pub struct Acting {
 }
 
 impl Client {
-    /// A client whose clock drifts so.
+    /// Creates a client whose clock drifts by `ppm`.
     pub fn new(ppm: i64) -> Self {
         Self { ppm, ..Self::default() }
     }
 
-    /// Takes the answer that comes back now; `None` was passive.
+    /// Processes the answer that arrives now (`None` is passive), and returns it if it is still
+    /// valid.
     pub fn told(&mut self, now: Instant) -> Option<Acting> {
         let answer = self.answer.take();
         self.acting = answer.map(|it| Acting {
@@ -51,22 +52,22 @@ impl Client {
         self.acting.filter(|it| it.until > now)
     }
 
-    /// How long its clock takes for a validity, in true time.
+    /// Returns the true time in which the client's clock advances by a validity.
     fn wait(&self, valid_for_ms: u64) -> Span {
         let nanos = i128::from(valid_for_ms) * 1_000_000 * 1_000_000;
         u64::try_from(nanos / i128::from(1_000_000 + self.ppm)).unwrap_or_default()
     }
 }
 
-/// The resource that the leader works on: it refuses a term lower than one it has seen.
+/// The resource that the leader writes to: it rejects terms lower than the highest seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resource {
-    /// The largest term seen, and whose it was.
+    /// The highest term seen, with the node and life that wrote it.
     seen: Option<(u64, u8, u32)>,
 }
 
 impl Resource {
-    /// Takes a write, or refuses it; an error if it cannot tell two leaders apart.
+    /// Accepts or rejects a write. Fails if a different process wrote with the same term.
     pub fn write(&mut self, term: u64, node: u8, life: u32) -> Result<bool, (u8, u32)> {
         match self.seen {
             Some((seen, ..)) if term < seen => Ok(false),
@@ -78,7 +79,7 @@ impl Resource {
         }
     }
 
-    /// Forgets what it saw: the record of terms was lost, or set back by an operator.
+    /// Forgets the highest term: the record was lost, or set back by an operator.
     pub fn forget(&mut self) {
         self.seen = None;
     }

@@ -1,9 +1,10 @@
-//! The calm after each spell of faults: everything heals, and the election must show that it
-//! lives.
+//! The examination after each spell, that is, after each period of faults: all faults end, and the
+//! election must show liveness.
 //!
-//! In each calm: a leader within the bound; then that leader resigns, and the next comes in the
-//! time of a graceful handover. In the last calm leader after leader is killed for good, until
-//! only one candidate is left: whoever were wedged could not lead.
+//! After each spell a leader must emerge within the bound; then that leader hands over, and the
+//! next must follow within the time of a graceful handover. After the last spell one leader after
+//! another is killed for good until only one candidate is left, so that each shows that it can
+//! lead.
 
 use tenure::election::{Election, State};
 
@@ -18,70 +19,71 @@ use super::store;
 use super::world::World;
 use super::{Instant, MILLI, SECOND, Span, span};
 
-/// How far an episode has come.
+/// The progress of an episode.
 #[derive(Debug, Default)]
 pub struct Examination {
     spell: usize,
     /// When the spell began.
     spell_began: Instant,
     step: Step,
-    /// Who led when the last step began, and in which life.
+    /// The leader and its life when the last step began.
     leader: Option<(u8, u32)>,
-    /// Who must lead next, if it was said; whether the last leader may.
+    /// The identity that must lead next, if one was named.
     heir: Option<String>,
     may_return: bool,
-    /// Until when a third party may have the lease.
+    /// Until when a third party may hold the lease.
     pub strangers_until: Instant,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Step {
-    /// The spell of faults goes on.
+    /// The spell goes on.
     #[default]
     Spell,
-    /// Somebody must lead at the end of this.
+    /// At the end of this step there must be a leader.
     Recovery,
-    /// Whoever stands back comes to compete again.
+    /// Hold-offs expire.
     Patience,
-    /// Another must lead at the end of this.
+    /// At the end of this step there must be a different leader.
     Handover,
-    /// Another must lead at the end of this, though one candidate may ask for the lease and no
-    /// more.
+    /// At the end of this step there must be a different leader, although one candidate can do no
+    /// more than acquire the lease.
     Illness,
-    /// Another must lead at the end of this, until nobody else is left.
+    /// At the end of this step there must be a different leader; repeated until no other candidate
+    /// is left.
     Killing,
     /// The episode is over.
     Over,
 }
 
 impl Examination {
-    /// What is examined now.
+    /// Returns the current step.
     pub fn step(&self) -> Step {
         self.step
     }
 
-    /// Whether nothing is left to examine.
+    /// Returns whether the examination is complete.
     pub fn is_over(&self) -> bool {
         self.step == Step::Over
     }
 }
 
 impl World<'_> {
-    /// Plans the faults of the next spell, and its end.
+    /// Schedules the faults of the next spell, and its end.
     pub(super) fn begin_spell(&mut self) {
         let spell = self.examination.spell;
         self.examination.step = Step::Spell;
         let faults = &self.scenario.faults;
         let of_spell = |it: &&u32| usize::from(faults[**it as usize].spell) == spell;
         self.upcoming = self.kept.iter().filter(of_spell).copied().collect();
-        // The last is the next.
+        // Popped from the end, so the earliest comes last.
         self.upcoming.sort_by_key(|it| std::cmp::Reverse(faults[*it as usize].at));
         self.examination.spell_began = self.now;
         self.plan_strike();
         self.queue.plan(self.now + self.scenario.spells[spell], Event::Examine);
     }
 
-    /// Plans the next fault alone, so that the queue stays short.
+    /// Schedules only the next fault, so that the queue stays short.
     pub(super) fn plan_strike(&mut self) {
         if let Some(fault) = self.upcoming.pop() {
             let at = self.examination.spell_began + self.scenario.faults[fault as usize].at;
@@ -89,7 +91,7 @@ impl World<'_> {
         }
     }
 
-    /// The next step.
+    /// Evaluates the current step and begins the next.
     pub(super) fn examine(&mut self) {
         match self.examination.step {
             Step::Spell => {
@@ -152,7 +154,7 @@ impl World<'_> {
         self.queue.plan(at, Event::Examine);
     }
 
-    /// Ends all faults; says when their last trace is gone.
+    /// Ends all faults, and returns when their last effect is over.
     fn calm_down(&mut self) -> Instant {
         self.lasting.clear();
         self.snared = 0;
@@ -185,7 +187,7 @@ impl World<'_> {
         begin
     }
 
-    /// Somebody must lead, and not the one who led when the step began.
+    /// Checks that there is a leader, and not the one from the beginning of the step.
     fn expect_leader(&mut self, kind: Kind, since: &str) -> bool {
         let leader = self.nodes.iter().find(|it| it.believes(self.now));
         let leader = leader.map(|it| (it.index, it.life));
@@ -203,7 +205,7 @@ impl World<'_> {
         true
     }
 
-    /// The leader gives way, in one of the ways that there are; says how long that may take.
+    /// Makes the leader hand over in one of the possible ways, and returns the bound for it.
     fn hand_over(&mut self, leader: u8) -> Span {
         let it = &self.nodes[usize::from(leader)];
         let drain = span(it.plan.timings.drain_timeout) * 11 / 10;
@@ -253,13 +255,14 @@ impl World<'_> {
         }
     }
 
-    /// Whether the record is the one that this leader wrote: else it can name nobody in it.
+    /// Returns whether the record is the one that this leader wrote; otherwise it cannot name a
+    /// successor in it.
     fn is_recorded(&self, leader: u8) -> bool {
         let process = self.nodes[usize::from(leader)].process.as_ref();
         process.is_some_and(|it| it.nonce.is_some() && self.store.nonce() == it.nonce)
     }
 
-    /// Whoever was named must lead now.
+    /// Checks that the named successor leads.
     fn expect_heir(&mut self) {
         let (Some(heir), Some((leader, _))) =
             (self.examination.heir.take(), self.examination.leader)
@@ -274,7 +277,7 @@ impl World<'_> {
         }
     }
 
-    /// One candidate that does not lead falls ill, and the leader crashes.
+    /// Gives one standby an illness, and crashes the leader.
     fn fall_ill(&mut self) {
         let Some((leader, _)) = self.examination.leader else { return };
         let illness = match self.rng.bool() {
@@ -287,8 +290,8 @@ impl World<'_> {
         }
         self.crash(usize::from(leader), Some(SECOND));
         self.examination.leader = None;
-        // The ill one gives up after a lease-duration, and its last bid runs out in another; what
-        // holds a new leader up on purpose holds up its heir again.
+        // The ill candidate gives up after a lease-duration, and its last bid expires after
+        // another. The next leader waits for activation-delay and hold once more.
         let wasted = 2 * self.scenario.longest(|it| it.lease_duration)
             + self.scenario.longest(|it| it.activation_delay)
             + self.hold();
@@ -296,7 +299,7 @@ impl World<'_> {
         self.next_step(Step::Illness, self.now + bound);
     }
 
-    /// The leader is killed for good, if anybody is left to follow.
+    /// Kills the leader for good, if another candidate is left.
     fn kill_leader(&mut self) {
         let Some((leader, _)) = self.examination.leader else { return };
         self.crash(usize::from(leader), None);
@@ -309,20 +312,20 @@ impl World<'_> {
         }
     }
 
-    /// From the end of all faults to a leader: lease-duration, three retry-periods and two
-    /// request-timeouts, and what holds a new leader up on purpose.
+    /// Returns the bound from the end of all faults to a leader: lease-duration, three
+    /// retry-periods and two request-timeouts, and everything that delays a new leader on purpose.
     fn recovery_bound(&self) -> Span {
         let timings = self.scenario;
         let base = timings.longest(|it| it.lease_duration)
             + 3 * timings.longest(|it| it.retry_period)
             + 2 * timings.longest(|it| it.request_timeout)
             + timings.longest(|it| it.activation_delay);
-        // Clocks may be slow by as much as the claim allows.
+        // Clocks may be as slow as the claim allows.
         let base = base + self.hold() + self.longest_aside() + self.draining_bound();
         base * 11 / 10 + 200 * MILLI + self.probing_bound()
     }
 
-    /// How long a service takes until it counts as well.
+    /// Returns how long a healthy service takes to pass its probes.
     fn probing_bound(&self) -> Span {
         let probing = self.nodes.iter().filter_map(|it| it.plan.probing);
         let bounds =
@@ -330,7 +333,7 @@ impl World<'_> {
         bounds.max().unwrap_or_default()
     }
 
-    /// How long a drain that goes on takes.
+    /// Returns how long a drain in progress can still take.
     fn draining_bound(&self) -> Span {
         let drains = |it: &Node| {
             let state = it.process.as_ref().map(|it| it.status.standing.state());
@@ -343,7 +346,8 @@ impl World<'_> {
             + 2 * self.scenario.longest(|it| it.request_timeout)
     }
 
-    /// From a resignation to the next leader: one and a half retry-periods and a second.
+    /// Returns the bound from a resignation to the next leader: one and a half retry-periods and a
+    /// second.
     fn handover_bound(&self) -> Span {
         let timings = self.scenario;
         let base = timings.longest(|it| it.retry_period) * 3 / 2
@@ -351,8 +355,8 @@ impl World<'_> {
         (base + self.hold()) * 11 / 10 + SECOND
     }
 
-    /// How long the next leader may hold the lease before it is active: where the record is
-    /// missing, or lower than what somebody was told.
+    /// Returns how long the next leader may hold the lease before it is active: not zero if the
+    /// record is missing, or its term is lower than one that a candidate has seen.
     fn hold(&self) -> Span {
         let term = self.store.term();
         let told = self.nodes.iter().filter_map(|it| it.process.as_ref()).map(|it| it.heard).max();

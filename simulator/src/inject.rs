@@ -1,7 +1,7 @@
-//! What each fault does to the world.
+//! The effect of each fault on the world.
 //!
-//! In a faithful episode it leaves out whatever would break the claim's assumptions: clocks that
-//! lose more than the margin unseen, and a lease freed behind its holder's back.
+//! In a faithful episode, faults that would break an assumption of the claim are skipped: clocks
+//! that lose more than the margin unseen, and a lease freed behind its holder's back.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::world::World;
 use super::{Instant, Span, span};
 
 impl World<'_> {
-    /// A fault of the schedule begins.
+    /// Begins a fault of the schedule.
     pub(super) fn strike(&mut self, index: u32) {
         self.plan_strike();
         let fault = self.scenario.faults[index as usize];
@@ -81,7 +81,7 @@ impl World<'_> {
         }
     }
 
-    /// A lasting fault is over.
+    /// Ends a lasting fault.
     pub(super) fn heal(&mut self, index: u32) {
         let Some(at) = self.lasting.iter().position(|(it, _)| *it == index) else { return };
         let (_, mask) = self.lasting.swap_remove(at);
@@ -114,7 +114,7 @@ impl World<'_> {
         }
     }
 
-    /// Whom a target means now, one bit each.
+    /// Returns the nodes that a target stands for now, one bit each.
     fn struck(&self, target: Target) -> u8 {
         let leader = || self.nodes.iter().position(|it| it.believes(self.now)).unwrap_or(0);
         match target {
@@ -131,7 +131,7 @@ impl World<'_> {
         }
     }
 
-    /// Works out anew how everybody is connected.
+    /// Recomputes the link of each node from the lasting faults.
     pub(super) fn relink(&mut self) {
         for (node, it) in self.nodes.iter_mut().enumerate() {
             let mut link = Link::default();
@@ -147,13 +147,13 @@ impl World<'_> {
         }
     }
 
-    /// A process is gone at once; it is back after `down`, or never.
+    /// Ends a process at once; it starts again after `down`, or never.
     pub(super) fn crash(&mut self, node: usize, down: Option<Span>) {
         let it = &mut self.nodes[node];
         if it.process.take().is_none() {
             return;
         }
-        // Whoever keeps the child finds the pipe closed.
+        // The watchdog of the child finds its pipe closed.
         self.kill(node as u8);
         if let Some(chart) = &mut self.chart {
             let until = down.map_or(Instant::MAX, |down| self.now + down);
@@ -168,12 +168,12 @@ impl World<'_> {
         self.tell(|_| format!("candidate {node} crashes"));
     }
 
-    /// A process is told to leave; another starts when it has, after `down`.
+    /// Asks a process to resign; another starts `down` after it has exited.
     pub(super) fn resign(&mut self, node: usize, down: Span) {
         let it = &mut self.nodes[node];
         let Some(process) = &mut it.process else { return };
         process.back_after = down;
-        // A lease that lapsed and was not released yet is taken back too.
+        // This ends the validity of a lease that lapsed and is not released yet, too.
         if let Some(term) = process.led {
             let until = self.now + operate::kept(it.plan.timings.drain_timeout);
             self.judge.take_back(term, node as u8, it.life, until);
@@ -182,7 +182,7 @@ impl World<'_> {
         self.turn(node as u8, Election::handle_resign);
     }
 
-    /// A process starts.
+    /// Starts a process.
     pub(super) fn start(&mut self, node: u8) {
         let rules = self.store.rules();
         let it = &mut self.nodes[usize::from(node)];
@@ -197,13 +197,13 @@ impl World<'_> {
         self.turn(node, Election::handle_timeout);
     }
 
-    /// A fault of the store; says whether it was let happen.
+    /// Begins a fault of the store, and returns whether it took effect.
     fn strike_store(&mut self, fault: &Fault) -> bool {
         let kind = self.store.kind();
         let host = kind == store::Kind::Host;
         let news = self.store.news();
-        // Elsewhere than in a blob a new leader holds a lost lease for no longer than its own
-        // lease-duration, which an old one's belief must fit into.
+        // Except in blobs, a new leader holds a lost lease only for its own lease-duration, which
+        // must cover the belief of the previous leader.
         let held = kind == store::Kind::Blob || !host && self.scenario.are_alike();
         let seconds = |length: Span| Duration::from_nanos(length).min(Duration::from_secs(60));
         match fault.kind {
@@ -222,7 +222,7 @@ impl World<'_> {
                 self.store.squat(self.faults, length, self.now);
                 self.examination.strangers_until = self.now + span(length);
             }
-            // Deleting a record on one host is freeing the lease behind its holder's back.
+            // Deleting a record on one host frees the lease behind its holder's back.
             Kind::Lose { whole } if held || (whole && !self.scenario.faithful) => {
                 self.store.lose(whole);
                 self.judge.record_lost = true;
@@ -250,7 +250,7 @@ impl World<'_> {
         true
     }
 
-    /// The record shows an earlier term: what it forgot can come again.
+    /// Handles a record that was set back to an earlier term: the later terms can occur again.
     fn set_back(&mut self) {
         self.judge.record_lost = true;
         self.judge.floor = self.store.term().unwrap_or(0);
@@ -259,7 +259,7 @@ impl World<'_> {
 }
 
 impl Link {
-    /// Adds one more lasting fault.
+    /// Adds the effect of one more lasting fault.
     fn worsen(&mut self, kind: Kind) {
         match kind {
             Kind::Weather(more) => {

@@ -1,12 +1,12 @@
-//! The simulation: the election that ships, in a world where everything goes wrong by a seed.
+//! A deterministic simulation of the production election core under faults.
 //!
-//! A *campaign* is many *episodes*. An episode is drawn from a seed: its settings and its schedule
-//! of faults ([`scenario`]). The [`world`] plays it in true time, with the real core in every
-//! candidate; the [`judge`] watches at every true instant. What a campaign finds is shrunk to the
-//! shortest schedule that still shows it ([`shrink`]).
+//! A *campaign* is many *episodes*. The settings and the schedule of faults of an episode are drawn
+//! from a seed ([`scenario`]). The [`world`] runs it in true time, with the real core in every
+//! candidate; the [`checker`] checks the properties at every true instant. A schedule that violates
+//! a property is shrunk to the shortest one that still does ([`shrink`]).
 //!
-//! What it does not do: no threads, no clock, no chance but the seed's. The same seed is the same
-//! history, bit for bit.
+//! There are no threads, no real clocks and no randomness other than the seed's: the same seed
+//! gives the same history, bit for bit.
 
 pub mod campaign;
 pub mod checker;
@@ -31,19 +31,17 @@ pub mod store;
 pub mod timeline;
 pub mod world;
 
-/// True time: nanoseconds since the episode began.
+/// True time, in nanoseconds since the start of the episode.
 pub type Instant = u64;
 
-/// A length of true time in nanoseconds.
+/// A duration in true time, in nanoseconds.
 pub type Span = u64;
 
-/// One second.
 pub const SECOND: Span = 1_000_000_000;
 
-/// One millisecond.
 pub const MILLI: Span = 1_000_000;
 
-/// A length of true time as nanoseconds.
+/// Converts a duration to nanoseconds.
 pub fn span(duration: std::time::Duration) -> Span {
     duration.as_secs() * SECOND + u64::from(duration.subsec_nanos())
 }

@@ -1,4 +1,5 @@
-//! What becomes of a message: drawn when it is sent, from the weather and the store's mood.
+//! The fate of each message, drawn when it is sent from the weather of the link and the errors of
+//! the store.
 
 use fastrand::Rng;
 
@@ -9,19 +10,19 @@ use super::faults::{Error, Weather};
 use super::store::{Stage, Store};
 use super::{MILLI, Span};
 
-/// How a node is connected to the store now: the sum of all faults that last.
+/// The connection of a node to the store: the sum of all lasting faults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Link {
     pub weather: Weather,
-    /// Cut off, silently or by refusing connections.
+    /// Whether it is cut: by refused connections (`true`) or silently (`false`).
     pub cut: Option<bool>,
-    /// How the store errs, and in which share of requests.
+    /// The kind of error that the store returns, and the share of requests in percent.
     pub error: Option<(Error, u8)>,
-    /// What this candidate alone can not do, for as long as it is examined.
+    /// What this candidate alone cannot do while it is examined.
     pub illness: Option<Illness>,
 }
 
-/// An illness of one candidate that looks healthy: it may ask for the lease, and no more.
+/// A fault of one candidate that looks healthy: it can acquire the lease, and nothing more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Illness {
     /// Its writes fail.
@@ -30,37 +31,37 @@ pub enum Illness {
     NeverHears,
 }
 
-/// What becomes of one request.
+/// The fate of one request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fate {
-    /// Until it reaches the store; `None` if it never does.
+    /// The delay until it reaches the store; `None` if it never does.
     pub there: Option<Span>,
-    /// Between two requests of one operation.
+    /// The delay between two requests of one operation.
     pub between: Span,
-    /// Until the answer is back; `None` if it never comes.
+    /// The delay until the answer arrives; `None` if it never does.
     pub back: Option<Span>,
-    /// It reaches the store once more, so much later.
+    /// The request reaches the store a second time, this much later.
     pub again: Option<Span>,
-    /// The connection breaks: the candidate knows at once, and not what was done.
+    /// The connection breaks: the candidate notices at once, but does not know the outcome.
     pub broken: bool,
-    /// The store errs.
+    /// The store returns an error.
     pub error: Option<Error>,
-    /// What it is told was true so many changes ago, if it only looks.
+    /// A read returns the state before this many changes.
     pub stale: Option<u8>,
 }
 
-/// A request on its way, there or back.
+/// A request or its answer in transit.
 #[derive(Clone, Debug)]
 pub struct Message {
     pub node: u8,
-    /// Which life of the node's process sent it.
+    /// The life of the node's process that sent it.
     pub life: u32,
     pub id: RequestId,
     pub op: Op,
     pub stage: Stage,
     pub fate: Fate,
     pub answer: Option<Result<Answer, StoreError>>,
-    /// The largest term that its sender had been told.
+    /// The highest term that its sender had seen.
     pub heard: u64,
 }
 
@@ -82,14 +83,14 @@ impl std::fmt::Display for Fate {
     }
 }
 
-/// Whether something with a chance in percent happens, counting that it did.
+/// Returns true with a probability in percent, and counts it as a fault.
 fn strikes(rng: &mut Rng, percent: u8, faults: &mut u64) -> bool {
     let strikes = percent > 0 && rng.u8(..100) < percent;
     *faults += u64::from(strikes);
     strikes
 }
 
-/// How long a message is on its way when nothing is wrong.
+/// Draws the delay of a message on a healthy link.
 fn delay(rng: &mut Rng) -> Span {
     match rng.u8(..50) {
         0 => rng.u64(20 * MILLI..200 * MILLI),
@@ -98,7 +99,7 @@ fn delay(rng: &mut Rng) -> Span {
 }
 
 impl Fate {
-    /// Draws it, and counts what goes wrong.
+    /// Draws a fate, and counts the faults in it.
     pub fn draw(rng: &mut Rng, link: &Link, op: &Op, faults: &mut u64) -> Self {
         let (there, back) = (delay(rng), delay(rng));
         let mut fate =
@@ -149,7 +150,7 @@ impl Fate {
         fate
     }
 
-    /// Whether nothing is wrong with it.
+    /// Returns whether the request succeeds in good time.
     pub fn is_well(&self, link: &Link) -> bool {
         let slow = 200 * MILLI;
         let in_time = |span: Option<Span>| span.is_some_and(|it| it < slow);
@@ -158,25 +159,25 @@ impl Fate {
         single && link.illness.is_none() && in_time(self.there) && in_time(self.back)
     }
 
-    /// When the candidate hears of it, counted from the sending; `None` if never. How long the
-    /// store takes for a second request of the operation is for `requests` to say.
+    /// Returns when the candidate learns the outcome, counted from the sending; `None` if it never
+    /// does. An operation of several requests takes longer by the delays between them.
     pub fn heard_after(&self, requests: u64) -> Option<Span> {
         let more = (requests - 1) * self.between;
         match (self.there, self.back) {
             (Some(there), Some(back)) => Some(there + more + back),
-            // The connection broke: as soon as the other side closed it.
+            // The candidate notices when the other side has closed the connection.
             (there, back) if self.broken => Some(there.or(back).unwrap_or(self.between) + more),
             _ => None,
         }
     }
 }
 
-/// What a candidate is told when its connection breaks.
+/// Returns the error of a connection that broke.
 pub fn broken() -> StoreError {
     StoreError::Broken(Failure::new(Cause::Network, "the connection broke"))
 }
 
-/// What a candidate is told when its patience is over.
+/// Returns the error of a request that timed out.
 pub fn timeout() -> StoreError {
     StoreError::Unknown(Failure::new(Cause::Timeout, "no answer in time"))
 }

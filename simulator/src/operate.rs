@@ -1,6 +1,4 @@
-//! What operators want of candidates, and whether they keep to it: drains, hold-offs, pauses.
-//!
-//! What it does not do: it does not choose who leads; the examination asks for that.
+//! Commands of operators, and checks that candidates obey them: drains, hold-offs, pauses.
 
 use std::time::Duration;
 
@@ -17,33 +15,33 @@ use super::service::is_by_will;
 use super::world::World;
 use super::{Instant, MILLI, Span, span};
 
-/// The end of a leadership by will: what was begun in it goes on under the lease.
+/// A leadership that ended voluntarily: work begun in it may continue under the lease.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
     pub term: Option<u64>,
     pub lease: Option<tenure::store::LeaseId>,
     pub began: Moment,
     pub length: Duration,
-    /// The service, or its processes, have ended it.
+    /// Whether the service or its processes have ended the work.
     pub over: bool,
     /// When it began, in true time.
     pub since: Instant,
 }
 
 impl Work {
-    /// Whether the lease must not be given back yet, by the slower of the candidate's clocks.
+    /// Returns whether the lease must not be released yet, by the slower of the candidate's clocks.
     fn goes_on(&self, now: Moment) -> bool {
         !self.over && self.began.elapsed_min(now) < self.length
     }
 }
 
-/// A hold-off, by the judge's own count.
+/// A hold-off, as the checker counts it.
 #[derive(Clone, Copy, Debug)]
 pub struct Aside {
     nonce: Option<Nonce>,
     pub length: Duration,
     from: Option<Moment>,
-    /// Whether a later leader was seen to call it back.
+    /// Whether a later leader was seen to name this candidate as successor.
     called: bool,
 }
 
@@ -52,7 +50,7 @@ fn went_back(from: Moment, now: Moment) -> bool {
 }
 
 impl Process {
-    /// What it counts from anew if a clock went back behind that.
+    /// Restarts the waits whose start is later than a clock that went back.
     pub fn restart_if_back(&mut self, now: Moment) {
         if let Some(work) = &mut self.work
             && went_back(work.began, now)
@@ -66,14 +64,14 @@ impl Process {
         }
     }
 
-    /// It is to stand aside after the lease that it has.
+    /// Records that the candidate must hold off after its current lease.
     fn stands_aside(&mut self, length: Duration) {
         let nonce = self.nonce;
         self.aside =
             (!length.is_zero()).then_some(Aside { nonce, length, from: None, called: false });
     }
 
-    /// It has looked.
+    /// Records the result of a read.
     pub fn looked(&mut self, answer: &Answer, identity: &str, now: Moment) {
         let Answer::Sight(sight) = answer else { return };
         self.observation = Observation::see(self.observation.take(), sight, now);
@@ -95,7 +93,7 @@ impl Process {
 }
 
 impl World<'_> {
-    /// An operator, or the service, wants something of a candidate.
+    /// Sends a command of an operator or the service to a candidate.
     pub(super) fn will(&mut self, node: u8, will: Will) -> Option<Result<Progress, Refusal>> {
         let mut outcome = None;
         let asked = match &will {
@@ -124,7 +122,7 @@ impl World<'_> {
         outcome
     }
 
-    /// An operator's verb strikes one candidate; says whether it was let happen.
+    /// Injects an operator's command, and returns whether it was accepted.
     pub(super) fn operate(&mut self, node: usize, kind: Kind, length: Span) -> bool {
         let hold_off = Duration::from_nanos(length);
         let will = match kind {
@@ -142,7 +140,7 @@ impl World<'_> {
         self.will(node as u8, will).is_some_and(|it| it.is_ok())
     }
 
-    /// A candidate takes part again.
+    /// Resumes a paused candidate.
     pub(super) fn resume(&mut self, node: usize) {
         let it = &mut self.nodes[node];
         if it.process.as_ref().is_some_and(|it| it.paused) {
@@ -154,13 +152,13 @@ impl World<'_> {
         }
     }
 
-    /// A candidate has told of a change of its state.
+    /// Records a state transition of a candidate.
     pub(super) fn changed(&mut self, node: u8, change: Transition, moment: Moment) {
         let Transition { from, to, reason, term, .. } = change;
         if let (State::Activating, Reason::Inaugurated, Some(process)) =
             (from, reason, &mut self.nodes[usize::from(node)].process)
         {
-            // Whoever called it back has ended its hold-off.
+            // The leader that named it as successor has ended its hold-off.
             process.aside = None;
         }
         if from.is_leading() && !to.is_leading() && is_by_will(reason) {
@@ -189,7 +187,8 @@ impl World<'_> {
         }
     }
 
-    /// A leader leaves by will: what it promised holds for as long as the drain may take.
+    /// Records that a leader stepped down voluntarily: its promises hold for as long as the drain
+    /// may take.
     fn gave_up(&mut self, node: u8, change: Transition, moment: Moment) {
         let Transition { to, reason, term, .. } = change;
         let it = &mut self.nodes[usize::from(node)];
@@ -230,13 +229,14 @@ impl World<'_> {
         let it = &mut self.nodes[usize::from(node)];
         let (life, lease) = (it.life, span(it.plan.timings.lease_duration));
         let Some(process) = &mut it.process else { return };
-        // Whose work has ended acts no more, also where the lease lapsed before it was given back.
+        // Once the work has ended, the term counts as over, also if the lease lapsed before its
+        // release.
         let ended = process.work.as_ref().is_some_and(|it| it.over);
         if let (true, Some(term)) = (reason == Reason::Drained || ended, term) {
             self.judge.take_back(term, node, life, self.now);
         }
         let Some(work) = &mut process.work else { return };
-        // Once it is over, no clock that goes back takes that back.
+        // A clock that goes back does not reopen a drain that is over.
         work.over |= !work.goes_on(moment);
         let calm = process.disturbed_at.is_none_or(|at| at + 2 * lease < work.since);
         if reason == Reason::Lapsed && calm {
@@ -245,7 +245,7 @@ impl World<'_> {
         }
     }
 
-    /// A request is sent: what it must not ask for now.
+    /// Checks that a request is allowed now.
     pub(super) fn judge_request(&mut self, node: u8, op: &Op, moment: Moment) {
         let it = &mut self.nodes[usize::from(node)];
         let Some(process) = &mut it.process else { return };
@@ -273,13 +273,13 @@ impl World<'_> {
             let name = op.name();
             self.judge.accuse(kind, self.now, || format!("candidate {node} sends {name} {why}"));
         }
-        // Once it may be given back, no clock that goes back takes that back.
+        // A clock that goes back does not forbid a release that was allowed.
         if let (Op::Release(_), Some(process)) = (op, &mut self.nodes[usize::from(node)].process) {
             process.work = None;
         }
     }
 
-    /// All publishers of a candidate have said passive.
+    /// Records that all publishers of a candidate have published passive.
     pub(super) fn announced(&mut self, node: u8) {
         if let Some(process) = &mut self.nodes[usize::from(node)].process
             && let Some((.., said)) = &mut process.last_word
@@ -312,7 +312,7 @@ impl World<'_> {
             .map(|_| (checker::Kind::ReleasedEarly, "before its drain is over"))
     }
 
-    /// The longest that anybody stands aside yet, for the bounds of a calm.
+    /// Returns the longest remaining hold-off of all candidates, for the bounds of the examination.
     pub(super) fn longest_aside(&self) -> Span {
         let aside = self.nodes.iter().filter_map(|it| it.process.as_ref()?.aside);
         let courtesy = self.store.successor().map(|it| it.hold_off);
@@ -321,12 +321,13 @@ impl World<'_> {
     }
 }
 
-/// The name that a candidate bears; some bear the same, and only the instance tells them apart.
+/// Returns the identity of a candidate. Two candidates share an identity and differ only in their
+/// instance.
 pub fn identity(node: u8) -> String {
     format!("candidate-{}", node / 2)
 }
 
-/// For which acquisition a request is.
+/// Returns the bid that a request is for.
 pub fn bid(op: &Op) -> Option<&Bid> {
     match op {
         Op::Look => None,
@@ -335,7 +336,8 @@ pub fn bid(op: &Op) -> Option<&Bid> {
     }
 }
 
-/// How long a client that asks again as often as a drain takes acts on at most, whatever its clock.
+/// Returns how long after a voluntary end a client still acts on an earlier answer, if it polls
+/// often enough for the drain; the margin covers the drift of its clock.
 pub fn kept(drain: Duration) -> Span {
     (span(drain) * 4 / 5).saturating_sub(50 * MILLI)
 }

@@ -1,7 +1,5 @@
-//! Requests and answers on their way between candidates and the store.
-//!
-//! What it does not do: it draws no fate (that is the network's) and decides nothing of the
-//! election; an answer that comes late or twice is handed in all the same.
+//! Messages in transit between candidates and the store. Late and duplicate answers are delivered
+//! too.
 
 use tenure::election::{Answer, Op, Request, RequestId};
 use tenure::store::{Cause, Failure, StoreError};
@@ -16,7 +14,7 @@ use super::timeline;
 use super::world::World;
 use super::{Instant, MILLI};
 
-/// Messages by number, and the numbers that are free.
+/// The messages by index, and the free indexes.
 #[derive(Debug, Default)]
 pub struct Post {
     messages: Vec<Message>,
@@ -28,7 +26,7 @@ impl Post {
         &mut self.messages[index as usize]
     }
 
-    /// Whose answer it is.
+    /// Returns the node that an answer is for.
     pub fn addressee(&self, index: u32) -> u8 {
         self.messages[index as usize].node
     }
@@ -46,7 +44,7 @@ impl Post {
         self.spare.push(index);
     }
 
-    /// What was answered, for people.
+    /// Describes an answer for the trace.
     fn describe(&self, index: u32) -> String {
         let message = &self.messages[index as usize];
         let outcome = match &message.answer {
@@ -127,7 +125,7 @@ impl World<'_> {
         self.queue.plan(at, Event::Arrive { message });
     }
 
-    /// A request reaches the store.
+    /// Delivers a request to the store.
     pub(super) fn arrive(&mut self, index: u32) {
         let message = self.post.get(index);
         let (node, fate) = (message.node, message.fate);
@@ -165,7 +163,7 @@ impl World<'_> {
         }
     }
 
-    /// The store does what one request asks.
+    /// Performs one request in the store.
     fn serve(&mut self, index: u32) -> Step {
         let message = self.post.get(index);
         let Message { node, life, heard, fate, .. } = *message;
@@ -198,8 +196,8 @@ impl World<'_> {
         done
     }
 
-    /// The least unix milliseconds that a term may have begun with that is written now by a
-    /// candidate that found none: by the store's date, or else by its own wall clock.
+    /// Returns the lowest unix milliseconds that a first term may begin with now: by the store's
+    /// date, or otherwise by the candidate's wall clock.
     fn least_clock(&self, node: u8) -> u64 {
         let it = &self.nodes[usize::from(node)];
         let millis = match self.store.kind() {
@@ -209,7 +207,7 @@ impl World<'_> {
             }
             Kind::Host => 0,
         };
-        // It was read when the lease was granted, which a hold may have followed.
+        // The clock was read when the lease was granted, and a hold may have followed.
         millis.saturating_sub(300_000)
     }
 
@@ -222,7 +220,7 @@ impl World<'_> {
         }
     }
 
-    /// An answer reaches its candidate, late ones and copies too.
+    /// Delivers an answer to its candidate, also late and duplicate ones.
     pub(super) fn deliver(&mut self, index: u32) {
         let message = self.post.get(index);
         let it = &mut self.nodes[usize::from(message.node)];
@@ -236,7 +234,7 @@ impl World<'_> {
             && process.waits_for == Some(id)
         {
             process.heard = process.heard.max(told_term(&answer));
-            // What was refused is not owed, even where an operator made it so behind the lease.
+            // A candidate that was refused owes no release, even if an operator freed the lease.
             if matches!(answer, Err(StoreError::Refused(_))) {
                 process.disturb(self.now);
             }
@@ -259,7 +257,7 @@ impl World<'_> {
     }
 }
 
-/// The term that an answer tells of.
+/// Returns the term in an answer; 0 if there is none.
 fn told_term(answer: &Result<Answer, StoreError>) -> u64 {
     match answer {
         Ok(Answer::Sight(sight)) => sight.record.term.unwrap_or(0),

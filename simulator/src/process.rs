@@ -1,5 +1,5 @@
-//! One candidate: its machine, and the process in which the real core is driven by the real
-//! driver's rule: one event in, the status published, the request sent, the timer armed.
+//! One candidate: its machine, and the process that drives the real core as the real driver does:
+//! one event in, the status published, the request sent, the timer armed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,35 +28,35 @@ pub struct Node {
     pub clocks: Clocks,
     pub link: Link,
     pub process: Option<Process>,
-    /// How many processes there were.
+    /// The number of processes so far.
     pub life: u32,
-    /// Nothing runs here before.
+    /// Nothing runs on the machine before this.
     pub asleep_until: Instant,
-    /// Whether the machine as a whole stands still, and nobody on it can ask anything.
+    /// Whether the whole machine stands still, so that no request on it is answered.
     pub machine_stands: bool,
     /// How it stands still, and for how long.
     pub sleep: Option<(Sleep, Span)>,
-    /// Until when it must not stand still, lest that hide what its clocks did.
+    /// Until when it must not stand still, because that would hide a disturbance of its clocks.
     pub restless_until: Instant,
     /// When its lease clocks were last wrong beyond their drift.
     pub disturbed: Option<Instant>,
     /// Whether its wall clock was ever set, slewed or stopped.
     pub wall_disturbed: bool,
-    /// How long publishers take to say passive.
+    /// How long publishers take to publish passive.
     pub publisher_delay: Span,
-    /// When its process starts, if it runs none.
+    /// When its process starts, if there is none.
     pub starts_at: Instant,
-    /// The service beside it.
+    /// The service next to the candidate.
     pub service: Service,
-    /// The processes of its terms.
+    /// The supervised processes of its terms.
     pub escort: Escort,
     /// Whether a snare waits until it leads.
     pub trapped: bool,
-    /// Whether it is to take part again as soon as it is awake.
+    /// Whether it must be resumed when it wakes up.
     pub resumes: bool,
-    /// Chance for the core.
+    /// Randomness for the core.
     rng: Rng,
-    /// Chance for what becomes of its messages.
+    /// Randomness for the fate of its messages.
     pub network: Rng,
 }
 
@@ -65,69 +65,71 @@ pub struct Node {
 pub enum Sleep {
     /// Its process is stopped.
     Stopped,
-    /// The machine sleeps, and its boot clock knows.
+    /// The machine is suspended; its boot clock counts that.
     Suspended { wall_stands: bool },
-    /// The machine stands, and no clock of its own knows; the wall clock is put right if `synced`.
+    /// The machine is frozen and no lease clock counts that; the wall clock is corrected if
+    /// `synced`.
     Frozen { synced: bool },
 }
 
-/// A running process.
 #[derive(Debug)]
 pub struct Process {
     pub election: Election,
-    /// What was published last.
+    /// The last published status.
     pub status: Status,
-    /// The request that the driver waits for.
+    /// The outstanding request of the driver.
     pub waits_for: Option<RequestId>,
-    /// The timer that counts; others are stale.
+    /// The number of the current timer; others are stale.
     pub timer: u32,
-    /// When it is over.
+    /// When that timer fires.
     pub wakes_at: Instant,
-    /// Counts the times when leadership ended: the publishers' words are for one of them.
+    /// Counts the ends of leadership, to match acknowledgements of publishers.
     pub ended: u32,
-    /// When it is back after it left.
+    /// How long after its exit it starts again.
     pub back_after: Span,
-    /// The largest term that it has been told.
+    /// The highest term that it has seen.
     pub heard: u64,
-    /// The lease that its last request was for.
+    /// The lease of its last request.
     pub lease: Option<LeaseId>,
-    /// The term that it led in last.
+    /// The last term that it led.
     pub led: Option<u64>,
     /// The term whose deadline was seen to have passed.
     pub over: Option<u64>,
-    /// When the request that it waits for was sent.
+    /// When the outstanding request was sent.
     pub sent_at: Instant,
-    /// When the last renewal that was granted was sent.
+    /// When the last granted renewal was sent.
     pub renewed_at: Instant,
-    /// When a turn first found that the clocks had jumped since its belief's request was sent.
+    /// When a turn first found that the clocks had jumped since the request of its belief was sent.
     pub jumped_at: Option<Instant>,
-    /// When last a message of its went astray, or it stood still.
+    /// When a message was last lost or it last stood still.
     pub disturbed_at: Option<Instant>,
     /// The nonce of its last lease.
     pub nonce: Option<Nonce>,
-    /// Whether an operator took it out of the election.
+    /// Whether an operator paused it.
     pub paused: bool,
-    /// What its probes told it.
+    /// The results of its probes.
     pub told: Told,
-    /// The work that goes on after its last leadership.
+    /// The drain after its last leadership.
     pub work: Option<Work>,
-    /// For whom it stands aside.
+    /// Its hold-off.
     pub aside: Option<Aside>,
-    /// When its last leadership ended, under which nonce, and whether all publishers have said so.
+    /// When its last leadership ended, under which nonce, and whether all publishers have published
+    /// that.
     pub last_word: Option<(Moment, Option<Nonce>, bool)>,
     /// Whether the last answer was a refusal.
     pub refused: bool,
-    /// When it last looked, after how long, and how often in a row after about as long.
+    /// When it last read the store, the interval before that, and how many similar intervals in a
+    /// row.
     pub looks: (Instant, Span, u32),
-    /// The lease that it sees standing there, where observers count the time.
+    /// The lease that it observes, in stores where observers measure the time.
     pub observation: Option<Observation>,
-    /// The hold-off of what it is asked for now.
+    /// The hold-off of the current command.
     pub asked_hold_off: Option<Span>,
 }
 
 impl Process {
-    /// It looks again; says whether so many times in a row after as long as before that no chance
-    /// can be in it.
+    /// Records a read, and returns whether so many intervals in a row were alike that they cannot
+    /// have jitter.
     pub fn looks_again(&mut self, now: Instant) -> bool {
         let (last, before, alike) = self.looks;
         let gap = now - last;
@@ -136,13 +138,13 @@ impl Process {
         self.looks.2 >= 16
     }
 
-    /// Something goes wrong with it.
+    /// Records a disturbance.
     pub fn disturb(&mut self, now: Instant) {
         self.disturbed_at = Some(now);
     }
 
-    /// Notes what this moment says of the published belief: once over, it must stay so; after a
-    /// jump of the clocks, nothing but a later renewal may bring it back.
+    /// Records what the published belief amounts to at this moment. A belief that is over must stay
+    /// over; after a jump of the clocks only a later renewal may restore it.
     pub fn note(&mut self, moment: Moment, now: Instant) {
         if let Standing::Leader { term, belief, .. } = &self.status.standing {
             if belief.until_end(moment).is_zero() {
@@ -156,7 +158,7 @@ impl Process {
 }
 
 impl Node {
-    /// A machine that is switched on.
+    /// Creates a machine without a process.
     pub fn new(index: u8, plan: NodePlan, seed: u64) -> Self {
         Self {
             index,
@@ -195,7 +197,7 @@ impl Node {
         } = self.plan.timings;
         let config = Config {
             candidate: Arc::new(Candidate {
-                // Some bear the same name: only the instance tells them apart.
+                // Two nodes share an identity and differ only in their instance.
                 identity: format!("candidate-{}", self.index / 2),
                 instance: format!("{}-{}", self.index, self.life),
                 address: None,
@@ -242,24 +244,24 @@ impl Node {
         });
     }
 
-    /// Draws chance for one turn.
+    /// Draws the randomness for one turn.
     pub fn chance(&mut self) -> Chance {
         Chance { lease: self.rng.u128(..), nonce: Nonce(self.rng.u128(..)), jitter: self.rng.f32() }
     }
 
-    /// Reads this machine's clocks.
+    /// Returns the readings of this machine's clocks.
     pub fn moment(&self, now: Instant) -> Moment {
         self.clocks.read(now)
     }
 
-    /// Whether it would answer at this instant that it leads; a machine that stands answers
-    /// nobody.
+    /// Returns whether it would report at this instant that it leads; a machine that stands still
+    /// reports nothing.
     pub fn believes(&self, now: Instant) -> bool {
         let Some(process) = &self.process else { return false };
         !self.machine_stands && process.status.is_leader(self.clocks.read(now))
     }
 
-    /// Whether work that was begun while it led goes on under its lease at this instant.
+    /// Returns whether work of its leadership continues under its lease at this instant.
     pub fn drains(&self, now: Instant) -> bool {
         let Some(process) = &self.process else { return false };
         let left = process.status.drain_remaining(self.clocks.read(now));
@@ -267,7 +269,7 @@ impl Node {
         !self.machine_stands && !over && left.is_some_and(|it| !it.is_zero())
     }
 
-    /// Whether nothing of its own keeps it from competing.
+    /// Returns whether nothing of its own prevents it from competing.
     pub fn is_fit(&self) -> bool {
         let fit = |it: &Process| {
             let well = self.plan.probing.is_none() || it.told.is_well();
@@ -276,15 +278,15 @@ impl Node {
         !self.plan.observe && self.escort.child.is_none() && self.process.as_ref().is_some_and(fit)
     }
 
-    /// Whether its wall clock was never wrong beyond its drift.
+    /// Returns whether its wall clock was never wrong beyond its drift.
     pub fn has_true_wall(&self) -> bool {
         !self.wall_disturbed
     }
 
-    /// Has the driver sleep until the core wants to be called.
+    /// Arms the driver's timer for the core's next deadline.
     ///
-    /// The real driver sleeps a second at most. Where no clock is disturbed, each of those naps
-    /// would find nothing due, so they are slept as one; [`Self::nap`] is for where one is.
+    /// The real driver sleeps a second at most. While no clock is disturbed, these wake-ups would
+    /// find nothing due, so they are combined into one; [`Self::nap`] is for disturbed clocks.
     pub fn arm(&mut self, wait: Duration, now: Instant, queue: &mut Queue) {
         let Some(process) = &mut self.process else { return };
         process.timer += 1;
@@ -292,13 +294,13 @@ impl Node {
             process.wakes_at = Instant::MAX;
             return;
         }
-        // Timers tell milliseconds apart.
+        // The granularity of timers is a millisecond.
         let at = now + self.clocks.timer(wait).max(1_000_000);
         process.wakes_at = at;
         queue.plan(at, Event::Wake { node: self.index, stamp: process.timer });
     }
 
-    /// Has the driver wake within its longest sleep, after `share` of it, if it would not sooner.
+    /// Wakes the driver after `share` of its longest sleep, unless it wakes earlier.
     pub fn nap(&mut self, share: f64, now: Instant, queue: &mut Queue) {
         let Some(process) = &mut self.process else { return };
         let at = now + (share * SECOND as f64) as Span;
@@ -309,12 +311,12 @@ impl Node {
         }
     }
 
-    /// The next request of its core.
+    /// Returns the next request of the core.
     pub fn command(&mut self) -> Option<Request> {
         self.process.as_mut()?.election.poll_command()
     }
 
-    /// The next change of state that its core tells of.
+    /// Returns the next state transition of the core.
     pub fn change(&mut self) -> Option<Transition> {
         let process = self.process.as_mut()?;
         while let Some(notice) = process.election.poll_notice() {

@@ -1,4 +1,4 @@
-//! Questions of clients, the answers of the listeners, and what clients do on them.
+//! Requests of clients to the status listener, and what clients do on the answers.
 
 use tenure::publish::{Judgement, Role};
 
@@ -10,7 +10,7 @@ use super::world::World;
 use super::{MILLI, SECOND};
 
 impl World<'_> {
-    /// A client sends a question.
+    /// Sends a request of a client.
     pub(super) fn ask(&mut self, client: u8, again: bool) {
         let it = &mut self.clients[usize::from(client)];
         it.question += 1;
@@ -28,7 +28,7 @@ impl World<'_> {
         }
     }
 
-    /// A question reaches the listener, which judges the published status by the clock.
+    /// Delivers a request to the listener, which evaluates the published status by the clock.
     pub(super) fn question(&mut self, client: u8, stamp: u32) {
         let node = &self.nodes[usize::from(client)];
         let it = &mut self.clients[usize::from(client)];
@@ -53,7 +53,7 @@ impl World<'_> {
         self.queue.plan(self.now + back, Event::Told { client, stamp });
     }
 
-    /// The answer is back: the client acts on it, or no more.
+    /// Delivers the answer: the client acts on it, or stops acting.
     pub(super) fn told(&mut self, client: u8, stamp: u32) {
         let it = &mut self.clients[usize::from(client)];
         if it.question != stamp {
@@ -75,7 +75,8 @@ impl World<'_> {
         self.judge.is_taken_back(acting.term, client, acting.life, self.now)
     }
 
-    /// This client acts from now on: no other may, unless a leader took its word back by will.
+    /// Checks that no other client acts, now that this one does, unless a leader ended its validity
+    /// voluntarily.
     fn judge_acting(&mut self, client: u8, acting: Acting) {
         if !self.scenario.faithful || self.is_taken_back(client, acting) {
             return;

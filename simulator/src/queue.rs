@@ -1,59 +1,60 @@
-//! What will happen, in the order of true time; at one instant, in the order it was planned.
+//! The event queue, ordered by true time; events of one instant keep the order in which they were
+//! scheduled.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::Instant;
 
-/// One thing that will happen.
+/// A scheduled event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A driver's timer is over, if it is still the one with this stamp.
+    /// A driver's timer fires, if it still has this stamp.
     Wake { node: u8, stamp: u32 },
-    /// A driver's patience with a request is over.
+    /// A driver's request times out.
     GiveUp { node: u8, life: u32, request: u32 },
-    /// All publishers of a node have said passive.
+    /// All publishers of a node have published passive.
     Announced { node: u8, stamp: u32 },
-    /// The store tells a standby that something changed.
+    /// The store notifies a standby of a change.
     Changed { node: u8 },
     /// A message reaches the store.
     Arrive { message: u32 },
     /// An answer reaches the candidate.
     Deliver { message: u32 },
-    /// The machine or process of a node goes on.
+    /// The machine or process of a node continues.
     GoOn { node: u8 },
     /// A process starts.
     Start { node: u8 },
-    /// A client sends a question, one of its regular ones if `again`.
+    /// A client sends a request, a periodic one if `again`.
     Ask { client: u8, again: bool },
-    /// A question reaches a candidate's listener.
+    /// A request reaches a candidate's listener.
     Question { client: u8, stamp: u32 },
-    /// The answer to a question reaches the client.
+    /// The answer reaches the client.
     Told { client: u8, stamp: u32 },
     /// A fault of the schedule begins.
     Strike { fault: u32 },
-    /// A fault that lasts is over.
+    /// A lasting fault ends.
     Heal { fault: u32 },
     /// A probe of a service begins.
     Probe { node: u8, probe: u8, stamp: u32 },
-    /// It ends.
+    /// A probe ends.
     Probed { node: u8, probe: u8, stamp: u32 },
-    /// A service says that it has ended its work as leader for the nth time.
+    /// A service reports that it has ended its work of the nth leadership.
     Drained { node: u8, stamp: u32 },
-    /// A child is started, if its candidate still leads.
+    /// A child starts, if its candidate still leads.
     Launch { node: u8, stamp: u32 },
-    /// A keeper judges whether its child may live.
+    /// A watchdog checks the deadline of its child.
     Keeper { node: u8, stamp: u32 },
-    /// A child ends, as it was asked to.
+    /// A child exits, as it was asked to.
     ChildEnds { node: u8, stamp: u32 },
-    /// A candidate hears that nothing lives in its term.
+    /// A candidate is notified that no process of its term is left.
     Vacated { node: u8, stamp: u32 },
-    /// The next step of the examination after a spell of faults.
+    /// The next step of the examination after a spell.
     Examine,
 }
 
 impl Event {
-    /// The node that must be awake for it, where one must.
+    /// Returns the node that must be awake for the event, if any.
     pub fn needs_awake(self) -> Option<u8> {
         match self {
             Self::Wake { node, .. }
@@ -71,7 +72,7 @@ impl Event {
         }
     }
 
-    /// A number that tells it from others, for the history.
+    /// Returns a number that identifies the event in the digest of the history.
     pub fn digest(self) -> u64 {
         let index = |probe: u8, stamp: u32| u64::from(probe) << 32 | u64::from(stamp);
         let (kind, a, b) = match self {
@@ -101,7 +102,7 @@ impl Event {
     }
 }
 
-/// An event with its time, and with a number that tells which was planned first.
+/// An event with its time and its sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Planned {
     at: Instant,
@@ -110,7 +111,7 @@ struct Planned {
 }
 
 impl Ord for Planned {
-    /// The earliest is the greatest, for the heap's sake.
+    /// Reversed, because the heap pops the greatest.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.number).cmp(&(self.at, self.number))
     }
@@ -122,7 +123,7 @@ impl PartialOrd for Planned {
     }
 }
 
-/// The events to come.
+/// The pending events.
 #[derive(Debug, Default)]
 pub struct Queue {
     heap: BinaryHeap<Planned>,
@@ -130,13 +131,13 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Plans an event.
+    /// Schedules an event.
     pub fn plan(&mut self, at: Instant, event: Event) {
         self.planned += 1;
         self.heap.push(Planned { at, number: self.planned, event });
     }
 
-    /// Takes the next event.
+    /// Removes and returns the next event.
     pub fn next(&mut self) -> Option<(Instant, Event)> {
         self.heap.pop().map(|it| (it.at, it.event))
     }

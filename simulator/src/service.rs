@@ -1,7 +1,5 @@
-//! The service beside each candidate: whether it is well, what its probes say of it, and what it
-//! does when it is to end its work.
-//!
-//! What it does not do: it knows nothing of the election but what is published.
+//! The service next to each candidate: its health, the results of its probes, and its behaviour in
+//! a drain. It depends only on the published status.
 
 use fastrand::Rng;
 use tenure::election::{Election, HealthRule, Reason, Will};
@@ -13,16 +11,16 @@ use super::queue::Event;
 use super::world::World;
 use super::{Instant, MILLI, Span, span};
 
-/// How a service is asked whether it is well.
+/// How the health of a service is probed.
 #[derive(Clone, Copy, Debug)]
 pub struct Probing {
     pub rule: HealthRule,
-    /// From the end of one probe to the begin of the next.
+    /// From the end of one probe to the start of the next.
     pub interval: Span,
 }
 
 impl Probing {
-    /// Draws it; half of the services are asked nothing.
+    /// Draws the probing; half of the services are not probed.
     pub fn draw(rng: &mut Rng, lease: Span) -> Option<Self> {
         let probes = rng.usize(..4).saturating_sub(1);
         let rule = HealthRule { probes, failures: rng.u32(1..=4), successes: rng.u32(1..=3) };
@@ -30,66 +28,66 @@ impl Probing {
         (probes > 0).then_some(Self { rule, interval })
     }
 
-    /// After so many answers that are all alike nothing changes any more.
+    /// Returns the number of equal results after which further ones change nothing.
     fn enough(&self) -> u32 {
         self.rule.failures.max(self.rule.successes)
     }
 }
 
-/// A service.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Service {
     pub mood: Mood,
     pub probes: [Probe; 2],
 }
 
-/// How a service answers.
+/// How a service responds to probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mood {
     #[default]
     Well,
     Ill,
-    /// Now well, now ill.
+    /// Alternates between healthy and unhealthy.
     Flapping,
 }
 
-/// One probe: at most one runs at a time.
+/// A probe; at most one run of it is in progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Probe {
-    /// The begin or the end that counts; others are stale.
+    /// The number of the current start or end; others are stale.
     stamp: u32,
-    /// Whether there is a next one. It rests where more of the same would change nothing.
+    /// Whether another run is scheduled. A probe rests when further equal results would change
+    /// nothing.
     turns: bool,
     well: bool,
-    /// The term in which it was begun.
+    /// The term in which the run began.
     begun_in: Option<u64>,
-    /// When it ends.
+    /// When the run ends.
     pub ends_at: Instant,
 }
 
-/// What one process was told by its probes: the judge's own count.
+/// The probe results of one process, as the checker counts them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Told {
     streaks: [Streak; 2],
     well: bool,
 }
 
-/// Answers of one probe in a row that are all alike.
+/// Consecutive equal results of one probe.
 #[derive(Clone, Copy, Debug, Default)]
 struct Streak {
     well: bool,
     length: u32,
-    /// How many of them are failures of probes that began in this term.
+    /// The current term, and the number of consecutive failures of runs that began in it.
     in_term: (Option<u64>, u32),
 }
 
 impl Told {
-    /// Whether enough was told for it to compete.
+    /// Returns whether the results allow it to compete.
     pub fn is_well(&self) -> bool {
         self.well
     }
 
-    /// A probe that was begun in the term of now has ended.
+    /// Records the result of a run that began in the current term.
     fn take(&mut self, probe: usize, well: bool, term: Option<u64>, rule: &HealthRule) {
         let it = &mut self.streaks[probe];
         it.length = if it.well == well { it.length + 1 } else { 1 };
@@ -103,7 +101,7 @@ impl Told {
         };
     }
 
-    /// A term begins.
+    /// Resets the failure counts at the beginning of a term.
     pub fn elected(&mut self) {
         self.streaks.iter_mut().filter(|it| !it.well).for_each(|it| it.length = 0);
     }
@@ -115,7 +113,7 @@ impl Told {
 }
 
 impl World<'_> {
-    /// Something changed that the probes may find out: those that rest begin again.
+    /// Restarts resting probes after a change that they may detect.
     pub(super) fn stir(&mut self, node: usize) {
         let it = &mut self.nodes[node];
         let Some(probing) = it.plan.probing.filter(|_| it.process.is_some()) else { return };
@@ -130,7 +128,7 @@ impl World<'_> {
         }
     }
 
-    /// A new process probes from the beginning.
+    /// Starts the probes of a new process.
     pub(super) fn probe_anew(&mut self, node: usize) {
         self.nodes[node].service.probes.iter_mut().for_each(|it| it.turns = false);
         self.stir(node);
@@ -141,7 +139,7 @@ impl World<'_> {
         self.stir(node);
     }
 
-    /// A probe begins.
+    /// Begins a run of a probe.
     pub(super) fn probe(&mut self, node: u8, probe: u8, stamp: u32) {
         let spell = self.examination.step() == Step::Spell;
         let it = &mut self.nodes[usize::from(node)];
@@ -164,7 +162,7 @@ impl World<'_> {
         self.queue.plan(its.ends_at, Event::Probed { node, probe, stamp });
     }
 
-    /// A probe has ended.
+    /// Ends a run of a probe.
     pub(super) fn probed(&mut self, node: u8, probe: u8, stamp: u32) {
         let index = usize::from(probe);
         let it = &self.nodes[usize::from(node)];
@@ -172,7 +170,7 @@ impl World<'_> {
         if it.service.probes[index].stamp != stamp {
             return;
         }
-        // What time has ended counts before what was found.
+        // Deadlines that have passed take precedence over the result.
         self.turn(node, Election::handle_timeout);
         let it = &mut self.nodes[usize::from(node)];
         let (moment, chance) = (it.moment(self.now), it.chance());
@@ -195,7 +193,8 @@ impl World<'_> {
         self.settle(node, moment);
     }
 
-    /// A leader leaves since its service is not well: enough probes must have said so.
+    /// Checks that a leader that left because of an unhealthy service had enough failures in its
+    /// term.
     pub(super) fn judge_deposed(&mut self, node: u8, term: Option<u64>) {
         let it = &self.nodes[usize::from(node)];
         let (Some(process), Some(probing)) = (&it.process, it.plan.probing) else { return };
@@ -206,8 +205,8 @@ impl World<'_> {
         }
     }
 
-    /// The service is told that a drain begins; some say when they have ended their work, and some
-    /// say it of another term.
+    /// Notifies the service of a drain. Some services report the end of their work, and some report
+    /// it for another term.
     pub(super) fn begin_work_end(&mut self, node: u8, drain: Span) {
         let it = &mut self.nodes[usize::from(node)];
         let Some(process) = &mut it.process else { return };
@@ -222,12 +221,12 @@ impl World<'_> {
         }
     }
 
-    /// The service says that it has ended its work as leader for the nth time.
+    /// Delivers the report that the work of the nth leadership has ended.
     pub(super) fn drained(&mut self, node: u8, stamp: u32) {
         let it = &mut self.nodes[usize::from(node)];
         let Some(process) = &mut it.process else { return };
         let current = process.ended == stamp;
-        // Whose turn is long over speaks of that term; who speaks in time may leave it out.
+        // A late report names its own term; a timely one may omit it.
         let term = if current { process.led } else { process.led.map(|it| it - 1) };
         if let Some(work) = process.work.as_mut().filter(|_| current) {
             work.over = true;
@@ -239,7 +238,7 @@ impl World<'_> {
     }
 }
 
-/// Whether a leader that left for this reason did so by will.
+/// Returns whether a leader that left for this reason did so voluntarily.
 pub fn is_by_will(reason: Reason) -> bool {
     use Reason::{ChildEnded, FellIll, Paused, Resigned, SteppedDown, Transferred};
     matches!(reason, Resigned | SteppedDown | Transferred | Paused | FellIll | ChildEnded)

@@ -1,14 +1,15 @@
-//! From a schedule that shows a violation to the shortest that still does.
+//! Shrinks a schedule that violates a property to the shortest that still does.
 
 use super::checker::Kind;
 use super::scenario::Scenario;
 use super::world::{Outcome, World};
 
-/// How many episodes at most are played to shrink one.
+/// The maximum number of episodes to run per schedule.
 const TRIES: usize = 600;
 
-/// The faults that are needed for this kind of violation: leaving out any one of them shows it no
-/// more (or the tries are spent). Whole runs of faults are left out first, then single ones.
+/// Returns the faults that are needed for this kind of violation: without any one of them it does
+/// not occur (unless the tries are exhausted). Removes whole runs of faults first, then single
+/// ones.
 pub fn shrink(scenario: &Scenario, kind: Kind) -> Vec<u32> {
     let mut kept: Vec<u32> = (0..scenario.faults.len() as u32).collect();
     let mut tries = 0;
@@ -37,7 +38,7 @@ fn shows(scenario: &Scenario, kept: &[u32], kind: Kind) -> bool {
     play(scenario, kept).violation.is_some_and(|it| it.kind == kind)
 }
 
-/// Plays an episode; an assertion of the core that fails is a violation too.
+/// Runs an episode; a failed assertion of the core is a violation too.
 pub fn play(scenario: &Scenario, kept: &[u32]) -> Outcome {
     let played = std::panic::catch_unwind(|| World::new(scenario, kept).play());
     played.unwrap_or_else(|panic| Outcome::panicked(panic.as_ref()))

@@ -1,14 +1,13 @@
-//! What a figure shows of a run, and its drawing as SVG: the store's lease, each candidate's
-//! belief, and the answers that its client was given, on one axis of true time.
+//! The timeline of a run, and its drawing as SVG: the store's lease, each candidate's belief, and
+//! the answers that its client received, on one axis of true time.
 //!
-//! What it does not do: it judges nothing, and nothing in it is made up; the world notes every
-//! interval as it begins and ends.
+//! The world records each interval as it begins and ends; nothing is interpolated.
 
 use std::fmt::Write;
 
 use super::{Instant, SECOND};
 
-/// From when to when, of which candidate.
+/// An interval of one candidate.
 #[derive(Clone, Copy, Debug)]
 pub struct Bar {
     pub node: u8,
@@ -16,22 +15,22 @@ pub struct Bar {
     pub until: Instant,
 }
 
-/// What is noted during a run.
+/// The recorded intervals of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Chart {
-    /// Whose lease the store keeps.
+    /// The holder of the store's lease.
     pub lease: Vec<Bar>,
-    /// Who believes that it leads.
+    /// Candidates that believe that they lead.
     pub beliefs: Vec<Bar>,
-    /// Whose client acts on an answer.
+    /// Candidates whose client acts on an answer.
     pub acting: Vec<Bar>,
-    /// Who is stopped or gone.
+    /// Candidates that are stopped or gone.
     pub absent: Vec<Bar>,
-    /// When a client was answered, and whether by active.
+    /// The answers that clients received: the node, when, and whether it was active.
     pub answers: Vec<(u8, Instant, bool)>,
 }
 
-/// Adds to the bars that something holds from now until then; `until == now` ends it.
+/// Records that something holds from now until `until`; `until == now` ends it.
 pub fn note(bars: &mut Vec<Bar>, node: u8, now: Instant, until: Instant) {
     match bars.iter_mut().rev().find(|it| it.node == node) {
         Some(last) if last.until >= now => last.until = until,
@@ -40,13 +39,13 @@ pub fn note(bars: &mut Vec<Bar>, node: u8, now: Instant, until: Instant) {
     }
 }
 
-/// A part of a run, to be drawn.
+/// The part of a run to draw.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     pub title: &'a str,
     pub from: Instant,
     pub until: Instant,
-    /// What happens when, in words.
+    /// Labelled instants.
     pub marks: &'a [(Instant, &'a str)],
     pub nodes: u8,
 }
@@ -82,7 +81,7 @@ impl Frame<'_> {
         )
     }
 
-    /// Draws it.
+    /// Draws the chart as SVG.
     pub fn draw(&self, chart: &Chart) -> String {
         let height = TOP + ROW * f64::from(self.nodes + 1) + 64.0;
         let width = LEFT + WIDTH + 30.0;
@@ -102,7 +101,7 @@ impl Frame<'_> {
         }
         for (index, (at, words)) in self.marks.iter().enumerate() {
             let (x, y) = (self.x(*at), 50.0 + 16.0 * (index % 2) as f64);
-            // Where the next mark is near, the words stand on the other side.
+            // If the next mark is near, the label is on the other side.
             let near = self.marks.get(index + 1).is_some_and(|(next, _)| self.x(*next) - x < 90.0);
             let (side, anchor) = if near { (-4.0, "end") } else { (4.0, "start") };
             let _ = writeln!(

@@ -1,7 +1,7 @@
-//! Support for the tests: it starts, observes and disturbs real processes and servers.
+//! Support for the tests: starts, observes and disturbs real processes and servers.
 //!
-//! Each module may use the ones beside it; nothing here asserts a property of Tenure by itself except
-//! [`stores::conformance`] and [`kubernetes::lease_format`], which several rings share.
+//! Only [`stores::conformance`] and [`kubernetes::lease_format`], which several test binaries
+//! share, assert properties of Tenure.
 
 #![allow(clippy::disallowed_methods, reason = "tests use the real clock and environment")]
 #![allow(async_fn_in_trait, reason = "the tests await what they call")]

@@ -1,4 +1,4 @@
-//! Where things are: the repository, the programs under test, the tools and scratch space.
+//! Locations of the repository, the programs under test, the tools and scratch space.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

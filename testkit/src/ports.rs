@@ -1,16 +1,16 @@
-//! Ports of loopback for servers that must be told their port.
+//! Free ports of loopback for servers whose port must be chosen in advance.
 
 use std::fs::File;
 use std::net::TcpListener;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Below the range that Linux gives to outgoing connections and to port 0 (32768 and up), so that
-/// nobody is given a claimed port by the kernel.
+/// Below the range for outgoing connections and port 0 on Linux (32768 and up), so that the kernel
+/// never assigns a claimed port.
 const FIRST: u16 = 10_240;
 const COUNT: u16 = 22_000;
 
-/// Returns a port of 127.0.0.1 on which nobody listens and which no other test is given while this
-/// process lives: each is claimed by a lock on a file.
+/// Returns a port of 127.0.0.1 that is not in use, and that no other test gets while this process
+/// lives: each is claimed by a lock on a file.
 pub fn free_port() -> u16 {
     static CLAIMS: OnceLock<Mutex<Vec<File>>> = OnceLock::new();
     let directory = std::env::temp_dir().join("tenure-test-ports");

@@ -1,4 +1,4 @@
-//! Real `tenure` processes and the services beside them.
+//! Real `tenure` processes, and the services next to them.
 
 pub mod candidate_process;
 pub mod cluster;

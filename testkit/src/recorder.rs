@@ -1,8 +1,9 @@
-//! The judge: asks every candidate again and again, and keeps what each said and when.
+//! A recorder that keeps polling every candidate, records when each reported active, and checks the
+//! result.
 //!
-//! A *claim* is an answer 200 of `/leader`: active from the sending of the request for
-//! `valid_for_ms`. Two claims of two instances that overlap are a dual; the clock is the raw
-//! monotonic one of this host.
+//! A *claim* is an answer 200 of `/leader`: the instance is active from the sending of the request
+//! for `valid_for_ms`. Overlapping claims of two instances are a dual. All times are on the raw
+//! monotonic clock of this host.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two questions to one candidate, unless told otherwise.
+/// The default interval between requests to one candidate.
 const INTERVAL: Duration = Duration::from_millis(3);
 
 /// One answer 200.
@@ -24,12 +25,12 @@ pub struct Claim {
     pub until: Duration,
 }
 
-/// Asks candidates from threads of its own until it is finished.
+/// Polls candidates on threads of its own until it is finished.
 pub struct Recorder {
     claims: Arc<Mutex<Vec<Claim>>>,
     interval: Duration,
     over: Arc<AtomicBool>,
-    /// Those who are followed, with what ends the following of each.
+    /// The followed instances, each with its stop flag and thread.
     threads: Vec<(String, Arc<AtomicBool>, JoinHandle<()>)>,
 }
 
@@ -38,17 +39,17 @@ impl Recorder {
         Self::every(INTERVAL)
     }
 
-    /// One that asks each candidate at this interval.
+    /// Creates a recorder that polls each candidate at this interval.
     pub fn every(interval: Duration) -> Self {
         Self { claims: Arc::default(), interval, over: Arc::default(), threads: Vec::new() }
     }
 
-    /// The claims from the number `from` on.
+    /// Returns the claims from index `from` on.
     pub fn claims(&self, from: usize) -> Vec<Claim> {
         self.claims.lock().unwrap()[from..].to_vec()
     }
 
-    /// Asks an instance no more: it is gone, and its address may be another's soon.
+    /// Stops polling an instance that is gone, because another process may get its address.
     pub fn forget(&mut self, instance: &str) {
         for (name, over, _) in &self.threads {
             if name == instance {
@@ -57,7 +58,7 @@ impl Recorder {
         }
     }
 
-    /// Asks one more candidate from now on. `instance` names the process, not the identity.
+    /// Polls one more candidate from now on. `instance` names the process, not the identity.
     pub fn follow(&mut self, instance: &str, address: SocketAddr) {
         let (claims, all_over) = (Arc::clone(&self.claims), Arc::clone(&self.over));
         let (interval, over) = (self.interval, Arc::new(AtomicBool::default()));
@@ -75,19 +76,20 @@ impl Recorder {
         self.threads.push((name, over, thread));
     }
 
-    /// Whether an instance has been heard to claim leadership.
+    /// Returns whether an instance was seen to claim leadership.
     pub fn heard(&self, instance: &str) -> bool {
         self.claims.lock().unwrap().iter().any(|claim| claim.instance == instance)
     }
 
-    /// Whether an instance has been heard to claim leadership in this term.
+    /// Returns whether an instance was seen to claim leadership in this term.
     pub fn heard_in(&self, instance: &str, term: u64) -> bool {
         let claims = self.claims.lock().unwrap();
         claims.iter().rev().any(|claim| claim.instance == instance && claim.term == term)
     }
 
-    /// Ends the asking and judges all claims. `released` are the instances that let go by will:
-    /// each counts until its last answer 200 was asked for, as the contract says.
+    /// Stops polling and evaluates all claims. `released` are the instances that released
+    /// voluntarily: by contract, each is active until the sending of its last request with answer
+    /// 200.
     pub fn finish(self, released: &[&str]) -> Verdict {
         self.over.store(true, Ordering::Relaxed);
         for (_, _, thread) in self.threads {
@@ -100,23 +102,24 @@ impl Recorder {
     }
 }
 
-/// What the claims of a run come to.
+/// The evaluation of the claims of a run.
 #[derive(Debug)]
 pub struct Verdict {
     pub claims: usize,
-    /// The terms in the order in which they were first claimed, each with its instance.
+    /// The terms in the order in which they were first claimed, with their instance.
     pub terms: Vec<(u64, String)>,
-    /// Overlaps of two instances, in words.
+    /// Descriptions of the overlaps of two instances.
     pub duals: Vec<String>,
-    /// Terms claimed by two instances.
+    /// Terms that two instances claimed.
     pub shared: Vec<u64>,
-    /// Claims of a term lower than one claimed before.
+    /// Claims of a term lower than an earlier one.
     pub falls: Vec<String>,
 }
 
 impl Verdict {
     pub fn of(claims: &[Claim], released: &[&str]) -> Self {
-        // One instance's time in one term, from its first question to its last claim's end.
+        // The time of one instance in one term, from its first request to the end of its last
+        // claim.
         let mut reigns: BTreeMap<(u64, &str), (Duration, Duration)> = BTreeMap::new();
         let mut terms: Vec<(u64, String)> = Vec::new();
         let mut falls = Vec::new();
@@ -165,14 +168,14 @@ impl Verdict {
 
 type Connection = Option<BufReader<TcpStream>>;
 
-/// One question over a kept connection; a broken one is made anew next time.
+/// Sends one request over a persistent connection, which is replaced the next time if it is broken.
 fn ask(connection: &mut Connection, address: SocketAddr, instance: &str) -> Option<Claim> {
     let mut stream = match connection.take() {
         Some(stream) => stream,
         None => {
             let bound = Duration::from_secs(1);
             let stream = TcpStream::connect_timeout(&address, bound).ok()?;
-            // Long enough to hear a process that was stopped: its queued answers are judged too.
+            // Long enough for the answers of a process that was stopped, which count too.
             stream.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
             stream.set_nodelay(true).ok()?;
             BufReader::new(stream)

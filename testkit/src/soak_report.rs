@@ -1,4 +1,5 @@
-//! What a soak comes to: overlaps, terms, how long each handover took, and how long nobody led.
+//! The report of a soak test: overlaps, terms, the time of each handover, and the time without a
+//! leader.
 
 #![allow(clippy::print_stdout, reason = "its report")]
 
@@ -7,22 +8,23 @@ use std::time::Duration;
 
 use crate::recorder::{Claim, Verdict};
 
-/// Nobody led for longer than this between two claims: more than a question's interval.
+/// A longer time between two claims counts as time without a leader. Longer than the polling
+/// interval.
 const GAP: Duration = Duration::from_millis(300);
 
-/// One fault of the soak.
+/// One fault of the soak test.
 #[derive(Clone, Debug)]
 pub struct Strike {
     pub kind: &'static str,
     /// When it began, on the raw monotonic clock.
     pub at: Duration,
-    /// Whom it struck, if it was one.
+    /// The candidate that it affected, if it was a single one.
     pub victim: Option<String>,
-    /// Whether that one led.
+    /// Whether that candidate led.
     pub leader: bool,
 }
 
-/// The report of a soak.
+/// The report of a soak test.
 pub struct Report {
     pub minutes: f64,
     pub seed: u64,
@@ -30,13 +32,13 @@ pub struct Report {
     pub claims: Vec<Claim>,
     pub verdict: Verdict,
     pub unexpected: Vec<String>,
-    /// Resident memory in KiB, of each candidate.
+    /// Resident memory of each candidate, in KiB.
     pub memory_before: Vec<u64>,
     pub memory_after: Vec<u64>,
 }
 
 impl Report {
-    /// How long after each fault of a kind that struck the leader another led, sorted.
+    /// Returns, sorted, how long after each fault of a kind that affected the leader another led.
     fn handovers(&self, kind: &str) -> Vec<Duration> {
         let mut times: Vec<Duration> =
             self.strikes
@@ -46,7 +48,7 @@ impl Report {
                     let victim = strike.victim.as_deref()?;
                     let next = self.claims.iter().filter(|it| it.sent > strike.at);
                     let next = next.filter(|it| it.instance != victim).min_by_key(|it| it.sent)?;
-                    // Who led on all the same had no handover.
+                    // If the victim stayed leader, there was no handover.
                     let kept = self.claims.iter().any(|it| {
                         it.instance == victim && it.sent > strike.at && it.sent > next.sent
                     });
@@ -57,7 +59,7 @@ impl Report {
         times
     }
 
-    /// The share of the time in which nobody claimed to lead, in percent.
+    /// Returns the share of the time without a claim of leadership, in percent.
     fn leaderless(&self) -> f64 {
         let mut sent: Vec<Duration> = self.claims.iter().map(|it| it.sent).collect();
         sent.sort_unstable();
@@ -68,7 +70,7 @@ impl Report {
         100.0 * gaps.as_secs_f64() / all.as_secs_f64().max(1.0)
     }
 
-    /// Tells it to people, and ends with a line of JSON.
+    /// Prints the report as text, followed by a line of JSON.
     pub fn print(&self) {
         let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
         for strike in &self.strikes {
@@ -112,7 +114,7 @@ impl Report {
     }
 }
 
-/// The resident memory of a process, in KiB.
+/// Returns the resident memory of a process in KiB.
 pub fn resident(id: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,4 @@
-//! The conformance suite, and what a backend needs to be held to it.
+//! The conformance suite for stores, and the harnesses of the backends.
 
 pub mod bids;
 pub mod conformance;

@@ -1,5 +1,5 @@
-//! Candidates inside this process on one `file:` store, and what their works did: from when until
-//! when each ran, by the clock.
+//! Candidates inside the test process on one `file:` store, and a log of when the work of each
+//! leader ran.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -14,10 +14,10 @@ use tenure::store::LeaseStore;
 use tenure::store::file::FileStore;
 use tokio::task::JoinHandle;
 
-/// What a loaded machine may take for things that have no time of their own.
+/// The timeout for any expected change, on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One work, from its begin to its drop.
+/// The work of one leadership, from its start until it is dropped.
 #[derive(Clone, Debug)]
 pub struct Work {
     pub who: String,
@@ -26,18 +26,18 @@ pub struct Work {
     pub ended: Option<Moment>,
 }
 
-/// All works, in the order of their begins.
+/// All works, in the order of their start.
 #[derive(Clone, Debug, Default)]
 pub struct Works(Arc<Mutex<Vec<Work>>>);
 
-/// Notes the end of a work when it is dropped.
+/// Records the end of a work when it is dropped.
 pub struct Guard {
     works: Works,
     index: usize,
 }
 
 impl Works {
-    /// Notes a begin, and the end when the guard is dropped.
+    /// Records the start of a work, and its end when the guard is dropped.
     pub fn begin(&self, who: &str, term: u64) -> Guard {
         let mut works = self.0.lock().expect("whole");
         works.push(Work { who: who.to_owned(), term, began: clock::now(), ended: None });
@@ -48,18 +48,18 @@ impl Works {
         self.0.lock().expect("whole").clone()
     }
 
-    /// Whoever works now.
+    /// Returns the work that runs now.
     pub fn at_work(&self) -> Option<Work> {
         self.all().into_iter().rev().find(|it| it.ended.is_none())
     }
 
-    /// Waits until somebody works whom `fits` fits.
+    /// Waits until a work runs for which `fits` is true.
     pub async fn until(&self, what: &str, fits: impl Fn(&Work) -> bool) -> Work {
         soon(what, || self.at_work().filter(|it| fits(it))).await
     }
 
-    /// Asserts that no work began in another's term before all earlier ones had been dropped, and
-    /// that terms only grew.
+    /// Asserts that no work began in another term before all earlier ones were dropped, and that
+    /// terms only grew.
     pub fn assert_one_at_a_time(&self) {
         let works = self.all();
         for (index, later) in works.iter().enumerate() {
@@ -80,7 +80,7 @@ impl Drop for Guard {
     }
 }
 
-/// One election in a directory, which goes with it.
+/// An election in a temporary directory.
 pub struct Election {
     pub works: Works,
     root: TempDir,
@@ -93,7 +93,7 @@ impl Election {
         Self { works: Works::default(), root }
     }
 
-    /// The root of all, for logs.
+    /// Returns the root directory, for logs.
     pub fn root(&self) -> &Path {
         self.root.path()
     }
@@ -102,12 +102,12 @@ impl Election {
         format!("file://{}", self.root.path().join("tenure").display())
     }
 
-    /// A candidate whose lease is 2 s, for takeovers.
+    /// Returns a candidate with a lease of 2 s, for takeovers.
     pub fn hasty(&self, who: &str) -> Builder {
         self.by_way_of(&self.url(), who)
     }
 
-    /// The same by another URL.
+    /// Like [`hasty`](Self::hasty), with another URL of the store.
     pub fn by_way_of(&self, url: &str, who: &str) -> Builder {
         Candidate::builder("orders", url)
             .identity(who)
@@ -117,21 +117,21 @@ impl Election {
             .request_timeout(Duration::from_millis(500))
     }
 
-    /// A candidate whose lease outlasts the test: only a release makes another leader.
+    /// Returns a candidate whose lease outlasts the test: only a release makes another leader.
     pub fn lasting(&self, who: &str) -> Builder {
         self.hasty(who)
             .lease_duration(Duration::from_secs(600))
             .renew_deadline(Duration::from_secs(500))
     }
 
-    /// A second way to the store, and the link whose removal cuts it.
+    /// Creates a second path to the store, and returns its URL and the link whose removal cuts it.
     pub fn second_way(&self) -> (String, PathBuf) {
         let link = self.root.path().join("way");
         std::os::unix::fs::symlink(self.root.path(), &link).expect("linked");
         (format!("file://{}", link.join("tenure").display()), link)
     }
 
-    /// Whether the lease is free.
+    /// Returns whether the lease is free.
     pub async fn is_free(&self) -> bool {
         let directory = self.root.path().join("tenure");
         let election = "orders".to_owned();
@@ -139,7 +139,7 @@ impl Election {
         store.look().await.is_ok_and(|sight| sight.free)
     }
 
-    /// Starts a task in which a candidate works as leader, again and again, until it has resigned.
+    /// Starts a task in which a candidate repeatedly works as leader until it has resigned.
     pub fn works_on(&self, who: &str, candidate: Candidate) -> JoinHandle<()> {
         let (works, who) = (self.works.clone(), who.to_owned());
         tokio::spawn(async move {
@@ -149,19 +149,19 @@ impl Election {
     }
 }
 
-/// A work that ends by being dropped alone.
+/// A work that only ends when it is dropped.
 pub async fn forever(works: Works, who: String, leadership: Leadership) {
     let _guard = works.begin(&who, leadership.term());
     std::future::pending().await
 }
 
-/// Waits until a candidate leads, and says its term.
+/// Waits until a candidate leads, and returns its term.
 pub async fn leads(candidate: &Candidate) -> u64 {
     let led = || candidate.is_leader(clock::now()).then(|| candidate.status().term()).flatten();
     soon("it leads", led).await
 }
 
-/// Asks again and again until there is an answer.
+/// Polls until there is a result.
 pub async fn soon<T>(what: &str, mut question: impl FnMut() -> Option<T>) -> T {
     let asking = async {
         loop {
@@ -175,7 +175,7 @@ pub async fn soon<T>(what: &str, mut question: impl FnMut() -> Option<T>) -> T {
     answer.unwrap_or_else(|_| panic!("waited in vain until {what}"))
 }
 
-/// How long ago a moment was.
+/// Returns the time since a moment.
 pub fn since(moment: Moment) -> Duration {
     moment.elapsed_min(clock::now())
 }

@@ -1,8 +1,8 @@
-//! Signing in, end to end: workload and managed identity against a token endpoint of the test's
-//! own and a real Azurite over HTTPS, and secrets in files that are replaced while a leader leads.
+//! End-to-end sign-in: workload and managed identity with a test token endpoint and a real Azurite
+//! over HTTPS, and secrets in files that are replaced while a leader leads.
 //!
-//! What the sign-in reads from the environment (the trusted certificate, the endpoint of a
-//! machine's identity) is given to a process of its own: the test runs itself once more with it.
+//! The environment of the sign-in (the trusted certificate, the identity endpoint) belongs to the
+//! process, so each test runs itself again in a child process that has it.
 
 use testkit::azure::{azurite, blob_server, token_server};
 
@@ -36,7 +36,7 @@ async fn soon<T>(call: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), call).await.expect("an end within 20 s")
 }
 
-/// Waits until something holds, with a bound.
+/// Waits until a condition holds, with a timeout.
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !holds().await {
@@ -55,7 +55,8 @@ async fn lead(store: &Azure) {
     soon(store.inaugurate(&bid(), 1)).await.expect("the term");
 }
 
-/// Runs one test of this file again in a process of its own with more environment; true within it.
+/// Runs one test of this file again in a child process with more environment. Returns true in the
+/// child.
 async fn within(test: &str, environment: &[(&str, &str)]) -> bool {
     #[allow(clippy::disallowed_methods, reason = "tells the inner process from the outer")]
     if std::env::var_os("TENURE_TEST_WITHIN").is_some() {
@@ -106,7 +107,7 @@ async fn fault_20_workload_identity_signs_in_early_and_follows_its_token_file() 
     let directory = tempfile::tempdir().expect("a directory");
     let token_file = directory.path().join("token");
     std::fs::write(&token_file, "assertion-1").expect("written");
-    // Each token lives for so short that it is renewed while the test runs.
+    // Each token expires so soon that it is renewed during the test.
     tokens.reply(Reply::Token { lifetime: Duration::from_secs(4) });
 
     let mut settings = azurite.settings("locks", "orders");
@@ -136,7 +137,7 @@ async fn fault_20_workload_identity_signs_in_early_and_follows_its_token_file() 
 async fn fault_20_managed_identity_signs_in_early_and_a_dead_endpoint_delays_no_renewal() {
     let certificate = Certificate::new();
     let (cert, key) = (text(&certificate.certificate), text(&certificate.key));
-    // The endpoint must be known before the process starts, and is served from within.
+    // The endpoint must be known before the child starts, and is served by the child.
     let port = testkit::ports::free_port().to_string();
     let endpoint = format!("http://127.0.0.1:{port}/token");
     let environment = [
@@ -144,7 +145,7 @@ async fn fault_20_managed_identity_signs_in_early_and_a_dead_endpoint_delays_no_
         ("TENURE_TEST_KEY", &*key),
         ("IDENTITY_ENDPOINT", &*endpoint),
         ("IDENTITY_HEADER", "header-of-the-machine"),
-        // A proxy in the environment is none of ours: only the settings name one.
+        // A proxy in the environment is not used: only the settings name one.
         ("HTTPS_PROXY", "http://127.0.0.1:1"),
         ("HTTP_PROXY", "http://127.0.0.1:1"),
     ];
@@ -178,7 +179,8 @@ async fn fault_20_managed_identity_signs_in_early_and_a_dead_endpoint_delays_no_
     tokens.take_log();
     until("the endpoint is asked and hangs", async || !tokens.take_log().is_empty()).await;
     for _ in 0..5 {
-        // The bound is the property: a renewal has 2 s in all, and must not spend it on a sign-in.
+        // The timeout is the property: a renewal has 2 s in total, and must not spend it on a
+        // sign-in.
         let renewed = tokio::time::timeout(Duration::from_secs(2), store.renew(&bid())).await;
         renewed.expect("it waits for no sign-in").expect("the cached token is good");
     }
@@ -224,7 +226,8 @@ async fn a_sign_in_that_fails_is_said_and_recovers_by_itself() {
     until("it recovers", async || soon(store.look()).await.is_ok()).await;
 }
 
-/// Waits until the fault of a secret file is told with a refusal, which has it read again.
+/// Waits until a refusal reports the error of a secret file; a refusal causes the file to be read
+/// again.
 async fn told(server: &BlobServer, store: &Azure, words: &str) {
     until(words, async || {
         server.inject("renew", [Fault::Answer(403, "AuthenticationFailed")]);
@@ -233,7 +236,7 @@ async fn told(server: &BlobServer, store: &Azure, words: &str) {
     .await;
 }
 
-/// Replaces a secret while a leader leads, and has the store ask for the new one from then on.
+/// Replaces a secret while a leader leads; the server requires the new one from then on.
 async fn replaced(
     first: (&str, Proof),
     second: (&str, Proof),
@@ -257,7 +260,7 @@ async fn replaced(
     std::fs::rename(&new, &file).expect("replaced");
     until("the new secret is used", async || soon(store.renew(&bid())).await.is_ok()).await;
 
-    // A file that is broken or gone for a while costs nothing but a word, once it has been read.
+    // A file that is invalid or missing for a while is only reported, once it has been read.
     std::fs::write(&file, "???").expect("written");
     told(&server, &store, "AZURE_STORAGE_").await;
     soon(store.renew(&bid())).await.expect("the last good secret is kept");

@@ -1,9 +1,9 @@
-//! The commands of `benches/measure.py` that need no quiet machine and little time: that they run,
-//! and print a figure for each of their rows. What the figures are is not judged here.
+//! The commands of `benches/measure.py` that need little time: they succeed, and print all of their
+//! rows. The measured values are not checked.
 
 use std::process::Command;
 
-/// The rows of one command, with one handover.
+/// Returns the rows of one command, with one handover.
 fn measured(bench: &str) -> String {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/measure.py");
     let output = Command::new("python3")
@@ -16,7 +16,7 @@ fn measured(bench: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The first row that begins with `what` has our figure and the peer's.
+/// Asserts that the first row that begins with `what` has values of Tenure and of the peer.
 fn assert_both_measured(rows: &str, what: &str) {
     let row = rows.lines().find_map(|it| it.strip_prefix(what));
     let row = row.unwrap_or_else(|| panic!("no row {what}:\n{rows}"));

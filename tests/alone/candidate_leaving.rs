@@ -1,5 +1,5 @@
-//! How a candidate inside a service leaves: its work drained or dropped, and the lease given back
-//! only then, but then at once. And what it says of settings that are wrong.
+//! Handover by a candidate inside a service: the work is drained or dropped, and the lease is
+//! released right after that. And the errors of invalid settings.
 
 use testkit::tasks as works;
 
@@ -23,7 +23,7 @@ async fn is_free(election: &Election) {
     tokio::time::timeout(PATIENCE, free).await.expect("the lease is given back");
 }
 
-/// A work that ends so long after it was told to.
+/// A work that takes this long to end after the drain began.
 async fn ends_after(works: Works, leadership: Leadership, length: Duration) -> &'static str {
     let _guard = works.begin("a", leadership.term());
     leadership.draining().await;
@@ -63,7 +63,7 @@ async fn a_drain_ends_at_once_wherever_the_works_of_the_term_have_ended_already(
     for _ in 0..30 {
         let election = Election::new();
         let candidate = election.lasting("a").drain_timeout(LONG).start().unwrap();
-        // It ends in the same breath in which the drain begins.
+        // The work ends as soon as the drain begins.
         let work = candidate.run_while_leader(|it| async move { it.draining().await });
         let stepping = async {
             leads(&candidate).await;
@@ -103,7 +103,7 @@ async fn who_only_asks_whether_it_leads_has_the_whole_drain_or_until_it_says_dra
 async fn work_that_does_not_end_is_dropped_at_the_drains_end() {
     let election = Election::new();
     let drain = Duration::from_millis(700);
-    // The election waits two request-timeouts more for who cannot be ended in time.
+    // If a work cannot be ended in time, the election waits two request-timeouts more.
     let patient = election.lasting("a").request_timeout(PATIENCE * 2);
     let candidate = patient.drain_timeout(drain).start().unwrap();
     leads(&candidate).await;
@@ -161,7 +161,7 @@ async fn resign_ends_even_where_nobody_polls_the_work_and_gives_no_lease_back_un
     let next = election.hasty("b").start().unwrap();
     let last_grant = clock::now();
     tokio::time::timeout(PATIENCE, candidate.resign()).await.expect("it ends");
-    // It leads only when the lease has run out by itself, which was last granted before that.
+    // It leads only after the lease has expired; the last grant was before `last_grant`.
     assert!(leads(&next).await > term);
     assert!(since(last_grant) >= Duration::from_secs(1), "{:?}", since(last_grant));
     assert_eq!(work.await, Err(Ended::Lost { term }));
@@ -234,7 +234,7 @@ async fn all_settings_that_are_wrong_are_named_at_once_with_what_would_be_right(
     assert!(!text.contains("flag"), "{text}");
 }
 
-/// Runs itself again in an environment that would be wrong for a sidecar.
+/// Runs itself again in an environment that would be invalid for a sidecar.
 #[tokio::test]
 async fn variables_of_a_sidecar_are_not_read() {
     const INSIDE: &str = "CANDIDATE_TEST_INSIDE";

@@ -1,5 +1,5 @@
-//! Rows 31 and 33 of the faults, against the process `tenure run`: no file descriptors left, and an
-//! address that is taken.
+//! Faults 31 and 33, in real processes of `tenure run`: file descriptors are exhausted, and an
+//! address is in use.
 
 use testkit::faults::load as besieged;
 use testkit::processes::process;
@@ -15,26 +15,26 @@ use besieged::{Besieged, connect_as, descriptors, since};
 use process::{Candidate, until};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-/// One at a time: each is to have the machine.
+/// Runs one test at a time, because each needs the whole machine.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs the command that follows under limits of open files: soft, and hard.
+/// Returns a command prefix that sets the soft and the hard limit of open files.
 fn limited(soft: &'static str, hard: &'static str) -> [&'static str; 5] {
     let script = "ulimit -S -n \"$0\" && ulimit -H -n \"$1\" && shift && exec \"$@\"";
     ["sh", "-c", script, soft, hard]
 }
 
-/// The soft limit of open files of a process.
+/// Returns the soft limit of open files of a process.
 fn limit_of(candidate: &Candidate) -> u64 {
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", candidate.id())).unwrap();
     let line = limits.lines().find(|it| it.starts_with("Max open files")).unwrap();
     line.split_whitespace().nth(3).unwrap().parse().unwrap()
 }
 
-/// How many requests to the store came to nothing good.
+/// Returns the number of requests to the store that failed.
 fn failures(candidate: &Candidate) -> u64 {
     let (_, text) = until(Duration::from_secs(20), "it answers", || candidate.get("/metrics"));
     text.lines()
@@ -44,13 +44,13 @@ fn failures(candidate: &Candidate) -> u64 {
         .sum()
 }
 
-/// Opens `count` connections, half of which have begun to ask.
+/// Opens `count` connections, half of them with an incomplete request.
 fn open(besieged: &Besieged, count: usize) -> Vec<TcpStream> {
     (0..count)
         .map(|number| {
             let mut stream = connect_as(number, besieged.candidate.address).unwrap();
             if number % 2 == 0 {
-                // It may have been closed already.
+                // It may be closed already.
                 let _ = stream.write_all(b"GET /lea");
             }
             stream
@@ -58,7 +58,7 @@ fn open(besieged: &Besieged, count: usize) -> Vec<TcpStream> {
         .collect()
 }
 
-/// Holds `count` connections for a while, ever new ones.
+/// Holds `count` connections for a while, and keeps replacing them.
 fn hold(besieged: &Besieged, count: usize, length: Duration) {
     let begun = tenure::clock::now();
     while since(begun) < length {
@@ -67,7 +67,7 @@ fn hold(besieged: &Besieged, count: usize, length: Duration) {
     }
 }
 
-/// Panics unless it keeps more than `least` connections, of more.
+/// Asserts that the listener keeps more than `least` connections when more are opened.
 fn assert_keeps(besieged: &Besieged, least: usize) {
     let held = open(besieged, least + 100);
     until(Duration::from_secs(20), "its places are taken", || {
@@ -104,7 +104,7 @@ fn fault_31_descriptors_that_are_taken_away_are_those_of_who_asks() {
     let besieged = Besieged::start(&[], &[]);
     let process = Pid::from_raw(besieged.candidate.id().try_into().unwrap());
     let low = Rlimit { current: Some(128), maximum: Some(20_000) };
-    // Subscribers hold more places than will be left.
+    // Subscribers hold more connections than the limit will permit.
     let mut subscribers = open(&besieged, 0);
     for number in 0..100 {
         let mut stream = connect_as(number, besieged.candidate.address).unwrap();
@@ -123,7 +123,7 @@ fn fault_31_descriptors_that_are_taken_away_are_those_of_who_asks() {
         holding.join().unwrap();
         before
     });
-    // One renewal may have met the moment of the change.
+    // One renewal may coincide with the change.
     let failures = failures(&besieged.candidate);
     assert!(failures <= 2, "{failures} requests to the store failed");
     prlimit(process, Resource::Nofile, before).expect("the tests run it");
@@ -139,7 +139,7 @@ fn fault_31_descriptors_that_are_taken_away_are_those_of_who_asks() {
 fn fault_31_one_that_cannot_be_accepted_takes_the_place_of_one_that_waits() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
-    // So many listeners that less is left for connections than was reckoned with.
+    // So many listeners that fewer descriptors are left for connections than were reserved.
     let arguments = [&["--store", "memory:"][..], &["--listen", "127.0.0.1:0"].repeat(70)].concat();
     let wrapper = limited("100", "100");
     let candidate =
@@ -155,7 +155,7 @@ fn fault_31_one_that_cannot_be_accepted_takes_the_place_of_one_that_waits() {
     drop(held);
 }
 
-/// Runs `tenure run` on addresses, one of which is taken.
+/// Runs `tenure run` with these listeners, one of whose addresses is in use.
 fn run_on(listen: &[&str], directory: &std::path::Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
     command.args(["run", "--status-file"]).arg(directory.join("status.json"));

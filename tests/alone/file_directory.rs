@@ -1,5 +1,5 @@
-//! The `file:` store in directories that are not as they must be, and with a lock that is not to
-//! be had: a clear error at each call, and all is well again when it is mended.
+//! The `file:` store in an invalid directory, or with a lock that another process holds: each call
+//! returns a clear error, and succeeds once the cause is fixed.
 
 use testkit::stores::{file_child, file_place};
 
@@ -57,7 +57,8 @@ async fn a_directory_that_everybody_may_write_is_refused_until_it_is_sticky() {
 #[tokio::test]
 async fn a_directory_of_another_user_is_refused_until_it_is_ours() {
     if !rustix::process::geteuid().is_root() {
-        // Nobody else can give a directory away; the table in the store's own tests says the rest.
+        // Only root can give a directory to another user; the unit tests of the store cover the
+        // rest.
         return;
     }
     let place = Place::new();
@@ -100,14 +101,14 @@ async fn a_filesystem_that_is_not_known_to_be_local_is_refused_by_name() {
     }
 }
 
-/// This test binary as a user who is not root; itself where we are none.
+/// Returns a command for this test binary that runs as a user other than root.
 fn as_somebody(place: &Place) -> Command {
     use std::os::unix::process::CommandExt;
     let this = std::env::current_exe().expect("this binary");
     if !rustix::process::geteuid().is_root() {
         return Command::new(this);
     }
-    // Our own may lie where only root can go.
+    // The binary may be in a directory that only root can access.
     let copy = place.directory.with_file_name("test");
     fs::copy(this, &copy).expect("a copy");
     let mut command = Command::new(copy);

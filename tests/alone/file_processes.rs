@@ -1,4 +1,4 @@
-//! The file store among real processes, which are killed and stopped at any moment.
+//! The file store in real processes that are killed and stopped at random moments.
 
 use testkit::processes::candidate_process as processes;
 
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tenure::clock;
 use tenure::store::{Cause, LeaseStore, StoreError};
 
-/// Where a process that a test has started plays its role; otherwise there is nothing to it.
+/// The entry point of the child processes; does nothing otherwise.
 #[test]
 fn candidate_process() {
     processes::play_role();
@@ -45,7 +45,7 @@ fn a_record_is_whole_at_every_moment_and_after_every_kill() {
     }
 }
 
-/// One tenure as its leader told it.
+/// One leadership, as its leader reported it.
 #[derive(Debug)]
 struct Tenure {
     term: u64,
@@ -83,7 +83,7 @@ fn killed_or_stopped_at_any_moment_no_two_lead_at_once_and_terms_grow() {
     let mut gone = Vec::new();
     let mut signals = 0;
     until("a leader", || processes.iter().any(|it| !it.told("claim").is_empty()));
-    // As many as are seen to find a lease that is written late, and then until each has led.
+    // Enough signals to hit a process that writes the lease late, and until each process has led.
     while signals < 40 || processes.iter().any(|it| it.told("claim").is_empty()) {
         signals += 1;
         assert!(signals < 400, "some process never led");
@@ -115,8 +115,8 @@ fn killed_or_stopped_at_any_moment_no_two_lead_at_once_and_terms_grow() {
     }
 }
 
-/// Starts a candidate that stops with the lock in its hands, and sees that the others can neither
-/// change anything meanwhile nor are told anything wrong.
+/// Starts a candidate that stops while it holds the lock, and asserts that meanwhile others can
+/// change nothing, and get correct answers.
 fn stopped_with_the_lock(role: &str, directory: &Path) -> Process {
     let process = Process::start(role, directory);
     until("the stop", || process.is_stopped());
@@ -179,7 +179,7 @@ fn a_directory_that_we_cannot_write_is_said_until_we_can() {
         std::fs::set_permissions(scratch.path(), permissions).expect("chmod");
     };
     mode(0o555);
-    // Root can write everywhere, so the candidate is somebody else then.
+    // Root can write everywhere, so the candidate runs as another user.
     let user = rustix::process::geteuid().is_root().then_some(65_534);
     let process = Process::start_as("bid once", scratch.path(), user);
     until("an answer", || !process.told("error").is_empty());

@@ -1,5 +1,5 @@
-//! The `file:` store where it differs from others: what can lie in the place of its record, what a
-//! record of another boot says, and what a call does in whose middle time passes.
+//! Behavior specific to the `file:` store: foreign content in place of the record, records of
+//! another boot, and calls during which time passes.
 
 use testkit::stores::{file_child, file_place};
 
@@ -23,7 +23,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-/// Where a process that a test has started plays its role; does nothing otherwise.
+/// The entry point of the child processes; does nothing otherwise.
 #[tokio::test]
 async fn the_other_process() {
     testkit::stores::file_child::the_other_process().await;
@@ -131,7 +131,7 @@ proptest! {
     }
 }
 
-/// Makes the record one of another boot id, whose clock had run for so much longer than ours.
+/// Changes the boot id of the record, and moves its times ahead by so much.
 fn move_to_another_boot(place: &Place, ahead: Duration) {
     let bytes = fs::read(place.record()).unwrap();
     let mut record: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
@@ -206,7 +206,7 @@ async fn a_bid_for_a_record_that_has_changed_since_is_refused() {
     assert!(store.look().await.unwrap().free);
 }
 
-/// A clock that says one reading after the other, and then the last for ever.
+/// Returns a clock with these readings, one per call; the last one repeats.
 fn readings(seconds: &'static [u64]) -> impl Fn() -> Moment + Send + Sync {
     let left = Mutex::new(seconds.iter());
     let last = Mutex::new(0);
@@ -220,7 +220,7 @@ fn readings(seconds: &'static [u64]) -> impl Fn() -> Moment + Send + Sync {
     }
 }
 
-/// Whether the lease is free at a second.
+/// Returns whether the lease is free at this second.
 async fn free_at(place: &Place, second: &'static [u64]) -> bool {
     let store = FileStore::with_clock(&named(&place.directory), readings(second));
     store.look().await.expect("a look").free
@@ -230,7 +230,7 @@ async fn free_at(place: &Place, second: &'static [u64]) -> bool {
 async fn a_process_stopped_in_the_middle_writes_what_is_as_old_as_its_request() {
     let place = Place::new();
     let bid = bid(Version("0".into()), Duration::from_secs(15));
-    // It asks at 100 s, and has the lock at 110 s.
+    // It begins at 100 s, and gets the lock at 110 s.
     let store = FileStore::with_clock(&named(&place.directory), readings(&[100, 110]));
     store.acquire(&bid).await.unwrap();
     assert!(!free_at(&place, &[114]).await);
@@ -266,7 +266,7 @@ async fn a_call_that_is_given_up_writes_nothing_when_it_goes_on() {
     let told = Mutex::new(told);
     let calls = AtomicU64::new(0);
     let store = FileStore::with_clock(&named(&place.directory), move || {
-        // The first reading begins the call, the second is made under the lock.
+        // The first reading is at the start of the call, the second under the lock.
         if calls.fetch_add(1, Ordering::Relaxed) == 1 {
             let _ = has_lock.send(());
             let _ = told.lock().unwrap().recv();

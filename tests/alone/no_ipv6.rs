@@ -1,9 +1,9 @@
-//! A machine without IPv6, as far as one process can tell: its first socket of that kind is refused.
+//! A machine without IPv6, simulated for one process: its first IPv6 socket fails.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-/// Ended with the test; strace ends with what it traces, and takes it along.
+/// Killed with the test; strace exits with the process that it traces.
 struct Running(Child);
 
 impl Drop for Running {
@@ -13,7 +13,8 @@ impl Drop for Running {
     }
 }
 
-/// Starts a sidecar there, and gives the first line of its log that names the listener or the fault.
+/// Starts a sidecar there, and returns the first line of its log that names the listener or the
+/// error.
 fn first_word(listen: &str) -> String {
     let inject = "inject=socket:error=EAFNOSUPPORT:when=1";
     let mut child = Command::new("strace")

@@ -1,5 +1,5 @@
-//! Faults of the clocks, in the core itself: suspend, pauses that no clock of the guest sees, a
-//! wall clock that is set, clocks that are slewed. The numbers in the names are the faults'.
+//! Faults of the clocks, in the election core: suspend, pauses that no clock of the guest counts, a
+//! wall clock that is set, clocks that are slewed. Test names contain the number of the fault.
 
 use testkit::stores::two_node as small_world;
 
@@ -8,10 +8,10 @@ use tenure::election::Reason;
 
 const HOUR: u64 = 3_600_000;
 
-/// The margin between the end of a belief and the end of its lease.
+/// The margin between the end of a belief and the expiry of its lease.
 const MARGIN: u64 = LEASE - DEADLINE;
 
-/// Stops a candidate's machine for so long, its clocks with it.
+/// Stops a candidate's machine for this long, including its clocks.
 fn freeze(world: &mut World, who: usize, millis: u64) {
     world.nodes[who].frozen_until = world.now + millis;
     world.pass(millis - 5);
@@ -23,7 +23,7 @@ fn fault_07_after_a_suspend_of_60_s_the_first_question_is_answered_passive() {
         let mut world = World::led_by_the_first();
         let old = world.nodes[0].term().unwrap();
         freeze(&mut world, 0, asleep);
-        // In suspend the boot clock runs on, and so does the wall's; the raw one stands still.
+        // During suspend the boot and wall clocks advance, but the raw clock stands still.
         world.nodes[0].clock.boot += ms(asleep);
         world.nodes[0].clock.wall += ms(asleep);
         assert!(!world.nodes[0].says_leader(), "nothing of the election has run since");
@@ -35,8 +35,8 @@ fn fault_07_after_a_suspend_of_60_s_the_first_question_is_answered_passive() {
     }
 }
 
-/// A pause of one leader's whole machine, at so long after a renewal; it cannot reach the store
-/// when it wakes, the worst that can be.
+/// Pauses the leader's whole machine at this time after a renewal. It cannot reach the store when
+/// it continues, which is the worst case.
 fn paused(after_renewal: u64, pause: u64, wall_is_set: bool) -> World {
     let mut world = World::led_by_the_first();
     world.pass(after_renewal);
@@ -113,7 +113,7 @@ fn fault_09_a_wall_clock_set_by_an_hour_never_shortens_a_wait_for_a_dead_leader(
 
 #[test]
 fn fault_09_clocks_slewed_by_8_percent_make_no_dual() {
-    // NTP slews the boot and the wall clock of a machine, and leaves the raw one alone.
+    // NTP slews the boot and wall clocks of a machine, but not the raw clock.
     for leader in [0.92, 1.0, 1.08] {
         for other in [0.92, 1.0, 1.08] {
             for pause in [1_000, MARGIN] {

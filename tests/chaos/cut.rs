@@ -1,5 +1,5 @@
-//! The store cut off, from the leader alone and from all: rows 15 and 16 of the table of faults, by
-//! proxies and by firewalls and dead links in network namespaces.
+//! Faults 15 and 16: the store is unreachable, for the leader or for all candidates, by proxies,
+//! firewalls and dead links in network namespaces.
 
 use testkit::faults::{fault_proxy, network};
 use testkit::processes::{process, scene};
@@ -12,8 +12,8 @@ use process::{Candidate, until};
 use scene::{D, DEADLINE, RETRY, SLACK, Scene};
 use tenure::clock::{self, Moment};
 
-/// Waits until a candidate says passive, and checks that it had done so by its deadline, which
-/// counts from the last renewal that the store granted it before `cut`.
+/// Waits until a candidate reports passive, and asserts that it did so by its deadline, counted
+/// from the last renewal that was granted before `cut`.
 fn passive_in_time(scene: &Scene, index: usize, cut: Moment) {
     let candidate = &scene.candidates[index];
     let mut end = Duration::ZERO;
@@ -34,7 +34,7 @@ fn passive_in_time(scene: &Scene, index: usize, cut: Moment) {
     assert!(end <= last.at + DEADLINE, "{end:?}, and the last was sent before {:?}", last.at);
 }
 
-/// Whether each candidate still runs and says that it is well.
+/// Returns whether each candidate reports live and ready.
 fn all_alive(scene: &Scene) -> bool {
     let well = |it: &Candidate| {
         ["/livez", "/readyz"].iter().all(|path| it.get(path).is_some_and(|(code, _)| code == 200))
@@ -42,14 +42,14 @@ fn all_alive(scene: &Scene) -> bool {
     scene.candidates.iter().all(well)
 }
 
-/// Waits until so much has passed since a moment.
+/// Waits until this much time has passed since a moment.
 fn wait_since(start: Moment, length: Duration) {
     until(length + SLACK, "time has passed", || {
         (start.elapsed_min(clock::now()) > length).then_some(())
     });
 }
 
-/// Waits until one of all leads, and says how long after a moment.
+/// Waits until any candidate leads, and returns how long after `since` that was.
 fn led_again(scene: &Scene, since: Moment, bound: Duration) -> Duration {
     until(bound, "one leads again", || {
         scene.candidates.iter().any(Candidate::is_leader).then_some(())
@@ -83,7 +83,7 @@ fn fault_16_without_a_store_all_are_passive_and_alive_ask_no_more_than_before_an
         proxy.always(Call::Any, Fault::DropBefore(Then::Reset));
     }
     passive_in_time(&scene, 0, cut);
-    // Until the lease has run out too, so that it is free when the store is back.
+    // Until the lease has expired too, so that it is free when the store is back.
     wait_since(cut, D + RETRY * 2);
     assert!(scene.candidates.iter().all(|it| !it.is_leader()));
     assert!(all_alive(&scene));
@@ -108,7 +108,7 @@ fn fault_16_without_a_store_all_are_passive_and_alive_ask_no_more_than_before_an
     assert_eq!(verdict.terms.len(), 2, "{verdict:?}");
 }
 
-/// An election of two, each in a network namespace of its own, of whom the first leads.
+/// Creates an election of two, each in a network namespace of its own; the first leads.
 fn apart(election: &str) -> (Scene, Vec<Network>) {
     let mut scene = Scene::new(election);
     let mut networks = Vec::new();

@@ -1,5 +1,5 @@
-//! Faults of the disk that status files are on: full, read-only, gone; and targets that are no
-//! files. A real leader on a real, small disk. The numbers in the names are the faults'.
+//! Faults of the disk with the status files: full, read-only, gone; and paths that are not files. A
+//! real leader uses a real, small disk. Test names contain the number of the fault.
 
 use testkit::processes::{cluster as crew, process};
 
@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 use tenure::clock;
 
-/// A disk in memory; unmounted when it is dropped.
+/// A tmpfs; unmounted when it is dropped.
 struct Disk(TempDir);
 
 impl Disk {
@@ -38,7 +38,7 @@ impl Disk {
         );
     }
 
-    /// Writes until nothing fits any more.
+    /// Writes until the disk is full.
     fn fill(&self) {
         let mut filler = fs::File::create(self.path().join("filler")).unwrap();
         while filler.write_all(&[0; 512]).is_ok() {}
@@ -47,7 +47,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Lazily: what still has a file open here must not keep the disk.
+        // Lazily, because a process may still have a file open here.
         let _ = Command::new("umount").arg("-l").arg(self.path()).status();
     }
 }
@@ -58,7 +58,7 @@ fn errors(candidate: &Candidate) -> u64 {
     line.and_then(|it| it.rsplit(' ').next()?.parse().ok()).expect("the metric is there")
 }
 
-/// What `tenure check` says by a file: 0 active, 1 passive, 2 unknown.
+/// Returns the exit code of `tenure check` for a file: 0 active, 1 passive, 2 unknown.
 fn check(file: &Path) -> i32 {
     let output = Command::new(env!("CARGO_BIN_EXE_tenure"))
         .args(["check", "--file"])
@@ -68,8 +68,8 @@ fn check(file: &Path) -> i32 {
     output.status.code().unwrap()
 }
 
-/// A leader whose status file is on a disk that breaks and is mended while it leads. `after` is
-/// what the file comes to meanwhile.
+/// Runs a leader whose status file is on a disk that fails and recovers meanwhile. `after` is the
+/// result of `tenure check` during the failure.
 fn breaks_and_is_mended(file: &Path, after: i32, breaks: impl FnOnce(), mend: impl FnOnce()) {
     let mut crew = Crew::empty(STEADY);
     crew.join("a", &["--status-file", file.to_str().unwrap()], &[]);
@@ -127,7 +127,7 @@ fn fault_29_a_directory_that_is_gone_under_a_leader_is_told_and_harms_no_renewal
 
 #[test]
 fn fault_29_a_disk_of_4_kib_never_says_active_for_longer_than_it_holds() {
-    // One page holds the first word, and no second file beside it.
+    // One page holds the first status, but no temporary file next to it.
     let disk = Disk::new(4);
     let file = disk.path().join("status.json");
     let mut crew = Crew::empty(STEADY);
@@ -174,7 +174,7 @@ fn targets(directory: &Path) -> [PathBuf; 3] {
 fn fault_30_a_sidecar_whose_status_file_is_no_file_ends_at_the_start_and_names_it() {
     let directory = tempfile::tempdir().unwrap();
     for target in targets(directory.path()) {
-        // Bounded by a tool, so that none that starts after all is left behind.
+        // With a timeout, so that no process is left if one starts unexpectedly.
         let seconds = PATIENCE.as_secs().to_string();
         let mut child = Command::new("timeout")
             .args([&seconds, env!("CARGO_BIN_EXE_tenure")])
@@ -198,7 +198,7 @@ fn fault_30_a_status_file_that_becomes_a_link_under_a_leader_is_told_and_harms_n
     let [file, precious] = ["status.json", "precious"].map(|it| directory.path().join(it));
     fs::write(&precious, "precious").unwrap();
     let breaks = || {
-        // In one step, so that no writer finds the place free.
+        // By a rename, so that the path always exists.
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&precious, &link).unwrap();
         fs::rename(&link, &file).unwrap();

@@ -1,5 +1,5 @@
-//! Names that do not resolve and certificates that do not hold: rows 27 and 28 of the table of
-//! faults, by real processes on Azurite.
+//! Faults 27 and 28: names that do not resolve and invalid certificates, in real processes on
+//! Azurite.
 
 use testkit::faults::{fault_proxy, resolver, tls_front};
 use testkit::processes::{process, scene};
@@ -14,13 +14,13 @@ use rustix::process::Signal;
 use scene::{D, DEADLINE, RETRY, SLACK, Scene};
 use tls_front::{Authority, Shown, TlsFront};
 
-/// `request-timeout`, by default.
+/// The default `request-timeout`.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A name as real accounts have, which Azurite understands too.
+/// A host name like that of a real account, which Azurite accepts too.
 const NAME: &str = "devstoreaccount1.blob.tenure.test";
 
-/// What `/status` of a candidate says of its store, once it contains these words.
+/// Waits until the store's error in `/status` contains these words, and returns it.
 fn says(candidate: &Candidate, words: &str) -> String {
     until(DEADLINE + SLACK, &format!("{} says {words}", candidate.name), || {
         let status = candidate.status()?;
@@ -29,7 +29,7 @@ fn says(candidate: &Candidate, words: &str) -> String {
     })
 }
 
-/// Waits for a line of a candidate's log with these words in its message.
+/// Waits for a log message with these words.
 fn logs(candidate: &Candidate, words: &str) {
     until(SLACK, &format!("{} logs {words}", candidate.name), || {
         let lines = candidate.log();
@@ -39,7 +39,7 @@ fn logs(candidate: &Candidate, words: &str) {
     });
 }
 
-/// A scene whose first candidate knows the store by a name, of its own resolver, and nothing else.
+/// Adds a first candidate that reaches the store only by a name of its own resolver.
 fn by_name(mut scene: Scene, reply: Reply) -> (Scene, Resolver) {
     let resolver = Resolver::start(scene.directory.path(), reply);
     let port = scene.add_proxy().address.port();
@@ -82,7 +82,8 @@ fn fault_27_a_resolver_that_is_silent_holds_up_neither_the_loop_nor_the_end() {
     scene.stands_by(1, SLACK);
     scene.renews(0);
 
-    // Shorter than the resolver's client gives up: the next attempt asks anew.
+    // Shorter than the timeout of the resolver's client, so that the next attempt sends a new
+    // query.
     resolver.reply(Reply::Silence);
     scene.proxies[0].break_connections();
     says(&scene.candidates[0], "no answer to renew within 2s");
@@ -105,7 +106,7 @@ fn fault_27_a_resolver_that_is_silent_holds_up_neither_the_loop_nor_the_end() {
     assert!(timeouts >= 3.0, "one before, and the others within one deadline: {timeouts}");
     scene.leads(1, D + RETRY * 3 / 2 + SLACK);
     scene.candidates[0].signal(Signal::TERM);
-    // The resolver's client waits for 10 s.
+    // The timeout of the resolver's client is 10 s.
     let status = scene.candidates[0].wait(TIMEOUT * 2 + Duration::from_secs(4));
     assert!(status.success());
     scene.judge(&[], &["c0", "c1"]);
@@ -134,8 +135,8 @@ fn fault_27_a_new_address_is_used_as_soon_as_the_old_one_fails() {
     scene.judge(&[], &["c0"]);
 }
 
-/// Has a leader meet a certificate that does not hold, and checks that it is refused for a reason
-/// that is told, that nothing is sent, and that a good one is taken again.
+/// Presents an invalid certificate to a leader. Asserts that the connection fails with a reported
+/// reason, that nothing is sent, and that a valid certificate is accepted again.
 fn refuses(election: &str, words: &str, bad: impl FnOnce(&Authority) -> Shown) {
     let mut scene = Scene::new(election);
     let known = Authority::new("the tests' authority");

@@ -1,5 +1,4 @@
-//! Rows 31, 32 and 33 of the faults, against the process `tenure run`: load and malice on the
-//! status listener, no file descriptors left, an address that is taken.
+//! Fault 32, in a real process of `tenure run`: load and abuse of the status listener.
 
 use testkit::faults::load as besieged;
 
@@ -11,13 +10,14 @@ use std::time::Duration;
 use besieged::{Besieged, PLACES, connect_as, room_for_connections, since};
 use rustix::process::Signal;
 
-/// One siege at a time: each is to have the machine, and the descriptors of this process.
+/// Runs one test at a time, because each needs the whole machine and the descriptors of this
+/// process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the other side has closed, found without waiting; reads what is there.
+/// Returns whether the other side has closed, without blocking; reads what is available.
 fn has_closed(stream: &mut TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let mut bytes = [0; 4096];
@@ -31,7 +31,7 @@ fn has_closed(stream: &mut TcpStream) -> bool {
     }
 }
 
-/// Reads one answer's head; `None` when the other side has closed instead.
+/// Reads the status code of one answer; `None` if the other side has closed instead.
 fn code(stream: &mut TcpStream) -> Option<u16> {
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut line = String::new();
@@ -39,7 +39,7 @@ fn code(stream: &mut TcpStream) -> Option<u16> {
     line.get(9..12)?.parse().ok()
 }
 
-/// Opens `count` connections and sends a part of a request, a whole one or nothing on each.
+/// Opens `count` connections, and sends a part of a request, a whole one or nothing on each.
 fn open(besieged: &Besieged, count: usize) -> Vec<TcpStream> {
     (0..count)
         .map(|number| {
@@ -49,7 +49,7 @@ fn open(besieged: &Besieged, count: usize) -> Vec<TcpStream> {
                 1 => b"GET /leader HTTP/1.1\r\nHost: x\r\n\r\n",
                 _ => b"GET /leader HTTP/1.1\r\nHost: ",
             };
-            // It may have been closed already.
+            // It may be closed already.
             let _ = stream.write_all(words);
             if number % 500 == 0 {
                 besieged.assert_bounded();
@@ -59,7 +59,7 @@ fn open(besieged: &Besieged, count: usize) -> Vec<TcpStream> {
         .collect()
 }
 
-/// Watches the bounds for a while.
+/// Checks the limits for a while.
 fn watch(besieged: &Besieged, length: Duration) {
     let begun = tenure::clock::now();
     while since(begun) < length {
@@ -93,7 +93,8 @@ fn fault_32_of_ten_thousand_connections_512_are_kept_and_others_are_answered() {
 fn fault_32_a_burst_of_connections_waits_in_line() {
     let _alone = alone();
     let besieged = Besieged::start(&[], &[]);
-    // What comes while it cannot accept; a first packet that is dropped comes again after 1 s.
+    // These connections arrive while it cannot accept; a first packet that is dropped is sent again
+    // after 1 s.
     besieged.candidate.signal(Signal::STOP);
     let begun = tenure::clock::now();
     let burst: Vec<_> =
@@ -110,7 +111,7 @@ fn fault_32_a_burst_of_connections_waits_in_line() {
 fn fault_32_a_byte_now_and_then_is_closed_within_five_seconds() {
     let _alone = alone();
     let besieged = Besieged::start(&[], &[]);
-    // Fewer than there are places, so that only their slowness ends them.
+    // Fewer than the connection limit, so that they are closed only because they are slow.
     let mut slow: Vec<_> = (0..400)
         .map(|number| {
             let mut stream = connect_as(number, besieged.candidate.address).unwrap();
@@ -130,7 +131,7 @@ fn fault_32_a_byte_now_and_then_is_closed_within_five_seconds() {
                 longest = longest.max(since(*begun));
                 return false;
             }
-            // Where it is closed at this moment, that is found next time.
+            // If it is being closed now, the next round detects that.
             let _ = match round {
                 0 => {
                     *begun = tenure::clock::now();
@@ -138,7 +139,7 @@ fn fault_32_a_byte_now_and_then_is_closed_within_five_seconds() {
                 }
                 _ => stream.write_all(if *number % words.len() == 0 { b"\n" } else { b"x" }),
             };
-            // Five seconds, and what a busy machine adds.
+            // Five seconds, plus the delay of a busy machine.
             assert!(since(*begun) < Duration::from_secs(8), "{number} is open yet");
             true
         });
@@ -152,7 +153,7 @@ fn fault_32_a_byte_now_and_then_is_closed_within_five_seconds() {
     besieged.relieved();
 }
 
-/// Sends the same bytes up to a whole GiB; gives how many were taken, and the answer's code.
+/// Sends the same bytes up to 1 GiB in total; returns how many were accepted, and the status code.
 fn pour(number: usize, address: SocketAddr, head: &[u8], bytes: &[u8]) -> (usize, Option<u16>) {
     let mut stream = connect_as(number, address).unwrap();
     stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -189,7 +190,7 @@ fn fault_32_a_header_of_a_gibibyte_is_refused_and_takes_no_memory() {
                 let (head, bytes, expected) = kinds[number % kinds.len()];
                 scope.spawn(move || {
                     let (taken, code) = pour(number, address, head.as_bytes(), bytes.as_bytes());
-                    // What the kernel keeps for both sides, and no more.
+                    // No more than the kernel's buffers of both sides.
                     assert!(taken < 32 << 20, "{taken} bytes of {head:?}");
                     // A reset may overtake the answer.
                     assert!(code.is_none_or(|it| it == expected), "{code:?} to {head:?}");
@@ -251,7 +252,7 @@ fn fault_32_of_a_thousand_subscribers_128_are_served_though_half_never_read() {
         .collect();
     let served = subscribers.iter().filter(|(_, _, served)| *served).count();
     eprintln!("{served} of those who read are served; memory grew by {} KiB", besieged.grown());
-    // All are told every ten seconds; two of them are listened to.
+    // All subscribers receive an event every ten seconds; two of them are read.
     for (stream, ..) in subscribers.iter_mut().filter(|(_, _, served)| *served).take(2) {
         let mut lines = BufReader::new(stream).lines();
         let mut events = 0;
@@ -260,7 +261,7 @@ fn fault_32_of_a_thousand_subscribers_128_are_served_though_half_never_read() {
         }
         besieged.assert_bounded();
     }
-    // Those who did not read look at last what they were answered.
+    // The subscribers that did not read now read their status code.
     let deaf = subscribers.iter_mut().filter(|(_, reads, _)| !reads);
     let codes: Vec<_> = deaf.filter_map(|(stream, ..)| code(stream)).collect();
     let deaf = codes.iter().filter(|code| **code == 200).count();

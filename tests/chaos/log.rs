@@ -1,5 +1,4 @@
-//! A log whose reader has stopped reading: the pipe is full, and what is logged has nowhere to go.
-//! The numbers in the names are the faults'.
+//! A log whose reader has stopped: the pipe is full. Test names contain the number of the fault.
 
 use testkit::processes::{cluster as crew, process};
 
@@ -12,10 +11,10 @@ use crew::{Crew, PATIENCE, STEADY};
 use process::{get, until};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// More lines than pipe and queue can hold: one for each variable that is no setting.
+/// More lines than pipe and queue can hold: one for each variable that is not a setting.
 const NOISE: usize = 8_000;
 
-/// A sidecar whose log goes into a pipe that nobody reads; ends with this value.
+/// A sidecar whose log goes to a pipe that is not read; killed when it is dropped.
 struct Piped {
     child: Child,
     address: SocketAddr,
@@ -50,7 +49,7 @@ impl Piped {
         kill_process(Pid::from_raw(self.child.id().try_into().unwrap()).unwrap(), signal).unwrap();
     }
 
-    /// The sum of a metric's series whose line holds these words.
+    /// Returns the sum of a metric over the series whose line contains these words.
     fn metric(&self, name: &str, words: &str) -> usize {
         let (_, text) = get(self.address, "/metrics").expect("it answers");
         let lines = text.lines().filter(|it| it.starts_with(name) && it.contains(words));
@@ -84,7 +83,7 @@ fn fault_34_a_log_that_nobody_reads_drops_and_counts_lines_and_harms_no_renewal(
     assert!(piped.renewals() >= renewals + 6, "the loop goes on");
     assert!(piped.dropped() > dropped, "what it says meanwhile is dropped, too");
 
-    // Somebody reads again.
+    // The log is read again.
     let mut pipe = piped.log.take().unwrap();
     let read: Arc<Mutex<Vec<u8>>> = Arc::default();
     let sink = Arc::clone(&read);

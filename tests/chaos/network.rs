@@ -1,5 +1,5 @@
-//! Faults between a candidate and the store, one lost, late, double or broken message at a time:
-//! rows 10 to 14 and 17 of the table of faults, by real processes on Azurite.
+//! Faults 10 to 14 and 17: single messages between a candidate and the store are lost, late,
+//! duplicated or broken, in real processes on Azurite.
 
 use testkit::faults::fault_proxy;
 use testkit::processes::{process, scene};
@@ -11,15 +11,15 @@ use process::until;
 use rustix::process::Signal;
 use scene::{D, DEADLINE, RETRY, SLACK, Scene};
 
-/// `request-timeout`, by default.
+/// The default `request-timeout`.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The request is in time, and the answer late by so much.
+/// The request is in time, and the answer is late by this much.
 fn late_answer(by: Duration) -> Fault {
     Fault::Delay { request: Duration::ZERO, answer: by }
 }
 
-/// The answer is in time, and the request late by so much.
+/// The answer is in time, and the request is late by this much.
 fn late_request(by: Duration) -> Fault {
     Fault::Delay { request: by, answer: Duration::ZERO }
 }
@@ -27,7 +27,7 @@ fn late_request(by: Duration) -> Fault {
 #[test]
 fn fault_10_a_lost_renewal_is_retried_within_the_deadline_without_a_change_of_term() {
     let scene = Scene::new("fault-10").patient().led_by_first_of(2);
-    // A standby whose looks are lost takes nothing for free.
+    // A standby whose reads are lost does not consider the lease free.
     scene.proxies[1].always(Call::Any, Fault::DropBefore(Then::Silence));
     for then in [Then::Silence, Then::Reset, Then::Close] {
         scene.proxies[0].next(Call::Renew, [Fault::DropBefore(then)]);
@@ -115,7 +115,7 @@ fn fault_12_a_release_that_is_lost_hands_over_when_the_lease_has_run_out() {
     hands_over(scene, Fault::DropBefore(Then::Silence), D + RETRY * 3 / 2);
 }
 
-/// Has the leader stopped by a signal while its releases suffer, and the other lead in time.
+/// Terminates the leader while its releases fail, and asserts that the other leads in time.
 fn hands_over(scene: Scene, fault: Fault, within: Duration) {
     let mut scene = scene.led_by_first_of(2);
     scene.proxies[0].always(Call::Release, fault);
@@ -144,7 +144,7 @@ fn fault_13_an_answer_that_is_20_s_late_is_dropped_and_the_term_stays() {
 fn fault_13_answers_that_are_all_late_never_move_the_deadline() {
     let scene = Scene::new("fault-13-all").led_by_first_of(2);
     let term = scene.leads(0, SLACK);
-    // Late, but within the time of a request: such an answer counts from its request's sending.
+    // Late, but within the request-timeout: such an answer counts from the sending of its request.
     scene.proxies[0].always(Call::Renew, late_answer(Duration::from_secs(1)));
     scene.renews(0);
     scene.renews(0);
@@ -155,14 +155,14 @@ fn fault_13_answers_that_are_all_late_never_move_the_deadline() {
         let asked = tenure::clock::now().raw;
         let status = scene.candidates[0].status()?;
         let left = status["valid_for_ms"].as_u64()?;
-        // It may win anew before it is asked again.
+        // It may lead again before the next request.
         if left == 0 || status["term"].as_u64() != Some(term) {
             return Some(());
         }
         end = end.max(asked + Duration::from_millis(left));
         None
     });
-    // What had come in before the order was answered in time; what came after never was.
+    // Requests from before the fault were answered in time, later ones never.
     let renewals = scene.calls(0, Call::Renew);
     let last = renewals.iter().rfind(|it| it.at < ordered).unwrap();
     assert!(end <= last.at + DEADLINE, "{end:?}, and the last was sent before {:?}", last.at);
@@ -170,13 +170,13 @@ fn fault_13_answers_that_are_all_late_never_move_the_deadline() {
         renewals.iter().any(|it| it.at > ordered && it.status == 200),
         "the store granted more"
     );
-    // Nobody resigned, so either of them may win the next term.
+    // There was no voluntary release, so either candidate may win the next term.
     scene.proxies[0].heal();
     let next = until(D + RETRY * 3 / 2 + SLACK, "one leads again", || {
         scene.candidates.iter().position(process::Candidate::is_leader)
     });
     assert!(scene.leads(next, SLACK) > term);
-    // Long enough for the recorder to hear a new term of one whom it had heard before.
+    // Long enough for the recorder to see the new term of a candidate that it had seen before.
     scene.renews(next);
     scene.judge(&[], &["c0", &format!("c{next}")]);
 }
@@ -188,7 +188,7 @@ fn fault_14_a_handover_with_every_request_doubled_and_late_makes_no_dual() {
         proxy.always(Call::Any, Fault::Duplicate { after: Duration::from_secs(1) });
     }
     scene.renews(0);
-    // The last renewal reaches the store behind the release.
+    // The last renewal reaches the store after the release.
     scene.proxies[0].next(Call::Renew, [late_request(TIMEOUT * 3)]);
     scene.suffers(0);
     scene.candidates[0].signal(Signal::TERM);
@@ -256,7 +256,7 @@ fn fault_17_a_broken_attempt_ends_in_time_and_the_next_has_a_fresh_connection() 
         let log = scene.calls(0, Call::Renew);
         let faulted = log.iter().rposition(|it| it.connection != log.last().unwrap().connection);
         if matches!(&fault, Fault::Garbage(bytes) if bytes.starts_with(b"HTTP")) {
-            // An answer in good order, though not Azure's: nothing is wrong with its connection.
+            // A valid HTTP answer, though not Azure's, so the connection is kept.
             continue;
         }
         let faulted =

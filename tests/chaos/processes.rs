@@ -1,5 +1,5 @@
-//! Faults of processes: killed, stopped, frozen, starved, aborted; with a lease of two seconds on
-//! this host, judged by the recorder. The numbers in the names are the faults'.
+//! Faults of processes: killed, stopped, frozen, starved, aborted, with a lease of two to five
+//! seconds on this host. Test names contain the number of the fault.
 
 use testkit::faults::{cgroup, faketime};
 use testkit::processes::{cluster as crew, process};
@@ -15,16 +15,16 @@ use process::{Candidate, until};
 use rustix::process::{Pid, Signal, kill_process};
 use tenure::clock;
 
-/// What the table of faults allows beside the lease and the polls.
+/// The allowance of the table of faults in addition to the lease and the poll intervals.
 const ALLOWANCE: Duration = Duration::from_secs(1);
 
-/// A handover on a machine with much else to do: one late one proves nothing, three do.
+/// Asserts that one handover was in time: on a busy machine a single late one shows nothing.
 fn assert_one_within(took: &[Duration], bound: Duration) {
     let shortest = took.iter().min().unwrap();
     assert!(*shortest <= bound, "{took:?}, and at most {bound:?} were due");
 }
 
-/// The boot clock's reading up to which an instance's status file says active.
+/// Returns the reading of the boot clock until which an instance's status file says active.
 fn file_until(crew: &Crew, instance: &str) -> Option<Duration> {
     let text = std::fs::read_to_string(crew.file_of(instance)).ok()?;
     let document: serde_json::Value = serde_json::from_str(&text).ok()?;
@@ -32,7 +32,7 @@ fn file_until(crew: &Crew, instance: &str) -> Option<Duration> {
     (document["role"] == "active").then_some(until)
 }
 
-/// Ends the leader three times over, and has the others take over.
+/// Ends the leader three times, each followed by a takeover.
 fn crashes(names: [&str; 2], crash: fn(&mut Candidate)) {
     let mut crew = Crew::start(&names, SHORT);
     let mut took = Vec::new();
@@ -88,7 +88,7 @@ fn fault_02_after_sigterm_another_leads_as_soon_as_it_looks() {
 
 #[test]
 fn fault_03_a_stop_shorter_than_the_deadline_changes_nothing() {
-    // Of the default deadline, 10 s, the fault takes 3 s: of this one as much.
+    // The fault takes 3 s of the default renew-deadline of 10 s; here, the same share.
     let stop = STEADY.renew_deadline * 3 / 10;
     let crew = Crew::start(&["a", "b"], STEADY);
     let leader = crew.settle();
@@ -103,7 +103,7 @@ fn fault_03_a_stop_shorter_than_the_deadline_changes_nothing() {
     assert_eq!(crew.judge().terms.len(), 1);
 }
 
-/// A connection with a question whose answer has not been read.
+/// A connection with requests whose answers are not read yet.
 struct Question(TcpStream);
 
 impl Question {
@@ -117,7 +117,7 @@ impl Question {
         self.0.write_all(b"GET /leader HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     }
 
-    /// The code of the answer.
+    /// Returns the status code of the answer.
     fn answer(&mut self) -> u16 {
         let mut text = Vec::new();
         let mut bytes = [0; 1024];
@@ -130,11 +130,11 @@ impl Question {
     }
 }
 
-/// Holds each leader for longer than its lease, with questions queued. `hold` holds a process for
-/// as long as its value lives.
+/// Stops each leader for longer than its lease, with requests queued. `hold` stops a process until
+/// the returned value is dropped.
 fn held<H>(hold: impl Fn(u32) -> H) {
     let crew = Crew::start(&["a", "b"], SHORT);
-    // Whether a queued question or the loop comes first is chance: four times over it shows.
+    // It is random whether a queued request or the driver runs first, so this repeats four times.
     for _ in 0..4 {
         let leader = crew.settle();
         let candidate = &crew.candidates[leader];
@@ -144,7 +144,7 @@ fn held<H>(hold: impl Fn(u32) -> H) {
             assert_eq!(question.answer(), 200);
         }
         let hold = hold(candidate.id());
-        // Half of the questions come over connections that wait to be accepted.
+        // Half of the requests are on connections that are not accepted yet.
         questions.extend((0..10).map(|_| Question::new(candidate.address)));
         questions.iter_mut().for_each(Question::ask);
         let other = &crew.candidates[1 - leader];
@@ -159,7 +159,7 @@ fn held<H>(hold: impl Fn(u32) -> H) {
     assert_eq!(verdict.terms.len(), 5, "four handovers, and no term comes back: {verdict:?}");
 }
 
-/// A process that stands still while this lives.
+/// A process that is stopped until this is dropped.
 struct Stopped(Pid);
 
 impl Stopped {
@@ -203,7 +203,7 @@ fn fault_06_a_leader_with_1_percent_of_a_cpu_may_lose_but_never_makes_a_dual() {
     quota.take(crew.candidates[leader].id());
     quota.throttle();
     std::thread::sleep(SHORT.lease_duration * 4);
-    // Then all of them have to do with it.
+    // Now all of them share the quota.
     for candidate in &crew.candidates {
         quota.take(candidate.id());
     }
@@ -214,14 +214,15 @@ fn fault_06_a_leader_with_1_percent_of_a_cpu_may_lose_but_never_makes_a_dual() {
     crew.judge();
 }
 
-/// Joins a candidate that is lied to about the time.
+/// Starts a candidate with a false clock.
 fn join_lied_to(crew: &mut Crew, name: &str, fake: &FakeTime) {
     let variables = fake.variables();
     let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
     crew.join(name, &["--log-level", "info"], &variables);
 }
 
-/// How far a candidate's wall clock is ahead of ours, by when the store last answered it.
+/// Returns how far a candidate's wall clock is ahead of the test's, by the time of its last answer
+/// from the store.
 fn ahead(candidate: &Candidate) -> f64 {
     let (_, text) = candidate.get("/metrics").expect("it answers");
     let line = text.lines().find(|it| it.starts_with("tenure_store_last_success_timestamp_"));
@@ -263,14 +264,15 @@ fn fault_09_a_wall_clock_and_timers_slewed_by_8_percent_make_no_dual() {
     for _ in 0..2 {
         let leader = crew.settle();
         let term = crew.term(leader);
-        // The store's last answer is some tenths of a second old: the slower clock must show more.
+        // The store's last answer is a few tenths of a second old, so the slower clock must deviate
+        // more.
         let is_fast = crew.candidates[leader].name.starts_with('a');
         until(PATIENCE, "the lie is believed", || {
             let ahead = ahead(&crew.candidates[leader]);
             (if is_fast { ahead > 0.5 } else { ahead < -0.9 }).then_some(())
         });
         assert_eq!(crew.term(leader), term, "a slew costs nothing");
-        // The boot clock is read past the lie: a belief ends when it says.
+        // The boot clock is not false, and a belief ends by it.
         let until_boot = file_until(&crew, &crew.candidates[leader].name).expect("it leads");
         assert!(until_boot <= clock::now().boot + STEADY.renew_deadline);
         crew.candidates[leader].crash();
@@ -283,7 +285,7 @@ fn fault_09_a_wall_clock_and_timers_slewed_by_8_percent_make_no_dual() {
     assert_eq!(crew.judge().terms.len(), 3);
 }
 
-/// What a panic comes to in the shipped binary: `panic = "abort"` raises this signal.
+/// The effect of a panic in the release binary: `panic = "abort"` raises this signal.
 #[test]
 fn fault_35_after_an_abort_another_leads_and_the_file_says_passive_by_its_own_deadline() {
     crashes(["a", "b"], |leader| {

@@ -1,6 +1,6 @@
-//! Faults behind the leader's back, under real candidates: the lease broken or taken, the record
-//! deleted or set back; on the in-process server that follows Microsoft's tables, and on Azurite.
-//! The numbers in the names are the faults'.
+//! Faults behind the leader's back, with real candidates: the lease broken or taken, the record
+//! deleted or set back, on the in-process server that follows Microsoft's tables, and on Azurite.
+//! Test names contain the number of the fault.
 
 use testkit::azure::account;
 use testkit::http::raw;
@@ -16,13 +16,13 @@ use rustix::process::Signal;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// The longest lease that Azure gives but for an endless one, and so R11's hold.
+/// The longest lease of Azure except for an infinite one, and so the hold of R11.
 const HOLD: Duration = Duration::from_secs(60);
 
-/// A lease id of somebody else.
+/// The lease id of a third party.
 const FOREIGN: &str = "33333333-2222-4333-8444-555555555555";
 
-/// When a candidate's state changed for a reason, by its log.
+/// Returns the times of a candidate's state changes with this reason, from its log.
 fn changes(candidate: &Candidate, reason: &str) -> Vec<OffsetDateTime> {
     let log = candidate.log();
     let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
@@ -35,14 +35,15 @@ fn losses(candidate: &Candidate) -> usize {
     changes(candidate, "lost").len()
 }
 
-/// Waits until the leader has been told that its lease is not its own.
+/// Waits until the leader has learned that its lease is lost.
 fn loses(crew: &Crew, leader: usize, before: usize) {
     let candidate = &crew.candidates[leader];
     until(PATIENCE, "the leader is told", || (losses(candidate) > before).then_some(()));
     assert!(changes(candidate, "lapsed").is_empty(), "at the next renewal, not at the deadline");
 }
 
-/// Does something to the lease that no standby may use for itself meanwhile.
+/// Performs an operation on the lease while the standbys are stopped, so that none takes the lease
+/// meanwhile.
 fn unseen<T>(account: &Account, crew: &Crew, leader: usize, act: impl AsyncFnOnce(&Raw) -> T) -> T {
     let others = || crew.candidates.iter().enumerate().filter(|(index, _)| *index != leader);
     others().for_each(|(_, it)| it.signal(Signal::STOP));
@@ -56,7 +57,7 @@ async fn break_at_once(raw: &Raw) {
     assert_eq!(broken.status, 202, "{broken:?}");
 }
 
-/// An operator breaks the lease, once for each period; gives the crew to be judged.
+/// An operator breaks the lease, once for each period; returns the cluster, to be checked.
 fn broken_by_an_operator(account: &Account, periods: &[Option<&str>]) -> Crew {
     let crew = account.crew(&["a", "b"]);
     for period in periods {
@@ -85,8 +86,8 @@ fn fault_22_a_break_that_lets_the_lease_run_out_makes_no_dual_on_azurite() {
     assert_eq!(crew.judge().terms.len(), 3);
 }
 
-/// The lease is free at once, and the old leader knows at its next renewal: until then the term
-/// alone protects, as the claim says of freeing a lease behind the holder's back.
+/// The lease is free at once, and the old leader learns it at its next renewal: until then only the
+/// term protects, as the claim says of a lease that is freed behind its holder's back.
 #[test]
 fn fault_22_a_break_at_once_ends_the_tenure_at_the_next_renewal_and_the_term_fences() {
     for account in [Account::by_the_tables(), Account::on_azurite()] {
@@ -96,7 +97,8 @@ fn fault_22_a_break_at_once_ends_the_tenure_at_the_next_renewal_and_the_term_fen
     }
 }
 
-/// Somebody else has the lease; nobody leads until it is given back.
+/// Asserts that no candidate leads while a third party has the lease, and that one does after its
+/// release.
 fn taken_by_another(account: &Account, crew: Crew, term: u64) {
     let begun = tenure::clock::now();
     while begun.elapsed_min(tenure::clock::now()) < ON_BLOBS.renew_deadline {
@@ -145,7 +147,7 @@ fn fault_23_a_lease_whose_id_a_third_party_changes_ends_the_tenure() {
     taken_by_another(&account, crew, term);
 }
 
-/// A crew whose record was harmed while one of them led.
+/// A cluster whose record was damaged while a candidate led.
 struct Harmed {
     account: Account,
     crew: Crew,
@@ -162,7 +164,8 @@ impl Harmed {
         Self { account, crew, term }
     }
 
-    /// Waits for the next leader, who has held the lease for as long as R11 wants.
+    /// Waits for the next leader, and asserts that it has held the lease for as long as R11
+    /// requires.
     fn recovers(self, alarm: &str) {
         let Self { crew, term, .. } = self;
         let next = crew.settle();
@@ -178,7 +181,7 @@ impl Harmed {
     }
 }
 
-/// All of them at once, since each waits for a minute.
+/// All at the same time, since each waits for a minute.
 #[test]
 fn fault_24_a_blob_or_container_that_is_deleted_ends_the_tenure_and_its_next_leader_holds() {
     let blob = async |raw: &Raw| {
@@ -196,7 +199,7 @@ fn fault_24_a_blob_or_container_that_is_deleted_ends_the_tenure_and_its_next_lea
         Harmed::new(Account::on_azurite(), container),
         Harmed::new(Account::on_azurite(), blob),
     ];
-    // A name can be had again when the container is gone for good.
+    // A name can be used again when the container is completely deleted.
     let waits = &harmed[0];
     assert!(waits.crew.candidates.iter().all(|it| changes(it, "granted").len() < 2));
     waits.account.tables().advance(Duration::from_secs(30));

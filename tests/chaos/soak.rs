@@ -1,8 +1,8 @@
-//! The soak: five real candidates on a real Azurite, each behind a fault proxy, under random rows
-//! of the table of faults, with the recorder as the judge.
+//! The soak test: five real candidates on a real Azurite, each behind a fault proxy, under random
+//! faults, with a recorder that checks their claims.
 //!
-//! A minute by default; `tests/soak --minutes N` plays it longer. `TENURE_SOAK_MINUTES` and
-//! `TENURE_SOAK_SEED` say how long and which faults.
+//! It takes a minute by default; `tests/soak --minutes N` runs it for longer. `TENURE_SOAK_MINUTES`
+//! and `TENURE_SOAK_SEED` set the duration and the seed.
 
 #![allow(clippy::print_stdout, reason = "its report")]
 
@@ -25,24 +25,24 @@ use tenure::clock;
 
 const CANDIDATES: usize = 5;
 
-/// Between two questions to one candidate.
+/// The interval between requests to one candidate.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// One place of a candidate, whose processes come and go.
+/// A slot for a candidate, whose process is replaced from time to time.
 struct Place {
-    /// Its process's number in the scene.
+    /// The index of its process in the scene.
     process: usize,
-    /// How many processes it had.
+    /// The number of processes so far.
     lives: u32,
 }
 
-/// A run of the soak.
+/// A run of the soak test.
 struct Soak {
     scene: Scene,
     places: Vec<Place>,
     rng: Rng,
     strikes: Vec<Strike>,
-    /// Those who resigned by will.
+    /// The instances that resigned voluntarily.
     released: Vec<String>,
     unexpected: Vec<String>,
 }
@@ -92,7 +92,7 @@ fn five_candidates_survive_random_faults_without_an_overlap() {
 }
 
 impl Soak {
-    /// Starts a process in a place.
+    /// Starts a process in a slot.
     fn start(&mut self, place: usize) {
         let lives = self.places[place].lives + 1;
         if self.scene.proxies.len() <= place {
@@ -111,12 +111,12 @@ impl Soak {
         &mut self.scene.candidates[process]
     }
 
-    /// Whose answers claim leadership now.
+    /// Returns the slot whose answers claim leadership now.
     fn leader(&mut self) -> Option<usize> {
         (0..CANDIDATES).find(|place| self.candidate(*place).is_leader())
     }
 
-    /// Waits until somebody leads, and a while more.
+    /// Waits until a candidate leads, and for a while after that.
     fn settle(&mut self, quiet: Duration) {
         let began = clock::now().raw;
         while self.leader().is_none() && clock::now().raw - began < Duration::from_secs(60) {
@@ -125,7 +125,7 @@ impl Soak {
         sleep(quiet);
     }
 
-    /// Nobody may have ended by themselves; the proxies' logs are for other tests.
+    /// Records and restarts processes that exited unexpectedly, and clears the logs of the proxies.
     fn look_after(&mut self) {
         for place in 0..CANDIDATES {
             if self.candidate(place).has_ended() {
@@ -137,7 +137,7 @@ impl Soak {
         }
     }
 
-    /// Resident memory of all processes, in KiB.
+    /// Returns the resident memory of all processes in KiB.
     fn memory(&mut self) -> Vec<u64> {
         (0..CANDIDATES).map(|place| soak_report::resident(self.candidate(place).id())).collect()
     }
@@ -147,7 +147,7 @@ impl Soak {
         self.strikes.push(Strike { kind, at: clock::now().raw, victim, leader });
     }
 
-    /// One fault, from its beginning to its end.
+    /// Injects one fault and waits until it is over.
     fn strike(&mut self) {
         let leader = self.leader();
         let place = match (self.rng.u8(..10), leader) {

@@ -1,5 +1,6 @@
-//! Faults of the store's answers, under real candidates: errors, revoked rights, answers that are
-//! not the store's; and two candidates of one name. The numbers in the names are the faults'.
+//! Faults of the store's answers, with real candidates: errors, revoked permissions, answers that
+//! are not the store's; and candidates with the same identity. Test names contain the number of the
+//! fault.
 
 use testkit::azure::{account, blob_server};
 use testkit::processes::{cluster as crew, process};
@@ -22,7 +23,7 @@ fn reach(candidate: &Candidate, state: &str) {
     });
 }
 
-/// The metric that counts a candidate's requests of one kind with one outcome.
+/// Returns the number of a candidate's requests with this operation and outcome, from the metrics.
 fn requests(candidate: &Candidate, op: &str, outcome: &str) -> u64 {
     let (_, text) = candidate.get("/metrics").expect("it answers");
     let words = format!(r#"op="{op}",outcome="{outcome}""#);
@@ -32,7 +33,7 @@ fn requests(candidate: &Candidate, op: &str, outcome: &str) -> u64 {
     line.and_then(|it| it.rsplit(' ').next()?.parse().ok()).expect("the series is there")
 }
 
-/// Has renewals fail three times, and expects no more than a word about it.
+/// Lets three renewals fail, and asserts that this only changes the state to jeopardy for a while.
 fn shrugged_off(account: &Account, crew: &Crew, leader: usize, fault: &Fault) {
     let term = crew.term(leader);
     account.tables().inject("renew", vec![fault.clone(); 3]);
@@ -70,7 +71,7 @@ fn fault_18_errors_that_stay_end_the_tenure_at_its_deadline_without_a_storm() {
     std::thread::sleep(ON_BLOBS.lease_duration / 4);
     let asked = tables.take_log().len();
     let seconds = begun.elapsed_max(clock::now()).as_secs_f64();
-    // Each asks at most once in a quarter of the period, when it has just begun to fail.
+    // Each sends one request per quarter of the period at most, when it has just begun to fail.
     assert!((asked as f64) < 2.0 * (seconds / 0.25 + 4.0), "{asked} in {seconds} s");
     tables.heal();
     account.let_leases_end();
@@ -131,8 +132,8 @@ fn fault_21_an_answer_that_names_another_lease_ends_the_tenure_at_once() {
     assert_eq!(crew.judge().terms.len(), 2);
 }
 
-/// Three candidates of one name: one is killed and comes back, another resigns, and nothing of it
-/// ever reaches another's lease.
+/// Runs three candidates with one identity: one is killed and restarted, another resigns, and none
+/// of that affects the lease of another.
 fn twins(mut crew: Crew, let_leases_end: impl Fn()) {
     let instance = |candidate: &Candidate| {
         let status = candidate.status().expect("it answers");

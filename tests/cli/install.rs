@@ -1,4 +1,4 @@
-//! `tenure install`: the copy is whole, may be run by everybody, and comes in one step.
+//! `tenure install`: the copy is complete, executable by everybody, and replaced atomically.
 
 use testkit::processes::command;
 
@@ -16,7 +16,7 @@ fn install(directory: &Path) -> Ran {
     tenure(&["install", directory.to_str().unwrap()], &[])
 }
 
-/// What is in a directory, by name.
+/// Returns the names of the entries of a directory.
 fn names(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();
     let mut names: Vec<_> =
@@ -50,7 +50,7 @@ fn an_older_copy_is_replaced_in_one_step_under_whoever_runs_it() {
     let place = tempfile::tempdir().unwrap();
     let copy = place.path().join("tenure");
     assert_eq!(install(place.path()).code, 0);
-    // A binary that runs cannot be written to, and what has it open keeps it as it was.
+    // A running binary cannot be written to, and processes that have it open keep the old version.
     let mut running = Command::new(&copy)
         .args(["run", "--store", "memory:", "--listen", "off"])
         .stderr(std::process::Stdio::null())

@@ -1,5 +1,5 @@
-//! The settings of what stands beside us, as a user meets them: refused before anything is started,
-//! each with its remedy, and examined by `tenure doctor`.
+//! The settings of hooks, probes, routes and commands from the user's view: an invalid one is
+//! rejected before anything is started, with a remedy, and `tenure doctor` reports it.
 
 use testkit::processes::command;
 

@@ -1,4 +1,4 @@
-//! What systemd hears: the test plays its end of the socket, to real processes and to the publisher
+//! systemd notification: the test receives the messages of real processes, and of the publisher
 //! alone.
 
 use testkit::http::status;
@@ -19,7 +19,7 @@ use tenure::publish::Heartbeat;
 use tenure::publish::systemd::Systemd;
 use tokio::sync::oneshot;
 
-/// How long a live process may take for anything, on a machine that is busy.
+/// The timeout for a real process, on a busy machine.
 const BOUND: Duration = Duration::from_secs(30);
 
 /// systemd's end of the socket.
@@ -38,7 +38,7 @@ impl Ear {
         Self { socket, heard: Vec::new() }
     }
 
-    /// Takes what has come in the meantime, as lines.
+    /// Receives the lines that have arrived.
     fn listen(&mut self) {
         let mut buffer = [0; 4096];
         while let Ok(length) = self.socket.recv(&mut buffer) {
@@ -51,7 +51,7 @@ impl Ear {
         self.heard.iter().filter(|it| *it == line).count()
     }
 
-    /// Waits until a line has come that says so, and returns its place.
+    /// Waits for a line that satisfies `says`, and returns its index.
     fn wait_for(&mut self, what: &str, says: impl Fn(&str) -> bool) -> usize {
         let start = clock::now();
         loop {
@@ -117,7 +117,7 @@ fn a_store_that_is_down_does_not_keep_the_unit_from_starting() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("notify");
     let mut ear = Ear::at(&path);
-    // A port that was free a moment ago, and that nobody listens at.
+    // A port that is not in use.
     let port = testkit::ports::free_port();
     let endpoint = format!("http://127.0.0.1:{port}/devstoreaccount1");
     let settings = ["--store", "azure://devstoreaccount1/locks", "--azure-endpoint", &endpoint];
@@ -176,7 +176,7 @@ fn nobody_at_the_socket_keeps_no_candidate_from_leading() {
     let variables = &[("NOTIFY_SOCKET", text(&path)), ("WATCHDOG_USEC", "200000")];
     let candidate = Candidate::start("us", home.path(), &["--store", "memory:"], variables);
     process::until(BOUND, "it leads", || candidate.is_leader().then_some(()));
-    // And it hears of us when it is there at last.
+    // The messages are delivered once the socket exists.
     let mut ear = Ear::at(&path);
     ear.wait_for_line("READY=1");
     ear.wait_for("its leading", |it| it.starts_with("STATUS=active: leader of default"));
@@ -223,7 +223,7 @@ fn a_watchdog_over_another_process_is_not_ours_to_feed() {
     assert_eq!(ear.count("WATCHDOG=1"), 0);
 }
 
-/// The publisher at work by itself, with a driver that the test plays.
+/// The publisher alone, with the test in place of the driver.
 struct Alone {
     feed: Option<Feed>,
     heartbeat: Heartbeat,
@@ -257,7 +257,7 @@ impl Alone {
         self.feed.as_ref().unwrap()
     }
 
-    /// What is heard within a time of the paused clock.
+    /// Returns the lines that arrive within a time of the paused clock.
     async fn hear(&mut self, time: Duration) -> Vec<String> {
         tokio::time::sleep(time).await;
         self.ear.listen();
@@ -307,7 +307,8 @@ async fn a_renewal_is_not_told_and_each_change_is_told_once() {
     assert!(heard[0].contains("; the store: no answer no answer "), "{heard:?}");
     assert!(heard[0].len() < 320, "{}", heard[0].len());
 
-    // The publisher's clock is the real one, the tests' clock is not: these leaders are of now.
+    // The publisher uses the real clock, and the tests do not, so these leaders renew at the real
+    // time.
     let lasting = |standing| match standing {
         Standing::Leader { term, mut belief, jeopardy } => {
             belief.sent = clock::now();
@@ -366,7 +367,8 @@ async fn a_drain_that_goes_on_while_we_stop_has_its_time_whatever_the_unit_gives
 async fn a_socket_that_is_full_loses_nothing_that_still_holds() {
     let mut sent = 0;
     let mut alone = Alone::start("200000000", |path| {
-        // Several senders: one alone may have filled its own buffer and not the queue.
+        // Several senders, because a single one may have filled its own buffer instead of the
+        // queue.
         let mut others = Vec::new();
         loop {
             let other = UnixDatagram::unbound().unwrap();

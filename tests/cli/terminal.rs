@@ -1,4 +1,4 @@
-//! `tenure status` and `tenure watch` on a terminal, of a real sidecar.
+//! `tenure status` and `tenure watch` on a terminal, with a real sidecar.
 
 use testkit::processes::{command, process};
 
@@ -10,7 +10,7 @@ use command::{BOUND, Running, tenure};
 use process::{Candidate, until};
 use rustix::process::Signal;
 
-/// Runs `tenure` on a terminal of its own, made by util-linux's `script`.
+/// Runs `tenure` on a pseudo-terminal, created by util-linux's `script`.
 fn on_a_terminal(arguments: &str, variables: &[(&str, &str)]) -> Running {
     let command = format!("{} {arguments}", env!("CARGO_BIN_EXE_tenure"));
     let child = Command::new("script")
@@ -27,7 +27,7 @@ fn on_a_terminal(arguments: &str, variables: &[(&str, &str)]) -> Running {
     Running(child.unwrap_or_else(|error| panic!("install the package bsdutils: {error}")))
 }
 
-/// A candidate that looks often, so that the test need not wait.
+/// Starts a candidate with a short retry-period, so that the test need not wait.
 fn candidate(name: &str, directory: &Path) -> Candidate {
     let store = format!("file://{}", directory.join("lease").display());
     let arguments = ["--store", &store, "--retry-period", "200ms"];

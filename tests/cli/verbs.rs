@@ -1,5 +1,5 @@
-//! The command line as a user meets it: exit codes, messages, help, and the verbs against a sidecar
-//! that serves the documented status.
+//! The command line from the user's view: exit codes, messages, help, and the verbs with a fake
+//! sidecar that serves the documented status.
 
 use testkit::processes::{command, sidecar};
 
@@ -210,7 +210,7 @@ fn check_answers_by_exit_code() {
     assert_eq!(check(&["--min-remaining", "30s"]).code, 0);
     assert_eq!(check(&["--min-remaining", "61s"]).code, 1);
 
-    // A document that says active with nothing left cannot be had; nor may it be believed.
+    // A sidecar never serves a status that is active with no time left; it must not be trusted.
     sidecar.say("active", "leader", Some(42), 0);
     assert_eq!(check(&[]).code, 1);
 
@@ -367,7 +367,7 @@ fn watch_prints_each_change_once_and_reconnects() {
     assert_eq!(next(), (None, 1));
     sidecar.say("active", "leader", Some(42), 60_000);
     assert_eq!(next(), (Some(42), 2));
-    // The sidecar says it again all the time.
+    // The sidecar keeps sending the same status.
     assert!(lines.recv_timeout(Duration::from_millis(300)).is_err(), "no change, no line");
     drop(sidecar);
     let sidecar = Sidecar::start_at(address);
@@ -384,7 +384,7 @@ fn watch_ends_quietly_when_nobody_reads_any_more() {
     let mut line = String::new();
     out.read_line(&mut line).unwrap();
     drop(out);
-    // Without any change that it could fail to write.
+    // No change occurs that it could fail to write.
     let ran = watching.end();
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
 }

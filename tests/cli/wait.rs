@@ -1,4 +1,4 @@
-//! `tenure wait` as a user meets it, against a sidecar that serves the documented status.
+//! `tenure wait` from the user's view, with a fake sidecar that serves the documented status.
 
 use testkit::processes::{command, sidecar};
 
@@ -58,7 +58,7 @@ fn wait_pauses_between_polls_that_end_at_once() {
     let url = sidecar.url();
     let ran = tenure(&["wait", "--for", "active", "--timeout", "2s", "--url", &url], &[]);
     assert_eq!(ran.code, 1, "{}", ran.err);
-    // Four a second, at most.
+    // Four per second at most.
     let polls = sidecar.count("/watch?index=");
     assert!((1..=9).contains(&polls), "{polls} polls in 2 s");
 }

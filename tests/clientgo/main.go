@@ -1,12 +1,12 @@
-// Command clientgo is a candidate of Kubernetes' own library, k8s.io/client-go: the neighbour that
-// Tenure shares Leases with, and the peer that it is measured beside.
+// Command clientgo is a leader-election candidate that uses k8s.io/client-go, for the tests and
+// benchmarks that compare it with Tenure or let both share a Lease.
 //
 // GET /leader answers 200 or 503, with the headers of Tenure that the tests' recorder reads. With
-// -answer is-leader it says what LeaderElector.IsLeader says. With -answer lease it says whether its
-// own lease still runs: from the renewTime of the last write that the API server took, for
-// leaseDuration, by this process's monotonic clock.
+// -answer is-leader it reports LeaderElector.IsLeader. With -answer lease it reports whether its
+// own lease is valid: for leaseDuration from the renewTime of the last write that the API server
+// accepted, by this process's monotonic clock.
 //
-// What it does not do: it mends nothing of the library and adds no check of its own to it.
+// The library is used unmodified and without additional checks.
 package main
 
 import (
@@ -45,7 +45,7 @@ var (
 	retry     = flag.Duration("retry-period", 2*time.Second, "RetryPeriod")
 )
 
-// recorded is the Lease's lock, and what the API server took of ours.
+// recorded wraps the Lease's lock, and records the writes that the API server accepted.
 type recorded struct {
 	resourcelock.Interface
 	mutex sync.Mutex
@@ -61,7 +61,7 @@ func (it *recorded) Create(ctx context.Context, record resourcelock.LeaderElecti
 
 func (it *recorded) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == "" {
-		// The lease is over when the release is sent, not when its answer has come.
+		// The lease ends when the release is sent, not when its answer arrives.
 		it.note(record, nil)
 	}
 	err := it.Interface.Update(ctx, record)

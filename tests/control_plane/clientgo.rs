@@ -1,5 +1,5 @@
-//! Tenure and Kubernetes' own library on one Lease: whoever of them holds it, the other respects it.
-//! Judged by what each says of its own lease, and by what the Lease said.
+//! Tenure and client-go candidates on one Lease: each respects the other's lease. Checked by what
+//! each reports of its own lease, and by the versions of the Lease.
 
 use testkit::kubernetes::{clientgo as neighbour, control_plane, lease_ground};
 use testkit::processes::{cluster as crew, process};
@@ -23,14 +23,14 @@ const TIMINGS: Timings = Timings {
     request_timeout: Duration::from_millis(1_500),
 };
 
-/// A moment in the Lease.
+/// Parses a time in the Lease.
 fn moment(lease: &serde_json::Value, field: &str) -> OffsetDateTime {
     let text = lease["spec"][field].as_str().unwrap_or_else(|| panic!("no {field}: {lease}"));
     OffsetDateTime::parse(text, &Rfc3339).unwrap()
 }
 
-/// Asserts of the Lease's versions that nobody took it before the time of the one before was over,
-/// unless that one had let go; gives how often it changed hands.
+/// Asserts that no version of the Lease has a new holder before the previous lease expired, unless
+/// it was released; returns the number of changes of the holder.
 fn assert_no_lease_was_cut_short(versions: &[serde_json::Value]) -> usize {
     let holder = |it: &serde_json::Value| {
         it["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
@@ -69,7 +69,7 @@ fn tenure_and_client_go_never_hold_one_lease_at_once() {
     let start = |name: &str, releases| Neighbour::start(name, &ground, &token, TIMINGS, releases);
     let holds =
         |it: &Neighbour| until(PATIENCE, "the neighbour holds", || it.holds().then_some(()));
-    // The library comes first, and lets go.
+    // A client-go candidate leads first, and releases.
     let mut first = start("library-1", true);
     holds(&first);
     let watch = plane.kubectl.follow(&ground.namespace, "lease", lease_ground::LEASE);
@@ -81,7 +81,7 @@ fn tenure_and_client_go_never_hold_one_lease_at_once() {
     first.signal(Signal::TERM);
     first.wait();
     tenure_leads(&crew);
-    // Tenure lets go, and a library's candidate takes over.
+    // Tenure releases, and a client-go candidate takes over.
     let second = start("library-2", false);
     crew.recorder.follow(&second.name, second.address);
     std::thread::sleep(TIMINGS.lease_duration * 2);
@@ -91,7 +91,7 @@ fn tenure_and_client_go_never_hold_one_lease_at_once() {
     gone.signal(Signal::TERM);
     assert!(gone.wait(PATIENCE).success());
     holds(&second);
-    // It is stopped for longer than its lease.
+    // The client-go candidate is stopped for longer than its lease.
     crew.join("b", &[], &[]);
     second.signal(Signal::STOP);
     tenure_leads(&crew);
@@ -101,12 +101,12 @@ fn tenure_and_client_go_never_hold_one_lease_at_once() {
     let mut gone = crew.candidates.remove(0);
     gone.crash();
     holds(&second);
-    // And so is the library's.
+    // The client-go candidate is killed.
     crew.join("c", &[], &[]);
     second.signal(Signal::KILL);
     tenure_leads(&crew);
     crew.hear(0);
-    // The API server hangs for two leases.
+    // The API server hangs for two lease-durations.
     let third = start("library-3", false);
     crew.recorder.follow(&third.name, third.address);
     plane.stop_api();
@@ -118,7 +118,7 @@ fn tenure_and_client_go_never_hold_one_lease_at_once() {
     });
     let hands = assert_no_lease_was_cut_short(&watch.versions());
     assert!(hands >= 5, "{hands} changes of hands");
-    // The library's numbers are another's: only what Tenure says of its own terms is judged.
+    // client-go counts terms differently, so only the terms of Tenure are checked.
     let verdict = crew.recorder.finish(&["library-1", "a-1"]);
     assert_eq!(verdict.duals, Vec::<String>::new());
     let ours = |name: &str| !name.starts_with("library");

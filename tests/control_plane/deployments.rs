@@ -1,5 +1,5 @@
-//! That the control plane of the tests is what it must be: real RBAC, real conflicts, real watches,
-//! and nothing left of it when a test is over.
+//! The tests' control plane itself: real RBAC, real conflicts, real watches, and a restart without
+//! a loss of data.
 
 use testkit::kubernetes::control_plane;
 

@@ -1,6 +1,5 @@
-//! Candidates on a Lease of a real kube-apiserver, each with a service account's token and no more
-//! rights than it needs, through the faults of processes and of the API server; judged by the
-//! recorder.
+//! Candidates on a Lease of a real kube-apiserver, each with the token of a service account with
+//! minimal permissions, under faults of processes and of the API server.
 
 use testkit::kubernetes::{control_plane, lease_ground};
 use testkit::processes::{cluster as crew, process};
@@ -14,7 +13,7 @@ use process::until;
 use rustix::process::Signal;
 use tenure::clock;
 
-/// A third of the defaults, in whole seconds where a Lease wants them.
+/// About a third of the defaults, in whole seconds where a Lease requires them.
 const TIMINGS: Timings = Timings {
     lease_duration: Duration::from_secs(5),
     renew_deadline: Duration::from_millis(3_500),
@@ -22,7 +21,7 @@ const TIMINGS: Timings = Timings {
     request_timeout: Duration::from_millis(1_500),
 };
 
-/// Candidates of these names on the Lease of a namespace of their own.
+/// Creates a cluster with these candidates on the Lease of a namespace of its own.
 fn crew(ground: &Ground, names: &[&str], timings: Timings) -> Crew {
     let token = ground.token();
     ground.create_lease(&token);
@@ -33,14 +32,14 @@ fn crew(ground: &Ground, names: &[&str], timings: Timings) -> Crew {
     crew
 }
 
-/// Waits until nobody leads.
+/// Waits until no candidate leads.
 fn until_nobody_leads(crew: &Crew) {
     until(PATIENCE, "nobody leads", || {
         (!crew.candidates.iter().any(process::Candidate::is_leader)).then_some(())
     });
 }
 
-/// Waits until `kubectl get lease` shows a leader, by its identity and the instance it is.
+/// Asserts that `kubectl get lease` shows a leader by its identity and instance.
 fn kubectl_shows(ground: &Ground, crew: &Crew, leader: usize) {
     let status = crew.candidates[leader].status().unwrap();
     let [identity, instance] =
@@ -87,14 +86,14 @@ fn five_candidates_never_overlap_through_the_faults_of_processes_and_of_the_api_
     crew.candidates[leader].signal(Signal::CONT);
     assert_ne!(crew.settle(), leader);
     others.clear();
-    // The API server hangs for two leases.
+    // The API server hangs for two lease-durations.
     plane.stop_api();
     until_nobody_leads(&crew);
     std::thread::sleep(TIMINGS.lease_duration * 2);
     assert!(!crew.candidates.iter().any(process::Candidate::is_leader));
     plane.continue_api();
     crew.settle();
-    // And is killed.
+    // The API server is killed.
     plane.kill_api();
     until_nobody_leads(&crew);
     plane.restart_api();
@@ -139,7 +138,7 @@ fn a_release_is_seen_by_watch_also_after_the_api_server_was_restarted() {
         let leader = crew.settle();
         if restart {
             plane.restart_api();
-            // Until the standbys have come back to their watch.
+            // Until the standbys have reestablished their watches.
             std::thread::sleep(Duration::from_secs(10));
         }
         crew.lets_go(leader);
@@ -177,7 +176,8 @@ fn without_its_rights_a_leader_ends_in_time_says_what_is_missing_and_comes_back_
 fn with_an_expired_token_a_leader_ends_in_time_says_so_and_comes_back_with_a_fresh_one() {
     let plane = ControlPlane::shared();
     let ground = Ground::new(&plane, "token");
-    // Good for as long as it takes to lead; the API server remembers its judgement for ten seconds.
+    // Valid long enough to lead; the API server caches the result of an authentication for ten
+    // seconds.
     let token = ground.short_token(Duration::from_secs(20));
     let mut crew = Crew::on(ground.arguments(&token), Vec::new(), TIMINGS);
     crew.join("a", &[], &[]);

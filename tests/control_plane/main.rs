@@ -1,4 +1,4 @@
-//! A real Kubernetes control plane.
+//! Tests with a real Kubernetes control plane.
 
 #![allow(clippy::disallowed_methods, reason = "tests use the real clock and environment")]
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]

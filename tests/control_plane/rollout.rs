@@ -1,5 +1,5 @@
-//! The chart on a real control plane, with real processes of Tenure for its pods: it rolls out in each
-//! routing mode, its Services follow the leader, and a drained node takes one pod at a time.
+//! The chart on a real control plane, with real Tenure processes for its pods: it rolls out in each
+//! routing mode, its Services follow the leader, and drained nodes evict one pod at a time.
 
 use testkit::kubernetes::{control_plane, kubectl, kubelet};
 use testkit::processes::process;
@@ -16,10 +16,10 @@ use process::until;
 use serde_json::json;
 use testkit::paths::tool;
 
-/// How long anything may take that must come, on a machine with much else to do.
+/// The timeout for any expected change, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// The control plane with three nodes.
+/// Returns the control plane with three nodes.
 fn cluster() -> MutexGuard<'static, ControlPlane> {
     let mut plane = ControlPlane::shared();
     plane.start_workers(3);
@@ -36,7 +36,8 @@ struct Release<'a> {
     _leaves: Leaves<'a>,
 }
 
-/// Leaves no pod on the Nodes that all releases share, where nobody would end it when it is evicted.
+/// Deletes the pods of a release from the Nodes that all releases share, because no kubelet would
+/// end them when they are evicted.
 struct Leaves<'a> {
     kubectl: &'a Kubectl,
     namespace: String,
@@ -52,7 +53,7 @@ impl Drop for Leaves<'_> {
 }
 
 impl<'a> Release<'a> {
-    /// Installs it, named so, and waits until it is there.
+    /// Installs the chart under this name, and waits until it has rolled out.
     fn install(plane: &'a ControlPlane, name: &str, mode: &'a str, replicas: usize) -> Self {
         let name = name.to_owned();
         let kubectl = &plane.kubectl;
@@ -65,7 +66,7 @@ impl<'a> Release<'a> {
         it
     }
 
-    /// Has Helm install the chart, or roll out another version of the pods, and waits for it.
+    /// Installs the chart by Helm, or upgrades it to another version of the pods.
     fn helm(&self, verb: &str, version: &str) {
         let values = json!({
             "replicas": self.replicas,
@@ -89,7 +90,7 @@ impl<'a> Release<'a> {
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     }
 
-    /// Waits until all pods are of this version and, unless readiness is leadership, ready.
+    /// Waits until all pods have this version and, unless readiness is leadership, are ready.
     fn rolls_out(&self, version: &str) {
         if self.mode != "probe" {
             let deployment = format!("deployment/{}", self.name);
@@ -110,7 +111,7 @@ impl<'a> Release<'a> {
         });
     }
 
-    /// The addresses that a Service leads to.
+    /// Returns the addresses of a Service's ready endpoints.
     fn endpoints(&self, service: &str) -> BTreeSet<String> {
         let label = format!("kubernetes.io/service-name={service}");
         let slices = self.kubectl.get(&self.name, &["endpointslices", "--selector", &label]);
@@ -121,7 +122,7 @@ impl<'a> Release<'a> {
         addresses.map(|it| it.as_str().unwrap().to_owned()).collect()
     }
 
-    /// Waits until one pod leads, and traffic goes where the mode says; gives its name.
+    /// Waits until one pod leads and the endpoints are those of the routing mode; returns its name.
     fn settles(&self) -> String {
         let mut seen = String::new();
         until(PATIENCE, &format!("{} settles", self.name), || {
@@ -135,7 +136,7 @@ impl<'a> Release<'a> {
             let (wanted, found) = (wanted.into_iter().collect(), self.endpoints(&service));
             let now = format!("{leader} leads; {service} leads to {found:?}, due are {wanted:?}");
             if now != seen {
-                // For the reader of a failure.
+                // Helps to understand a failure.
                 eprintln!("{now}");
                 seen = now;
             }
@@ -144,14 +145,14 @@ impl<'a> Release<'a> {
         })
     }
 
-    /// Whether the Lease of the release is held by the leader.
+    /// Returns whether the leader holds the Lease of the release.
     fn lease_says(&self, leader: &str) -> bool {
         let lease = self.kubectl.get(&self.name, &["lease", &self.name]);
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
         holder.starts_with(&format!("{leader}_"))
     }
 
-    /// Whether the label is the leader's alone, where the mode has labels.
+    /// Returns whether only the leader has the label, or no pod in modes without labels.
     fn labels_say(&self, leader: &str) -> bool {
         let active = ["pods", "--selector", "tenure.dev/role=active"];
         let active = self.kubectl.get(&self.name, &active);
@@ -215,7 +216,7 @@ fn drained_nodes_take_one_pod_at_a_time() {
         pods.iter().map(|it| it["spec"]["nodeName"].as_str().unwrap().to_owned()).collect();
     let nodes: Vec<_> = nodes.into_iter().collect();
     assert_eq!(nodes.len(), 3, "a pod on each: {nodes:?}");
-    // The pod that comes for the first is not ready yet, so that the second must stay.
+    // The replacement of the first pod is not ready yet, so the second must not be evicted.
     release.kubelet.hold_back(true);
     let first = drain(&nodes[0], "60s");
     assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));

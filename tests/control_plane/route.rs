@@ -1,5 +1,5 @@
-//! Routes on a real kube-apiserver: label, EndpointSlice and Events of real processes that pretend to
-//! be pods, each with a service account's token and the rights that are listed, no other.
+//! Routes on a real kube-apiserver: label, EndpointSlice and Events of real processes that run as
+//! pods, each with the token of a service account that has only the documented permissions.
 
 use testkit::kubernetes::control_plane;
 use testkit::processes::process;
@@ -24,7 +24,7 @@ const TIMINGS: [&str; 4] = [
     "--request-timeout=1400ms",
 ];
 
-/// A namespace with two pods, a Service, and an account with the rights of one kind of route.
+/// A namespace with two pods, a Service, and an account with the permissions for one kind of route.
 struct Ground<'a> {
     plane: &'a ControlPlane,
     namespace: &'static str,
@@ -110,7 +110,7 @@ impl<'a> Ground<'a> {
         Candidate::start(pod, self.directory.path(), &arguments, &self.variables(pod, address))
     }
 
-    /// What `tenure doctor` says, having made the Lease.
+    /// Creates the Lease with `tenure doctor`, and returns its output.
     fn doctor(&self) -> String {
         let output = Command::new(env!("CARGO_BIN_EXE_tenure"))
             .args(["doctor", "--create", "--yes"])
@@ -127,7 +127,7 @@ impl<'a> Ground<'a> {
         self.plane.kubectl.get(self.namespace, &["pod", name])
     }
 
-    /// The pods that a Service would select.
+    /// Returns the pods that a Service for the leader would select.
     fn active(&self) -> Vec<String> {
         let label = "tenure.dev/role=active,tenure.dev/election=orders";
         let pods = self.plane.kubectl.get(self.namespace, &["pods", "--selector", label]);
@@ -135,7 +135,7 @@ impl<'a> Ground<'a> {
         pods["items"].as_array().unwrap().iter().map(name).collect()
     }
 
-    /// Where the Service leads.
+    /// Waits until the Service leads to an address, and returns its EndpointSlice.
     fn leads_to(&self, address: &str) -> Value {
         until(PATIENCE, &format!("the Service leads to {address}"), || {
             let selector = "kubernetes.io/service-name=web";
@@ -160,7 +160,7 @@ fn agrees(candidate: &Candidate) {
     });
 }
 
-/// Nothing that was asked for was refused for want of a right.
+/// Asserts that no request was rejected for a missing permission.
 fn had_all_rights(candidates: &[&Candidate]) {
     for it in candidates {
         let log = it.log();
@@ -195,7 +195,7 @@ fn a_label_follows_the_leader_with_the_listed_rights_alone() {
     for word in ["BecameLeader", "StoppedLeading", "tenure.dev/tenure", "it was asked to stop"] {
         assert!(described.contains(word), "{word} in {described}");
     }
-    // A kill: the next leader takes the label.
+    // After a kill, the next leader takes the label.
     let a = ground.start("web-1", "10.0.0.1");
     agrees(&a);
     b.crash();
@@ -231,7 +231,7 @@ fn an_endpointslice_follows_the_leader_with_the_listed_rights_alone() {
     leads(&b);
     ground.leads_to("10.0.0.2");
     agrees(&b);
-    // In one update, and what says so already is not written again.
+    // In a single update; an up-to-date slice is not written again.
     let addresses = |it: &Value| it["endpoints"][0]["addresses"][0].clone();
     let seen = until(PATIENCE, "the change is seen", || {
         let seen: Vec<Value> = versions.versions().iter().map(addresses).collect();

@@ -1,5 +1,5 @@
-//! The Lease store on a real kube-apiserver: the sentences of the conformance suite, and those about
-//! what stands in a Lease; the store has the rights that it needs and no more.
+//! The Lease store on a real kube-apiserver: the conformance suite, and the tests of the Lease
+//! format. The store has only the permissions that it needs.
 
 use testkit::kubernetes::{lease_format, lease_lock, observed, real_lease};
 use testkit::stores::conformance;
@@ -13,7 +13,7 @@ use observed::Observers;
 use real_lease::RealLease;
 use tenure::store::LeaseStore;
 
-/// A Lease, with observers whose clock the test turns.
+/// A Lease, with observers whose clock the test advances.
 struct LeaseLock {
     lease: RealLease,
     observers: Observers,
@@ -33,7 +33,7 @@ impl Harness for LeaseLock {
     }
 
     async fn advance(&self, by: Duration) {
-        // Somebody stands by, and has looked.
+        // A standby must have read the Lease before time passes.
         let _ = self.candidate().look().await;
         self.observers.pass(by);
     }

@@ -1,5 +1,5 @@
-//! The tests' own API server beside a real kube-apiserver: the same requests, and the same answers
-//! but for what is drawn or counted.
+//! The in-process API server compared with a real kube-apiserver: the same requests get the same
+//! answers, except for values that are generated.
 
 use testkit::kubernetes::{kube_server, raw_client as kube_raw, real_lease};
 
@@ -11,7 +11,7 @@ use kube_server::{KubeServer, TOKEN};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// What differs by nature: drawn, counted, or the time.
+/// The fields with generated values: random, counters, or times.
 const DRAWN: [&str; 8] = [
     "uid",
     "resourceVersion",
@@ -23,11 +23,11 @@ const DRAWN: [&str; 8] = [
     "generation",
 ];
 
-/// A conversation with one server, as it went.
+/// The requests to one server and its answers.
 struct Talk {
     raw: Raw,
     said: Vec<(String, u16, Value)>,
-    /// The uids that were told, by the name that they have in what was said.
+    /// The returned uids, each with its replacement in the recorded answers.
     drawn: HashMap<String, String>,
 }
 
@@ -36,7 +36,7 @@ impl Talk {
         Self { raw, said: Vec::new(), drawn: HashMap::new() }
     }
 
-    /// Notes an answer, and gives it as it was.
+    /// Records an answer without generated values, and returns it unchanged.
     fn note(&mut self, what: String, (status, told): (u16, Value)) -> Value {
         if let Some(uid) = told["metadata"]["uid"].as_str() {
             let number = self.drawn.len();
@@ -65,7 +65,7 @@ impl Talk {
         }
     }
 
-    /// A body, without what was drawn.
+    /// Returns a body without generated values.
     fn told(&self, mut body: Value) -> Value {
         self.plain(&mut body);
         body
@@ -98,11 +98,11 @@ impl Talk {
         self.note(format!("DELETE {path} {options}"), answer)
     }
 
-    /// Notes what a watch tells until it ends.
+    /// Records the events of a watch until it ends.
     async fn watch(&mut self, collection: &str, query: &str) {
         let mut lines = self.raw.watch(collection, &format!("timeoutSeconds=1&{query}")).await;
         while let Some(event) = lines.next().await {
-            // Bookmarks come when the server likes.
+            // The server sends bookmarks at times of its own choice.
             if event["type"] != "BOOKMARK" {
                 self.note("an event".to_owned(), (200, event));
             }
@@ -117,7 +117,7 @@ fn with(object: &Value, field: &str, value: Value) -> Value {
     it
 }
 
-/// What is asked about Leases by somebody who may do anything.
+/// Requests for Leases with all permissions.
 async fn about_leases(talk: &mut Talk) {
     let orders = format!("{LEASES}/orders");
     talk.get(&orders).await;
@@ -165,7 +165,7 @@ async fn about_leases(talk: &mut Talk) {
     talk.get(LEASES).await;
 }
 
-/// What makes no sense in a Lease.
+/// Requests with invalid Leases.
 async fn about_nonsense(talk: &mut Talk) {
     let lease = |spec: Value| json!({"metadata": {"name": "x"}, "spec": spec});
     for body in [
@@ -190,14 +190,14 @@ async fn about_nonsense(talk: &mut Talk) {
     ] {
         talk.post(LEASES, body).await;
     }
-    // What is null or not known is as if it were not there.
+    // Null and unknown fields are ignored.
     let spec = json!({"renewTime": "2026-11-20T10:00:00.000001+01:00", "acquireTime": null,
                       "unheard": 1, "holderIdentity": ""});
     talk.post(LEASES, lease(spec)).await;
     talk.get(&format!("{LEASES}/x")).await;
 }
 
-/// What there is beside Leases.
+/// Requests for objects other than Leases.
 async fn about_others(talk: &mut Talk) {
     let elsewhere = "/apis/coordination.k8s.io/v1/namespaces/nowhere/leases";
     talk.post(elsewhere, json!({"metadata": {"name": "orders"}})).await;
@@ -252,7 +252,7 @@ async fn about_others(talk: &mut Talk) {
     talk.get(&format!("/api/v1/namespaces/team/events?{selected}")).await;
 }
 
-/// What watches and lists tell.
+/// Watches and lists.
 async fn about_watches(talk: &mut Talk) {
     let first = talk.post(LEASES, json!({"metadata": {"name": "w-a"}})).await;
     talk.post(LEASES, json!({"metadata": {"name": "w-b"}})).await;
@@ -274,7 +274,7 @@ async fn about_watches(talk: &mut Talk) {
     talk.note("a watch from no version".to_owned(), (status, Value::Null));
 }
 
-/// What those are told who may do little or nothing.
+/// Requests with few permissions or none.
 async fn about_rights(talk: &mut Talk, account: &str) {
     let all = talk.raw.clone();
     talk.raw = all.with_token(Some(account));
@@ -310,8 +310,8 @@ async fn about_rights(talk: &mut Talk, account: &str) {
     talk.raw = all;
 }
 
-/// Has both servers know an account that may read and watch the Lease `orders`, and gives the
-/// tokens of the real one and of ours.
+/// Creates an account on both servers that may only read, watch and create the Lease `orders`, and
+/// returns the tokens for the real and the in-process server.
 fn accounts(ours: &KubeServer) -> (String, &'static str) {
     let plane = real_lease::plane();
     plane.kubectl.apply(

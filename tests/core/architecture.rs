@@ -1,9 +1,9 @@
-//! What is absent from the source, and stays so.
+//! Rules about what the source must not contain.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// All Rust files of a module: its file, and those in its folder.
+/// Returns all Rust files of a module: its file, and those in its directory.
 fn module(name: &str) -> Vec<(PathBuf, String)> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = vec![source.join(format!("{name}.rs"))];
@@ -21,7 +21,7 @@ fn module(name: &str) -> Vec<(PathBuf, String)> {
     files.into_iter().map(read).collect()
 }
 
-/// The code of a file: without comments.
+/// Returns the lines of a file without comments.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(|line| line.split("//").next().unwrap_or_default())
 }
@@ -46,7 +46,7 @@ fn the_core_imports_values_and_nothing_that_acts() {
             else {
                 continue;
             };
-            // What begins with a capital is a name of this file.
+            // A name with a capital is declared in this file.
             let local = import.starts_with(char::is_uppercase);
             let fits =
                 local || allowed.iter().chain(&crates).any(|start| import.starts_with(start));
@@ -199,7 +199,7 @@ fn every_setting_of_run_is_a_value_of_the_charts_by_its_name_in_camel_case() {
     }
 }
 
-/// A panic ends the process wherever it comes, as a kill would: nothing is left half-dead.
+/// A panic ends the process at once, as a kill does, so that it is never half-dead.
 #[test]
 fn fault_35_the_shipped_binary_aborts_on_a_panic_and_nothing_catches_one() {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");

@@ -29,7 +29,7 @@ fn text<'a>(of: &'a Value, name: &str) -> &'a str {
     of[name].as_str().unwrap_or_else(|| panic!("no text {name} in {of}"))
 }
 
-/// The queries of the panels, as Grafana asks them when all is selected.
+/// Returns the queries of the panels, as Grafana sends them with all values selected.
 fn queries(dashboard: &Value) -> Vec<(String, String)> {
     let targets = |panel: &Value| {
         let title = text(panel, "title").to_owned();
@@ -44,7 +44,7 @@ fn queries(dashboard: &Value) -> Vec<(String, String)> {
     list(dashboard, "panels").iter().flat_map(targets).collect()
 }
 
-/// Three candidates of which the first leads; they route by an API server that is not there.
+/// Starts three candidates, of which the first leads; the API server of their route does not exist.
 fn candidates(directory: &Path) -> Vec<Candidate> {
     let lease = directory.join("lease");
     std::fs::create_dir(&lease).unwrap();
@@ -120,7 +120,7 @@ fn two_that_each_lead_for_themselves_are_told() {
     assert_eq!(named, ["orders-0"], "the older leads beside the younger");
 }
 
-/// Asserts that a variable has values: `label_values(SERIES, LABEL)`.
+/// Asserts that a variable of the form `label_values(SERIES, LABEL)` has values.
 fn values(prometheus: &Prometheus, definition: &str) {
     let inside = definition.strip_prefix("label_values(").and_then(|it| it.strip_suffix(')'));
     let (series, label) = inside.and_then(|it| it.rsplit_once(", ")).unwrap();

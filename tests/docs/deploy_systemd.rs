@@ -1,15 +1,15 @@
-//! The units for systemd, judged by systemd's own reader, and what Tenure asks of the kernel, held
-//! against their filters. No unit is started.
+//! The systemd units, verified by systemd-analyze, and their system call filters, compared with the
+//! system calls of Tenure. No unit is started.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The highest exposure that a unit may have; 10 is no sandbox at all.
+/// The highest permitted exposure level of a unit; 10 is no sandbox at all.
 const BOUND: f64 = 2.0;
 
-/// Writes the units as those of `orders`, with the binary that was built, and judges one of them.
+/// Writes the units for `orders` with the binary under test, and analyzes one of them.
 fn analyze(home: &Path, unit: &str, arguments: &[&str]) -> (bool, String) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/systemd");
     for template in ["tenure", "tenure-exec"] {
@@ -48,7 +48,7 @@ fn the_units_are_as_tight_as_the_readme_says() {
     }
 }
 
-/// The system calls of a group, with those of the groups that are in it.
+/// Returns the system calls of a group, including nested groups.
 fn group(name: &str) -> BTreeSet<String> {
     let output = Command::new("systemd-analyze").args(["syscall-filter", name]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -59,7 +59,7 @@ fn group(name: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The system calls that a unit lets through.
+/// Returns the system calls that a unit permits.
 fn let_through(unit: &str) -> BTreeSet<String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/systemd");
     let text = fs::read_to_string(source.join(unit)).unwrap();
@@ -77,7 +77,7 @@ fn let_through(unit: &str) -> BTreeSet<String> {
     calls
 }
 
-/// The system calls that Tenure makes, and all that it starts, until it ends by itself.
+/// Returns the system calls of Tenure and its child processes, until it exits by itself.
 fn asked(home: &Path, arguments: &[&str]) -> BTreeSet<String> {
     let trace = home.join("trace");
     let status = Command::new("timeout")
@@ -104,7 +104,7 @@ fn all_that_tenure_asks_of_the_kernel_passes_the_units_filters() {
     let home = tempfile::tempdir().unwrap();
     let at = |name: &str| home.path().join(name).display().to_string();
     let (status, admin) = (at("status.json"), format!("unix:{}", at("admin.sock")));
-    // It ends by its own hook when it leads.
+    // Its hook terminates it when it leads.
     let end = "sh -c 'kill -TERM $PPID'";
     let run = ["run", "--status-file", &status, "--admin", &admin, "--on-active", end];
     let beside = ["--health", "exec:true", "--listen", "127.0.0.1:0", "--election", "beside"];

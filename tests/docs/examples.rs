@@ -1,4 +1,4 @@
-//! The examples that show how a service asks, run against a leader and against nobody.
+//! The examples of how a service uses Tenure, run with and without a leader.
 
 use testkit::processes::process;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use process::{Candidate, until};
 
-/// A running example, ended with the test.
+/// A running example; killed with the test.
 struct Example(Child);
 
 impl Drop for Example {
@@ -77,7 +77,7 @@ fn the_javascript_example_tells_a_leader_from_nobody() {
     tells_leader_from_nobody("node", &["ask.mjs"]);
 }
 
-/// One process of the example with the election inside, ended with the test.
+/// Starts a process of the example with an embedded candidate; killed with the test.
 fn embedded(store: &str) -> (Example, std::io::Lines<BufReader<std::process::ChildStdout>>) {
     let program = Path::new(env!("CARGO_BIN_EXE_tenure")).with_file_name("examples/embedded");
     let child = Command::new(program).arg(store).stdout(Stdio::piped()).spawn();

@@ -1,16 +1,17 @@
-//! The commands of docs/exec.md, run as they stand there.
+//! The commands of docs/exec.md, run verbatim.
 
 use std::path::Path;
 use std::process::Command;
 
 const PAGE: &str = include_str!("../../docs/exec.md");
 
-/// The shell commands of the page.
+/// Returns the shell commands of the page.
 fn commands() -> Vec<&'static str> {
     PAGE.split("```sh\n").skip(1).filter_map(|it| it.split("```").next()).collect()
 }
 
-/// Runs a command of the page with our `tenure` first in the path, in a runtime directory of its own.
+/// Runs a command of the page with the `tenure` under test first in PATH, and a runtime directory
+/// of its own.
 fn run(command: &str, directory: &Path) -> (Option<i32>, String) {
     let tenure = Path::new(env!("CARGO_BIN_EXE_tenure")).parent().unwrap();
     let path = format!("{}:{}", tenure.display(), std::env::var("PATH").unwrap());
@@ -35,7 +36,8 @@ fn the_locks_of_the_page_run_as_they_stand() {
     assert!(said.starts_with("migrating in term 1"), "{said}");
     assert_eq!(run(cron, directory.path()), (Some(0), "reporting\n".to_owned()));
 
-    // While another has it, the line of cron is quiet, and the migration waits.
+    // While another process holds the lock, the crontab line prints nothing, and the migration
+    // waits.
     let holds = "tenure exec --once --election report -- sh -c \"$INNER\"";
     let inner = format!("INNER='{}' ; ", cron.replace('\'', "'\\''").trim());
     let nested = format!("{inner}export INNER; env -u TENURE_INSIDE {holds}");

@@ -1,5 +1,5 @@
-//! The pages under docs/kubernetes: their YAML is valid, their commands name what there is, their
-//! links lead somewhere, and the script for a real cluster goes through all its steps on stand-ins.
+//! The pages under docs/kubernetes: their YAML is valid, their commands refer to existing things,
+//! their links resolve, and the script for a real cluster completes with fake programs.
 
 use testkit::kubernetes::{manifests, yaml};
 
@@ -12,7 +12,7 @@ use manifests::{assert_valid, helm, place, render, run, text};
 use serde_json::{Value, json};
 use tenure::config::{Ending, Environment, Flags, SETTINGS, Verb, load};
 
-/// The pages, by their path.
+/// Returns the pages with their paths.
 fn pages() -> Vec<(String, String)> {
     let folder = std::fs::read_dir(place("docs/kubernetes")).unwrap();
     let mut all: Vec<_> = folder
@@ -25,14 +25,14 @@ fn pages() -> Vec<(String, String)> {
     all
 }
 
-/// The blocks of a page in one language.
+/// Returns the code blocks of a page in one language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}\n");
     let rest = page.split(&fence).skip(1);
     rest.map(|it| it.split("\n```").next().unwrap().to_owned()).collect()
 }
 
-/// The commands of all pages, one a line, with the page that shows it.
+/// Returns the commands of all pages, one per line, with the path of the page.
 fn commands() -> Vec<(String, String)> {
     let mut all = Vec::new();
     for (path, page) in pages() {
@@ -104,7 +104,7 @@ fn the_helm_commands_of_the_pages_render_valid_objects() {
     assert_valid(&objects);
 }
 
-/// A word with the variables of the pages filled in.
+/// Returns a word with the variables of the pages replaced.
 fn filled(word: &str) -> String {
     [
         ("$RELEASE", "orders"),
@@ -117,7 +117,7 @@ fn filled(word: &str) -> String {
     .fold(word.to_owned(), |it, (name, value)| it.replace(name, value))
 }
 
-/// All words of a page that look like this, from their beginning on.
+/// Returns what follows each occurrence of `begin` in a page, as far as the characters match.
 fn words<'a>(page: &'a str, begin: &'a str, of: fn(char) -> bool) -> Vec<&'a str> {
     let starts = page.match_indices(begin).map(|(at, _)| &page[at + begin.len()..]);
     starts.map(|it| it.split(|c| !of(c)).next().unwrap()).collect()
@@ -176,7 +176,7 @@ fn links_lead_to_files_and_headings_that_are_there() {
     }
 }
 
-/// The anchor that a heading has.
+/// Returns the anchor of a heading.
 fn anchor(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = words.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
@@ -242,8 +242,8 @@ fn the_times_of_the_pages_are_those_of_the_default_settings() {
     assert_eq!(*strategy, json!({"maxSurge": 1, "maxUnavailable": 0}));
 }
 
-/// Programs that stand in for a cluster of two pods: who leads is a file, and a step-down or the
-/// leader's deletion makes it the other.
+/// Fake programs that simulate a cluster of two pods: the leader is in a file, and a step-down or
+/// the deletion of the leader's pod changes it to the other pod.
 const STAND_INS: [(&str, &str); 3] = [
     ("docker", "case \"$1\" in save) : >\"$3\" ;; esac\n"),
     (
@@ -271,10 +271,10 @@ esac
     ),
 ];
 
-/// Runs the script on stand-ins for a cluster in which the service ends at this time.
+/// Runs the script with the fake programs, in a cluster whose service ends at this time.
 fn tried(ends: &str) -> (Option<i32>, String, bool) {
     let folder = tempfile::tempdir().unwrap();
-    let helm = place("target/tools/bin/helm");
+    let helm = testkit::paths::tool("helm");
     let helm = format!(
         "[ \"$1\" != install ] || {{ shift; set -- template \"$@\"; }}\nexec {} \"$@\"\n",
         helm.display()

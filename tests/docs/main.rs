@@ -1,4 +1,4 @@
-//! Every command and table of the docs, the monitoring files and the units.
+//! The commands and tables of the docs, the monitoring files and the units.
 
 #![allow(clippy::disallowed_methods, reason = "tests use the real clock and environment")]
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]

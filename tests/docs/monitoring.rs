@@ -1,5 +1,5 @@
-//! The alerts, judged by promtool: each scenario of `monitoring/tests`, and that each of them fails
-//! when the rule that it is for is broken.
+//! The alerts, tested by promtool: each scenario of `monitoring/tests` passes, and fails when its
+//! rule is broken.
 
 use testkit::http::status;
 use testkit::tools::{promtool, rule_breaks};
@@ -24,7 +24,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The rules as Prometheus and a PrometheusRule have them.
+/// Returns the rules, in the format of Prometheus and of a PrometheusRule.
 fn rules() -> Value {
     let file = config::File::from_str(&read("monitoring/rules.yaml"), config::FileFormat::Yaml);
     config::Config::builder().add_source(file).build().unwrap().try_deserialize().unwrap()
@@ -40,7 +40,7 @@ fn names() -> BTreeSet<String> {
     alerts().iter().map(|it| it["alert"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The stems of the files in a folder that end so.
+/// Returns the names of the files in a folder with this ending, without the ending.
 fn stems(folder: &str, ending: &str) -> BTreeSet<String> {
     let entries = fs::read_dir(root().join(folder)).unwrap();
     let names = entries.map(|it| it.unwrap().file_name().into_string().unwrap());
@@ -49,7 +49,7 @@ fn stems(folder: &str, ending: &str) -> BTreeSet<String> {
 
 /// One scenario, as a file of its own.
 struct Scenario {
-    /// The file that it is of, without its ending: an alert, or `normal`.
+    /// The name of its original file without the ending: an alert, or `normal`.
     of: String,
     name: String,
     text: String,
@@ -72,7 +72,7 @@ fn scenarios() -> Vec<Scenario> {
     scenarios
 }
 
-/// Lays down rules and scenarios as they lie in `monitoring`, and gives the scenarios' files.
+/// Writes rules and scenarios in the layout of `monitoring`, and returns the scenarios' files.
 fn lay(directory: &Path, rules: &str, scenarios: &[&Scenario]) -> Vec<PathBuf> {
     fs::write(directory.join("rules.yaml"), rules).unwrap();
     let tests = directory.join("tests");
@@ -85,7 +85,7 @@ fn lay(directory: &Path, rules: &str, scenarios: &[&Scenario]) -> Vec<PathBuf> {
     scenarios.iter().enumerate().map(lay).collect()
 }
 
-/// The rules with one alert broken: `words`, which it has once, replaced.
+/// Returns the rules with one alert broken: `words`, which must occur once, are replaced.
 fn broken(rules: &str, alert: &str, words: &str, instead: &str) -> String {
     let start = rules.find(&format!("- alert: {alert}\n")).unwrap();
     let length = rules[start + 1..].find("- alert: ").map_or(rules.len() - start, |it| it + 1);
@@ -109,8 +109,8 @@ fn each_scenario_ends_as_it_says() {
     assert_eq!(stems("monitoring/tests", ".yaml"), with_scenarios);
 }
 
-/// The scenarios that fail with an alert broken: of its own, and of the normal ones where it waits for
-/// nothing any more.
+/// Returns the scenarios that fail when an alert is broken: its own, and for an alert without a
+/// delay also the normal ones.
 fn failing<'a>(
     rules: &str,
     scenarios: &'a [Scenario],
@@ -188,14 +188,14 @@ fn the_file_is_the_spec_of_a_prometheusrule() {
     }
 }
 
-/// The names of Tenure's metrics in an expression.
+/// Returns the names of Tenure's metrics in an expression.
 fn metrics(text: &str) -> BTreeSet<&str> {
     text.split(|it: char| !(it.is_ascii_alphanumeric() || it == '_'))
         .filter(|it| it.starts_with("tenure_"))
         .collect()
 }
 
-/// The names of all metrics that an instance can have.
+/// Returns the metrics of an instance with all optional features.
 fn all_metrics() -> String {
     let about = About { route: RouteBoard::new("label", now()), ..about() };
     Metrics::new(&about).text(&Feed::new(Standing::Starting).last(), 0, now())

@@ -1,5 +1,5 @@
-//! The commands that the pages of `docs` show, run as they stand there; only ports and the place of
-//! the store are the test's own.
+//! The commands of the pages in `docs`, run verbatim except for ports and the location of the
+//! store.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 const BOUND: Duration = Duration::from_secs(60);
 
-/// A shell with everything that it began, ended with the test.
+/// A shell and all its processes; killed with the test.
 struct Shell(Child);
 
 impl Drop for Shell {
@@ -21,7 +21,7 @@ impl Drop for Shell {
     }
 }
 
-/// The blocks of a page that are for a shell.
+/// Returns the shell blocks of a page.
 fn blocks(page: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(page);
     let text = std::fs::read_to_string(path).unwrap();

@@ -1,4 +1,4 @@
-//! The commands of docs/operating.md and docs/drain.md, each run as it stands there.
+//! The commands of docs/operating.md and docs/drain.md, run verbatim.
 
 use testkit::processes::process;
 
@@ -10,7 +10,7 @@ use process::{Candidate, until};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A pair of which web-1 leads, and the variables by which its operator reaches it.
+/// A pair of candidates of which web-1 leads, and the environment of its operator.
 struct Pair {
     variables: Vec<(&'static str, String)>,
     candidates: [Candidate; 2],
@@ -59,7 +59,7 @@ impl Pair {
     }
 }
 
-/// The blocks of commands of a page.
+/// Returns the shell blocks of a page.
 fn blocks(page: &str) -> Vec<&str> {
     let blocks: Vec<_> = page
         .split("```sh\n")

@@ -1,5 +1,5 @@
-//! Candidates inside a service: one leads at a time, beside others of its kind and beside sidecars,
-//! and no work as leader runs on into another's term.
+//! Candidates inside a service: one leads at a time, among other embedded candidates and sidecars,
+//! and no work of a leader continues in the term of another.
 
 use testkit::faults::fault_proxy;
 use testkit::processes::{process, scene};
@@ -41,7 +41,7 @@ async fn of_several_one_works_at_a_time_and_the_next_takes_over_from_who_resigns
             0 => candidate.resign().await,
             1 => assert!(candidate.step_down(Duration::from_secs(3_600)).await),
             _ => {
-                // The last clone goes with the task.
+                // The task owns the last clone.
                 tasks[index].abort();
                 drop(candidate);
             }
@@ -114,7 +114,7 @@ async fn work_of_a_candidate_that_is_cut_off_is_dropped_before_another_works() {
     assert!(cut.status().store_error().is_some());
     election.works.assert_one_at_a_time();
 
-    // It is a candidate still, and follows when the way is there again.
+    // It is still a candidate, and leads again when the path is restored.
     std::os::unix::fs::symlink(election.root(), &link).unwrap();
     next.abort();
     well.resign().await;
@@ -170,7 +170,7 @@ async fn after_a_freeze_work_is_not_polled_even_once_more() {
     let candidate = election.hasty("a").start().unwrap();
     let polls = Arc::new(AtomicU32::new(0));
     let polled = Arc::clone(&polls);
-    // Woken again before it returns, a task is polled before the runtime looks at any timer.
+    // A task that wakes itself before it returns is polled before the runtime checks any timer.
     let frozen = tokio::spawn(async move {
         let work = |_| {
             std::future::poll_fn(|context| {

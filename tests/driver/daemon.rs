@@ -1,4 +1,4 @@
-//! The real driver, on a store in memory and a clock that a test moves.
+//! The real driver, on a store in memory and a clock that the test advances.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tenure::store::{
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, LocalSet};
 
-/// The paused clock of tokio as all three clocks of a Moment.
+/// Returns the paused clock of tokio as all three clocks of a Moment.
 #[allow(clippy::disallowed_methods, reason = "the tests' own clock, which tokio moves")]
 fn now() -> Moment {
     thread_local!(static START: tokio::time::Instant = tokio::time::Instant::now());
@@ -88,7 +88,7 @@ impl Running {
         self.published.borrow().status.state(now())
     }
 
-    /// Waits, on the paused clock, for a state.
+    /// Waits for a state, by the paused clock.
     async fn until(&mut self, state: State) {
         let reached = self.published.wait_for(|it| it.status.state(now()) == state);
         let reached = tokio::time::timeout(Duration::from_secs(120), reached).await;

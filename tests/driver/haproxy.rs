@@ -1,4 +1,4 @@
-//! HAProxy, with nothing but `option httpchk GET /leader`, follows a handover.
+//! HAProxy follows a handover with only `option httpchk GET /leader`.
 
 use testkit::processes::process;
 
@@ -10,11 +10,11 @@ use std::time::Duration;
 use process::{Candidate, get, until};
 use rustix::process::Signal;
 
-/// HAProxy, ended with the test.
+/// An HAProxy process; killed with the test.
 struct Haproxy(Child);
 
 impl Haproxy {
-    /// Starts it before the candidates; it is given the candidates' own listeners as servers.
+    /// Starts it in front of the candidates; its servers are the candidates' own listeners.
     fn start(directory: &Path, address: SocketAddr, candidates: &[Candidate]) -> Self {
         let servers: String =
             candidates.iter().map(|it| format!("  server {} {}\n", it.name, it.address)).collect();
@@ -47,15 +47,15 @@ impl Drop for Haproxy {
     }
 }
 
-/// Whom HAProxy leads to.
+/// Returns the candidate that HAProxy forwards a request to.
 fn reached(address: SocketAddr) -> Option<String> {
     let (code, body) = get(address, "/status")?;
     let document: serde_json::Value = serde_json::from_str(&body).ok()?;
     (code == 200).then(|| document["identity"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Whether HAProxy leads to one candidate and no other: it takes turns among those that it thinks
-/// well, and thinks so of all until it has checked them.
+/// Returns whether HAProxy forwards to one candidate only: it uses all healthy servers in turn, and
+/// considers all healthy until they are checked.
 fn only(address: SocketAddr, name: &str) -> Option<()> {
     (0..4).all(|_| reached(address).as_deref() == Some(name)).then_some(())
 }

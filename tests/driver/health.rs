@@ -1,4 +1,4 @@
-//! Health probes of each kind, against real servers, files and commands.
+//! Health probes of each kind, with real servers, files and commands.
 
 use testkit::http::status;
 use testkit::processes::{running, service};
@@ -31,7 +31,7 @@ fn shell(script: &str) -> Probe {
     Probe::Exec(CommandLine { program: PathBuf::from("/bin/sh"), arguments })
 }
 
-/// Asks until a probe has said what is waited for, and gives that back.
+/// Runs a probe until its result satisfies `until`, and returns that result.
 async fn said(settings: &Health, mut until: impl FnMut(&Said) -> bool) -> Said {
     let feed = Feed::new(Standing::Standby);
     let probes = Probes::new(settings, clock::now).unwrap();
@@ -55,7 +55,7 @@ async fn said(settings: &Health, mut until: impl FnMut(&Said) -> bool) -> Said {
     tokio::time::timeout(BOUND, either).await.expect("it is said in time")
 }
 
-/// The first thing that a probe says.
+/// Returns the first result of a probe.
 async fn first(probe: Probe) -> (bool, String) {
     let said = said(&health(vec![probe]), |_| true).await;
     (said.well, said.words)

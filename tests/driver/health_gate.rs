@@ -1,4 +1,5 @@
-//! Candidacy behind health probes: real processes beside a service that lives and dies.
+//! Candidacy that depends on health probes: real processes next to a service that fails and
+//! recovers.
 
 use testkit::faults::tls_front;
 use testkit::processes::{process, service};
@@ -13,18 +14,20 @@ use tls_front::{Authority, TlsFront};
 
 const BOUND: Duration = Duration::from_secs(30);
 
-/// A lease far longer than any handover by will may take.
+/// Timings with a lease far longer than a graceful handover takes.
 const LONG: &str = "--lease-duration=60s --renew-deadline=50s --retry-period=1s";
 
-/// One as long as a test may wait, which is how long who fell ill stands back.
+/// Timings with a lease that a test can wait for, which is how long an unhealthy instance holds
+/// off.
 const SHORT: &str = "--lease-duration=3s --renew-deadline=2s --retry-period=500ms \
                      --request-timeout=500ms";
 
-/// What follows from them and from the three failures by default: 3 × 400 ms, no drain, 1.5 s.
+/// The probes' interval and timeout, and the resulting bound with three failures by default: 3 ×
+/// 400 ms, no drain, 1.5 s.
 const HEALTH: [&str; 4] = ["--health-interval", "400ms", "--health-timeout", "400ms"];
 const MOVES_WITHIN: Duration = Duration::from_millis(2_700);
 
-/// How much longer it may take on a machine that is busy with other tests.
+/// The additional time on a machine that is busy with other tests.
 const LEEWAY: Duration = Duration::from_secs(8);
 
 struct Scene {

@@ -1,5 +1,5 @@
-//! Three real processes on a real store, judged by the recorder: one leads; SIGTERM hands over;
-//! kill −9 hands over; the killed one comes back as standby.
+//! Three real processes on a real store: one leads; the next takes over after SIGTERM, and after
+//! SIGKILL; the killed one comes back as a standby.
 
 use testkit::azure::azurite;
 use testkit::processes::{cluster as crew, process};
@@ -96,7 +96,7 @@ async fn three_processes_on_azurite_hand_over_without_a_dual() {
 #[test]
 fn subscribers_are_told_the_last_word_before_the_process_ends() {
     let directory = tempfile::tempdir().unwrap();
-    // An observer has nothing to release: its first word after the signal is its last.
+    // An observer has nothing to release, so its first event after the signal is its last.
     let arguments = ["--store", "memory:", "--observe"];
     let mut observer = Candidate::start("observer", directory.path(), &arguments, &[]);
     let bound = Duration::from_secs(20);
@@ -117,13 +117,13 @@ fn subscribers_are_told_the_last_word_before_the_process_ends() {
     assert!(observer.wait(bound).success());
 }
 
-/// Starts a candidate whose first status file takes `delay` to be renamed into its place.
+/// Starts a candidate for which the rename of the first status file takes `delay`.
 fn starting_on_a_slow_disk(directory: &Path, delay: Duration) -> Candidate {
     let renames = "rename,renameat,renameat2";
     let inject = format!("inject={renames}:delay_enter={}", delay.as_micros());
     let traced = format!("trace={renames}");
     let nowhere = directory.join("trace").display().to_string();
-    // The tracer is a grandchild, so that the process that is started becomes tenure itself.
+    // The tracer is a grandchild, so that the started process becomes tenure itself.
     let wrapper = ["strace", "-D", "-f", "-o", &nowhere, "-e", &traced, "-e", &inject];
     let file = directory.join("status.json").display().to_string();
     let arguments = ["--store", "memory:", "--status-file", &file];

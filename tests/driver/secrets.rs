@@ -1,4 +1,4 @@
-//! No secret at any log level: the trace-level log of a full run on Azurite shows none.
+//! Secrets in the log: the trace-level log of a full run on Azurite contains none.
 
 use testkit::azure::azurite;
 use testkit::processes::process;
@@ -9,7 +9,7 @@ use azurite::KEY;
 use process::{Candidate, until};
 use rustix::process::Signal;
 
-/// What each request bears, or looks like it.
+/// Texts that requests with secrets contain.
 const TELLTALES: [&str; 6] =
     ["sig=", "sharedkey ", "authorization", "bearer ", "x-ms-lease-id", "x-ms-proposed-lease-id"];
 
@@ -22,7 +22,7 @@ async fn a_trace_level_log_shows_no_key_no_signature_and_no_lease_id() {
         "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={KEY};\
          BlobEndpoint={endpoint};"
     );
-    // Each crate by name too: what is named beats a general level in a filter.
+    // Each crate by name too: a named target overrides a general level in a filter.
     let level = "trace,azure_core=trace,typespec_client_core=trace,azure_core::http=trace,\
                  typespec_client_core::http=trace,reqwest=trace,hyper=trace,hyper_util=trace";
     let arguments = [

@@ -1,5 +1,5 @@
-//! `tenure exec` by real processes: a command that does not heed SIGTERM is dead, with its child,
-//! before another's starts, whatever befalls the Tenure beside it.
+//! `tenure exec` in real processes: a command that ignores SIGTERM is dead, with its child, before
+//! the next one starts, whatever happens to its Tenure process.
 
 use testkit::azure::azurite;
 use testkit::faults::fault_proxy;
@@ -13,10 +13,10 @@ use process::until;
 use rustix::process::{Signal, kill_process};
 use tenure::clock;
 
-/// How long a handover may take with a lease of 2 s, on a machine under load.
+/// The timeout of a handover with a lease of 2 s, on a busy machine.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// Two candidates with stubborn commands; the first one's has begun.
+/// Starts two candidates with stubborn commands; that of the first runs.
 fn pair(place: &Place) -> [Exec; 2] {
     let store = place.store();
     let store = ["--store", &store];
@@ -25,14 +25,14 @@ fn pair(place: &Place) -> [Exec; 2] {
     [first, place.start("second", &store, QUICK, "stubborn")]
 }
 
-/// Waits until the command of a candidate, and its child, have begun.
+/// Waits until the command of a candidate and its child run.
 fn life_of(place: &Place, name: &str, bound: Duration) -> Life {
     until(bound, &format!("{name}'s command begins"), || {
         place.lives().into_iter().find(|it| it.name == name && it.processes.len() == 2)
     })
 }
 
-/// Waits for the second one's command, and gives the life of the first one's.
+/// Waits for the command of the second candidate, and returns the life of the first one's.
 fn handed_over(place: &Place, bound: Duration) -> Life {
     let second = life_of(place, "second", bound);
     place.assert_safe();
@@ -87,7 +87,7 @@ fn the_command_is_killed_at_once_when_tenure_is_killed() {
     let killed = clock::now();
     first.signal(Signal::KILL);
     let first = handed_over(&place, BOUND);
-    // The least part of the lease's 2 s: generous for a machine under load.
+    // Less than the lease of 2 s, but enough for a busy machine.
     assert!(first.last < killed.raw + Duration::from_secs(1), "{first:?}, killed at {killed:?}");
 }
 
@@ -100,7 +100,8 @@ fn the_command_is_dead_in_time_when_tenure_is_stopped() {
     let life = handed_over(&place, BOUND);
     assert!(life.last < stopped.raw + Duration::from_millis(1_900), "{life:?}");
     first.signal(Signal::CONT);
-    // It has noticed, stands by, and its command does not come back while the second one's lives.
+    // The first notices the expiry and becomes a standby; its command does not start again while
+    // the second one's runs.
     until(BOUND, "the first sees that it was over", || {
         first.log().contains("lapsed").then_some(())
     });

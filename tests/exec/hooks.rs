@@ -1,4 +1,4 @@
-//! Hooks, against real commands and a real web server.
+//! Hooks, with real commands and a real web server.
 
 use testkit::http::status;
 use testkit::processes::{running, service};
@@ -36,7 +36,7 @@ fn none() -> config::Hooks {
     }
 }
 
-/// A driver's feed with hooks that are told of it, and a directory for what they do.
+/// A driver's feed for hooks, and a directory for their output.
 struct Scene {
     feed: Option<Feed>,
     metrics: Metrics,
@@ -57,7 +57,7 @@ impl Scene {
         self.directory.path().join(name)
     }
 
-    /// A script that writes down when it begins and ends, and does something in between.
+    /// Returns a hook that logs its begin and end, and runs a script in between.
     fn notes(&self, between: &str) -> Option<Hook> {
         let notes = self.path("notes");
         let note = |word: &str| {
@@ -81,7 +81,7 @@ impl Scene {
         waited.unwrap_or_else(|_| panic!("{line:?} is not in {:?}", self.noted()));
     }
 
-    /// How often a hook came to an outcome.
+    /// Returns how often a hook had an outcome.
     fn runs(&self, hook: &str, outcome: &str) -> u64 {
         let text = self.metrics.text(&Feed::new(Standing::Starting).last(), 0, now());
         let ends = |line: &&str| {
@@ -107,7 +107,7 @@ impl Scene {
         Hooks::new(settings, about(), self.metrics.clone(), url, now).unwrap()
     }
 
-    /// Tells hooks of the feed while a test goes on with it.
+    /// Runs hooks on the feed during a test.
     async fn told(&self, settings: config::Hooks, test: impl Future<Output = ()>) {
         let telling = self.hooks(settings).run(self.feed().subscribe(), |_| async {});
         tokio::select! {

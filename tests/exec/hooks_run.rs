@@ -1,4 +1,5 @@
-//! Hooks of real processes: what they cannot hold up, and how a drain waits for them.
+//! Hooks of real processes: they delay neither renewals nor the release, and a drain waits for
+//! them.
 
 use testkit::faults::tls_front;
 use testkit::processes::{process, running, service};
@@ -15,10 +16,10 @@ use tls_front::{Authority, TlsFront};
 
 const BOUND: Duration = Duration::from_secs(30);
 
-/// A lease far longer than any handover by will may take.
+/// Timings with a lease far longer than a graceful handover takes.
 const TIMINGS: &str = "--lease-duration=60s --renew-deadline=50s --retry-period=500ms";
 
-/// One that a test can wait for.
+/// Timings with a lease that a test can wait for.
 const SHORT: &str = "--lease-duration=3s --renew-deadline=2s --retry-period=500ms \
                      --request-timeout=500ms";
 
@@ -40,14 +41,14 @@ impl Scene {
         self.directory.path().join(name)
     }
 
-    /// Writes a script, and gives the command line that runs it.
+    /// Writes a script, and returns the command line that runs it.
     fn script(&self, name: &str, text: &str) -> String {
         let path = self.path(name);
         std::fs::write(&path, text).unwrap();
         format!("/bin/sh {}", path.display())
     }
 
-    /// A command line that notes its event in the file `notes`.
+    /// Returns a command line that logs its event to the file `notes`.
     fn note(&self, name: &str, before: &str) -> String {
         let notes = self.path("notes");
         self.script(name, &format!("{before}\necho $TENURE_EVENT >> {}\n", notes.display()))
@@ -90,7 +91,7 @@ fn the_end_of_on_drain_ends_the_drain_and_passive_follows() {
     let second = scene.start("second", &[]);
     first.signal(Signal::TERM);
     until(BOUND, "it drains", || first.state().filter(|it| it == "draining"));
-    // Long enough for a standby to look a few times.
+    // Long enough for several reads of the standby.
     std::thread::sleep(Duration::from_secs(2));
     assert!(!first.is_leader() && !second.is_leader());
     assert_eq!(first.state().unwrap(), "draining");

@@ -1,5 +1,4 @@
-//! The keeper of `exec`, alone: a real process with a real command below it, under orders of the
-//! test.
+//! The watchdog of `exec` alone: a real process with a real command, controlled by the test.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -11,12 +10,12 @@ use tenure::exec::Signals;
 use tenure::exec::handle::{Keeper, Task};
 use tenure::exec::wire::{End, Order, Report};
 
-/// How long something may take that is only waited for.
+/// The timeout for any expected change.
 const BOUND: Duration = Duration::from_secs(20);
 
 fn task(script: &str) -> Task {
-    // As `exec` does: what was ignored at our start, as it is in the background of a script, is not
-    // ignored by what we start.
+    // As in `exec`: signals that are ignored by this process, as in the background of a script, are
+    // not ignored by its children.
     Signals::listen().unwrap();
     Task {
         tenure: env!("CARGO_BIN_EXE_tenure").into(),
@@ -31,7 +30,7 @@ fn ends_in(length: Duration) -> End {
     End::of(clock::now(), length)
 }
 
-/// Starts a keeper of a shell script, with `$DIR` in its environment.
+/// Starts a watchdog of a shell script, with `$DIR` in its environment.
 fn start(script: &str, directory: &Path, length: Duration) -> Keeper {
     let variables = [("DIR", directory.as_os_str())];
     Keeper::start(&task(script), variables, ends_in(length)).unwrap()
@@ -48,7 +47,7 @@ async fn started(keeper: &mut Keeper) -> Pid {
     }
 }
 
-/// All that is said until the keeper ends, and how long that took.
+/// Returns all reports until the watchdog exits, and how long that took.
 async fn rest(keeper: &mut Keeper) -> (Vec<Report>, Duration) {
     let start = clock::now();
     let mut all = Vec::new();
@@ -59,7 +58,7 @@ async fn rest(keeper: &mut Keeper) -> (Vec<Report>, Duration) {
     (all, start.elapsed_max(clock::now()))
 }
 
-/// Waits until a file has been written whole, and reads it.
+/// Waits until a file is written completely, and reads it.
 async fn read(path: &Path) -> String {
     let reading = async {
         loop {
@@ -76,7 +75,7 @@ async fn pid_in(path: &Path) -> Pid {
     Pid::from_raw(read(path).await.parse().unwrap()).unwrap()
 }
 
-/// Whether a process is there and no zombie.
+/// Returns whether a process exists and is not a zombie.
 fn lives(id: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat"));
     test_kill_process(id).is_ok() && stat.is_ok_and(|it| !it.contains(") Z "))
@@ -133,12 +132,12 @@ async fn term_comes_before_the_end_of_belief_and_kill_at_its_end() {
     assert!(keeper.order(Order::Belief(end)));
     read(&directory.path().join("term")).await;
     let termed = begin.elapsed_max(clock::now());
-    // As early as the stop-timeout of 500 ms before the end, and no earlier.
+    // No earlier than the stop-timeout of 500 ms before the deadline.
     assert!(termed >= Duration::from_millis(1_000), "{termed:?}");
     until_dead(id).await;
     let killed = begin.elapsed_min(clock::now());
     assert!(killed >= Duration::from_millis(1_500), "killed {killed:?} after, before the end");
-    // The bound is the safety property; what it adds is for a machine under load.
+    // The bound is the safety property, plus an allowance for a busy machine.
     assert!(killed < Duration::from_millis(2_000), "{killed:?}");
     let said = rest(&mut keeper).await.0;
     assert_eq!(said, [Report::Overdue, Report::Signalled(9), Report::Gone]);
@@ -292,7 +291,7 @@ async fn the_command_dies_with_its_keeper_and_no_signal_but_kill_ends_that() {
 async fn a_command_whose_time_is_over_before_it_begins_never_begins() {
     let directory = tempfile::tempdir().unwrap();
     for left in [0, 400] {
-        // 500 ms are for its end.
+        // 500 ms are reserved for its termination.
         let left = Duration::from_millis(left);
         let mut keeper = start("echo >$DIR/began", directory.path(), left);
         assert_eq!(rest(&mut keeper).await.0, [Report::Overdue, Report::Gone], "{left:?}");
@@ -360,8 +359,8 @@ async fn a_keeper_has_a_few_hundred_kilobytes_of_its_own() {
         .filter_map(|it| it.split_whitespace().nth(1)?.parse::<u64>().ok())
         .sum();
     eprintln!("memory of no file: {private} KiB");
-    // The build of the tests has four times the relocations of the one that ships, which is most of
-    // it: 948 KiB here, 264 KiB there.
+    // Most of it is relocations, of which the test build has four times as many as the release
+    // build: 948 KiB here, 264 KiB there.
     assert!((1..1_500).contains(&private), "{rollup}");
     keeper.order(Order::Kill);
     rest(&mut keeper).await;

@@ -1,5 +1,5 @@
-//! `tenure exec` as jobs and scripts use it: exit codes, waiting, the longest hold, signals, and
-//! what the command is told.
+//! `tenure exec` in jobs and scripts: exit codes, waiting, the maximum time to hold, signals, and
+//! the environment of the command.
 
 use testkit::processes::{exec_process, process};
 
@@ -21,7 +21,7 @@ fn code(place: &Place, flags: &[&str], command: &[&str]) -> i32 {
     run(place, flags, command).status.code().unwrap()
 }
 
-/// Holds the lock by another process, until that is dropped.
+/// Holds the lock by another process until that is dropped.
 fn held(place: &Place) -> Exec {
     let store = place.store();
     let script =
@@ -209,7 +209,7 @@ fn a_command_that_ends_at_once_backs_off_and_another_may_try() {
         (of("a") >= 2 && of("b") >= 2).then_some(())
     });
     let (took, tries) = (begin.elapsed_min(clock::now()), tries().lines().count());
-    // Without a back-off there would be one after the other.
+    // Without a back-off there would be far more.
     assert!(tries <= 10, "{tries} in {took:?}");
 }
 

@@ -11,8 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const BOUND: Duration = Duration::from_secs(30);
 
-/// Runs `tenure` on a terminal of its own, types what the second argument says when the file
-/// appears that the first names, and ends with tenure's code.
+/// Runs `tenure` on a pseudo-terminal, types the text of the second argument when the file of the
+/// first appears, and exits with tenure's code.
 const TYPIST: &str = r#"
 import os, pty, select, sys, time
 ready, words, command = sys.argv[1], sys.argv[2].encode().decode("unicode_escape"), sys.argv[3:]
@@ -32,7 +32,7 @@ while True:
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 "#;
 
-/// A command on a terminal; gives the code, and what it wrote into its file.
+/// Runs a command on a terminal; returns the exit code, and what the command wrote into its file.
 fn on_a_terminal(
     place: &Place,
     flags: &[&str],
@@ -43,7 +43,7 @@ fn on_a_terminal(
     let directory = place.path().to_str().unwrap();
     let mut typist = Command::new("timeout");
     typist.args(["60", "python3", "-c", TYPIST, &format!("{directory}/ready"), words]);
-    // Without the time-out around it, which would pass a Ctrl-C on a second time.
+    // Without the surrounding `timeout`, which would forward a Ctrl-C a second time.
     typist.args(exec.get_args().skip(2)).env("DIR", directory);
     let ran = typist.stdin(Stdio::null()).output().unwrap();
     let got = read(&place.path().join("got")).unwrap_or_default();
@@ -104,7 +104,7 @@ fn as_process_1_it_reaps_whoever_loses_the_parent() {
     );
     let mut unshare = Command::new("unshare");
     unshare.args(["--pid", "--fork", "--mount-proc", "--kill-child"]);
-    // The program alone, without the time-out around it, is to be process 1.
+    // Without the surrounding `timeout`, so that tenure is process 1.
     unshare.args(exec.get_args().skip(2)).env("DIR", place.path()).stdin(Stdio::null());
     let mut unshare = unshare.spawn().unwrap();
     let child_of = |id: u32| -> Option<u32> {

@@ -1,4 +1,4 @@
-//! The admin listener of real sidecars, as operators and strangers meet it.
+//! The admin listener of real sidecars, with authorized and unauthorized clients.
 
 use testkit::processes::{cluster as crew, command, process};
 
@@ -41,7 +41,7 @@ impl Place {
         self.path(&format!("{name}.sock"))
     }
 
-    /// The `--admin` of a candidate.
+    /// Returns the value of `--admin` for a candidate.
     fn admin(&self, name: &str) -> String {
         format!("unix:{}", self.socket(name).display())
     }
@@ -62,7 +62,7 @@ impl Place {
         Candidate::start(name, self.directory.path(), &arguments, &[])
     }
 
-    /// Starts one on loopback, with a token; gives its port.
+    /// Starts a candidate with an admin listener on loopback and a token; returns its port.
     fn start_on_loopback(&self, name: &str) -> (Candidate, u16) {
         self.write_token(TOKEN);
         let token = self.path("token").display().to_string();
@@ -81,7 +81,7 @@ impl Place {
         std::fs::set_permissions(self.path("token"), Permissions::from_mode(0o600)).unwrap();
     }
 
-    /// Runs an operator's verb on a candidate.
+    /// Runs a verb on a candidate.
     fn tenure(&self, name: &str, arguments: &[&str]) -> Ran {
         Running::start(arguments, &[("TENURE_ADMIN", &self.admin(name))]).end()
     }
@@ -125,7 +125,7 @@ impl Timed for TcpStream {
 
 fn exchange(mut stream: impl Timed, request: &str) -> Answer {
     stream.bound();
-    // Where the answer comes before all was sent, the rest is refused.
+    // If the answer arrives before the whole request was sent, the rest is rejected.
     let _ = stream.write_all(request.as_bytes());
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
@@ -252,7 +252,7 @@ fn a_socket_is_its_user_s_from_the_start_and_a_stranger_is_refused_at_it() {
     in_state(&leader, "leader");
     let mode = std::fs::metadata(place.socket("a")).unwrap().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // The stranger may not enter the build directory, so curl calls for it.
+    // The other user cannot access the build directory, so curl sends the request.
     let stranger = || {
         let output = Command::new("setpriv")
             .args(["--reuid=65534", "--regid=65534", "--clear-groups", "curl", "-sS", "-X", "POST"])
@@ -265,7 +265,7 @@ fn a_socket_is_its_user_s_from_the_start_and_a_stranger_is_refused_at_it() {
     };
     let refused = stranger();
     assert!(refused.contains("curl: (7)"), "{refused}");
-    // Whoever opens the file to all still opens it to nobody.
+    // Even if the file mode permits everybody, other users are rejected.
     std::fs::set_permissions(place.socket("a"), Permissions::from_mode(0o666)).unwrap();
     let refused = stranger();
     assert!(refused.contains("you are uid 65534") && refused.ends_with("403"), "{refused}");
@@ -354,7 +354,7 @@ fn after_a_step_down_another_wins_and_the_hold_off_is_kept() {
     assert!(ran.out.contains("passive at once") && ran.out.contains("30s"), "{}", ran.out);
     in_state(&pair[other], "leader");
     assert_eq!(place.tenure(["a", "b"][other], &["pause"]).code, 0);
-    // Both let go: until the hold-off is over nobody leads.
+    // Both have released: until the hold-off ends, no candidate leads.
     in_state(&pair[other], "paused");
     let paused = clock::now();
     while paused.elapsed_min(clock::now()) < 4 * STEADY.retry_period {
@@ -377,7 +377,7 @@ fn a_drain_holds_the_lease_until_the_service_says_so() {
     let answer = place.call("a", "/v1/step-down", "");
     assert_eq!((answer.code, &answer.json["state"]), (202, &json!("draining")), "{answer:?}");
     assert!(!leader.is_leader(), "passive is said before the answer");
-    // The work goes on for longer than the lease lasts: it is renewed.
+    // The drain lasts longer than the lease, which is renewed.
     let began = clock::now();
     while began.elapsed_min(clock::now()) < STEADY.lease_duration + STEADY.retry_period {
         assert!(!standby.is_leader(), "the lease is not held in the drain");

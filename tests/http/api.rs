@@ -1,4 +1,4 @@
-//! The status listener, as a stranger meets it: paths, codes, headers, documents, bad requests.
+//! The status listener from a client's view: paths, codes, headers, documents, bad requests.
 
 use testkit::http::{server, status};
 
@@ -27,7 +27,7 @@ async fn serving(standing: Standing) -> Server {
     Server::start(Feed::new(standing)).await
 }
 
-/// Asserts the codes on the paths for leaders, for standbys, and on `/readyz`.
+/// Asserts the codes of the paths for leaders and standbys, and of `/readyz`.
 async fn answers(server: &Server, leader: u16, standby: u16, ready: u16) {
     for path in LEADER {
         assert_eq!(server.code(path).await, leader, "{path}");
@@ -124,7 +124,7 @@ async fn head_answers_as_get_does_without_a_body() {
         for name in ["cache-control", "content-type", "tenure-term", "tenure-valid-for-ms"] {
             assert_eq!(get.header(name), head.header(name), "{name} of {path}");
         }
-        // Had there been a body, it would stand before the next answer.
+        // A body would precede the next answer.
         assert_eq!(client.ask("GET", "/leader").await.code, 200, "after HEAD {path}");
         assert_eq!(client.unread(), "");
     }
@@ -181,11 +181,11 @@ async fn a_belief_ends_between_publications() {
     assert_eq!(document["valid_for_ms"], 0);
     assert_eq!(document["valid_until_boottime_ns"], 0);
     assert_eq!(server.code("/standby").await, 503);
-    // Less than a millisecond is 0 in the document, so it must be passive in all places.
+    // Less than a millisecond is 0 in the document, so all paths must report passive.
     server.feed().renew(leading(42, std::time::Duration::from_micros(900)));
     assert_eq!(server.code("/leader").await, 503);
     assert_eq!(server.get("/status").await.json()["role"], "passive");
-    // A renewal is no change, and is seen at once.
+    // A renewal is not a change, but takes effect at once.
     server.feed().renew(leading(42, ms(10_000)));
     assert_eq!(server.code("/leader").await, 200);
 }
@@ -296,7 +296,7 @@ async fn other_paths_are_404_and_other_methods_405() {
     assert_eq!(server.connect().await.ask("POST", "/nowhere").await.code, 404);
 }
 
-/// Sends bytes on a connection of their own, and gives the code of what comes back.
+/// Sends bytes on a new connection, and returns the code of the answer.
 async fn code_of(server: &Server, bytes: &str) -> u16 {
     let mut client = server.connect().await;
     client.send(bytes).await;
@@ -317,12 +317,12 @@ async fn odd_requests_are_answered_and_end_nothing() {
     for (request, code) in odd {
         assert_eq!(code_of(&server, request).await, code, "{request}");
     }
-    // A client that says at once that it will send no more still gets its answer.
+    // A client that closes its sending direction still gets its answer.
     let mut client = server.connect().await;
     client.send("GET /leader HTTP/1.1\r\nHost: x\r\n\r\n").await;
     client.end().await;
     assert_eq!(client.answer("GET").await.code, 200);
-    // Requests sent in one go are answered in turn.
+    // Pipelined requests are answered in order.
     let mut client = server.connect().await;
     client
         .send("GET /leader HTTP/1.1\r\nHost: x\r\n\r\nGET /standby HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -368,20 +368,20 @@ async fn large_requests_are_413_and_431() {
 #[tokio::test(start_paused = true)]
 async fn livez_tells_a_hang_of_the_election_from_a_pause_of_all() {
     let server = serving(Standing::Starting).await;
-    // The store is away for an hour, and the loop turns.
+    // The store is unavailable for an hour, and the driver runs.
     for _ in 0..3_600 {
         server.heartbeat.beat();
         tokio::time::sleep(ms(1_000)).await;
     }
     assert_eq!(server.code("/livez").await, 200);
-    // Everything stands still for an hour: nobody's hang.
+    // The whole process stands still for an hour, which is not a hang of the driver.
     server.heartbeat.beat();
     tokio::time::sleep(ms(1_500)).await;
     tokio::time::advance(ms(3_600_000)).await;
     assert_eq!(server.code("/livez").await, 200);
     server.heartbeat.beat();
     tokio::time::sleep(ms(1_500)).await;
-    // The loop alone stands still, while this listener turns.
+    // Only the driver stands still, while the listener runs.
     tokio::time::sleep(ms(6_000)).await;
     assert_eq!(server.code("/livez").await, 200);
     tokio::time::sleep(ms(8_000)).await;

@@ -1,4 +1,4 @@
-//! What the status listener bears: many connections, slow ones, and ones that never read.
+//! The limits of the status listener: many connections, slow ones, and ones that never read.
 
 use testkit::http::{server, status};
 
@@ -7,7 +7,7 @@ use status::{Feed, failing, leading, ms, status as of};
 use tenure::election::{Standing, Status};
 use tokio::time::{sleep, timeout};
 
-/// By the paused clock.
+/// Returns the paused clock's time.
 #[allow(clippy::disallowed_methods, reason = "the tests' own clock, which tokio moves")]
 fn started() -> tokio::time::Instant {
     tokio::time::Instant::now()
@@ -17,7 +17,7 @@ async fn with_places(places: usize) -> Server {
     Server::with_places(Feed::new(leading(42, ms(10_000))), places).await
 }
 
-/// A connection that has asked once and now is idle.
+/// Opens a connection that has sent one request and is now idle.
 async fn idle(server: &Server) -> Client {
     let mut client = server.connect().await;
     assert_eq!(client.ask("GET", "/leader").await.code, 200);
@@ -29,7 +29,7 @@ async fn the_connection_that_was_idle_for_longest_makes_room() {
     let server = with_places(3).await;
     let (mut first, mut second, mut third) =
         (idle(&server).await, idle(&server).await, idle(&server).await);
-    // The first to come is not the first to go: it asked again.
+    // The oldest connection is not the one to be closed, since it has sent another request.
     assert_eq!(first.ask("GET", "/leader").await.code, 200);
     let mut fourth = idle(&server).await;
     assert!(second.closed().await);
@@ -77,7 +77,7 @@ async fn busy_connections_keep_their_places() {
 #[tokio::test]
 async fn a_stream_that_has_ended_leaves_an_idle_connection() {
     let server = with_places(2).await;
-    // HEAD of a stream has no stream.
+    // A HEAD of a stream does not stream.
     let mut asked = server.connect().await;
     assert_eq!(asked.ask("HEAD", "/watch").await.code, 200);
     let mut second = idle(&server).await;
@@ -94,7 +94,7 @@ async fn a_request_that_is_not_complete_in_five_seconds_is_closed() {
         for unix in [false, true] {
             let mut client =
                 if unix { server.connect_unix().await } else { server.connect().await };
-            // The second request of a connection is bounded as the first is.
+            // The second request of a connection has the same time limit as the first.
             assert_eq!(client.ask("HEAD", path).await.code, 200);
             sleep(ms(20_000)).await;
             let begun = started();
@@ -128,7 +128,7 @@ async fn a_request_that_begins_behind_another_is_bounded_too() {
     timeout(ms(60_000), slow.closed()).await.expect("it is closed");
     assert!(begun.elapsed() < ms(8_000), "{:?}", begun.elapsed());
 
-    // Whole requests in one go, and one whose end comes in two pieces, leave idle connections.
+    // Pipelined requests, and one that arrives in two parts, leave idle connections.
     let mut pair = server.connect().await;
     pair.send(&format!("{whole}{whole}")).await;
     assert_eq!((pair.answer("GET").await.code, pair.answer("GET").await.code), (200, 200));
@@ -197,7 +197,7 @@ async fn half_begun_requests_do_not_crowd_out_one_that_has_just_come() {
 async fn a_request_with_a_body_is_the_last_of_its_connection() {
     let server = with_places(512).await;
     let mut client = server.connect().await;
-    // Were the body taken for the next request, there would be a second answer.
+    // If the body were parsed as the next request, there would be a second answer.
     let body = "GET /status HTTP/1.1\r\nHost: x\r\n\r\n";
     let head = format!("GET /leader HTTP/1.1\r\nHost: x\r\nContent-Length: {}", body.len());
     client.send(format!("{head}\r\n\r\n{body}{body}")).await;
@@ -205,7 +205,7 @@ async fn a_request_with_a_body_is_the_last_of_its_connection() {
     assert_eq!((answer.code, answer.header("connection")), (200, Some("close")));
     assert!(client.closed().await);
     assert_eq!(client.unread(), "");
-    // One without a body leaves the connection open.
+    // Without a body the connection stays open.
     let mut client = idle(&server).await;
     assert_eq!(client.ask("GET", "/leader").await.header("connection"), None);
 }
@@ -239,8 +239,8 @@ async fn a_subscriber_that_never_reads_is_dropped_and_disturbs_nobody() {
         sleep(ms(1_000)).await;
         assert_eq!(probe.ask("GET", "/leader").await.code, 200);
     }
-    // What was sent before is there; then the connection has ended.
-    // A stream that goes on would bring bytes for ever, so the whole is bounded.
+    // What was sent before can be read, then the connection ends. A stream that continues would
+    // never end, so there is a timeout.
     timeout(ms(60_000), deaf.closed()).await.expect("it was dropped");
     assert!(deaf.unread().len() > 10_000);
     other.event().await.expect("the other is served yet");

@@ -1,4 +1,4 @@
-//! The metrics, as Prometheus and its linter meet them.
+//! The metrics, as Prometheus and promtool read them.
 
 use testkit::http::status;
 
@@ -10,7 +10,7 @@ use tenure::config::Timings;
 use tenure::election::{Op, Reason, Standing, State, Status, TRANSITIONS, Transition};
 use tenure::publish::metrics::{Metrics, SETTINGS};
 
-/// Asserts that `promtool check metrics` has nothing to say.
+/// Asserts that `promtool check metrics` reports nothing.
 fn lint(text: &str) {
     let mut promtool = Command::new("promtool")
         .args(["check", "metrics"])
@@ -29,7 +29,7 @@ fn text(metrics: &Metrics, feed: &Feed) -> String {
     metrics.text(&feed.last(), 0, now())
 }
 
-/// The value of the one series that begins with `name` and has all of `labels`.
+/// Returns the value of the only series with this name and all of these labels.
 fn value(text: &str, name: &str, labels: &[&str]) -> f64 {
     let is = |line: &&str| {
         line.starts_with(&format!("{name}{{")) && labels.iter().all(|label| line.contains(label))

@@ -1,4 +1,4 @@
-//! The page at `/`: what it says, what it may do, and how a real browser shows it.
+//! The page at `/`: its content, its content security policy, and how a real browser shows it.
 
 use testkit::http::{server, status};
 use testkit::tools::chromium;
@@ -12,7 +12,7 @@ use tenure::election::{Belief, Reason, Standing, State, Status, Transition};
 use tenure::publish::Past;
 use tenure::store::Successor;
 
-/// What browsers say they accept.
+/// The Accept header of browsers.
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
 const TERM: u64 = 1_795_246_525_984;
@@ -39,7 +39,7 @@ fn they_lead(name: &str) -> Status {
     Status { holder: holder(name, Some("10.0.3.8:8080"), TERM), ..of(Standing::Standby) }
 }
 
-/// A leader that ends its work, and has named who is to follow.
+/// Returns the status of a leader that drains and has named a successor.
 fn we_drain() -> Status {
     let belief = Belief { sent: now(), length: ms(10_000), suspended: false };
     let standing = Standing::Draining { term: TERM, belief, began: now(), length: ms(6_000) };
@@ -47,7 +47,7 @@ fn we_drain() -> Status {
     Status { holder: holder("us", None, TERM), successor: Some(successor), ..of(standing) }
 }
 
-/// As many transitions as are remembered, newest first.
+/// Returns as many transitions as are remembered, newest first.
 fn life() -> Vec<Past> {
     let cycle = [
         (State::Standby, State::Activating, Reason::Granted),
@@ -104,12 +104,12 @@ async fn head_of_the_page_answers_as_get_does() {
     assert_eq!(ask("GET").await.body, get.body, "and the connection goes on");
 }
 
-/// The part of a text between two others.
+/// Returns the part of a text between two others.
 fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     text.split_once(before).unwrap().1.split_once(after).unwrap().0
 }
 
-/// The SHA-256 of a text in base64, by openssl.
+/// Returns the SHA-256 of a text in base64, computed by openssl.
 fn hash(text: &str) -> String {
     let command = "openssl dgst -sha256 -binary | openssl base64 -A";
     let mut child = Command::new("sh")
@@ -225,7 +225,7 @@ async fn the_page_follows_a_change_without_being_loaded_again() {
     }
     let kept = "window.kept === document.querySelector('[role=status]')";
     assert_eq!(chromium.value(kept).await, true, "what is read aloud must stay to be news");
-    // It counts down by itself, and asks anew before the time is over.
+    // It counts down by itself, and sends a new request before the validity ends.
     let left = "parseFloat(document.querySelector('b[data-left]').textContent)";
     chromium.until(&format!("{left} < 8")).await;
     chromium.until(&format!("{left} > 8")).await;
@@ -299,7 +299,8 @@ async fn the_page_is_whole_without_javascript_and_comes_anew_by_itself() {
     assert_eq!(chromium.complaints, Vec::<String>::new());
 }
 
-/// The texts of the page whose contrast with the paper is below the 4.5 that WCAG wants.
+/// Returns the elements of the page whose contrast with the background is below 4.5, the minimum of
+/// WCAG.
 const FAINT: &str = "(() => {
   const light = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).map((it) => it / 255)
     .map((it) => it <= 0.04045 ? it / 12.92 : ((it + 0.055) / 1.055) ** 2.4)

@@ -1,5 +1,5 @@
-//! Status files, as a reader meets them: both formats, bad targets, a disk that fails, and the
-//! word that they give to the driver.
+//! Status files from a reader's view: both formats, invalid targets, a disk that fails, and the
+//! acknowledgements to the driver.
 
 use testkit::http::status;
 
@@ -22,7 +22,7 @@ use tenure::publish::metrics::Metrics;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// A writer at work; it ends with this value.
+/// A running writer; stops when it is dropped.
 struct Writing {
     feed: Option<Feed>,
     metrics: Metrics,
@@ -51,7 +51,7 @@ impl Writing {
         self.feed.as_ref().expect("the driver is not gone")
     }
 
-    /// Publishes, and waits for the files' word.
+    /// Publishes a status, and waits for the files' acknowledgement.
     async fn say(&mut self, status: Status) {
         self.feed().change(status);
         self.said().await;
@@ -169,7 +169,7 @@ fn fifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().expect("coreutils are there").success());
 }
 
-/// Each kind of target that is no file, made at a path.
+/// Returns functions that create each kind of target that is not a regular file.
 fn no_files() -> [fn(&Path); 4] {
     [
         |path| {
@@ -217,7 +217,8 @@ async fn fault_30_what_becomes_no_file_later_is_counted_and_the_others_are_writt
         until(|| writing.errors() == 1).await;
         writing.feed().change(of(Standing::Standby));
         until(|| writing.errors() == 2).await;
-        // No word is given of what one file did not say: a release waits for it as long as it may.
+        // As long as one file is not written, there is no acknowledgement: a release waits as long
+        // as it may.
         let sequence = writing.feed().last().sequence;
         assert!(timeout(ms(200), writing.word.reached(sequence)).await.is_err());
         assert_eq!(json(&paths[1])["state"], "standby");
@@ -225,7 +226,7 @@ async fn fault_30_what_becomes_no_file_later_is_counted_and_the_others_are_writt
     }
 }
 
-/// Waits for a condition that another task brings about.
+/// Waits for a condition that another task fulfils.
 async fn until(mut condition: impl FnMut() -> bool) {
     let met = async {
         while !condition() {
@@ -241,7 +242,8 @@ async fn a_file_that_says_active_and_cannot_be_told_otherwise_is_removed() {
     let path = directory.path().join("status.json");
     let feed = Feed::new(leading(42, ms(10_000)));
     let mut writing = Writing::start(feed, about(), std::slice::from_ref(&path)).await.unwrap();
-    // Where the new file would be made stands what cannot be removed; no rights are needed for it.
+    // A directory in place of the temporary file makes each write fail, whatever the user's
+    // permissions.
     let beside = directory.path().join(format!(".status.json.{}.tmp", std::process::id()));
     fs::create_dir_all(beside.join("full")).unwrap();
     writing.feed().renew(leading(42, ms(10_000)));
@@ -320,7 +322,7 @@ async fn a_reader_never_sees_half_a_file_and_nothing_is_left_beside_it() {
     assert_eq!(names, ["status.json"]);
 }
 
-/// What a shell makes of the files' variables, each ended by a line of its own.
+/// Returns the values of the variables after a shell has sourced the files, one per line.
 fn sourced(paths: &[PathBuf]) -> String {
     let print: String =
         NAMES.iter().map(|name| format!("printf '%s\\n' \"$TENURE_{name}\"; ")).collect();

@@ -1,4 +1,4 @@
-//! `/watch`: events and long polls, on the paused clock.
+//! `/watch`: event streams and long polls, on the paused clock.
 
 use testkit::http::{server, status};
 
@@ -11,7 +11,7 @@ use tenure::election::{Standing, Status};
 use tenure::publish::http::MAX_STREAMS;
 use tokio::time::{sleep, timeout};
 
-/// By the paused clock.
+/// Returns the paused clock's time.
 #[allow(clippy::disallowed_methods, reason = "the tests' own clock, which tokio moves")]
 fn started() -> tokio::time::Instant {
     tokio::time::Instant::now()
@@ -57,7 +57,7 @@ async fn a_subscriber_is_told_every_ten_seconds_and_of_no_renewal() {
         let begun = started();
         let next = event(&mut client);
         tokio::pin!(next);
-        // Renewals on the way are no events of their own.
+        // Renewals are not events.
         for _ in 0..4 {
             assert!(timeout(ms(2_000), &mut next).await.is_err(), "after {:?}", begun.elapsed());
             pass(ms(2_000));
@@ -115,7 +115,7 @@ async fn a_long_poll_waits_for_five_minutes_at_most() {
     for wait in ["6m", "100h"] {
         let begun = started();
         client.send(format!("GET /watch?index=1&wait={wait} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
-        // A client waits less long for a single answer than this one may take.
+        // The wait exceeds the timeout of the test client, so sleep first.
         sleep(ms(290_000)).await;
         assert_eq!(client.unread(), "");
         assert_eq!(client.answer("GET").await.code, 200, "{wait}");
@@ -139,7 +139,7 @@ async fn a_subscriber_that_never_reads_does_not_hold_up_the_end() {
     let begun = started();
     server.end(of(Standing::Stopped));
     server.ended().await;
-    // It was given a moment to read, and no more.
+    // It has a short time to read, and no more.
     let took = begun.elapsed();
     assert!(took >= ms(200) && took < ms(500), "{took:?}");
 }
@@ -148,7 +148,7 @@ async fn a_subscriber_that_never_reads_does_not_hold_up_the_end() {
 async fn a_long_poll_waits_for_the_index_to_pass() {
     let server = Server::start(Feed::new(Standing::Starting)).await;
     server.feed().change(of(Standing::Standby));
-    // Lower, and higher since we were restarted: at once.
+    // Returns at once if the index is lower, or higher because the sidecar has restarted.
     for index in ["0", "1", "3", "18446744073709551615"] {
         let begun = started();
         let answer = server.get(&format!("/watch?index={index}&wait=30s")).await;
@@ -156,7 +156,7 @@ async fn a_long_poll_waits_for_the_index_to_pass() {
         assert_eq!(answer.header("content-type"), Some("application/json"));
         assert!(begun.elapsed() < ms(5_000), "{index}: {:?}", begun.elapsed());
     }
-    // Equal: until a change, renewals apart.
+    // An equal index waits for a change; renewals do not count.
     let mut client = server.connect().await;
     let asked = client.ask("GET", "/watch?index=2&wait=1m");
     tokio::pin!(asked);
@@ -183,7 +183,7 @@ async fn a_long_poll_is_told_of_a_belief_that_ended_before_it_asked() {
     let told = server.get("/watch?index=1&wait=1m").await.json();
     assert_eq!((&told["role"], &told["index"]), (&"passive".into(), &2.into()));
     assert!(begun.elapsed() < ms(5_000), "{:?}", begun.elapsed());
-    // It is told once: whoever has seen it waits.
+    // It is reported once: a client that has seen it waits.
     let again = timeout(ms(20_000), server.get("/watch?index=2&wait=1m")).await;
     assert!(again.is_err(), "{again:?}");
 }
@@ -238,7 +238,7 @@ async fn the_streams_are_capped_and_a_freed_place_is_taken_again() {
     let mut late = server.connect().await;
     assert_eq!(late.subscribe().await.code, 503);
     assert_eq!(server.code("/watch?index=1").await, 503, "a long poll waits as long");
-    // Whoever only asks is not concerned, and neither is a HEAD request, which streams nothing.
+    // Other requests are not affected, and neither is a HEAD request, which does not stream.
     assert_eq!(server.code("/standby").await, 200);
     clients.pop();
     let again = async {
@@ -248,7 +248,7 @@ async fn the_streams_are_capped_and_a_freed_place_is_taken_again() {
         }
     };
     timeout(Duration::from_secs(10), again).await.expect("the place is taken again");
-    // A long poll that its client gives up frees its place as well.
+    // A long poll that its client abandons frees its place too.
     clients.pop();
     let mut poll = server.connect().await;
     poll.send("GET /watch?index=100000&wait=5m HTTP/1.1\r\nHost: x\r\n\r\n").await;

@@ -1,5 +1,5 @@
-//! The image as the Dockerfile makes it: what is in it and what is not, what it says of itself, and
-//! that the same sources and the same date make it again to the byte.
+//! The image that the Dockerfile describes: its files, metadata and labels, and that the same
+//! sources and date reproduce it byte for byte.
 
 use testkit::tools::image;
 
@@ -11,7 +11,7 @@ use image::{alone, build, buildah, dockerfile, home, image, named, said, take_ap
 
 #[test]
 fn hadolint_finds_no_fault_in_the_dockerfile() {
-    let hadolint = home().join("target/tools/hadolint/bin/hadolint");
+    let hadolint = testkit::paths::tool("hadolint");
     let output = Command::new(hadolint)
         .arg(home().join("Dockerfile"))
         .output()
@@ -69,7 +69,7 @@ fn it_starts_the_sidecar_without_a_shell_as_a_user_that_is_a_number() {
     let config = &image().config["config"];
     assert_eq!(config["Entrypoint"], serde_json::json!(["/tenure"]));
     assert_eq!(config["Cmd"], serde_json::json!(["run"]));
-    // runAsNonRoot can judge no name.
+    // runAsNonRoot cannot be verified for a user name.
     assert_eq!(config["User"], "65532:65532");
     assert_eq!(config["ExposedPorts"], serde_json::json!({"4040/tcp": {}}));
     for absent in ["Volumes", "Healthcheck", "StopSignal", "WorkingDir", "OnBuild", "Shell"] {
@@ -108,12 +108,12 @@ fn nothing_of_the_machine_that_built_it_is_in_it() {
     let mut secrets = vec![cargo, home().display().to_string()];
     secrets.extend(["/usr/local/rust", "/usr/local/cargo", "/build/src"].map(String::from));
     secrets.push(image::storage().display().to_string());
-    // Whatever a variable calls a secret here.
+    // The values of variables whose names suggest a secret.
     let about = ["HOSTNAME", "TOKEN", "SECRET", "PASSWORD", "KEY"];
     let named = std::env::vars().filter(|(name, _)| about.iter().any(|it| name.contains(it)));
     secrets.extend(named.map(|(_, value)| value));
     secrets.push(said(Command::new("uname").arg("-n")));
-    // What is shorter is in a certificate by chance.
+    // Shorter values may occur in a certificate by chance.
     secrets.retain(|it| it.len() >= 8);
     let mut bytes = serde_json::to_vec(&image.config).unwrap();
     for (path, data) in image.paths() {
@@ -130,7 +130,7 @@ fn nothing_of_the_machine_that_built_it_is_in_it() {
     }
 }
 
-/// Builds everything after the compiler once more, at another time and from nothing kept.
+/// Builds everything after the compiler again, at another time and without a cache.
 fn again(name: &str, arguments: &[&str]) -> image::Image {
     let text = dockerfile();
     let (_, after) = text.split_once("\nCOPY LICENSE-").unwrap();
@@ -153,7 +153,7 @@ fn the_same_sources_and_the_same_date_make_the_same_image() {
     let second = again("again", &["--timestamp", image::DATE]);
     assert_eq!(second.manifest, first.manifest);
     assert_eq!(second.digest, first.digest);
-    // What writes no dates of its own into a layer takes those that the Dockerfile gave.
+    // Tools that do not set dates in a layer themselves use those of the Dockerfile.
     let [third, fourth] = ["third", "fourth"].map(|it| again(it, &[]).config["rootfs"].clone());
     assert_eq!(third, fourth);
 }

@@ -1,13 +1,14 @@
-//! The image beside a service, in pods as podman makes them of Kubernetes' own words: the service asks
-//! its sidecar, and an image without Tenure is lent the binary by an init container.
+//! The image next to a service, in pods that podman creates from Kubernetes manifests: the service
+//! sends requests to its sidecar, and an init container copies the binary for an image without
+//! Tenure.
 
 use testkit::tools::{containers, image};
 
 use containers::{Engine, until};
 use image::{STAGE, image, said};
 
-/// A service whose image has no Tenure, and neither curl nor the like: it is lent the binary, and works
-/// while its sidecar says so.
+/// A service whose image has neither Tenure nor curl: it uses the copied binary, and works while
+/// its sidecar reports active.
 const POD: &str = r#"
 apiVersion: v1
 kind: Pod
@@ -71,7 +72,7 @@ fn in_another_image_exec_is_process_1_and_leaves_no_zombies() {
     assert!(installed.status.success(), "{installed:?}");
     assert!(installed.stderr.is_empty(), "it runs without a C library: {installed:?}");
 
-    // An orphan that ends, while the work goes on.
+    // An orphan that exits while the work continues.
     let work = "(sleep 0.1 & echo orphan) && echo term $TENURE_TERM && exec sleep 600";
     let command = [
         "/shared/tenure",

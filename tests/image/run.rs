@@ -1,5 +1,5 @@
-//! The image at work, in containers that may do nothing: it leads, answers, resolves names, trusts whom
-//! its own file names, and lets go when it is told to end.
+//! The image in containers without privileges: it leads, answers requests, resolves names, trusts
+//! the certificates of its own file, and releases the lease on SIGTERM.
 
 use testkit::faults::{resolver, tls_front};
 use testkit::processes::sidecar;
@@ -16,14 +16,14 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use sidecar::Sidecar;
 use tls_front::{Authority, TlsFront};
 
-/// A lease that no test outlives: who leads after another has been released into leading.
+/// Timings with a lease that outlasts the test: another candidate can only lead after a release.
 const LONG: &[&str] = &["--lease-duration", "20m", "--renew-deadline", "10m"];
 
 fn told(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }
 
-/// Asks from inside until the answer is this: 0 active, 1 passive.
+/// Waits until `tenure check` in the container exits with this code: 0 active, 1 passive.
 fn answers(container: &Started<'_>, code: i32) {
     until("the sidecar answers", || {
         let output = container.exec(&["/tenure", "check"]);

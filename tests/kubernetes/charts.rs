@@ -1,5 +1,5 @@
-//! The charts: what they render, for each kind of pod, store and route, is valid, strict and what
-//! Tenure takes.
+//! The charts: what they render for each kind of pod, store and route is valid, hardened, and
+//! accepted by Tenure.
 
 use testkit::kubernetes::{chart_values as values, manifests, yaml};
 
@@ -16,7 +16,7 @@ use values::{azure, everything, port, with};
 const LIBRARY: &str = "helm/tenure-lib";
 const APPLICATION: &str = "helm/tenure";
 
-/// Values for each kind, sidecar, route and store that go together.
+/// Returns values for each valid combination of kind, sidecar, route and store.
 fn matrix() -> Vec<Value> {
     let mut all = Vec::new();
     for kind in ["Deployment", "StatefulSet"] {
@@ -109,8 +109,8 @@ fn readiness_is_health_and_not_leadership_but_where_it_is_asked_for() {
     }
 }
 
-/// Has Tenure itself read the flags of a sidecar, as in its pod, with a directory and a token file
-/// that are here.
+/// Parses the flags of a sidecar with Tenure's own code, with a directory and token file that exist
+/// on this host.
 fn read(flags: &[String]) -> Result<config::Loaded, config::Faults> {
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
@@ -166,7 +166,7 @@ fn tenure_takes_the_flags_that_the_chart_gives_it_and_doubts_none() {
     }
 }
 
-/// A value for a setting that is not its default.
+/// Returns a value for a setting that is not its default.
 fn sample(name: &str) -> Value {
     match name {
         "observe" | "azure-insecure-http" => json!(true),
@@ -210,7 +210,7 @@ fn each_setting_of_run_is_a_value_of_its_name() {
     for setting in settings.clone() {
         let value = &defaults["election"][key(setting.name)];
         assert!(defaults["election"].as_object().unwrap().contains_key(&key(setting.name)));
-        // What the chart says otherwise, or leaves to names that it knows.
+        // The chart has its own defaults for these.
         let own = ["election", "listen", "admin"].contains(&setting.name);
         if let (Some(default), false) = (setting.default, own) {
             let said = value.as_str().map_or(value.to_string(), str::to_owned);

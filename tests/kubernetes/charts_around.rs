@@ -1,4 +1,5 @@
-//! The charts around the pods: Services, rights, budgets, policies, monitoring, test and notes.
+//! The parts of the charts other than pods: Services, permissions, budgets, policies, monitoring,
+//! test and notes.
 
 use testkit::kubernetes::{chart_values as values, manifests, rights, yaml};
 
@@ -283,7 +284,7 @@ fn the_test_asks_all_pods_for_exactly_one_leader() {
     let asked = "--url=http://orders-pods.shop.svc:4040";
     assert_eq!(args, ["wait", "--for=exactly-one", "--of=3", asked, "--timeout=4m"]);
     assert_restricted(&pod["spec"]);
-    // Tenure takes them: there is no such name here, and so it says within the time that it gets.
+    // Tenure accepts them: the name does not exist here, which it reports within the timeout.
     let ran = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"))
         .args(
             args.iter()

@@ -1,5 +1,5 @@
-//! Values that are refused: by the schema, or by a guard where two of them do not go together. Each
-//! message names the value, and a guard's the remedy too.
+//! Values that are rejected: by the schema, or by a guard if two of them conflict. Each message
+//! names the value, and that of a guard also the remedy.
 
 use testkit::kubernetes::{chart_values as values, manifests};
 
@@ -13,12 +13,12 @@ use values::{azure, port, with};
 fn refusal(values: &Value) -> String {
     match try_render(values) {
         Ok(_) => panic!("{values} is taken"),
-        // helm breaks no lines, but indents what follows.
+        // helm does not wrap lines, but indents them.
         Err(said) => said,
     }
 }
 
-/// Values, and what a guard says to them.
+/// Returns values with the message of their guard.
 fn guarded() -> Vec<(Value, &'static str)> {
     [
         of_the_store(),
@@ -243,7 +243,7 @@ fn values_that_do_not_go_together_are_refused_with_the_value_and_the_remedy() {
     }
 }
 
-/// What the guards say, up to the first value in it.
+/// Returns the messages of the guards, up to the first placeholder.
 fn messages() -> Vec<String> {
     let mut found = Vec::new();
     for folder in ["helm/tenure-lib/templates", "helm/tenure/templates"] {
@@ -266,7 +266,7 @@ fn every_guard_has_a_case_above() {
     let all = messages();
     assert!(all.len() > 25, "{all:?}");
     for message in all {
-        // The least that tells one guard from another.
+        // A text without a space is too short to identify a guard.
         if message.contains(' ') {
             let known = guarded().iter().any(|(_, said)| {
                 let length = said.len().min(message.len());
@@ -288,7 +288,7 @@ fn is_of(schema: &Value, kind: &str) -> bool {
     }
 }
 
-/// A value that breaks a leaf of the schema in each way that the leaf forbids.
+/// Returns values that violate a leaf of the schema in each possible way.
 fn bad(schema: &Value) -> Vec<Value> {
     let mut all = vec![];
     if !is_of(schema, "object") {
@@ -320,7 +320,7 @@ fn bad(schema: &Value) -> Vec<Value> {
     all
 }
 
-/// The leaves of the schema by their paths, and the objects that take no other keys.
+/// Collects the leaves of the schema with their paths, and the objects that permit no other keys.
 fn walk(schema: &Value, path: &str, leaves: &mut Vec<(String, Value)>, closed: &mut Vec<String>) {
     let Some(inner) = schema["properties"].as_object() else {
         leaves.push((path.to_owned(), schema.clone()));

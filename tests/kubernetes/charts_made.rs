@@ -1,4 +1,4 @@
-//! What the charts are made of: library and application, values and their documentation, versions
+//! The structure of the charts: library and application, values and their documentation, versions
 //! and packages.
 
 use testkit::kubernetes::{chart_values as values, manifests, yaml};
@@ -62,7 +62,7 @@ fn both_charts_have_the_same_values_for_the_sidecar() {
     }
 }
 
-/// Every value of a file, as a path, and whether the line above it says what it is.
+/// Returns every value of a file as a path, and whether the line above documents it.
 fn documented(values: &str) -> Vec<(String, bool)> {
     let lines: Vec<&str> = values.lines().collect();
     let mut path: Vec<(usize, &str)> = Vec::new();

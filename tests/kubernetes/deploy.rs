@@ -1,5 +1,5 @@
-//! `deploy/`: what Kustomize makes of it, and what is there to copy, is valid, strict, what the chart
-//! renders, and what Tenure takes.
+//! `deploy/`: the output of Kustomize and the files to copy are valid, hardened, equal to what the
+//! chart renders, and accepted by Tenure.
 
 use testkit::kubernetes::{manifests, rights, yaml};
 
@@ -20,7 +20,7 @@ fn build(folder: &str) -> Manifests {
     Manifests::of(String::from_utf8(ran.stdout).unwrap())
 }
 
-/// Builds a kustomization of one's own beside `deploy/`.
+/// Builds a custom kustomization next to `deploy/`.
 fn build_own(kustomization: &str, files: &[(&str, &str)]) -> Manifests {
     let folder = tempfile::tempdir().unwrap();
     let copied = Command::new("cp").arg("-r").arg(place("deploy")).arg(folder.path()).status();
@@ -34,7 +34,8 @@ fn build_own(kustomization: &str, files: &[(&str, &str)]) -> Manifests {
     build(own.to_str().unwrap())
 }
 
-/// Has Tenure read flags and variables as in a pod, with a directory and a token that are here.
+/// Parses flags and variables with Tenure's own code, with a directory and token that exist on this
+/// host.
 fn read(arguments: &[Value], variables: &Value, verb: Verb) -> config::Loaded {
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
@@ -65,7 +66,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().unwrap()
 }
 
-/// The one ConfigMap of the settings.
+/// Returns the only ConfigMap with the settings.
 fn settings(built: &Manifests) -> &Value {
     let all = built.each("ConfigMap");
     let found: Vec<&&Value> =
@@ -206,7 +207,7 @@ fn exec_runs_in_anothers_image_from_where_the_init_container_put_it() {
     let grace = built.pod()["terminationGracePeriodSeconds"].as_u64().unwrap();
     assert!(grace >= Ending::of(&loaded.settings).seconds());
 
-    // The command line as it stands is a script that a shell takes.
+    // The command line is a valid shell script.
     let args: Vec<&str> = list(&job["args"]).iter().map(|it| it.as_str().unwrap()).collect();
     let checked = Command::new("sh").args(["-n", args[1], args[2]]).output().unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));

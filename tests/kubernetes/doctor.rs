@@ -1,5 +1,5 @@
-//! The examination of a cluster: nothing wrong where nothing is, and each fault by its name and
-//! with its remedy; in the store and by the command.
+//! The doctor's examination of a cluster, by the store and by the command: it finds nothing wrong
+//! in a healthy cluster, and reports each problem with its remedy.
 
 use testkit::kubernetes::{kube_server, lease_lock};
 use testkit::processes::command;
@@ -21,7 +21,7 @@ fn told(findings: &[Finding]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Asserts that all is well, but for the time that requests take on a busy machine.
+/// Asserts that all is well, except for the time of requests on a busy machine.
 fn assert_well(findings: &[Finding]) {
     let others = |it: &&Finding| it.subject != "timings";
     let well = findings.iter().filter(others).all(|it| it.verdict == Verdict::Well);
@@ -33,7 +33,7 @@ fn worst(findings: &[Finding], subject: &str) -> Verdict {
     found.unwrap_or_else(|| panic!("nothing of {subject}: {}", told(findings))).verdict
 }
 
-/// Runs the doctor against a server.
+/// Runs the doctor on a server.
 fn doctor(server: &KubeServer, store: &str, more: &[&str]) -> Ran {
     let given = server.arguments();
     let given: Vec<&str> = given.iter().map(String::as_str).collect();
@@ -71,7 +71,7 @@ async fn each_missing_right_is_named_with_the_command_that_gives_it() {
         let findings = soon(store.examine()).await;
         let told = told(&findings);
         let verdict = worst(&findings, "permissions");
-        // Without a watch standbys poll, which is slower and not wrong.
+        // Without a watch standbys poll, which is slower but not wrong.
         let expected = if given.len() == 3 { Verdict::Doubtful } else { Verdict::Wrong };
         assert_eq!(verdict, expected, "{given:?}: {told}");
         for verb in ["get", "create", "update", "watch"] {

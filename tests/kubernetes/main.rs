@@ -1,4 +1,4 @@
-//! Charts, manifests, routes and the Lease store against the fake API server.
+//! Charts, manifests, routes and the Lease store with the in-process API server.
 
 #![allow(clippy::disallowed_methods, reason = "tests use the real clock and environment")]
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]

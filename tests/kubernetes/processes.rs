@@ -1,4 +1,4 @@
-//! Real sidecars on one Lease, under the recorder: through every kind of end, and beside a candidate
+//! Real sidecars on one Lease: after every kind of end of a leader, and together with a candidate
 //! of another kind.
 
 use testkit::kubernetes::kube_server;
@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tenure::clock;
 
-/// A lease of three seconds.
+/// Timings with a lease of three seconds.
 const SHORT: Timings = Timings {
     lease_duration: Duration::from_secs(3),
     renew_deadline: Duration::from_millis(2_000),
@@ -22,7 +22,8 @@ const SHORT: Timings = Timings {
     request_timeout: Duration::from_millis(1_000),
 };
 
-/// A lease that nobody waits out, with looks so far apart that only a watch is quick.
+/// Timings with a lease that does not expire during a test, and reads so rare that only a watch is
+/// fast.
 const LONG: Timings = Timings {
     lease_duration: Duration::from_secs(300),
     renew_deadline: Duration::from_secs(200),
@@ -30,13 +31,13 @@ const LONG: Timings = Timings {
     request_timeout: Duration::from_secs(5),
 };
 
-/// A Lease with a term, whose next leader need not hold it before it is active.
+/// Creates a Lease with a term, so that its next leader need not hold it before it is active.
 fn put_with_term(server: &KubeServer) {
     let record = json!({"metadata": {"annotations": {"tenure.dev/term": "7"}}, "spec": {}});
     server.put("leases", "team", "orders", record);
 }
 
-/// A crew on the Lease `team/orders` of a server.
+/// Creates a cluster on the Lease `team/orders` of a server.
 fn crew(server: &KubeServer, timings: Timings) -> Crew {
     let mut store = vec!["--store".to_owned(), "kubernetes:team/orders".to_owned()];
     store.extend(server.arguments());
@@ -53,7 +54,7 @@ fn reach(candidate: &Candidate, state: &str) {
     });
 }
 
-/// Runs a verb that speaks with the store itself.
+/// Runs a verb that accesses the store.
 fn verb(crew: &Crew, verb: &[&str]) -> Ran {
     let shared = crew.arguments();
     tenure(&verb.iter().copied().chain(shared.iter().map(String::as_str)).collect::<Vec<_>>(), &[])
@@ -145,7 +146,7 @@ fn a_holder_of_another_kind_is_respected_to_the_end_of_its_own_time() {
         let text = format!("{}Z", text.get(..26).unwrap_or("2026-11-20T09:00:00.000000"));
         let spec = json!({
             "holderIdentity": "another-kind_4f6d",
-            // Longer than ours, and it is theirs that counts.
+            // Longer than that of Tenure's candidates, but the holder's own duration counts.
             "leaseDurationSeconds": 5,
             "acquireTime": "2026-11-20T09:00:00.000000Z",
             "renewTime": text,
@@ -178,7 +179,8 @@ fn a_holder_of_another_kind_is_respected_to_the_end_of_its_own_time() {
     let first = crew.term(0);
     assert!(first > 7, "{first}");
 
-    // And the other way: what they take from us is lost, whatever our record says.
+    // In the other direction: if another takes the lease, it is lost, whatever Tenure's record
+    // says.
     crew.hear(0);
     theirs(&server, 8);
     until(PATIENCE, "ours has stepped down", || (!crew.candidates[0].is_leader()).then_some(()));
@@ -199,7 +201,7 @@ fn a_lease_that_is_deleted_makes_its_next_leader_wait() {
     crew.hear(leader);
     crew.join("b", &[], &[]);
     reach(&crew.candidates[1], "standby");
-    // The other is made after the last look that finds none.
+    // The new Lease is created after the last read that finds none.
     let mut missing = clock::now();
     server.delete("leases", "team", "orders");
     let made = until(PATIENCE, "another Lease is made", || {
@@ -211,7 +213,7 @@ fn a_lease_that_is_deleted_makes_its_next_leader_wait() {
         found
     });
     let (next, _) = crew.next_leader(made);
-    // The one who made it may be active yet in its old term; the new one is a higher.
+    // The candidate that created it may still be active in its old term; the new term is higher.
     let term = until(PATIENCE, "somebody leads in another term", || {
         let all = crew.candidates.iter().filter_map(|it| it.status()?["term"].as_u64());
         all.max().filter(|it| *it > first)
@@ -244,7 +246,7 @@ fn an_operator_breaks_a_lease_and_its_leader_steps_down() {
     let waited = broken.elapsed_min(clock::now());
     crew.settle();
     crew.judge();
-    // Only the broken holder's own release ends it sooner, and then it was passive before.
+    // Only a release by the broken holder ends it sooner, after it has become passive.
     assert!(waited < PATIENCE);
 
     let crew = self::crew(&server, LONG);

@@ -1,5 +1,4 @@
-//! The route by EndpointSlice: real processes that pretend to be pods, against an API server of the
-//! tests' own.
+//! The route by EndpointSlice, with real processes that run as pods, and an in-process API server.
 
 use testkit::kubernetes::{kube_server, routed};
 use testkit::processes::process;
@@ -29,7 +28,7 @@ fn slice(cluster: &Cluster) -> Option<Value> {
     cluster.server.object("endpointslices", NAMESPACE, SLICE)
 }
 
-/// Where the Service leads, and the term that the slice bears.
+/// Returns the addresses in the slice, and its term.
 fn route(cluster: &Cluster) -> (Vec<String>, Option<String>) {
     let slice = slice(cluster).unwrap_or_default();
     let endpoints = slice["endpoints"].as_array().cloned().unwrap_or_default();
@@ -66,7 +65,7 @@ fn the_service_leads_to_the_leader_and_to_nobody_before_the_lease_is_given_back(
     let b = cluster.start("web-2", LONG);
     agrees(&b, true);
     assert_eq!(b.status().unwrap()["route"]["says"], "passive");
-    // A change that is slow in coming, though not too slow: meanwhile nobody else may lead.
+    // The change is slow but succeeds: until then no other candidate may lead.
     cluster.server.inject("update endpointslices", [Fault::Delay(Duration::from_millis(1_500))]);
     a.signal(Signal::TERM);
     let second = leads(&b);
@@ -98,7 +97,7 @@ fn after_a_kill_the_old_address_goes_in_the_update_in_which_the_new_one_comes() 
     let writes: Vec<_> = log.iter().filter(|it| it.op == "update endpointslices").collect();
     assert_eq!(writes.len(), 1, "{writes:?}");
     assert_eq!(writes[0].body["metadata"]["resourceVersion"], before);
-    // Back in its pod, it leaves what another says of itself.
+    // When it runs in its pod again, it does not change the entry of another.
     let a = cluster.start("web-1", SHORT);
     agrees(&a, true);
     assert_eq!(route(&cluster).0, ["10.0.0.2"]);

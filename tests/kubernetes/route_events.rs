@@ -1,5 +1,5 @@
-//! Events of each leadership, and what `tenure doctor` says of routing: real processes that pretend
-//! to be pods, against an API server of the tests' own.
+//! Events of each leadership, and the report of `tenure doctor` about routing, with real processes
+//! that run as pods, and an in-process API server.
 
 use testkit::kubernetes::{kube_server, routed};
 use testkit::processes::process;
@@ -12,7 +12,7 @@ use routed::{BOUND, Cluster, LONG, NAMESPACE, SHORT, leads};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// The Events as the server keeps them, and as `kubectl describe` reads them: in the core's words.
+/// Returns the Events in the form of the core group, as `kubectl describe` reads them.
 fn events(cluster: &Cluster) -> Vec<Value> {
     let mut events = cluster.server.objects("events", NAMESPACE);
     events.sort_by_key(|it| it["eventTime"].as_str().unwrap_or_default().to_owned());
@@ -115,7 +115,7 @@ fn events_that_hang_hold_up_neither_route_nor_end() {
     cluster.says("web-2", "active");
 }
 
-/// What doctor says of routing, with its exit code.
+/// Returns the exit code and the report of doctor about routing.
 fn doctor(cluster: &Cluster, route: &[&str], pod: &str) -> (i32, String) {
     let directory = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_tenure"))

@@ -1,5 +1,5 @@
-//! The keeper of a route on a clock that the test sets: what it says when nobody publishes, when it
-//! gives its word, and what it counts.
+//! The reconciler of a route, on a clock that the test sets: what it writes without a new
+//! publication, when it acknowledges, and what it counts.
 
 use testkit::http::status;
 use testkit::kubernetes::kube_server;
@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 const BOUND: Duration = Duration::from_secs(30);
 
-/// A keeper of the label of the pod `web-1`, by a server of its own.
+/// A reconciler of the label of the pod `web-1`, with a server of its own.
 struct Kept {
     server: KubeServer,
     feed: Option<Feed>,
@@ -62,7 +62,7 @@ impl Kept {
         self.feed.as_ref().unwrap()
     }
 
-    /// Waits until the pod bears a role.
+    /// Waits until the pod has a role.
     async fn says(&self, role: &str) {
         let says = async {
             loop {
@@ -76,7 +76,7 @@ impl Kept {
         timeout(BOUND, says).await.unwrap_or_else(|_| panic!("the label never says {role}"));
     }
 
-    /// Waits until the route's board says so.
+    /// Waits until the route state agrees, or does not.
     async fn agrees(&self, agrees: bool) {
         let agree = async {
             loop {
@@ -101,13 +101,13 @@ impl Kept {
         line.rsplit_once(' ')?.1.parse().ok()
     }
 
-    /// Whether word of the newest publication comes within a while.
+    /// Returns whether the newest publication is acknowledged within a time.
     async fn gives_word(&mut self, within: Duration) -> bool {
         let sequence = self.feed().last().sequence;
         timeout(within, self.word.reached(sequence)).await.is_ok()
     }
 
-    /// The driver is gone; the keeper ends after its last word.
+    /// Drops the driver; the reconciler ends after its last write.
     async fn end(mut self) -> KubeServer {
         drop(self.feed.take());
         timeout(BOUND, self.running).await.expect("it ends").unwrap();
@@ -126,7 +126,7 @@ async fn a_belief_that_ends_by_itself_takes_the_route_back() {
     let kept = Kept::start(server(), leading(7, ms(5_000)));
     kept.says("active").await;
     kept.agrees(true).await;
-    // Nobody publishes; the clock alone ends it.
+    // There is no publication; the belief ends by the clock alone.
     pass(ms(5_001));
     assert_eq!(kept.document()["agrees"], false, "judged when it is asked");
     kept.says("passive").await;
@@ -143,7 +143,7 @@ async fn word_is_given_when_the_route_has_said_it_and_not_before() {
     kept.feed().change(status(Standing::Standby));
     assert!(!kept.gives_word(ms(700)).await, "the label says active yet");
     kept.server.heal();
-    // The back-off is by the clock that the test sets.
+    // The back-off uses the clock of the test.
     pass(ms(10_000));
     assert!(kept.gives_word(BOUND).await);
     kept.says("passive").await;
@@ -174,7 +174,7 @@ async fn what_others_change_is_seen_at_the_next_look_and_mended() {
     kept.server.modify("pods", "team", "web-1", |it| {
         it["metadata"]["labels"]["tenure.dev/role"] = "passive".into();
     });
-    // It looks after ten to thirty seconds, not at each renewal.
+    // It reads after ten to thirty seconds, not at each renewal.
     pass(ms(9_900));
     kept.feed().renew(leading(7, ms(1_000_000)));
     tokio::time::sleep(ms(100)).await;

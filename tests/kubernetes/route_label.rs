@@ -1,5 +1,4 @@
-//! The route by label: real processes that pretend to be pods, against an API server of the tests'
-//! own.
+//! The route by label, with real processes that run as pods, and an in-process API server.
 
 use testkit::faults::fault_proxy;
 use testkit::kubernetes::{kube_server, routed};
@@ -30,7 +29,7 @@ fn the_label_follows_the_leader_and_is_taken_back_before_the_lease_is() {
     let route = agrees(&a, true);
     assert_eq!((&route["kind"], &route["says"]), (&"label".into(), &"active".into()));
     assert_eq!(series(&a, "tenure_route_agrees", ""), Some(1.0));
-    // A change that is slow in coming, though not too slow: meanwhile nobody else may lead.
+    // The change is slow but succeeds: until then no other candidate may lead.
     cluster.server.inject("patch pods", [Fault::Delay(Duration::from_millis(1_500))]);
     a.signal(Signal::TERM);
     let second = leads(&b);
@@ -56,7 +55,7 @@ fn a_label_that_a_killed_leader_kept_is_taken_by_the_next() {
     let term = leads(&b);
     cluster.says("web-2", "active");
     assert_eq!(cluster.label("web-1"), ("passive".to_owned(), Some(term)));
-    // The next process in the pod finds itself passive, and says so of its own accord.
+    // The next process in the pod is passive, and corrects the label without a change of its state.
     cluster.server.modify("pods", NAMESPACE, "web-1", |it| {
         it["metadata"]["labels"]["tenure.dev/role"] = "active".into();
         it["metadata"]["annotations"]["tenure.dev/term"] = (term + 7).to_string().into();
@@ -85,7 +84,8 @@ fn whoever_was_cut_off_mends_its_own_label_when_it_is_back() {
     leads(&b);
     a.signal(Signal::CONT);
     until(BOUND, "it stands by", || (a.state()? == "standby").then_some(()));
-    // Nobody could say otherwise: the label still leads to who leads no more, and that shows.
+    // Nothing could correct it: the label still selects the former leader, which the route state
+    // reports.
     assert_eq!(cluster.active(), ["web-1"]);
     let route = agrees(&b, false);
     assert_eq!(route["says"], "passive");
@@ -106,7 +106,8 @@ fn whoever_was_cut_off_mends_its_own_label_when_it_is_back() {
     until(BOUND, "it is told", || b.log().contains("agrees with our role again").then_some(()));
 }
 
-/// A write of the old leader that is on its way while the next one begins: of the pod as it was.
+/// Delays a write of the old leader until the next one leads; the write was made for an earlier
+/// version of the pod.
 fn late_write(spoil: impl FnOnce(&mut serde_json::Value)) -> (Cluster, [process::Candidate; 2]) {
     let cluster = cluster();
     let a = cluster.start("web-1", SHORT);
@@ -117,7 +118,7 @@ fn late_write(spoil: impl FnOnce(&mut serde_json::Value)) -> (Cluster, [process:
     cluster.server.take_log();
     cluster.server.inject("patch pods", [Fault::Delay(Duration::from_secs(8))]);
     cluster.server.modify("pods", NAMESPACE, "web-1", spoil);
-    // It looks, finds that its label is not as it was, and mends it.
+    // It reads, finds that its label was changed, and corrects it.
     let is_under_way = || cluster.server.pending() == 0;
     until(BOUND, "the write is under way", || is_under_way().then_some(()));
     cluster.stop(&a);
@@ -126,7 +127,7 @@ fn late_write(spoil: impl FnOnce(&mut serde_json::Value)) -> (Cluster, [process:
     (cluster, [a, b])
 }
 
-/// Waits for the late write to be answered so.
+/// Waits until the late write is answered with this status.
 fn answered(cluster: &Cluster, status: u16) {
     until(BOUND, "the late write arrives", || {
         let log = cluster.server.log();
@@ -173,7 +174,7 @@ fn a_write_of_unknown_outcome_is_overtaken_before_the_lease_is_given_back() {
         it["metadata"]["labels"]["tenure.dev/role"] = "passive".into();
     });
     until(BOUND, "the write is under way", || (cluster.server.pending() == 0).then_some(()));
-    // The label says passive already, and the write that says otherwise has yet to arrive.
+    // The label is passive already, and the write that would change it has yet to arrive.
     a.signal(Signal::TERM);
     assert!(a.wait(BOUND).success());
     answered(&cluster, 409);
@@ -202,7 +203,7 @@ fn without_rights_it_leads_all_the_same_and_says_what_is_missing() {
     a.signal(Signal::TERM);
     leads(&b);
     assert!(a.wait(BOUND).success());
-    // Once rights are there, nobody has to start anew.
+    // Once the permissions are granted, no restart is needed.
     cluster.server.allow("poor", NAMESPACE, "pods", &["get", "list", "patch"]);
     cluster.says("web-2", "active");
     agrees(&b, true);
@@ -216,7 +217,7 @@ fn an_api_server_that_hangs_or_is_gone_delays_no_election() {
     cluster.says("web-1", "active");
     let term = leads(&a);
     cluster.server.impose("any", Fault::Hang);
-    // Longer than the lease: each renewal comes in time.
+    // Longer than the lease, during which each renewal is in time.
     let ends = std::time::Instant::now() + Duration::from_secs(5);
     while std::time::Instant::now() < ends {
         assert_eq!(a.status().unwrap()["term"], term);
@@ -227,7 +228,7 @@ fn an_api_server_that_hangs_or_is_gone_delays_no_election() {
     leads(&a);
     let mut b = cluster.start("web-2", LONG);
     a.signal(Signal::TERM);
-    // Two minutes before the lease would have run out.
+    // Two minutes before the lease would expire.
     leads(&b);
     assert!(a.wait(BOUND).success());
     cluster.server.heal();
@@ -241,7 +242,7 @@ fn an_api_server_that_hangs_or_is_gone_delays_no_election() {
     until(BOUND, "the others are passive", || (cluster.active() == ["web-3"]).then_some(()));
 }
 
-/// Of all that Tenure asks for with the lease in a Lease too, and with the names that rules can tell.
+/// With the lease in a Lease too, and with permissions restricted to names where rules can do that.
 #[test]
 fn a_cluster_that_has_both_lease_and_label_needs_no_other_right() {
     let cluster = Cluster::on(&["--kube-route=label"], "kubernetes:team/orders");

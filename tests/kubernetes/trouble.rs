@@ -1,5 +1,5 @@
-//! Each kind of trouble with a cluster, under a real sidecar: it is up and passive, says what is
-//! wrong in its status, its log and its metrics, and leads as soon as that is mended.
+//! Each kind of problem with a cluster, with a real sidecar: it stays up and passive, reports the
+//! problem in its status, log and metrics, and leads once it is fixed.
 
 use testkit::kubernetes::kube_server;
 use testkit::processes::process;
@@ -12,7 +12,7 @@ use process::{Candidate, until};
 use serde_json::json;
 use tempfile::TempDir;
 
-/// How long anything may take that must come, on a machine with much else to do.
+/// The timeout for any expected change, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A sidecar on `kubernetes:STORE`.
@@ -38,7 +38,8 @@ fn start(server: &KubeServer, store: &str, variables: &[(&str, &str)]) -> Sideca
 }
 
 impl Sidecar {
-    /// Waits for words in the status, and checks that it is up, passive, and tells them everywhere.
+    /// Waits for words in the store's error, and asserts that the sidecar is up, passive, and
+    /// reports them everywhere.
     fn tells(&self, words: &[&str], outcome: &str) {
         let it = &self.candidate;
         let error = until(PATIENCE, &format!("its status tells {words:?}"), || {

@@ -1,7 +1,7 @@
-//! The simulation in the tests: fixed seeds, a fresh one, and proof that the judge sees what it is
-//! there to see.
+//! The simulation on fixed seeds and a fresh one, and proof that the checker detects violations.
 //!
-//! Many more hours are for `examples/simulate.rs`, built to run fast; `tests/run` plays it too.
+//! For many more hours run the simulator's `simulate` binary in a fast profile, as `tests/run`
+//! does.
 
 #![allow(clippy::cast_possible_truncation, reason = "indices of a few dozen")]
 
@@ -15,7 +15,7 @@ use simulation::scenario::{Nature, Scenario};
 use simulation::world::{Outcome, World};
 use simulation::{SECOND, shrink};
 
-/// A campaign must end without a violation.
+/// Asserts that a campaign has no violation.
 #[track_caller]
 fn assert_clean(tally: &Tally) {
     if let Some(found) = &tally.found {
@@ -71,8 +71,8 @@ fn kind(outcome: &Outcome) -> Option<checker::Kind> {
 
 #[test]
 fn the_judge_sees_two_leaders_where_the_lease_is_freed_behind_the_holders_back() {
-    // The episode is said to keep the assumptions, and breaks them: broken at once, the lease goes
-    // to another while the leader still believes.
+    // The episode is declared faithful, but violates an assumption: the lease is broken at once,
+    // and another candidate gets it while the leader still believes.
     let kind_of_break = Kind::Break { period: Some(0) };
     let cut = Kind::Cut { refused: false };
     let faults = vec![at(60, 30, Target::Leader, cut), at(61, 0, Target::All, kind_of_break)];
@@ -89,7 +89,7 @@ fn the_judge_sees_two_leaders_where_a_pause_beyond_the_margin_goes_unseen() {
         vec![at(60, 14, Target::Leader, Kind::Freeze { synced: false })],
     );
     scenario.nodes.iter_mut().for_each(|it| it.freeze_budget = 14 * SECOND);
-    // Frozen right after a renewal, it goes on believing when another leads.
+    // If it is frozen right after a renewal, it still believes when another leads.
     let found = (0..40).find_map(|tenths: u64| {
         scenario.faults[0].at = 60 * SECOND + tenths * SECOND / 10;
         kind(&play(&scenario))
@@ -99,7 +99,8 @@ fn the_judge_sees_two_leaders_where_a_pause_beyond_the_margin_goes_unseen() {
 
 #[test]
 fn a_lapse_by_a_clock_set_forward_takes_no_client_s_time() {
-    // Released at once, the lease went to another while a client still acted on the last answer.
+    // If it were released at once, another would get the lease while a client still acts on the
+    // last answer.
     for tenths in 0..40 {
         let jump = Kind::Jump { which: Which::Boot, by: 27_000_000_000 };
         let fault =

@@ -1,14 +1,14 @@
 //! The election under a model checker: every run of a few candidates with a few faults.
 //!
-//! The bounds are small enough for a debug build; `examples/model_check.rs` goes further with the
-//! same model.
+//! The bounds are small enough for a debug build; the simulator's `model_check` binary goes further
+//! with the same model.
 
 use simulator::model as checked;
 
 use checked::{Bounds, check};
 
-/// Checks, and holds the number of states against the known one: fewer would mean that something
-/// is no longer tried.
+/// Checks the properties, and that there are at least as many states as known: fewer would mean
+/// that some runs are no longer explored.
 fn assert_holds(bounds: Bounds, at_least: usize) {
     let checkup = check(bounds, 2);
     assert!(checkup.failures.is_empty(), "{bounds:?}: {:#?}", checkup.failures);

@@ -1,4 +1,4 @@
-//! The simulation's store, held to the same sentences as the real ones in `tests/stores.rs`.
+//! The conformance suite on the stores of the simulation.
 
 use simulator as simulation;
 use testkit::kubernetes::observed;
@@ -13,7 +13,7 @@ use simulated_lock::SimulatedLock;
 use simulation::store::Kind;
 use tenure::store::LeaseStore;
 
-/// The simulation's store, of one kind or the other: `BLOB` or not.
+/// The simulated blob if `BLOB`, and otherwise the simulated store on one host.
 struct Simulated<const BLOB: bool>(SimulatedLock);
 
 impl<const BLOB: bool> Harness for Simulated<BLOB> {
@@ -45,7 +45,7 @@ impl<const BLOB: bool> Harness for Simulated<BLOB> {
     }
 }
 
-/// The simulation's Lease, with observers whose clock the test turns.
+/// The simulated Lease, with observers whose clock the test advances.
 struct SimulatedLease {
     lock: SimulatedLock,
     observers: Observers,
@@ -65,7 +65,7 @@ impl Harness for SimulatedLease {
     }
 
     async fn advance(&self, by: Duration) {
-        // Somebody stands by, and has looked.
+        // A standby must have read the Lease before time passes.
         let _ = self.candidate().look().await;
         self.observers.pass(by);
         self.lock.advance(by);

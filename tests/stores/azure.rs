@@ -1,5 +1,5 @@
-//! The Azure backend against Microsoft's tables, row by row: on the in-process server that follows
-//! them, and on a real Azurite, which differs nowhere that the backend can see.
+//! The Azure backend tested with each row of Microsoft's tables, on the in-process server that
+//! follows them, and on a real Azurite, which behaves the same for the backend.
 
 use testkit::azure::{azurite, blob_server};
 use testkit::http::raw;
@@ -17,7 +17,7 @@ use tenure::store::{Bid, Cause, LeaseStore, StoreError};
 
 const STATES: [&str; 5] = ["available", "leased", "breaking", "broken", "expired"];
 
-/// What each call must bring, in the order of [`STATES`].
+/// The expected outcome of each call, in the order of [`STATES`].
 const TABLE: [(&str, u128, [&str; 5]); 8] = [
     ("acquire", A, ["granted", "granted", "refused", "granted", "granted"]),
     ("acquire", B, ["granted", "refused", "refused", "granted", "granted"]),
@@ -38,8 +38,8 @@ async fn call(store: &Azure, op: &str, bid: &Bid) -> &'static str {
     }
 }
 
-/// Brings a new blob into a lease state, A's where it is anybody's; the end of a lease is left to
-/// the caller.
+/// Creates a blob in a lease state; if there is a lease, it is A's. Its expiry is left to the
+/// caller.
 async fn reach(raw: &Raw, state: &str) {
     raw.make().await;
     let id = bid(A).lease.to_wire();
@@ -55,7 +55,7 @@ async fn reach(raw: &Raw, state: &str) {
     assert_eq!(raw.lease("break", &[("x-ms-lease-break-period", period)]).await.status, 202);
 }
 
-/// Goes through the whole table for one state.
+/// Checks all rows of the table for one state.
 async fn rows(
     state: usize,
     settings: impl Fn(&str, &str) -> AzureSettings,
@@ -116,7 +116,7 @@ async fn every_row_of_the_table_holds_on_azurite() {
     }
 }
 
-/// One tenure, from a missing container to its end, and the next candidate's look at it.
+/// Runs one leadership from a missing container to its end, and the next candidate's read.
 async fn tenure(settings: AzureSettings) {
     let (store, other) = (open(settings.clone()), open(settings.clone()));
     let sight = soon(store.look()).await.expect("a look at nothing");

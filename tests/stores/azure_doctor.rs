@@ -1,4 +1,5 @@
-//! The examination of an account: nothing wrong where nothing is, and each fault by its name.
+//! The doctor's examination of an account: it finds nothing wrong in a healthy one, and reports
+//! each problem.
 
 use testkit::azure::{azurite, blob_server};
 use testkit::stores::bids;

@@ -1,4 +1,4 @@
-//! The Azure backend when answers are lost, late, wrong or not Azure's at all.
+//! The Azure backend with answers that are lost, late, wrong or not Azure's.
 
 use testkit::azure::{azurite, blob_server, token_server};
 use testkit::http::raw;
@@ -223,7 +223,7 @@ async fn a_certificate_that_nobody_vouches_for_is_refused_and_no_proxy_stands_be
     assert!(listener.take_log().is_empty(), "nothing was sent, and nothing in plain");
 }
 
-/// The first line that a store sends to its proxy, if it asks that proxy at all.
+/// Returns the first line that a store sends to its proxy; `None` if it does not use the proxy.
 async fn asked_of_proxy(except: Option<&str>) -> Option<String> {
     let proxy = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let mut settings = BlobServer::start().await.settings("locks", "orders");

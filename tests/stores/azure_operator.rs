@@ -1,4 +1,5 @@
-//! What naming a successor and breaking a lease send to Azure, and what its answers come to.
+//! The requests to Azure for naming a successor and breaking a lease, and the outcomes of the
+//! answers.
 
 use testkit::azure::blob_server;
 use testkit::http::raw;

@@ -1,5 +1,5 @@
-//! No secret at any level: all that is logged in runs with each kind of credential, in good days
-//! and bad, is searched for what was sent.
+//! Secrets in the log: runs with each kind of credential, with and without faults, log none of the
+//! secrets at any level.
 
 use testkit::azure::{azurite, blob_server};
 
@@ -32,7 +32,7 @@ impl Write for Captured {
 
 const LEASE: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
 
-/// Calls everything once, and says what went wrong with each.
+/// Makes every call once, and returns the errors.
 async fn everything(settings: AzureSettings) -> String {
     let bid = Bid {
         lease: LeaseId::from_random(LEASE),
@@ -60,7 +60,7 @@ async fn everything(settings: AzureSettings) -> String {
     told
 }
 
-/// Runs with each kind of secret, in good days and with each fault.
+/// Runs with each kind of credential, without faults and with each fault.
 async fn with_each_credential(server: &BlobServer) -> String {
     let mut told = String::new();
     let directory = tempfile::tempdir().expect("a directory");

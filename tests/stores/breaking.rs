@@ -1,4 +1,4 @@
-//! `tenure break` as an operator runs it, against real candidates: on a directory and on Azurite.
+//! `tenure break` with real candidates, on a directory and on Azurite.
 
 use testkit::azure::azurite;
 use testkit::http::raw;
@@ -15,14 +15,14 @@ use process::{Candidate, until};
 use raw::Raw;
 use tenure::clock;
 
-/// A lease that nobody waits out in these tests.
+/// Timings with a lease that does not expire during a test.
 const LONG: Timings = Timings {
     lease_duration: Duration::from_secs(300),
     renew_deadline: Duration::from_secs(200),
     ..STEADY
 };
 
-/// Breaks the lease of a crew.
+/// Breaks the lease of a cluster.
 fn break_lease(crew: &Crew, more: &[&str]) -> Ran {
     let shared = crew.arguments();
     let shared = shared.iter().map(String::as_str);
@@ -32,7 +32,7 @@ fn break_lease(crew: &Crew, more: &[&str]) -> Ran {
     )
 }
 
-/// Breaks it on a terminal, with this answer.
+/// Breaks the lease on a terminal, with this answer to the prompt.
 fn break_lease_on_a_terminal(crew: &Crew, answer: &str) -> Ran {
     let arguments = crew.arguments().join(" ");
     let line = format!("{} break --now {arguments}", env!("CARGO_BIN_EXE_tenure"));
@@ -47,7 +47,7 @@ fn break_lease_on_a_terminal(crew: &Crew, answer: &str) -> Ran {
     Running(child).end()
 }
 
-/// Has the leader's lease run out, and checks that another leads only then.
+/// Breaks the leader's lease so that it runs out, and asserts that another leads only after that.
 fn takes_leadership_safely(timings: Timings, store: Option<&Azurite>) {
     let mut crew = crew_on(store, timings);
     crew.join("a", &["--advertise", "10.0.3.7:8080"], &[]);
@@ -61,7 +61,7 @@ fn takes_leadership_safely(timings: Timings, store: Option<&Azurite>) {
     assert!(ran.out.contains("nobody else can lead before 20"), "{}", ran.out);
     assert!(ran.err.is_empty(), "{}", ran.err);
 
-    // Its next renewal is refused: it did not hold out until its deadline.
+    // Its next renewal is refused, before its deadline.
     tells(&crew.candidates[first], "\"reason\":\"lost\"");
     assert!(!crew.candidates[first].log().contains("lapsed"), "{}", crew.candidates[first].log());
     let (second, _) = crew.next_leader(clock::now());
@@ -78,7 +78,7 @@ fn on(azurite: &Azurite) -> Vec<String> {
         .into()
 }
 
-/// A crew that nobody has joined yet, on a store that spares its first leader the wait.
+/// Creates a cluster without candidates, on a record for which the first leader need not wait.
 fn crew_on(store: Option<&Azurite>, timings: Timings) -> Crew {
     let Some(azurite) = store else {
         return Crew::empty(timings);
@@ -103,7 +103,7 @@ async fn a_broken_lease_on_azurite_runs_out_before_another_leads() {
     takes_leadership_safely(ON_BLOBS, Some(&azurite));
 }
 
-/// Crashes a leader whose lease would last for long, and breaks that at once.
+/// Crashes a leader with a long lease, and breaks the lease at once.
 fn frees_at_once(timings: Timings, store: Option<&Azurite>, patience: Duration) {
     let mut crew = crew_on(store, timings);
     crew.join("a", &[], &[]);
@@ -177,7 +177,7 @@ fn at_once_wants_a_yes_and_without_one_nothing_is_broken() {
     assert!(verdict.terms[0].0 == term, "{verdict:?}");
 }
 
-/// Waits for a renewal that began after this call.
+/// Waits for the effect of a renewal after this call.
 fn renews(candidate: &Candidate) {
     let valid = || candidate.status()?["valid_until_boottime_ns"].as_u64();
     let before = valid().expect("it leads");

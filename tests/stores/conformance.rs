@@ -1,6 +1,6 @@
-//! The conformance suite: every store that there is, held to the same sentences.
+//! The conformance suite on all stores.
 //!
-//! A new store is plugged in by a [`Harness`] and one line of `conformance!`.
+//! To add a store, implement [`Harness`] and add one line of `conformance!`.
 
 use testkit::azure::{azurite, blob_server};
 use testkit::http::raw;
@@ -28,7 +28,7 @@ use tenure::store::kubernetes::Kubernetes;
 use tenure::store::memory::Memory;
 use tenure::store::{LeaseStore, Sight};
 
-/// A clock that the test turns.
+/// A clock that the test advances.
 #[derive(Clone)]
 struct TestClock(Arc<AtomicU64>);
 
@@ -39,7 +39,7 @@ impl TestClock {
 
     fn now(&self) -> Moment {
         let since_boot = Duration::from_millis(self.0.load(Ordering::SeqCst));
-        // A file or memory judges by the boot reading; the others would mislead it.
+        // The file and memory stores only use the boot clock.
         Moment { boot: since_boot, raw: Duration::ZERO, wall: Duration::ZERO }
     }
 
@@ -143,7 +143,7 @@ impl Harness for FileLock {
     }
 }
 
-/// What else could be in the place of a blob of ours, as metadata.
+/// Metadata that others could put in place of Tenure's.
 const FOREIGN_BLOBS: &[&str] = &[
     "owner=somebody",
     "tenure_term=seven",
@@ -152,7 +152,7 @@ const FOREIGN_BLOBS: &[&str] = &[
     "tenure_hold_off_ms=1000",
 ];
 
-/// A blob, and what others do to it.
+/// A blob, and the operations of others on it.
 struct Blob {
     settings: AzureSettings,
     raw: Raw,
@@ -194,7 +194,7 @@ impl Blob {
     }
 }
 
-/// A blob on a server that follows Microsoft's tables, with a clock that the test turns.
+/// A blob on the in-process server, with a clock that the test advances.
 struct TableLock {
     server: BlobServer,
     blob: Blob,
@@ -231,14 +231,14 @@ impl Harness for TableLock {
     }
 }
 
-/// A blob of an Azurite, whose time is the real one.
+/// A blob on Azurite, in real time.
 struct AzuriteLock {
     _azurite: Arc<Azurite>,
     blob: Blob,
 }
 
 impl AzuriteLock {
-    /// The Azurite that the tests running now share; it ends with the last of them.
+    /// Returns the Azurite that all running tests share; it ends with the last of them.
     async fn azurite() -> Arc<Azurite> {
         static SHARED: tokio::sync::Mutex<Weak<Azurite>> =
             tokio::sync::Mutex::const_new(Weak::new());
@@ -269,7 +269,7 @@ impl Harness for AzuriteLock {
     }
 
     async fn advance(&self, by: Duration) {
-        // Its clock is the wall's, and what it answers may be some milliseconds old.
+        // Azurite uses the wall clock, and its answers may be some milliseconds old.
         let by = by + Duration::from_millis(200);
         let start = clock::now();
         while start.elapsed_min(clock::now()) < by {
@@ -290,8 +290,7 @@ impl Harness for AzuriteLock {
     }
 }
 
-/// A Lease on an API server that follows the documentation, with observers whose clock the test
-/// turns.
+/// A Lease on the in-process API server, with observers whose clock the test advances.
 struct LeaseLock {
     server: KubeServer,
     observers: Observers,
@@ -319,7 +318,7 @@ impl Harness for LeaseLock {
     }
 
     async fn advance(&self, by: Duration) {
-        // Somebody stands by, and has looked.
+        // A standby must have read the Lease before time passes.
         let _ = self.candidate().look().await;
         self.observers.pass(by);
     }

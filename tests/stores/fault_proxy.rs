@@ -1,4 +1,4 @@
-//! The fault proxy itself: what passes through it is unchanged, and each fault is what it says.
+//! The fault proxy itself: what it forwards is unchanged, and each fault has its documented effect.
 
 use testkit::azure::blob_server;
 use testkit::faults::fault_proxy;
@@ -15,7 +15,7 @@ use tenure::store::azure::Azure;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A store behind a proxy, where A has the lease and has written its term.
+/// Returns a store behind a proxy, where A has the lease and has written its term.
 async fn leading() -> (BlobServer, FaultProxy, Azure) {
     let server = BlobServer::start().await;
     let proxy = FaultProxy::before(&server.endpoint);
@@ -33,7 +33,7 @@ fn ops(server: &BlobServer) -> Vec<String> {
     server.take_log().into_iter().map(|it| it.op).collect()
 }
 
-/// Waits until the server was asked for all of these, in this order.
+/// Waits until the server has received all of these requests, in this order.
 async fn asked(server: &BlobServer, wanted: &[&str]) {
     let mut seen = Vec::new();
     let all = async {
@@ -46,7 +46,7 @@ async fn asked(server: &BlobServer, wanted: &[&str]) {
     assert_eq!(seen, wanted);
 }
 
-/// Asks over a bare connection, and reads to its end.
+/// Sends a request over a plain connection, and reads until the end.
 async fn bare(proxy: &FaultProxy) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(proxy.address).await?;
     stream.write_all(b"HEAD /devstoreaccount1/locks/orders HTTP/1.1\r\nhost: x\r\n\r\n").await?;
@@ -55,7 +55,7 @@ async fn bare(proxy: &FaultProxy) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// Whether a bare question is still without an answer after a while.
+/// Returns whether a request over a plain connection has no answer after a while.
 async fn is_silent(proxy: &FaultProxy) -> bool {
     tokio::time::timeout(Duration::from_millis(200), bare(proxy)).await.is_err()
 }

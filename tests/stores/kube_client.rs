@@ -1,5 +1,5 @@
-//! The client of the API server, against the tests' own: what it reads and writes, how it tells
-//! what failed, and that each of its requests has an end.
+//! The client of the API server, with the in-process server: what it reads and writes, how it
+//! classifies errors, and that each of its requests ends.
 
 use testkit::kubernetes::kube_server;
 
@@ -14,7 +14,7 @@ use tenure::kube::objects::{Lease, Metadata, Pod};
 use tenure::kube::{Kube, KubeError};
 use url::Url;
 
-/// A request-timeout that a test can wait out, and a busy machine does not.
+/// A request-timeout that a test can wait for, but long enough for a busy machine.
 const BOUND: Duration = Duration::from_secs(2);
 
 fn access(server: &KubeServer) -> KubeAccess {
@@ -131,7 +131,7 @@ async fn no_read_is_answered_from_a_cache() {
     }
 }
 
-/// An answer, or what goes wrong, the kind of the error, and words that it must have.
+/// A fault, the expected kind of error, and words that the error must contain.
 type Told = (Fault, fn(&KubeError) -> bool, &'static [&'static str]);
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The client's watches: what they tell, where they go on, and how they end.
+//! The client's watches: what they deliver, where they continue, and how they end.
 
 use testkit::kubernetes::kube_server;
 
@@ -14,7 +14,7 @@ use tenure::kube::objects::Lease;
 use tenure::kube::{Kube, KubeError, Watched};
 use url::Url;
 
-/// How long anything may take that must come.
+/// The timeout for any expected event.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 type Told = Result<Watched<Lease>, KubeError>;
@@ -36,7 +36,7 @@ async fn next(watch: &mut Pin<Box<dyn Stream<Item = Told> + Send>>) -> Option<To
     tokio::time::timeout(PATIENCE, watch.next()).await.expect("it tells something")
 }
 
-/// Kind and version of what is told.
+/// Returns kind and version of an event.
 fn brief(told: Option<Told>) -> (&'static str, String) {
     match told.expect("not at its end").expect("no error") {
         Watched::Added(it) => ("added", it.metadata.resource_version),
@@ -141,7 +141,7 @@ async fn a_watch_that_is_cut_refused_or_unanswered_ends_with_the_reason() {
         (Fault::Hang, |it| matches!(it, KubeError::Timeout(_))),
         (Fault::Html, |it| matches!(it, KubeError::Invalid(_))),
     ] {
-        // A refused token is tried once more, after its file was read again.
+        // A rejected token is tried once more, after its file was read again.
         server.impose("watch leases", fault.clone());
         let told = next(&mut watch(&kube, None)).await;
         let told = told.unwrap_or_else(|| panic!("{fault:?} is told as nothing")).unwrap_err();

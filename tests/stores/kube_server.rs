@@ -1,4 +1,4 @@
-//! The tests' own API server, held to what Kubernetes' documentation says of the real one.
+//! The in-process API server, tested by the documentation of Kubernetes.
 
 use testkit::kubernetes::{kube_server, raw_client as kube_raw};
 
@@ -9,13 +9,13 @@ use kube_server::{Fault, KubeServer, TOKEN, answers::Answer};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// A client of a server, with all rights.
+/// Returns a client of a server with all permissions.
 fn raw(server: &KubeServer) -> Raw {
     let authority = server.ca_file();
     Raw::new(&server.url(), authority.exists().then_some(&authority), TOKEN)
 }
 
-/// Makes a Lease and gives it back as stored.
+/// Creates a Lease and returns it as stored.
 async fn make(raw: &Raw, name: &str) -> Value {
     let (status, lease) = raw.post(LEASES, json!({"metadata": {"name": name}})).await;
     assert_eq!(status, 201, "{lease}");

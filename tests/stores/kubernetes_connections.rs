@@ -1,5 +1,5 @@
-//! What connections that died without a word cost: a firewall or a NAT that forgot them, an API
-//! server whose machine is gone.
+//! The effect of connections that die silently: a firewall or NAT has dropped their state, or the
+//! machine of the API server is gone.
 
 use testkit::kubernetes::{kube_server, lease_lock};
 
@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Passes connections on to a server, until all that there are go silent without an end.
+/// Forwards connections to a server, until all existing ones are silenced without being closed.
 async fn relay(listener: TcpListener, server: SocketAddr, silenced: watch::Receiver<u32>) {
     let mut connections = JoinSet::new();
     while let Ok((mut client, _)) = listener.accept().await {
@@ -43,7 +43,7 @@ async fn connections_that_died_without_a_word_cost_one_renewal_and_no_more() {
     let store = Kubernetes::open(&KubernetesSettings { access, ..own }).unwrap();
     let using = async {
         let (held, _) = lead(&store, A).await;
-        // As a watch leaves one more behind when it ends.
+        // Like a watch, which leaves one more connection when it ends.
         let looks = tokio::join!(soon(store.look()), soon(store.look()), soon(store.look()));
         assert!(looks.0.is_ok() && looks.1.is_ok() && looks.2.is_ok());
         soon(store.renew(&held)).await.unwrap();

@@ -1,4 +1,4 @@
-//! What can go wrong between us and the API server: what is definite and what is not, lost and late
+//! Faults between a candidate and the API server: which outcomes are definite, lost and late
 //! answers, other writers, and a Lease that is deleted.
 
 use testkit::kubernetes::{kube_server, lease_lock};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tenure::store::kubernetes::Kubernetes;
 use tenure::store::{Bid, LeaseStore, StoreError};
 
-/// Every call of a holder, by name.
+/// Makes every call of a holder, and returns the outcomes by name.
 async fn all(store: &Kubernetes, bid: &Bid) -> Vec<(&'static str, String)> {
     vec![
         ("look", outcome(&soon(store.look()).await)),
@@ -25,7 +25,7 @@ async fn all(store: &Kubernetes, bid: &Bid) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// An answer that says that all went well.
+/// Returns a fault that answers with success and this body.
 fn said(body: &Value) -> Fault {
     Fault::Answer(Answer::json(200, body))
 }
@@ -58,7 +58,7 @@ async fn whatever_the_server_says_of_itself_is_evidence_of_nothing() {
         (failure(400, "BadRequest", "no"), "settings"),
         (failure(422, "Invalid", "no"), "settings"),
         (Fault::Html, "settings"),
-        // What is JSON, and comes from something else in the API server's place.
+        // Valid JSON from something that is not the API server.
         (said(&json!({})), "settings"),
         (said(&json!({"status": "ok"})), "settings"),
         (said(&json!({"kind": "Status", "apiVersion": "v1", "status": "Success"})), "settings"),
@@ -118,7 +118,7 @@ async fn a_write_counts_only_if_its_answer_shows_it() {
         change(&mut it);
         it
     };
-    // What a webhook of the cluster may make of it on its way.
+    // Changes that a webhook of the cluster may make to the object.
     for made in [
         changed(|it| it["spec"]["holderIdentity"] = "".into()),
         changed(|it| it["spec"]["holderIdentity"] = "another".into()),
@@ -184,7 +184,7 @@ async fn a_write_that_lands_late_touches_nothing_that_came_after() {
     let (first, _) = lead(&store, A).await;
     soon(store.release(&first)).await.unwrap();
     let late = Duration::from_millis(2_500);
-    // A bid, a renewal and a release that were given up, each before the next holder.
+    // A bid, a renewal and a release that the client has abandoned, each before the next holder.
     for call in ["acquire", "renew", "release"] {
         let a = seeing(&store, bid(A)).await;
         if call != "acquire" {
@@ -273,7 +273,7 @@ async fn what_is_deleted_under_a_write_is_not_made_again_by_it() {
     server.take_log();
     server.inject("update leases", [Fault::Delay(Duration::from_millis(1_500))]);
     let (renewed, ()) = tokio::join!(soon(store.renew(&a)), async {
-        // It has been read, and what is to be written is under way.
+        // The Lease was read, and the write is in progress.
         while server.count("get leases") == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -1,5 +1,5 @@
-//! What wakes a standby: a release, an end, a deletion and a named successor, and never a renewal;
-//! through versions that are gone, watches that are cut, and a server that is away.
+//! What wakes a standby: a release, an expiry, a deletion and a named successor, but never a
+//! renewal; also after expired versions, cut watches, and an outage of the server.
 
 use testkit::kubernetes::{kube_server, lease_lock};
 
@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 use tenure::store::kubernetes::Kubernetes;
 use tenure::store::{LeaseStore, Successor};
 
-/// How long nothing must happen to be nothing.
+/// How long a standby must stay asleep to count as not woken.
 const QUIET: Duration = Duration::from_millis(400);
 
-/// Lets a standby watch until it has heard of what is there, and says that it sleeps.
+/// Waits until a standby has seen the current state and sleeps.
 async fn asleep(standby: &Kubernetes) {
     let _ = soon(standby.look()).await;
     while tokio::time::timeout(QUIET, standby.changed()).await.is_ok() {}
 }
 
-/// Whether it is woken in the time that nothing takes.
+/// Returns whether the standby is woken within [`QUIET`].
 async fn woken(standby: &Kubernetes) -> bool {
     tokio::time::timeout(QUIET, standby.changed()).await.is_ok()
 }
@@ -113,7 +113,7 @@ async fn a_release_is_told_after_a_version_was_gone_and_after_watches_were_cut()
                 server.cut_watches();
             }
         }
-        // Being woken for nothing is allowed: it means that there is a reason to look.
+        // A spurious wake-up is allowed: it only causes a read.
         while woken(&standby).await {}
         soon(store.release(&held)).await.unwrap();
         tokio::time::timeout(Duration::from_secs(40), standby.changed())
@@ -159,8 +159,8 @@ async fn a_watch_that_begins_well_and_ends_at_once_is_asked_for_less_and_less() 
     let (store, standby) = (open(&server), open(&server));
     lead(&store, A).await;
     asleep(&standby).await;
-    // No version that it is told can be gone on from: it begins anew each time, and hears how the
-    // Lease is.
+    // It cannot continue from any version that it receives: it begins again each time, and receives
+    // the current Lease.
     let gone = || Fault::Answer(Answer::failure(410, "Expired", "too old", Value::Null));
     server.inject("watch leases", (0..200).flat_map(|_| [gone(), Fault::Delay(Duration::ZERO)]));
     server.take_log();

@@ -1,4 +1,5 @@
-//! Leadership handed to a successor by name, between real candidates: on a directory and on Azurite.
+//! Transfer of leadership to a named successor, between real candidates, on a directory and on
+//! Azurite.
 
 use testkit::azure::azurite;
 use testkit::processes::{cluster as crew, command, process};
@@ -13,7 +14,7 @@ use tenure::clock;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// For how long the others wait, far longer than a successor needs.
+/// How long the others hold off, far longer than a successor needs.
 const HOLD_OFF: &str = "50s";
 
 /// Three candidates, each with an admin socket in the directory.
@@ -46,7 +47,7 @@ impl Trio {
     }
 }
 
-/// A crew on Azurite, on a record that spares its first leader the wait.
+/// Creates a cluster on Azurite, on a record for which the first leader need not wait.
 fn crew_on(azurite: &Azurite, timings: Timings) -> Crew {
     let endpoint = azurite.endpoint.as_str();
     let store = ["--store", "azure://devstoreaccount1/elections", "--azure-endpoint", endpoint];
@@ -59,8 +60,8 @@ fn crew_on(azurite: &Azurite, timings: Timings) -> Crew {
     crew
 }
 
-/// Hands leadership over ten times, each time to the one who led longest ago, while the others
-/// would wait for far longer than that takes.
+/// Transfers leadership ten times, each time to the candidate that led longest ago, while the
+/// others hold off for far longer than that takes.
 fn ten_handovers(mut trio: Trio) {
     let mut leader = trio.crew.settle();
     for _ in 0..10 {
@@ -107,7 +108,7 @@ fn a_successor_that_does_not_exist_costs_its_hold_off_and_no_more() {
     let waited = before.elapsed_max(clock::now());
     assert!(waited >= hold_off, "the successor was not waited for: {waited:?}");
     assert!(waited < hold_off + Duration::from_secs(20), "{waited:?}");
-    // Its courtesy is over with the next term: a handover after it is at once.
+    // The successor's deference ends with the next term: a handover after that is immediate.
     trio.crew.hear(next);
     let third = (next + 1) % NAMES.len();
     trio.crew.settle();

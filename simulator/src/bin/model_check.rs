@@ -1,11 +1,11 @@
-//! Checks the election exhaustively, within bounds, and prints how many states there are:
+//! Checks the election exhaustively, within bounds, and prints the number of states:
 //!
-//! `cargo run --profile sim --example model_check -- --candidates 3 --faults 4`
+//! `cargo run --profile sim -p simulator --bin model_check -- --candidates 3 --faults 4`
 //!
-//! `--faults` is how many a run may have in all, `all` for any number; `--kinds` names those that
-//! are tried, `delay,failure,crash,resignation,break,seizure,slip` unless told; `--bids` bounds the
-//! leases that each candidate bids for; `--threads`. It ends with 1 if anything does not hold, and
-//! prints the shortest run to it.
+//! `--faults` limits the number of faults in a run (`all` for no limit). `--kinds` selects the
+//! kinds of fault, by default `delay,failure,crash,resignation,break,seizure,slip`. `--bids` limits
+//! the leases that each candidate bids for. `--threads` sets the number of threads. If a property
+//! is violated, it prints the shortest run that leads there and exits with code 1.
 
 #![allow(clippy::print_stdout, reason = "what it is for")]
 

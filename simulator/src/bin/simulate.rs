@@ -1,6 +1,4 @@
-//! Plays the election in a simulated world where everything goes wrong, and says what it found.
-//!
-//! The world is that of `tests/sim.rs`; this is its command line.
+//! The command line of the simulator: runs a campaign, replays an episode, or draws a figure.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line")]
 #![allow(clippy::cast_possible_truncation, reason = "indices of a few dozen")]
@@ -58,7 +56,7 @@ enum Figure {
     Pause,
 }
 
-/// Faults by number.
+/// The numbers of the chosen faults.
 #[derive(Clone, Debug)]
 struct Chosen(Vec<u32>);
 
@@ -96,7 +94,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(tally.found.is_some()))
 }
 
-/// Plays a run with one fault, and draws what came of it.
+/// Runs an episode with a single fault, and returns its timeline as SVG.
 fn draw(figure: Figure) -> String {
     const STRUCK: u64 = 60 * SECOND + 700 * MILLI;
     let (kind, length, title, word) = match figure {
@@ -139,7 +137,7 @@ fn draw(figure: Figure) -> String {
     .draw(chart)
 }
 
-/// Plays one episode again.
+/// Replays one episode, with all of its faults or the chosen ones.
 fn replay(seed: u64, episode: u64, arguments: &Arguments) -> Tally {
     let scenario = campaign::scenario(seed, episode);
     let all = 0..scenario.faults.len() as u32;

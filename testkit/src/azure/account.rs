@@ -1,7 +1,5 @@
-//! A storage account for real processes: by Microsoft's tables, on a thread of this test, or an
-//! Azurite; with what an operator or a third party can do to it.
-//!
-//! What it does not do: it shares no lock between two tests, only the Azurite.
+//! A storage account for real processes, on the in-process server or on Azurite, with the
+//! operations of an operator or a third party. Tests share an Azurite, but never a container.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -20,10 +18,10 @@ use crate::processes::cluster::{Crew, ON_BLOBS};
 /// The election, and so the blob.
 const ELECTION: &str = "orders";
 
-/// The term that the record bears before anybody leads.
+/// The term in the record before the first leader.
 pub const FIRST_TERM: u64 = 1_000;
 
-/// An account with a container of the test's own.
+/// An account with a container for one test.
 pub struct Account {
     settings: AzureSettings,
     raw: Raw,
@@ -44,7 +42,7 @@ fn runtime() -> Runtime {
 }
 
 impl Account {
-    /// The in-process server that follows the tables, with a clock that runs.
+    /// Starts the in-process server on a thread, with a running clock.
     pub fn by_the_tables() -> Self {
         let (tell, told) = std::sync::mpsc::channel();
         let (end, ended) = oneshot::channel();
@@ -59,7 +57,8 @@ impl Account {
         Self::new(settings, Server::Tables(server, end), runtime())
     }
 
-    /// A container in the Azurite that the tests running now share; it ends with the last of them.
+    /// Creates a container in the Azurite that all running tests share; it ends with the last of
+    /// them.
     pub fn on_azurite() -> Self {
         static SHARED: Mutex<Weak<Azurite>> = Mutex::new(Weak::new());
         static CONTAINERS: AtomicU32 = AtomicU32::new(0);
@@ -81,7 +80,8 @@ impl Account {
         Self { raw: Raw::new(&settings), settings, server, runtime }
     }
 
-    /// Candidates on a record with a first term, so that none holds at the start (R11).
+    /// Creates a cluster on a record with a first term, so that no candidate holds at the start
+    /// (R11).
     pub fn crew(&self, names: &[&str]) -> Crew {
         self.runtime.block_on(async {
             let store = Azure::open(self.settings.clone()).expect("the settings are good");
@@ -107,7 +107,7 @@ impl Account {
         crew
     }
 
-    /// The in-process server.
+    /// Returns the in-process server. Panics if this is an Azurite.
     pub fn tables(&self) -> &BlobServer {
         match &self.server {
             Server::Tables(server, _) => server,
@@ -115,8 +115,8 @@ impl Account {
         }
     }
 
-    /// Has every lease of the in-process server run out, as soon as no answer that was given
-    /// before holds any more; Azurite's run out by themselves.
+    /// Waits until no answer given before is valid, then lets every lease of the in-process server
+    /// expire. On Azurite they expire by themselves.
     pub fn let_leases_end(&self) {
         #[allow(clippy::disallowed_methods, reason = "answers hold by the real clock")]
         std::thread::sleep(ON_BLOBS.renew_deadline);
@@ -125,12 +125,12 @@ impl Account {
         }
     }
 
-    /// Does what somebody else would.
+    /// Performs a call as a third party would.
     pub fn by_hand<T>(&self, call: impl AsyncFnOnce(&Raw) -> T) -> T {
         self.runtime.block_on(call(&self.raw))
     }
 
-    /// Waits for the blob to be in a lease state.
+    /// Waits until the blob is in a lease state.
     pub fn until_lease_is(&self, state: &str) {
         crate::processes::process::until(
             crate::processes::cluster::PATIENCE,

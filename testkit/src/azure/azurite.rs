@@ -1,4 +1,4 @@
-//! A real Azurite on a free port of loopback, ended when the test is.
+//! A real Azurite on a free port of loopback, which ends with the test.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -13,7 +13,7 @@ use url::Url;
 /// The account of every Azurite.
 pub const ACCOUNT: &str = "devstoreaccount1";
 
-/// Its key, which is no secret.
+/// The published key of that account.
 pub const KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
@@ -27,15 +27,15 @@ pub struct Azurite {
 
 /// A certificate for 127.0.0.1 with its key, as files.
 pub struct Certificate {
-    /// The certificate, which is its own authority.
+    /// The certificate, which is self-signed.
     pub certificate: PathBuf,
-    /// Its key.
+    /// The private key.
     pub key: PathBuf,
     _directory: Option<TempDir>,
 }
 
 impl Certificate {
-    /// Makes a new one.
+    /// Generates a certificate.
     pub fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("made");
@@ -46,20 +46,20 @@ impl Certificate {
         Self { certificate, key, _directory: Some(directory) }
     }
 
-    /// One that was made before.
+    /// Uses an existing certificate.
     pub fn at(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         Self { certificate: certificate.into(), key: key.into(), _directory: None }
     }
 }
 
 impl Azurite {
-    /// Starts one over plain HTTP.
+    /// Starts an Azurite over plain HTTP.
     pub async fn start() -> Self {
         Self::with("http", &[]).await
     }
 
-    /// Starts one over HTTPS that also takes the tokens of Entra, whose signature it does not
-    /// check.
+    /// Starts an Azurite over HTTPS that also accepts tokens of Entra, without a check of their
+    /// signature.
     pub async fn with_sign_in(certificate: &Certificate) -> Self {
         let text = |path: &Path| path.to_str().expect("a path in UTF-8").to_owned();
         let (cert, key) = (text(&certificate.certificate), text(&certificate.key));
@@ -91,7 +91,7 @@ impl Azurite {
         panic!("Azurite ended five times before it listened");
     }
 
-    /// Settings for a blob in it, signed for with its key.
+    /// Returns settings for a blob, signed with the account key.
     pub fn settings(&self, container: &str, blob: &str) -> AzureSettings {
         AzureSettings {
             endpoint: self.endpoint.clone(),
@@ -106,7 +106,7 @@ impl Azurite {
     }
 }
 
-/// Waits until the process listens; false if it ended, since another took its port.
+/// Waits until the process listens; false if it exited because another process took its port.
 async fn listens(process: &mut Child, port: u16) -> bool {
     let listening = async {
         loop {

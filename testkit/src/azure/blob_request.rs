@@ -1,10 +1,10 @@
-//! A lease request as it stands in a blob request's headers, and what is done with it.
+//! A lease request, parsed from the headers of a blob request, and its effect on a lease.
 
 use std::time::Duration;
 
 use simulator::store::blob_lease::{Lease, Refusal};
 
-/// What a lease request says.
+/// A parsed lease request.
 #[derive(Debug)]
 pub struct Given {
     action: String,
@@ -15,7 +15,7 @@ pub struct Given {
 }
 
 impl Given {
-    /// Reads and checks the headers.
+    /// Parses and validates the headers.
     pub fn new<'a>(
         action: &str,
         header: impl Fn(&str) -> Option<&'a str>,
@@ -52,7 +52,7 @@ impl Given {
     }
 }
 
-/// A status and the headers that come with it.
+/// A status and headers.
 pub type Answer = (u16, Vec<(String, String)>);
 
 fn with_id(status: u16, id: &str) -> Answer {
@@ -60,7 +60,7 @@ fn with_id(status: u16, id: &str) -> Answer {
 }
 
 impl Given {
-    /// Does what was asked to this lease.
+    /// Applies the request to a lease.
     pub fn apply(&self, lease: &mut Lease<String>, now: Duration) -> Result<Answer, Refusal> {
         let id = self.id.clone().unwrap_or_default();
         let proposed = self.proposed.clone();

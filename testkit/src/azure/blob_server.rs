@@ -1,9 +1,8 @@
-//! An in-process server that answers as Azure Blob Storage does, by Microsoft's tables of lease
-//! operations and of blob operations by lease state; with a clock of its own, faults to order, and
-//! a log of what was asked.
+//! An in-process server that behaves as Azure Blob Storage does, by Microsoft's tables of lease
+//! operations and of blob operations by lease state. It has a clock of its own, injectable faults,
+//! and a request log.
 //!
-//! What it does not do: contents of blobs are never kept, and only the calls that a lease needs are
-//! understood.
+//! It keeps no blob contents and implements only the calls that a lease needs.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -24,59 +23,60 @@ use url::Url;
 
 use simulator::store::blob_lease::{Lease, Refusal};
 
-/// The account.
+/// The account name.
 pub const ACCOUNT: &str = "devstoreaccount1";
 
-/// The key that is asked for at the start.
+/// The account key at the start.
 pub const KEY: &str = "bm90IGEgc2VjcmV0LCBidXQgYSB0ZXN0J3Mga2V5";
 
-/// What goes wrong with one request.
+/// A fault of one request.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// Not done; this status and code; with 429 and 503 a `Retry-After` of a minute.
+    /// Not performed; returns this status and error code, for 429 and 503 with a `Retry-After` of a
+    /// minute.
     Answer(u16, &'static str),
-    /// Not done, and no answer ever.
+    /// Not performed; never answered.
     Hang,
-    /// Done, and no answer ever.
+    /// Performed; never answered.
     HangAfter,
-    /// Not done; the connection is closed.
+    /// Not performed; the connection is closed.
     DropBefore,
-    /// Done; the connection is closed without the answer.
+    /// Performed; the connection is closed without an answer.
     DropAfter,
-    /// Done; the answer names another lease.
+    /// Performed; the answer names another lease.
     WrongLease,
-    /// Not done; a page for people, with status 200 or 201 as the call would have.
+    /// Not performed; returns an HTML page with the status 200 or 201 that the call would have.
     Html,
-    /// Not done; the answer leads to another URL.
+    /// Not performed; redirects to another URL.
     Redirect(String),
 }
 
-/// What proves who asks.
+/// The credential that requests must carry.
 #[derive(Clone, Debug)]
 pub enum Proof {
-    /// A signature with this key.
+    /// A signature with this account key.
     Key(String),
     /// The `sig` of a shared access signature.
     Sas(String),
-    /// A token.
+    /// A bearer token.
     Token(String),
 }
 
-/// One request as it came in.
+/// One received request.
 #[derive(Clone, Debug)]
 pub struct Logged {
-    /// What was asked: `look`, `acquire`, `renew`, `release`, `change`, `break`, `write`, `make`,
-    /// `make-container`, `delete`, `delete-container`, else the method.
+    /// The operation: `look`, `acquire`, `renew`, `release`, `change`, `break`, `write`, `make`,
+    /// `make-container`, `delete`, `delete-container`, or else the method.
     pub op: String,
     /// Path and query.
     pub url: String,
-    /// The headers, in lower case.
+    /// The headers, with names in lower case.
     pub headers: HashMap<String, String>,
-    /// The status of the answer, 0 if there was none.
+    /// The status of the answer; 0 if there was none.
     pub status: u16,
 }
 
-/// The server; ends when it is dropped.
+/// The server; stops when it is dropped.
 pub struct BlobServer {
     /// The account's endpoint.
     pub endpoint: Url,
@@ -106,11 +106,11 @@ struct Container {
 
 struct State {
     containers: HashMap<String, Container>,
-    /// Names of containers that are being deleted, until when.
+    /// The containers that are being deleted, with the time when that is complete.
     deleted: HashMap<String, Duration>,
     etags: u64,
     started: Moment,
-    /// Whether real time counts too.
+    /// Whether the clock also advances with real time.
     live: bool,
     advanced: Duration,
     faults: Vec<(String, VecDeque<Fault>)>,
@@ -140,7 +140,7 @@ impl BlobServer {
         Self::with(false).await
     }
 
-    /// Starts a server whose clock runs, and can be advanced besides.
+    /// Starts a server whose clock runs, and can be advanced as well.
     pub async fn start_live() -> Self {
         Self::with(true).await
     }
@@ -166,7 +166,7 @@ impl BlobServer {
         Self { endpoint, state, task }
     }
 
-    /// Settings for a blob in it, signed for with its first key.
+    /// Returns settings for a blob on it, signed with its first key.
     pub fn settings(&self, container: &str, blob: &str) -> AzureSettings {
         AzureSettings {
             endpoint: self.endpoint.clone(),
@@ -185,34 +185,35 @@ impl BlobServer {
         self.lock().advanced += by;
     }
 
-    /// Asks for another proof from now on.
+    /// Requires another credential from now on.
     pub fn require(&self, proof: Proof) {
         self.lock().proof = proof;
     }
 
-    /// Has the next requests of a kind go wrong, one fault each; `any` stands for all kinds.
+    /// Injects faults into the next requests of an operation, one each; `any` matches all
+    /// operations.
     pub fn inject(&self, op: &str, faults: impl IntoIterator<Item = Fault>) {
         self.lock().faults.push((op.to_owned(), faults.into_iter().collect()));
     }
 
-    /// Takes back the faults that have not happened yet.
+    /// Removes the faults that have not occurred yet.
     pub fn heal(&self) {
         self.lock().faults.clear();
     }
 
-    /// What was asked since the start or the last call.
+    /// Returns the requests since the start or the last call.
     pub fn take_log(&self) -> Vec<Logged> {
         std::mem::take(&mut self.lock().log)
     }
 
-    /// Moves a blob to another tier.
+    /// Moves a blob to another access tier.
     pub fn set_tier(&self, container: &str, blob: &str, tier: &str) {
         let mut state = self.lock();
         let blob = state.containers.get_mut(container).and_then(|it| it.blobs.get_mut(blob));
         blob.expect("the blob is there").tier = Some(tier.to_owned());
     }
 
-    /// Puts a blob there as something else would have, whatever lease it had.
+    /// Overwrites a blob as another program would, whatever its lease.
     pub fn put(&self, container: &str, blob: &str, length: usize, metadata: &[(&str, &str)]) {
         let mut state = self.lock();
         let etag = state.next_etag();
@@ -228,13 +229,13 @@ impl BlobServer {
         state.containers.entry(container.to_owned()).or_default().blobs.insert(blob.to_owned(), it);
     }
 
-    /// The metadata of a blob; `None` if it does not exist.
+    /// Returns the metadata of a blob; `None` if it does not exist.
     pub fn metadata(&self, container: &str, blob: &str) -> Option<BTreeMap<String, String>> {
         let state = self.lock();
         Some(state.containers.get(container)?.blobs.get(blob)?.metadata.clone())
     }
 
-    /// Whether a blob exists.
+    /// Returns whether a blob exists.
     pub fn has(&self, container: &str, blob: &str) -> bool {
         self.metadata(container, blob).is_some()
     }
@@ -257,7 +258,7 @@ async fn accept(listener: TcpListener, state: Arc<Mutex<State>>) {
     }
 }
 
-/// Why a connection is closed without an answer.
+/// The connection is closed without an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("dropped on order")]
 struct Dropped;
@@ -322,7 +323,7 @@ fn page(status: u16) -> Response<Body> {
     answer.body(Body::Right(Full::new(page))).expect("an answer")
 }
 
-/// A request, taken apart.
+/// A parsed request.
 struct Asked {
     op: String,
     method: String,
@@ -379,7 +380,7 @@ impl Asked {
     }
 }
 
-/// Checks the proof, the account key's by signing anew.
+/// Verifies the credential; that of an account key by computing the signature.
 fn authorize(state: &State, asked: &Asked) -> Result<(), Refusal> {
     let given = asked.header("authorization").unwrap_or_default();
     match &state.proof {
@@ -425,7 +426,7 @@ fn signed_text(asked: &Asked) -> String {
     text
 }
 
-/// What was done, for the answer.
+/// The result of a successful operation.
 struct Done {
     status: u16,
     headers: Vec<(String, String)>,

@@ -1,5 +1,5 @@
-//! A token endpoint of the test's own, over HTTP or HTTPS, that answers as Entra and as a
-//! machine's identity endpoint do. Its tokens are what Azurite looks at: claims, not a signature.
+//! A token endpoint over HTTP or HTTPS that behaves as Entra and the identity endpoint of a machine
+//! do. Its tokens have the claims that Azurite checks, and no valid signature.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -20,18 +20,18 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::azure::azurite::Certificate;
 
-/// What the endpoint answers.
+/// How the endpoint answers.
 #[derive(Clone, Copy, Debug)]
 pub enum Reply {
-    /// A token for blobs that lives for so long.
+    /// A token for blobs with this lifetime.
     Token { lifetime: Duration },
-    /// As Entra refuses an assertion.
+    /// The error with which Entra rejects an assertion.
     Refuse,
-    /// Nothing, ever.
+    /// No answer, ever.
     Hang,
 }
 
-/// The endpoint; ends when it is dropped.
+/// The endpoint; stops when it is dropped.
 pub struct TokenServer {
     url: String,
     shared: Arc<Shared>,
@@ -55,7 +55,7 @@ impl TokenServer {
         Self::start_at(0, certificate).await
     }
 
-    /// Starts it on a port.
+    /// Starts it on a given port.
     pub async fn start_at(port: u16, certificate: Option<&Certificate>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("the port is free");
         let port = listener.local_addr().expect("an address").port();
@@ -68,17 +68,18 @@ impl TokenServer {
         Self { url: format!("{scheme}://127.0.0.1:{port}"), shared, task }
     }
 
-    /// Scheme, host and port.
+    /// Returns scheme, host and port.
     pub fn url(&self) -> String {
         self.url.clone()
     }
 
-    /// Says what is answered from now on.
+    /// Sets the answer from now on.
     pub fn reply(&self, reply: Reply) {
         *self.shared.reply.lock().expect("a lock") = reply;
     }
 
-    /// What was asked since the start or the last call: method, target, identity header and body.
+    /// Returns the requests since the start or the last call: method, target, identity header and
+    /// body.
     pub fn take_log(&self) -> Vec<String> {
         std::mem::take(&mut self.shared.log.lock().expect("a lock"))
     }
@@ -163,8 +164,8 @@ async fn serve(
     Ok(answer.body(body).expect("an answer"))
 }
 
-/// A token with the claims that Azurite checks; it outlives the lifetime that is told with it, so
-/// that Azurite's clock is no part of any test.
+/// Returns a token with the claims that Azurite checks. It outlives the lifetime in the answer, so
+/// that tests do not depend on Azurite's clock.
 pub fn token() -> String {
     let now = tenure::clock::now().date().unix_timestamp();
     let part = |value: serde_json::Value| azure_core::base64::encode_url_safe(value.to_string());

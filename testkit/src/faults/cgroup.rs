@@ -1,7 +1,5 @@
-//! A cgroup of a test's own, below the one that the test runs in: the freezer, and a quota of CPU.
-//! Version 1 and version 2 alike.
-//!
-//! What it does not do: it takes no process along but those that it is given, and leaves none.
+//! A cgroup (version 1 or 2) below that of the test, to freeze processes or limit their CPU. It
+//! contains only the processes that are added to it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,14 +8,14 @@ use std::time::Duration;
 
 use crate::processes::process::until;
 
-/// What the cgroup is for.
+/// The controller that the cgroup uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Controller {
     Freezer,
     Cpu,
 }
 
-/// The cgroup; when it is dropped its processes go on, in the cgroup above.
+/// A cgroup. When it is dropped, its processes continue in the parent cgroup.
 pub struct Cgroup {
     path: PathBuf,
     above: PathBuf,
@@ -26,7 +24,7 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes one; ends the test with a reason where the machine lets nobody make one.
+    /// Creates a cgroup; panics with a hint if the machine does not permit that.
     pub fn new(controller: Controller) -> Self {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let (above, is_v2) = place(controller);
@@ -42,12 +40,12 @@ impl Cgroup {
         Self { path, above, controller, is_v2 }
     }
 
-    /// Takes a process in, with all its threads.
+    /// Moves a process into it, with all its threads.
     pub fn take(&self, process: u32) {
         write(&self.path.join("cgroup.procs"), &process.to_string());
     }
 
-    /// Freezes all processes in it, and returns when they stand still.
+    /// Freezes all processes in it, and returns when they are frozen.
     pub fn freeze(&self) {
         assert_eq!(self.controller, Controller::Freezer);
         let (file, order) = self.freezer(true);
@@ -63,7 +61,7 @@ impl Cgroup {
         });
     }
 
-    /// Gives all processes in it one percent of one CPU together.
+    /// Limits all processes in it together to one percent of one CPU.
     pub fn throttle(&self) {
         assert_eq!(self.controller, Controller::Cpu);
         if self.is_v2 {
@@ -74,14 +72,14 @@ impl Cgroup {
         }
     }
 
-    /// How often they had to wait for the next period.
+    /// Returns the number of periods in which they were throttled.
     pub fn throttled(&self) -> u64 {
         let stat = fs::read_to_string(self.path.join("cpu.stat")).expect("the kernel says it");
         let line = stat.lines().find_map(|line| line.strip_prefix("nr_throttled "));
         line.and_then(|it| it.parse().ok()).expect("the count")
     }
 
-    /// Gives them all the CPU there is.
+    /// Removes the CPU limit.
     pub fn unthrottle(&self) {
         if self.is_v2 {
             write(&self.path.join("cpu.max"), "max");
@@ -118,8 +116,8 @@ fn write(file: &Path, text: &str) {
     fs::write(file, text).unwrap_or_else(|error| panic!("{} ← {text}: {error}", file.display()));
 }
 
-/// The directory of our own cgroup in the hierarchy that has the controller, and whether that is
-/// version 2's.
+/// Returns the directory of this process's cgroup in the hierarchy of the controller, and whether
+/// that is version 2.
 fn place(controller: Controller) -> (PathBuf, bool) {
     let name = match controller {
         Controller::Freezer => "freezer",

@@ -1,15 +1,15 @@
-//! A wall clock that lies to one process, by the library of Debian's package `faketime`.
+//! A false wall clock for one process, by the library of Debian's package `faketime`.
 //!
-//! What it does not do: it reaches what a program asks of the C library, and no raw system call.
-//! Of Tenure's three clocks that is the wall's alone, and beside them the timers of its runtime;
-//! the boot and the raw clock, by which a belief ends, are read past it.
+//! It affects calls of the C library, not raw system calls. So of Tenure's three clocks only the
+//! wall clock is false, and in addition the timers of the runtime; the boot and raw clocks, by
+//! which a belief ends, are not affected.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use tempfile::TempDir;
 
-/// The lie that one process is told, which can be changed while it runs.
+/// The false time of one process, which can be changed while the process runs.
 pub struct FakeTime {
     directory: TempDir,
     library: String,
@@ -17,8 +17,8 @@ pub struct FakeTime {
 }
 
 impl FakeTime {
-    /// A lie as `faketime` writes it (`+0`, `-3600`, `+0 x1.08`), about the wall clock, and about
-    /// the monotonic clock of the runtime's timers too where that is asked.
+    /// Creates a false time in the syntax of `faketime` (`+0`, `-3600`, `+0 x1.08`) for the wall
+    /// clock, and for the monotonic clock of the runtime's timers if `timers_too`.
     pub fn new(lie: &str, timers_too: bool) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let fake = Self { directory, library: library(), timers_too };
@@ -26,14 +26,14 @@ impl FakeTime {
         fake
     }
 
-    /// Tells another lie from now on.
+    /// Changes the false time.
     pub fn say(&self, lie: &str) {
         let new = self.directory.path().join("new");
         std::fs::write(&new, lie).expect("written");
         std::fs::rename(new, self.file()).expect("replaced");
     }
 
-    /// The environment of the process that is lied to.
+    /// Returns the environment of the affected process.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         let timers = if self.timers_too { "0" } else { "1" };
         vec![
@@ -49,7 +49,7 @@ impl FakeTime {
     }
 }
 
-/// What `faketime` itself would preload.
+/// Returns the library that `faketime` would preload.
 fn library() -> String {
     let output =
         Command::new("faketime").args(["-f", "+0", "sh", "-c", "echo $LD_PRELOAD"]).output();

@@ -1,9 +1,9 @@
-//! A TCP proxy before the store of one candidate, with faults to order: for all requests from now
-//! on, or for the next ones of a kind.
+//! A TCP proxy in front of the store of one candidate that injects faults, into all requests from
+//! now on or into the next ones of a kind.
 //!
-//! Each request goes to the store over a connection of its own, so that it can be late, double or
-//! out of turn without regard to the candidate, who may have gone meanwhile. What the proxy does
-//! not do: it speaks no TLS, and it neither makes nor changes a request.
+//! Each request is sent to the store over a connection of its own, so that it can be late,
+//! duplicated or out of order even if the candidate is gone by then. The proxy does not support
+//! TLS, and does not change requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufReader, Write};
@@ -17,75 +17,75 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 pub use crate::http::wire::{Call, Message};
 
-/// How long the store may take for one request.
+/// The timeout of one request to the store.
 const STORE: Duration = Duration::from_secs(30);
 
-/// What becomes of a connection whose request or answer was lost.
+/// How a connection continues after its request or answer was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// It stays open, and nothing more is said on it.
+    /// It stays open, and nothing more is sent on it.
     Silence,
-    /// It ends as if nothing were wrong.
+    /// It is closed normally.
     Close,
-    /// It breaks: RST.
+    /// It is reset (RST).
     Reset,
 }
 
-/// What goes wrong with one request.
+/// A fault of one request.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     Pass,
-    /// Request and answer are late by so much each. A request reaches the store even if the
-    /// candidate has given it up, and so behind later ones.
+    /// Delays request and answer. The request reaches the store even if the candidate has given up,
+    /// and may arrive after later ones.
     Delay { request: Duration, answer: Duration },
-    /// The store never sees it.
+    /// The store does not receive the request.
     DropBefore(Then),
-    /// The store has done it; the answer is lost.
+    /// The store performs the request; the answer is lost.
     DropAfter(Then),
-    /// It reaches the store a second time so much after the first; the candidate gets the answer
-    /// to the first.
+    /// The request reaches the store a second time, this much after the first; the candidate
+    /// receives the answer to the first.
     Duplicate { after: Duration },
-    /// The store has done it; the answer comes byte by byte, at such intervals.
+    /// The store performs the request; the answer arrives byte by byte, at these intervals.
     Trickle(Duration),
-    /// The store never sees it; these bytes stand in the place of an answer.
+    /// The store does not receive the request; the candidate receives these bytes instead of an
+    /// answer.
     Garbage(Vec<u8>),
 }
 
-/// What becomes of connections.
+/// How connections are treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Door {
     /// They are served.
     #[default]
     Open,
-    /// They are accepted, and nothing is read from them: half open.
+    /// They are accepted, but nothing is read from them.
     Deaf,
-    /// They are refused, and those that there are break.
+    /// They are refused, and existing ones are reset.
     Shut,
 }
 
-/// One request as it came in.
+/// One received request.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Its number.
     pub number: usize,
-    /// Which call it is.
+    /// The call.
     pub call: Call,
     /// The lease that it is for.
     pub lease: Option<String>,
     /// The number of its connection.
     pub connection: u64,
-    /// When, on the raw monotonic clock.
+    /// When it arrived, on the raw monotonic clock.
     pub at: Duration,
-    /// The store's status; 0 if the store has not answered, or was not asked.
+    /// The status that the store returned; 0 if the store has not answered, or was not called.
     pub status: u16,
 }
 
 #[derive(Default)]
 struct State {
-    /// For all requests of a kind.
+    /// Faults for all requests of a kind.
     standing: Vec<(Call, Fault)>,
-    /// For the next requests of a kind, one each.
+    /// Faults for the next requests of a kind, one each.
     queued: VecDeque<(Call, Fault)>,
     log: Vec<Seen>,
     noted: usize,
@@ -105,11 +105,11 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A test that failed under the lock still has to end its proxy.
+        // A test that failed while it held the lock must still be able to stop its proxy.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits, or returns false as soon as the proxy has ended.
+    /// Waits; returns false as soon as the proxy has stopped.
     fn wait(&self, length: Duration) -> bool {
         let (state, _) = self
             .ended
@@ -119,13 +119,13 @@ impl Shared {
     }
 }
 
-/// The proxy; ends when it is dropped.
+/// The proxy; stops when it is dropped.
 pub struct FaultProxy {
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: SocketAddr,
     shared: Arc<Shared>,
     listener: Mutex<Option<TcpListener>>,
-    /// Bound and never listening: keeps the port ours while connections are refused.
+    /// Bound, but never listening: reserves the port while connections are refused.
     _place: OwnedFd,
 }
 
@@ -138,14 +138,14 @@ impl Drop for FaultProxy {
 }
 
 impl FaultProxy {
-    /// Starts it before a store, on a free port of loopback.
+    /// Starts a proxy in front of a store, on a free port of loopback.
     pub fn start(store: SocketAddr) -> Self {
         Self::start_on((Ipv4Addr::LOCALHOST, 0), store)
     }
 
-    /// Starts it on one of this host's addresses; port 0 stands for a free one.
+    /// Starts a proxy on one of this host's addresses; port 0 selects a free port.
     pub fn start_on(at: impl Into<SocketAddr>, store: SocketAddr) -> Self {
-        // Closed on exec: a child of another test must not keep the port.
+        // Closed on exec, so that a child of another test does not keep the port.
         let flags = SocketFlags::CLOEXEC;
         let place = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
         let place = place.expect("a socket");
@@ -160,28 +160,29 @@ impl FaultProxy {
         it
     }
 
-    /// Starts it before the host and port of a URL.
+    /// Starts a proxy in front of the host and port of a URL.
     pub fn before(endpoint: &url::Url) -> Self {
         let store = endpoint.socket_addrs(|| None).expect("host and port");
         Self::start(store[0])
     }
 
-    /// The URL that leads through it to what another URL leads to.
+    /// Returns a URL with the same path that leads through the proxy.
     pub fn endpoint(&self, of: &url::Url) -> String {
         format!("http://{}{}", self.address, of.path())
     }
 
-    /// Has all requests of a kind go wrong from now on, but for those with a fault of their own.
+    /// Injects a fault into all requests of a kind from now on, except for those with a fault of
+    /// [`next`](Self::next).
     pub fn always(&self, call: Call, fault: Fault) {
         self.shared.lock().standing.insert(0, (call, fault));
     }
 
-    /// Has the next requests of a kind go wrong, one fault each.
+    /// Injects faults into the next requests of a kind, one each.
     pub fn next(&self, call: Call, faults: impl IntoIterator<Item = Fault>) {
         self.shared.lock().queued.extend(faults.into_iter().map(|fault| (call, fault)));
     }
 
-    /// Takes back all faults that have not happened yet, and serves connections again.
+    /// Removes all faults that have not occurred yet, and serves connections again.
     pub fn heal(&self) {
         let mut state = self.shared.lock();
         state.standing.clear();
@@ -190,18 +191,18 @@ impl FaultProxy {
         self.door(Door::Open);
     }
 
-    /// How many faults of [`next`](Self::next) have not happened yet.
+    /// Returns the number of faults of [`next`](Self::next) that have not occurred yet.
     pub fn pending(&self) -> usize {
         self.shared.lock().queued.len()
     }
 
-    /// Says what becomes of connections from now on.
+    /// Sets how connections are treated from now on.
     pub fn door(&self, door: Door) {
         let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.lock().door = door;
         if door == Door::Shut {
             if let Some(open) = listener.take() {
-                // Wakes the thread that accepts, which closes it.
+                // Wakes the accepting thread, which closes the listener.
                 let _ = rustix::net::shutdown(&open, rustix::net::Shutdown::Read);
             }
             self.break_connections();
@@ -214,28 +215,29 @@ impl FaultProxy {
         }
     }
 
-    /// Breaks the connections that there are: RST.
+    /// Resets the existing connections (RST).
     pub fn break_connections(&self) {
         for (_, stream) in self.shared.lock().connections.drain() {
             let _ = sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
-            // Wakes the thread that reads it, whose end closes it.
+            // Wakes the thread that reads from it, which then closes it.
             let _ = stream.shutdown(Shutdown::Read);
         }
     }
 
-    /// Sends the last request of a kind to the store once more, and says the status of the answer.
+    /// Sends the last request of a kind to the store once more, and returns the status of the
+    /// answer.
     pub fn replay(&self, call: Call) -> u16 {
         let last = self.shared.lock().last.iter().find(|it| it.call() == call).cloned();
         let last = last.expect("there was such a request");
         deliver(&self.shared, &last).expect("the store answers").status()
     }
 
-    /// The requests since the start or the last taking.
+    /// Returns the requests since the start or the last [`take_log`](Self::take_log).
     pub fn log(&self) -> Vec<Seen> {
         self.shared.lock().log.clone()
     }
 
-    /// Takes the log, which begins anew.
+    /// Returns the log and clears it.
     pub fn take_log(&self) -> Vec<Seen> {
         std::mem::take(&mut self.shared.lock().log)
     }
@@ -247,7 +249,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let mut state = shared.lock();
         let door = state.door;
         if door == Door::Shut {
-            // Accepted just before, and not yet among those that were broken.
+            // Accepted just before, and not among the connections that were reset.
             let _ = sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
             continue;
         }
@@ -265,7 +267,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Serves one connection of the candidate until one of both ends it.
+/// Serves one connection of the candidate until either side closes it.
 fn serve(stream: TcpStream, id: u64, shared: &Arc<Shared>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream);
@@ -274,7 +276,7 @@ fn serve(stream: TcpStream, id: u64, shared: &Arc<Shared>) -> io::Result<()> {
         let stream = reader.get_mut();
         let ask = || {
             let answer = deliver(shared, &request)?;
-            // The log may have been taken meanwhile.
+            // The log may have been taken by now.
             if let Some(seen) = shared.lock().log.iter_mut().find(|it| it.number == number) {
                 seen.status = answer.status();
             }
@@ -321,7 +323,7 @@ fn serve(stream: TcpStream, id: u64, shared: &Arc<Shared>) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a request to the log, and says its number and what is to go wrong with it.
+/// Logs a request, and returns its number and its fault.
 fn note(request: &Message, connection: u64, shared: &Shared) -> (usize, Fault) {
     let (call, at) = (request.call(), tenure::clock::now().raw);
     let mut state = shared.lock();
@@ -341,7 +343,7 @@ fn note(request: &Message, connection: u64, shared: &Shared) -> (usize, Fault) {
     (number, fault)
 }
 
-/// Sends a request to the store over a connection of its own and reads the answer.
+/// Sends a request to the store over a connection of its own, and reads the answer.
 fn deliver(shared: &Shared, request: &Message) -> io::Result<Message> {
     let mut stream = TcpStream::connect_timeout(&shared.store, STORE)?;
     stream.set_nodelay(true)?;
@@ -350,7 +352,7 @@ fn deliver(shared: &Shared, request: &Message) -> io::Result<Message> {
     Message::answer(&mut BufReader::new(stream), request)
 }
 
-/// Leaves a connection without an answer.
+/// Leaves a request without an answer.
 fn lose(stream: &mut TcpStream, then: Then) -> io::Result<()> {
     match then {
         Then::Silence => io::copy(stream, &mut io::sink()).map(drop),

@@ -1,7 +1,6 @@
-//! A leader in a process of its own, asked by others while a test besieges its status listener, and
-//! what must hold then: its term stays, the others are answered, and its memory is bounded.
-//!
-//! What it does not do: it besieges nobody.
+//! A leader in a process of its own whose status listener a test puts under load, with clients that
+//! keep sending requests. Asserts that its term stays, that the clients are answered, and that its
+//! memory is bounded. The test generates the load.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
@@ -18,26 +17,27 @@ use tenure::clock::Moment;
 use crate::processes::process::{Candidate, get, until};
 use crate::recorder::Recorder;
 
-/// Most connections that the listener keeps unless it is told otherwise.
+/// The default limit of the listener's connections.
 pub const PLACES: usize = 512;
 
-/// What the process opens for itself, at most: the store, the log, the listener, the runtime.
+/// The maximum number of descriptors that the process opens for itself: the store, the log, the
+/// listener, the runtime.
 const OWN_DESCRIPTORS: usize = 64;
 
-/// More than a sidecar may ever have in memory, in KiB, beside the pages of its own file: 32 MiB,
-/// less 8 for those of the program as it ships. A test's build has three times as many.
+/// The limit of a sidecar's anonymous memory in KiB: 32 MiB, less 8 MiB for the pages of the
+/// release binary. The pages of a test build are three times as many.
 const MOST_RESIDENT: u64 = 24 * 1024;
 
-/// How much more than before it may have in memory, in KiB, when the siege is over: the allocator
-/// keeps the buffers of all places for the next one.
+/// The limit of the memory in KiB that it has more than before when the load is over: the allocator
+/// keeps the buffers of all connections for reuse.
 const KEPT: u64 = 16 * 1024;
 
-/// How long one client may have to ask again until it is answered. Where the machine is too busy to
-/// accept as fast as others connect, the kernel drops a connection's first packet and it is sent
-/// again after one second, then two; and where places are few, they are soon another's.
+/// The timeout of one client until it is answered. On a machine too busy to accept in time, the
+/// kernel drops the first packet of a connection, which is sent again after one second, then two;
+/// and if there are few free connections, others take them.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Timings with which a leader survives a machine that is busy with its siege.
+/// Timings with which a leader stays leader on a machine that is busy with the load.
 const TIMINGS: [&str; 8] = [
     "--lease-duration",
     "6s",
@@ -49,7 +49,7 @@ const TIMINGS: [&str; 8] = [
     "1s",
 ];
 
-/// The leader, and those who ask it.
+/// A leader under load, and its clients.
 pub struct Besieged {
     pub candidate: Candidate,
     pub directory: TempDir,
@@ -59,18 +59,18 @@ pub struct Besieged {
     resident: u64,
 }
 
-/// What one client met.
+/// The statistics of one client.
 #[derive(Debug, Default)]
 struct Asked {
     answered: usize,
-    /// Questions that got no answer, and were asked again.
+    /// The requests that were not answered, and repeated.
     cut: usize,
     longest: Duration,
 }
 
 impl Besieged {
-    /// Starts a leader through `wrapper`, a command that becomes the one that it is given, and
-    /// those who ask it.
+    /// Starts a leader through `wrapper`, a command that executes the one that it is given, and its
+    /// clients.
     pub fn start(wrapper: &[&str], more: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = format!("file://{}", directory.path().join("store").display());
@@ -78,7 +78,7 @@ impl Besieged {
         let candidate =
             Candidate::start_by(wrapper, "127.0.0.1", "leader", directory.path(), &arguments, &[]);
         until(Duration::from_secs(30), "it leads", || candidate.is_leader().then_some(()));
-        // What a question and a scrape need is there before the siege.
+        // Allocates everything that a request and a scrape need, before the load begins.
         for path in ["/metrics", "/status", "/leader"] {
             assert_eq!(candidate.get(path).unwrap().0, 200, "{path}");
         }
@@ -92,7 +92,7 @@ impl Besieged {
         Self { candidate, directory, recorder, askers, over, resident }
     }
 
-    /// Panics unless connections and memory are within their bounds at this moment.
+    /// Panics unless connections and memory are within their limits now.
     pub fn assert_bounded(&self) {
         let open = descriptors(self.candidate.id());
         assert!(open <= PLACES + OWN_DESCRIPTORS, "{open} files are open");
@@ -100,20 +100,20 @@ impl Besieged {
         assert!(resident < MOST_RESIDENT, "{resident} KiB, and {} before", self.resident);
     }
 
-    /// How much more memory it has than before, in KiB.
+    /// Returns how much more memory it has than before, in KiB.
     pub fn grown(&self) -> u64 {
         resident(self.candidate.id()).saturating_sub(self.resident)
     }
 
-    /// Waits until no more files are open than without anybody who asks.
+    /// Waits until no more descriptors are open than without clients.
     pub fn await_few_descriptors(&self) {
         until(Duration::from_secs(30), "the connections are closed", || {
             (descriptors(self.candidate.id()) < OWN_DESCRIPTORS).then_some(())
         });
     }
 
-    /// The siege is over: panics unless memory comes back, the others were answered all the time,
-    /// and the leader has led in one term throughout.
+    /// Ends the test after the load: panics unless memory was freed, all clients were answered all
+    /// the time, and the leader has stayed leader in one term.
     pub fn relieved(self) {
         self.await_few_descriptors();
         self.assert_bounded();
@@ -131,7 +131,7 @@ impl Besieged {
     }
 }
 
-/// Asks for `/leader` again and again, each time on a connection of its own.
+/// Keeps requesting `/leader`, each time on a new connection.
 fn ask_on(address: SocketAddr, pause: Duration, over: Arc<AtomicBool>) -> JoinHandle<Asked> {
     std::thread::spawn(move || {
         let mut asked = Asked::default();
@@ -158,36 +158,36 @@ fn ask_on(address: SocketAddr, pause: Duration, over: Arc<AtomicBool>) -> JoinHa
     })
 }
 
-/// The time since a moment.
+/// Returns the time since a moment.
 pub fn since(then: Moment) -> Duration {
     then.elapsed_max(tenure::clock::now())
 }
 
-/// How much of a process is in memory, in KiB, the pages of files apart.
+/// Returns the anonymous memory of a process in KiB.
 pub fn resident(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
     let line = status.lines().find_map(|it| it.strip_prefix("RssAnon:")).expect("it has memory");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// How many files a process has open.
+/// Returns the number of open descriptors of a process.
 pub fn descriptors(process: u32) -> usize {
     std::fs::read_dir(format!("/proc/{process}/fd")).expect("it runs").count()
 }
 
-/// Raises this process's limit of open files as far as it goes, and says how many more it can open.
+/// Raises this process's limit of open files to the maximum, and returns how many more it can open.
 pub fn room_for_connections() -> usize {
     let limit = getrlimit(Resource::Nofile);
-    // Where the kernel forbids it, what is there must do.
+    // If the kernel refuses, the current limit must suffice.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     let now = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
     usize::try_from(now).expect("a number of files") - descriptors(std::process::id())
 }
 
-/// Connects from one of 200 addresses of loopback: each has ports of its own.
+/// Connects from one of 200 loopback addresses, each of which has its own range of ports.
 pub fn connect_as(number: usize, address: SocketAddr) -> io::Result<TcpStream> {
     let from = Ipv4Addr::new(127, 0, 0, 1 + u8::try_from(number % 200).expect("small"));
-    // No process that another test starts meanwhile inherits it.
+    // Closed on exec, so that no process of another test inherits it.
     let flags = SocketFlags::CLOEXEC;
     let made = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
     bind(&made, &SocketAddrV4::new(from, 0))?;

@@ -1,30 +1,27 @@
-//! A network namespace of the test's own, with two links to the host: one that the store is
-//! reached by, which can be cut, and one that the candidate in it is asked by, which stays.
-//!
-//! What it does not do: it needs root, `ip` of iproute2 and `nft` of nftables, and installs none of
-//! them.
+//! A network namespace with two links to the host: one to the store, which can be cut, and one to
+//! the candidate's listener, which stays up. Requires root, `ip` of iproute2 and `nft` of nftables.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// One namespace; gone when it is dropped.
+/// A namespace; deleted when it is dropped.
 pub struct Network {
     name: String,
-    /// The host's end of the store's link.
+    /// The host's end of the link to the store.
     pub store_side: Ipv4Addr,
-    /// The candidate's end of the link by which it is asked.
+    /// The candidate's end of the link to its listener.
     pub asked_at: Ipv4Addr,
 }
 
 impl Network {
-    /// Makes one, with addresses from 198.18.0.0/15, which are for tests of networks alone.
+    /// Creates a namespace with addresses from 198.18.0.0/15, which are reserved for network tests.
     pub fn new() -> Self {
         static MADE: AtomicU8 = AtomicU8::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let process = std::process::id();
-        // By process, so that test runs side by side take different ones: the low bits of its id
-        // are the address's middle.
+        // The low bits of the process id are in the middle of the address, so that concurrent test
+        // runs use different addresses.
         let [.., middle] = process.to_be_bytes();
         let [_, _, upper, _] = process.to_be_bytes();
         let second = 18 + (upper & 1);
@@ -50,12 +47,12 @@ impl Network {
         it
     }
 
-    /// The words that start a command in it.
+    /// Returns the command prefix that runs a command in the namespace.
     pub fn by(&self) -> [&str; 4] {
         ["ip", "netns", "exec", &self.name]
     }
 
-    /// Drops, without a word, whatever its candidate sends to the store.
+    /// Drops packets from the candidate to the store, without an error.
     pub fn raise_firewall(&self) {
         let rule = format!("ip daddr {} drop", self.store_side);
         let rules = format!(
@@ -64,12 +61,12 @@ impl Network {
         self.inside(&["nft", &rules]);
     }
 
-    /// Takes the firewall away.
+    /// Removes the firewall rule.
     pub fn drop_firewall(&self) {
         self.inside(&["nft", "delete table inet cut"]);
     }
 
-    /// Takes the store's link down, or up again.
+    /// Takes the link to the store down, or up again.
     pub fn set_link(&self, up: bool) {
         let state = if up { "up" } else { "down" };
         self.inside(&["ip", "link", "set", "s0", state]);
@@ -82,7 +79,7 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // The links go with it.
+        // Deletes the links too.
         let _ = Command::new("ip").args(["netns", "del", &self.name]).status();
     }
 }

@@ -1,8 +1,8 @@
-//! A resolver of the tests' own for one name, on an address of loopback that only they use, and the
-//! words that start a command which asks nobody else.
+//! A DNS resolver for one name, on a loopback address that only the tests use, and the command
+//! prefix that makes it the only resolver of a command.
 //!
-//! What it does not do: it answers over UDP alone, and tells no other records than `A`. It needs
-//! root, for port 53 and for the mount namespace in which `/etc/resolv.conf` names it.
+//! It answers over UDP only, and serves only `A` records. It requires root, for port 53 and for the
+//! mount namespace in which `/etc/resolv.conf` names it.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// What the resolver answers.
+/// How the resolver answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The name has this address, for no longer than now.
+    /// The name has this address, with a time to live of zero.
     Address(Ipv4Addr),
-    /// There is no such name: NXDOMAIN.
+    /// The name does not exist: NXDOMAIN.
     NoSuchName,
-    /// Nothing, ever.
+    /// No answer, ever.
     Silence,
 }
 
@@ -28,7 +28,7 @@ struct Shared {
     over: AtomicBool,
 }
 
-/// The resolver; ends when it is dropped.
+/// The resolver; stops when it is dropped.
 pub struct Resolver {
     file: String,
     shared: Arc<Shared>,
@@ -41,7 +41,7 @@ impl Drop for Resolver {
 }
 
 impl Resolver {
-    /// Starts it, and writes the file that names it to a directory.
+    /// Starts it, and writes the `resolv.conf` that names it to a directory.
     pub fn start(directory: &Path, reply: Reply) -> Self {
         let (socket, host) = loop {
             let [.., one, two, three] = uuid::Uuid::new_v4().into_bytes();
@@ -66,22 +66,22 @@ impl Resolver {
         Self { file: file.to_str().expect("a path in UTF-8").to_owned(), shared }
     }
 
-    /// Says what is answered from now on.
+    /// Sets the answer from now on.
     pub fn reply(&self, reply: Reply) {
         *self.shared.reply.lock().unwrap_or_else(PoisonError::into_inner) = reply;
     }
 
-    /// How many questions there were.
+    /// Returns the number of queries so far.
     pub fn asked(&self) -> usize {
         self.shared.asked.load(Ordering::Relaxed)
     }
 
-    /// The file that names it, for whoever has an `/etc/resolv.conf` of his own.
+    /// Returns the path of the `resolv.conf` that names it.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The words that start a command for which this is the only resolver.
+    /// Returns the command prefix that makes it the only resolver of a command.
     pub fn by(&self) -> [&str; 6] {
         let script = r#"mount --bind "$0" /etc/resolv.conf && exec "$@""#;
         ["unshare", "--mount", "sh", "-c", script, &self.file]
@@ -101,11 +101,11 @@ fn answer(socket: &UdpSocket, shared: &Shared) {
 }
 
 fn send(socket: &UdpSocket, message: &[u8], to: SocketAddr) {
-    // Who asked may have gone.
+    // The client may be gone.
     let _ = socket.send_to(message, to);
 }
 
-/// Makes the answer to a question, which is repeated in it.
+/// Builds the answer to a query, which repeats the question.
 fn message(question: &[u8], reply: Reply) -> Option<Vec<u8>> {
     const HEAD: usize = 12;
     let name = question.get(HEAD..)?.iter().position(|byte| *byte == 0)?;
@@ -121,7 +121,7 @@ fn message(question: &[u8], reply: Reply) -> Option<Vec<u8>> {
     message.extend([0x81, 0x80 | code, 0, 1, 0, answers, 0, 0, 0, 0]);
     message.extend(&question[HEAD..]);
     if let Some(address) = address {
-        // The name again, type A, class IN, no time to live, four bytes.
+        // The name by reference, type A, class IN, a time to live of zero, four bytes.
         message.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
         message.extend(address.octets());
     }

@@ -1,7 +1,5 @@
-//! TLS before a plain server, with whatever certificate a test has it show, and the authorities
-//! that sign them.
-//!
-//! What it does not do: it passes on what it has deciphered and understands none of it.
+//! A TLS front for a plain server with any certificate, and the authorities that sign it. It
+//! forwards the decrypted bytes unchanged.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,14 +15,13 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// A certificate authority.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
 }
 
 impl Authority {
-    /// Makes one.
+    /// Creates an authority.
     pub fn new(name: &str) -> Self {
         let mut it = CertificateParams::new([]).expect("good parameters");
         it.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -34,14 +31,14 @@ impl Authority {
         Self { issuer: Issuer::new(it, key), certificate }
     }
 
-    /// Writes its certificate to a directory, for those who are to trust it.
+    /// Writes its certificate to a directory, for clients that are to trust it.
     pub fn write(&self, directory: &Path) -> PathBuf {
         let file = directory.join("authorities.pem");
         std::fs::write(&file, &self.certificate).expect("written");
         file
     }
 
-    /// Signs a certificate for a name or an address, that ends with a year.
+    /// Signs a certificate for a name or an address that expires at the end of a year.
     pub fn sign(&self, name: &str, until: i32) -> Shown {
         let mut it = CertificateParams::new([name.to_owned()]).expect("a name");
         it.not_after = rcgen::date_time_ymd(until, 12, 31);
@@ -64,17 +61,17 @@ struct State {
 
 type Shared = Arc<Mutex<State>>;
 
-/// The front; ends when it is dropped.
+/// The front; stops when it is dropped.
 pub struct TlsFront {
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: SocketAddr,
     shared: Shared,
-    /// Ends the thread when it is dropped.
+    /// Stops the thread when it is dropped.
     _end: oneshot::Sender<()>,
 }
 
 impl TlsFront {
-    /// Starts it on a free port of loopback, before a plain server.
+    /// Starts it on a free port of loopback, in front of a plain server.
     pub fn start(server: SocketAddr, certificate: Shown) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         listener.set_nonblocking(true).expect("a socket");
@@ -96,7 +93,7 @@ impl TlsFront {
         it
     }
 
-    /// Shows another certificate to whoever connects from now on.
+    /// Presents another certificate on connections from now on.
     pub fn show(&self, Shown(certificate, key): Shown) {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let settings = ServerConfig::builder_with_provider(provider)
@@ -108,7 +105,7 @@ impl TlsFront {
         lock(&self.shared).settings = Some(Arc::new(settings));
     }
 
-    /// The first byte of each connection so far: 22 where a handshake of TLS began.
+    /// Returns the first byte of each connection so far; 22 is a TLS handshake.
     pub fn first_bytes(&self) -> Vec<u8> {
         lock(&self.shared).first.clone()
     }

@@ -1,4 +1,4 @@
-//! A bare client for blobs, signed with an account key by a few lines of its own: what a third
+//! A minimal client for blobs that signs with an account key by itself: it performs what a third
 //! party would do behind the backend's back.
 
 use azure_core::credentials::Secret;
@@ -7,32 +7,30 @@ use reqwest::header::HeaderMap;
 use tenure::config::{AzureCredential, AzureSettings, SecretSource};
 use url::Url;
 
-/// An answer, reduced to what tests look at.
+/// The part of an answer that tests check.
 #[derive(Debug)]
 pub struct Answer {
-    /// The status.
     pub status: u16,
-    /// `x-ms-error-code`, empty if there is none.
+    /// `x-ms-error-code`; empty if there is none.
     pub code: String,
-    /// All headers.
     pub headers: HeaderMap,
 }
 
 impl Answer {
-    /// A header, empty if it is not there.
+    /// Returns a header; empty if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 }
 
-/// A client for one account.
+/// A client for one blob.
 pub struct Raw {
     client: reqwest::Client,
     settings: AzureSettings,
 }
 
 impl Raw {
-    /// Makes a client for the account, container and blob of the settings, and their key.
+    /// Creates a client for the account, container and blob of the settings, with their key.
     pub fn new(settings: &AzureSettings) -> Self {
         let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
         let tls = rustls::ClientConfig::builder_with_provider(provider)
@@ -40,7 +38,8 @@ impl Raw {
             .expect("TLS")
             .with_root_certificates(rustls::RootCertStore::empty())
             .with_no_client_auth();
-        // A connection of its own for each request: none dies under one.
+        // A new connection for each request, so that no request fails because an idle one was
+        // closed.
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(tls)
             .pool_max_idle_per_host(0)
@@ -66,7 +65,7 @@ impl Raw {
         self.send(method, &self.settings.container, "restype=container", &[]).await
     }
 
-    /// Makes the container and an empty blob.
+    /// Creates the container and an empty blob.
     pub async fn make(&self) {
         self.container("PUT").await;
         let made = self.blob("PUT", "", &[("x-ms-blob-type", "BlockBlob")]).await;
@@ -80,7 +79,7 @@ impl Raw {
         self.blob("PUT", "comp=lease", &all).await
     }
 
-    /// Says the lease state of the blob.
+    /// Returns the lease state of the blob.
     pub async fn lease_state(&self) -> String {
         self.blob("HEAD", "", &[]).await.header("x-ms-lease-state").to_owned()
     }

@@ -1,5 +1,5 @@
-//! The real status listener, on a free port and on a unix socket, and a client that says exactly
-//! what it is told to.
+//! The real status listener, on a free port and on a unix socket, and a client that sends arbitrary
+//! bytes.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ use tokio::task::JoinSet;
 
 use crate::http::status::{Feed, about, now};
 
-/// How long a client waits for what must come; by the paused clock where it is paused.
+/// The timeout of a client, by the paused clock if it is paused.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// A listener with everything that it answers from; it ends with this value.
+/// A listener with its inputs; stops when it is dropped.
 pub struct Server {
     pub feed: Option<Feed>,
     pub heartbeat: Heartbeat,
@@ -64,8 +64,8 @@ impl Server {
         Self { feed, heartbeat, address, socket, _directory: directory, end, tasks }
     }
 
-    /// Publishes a last status and ends the driver and with it the listener, which hears of its own
-    /// end before its connections hear of the status.
+    /// Publishes a last status and ends the driver, and with it the listener, which is notified
+    /// before its connections see the status.
     pub fn end(&mut self, last: Status) {
         self.end.take().expect("it was not told before").send(()).expect("it serves yet");
         self.feed.take().expect("the driver is not gone").change(last);
@@ -89,12 +89,12 @@ impl Server {
         Client::of(UnixStream::connect(&self.socket).await.expect("it listens"))
     }
 
-    /// Asks by GET on a connection of its own.
+    /// Sends a GET on a new connection.
     pub async fn get(&self, path: &str) -> Answer {
         self.connect().await.ask("GET", path).await
     }
 
-    /// Asks by GET for what the header Accept names.
+    /// Sends a GET with an Accept header.
     pub async fn get_as(&self, path: &str, accept: &str) -> Answer {
         let mut client = self.connect().await;
         let request = format!("GET {path} HTTP/1.1\r\nHost: tenure\r\nAccept: {accept}\r\n\r\n");
@@ -102,23 +102,21 @@ impl Server {
         client.answer("GET").await
     }
 
-    /// The code of a GET.
+    /// Returns the status code of a GET.
     pub async fn code(&self, path: &str) -> u16 {
         self.get(path).await.code
     }
 }
 
-/// Both kinds of stream.
+/// TCP and unix streams.
 trait Stream: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
 
-/// One connection.
 pub struct Client {
     stream: Box<dyn Stream>,
     unread: Vec<u8>,
 }
 
-/// One answer.
 #[derive(Debug)]
 pub struct Answer {
     pub code: u16,
@@ -142,23 +140,23 @@ impl Client {
         Self { stream: Box::new(stream), unread: Vec::new() }
     }
 
-    /// Sends bytes as they are. That the other side has closed is for the reading to find out.
+    /// Sends bytes unchanged. Ignores errors: a closed connection shows when it is read.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.stream.write_all(bytes.as_ref()).await;
     }
 
-    /// Says that no more will be sent.
+    /// Closes the sending direction.
     pub async fn end(&mut self) {
         let _ = self.stream.shutdown().await;
     }
 
-    /// Asks, and leaves the connection open.
+    /// Sends a request, and leaves the connection open.
     pub async fn ask(&mut self, method: &str, path: &str) -> Answer {
         self.send(format!("{method} {path} HTTP/1.1\r\nHost: tenure\r\n\r\n")).await;
         self.answer(method).await
     }
 
-    /// Reads one answer to `method`.
+    /// Reads one answer to a request with `method`.
     pub async fn answer(&mut self, method: &str) -> Answer {
         let head = self.until(b"\r\n\r\n").await.expect("an answer");
         let code =
@@ -175,12 +173,12 @@ impl Client {
         answer
     }
 
-    /// Asks for the stream of events, and reads the head of the answer.
+    /// Subscribes to the event stream, and reads the head of the answer.
     pub async fn subscribe(&mut self) -> Answer {
         self.ask("GET", "/watch").await
     }
 
-    /// The status document of the next event; `None` when there are no more.
+    /// Returns the status document of the next event; `None` at the end.
     pub async fn event(&mut self) -> Option<Value> {
         let text = self.until(b"\n\n").await?;
         let data =
@@ -188,19 +186,19 @@ impl Client {
         Some(serde_json::from_str(data).expect("an event is a status document"))
     }
 
-    /// Whether the stream of events has ended, by its last chunk or with the connection.
+    /// Waits until the event stream has ended, by its last chunk or with the connection.
     pub async fn stream_ended(&mut self) -> bool {
         self.until(b"0\r\n\r\n").await;
         true
     }
 
-    /// Whether the other side has closed, after whatever it still sends.
+    /// Waits until the other side has closed, and keeps what it still sent.
     pub async fn closed(&mut self) -> bool {
         while self.more().await {}
         true
     }
 
-    /// Everything that has come and was not read.
+    /// Returns everything received and not yet read.
     pub fn unread(&self) -> String {
         String::from_utf8_lossy(&self.unread).into_owned()
     }
@@ -217,7 +215,7 @@ impl Client {
         }
     }
 
-    /// Reads on; false at the end.
+    /// Receives more bytes; returns false at the end.
     async fn more(&mut self) -> bool {
         let mut bytes = [0; 4096];
         let read = tokio::time::timeout(PATIENCE, self.stream.read(&mut bytes)).await;

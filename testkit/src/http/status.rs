@@ -1,6 +1,6 @@
-//! Statuses of every kind, made by hand, and a clock that a test sets.
+//! Hand-made statuses of every kind, and a clock that the test sets.
 //!
-//! The clock is the thread's own: a test and what it starts run on one thread.
+//! The clock is local to the thread: a test and what it starts run on one thread.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tenure::publish::{About, Past, Published};
 use tenure::store::{Candidate, Cause, Failure, StoreError};
 use tokio::sync::watch;
 
-/// What the clocks show at first: boot and raw on totals of their own, and a date of 2026.
+/// The first readings: boot and raw with different totals, and a date in 2026.
 const START: Moment = Moment {
     boot: Duration::from_secs(1_000),
     raw: Duration::from_secs(5_000),
@@ -21,12 +21,12 @@ const START: Moment = Moment {
 
 thread_local!(static NOW: Cell<Moment> = const { Cell::new(START) });
 
-/// The clock as it is set.
+/// Returns the readings of the clock.
 pub fn now() -> Moment {
     NOW.get()
 }
 
-/// Moves all three clocks on.
+/// Advances all three clocks.
 pub fn pass(by: Duration) {
     let now = NOW.get();
     NOW.set(Moment { boot: now.boot + by, raw: now.raw + by, wall: now.wall + by });
@@ -36,7 +36,7 @@ pub fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// An instance called `us` in the election `orders`.
+/// Returns the description of an instance with identity `us` in the election `orders`.
 pub fn about() -> About {
     About {
         election: "orders".to_owned(),
@@ -49,19 +49,19 @@ pub fn about() -> About {
     }
 }
 
-/// A leader whose last renewal was sent now.
+/// Returns the standing of a leader whose last renewal was sent now.
 pub fn leading(term: u64, length: Duration) -> Standing {
     let belief = Belief { sent: now(), length, suspended: false };
     Standing::Leader { term, belief, jeopardy: false }
 }
 
-/// The same leader, whose renewals fail.
+/// Returns the standing of the same leader when its renewals fail.
 pub fn in_jeopardy(term: u64, length: Duration) -> Standing {
     let belief = Belief { sent: now(), length, suspended: false };
     Standing::Leader { term, belief, jeopardy: true }
 }
 
-/// A standing that began now, in a store that has just answered.
+/// Returns a status whose standing began now, with a store that has just answered.
 pub fn status(standing: Standing) -> Status {
     let heard = standing != Standing::Starting;
     let store = StoreHealth { last_success: heard.then(now), failures: 0, last_error: None };
@@ -76,7 +76,7 @@ pub fn status(standing: Standing) -> Status {
     }
 }
 
-/// A holder called `name`.
+/// Returns a holder with identity `name`.
 pub fn holder(name: &str, address: Option<&str>, term: u64) -> Option<Holder> {
     let candidate = Candidate {
         identity: name.to_owned(),
@@ -86,7 +86,7 @@ pub fn holder(name: &str, address: Option<&str>, term: u64) -> Option<Holder> {
     Some(Holder { candidate: Arc::new(candidate), term })
 }
 
-/// A store that has failed `failures` times in a row since it last answered.
+/// Returns the health of a store that has failed `failures` times in a row since its last answer.
 pub fn failing(failures: u32, words: &str) -> StoreHealth {
     let failure = Failure::new(Cause::Network, words.to_owned());
     StoreHealth {
@@ -96,11 +96,11 @@ pub fn failing(failures: u32, words: &str) -> StoreHealth {
     }
 }
 
-/// The driver's place, taken by the test.
+/// Publishes statuses instead of the driver.
 pub struct Feed(watch::Sender<Published>);
 
 impl Feed {
-    /// Publishes a first status, with the index 1.
+    /// Publishes a first status, with index 1.
     pub fn new(standing: Standing) -> Self {
         Self(watch::channel(Published::first(status(standing))).0)
     }
@@ -121,7 +121,7 @@ impl Feed {
         });
     }
 
-    /// Publishes what is no change for people: a renewal.
+    /// Publishes a renewal, which does not change the index.
     pub fn renew(&self, standing: Standing) {
         self.0.send_modify(|last| {
             last.status.standing = standing;
@@ -129,7 +129,7 @@ impl Feed {
         });
     }
 
-    /// Publishes transitions that have been, newest first.
+    /// Publishes past transitions, newest first.
     pub fn remember(&self, past: Vec<Past>) {
         self.0.send_modify(|last| last.history = past.into());
     }

@@ -1,14 +1,12 @@
-//! HTTP/1.1 messages as they stand on the wire: read whole from a stream, told apart, passed on.
-//!
-//! What it does not do: it changes nothing in a message and understands no more of it than where it
-//! ends and which call of Azure Blob Storage it is.
+//! HTTP/1.1 messages as bytes: read in full from a stream, classified, and forwarded unchanged.
+//! Only their length and the call of Azure Blob Storage are parsed.
 
 use std::io::{self, BufRead};
 
-/// Which call of the store a request is.
+/// A call of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// Any at all; no request is told to be this one.
+    /// Matches every request; no request is classified as this.
     Any,
     /// HEAD of the blob.
     Look,
@@ -18,25 +16,25 @@ pub enum Call {
     Renew,
     /// `x-ms-lease-action: release`.
     Release,
-    /// `x-ms-lease-action: break` or `change`: an operator's.
+    /// `x-ms-lease-action: break` or `change`, by an operator.
     Break,
-    /// `comp=metadata`: the term is written.
+    /// `comp=metadata`, which writes the term.
     Write,
-    /// The making of a container or a blob, and the rest.
+    /// The creation of a container or a blob, and everything else.
     Other,
 }
 
-/// A request or an answer, whole.
+/// A complete request or answer.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// Every byte, as it came.
+    /// The bytes as received.
     pub bytes: Vec<u8>,
-    /// The length of its head, the empty line included.
+    /// The length of the head, including the empty line.
     head: usize,
 }
 
 impl Message {
-    /// Reads a request; `None` where the stream ends before it begins.
+    /// Reads a request; `None` if the stream ends before it begins.
     pub fn request(stream: &mut impl BufRead) -> io::Result<Option<Self>> {
         Self::read(stream, false)
     }
@@ -74,7 +72,7 @@ impl Message {
         Ok(Some(it))
     }
 
-    /// Reads one chunk; true if it was the last.
+    /// Reads one chunk; returns true for the last.
     fn read_chunk(&mut self, stream: &mut impl BufRead) -> io::Result<bool> {
         let start = self.bytes.len();
         stream.read_until(b'\n', &mut self.bytes)?;
@@ -91,7 +89,7 @@ impl Message {
         stream.read_exact(&mut self.bytes[start..])
     }
 
-    /// A header's value; its name in lower case.
+    /// Returns a header's value. Header names are matched without regard to case.
     pub fn header(&self, name: &str) -> Option<String> {
         let head = String::from_utf8_lossy(&self.bytes[..self.head]);
         head.lines().skip(1).find_map(|line| {
@@ -105,12 +103,12 @@ impl Message {
         head.lines().next().unwrap_or_default().to_owned()
     }
 
-    /// The status of an answer, 0 if it has none.
+    /// Returns the status of an answer; 0 if it has none.
     pub fn status(&self) -> u16 {
         self.first_line().split(' ').nth(1).and_then(|it| it.parse().ok()).unwrap_or_default()
     }
 
-    /// Which call a request is.
+    /// Returns the call of a request.
     pub fn call(&self) -> Call {
         let line = self.first_line();
         let action = self.header("x-ms-lease-action").unwrap_or_default();
@@ -125,7 +123,7 @@ impl Message {
         }
     }
 
-    /// The lease that a request is for.
+    /// Returns the lease that a request is for.
     pub fn lease(&self) -> Option<String> {
         self.header("x-ms-proposed-lease-id").or_else(|| self.header("x-ms-lease-id"))
     }

@@ -1,23 +1,21 @@
-//! Values for the chart `tenure`, as tests put them together.
-//!
-//! What it does not do: it renders nothing.
+//! Values for the chart `tenure`, composed by tests.
 
 use serde_json::{Value, json};
 
 use crate::kubernetes::manifests::lay_over;
 
-/// A port, for Services to have one.
+/// Returns values with a port, so that Services have one.
 pub fn port() -> Value {
     json!({"ports": [{"name": "http", "containerPort": 8080, "servicePort": 80}]})
 }
 
-/// Values with others laid over them.
+/// Returns values merged with others, which take precedence.
 pub fn with(mut below: Value, above: Value) -> Value {
     lay_over(&mut below, &above);
     below
 }
 
-/// A lease on a blob, with AKS's workload identity.
+/// Returns values for a lease on a blob, with the workload identity of AKS.
 pub fn azure() -> Value {
     let client = "6c7d2c1e-0000-4000-8000-1234567890ab";
     json!({
@@ -26,7 +24,7 @@ pub fn azure() -> Value {
     })
 }
 
-/// Everything that is off by default.
+/// Returns values that enable everything that is off by default.
 pub fn everything() -> Value {
     json!({
         "container": with(port(), json!({

@@ -1,6 +1,7 @@
-//! A candidate of Kubernetes' own library on a Lease, as a process: tests/clientgo.
+//! A process of tests/clientgo, a candidate that uses the library client-go.
 //!
-//! Its `/leader` says whether its own lease still runs, by the last write that the API server took.
+//! Its `/leader` reports whether its own lease is still valid, by the last write that the API
+//! server accepted.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ use crate::paths::tool;
 use crate::processes::cluster::{PATIENCE, Timings};
 use crate::processes::process::{get, until};
 
-/// A candidate of client-go.
+/// A client-go candidate.
 pub struct Neighbour {
     pub name: String,
     pub address: SocketAddr,
@@ -23,11 +24,12 @@ pub struct Neighbour {
 }
 
 impl Neighbour {
-    /// Starts one, which gives its lease back in the end if it has `ReleaseOnCancel`, and waits until
-    /// it listens. When it has lost its lease it competes again.
+    /// Starts a candidate and waits until it listens. It competes again after it has lost its
+    /// lease. With `releases` it sets `ReleaseOnCancel`.
     ///
-    /// With `ReleaseOnCancel`, whose renewal failed while the API server was out of reach releases
-    /// what may be another's Lease by then. So only who is told to end should have it here.
+    /// With `ReleaseOnCancel`, a candidate whose renewal failed while the API server was
+    /// unreachable may release a Lease that another holds by then. Set it only for candidates that
+    /// are asked to exit.
     pub fn start(
         name: &str,
         ground: &Ground,
@@ -67,14 +69,14 @@ impl Neighbour {
         kill_process(id, signal).expect("the process takes a signal");
     }
 
-    /// Waits for its end.
+    /// Waits until it exits.
     pub fn wait(&mut self) {
         until(PATIENCE, "the neighbour ends", || {
             self.child.try_wait().expect("the process can be asked")
         });
     }
 
-    /// Whether its lease runs.
+    /// Returns whether its lease is valid.
     pub fn holds(&self) -> bool {
         get(self.address, "/leader").is_some_and(|(code, _)| code == 200)
     }

@@ -1,11 +1,9 @@
-//! A real Kubernetes control plane on free ports of loopback: etcd and kube-apiserver with RBAC, and
-//! where a test wants them kube-controller-manager, kube-scheduler and kwok, whose Nodes are only
-//! said to be there.
+//! A real Kubernetes control plane on free ports of loopback: etcd and kube-apiserver with RBAC,
+//! and on request kube-controller-manager, kube-scheduler and kwok, which simulates Nodes. Tests
+//! create their own objects.
 //!
-//! All of it ends with the test's process, however that ends: each is started by a thread that lives
-//! as long as the process, and gets SIGKILL when the thread is gone.
-//!
-//! What it does not do: it knows nothing of Tenure. A test brings its own objects.
+//! All of it ends with the test's process, however that ends: each program is started by a thread
+//! that lives as long as the process, and receives SIGKILL when the thread is gone.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -20,13 +18,13 @@ use crate::kubernetes::kubectl::Kubectl;
 use crate::paths::tool;
 use crate::processes::process::until;
 
-/// How long a part of it may take to be ready, on a machine with much else to do.
+/// The timeout until a component is ready, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The token of the administrator, who may do anything.
+/// The token of the administrator, who has all permissions.
 const ADMIN: &str = "admin-of-the-tests";
 
-/// A program that runs, until it is dropped.
+/// A running program; stopped when it is dropped.
 struct Running {
     name: &'static str,
     child: Child,
@@ -61,17 +59,16 @@ impl Drop for Running {
     }
 }
 
-/// A control plane.
 pub struct ControlPlane {
-    /// Whoever may do anything.
+    /// kubectl with all permissions.
     pub kubectl: Kubectl,
     directory: TempDir,
     etcd_port: u16,
     api_port: u16,
-    /// The API server first, so that it ends before its etcd.
+    /// Before etcd, so that it is stopped first.
     api: Running,
     _etcd: Running,
-    /// What makes Deployments roll out, if anything does.
+    /// The components that roll out Deployments, if started.
     workers: Vec<Running>,
 }
 
@@ -86,7 +83,7 @@ impl ControlPlane {
         panic!("etcd or kube-apiserver ended five times before it was ready");
     }
 
-    /// The one that the tests of a file share, ready; one test at a time has it.
+    /// Returns the instance that the tests of a process share, ready; one test at a time has it.
     pub fn shared() -> MutexGuard<'static, Self> {
         static SHARED: OnceLock<Mutex<ControlPlane>> = OnceLock::new();
         let shared = SHARED.get_or_init(|| Mutex::new(Self::start()));
@@ -95,7 +92,7 @@ impl ControlPlane {
         it
     }
 
-    /// None when another process took a port first.
+    /// Returns `None` if another process took a port first.
     fn try_start() -> Option<Self> {
         let directory = tempfile::tempdir().expect("a directory");
         let home = directory.path();
@@ -110,7 +107,7 @@ impl ControlPlane {
         it.becomes_ready().then_some(it)
     }
 
-    /// Whether the API server becomes ready, and does not end.
+    /// Waits until the API server is ready; returns false if it exits.
     fn becomes_ready(&mut self) -> bool {
         until(PATIENCE, "kube-apiserver is ready", || {
             let ended = self.api.has_ended() || self._etcd.has_ended();
@@ -123,17 +120,17 @@ impl ControlPlane {
         self.kubectl.ask(&asked).status.success()
     }
 
-    /// Where the API server listens.
+    /// Returns the URL of the API server.
     pub fn url(&self) -> String {
         format!("https://127.0.0.1:{}", self.api_port)
     }
 
-    /// What its certificate is judged by.
+    /// Returns the file of the certificate that clients must trust.
     pub fn ca_file(&self) -> PathBuf {
         self.directory.path().join("certificates/apiserver.crt")
     }
 
-    /// A file of ours beside the others.
+    /// Returns the path of a file in the control plane's directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -153,8 +150,8 @@ impl ControlPlane {
         std::fs::write(self.kubectl.kubeconfig(), text.to_string()).expect("written");
     }
 
-    /// Writes a service account's token of so long a life to a file, whose path it gives. The API
-    /// server gives none that lives for less than ten minutes.
+    /// Writes a service account's token with this lifetime to a file, and returns its path. The API
+    /// server issues no token with less than ten minutes.
     pub fn token(&self, namespace: &str, account: &str, life: Duration) -> PathBuf {
         let life = format!("{}s", life.as_secs());
         let token =
@@ -164,7 +161,7 @@ impl ControlPlane {
         file
     }
 
-    /// Stops the API server where it stands, as a machine out of breath does.
+    /// Suspends the API server with SIGSTOP, as an overloaded machine would.
     pub fn stop_api(&self) {
         self.api.signal(Signal::STOP);
     }
@@ -173,12 +170,11 @@ impl ControlPlane {
         self.api.signal(Signal::CONT);
     }
 
-    /// Kills the API server.
     pub fn kill_api(&mut self) {
         self.api.end();
     }
 
-    /// Starts the API server again, where and as it was, and waits until it is ready.
+    /// Restarts the API server with the same port and data, and waits until it is ready.
     pub fn restart_api(&mut self) {
         self.api.end();
         self.api = start_api(self.directory.path(), self.etcd_port, self.api_port);
@@ -194,7 +190,7 @@ impl ControlPlane {
         assert!(self.becomes_ready(), "the control plane is gone");
     }
 
-    /// Has Deployments roll out, onto so many Nodes that are only said to be there.
+    /// Starts the components that roll out Deployments, with this number of simulated Nodes.
     pub fn start_workers(&mut self, nodes: usize) {
         if !self.workers.is_empty() {
             return;
@@ -239,12 +235,13 @@ fn node(number: usize) -> String {
     .to_string()
 }
 
-/// The stages of kwok's Nodes.
+/// Returns the file with the stages of kwok's Nodes.
 fn stages() -> PathBuf {
     tool("kwok").with_file_name("stages.yaml")
 }
 
-/// The key that service accounts' tokens are signed with, and the administrator's token.
+/// Creates the key that signs the tokens of service accounts, and the file with the administrator's
+/// token.
 fn make_keys(home: &Path) {
     let made = Command::new("openssl")
         .args(["genrsa", "-out"])
@@ -301,10 +298,10 @@ fn start_api(home: &Path, etcd_port: u16, port: u16) -> Running {
     run(home, "kube-apiserver", &settings.each_ref().map(String::as_str))
 }
 
-/// A program to start, and whom to tell.
+/// A program to start, and the sender for the result.
 type Order = (Command, mpsc::Sender<std::io::Result<Child>>);
 
-/// Starts a tool that logs to a file, and gets SIGKILL when this process ends.
+/// Starts a tool that logs to a file and receives SIGKILL when this process ends.
 fn run(home: &Path, name: &'static str, arguments: &[&str]) -> Running {
     let log = home.join(format!("{name}.log"));
     let file = File::options().create(true).append(true).open(&log).expect("the log opens");
@@ -317,7 +314,7 @@ fn run(home: &Path, name: &'static str, arguments: &[&str]) -> Running {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(file);
-    // The signal comes when the thread that started the program is gone, so that thread stays.
+    // The signal is sent when the thread that started the program exits, so that thread lives on.
     static STARTER: OnceLock<Mutex<mpsc::Sender<Order>>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
         let (orders, taken) = mpsc::channel::<Order>();

@@ -1,9 +1,9 @@
-//! An API server of the tests' own, that answers as Kubernetes' does by its public documentation:
-//! Leases, Pods, Services, EndpointSlices, Events and namespaces, with compare-and-set, watches,
-//! tokens and rights, over plain HTTP or TLS; with faults to order and a log of what was asked.
+//! An in-process API server that follows the public documentation of Kubernetes: Leases, Pods,
+//! Services, EndpointSlices, Events and namespaces, with compare-and-set, watches, tokens and
+//! permissions, over plain HTTP or TLS; with injectable faults and a request log.
 //!
-//! It lives on a thread of its own, so that plain tests and asynchronous ones use it alike. What it
-//! does not do: schemas in full, subresources, discovery, finalizers, server-side apply.
+//! It runs on a thread of its own, so that synchronous and asynchronous tests can use it. Full
+//! schemas, subresources, discovery, finalizers and server-side apply are not implemented.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -41,64 +41,64 @@ use serving::Serving;
 pub use serving::Tls;
 use watching::Watching;
 
-/// The token that may do everything; it stands in the token file at the start.
+/// The token with all permissions; initially in the token file.
 pub const TOKEN: &str = "the-token-of-an-administrator";
 
-/// What goes wrong with one request.
+/// A fault of one request.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// Not done; this answer.
+    /// Not performed; returns this answer.
     Answer(Answer),
-    /// Not done, and no answer ever.
+    /// Not performed; never answered.
     Hang,
-    /// Done, and no answer ever.
+    /// Performed; never answered.
     HangAfter,
-    /// Not done; the connection is closed.
+    /// Not performed; the connection is closed.
     DropBefore,
-    /// Done; the connection is closed without the answer.
+    /// Performed; the connection is closed without an answer.
     DropAfter,
-    /// Done so much later, and answered then.
+    /// Performed and answered after this delay.
     Delay(Duration),
-    /// Done at once, and answered so much later.
+    /// Performed at once, and answered after this delay.
     Late(Duration),
-    /// Not done; a page for people, with status 200.
+    /// Not performed; returns an HTML page with status 200.
     Html,
-    /// Not done; the answer leads to another URL.
+    /// Not performed; redirects to another URL.
     Redirect(String),
 }
 
-/// One request as it came in.
+/// One received request.
 #[derive(Clone, Debug)]
 pub struct Logged {
-    /// What was asked, as in `update leases`; of a path that there is not, the method.
+    /// The operation, such as `update leases`; the method if the path is unknown.
     pub op: String,
     pub path: String,
     pub query: HashMap<String, String>,
-    /// The headers, in lower case.
+    /// The headers, with names in lower case.
     pub headers: HashMap<String, String>,
     pub user: String,
     pub body: Value,
-    /// The status of the answer, 0 if there was none.
+    /// The status of the answer; 0 if there was none.
     pub status: u16,
 }
 
-/// Everything that the server knows.
+/// The state of the server.
 pub struct State {
     pub objects: Objects,
     pub access: Access,
     faults: Vec<(String, VecDeque<Fault>)>,
     standing: Vec<(String, Fault)>,
     log: Vec<Logged>,
-    /// How far its clock is from ours, in seconds.
+    /// How far its clock is ahead of the test's, in seconds.
     skew: i64,
     bookmark_interval: Duration,
-    /// How often all watches have been cut.
+    /// The number of times that all watches were cut.
     cuts: u64,
-    /// Whether watches are told nothing for now.
+    /// Whether watches currently receive nothing.
     withheld: bool,
 }
 
-/// The state, and the pulse that wakes watches when it has changed.
+/// The state, and the channel that wakes watches when it has changed.
 pub struct Shared {
     state: Mutex<State>,
     pulse: watch::Sender<u64>,
@@ -114,9 +114,9 @@ impl Shared {
     }
 }
 
-/// The server; ends when it is dropped.
+/// The server; stops when it is dropped.
 pub struct KubeServer {
-    /// Where it listens, stopped or not.
+    /// The address that it listens on, also while stopped.
     pub address: SocketAddr,
     shared: Arc<Shared>,
     serving: Serving,
@@ -130,12 +130,12 @@ impl KubeServer {
         Self::with(None)
     }
 
-    /// Starts it over TLS; [`ca_file`](Self::ca_file) is what signed its certificate.
+    /// Starts it over TLS; [`ca_file`](Self::ca_file) is the certificate of its authority.
     pub fn start_secure() -> Self {
         Self::with(Some(Tls::new("127.0.0.1")))
     }
 
-    /// Starts it with a certificate of the test's making.
+    /// Starts it over TLS with this certificate, or over plain HTTP.
     pub fn with(tls: Option<Tls>) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         if let Some(tls) = &tls {
@@ -153,7 +153,7 @@ impl KubeServer {
             names: Vec::new(),
         });
         let state = State {
-            // A cluster has seen much before anybody comes.
+            // A real cluster has a history, too.
             objects: Objects::at(1000),
             access,
             faults: Vec::new(),
@@ -175,37 +175,37 @@ impl KubeServer {
         it
     }
 
-    /// What `--kube-api` is given.
+    /// Returns the value for `--kube-api`.
     pub fn url(&self) -> String {
         let scheme = if self.secure { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// The directory of the token file and the authority's certificate, laid out as a service
-    /// account's.
+    /// Returns the directory of the token file and the authority's certificate, which has the
+    /// layout of a service account's.
     pub fn account_directory(&self) -> PathBuf {
         self.directory.path().to_owned()
     }
 
-    /// The file that `--kube-token-file` is given.
+    /// Returns the value for `--kube-token-file`.
     pub fn token_file(&self) -> PathBuf {
         self.directory.path().join("token")
     }
 
-    /// The file that `--kube-ca-file` is given; there over TLS only.
+    /// Returns the value for `--kube-ca-file`; the file exists only over TLS.
     pub fn ca_file(&self) -> PathBuf {
         self.directory.path().join("ca.crt")
     }
 
-    /// Has the token file hold another token.
+    /// Replaces the token in the token file.
     pub fn write_token(&self, token: &str) {
-        // As the kubelet does it: another file takes the name.
+        // By a rename, as the kubelet does.
         let new = self.directory.path().join("token.new");
         std::fs::write(&new, token).expect("written");
         std::fs::rename(new, self.token_file()).expect("renamed");
     }
 
-    /// The arguments that have `tenure` use this server with the token file.
+    /// Returns the arguments that make `tenure` use this server and the token file.
     pub fn arguments(&self) -> Vec<String> {
         let mut arguments = vec![
             "--kube-api".to_owned(),
@@ -219,23 +219,24 @@ impl KubeServer {
         arguments
     }
 
-    /// Closes its port and all connections, as a killed server does. The port stays its own.
+    /// Closes the listener and all connections, as if the server were killed. The port stays
+    /// reserved.
     pub fn stop(&self) {
         self.serving.stop();
     }
 
-    /// Listens again where it did.
+    /// Listens on the same port again.
     pub fn resume(&self) {
         self.serving.resume();
     }
 
-    /// Closes all connections, and goes on listening.
+    /// Closes all connections; the server goes on listening.
     pub fn cut_connections(&self) {
         self.stop();
         self.resume();
     }
 
-    /// Changes anything, and wakes the watches.
+    /// Changes the state, and wakes the watches.
     pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let result = change(&mut self.shared.lock());
         self.shared.beat();
@@ -248,12 +249,12 @@ fn fits(wanted: &str, op: &str) -> bool {
     all || wanted == op || op.split(' ').any(|it| it == wanted)
 }
 
-/// Why a connection is closed without an answer.
+/// The connection is closed without an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("dropped on order")]
 pub struct Dropped;
 
-/// Whole answers and watches.
+/// The body of an answer: complete, or the stream of a watch.
 pub type Body = Either<Full<Bytes>, StreamBody<BoxStream<'static, Result<Frame<Bytes>, Dropped>>>>;
 
 fn whole(text: String) -> Body {

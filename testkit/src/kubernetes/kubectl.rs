@@ -1,6 +1,4 @@
-//! kubectl, as the administrator of the tests' control plane.
-//!
-//! What it does not do: it starts nothing that it would talk to.
+//! kubectl with the administrator's credentials for the tests' control plane.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,17 +9,17 @@ use std::time::Duration;
 use crate::paths::tool;
 use crate::processes::process::until;
 
-/// How long kubectl may take to follow an object, on a machine with much else to do.
+/// The timeout until kubectl watches an object, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where the cluster is, and where files about it go.
+/// kubectl for one cluster; its files are in `home`.
 #[derive(Clone)]
 pub struct Kubectl {
     pub home: PathBuf,
 }
 
 impl Kubectl {
-    /// The administrator's.
+    /// Returns the administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.home.join("kubeconfig")
     }
@@ -33,23 +31,23 @@ impl Kubectl {
         command
     }
 
-    /// What kubectl answers.
+    /// Runs kubectl and returns its output.
     pub fn ask(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().expect("kubectl starts")
     }
 
-    /// The same, of what must succeed.
+    /// Like [`ask`](Self::ask), but panics unless it succeeds.
     pub fn run(&self, arguments: &[&str]) -> String {
         succeeded(arguments, &self.ask(arguments))
     }
 
-    /// One object or a list of them, as JSON.
+    /// Returns one object or a list of them, as JSON.
     pub fn get(&self, namespace: &str, what: &[&str]) -> serde_json::Value {
         let asked = [&["get", "--namespace", namespace, "--output", "json"], what].concat();
         serde_json::from_str(&self.run(&asked)).expect("JSON")
     }
 
-    /// Creates or changes the objects of these manifests.
+    /// Creates or updates the objects of these manifests.
     pub fn apply(&self, manifests: &str) {
         let arguments = ["apply", "--filename", "-"];
         let mut command = self.command(&arguments);
@@ -61,7 +59,7 @@ impl Kubectl {
         succeeded(&arguments, &child.wait_with_output().expect("kubectl ends"));
     }
 
-    /// Keeps each version of an object from now on.
+    /// Records each version of an object from now on.
     pub fn follow(&self, namespace: &str, kind: &str, name: &str) -> Followed {
         let file = self.home.join(format!("{namespace}-{kind}-{name}.versions"));
         let asked = ["get", "--watch", "--output", "json", "--namespace", namespace, kind];
@@ -77,17 +75,17 @@ impl Kubectl {
     }
 }
 
-/// An object that is followed, until it is dropped.
+/// An object that is watched until this is dropped.
 pub struct Followed {
     child: Child,
     file: PathBuf,
 }
 
 impl Followed {
-    /// What it has been so far.
+    /// Returns the versions so far.
     pub fn versions(&self) -> Vec<serde_json::Value> {
         let text = std::fs::read_to_string(&self.file).expect("the file is there");
-        // The last may not be whole yet.
+        // The last may be incomplete.
         serde_json::Deserializer::from_str(&text).into_iter().map_while(Result::ok).collect()
     }
 }

@@ -1,9 +1,9 @@
-//! A kubelet of the tests: for each pod of a namespace that was given a node it starts `tenure run`
-//! as the pod's container says, with the pod's name, address and a token of its service account; says
-//! in the pod's status what the readiness probe says; starts it anew when it has ended; and ends it
-//! when the pod is to go.
+//! A kubelet for tests: for each pod of a namespace with a node, it runs `tenure run` with the
+//! arguments of the pod's container, the pod's name and address, and a token of its service
+//! account. It reports the result of the readiness probe in the pod's status, restarts the process
+//! when it has exited, and stops it when the pod is deleted.
 //!
-//! What it does not do: it runs no container, and takes the service beside Tenure for ready.
+//! It runs no containers, and considers the service next to Tenure ready.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,14 @@ use crate::kubernetes::kubectl::Kubectl;
 use crate::processes::process::Candidate;
 use crate::recorder::{Recorder, Verdict};
 
-/// Between two looks at the pods.
+/// The interval between reads of the pods.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// A pod that runs here.
+/// A running pod.
 struct Pod {
     candidate: Candidate,
     address: String,
-    /// What to start again, when it has ended.
+    /// The arguments for a restart.
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
     probe: String,
@@ -35,28 +35,29 @@ struct Pod {
     ending: bool,
 }
 
-/// What the kubelet and the test share.
+/// The state that the kubelet shares with the test.
 struct State {
     pods: BTreeMap<String, Pod>,
     recorder: Recorder,
-    /// The processes that were told to end, by their instance.
+    /// The instances that were asked to exit.
     released: Vec<String>,
     starts: u8,
-    /// While it is set, no pod becomes ready that is not.
+    /// While it is set, no further pod becomes ready.
     holds_back: bool,
 }
 
-/// What it needs of the cluster.
+/// The cluster's namespace, API server and directory.
 struct Place {
     kubectl: Kubectl,
     namespace: String,
-    /// What reaches the API server from here, but for the token.
+    /// The arguments to reach the API server from this host, without a token.
     api: Vec<String>,
-    /// Where each pod has its files; the control plane's, so that a failed test can show the logs.
+    /// The directory for the pods' files, in that of the control plane, so that a failed test can
+    /// show the logs.
     directory: PathBuf,
 }
 
-/// The kubelet of a namespace; ends with all its processes when it is dropped.
+/// The kubelet of a namespace; stops with all its processes when it is dropped.
 pub struct Kubelet {
     state: Arc<Mutex<State>>,
     over: Arc<AtomicBool>,
@@ -68,7 +69,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl Kubelet {
-    /// Starts one for the pods of a namespace.
+    /// Starts a kubelet for the pods of a namespace.
     pub fn start(plane: &ControlPlane, namespace: &str) -> Self {
         let ca = plane.ca_file().display().to_string();
         let place = Place {
@@ -96,14 +97,14 @@ impl Kubelet {
         Self { state, over, thread: Some(thread) }
     }
 
-    /// The pods whose process leads, each with its address.
+    /// Returns the pods whose process leads, with their addresses.
     pub fn leaders(&self) -> Vec<(String, String)> {
         let state = lock(&self.state);
         let leading = state.pods.iter().filter(|(_, pod)| pod.candidate.is_leader());
         leading.map(|(name, pod)| (name.clone(), pod.address.clone())).collect()
     }
 
-    /// The addresses of all pods that run and are not about to end.
+    /// Returns the addresses of all running pods that are not terminating.
     pub fn addresses(&self) -> Vec<String> {
         let state = lock(&self.state);
         let mut all: Vec<_> =
@@ -112,17 +113,16 @@ impl Kubelet {
         all
     }
 
-    /// Lets no pod become ready, or lets all again.
+    /// Prevents further pods from becoming ready, or permits it again.
     pub fn hold_back(&self, holds_back: bool) {
         lock(&self.state).holds_back = holds_back;
     }
 
-    /// Kills the process of a pod.
     pub fn kill(&self, pod: &str) {
         lock(&self.state).pods.get_mut(pod).expect("it runs").candidate.crash();
     }
 
-    /// Ends everything, and judges what was claimed.
+    /// Stops everything, and checks the recorded claims.
     pub fn judge(mut self) -> Verdict {
         self.over.store(true, Ordering::Relaxed);
         let ended = self.thread.take().expect("it runs").join();
@@ -166,7 +166,7 @@ impl Place {
         }
     }
 
-    /// Starts a pod's process.
+    /// Starts the process of a pod.
     fn begin(&self, state: &mut State, name: &str, pod: &Value) {
         state.starts += 1;
         let address = format!("10.1.0.{}", state.starts);
@@ -185,7 +185,8 @@ impl Place {
         self.probe(state, name, pod);
     }
 
-    /// The container's arguments, as they are here: with the API server from here, and any port.
+    /// Returns the container's arguments, adapted to this host: the API server's address, and any
+    /// port.
     fn arguments(
         &self,
         container: &Value,
@@ -201,7 +202,7 @@ impl Place {
         said.chain(self.api.iter().cloned()).chain(token).collect()
     }
 
-    /// A token of the pod's service account, good for as long as the pod is there.
+    /// Creates a token of the pod's service account that is valid as long as the pod exists.
     fn token(&self, home: &Path, name: &str, pod: &Value) -> PathBuf {
         let account = pod["spec"]["serviceAccountName"].as_str().expect("an account");
         let uid = pod["metadata"]["uid"].as_str().expect("a uid");
@@ -223,8 +224,9 @@ impl Place {
         file
     }
 
-    /// Has the status say what the probe says, whoever wrote it last: the node controller takes the
-    /// readiness of the pods of a Node that it has not heard of for a while. Starts what has ended.
+    /// Restarts the process if it has exited, and updates the pod's status if it differs from the
+    /// probe's result: the node controller also writes it, for the pods of a Node without recent
+    /// heartbeats.
     fn probe(&self, state: &mut State, name: &str, pod: &Value) {
         let holds_back = state.holds_back;
         let it = state.pods.get_mut(name).expect("it runs");
@@ -261,7 +263,7 @@ impl Place {
         ]);
     }
 
-    /// Ends a pod's process as a kubelet does, and the pod with it.
+    /// Terminates a pod's process as a kubelet does, and deletes the pod when it has exited.
     fn end(&self, state: &mut State, name: &str) {
         let it = state.pods.get_mut(name).expect("it runs");
         if !it.ending {
@@ -274,7 +276,7 @@ impl Place {
         }
     }
 
-    /// Tells that nothing of a pod is left.
+    /// Deletes the pod, which has no process left.
     fn forget(&self, name: &str) {
         self.kubectl.ask(&[
             "delete",
@@ -302,14 +304,14 @@ fn start(
     Candidate::start(name, home, &arguments, &variables)
 }
 
-/// The sidecar of a pod, wherever in it that is.
+/// Returns the sidecar's container, which may be an init container.
 fn tenure(pod: &Value) -> &Value {
     let lists = ["initContainers", "containers"].map(|it| pod["spec"][it].as_array());
     let mut all = lists.into_iter().flatten().flatten();
     all.find(|it| it["name"] == "tenure").expect("a container named tenure")
 }
 
-/// The container's variables, each of which may name those before it.
+/// Returns the container's variables, each of which may refer to earlier ones.
 fn variables(container: &Value, pod: &Value, address: &str, home: &Path) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
     for it in container["env"].as_array().into_iter().flatten() {
@@ -328,20 +330,21 @@ fn variables(container: &Value, pod: &Value, address: &str, home: &Path) -> Vec<
     all
 }
 
-/// A text of the container, with its variables put in and its files where they are here.
+/// Expands the variables in a text, and replaces the container's directory by that on this host.
 fn expanded(text: &str, variables: &[(String, String)], home: &Path) -> String {
     let text = text.replace("/run/tenure", &home.display().to_string());
     variables.iter().fold(text, |it, (name, value)| it.replace(&format!("$({name})"), value))
 }
 
-/// Whether the status of a pod says that it is ready; nothing where it is not of the pod that runs.
+/// Returns whether the pod's status says that it is ready; `None` if the status is not of the
+/// running process.
 fn said(pod: &Value, address: &str) -> Option<bool> {
     let status = &pod["status"];
     let ready = status["conditions"].as_array()?.iter().find(|it| it["type"] == "Ready")?;
     (status["podIP"] == address).then(|| ready["status"] == "True")
 }
 
-/// The status of a pod that runs.
+/// Returns the status of a running pod.
 fn status(pod: &Value, address: &str, ready: bool) -> Value {
     let now = pod["metadata"]["creationTimestamp"].clone();
     let word = if ready { "True" } else { "False" };

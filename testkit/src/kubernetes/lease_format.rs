@@ -1,6 +1,6 @@
-//! What stands in a Lease, in sentences that any API server can be asked for: the fields and formats
-//! of client-go, so that `kubectl get lease`, kube-state-metrics and client-go's own tools read it
-//! rightly, and so that we read theirs.
+//! The format of a Lease, as a test suite for any API server: the fields and formats of client-go,
+//! so that `kubectl get lease`, kube-state-metrics and client-go's own tools read Tenure's Leases
+//! correctly, and Tenure reads theirs.
 
 use std::time::Duration;
 
@@ -12,25 +12,25 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::kubernetes::lease_lock::{A, B, bid, client_go, lead, outcome, seeing, soon, usurp};
 
-/// One Lease, called `orders`, that nobody has made yet, and what others do to it.
+/// A Lease called `orders` that does not exist yet, and the operations of others on it.
 pub trait Cluster {
     /// Opens the store, as a candidate does.
     fn open(&self) -> Kubernetes;
 
-    /// Namespace and name.
+    /// Returns namespace and name.
     fn place(&self) -> String;
 
-    /// The Lease as it stands there.
+    /// Returns the Lease as stored.
     fn lease(&self) -> Value;
 
-    /// Has this stand there instead.
+    /// Creates or replaces the Lease.
     fn put(&self, lease: Value);
 
-    /// Changes what stands there.
+    /// Changes the stored Lease.
     fn modify(&self, change: impl FnOnce(&mut Value));
 }
 
-/// Whether a text is a time with exactly six digits behind the second, in UTC.
+/// Returns whether a text is a time in UTC with exactly six digits of microseconds.
 fn is_micro_time(text: &str) -> bool {
     text.len() == 27 && text.ends_with('Z') && OffsetDateTime::parse(text, &Rfc3339).is_ok()
 }
@@ -41,7 +41,7 @@ fn at(lease: &Value, field: &str) -> OffsetDateTime {
     OffsetDateTime::parse(text, &Rfc3339).unwrap()
 }
 
-/// Asserts that both times of a Lease are now, but for a slow test.
+/// Asserts that a time of the Lease is the current time, within a minute.
 fn assert_now(lease: &Value, field: &str) {
     let apart = tenure::clock::now().date() - at(lease, field);
     assert!(apart >= time::Duration::seconds(-1) && apart < time::Duration::minutes(1), "{apart}");
@@ -111,7 +111,7 @@ pub async fn a_release_reads_as_client_gos_own<C: Cluster>(server: C) {
     assert_eq!(record["tenure.dev/claim"], Value::Null, "nobody claims it");
 }
 
-/// What client-go counts: one more for each acquisition but the first.
+/// client-go adds one for each acquisition except the first.
 pub async fn transitions_count_as_client_go_counts_them_and_the_term_is_above<C: Cluster>(
     server: C,
 ) {
@@ -162,7 +162,7 @@ pub async fn what_others_keep_in_a_lease_stays_there<C: Cluster>(server: C) {
         "spec": {"strategy": "OldestEmulationVersion", "preferredHolder": "x"},
     });
     server.put(theirs.clone());
-    // Some servers drop what only others know.
+    // Some servers drop fields that they do not know.
     let theirs = server.lease();
     assert_eq!(theirs["metadata"]["finalizers"], json!(["example.com/last"]));
     let kept = || {
@@ -195,7 +195,8 @@ pub async fn what_others_keep_in_a_lease_stays_there<C: Cluster>(server: C) {
     kept();
 }
 
-/// client-go compares the record in whole seconds: a renewal within the last one would be none.
+/// client-go compares times in whole seconds, so a renewal within the same second would not be
+/// seen.
 pub async fn a_renewal_is_seen_even_where_our_clock_has_gone_back<C: Cluster>(server: C) {
     let store = server.open();
     let (bid, _) = lead(&store, A).await;
@@ -277,7 +278,7 @@ pub async fn the_holder_is_told_apart_from_the_writer_of_the_record<C: Cluster>(
     );
 }
 
-/// Holds one cluster to every sentence, each on a Lease of its own.
+/// Runs each test of the suite on a Lease of its own.
 #[macro_export]
 macro_rules! lease_format {
     ($start:expr) => {

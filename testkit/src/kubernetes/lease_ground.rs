@@ -1,7 +1,5 @@
-//! A namespace of the control plane with one Lease, and a service account that may do with Leases
-//! what a candidate needs, and nothing else.
-//!
-//! What it does not do: it starts no candidate.
+//! A namespace of the control plane with one Lease, and a service account with only the permissions
+//! that a candidate needs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,20 +7,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::kubernetes::control_plane::ControlPlane;
 
-/// The service account, its role and the binding of the two, all of this name.
+/// The name of the service account, its role and the role binding.
 const ACCOUNT: &str = "candidate";
 
-/// The Lease.
+/// The name of the Lease.
 pub const LEASE: &str = "orders";
 
-/// A namespace.
+/// The namespace.
 pub struct Ground<'a> {
     pub plane: &'a ControlPlane,
     pub namespace: String,
 }
 
 impl<'a> Ground<'a> {
-    /// Makes the namespace, the account and its rights.
+    /// Creates the namespace, the account and its permissions.
     pub fn new(plane: &'a ControlPlane, namespace: &str) -> Self {
         let it = Self { plane, namespace: namespace.to_owned() };
         plane.kubectl.apply(&format!(
@@ -35,7 +33,7 @@ impl<'a> Ground<'a> {
         it
     }
 
-    /// Gives the account its rights, again if they were taken.
+    /// Grants the account its permissions, also again after [`take_rights`](Self::take_rights).
     pub fn give_rights(&self) {
         let namespace = &self.namespace;
         self.plane.kubectl.apply(&format!(
@@ -46,17 +44,17 @@ impl<'a> Ground<'a> {
         ));
     }
 
-    /// Takes the account's rights.
+    /// Revokes the account's permissions.
     pub fn take_rights(&self) {
         self.plane.kubectl.run(&["delete", "rolebinding", "--namespace", &self.namespace, ACCOUNT]);
     }
 
-    /// A file with a token of the account, of an hour.
+    /// Returns a file with a token of the account that is valid for an hour.
     pub fn token(&self) -> PathBuf {
         self.plane.token(&self.namespace, ACCOUNT, Duration::from_secs(3600))
     }
 
-    /// What a candidate needs to find the Lease with the token of a file.
+    /// Returns a candidate's arguments for the Lease, with the token of a file.
     pub fn arguments(&self, token: &Path) -> Vec<String> {
         let given = [
             ("--store", format!("kubernetes:{}/{LEASE}", self.namespace)),
@@ -67,7 +65,8 @@ impl<'a> Ground<'a> {
         given.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
     }
 
-    /// Makes the Lease with a first term, so that its first leader need not wait for another.
+    /// Creates the Lease with a first term, so that its first leader need not wait for a lease to
+    /// expire.
     pub fn create_lease(&self, token: &Path) {
         let made = Command::new(crate::paths::tenure())
             .args(["doctor", "--create", "--yes"])
@@ -77,20 +76,20 @@ impl<'a> Ground<'a> {
         assert!(made.status.success(), "{made:?}");
     }
 
-    /// What `kubectl get lease` shows as the holder.
+    /// Returns the holder that `kubectl get lease` shows.
     pub fn holder(&self) -> String {
         let row = ["get", "lease", "--namespace", &self.namespace, LEASE, "--no-headers"];
         let row = self.plane.kubectl.run(&row);
         row.split_whitespace().nth(1).expect("a holder").to_owned()
     }
 
-    /// The Lease itself.
+    /// Returns the Lease.
     pub fn lease(&self) -> serde_json::Value {
         self.plane.kubectl.get(&self.namespace, &["lease", LEASE])
     }
 
-    /// Writes a token that is good for so long, as the API server itself would sign it if it gave
-    /// tokens of less than ten minutes. It takes a token for a minute beyond its end.
+    /// Writes a token with this lifetime, signed as the API server would, which itself issues none
+    /// with less than ten minutes. The API server accepts a token until a minute after its expiry.
     #[allow(clippy::disallowed_methods, reason = "a token's time is the wall clock's")]
     pub fn short_token(&self, life: Duration) -> PathBuf {
         let account = self.plane.kubectl.get(&self.namespace, &["serviceaccount", ACCOUNT]);

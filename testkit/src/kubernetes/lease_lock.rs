@@ -1,5 +1,5 @@
-//! Leases as a test needs them: the settings that name one, what another kind of candidate writes,
-//! and what is in one's place that nobody can read.
+//! Leases for tests: their settings, what another kind of candidate writes, and foreign content
+//! that Tenure cannot read.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use url::Url;
 use crate::kubernetes::kube_server::KubeServer;
 use crate::kubernetes::lease_format::Cluster;
 
-/// What else could be in the place of a Lease of ours.
+/// Content that others could put in place of a Lease of Tenure.
 pub const FOREIGN_LEASES: &[&str] = &[
     r#"{"metadata": {"annotations": {"tenure.dev/term": "seven"}}, "spec": {}}"#,
     r#"{"metadata": {"annotations": {"tenure.dev/term": "-7"}}, "spec": {}}"#,
@@ -25,7 +25,7 @@ pub const FOREIGN_LEASES: &[&str] = &[
     r#"{"metadata": {"annotations": {"tenure.dev/term": "7", "tenure.dev/successor": "b"}}, "spec": {}}"#,
 ];
 
-/// The settings of a Lease, with the token file of a server.
+/// Returns the settings of a Lease, with the token file of a server.
 pub fn settings(server: &KubeServer, namespace: &str, name: &str) -> KubernetesSettings {
     KubernetesSettings {
         access: KubeAccess {
@@ -39,12 +39,12 @@ pub fn settings(server: &KubeServer, namespace: &str, name: &str) -> KubernetesS
     }
 }
 
-/// One candidate's number.
+/// The number of one candidate.
 pub const A: u128 = 0xA;
-/// Another's.
+/// The number of another candidate.
 pub const B: u128 = 0xB;
 
-/// What the candidate of a number asks for, having seen nothing yet.
+/// Returns the bid of the candidate with a number, for a Lease that it has not read yet.
 pub fn bid(number: u128) -> Bid {
     Bid {
         lease: LeaseId::from_random(number),
@@ -64,17 +64,17 @@ pub fn open(server: &KubeServer) -> Kubernetes {
     Kubernetes::open(&settings(server, "team", "orders")).expect("the settings are good")
 }
 
-/// The Lease `team/orders` as it stands there.
+/// Returns the Lease `team/orders` as stored.
 pub fn lease(server: &KubeServer) -> Value {
     server.object("leases", "team", "orders").expect("a Lease")
 }
 
-/// The same bid for what is seen now.
+/// Returns the same bid with the current version.
 pub async fn seeing(store: &Kubernetes, bid: Bid) -> Bid {
     Bid { seen: soon(store.look()).await.expect("a look").version, ..bid }
 }
 
-/// Has a candidate take what is there, and write a term.
+/// Acquires the lease for a candidate, and writes a term.
 pub async fn lead(store: &Kubernetes, number: u128) -> (Bid, u64) {
     let bid = seeing(store, bid(number)).await;
     soon(store.acquire(&bid)).await.expect("granted");
@@ -82,12 +82,12 @@ pub async fn lead(store: &Kubernetes, number: u128) -> (Bid, u64) {
     (bid, term)
 }
 
-/// Bounds a call of a test, so that a hang fails it.
+/// Fails the test if a call takes longer than 20 s.
 pub async fn soon<T>(call: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), call).await.expect("an end within 20 s")
 }
 
-/// The outcome of a call in a word, with the cause of what is not known.
+/// Returns the outcome of a call as text, with the cause if it is unknown.
 pub fn outcome<T>(result: &Result<T, StoreError>) -> String {
     match result {
         Ok(_) => "granted".to_owned(),
@@ -101,7 +101,7 @@ pub fn outcome<T>(result: &Result<T, StoreError>) -> String {
     }
 }
 
-/// What client-go writes into a Lease that it has taken just now.
+/// Returns the spec that client-go writes when it has acquired a Lease.
 pub fn client_go(holder: &str, seconds: i32, transitions: i32) -> Value {
     json!({
         "holderIdentity": holder,
@@ -112,8 +112,8 @@ pub fn client_go(holder: &str, seconds: i32, transitions: i32) -> Value {
     })
 }
 
-/// Puts a candidate of client-go's in the holder's place, as it does: the spec is its own, and what
-/// stands beside stays.
+/// Makes a client-go candidate the holder, as client-go does: it replaces the spec, and keeps
+/// everything else.
 pub fn usurp(lease: &mut Value) {
     let transitions = lease["spec"]["leaseTransitions"].as_i64().unwrap_or(0) + 1;
     let transitions = i32::try_from(transitions).expect("an int32");

@@ -1,7 +1,5 @@
-//! Manifests of Kubernetes as the tests see them: rendered by helm or kustomize, found by kind and
-//! name, judged by the strict schemas of each version.
-//!
-//! What it does not do: it asks no cluster.
+//! Kubernetes manifests: rendered by helm or kustomize, found by kind and name, and validated
+//! against the strict schemas of each version, without a cluster.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -12,15 +10,15 @@ use serde_json::{Value, json};
 
 use crate::kubernetes::yaml;
 
-/// The release that charts are rendered for.
+/// The release name for which charts are rendered.
 pub const RELEASE: &str = "orders";
 
-/// A path of the repository.
+/// Returns the absolute path of a file in the repository.
 pub fn place(path: &str) -> PathBuf {
     crate::paths::repository().join(path)
 }
 
-/// A file of the repository.
+/// Reads a file of the repository.
 pub fn text(path: &str) -> String {
     std::fs::read_to_string(place(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
@@ -39,14 +37,14 @@ pub fn run(tool: &str, arguments: &[&str], input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Objects that were rendered.
+/// Rendered objects.
 #[derive(Clone, Debug)]
 pub struct Manifests {
     pub text: String,
     pub all: Vec<Value>,
 }
 
-/// Renders a chart with values; says why not otherwise.
+/// Renders a chart with values, or returns helm's error.
 pub fn helm(chart: &str, values: &Value, flags: &[&str]) -> Result<Manifests, String> {
     let mut arguments = vec!["template", RELEASE, chart, "--namespace", "shop", "--values", "-"];
     arguments.extend(flags);
@@ -57,19 +55,19 @@ pub fn helm(chart: &str, values: &Value, flags: &[&str]) -> Result<Manifests, St
     Ok(Manifests::of(String::from_utf8(ran.stdout).unwrap()))
 }
 
-/// Renders the chart `tenure` with these values laid over the least that it wants.
+/// Renders the chart `tenure` with these values, merged with the required ones.
 pub fn try_render(values: &Value) -> Result<Manifests, String> {
     let mut all = json!({"container": {"image": "registry.example/orders:1"}});
     lay_over(&mut all, values);
     helm("helm/tenure", &all, &[])
 }
 
-/// The same, where nothing should be wrong.
+/// Like [`try_render`], but panics on an error.
 pub fn render(values: &Value) -> Manifests {
     try_render(values).unwrap_or_else(|error| panic!("{values}: {error}"))
 }
 
-/// Lays values over others, as helm does.
+/// Merges values, as helm does.
 pub fn lay_over(below: &mut Value, above: &Value) {
     match (below, above) {
         (Value::Object(below), Value::Object(above)) => {
@@ -82,18 +80,18 @@ pub fn lay_over(below: &mut Value, above: &Value) {
 }
 
 impl Manifests {
-    /// Reads them.
+    /// Parses manifests.
     pub fn of(text: String) -> Self {
         let all = yaml::documents(&text);
         Self { text, all }
     }
 
-    /// All objects of a kind.
+    /// Returns all objects of a kind.
     pub fn each(&self, kind: &str) -> Vec<&Value> {
         self.all.iter().filter(|it| it["kind"] == kind).collect()
     }
 
-    /// The object of that kind and name.
+    /// Returns the object with this kind and name.
     pub fn the(&self, kind: &str, name: &str) -> &Value {
         let mut found = self.each(kind);
         found.retain(|it| it["metadata"]["name"] == name);
@@ -101,7 +99,7 @@ impl Manifests {
         found[0]
     }
 
-    /// Deployment or StatefulSet, of which there is one.
+    /// Returns the only Deployment or StatefulSet.
     pub fn workload(&self) -> &Value {
         let mut found = self.each("Deployment");
         found.extend(self.each("StatefulSet"));
@@ -109,12 +107,12 @@ impl Manifests {
         found[0]
     }
 
-    /// The specification of its pods.
+    /// Returns the specification of its pods.
     pub fn pod(&self) -> &Value {
         &self.workload()["spec"]["template"]["spec"]
     }
 
-    /// The container of that name, wherever in the pod it is.
+    /// Returns the container with this name, which may be an init container.
     pub fn container(&self, name: &str) -> &Value {
         let mut found = containers(self.pod());
         found.retain(|it| it["name"] == name);
@@ -122,7 +120,7 @@ impl Manifests {
         found[0]
     }
 
-    /// The settings of the sidecar as flags, those from its variables too.
+    /// Returns the settings of the sidecar as flags, including those from environment variables.
     pub fn flags(&self) -> Vec<String> {
         let container = self.container("tenure");
         let all = container["args"].as_array().unwrap();
@@ -136,7 +134,7 @@ impl Manifests {
         flags.chain(variables).collect()
     }
 
-    /// The specifications of all pods, those of tests too.
+    /// Returns the specifications of all pods, including those of helm tests.
     pub fn pods(&self) -> Vec<&Value> {
         let of = |it: &'_ Value| it["spec"]["template"]["spec"].is_object();
         let templates = self.all.iter().filter(|it| of(it));
@@ -145,17 +143,17 @@ impl Manifests {
     }
 }
 
-/// The containers of a pod, those of the beginning first.
+/// Returns the containers of a pod, init containers first.
 pub fn containers(pod: &Value) -> Vec<&Value> {
     let all = ["initContainers", "containers"].map(|it| pod[it].as_array());
     all.into_iter().flatten().flatten().collect()
 }
 
-/// Judges manifests by the strict schemas of several versions of Kubernetes, the oldest that the
-/// charts are for and the newest among them.
+/// Validates manifests against the strict schemas of several versions of Kubernetes, among them the
+/// oldest that the charts support and the newest.
 pub fn assert_valid(manifests: &str) {
     let schemas = crate::paths::tool("kubernetes-schemas");
-    // Resources of the Prometheus operator are no part of Kubernetes.
+    // Resources of the Prometheus operator are not part of Kubernetes.
     let skip = "PodMonitor,PrometheusRule,Kustomization,Component";
     for version in ["1.29.0", "1.33.0", "1.37.0"] {
         let arguments = ["-strict", "-summary", "-skip", skip, "-kubernetes-version", version];
@@ -167,8 +165,8 @@ pub fn assert_valid(manifests: &str) {
     }
 }
 
-/// Judges pods by the profile `restricted` of the pod security standards, and beyond it by what
-/// Tenure promises: read-only root file systems, and no links to Services.
+/// Asserts that a pod complies with the profile `restricted` of the pod security standards and, as
+/// Tenure promises, has read-only root file systems and no service links.
 pub fn assert_restricted(pod: &Value) {
     assert_eq!(pod["enableServiceLinks"], false, "{pod}");
     for key in ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"] {
@@ -197,7 +195,7 @@ pub fn assert_restricted(pod: &Value) {
     }
 }
 
-/// Asserts that each probe of a pod asks the pod, and at a port by its number.
+/// Asserts that each probe of a pod connects to the pod itself, with a numeric port.
 pub fn assert_plain_probes(pod: &Value) {
     for container in containers(pod) {
         for kind in ["startupProbe", "readinessProbe", "livenessProbe"] {
@@ -210,11 +208,13 @@ pub fn assert_plain_probes(pod: &Value) {
     }
 }
 
-/// One right that Roles grant: namespace, group, resource, verb, and the name that it is narrowed to.
+/// A permission that a Role grants: namespace, group, resource, verb, and the name that it is
+/// restricted to.
 pub type Granted = (String, String, String, String, Option<String>);
 
 impl Manifests {
-    /// All rights that the Roles grant, each of which is bound to its ServiceAccount.
+    /// Returns all permissions of the Roles, after a check that each is bound to its
+    /// ServiceAccount.
     pub fn granted(&self) -> BTreeSet<Granted> {
         assert!(self.each("ClusterRole").is_empty() && self.each("ClusterRoleBinding").is_empty());
         let words = |it: &Value| -> Vec<String> {

@@ -1,9 +1,8 @@
-//! A handle of a store that counts no time, with the observation that an election makes of it: the
-//! lease is free here once the same claim has been seen for its whole duration, by a clock of the
-//! test's own.
+//! A handle of a store that does not measure time, with the observation of an election: the lease
+//! is free once the same claim was seen for its whole duration, by a clock that the test sets.
 //!
-//! What it does not do: it judges bids by what was seen last and by nothing else. A bid that was let
-//! through once is repeated without a look, as R5 has it.
+//! A bid is accepted if the last read showed a free lease. Once accepted, it can be repeated
+//! without another read, according to R5.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +16,8 @@ use tenure::store::{
     Successor,
 };
 
-/// What all observers of one lock share: a clock that the test turns, and what was seen when.
+/// The shared state of all observers of one lock: a clock that the test advances, and the
+/// observation.
 #[derive(Clone, Default)]
 pub struct Observers(Arc<Shared>);
 
@@ -28,7 +28,7 @@ struct Shared {
 }
 
 impl Observers {
-    /// Moves the clock on. Who wants this time to count must have looked before.
+    /// Advances the clock. The time only counts if the lock was read before.
     pub fn pass(&self, by: Duration) {
         let ms = u64::try_from(by.as_millis()).expect("not so long");
         self.0.ms.fetch_add(ms, Ordering::SeqCst);
@@ -39,7 +39,7 @@ impl Observers {
         Moment { boot: at, raw: at, wall: at }
     }
 
-    /// Takes in what a look has shown; says whether the lease may be had.
+    /// Records the result of a read, and returns whether the lease is available.
     fn see(&self, sight: &Sight) -> bool {
         let now = self.now();
         let mut seen = self.0.seen.lock().expect("no test panicked with it");
@@ -47,13 +47,13 @@ impl Observers {
         sight.free || seen.as_ref().is_some_and(|it| it.left(now).is_zero())
     }
 
-    /// One more observer, with a handle of its own.
+    /// Creates one more observer, with a handle of its own.
     pub fn handle(&self, store: Arc<dyn LeaseStore>) -> Observed {
         Observed { store, observers: self.clone(), last: Mutex::default() }
     }
 }
 
-/// One handle.
+/// A handle.
 pub struct Observed {
     store: Arc<dyn LeaseStore>,
     observers: Observers,
@@ -62,9 +62,9 @@ pub struct Observed {
 
 #[derive(Default)]
 struct Last {
-    /// Whether the last look showed it free.
+    /// Whether the last read showed a free lease.
     free: bool,
-    /// The bids that were let through.
+    /// The accepted bids.
     begun: Vec<LeaseId>,
 }
 

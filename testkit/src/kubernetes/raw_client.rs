@@ -1,4 +1,4 @@
-//! A client of an API server without any wits: it sends what it is told to, and shows what came.
+//! A minimal client of an API server, which sends requests as they are and returns the answers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::Value;
 /// The Leases of the namespace `team`.
 pub const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/team/leases";
 
-/// The client, with the token that it sends.
+/// The client, with its token.
 #[derive(Clone)]
 pub struct Raw {
     base: String,
@@ -18,7 +18,7 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// One of a server; `authority` is the file of what vouches for it over TLS.
+    /// Creates a client; `authority` is the file of the CA certificate for TLS.
     pub fn new(base: &str, authority: Option<&Path>, token: &str) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut client = Client::builder().no_proxy().timeout(Duration::from_secs(60));
@@ -31,12 +31,12 @@ impl Raw {
         Self { base: base.to_owned(), client, token: Some(token.to_owned()) }
     }
 
-    /// The same with another token, or none.
+    /// Returns the same client with another token, or none.
     pub fn with_token(&self, token: Option<&str>) -> Self {
         Self { token: token.map(str::to_owned), ..self.clone() }
     }
 
-    /// Sends a request with the content type that its method wants.
+    /// Sends a request with the content type for its method.
     pub async fn send(&self, method: Method, path: &str, body: Value) -> reqwest::Result<Response> {
         let kind = match method {
             Method::PATCH => "application/merge-patch+json",
@@ -45,7 +45,7 @@ impl Raw {
         self.send_as(kind, method, path, body).await
     }
 
-    /// Sends a request with a content type.
+    /// Sends a request with a given content type.
     pub async fn send_as(
         &self,
         kind: &str,
@@ -63,7 +63,7 @@ impl Raw {
         request.send().await
     }
 
-    /// The status, and the body as JSON or as text.
+    /// Sends a request, and returns the status and the body as JSON or text.
     pub async fn ask(&self, method: Method, path: &str, body: Value) -> (u16, Value) {
         taken(self.send(method, path, body).await.expect("an answer")).await
     }
@@ -84,13 +84,13 @@ impl Raw {
         self.ask(Method::DELETE, path, options).await
     }
 
-    /// Writes an object in the place of the one of its name in a collection.
+    /// Replaces the object with this name in a collection.
     pub async fn put(&self, collection: &str, body: &Value) -> (u16, Value) {
         let name = body["metadata"]["name"].as_str().expect("a name");
         self.ask(Method::PUT, &format!("{collection}/{name}"), body.clone()).await
     }
 
-    /// Begins to watch a collection.
+    /// Begins a watch of a collection.
     pub async fn watch(&self, collection: &str, query: &str) -> Lines {
         let path = format!("{collection}?watch=true&{query}");
         let answer = self.send(Method::GET, &path, Value::Null).await.expect("an answer");
@@ -99,7 +99,7 @@ impl Raw {
     }
 }
 
-/// Takes an answer apart.
+/// Returns the status and the body of an answer.
 pub async fn taken(answer: Response) -> (u16, Value) {
     let status = answer.status().as_u16();
     let text = answer.text().await.expect("a body");
@@ -113,7 +113,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// The next event; none at a good end, and an error at a bad one.
+    /// Returns the next event, `None` at the regular end, or an error if the connection broke.
     pub async fn try_next(&mut self) -> reqwest::Result<Option<Value>> {
         loop {
             if let Some(end) = self.unread.iter().position(|it| *it == b'\n') {
@@ -131,7 +131,7 @@ impl Lines {
         self.try_next().await.expect("no bad end")
     }
 
-    /// Type, name and version of the next event.
+    /// Returns type, name and resourceVersion of the next event.
     pub async fn told(&mut self) -> (String, String, u64) {
         let event = self.next().await.expect("an event");
         let about = &event["object"]["metadata"];
@@ -140,7 +140,7 @@ impl Lines {
     }
 }
 
-/// The resourceVersion of an object.
+/// Returns the resourceVersion of an object.
 pub fn version(object: &Value) -> u64 {
     let text = object["metadata"]["resourceVersion"].as_str();
     text.unwrap_or_else(|| panic!("no version: {object}")).parse().expect("a number")

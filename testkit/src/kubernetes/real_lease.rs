@@ -1,7 +1,7 @@
-//! Leases of a real kube-apiserver, each in a namespace of its own, for candidates with a service
-//! account's token and no more rights than they need; and what an administrator does to them.
+//! Leases of a real kube-apiserver, each in a namespace of its own, for candidates with the token
+//! of a service account with minimal permissions; and an administrator's operations on them.
 //!
-//! The calls that are not asynchronous run on a thread of their own, and wait.
+//! The synchronous calls block on a thread of their own.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -18,7 +18,7 @@ use crate::kubernetes::control_plane::ControlPlane;
 use crate::kubernetes::lease_format::Cluster;
 use crate::kubernetes::raw_client::Raw;
 
-/// The control plane that the tests of a file share; it ends with their process.
+/// Returns the control plane that all tests of a process share; it ends with the process.
 pub fn plane() -> &'static ControlPlane {
     static PLANE: OnceLock<ControlPlane> = OnceLock::new();
     PLANE.get_or_init(|| {
@@ -39,13 +39,13 @@ pub fn plane() -> &'static ControlPlane {
     })
 }
 
-/// The file of a candidate's token.
+/// Returns the file of a candidate's token.
 fn token() -> &'static PathBuf {
     static TOKEN: OnceLock<PathBuf> = OnceLock::new();
     TOKEN.get_or_init(|| plane().token("default", "app", Duration::from_secs(3600)))
 }
 
-/// The administrator.
+/// Returns a client with the administrator's token.
 pub fn administrator() -> Raw {
     let text = std::fs::read(plane().kubectl.kubeconfig()).expect("a kubeconfig");
     let read: Value = serde_json::from_slice(&text).expect("JSON");
@@ -53,7 +53,7 @@ pub fn administrator() -> Raw {
     Raw::new(&plane().url(), Some(&plane().ca_file()), &token)
 }
 
-/// Waits for a call to the server, from where nothing can be awaited.
+/// Blocks on a call to the server, in synchronous code.
 fn wait<T: Send>(call: impl Future<Output = T> + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -64,13 +64,13 @@ fn wait<T: Send>(call: impl Future<Output = T> + Send) -> T {
     })
 }
 
-/// The Lease `orders` of a namespace that nobody else has.
+/// The Lease `orders` in a namespace of its own.
 pub struct RealLease {
     pub namespace: String,
 }
 
 impl RealLease {
-    /// Makes the namespace.
+    /// Creates the namespace.
     pub fn start() -> Self {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let namespace = format!("team-{}", MADE.fetch_add(1, Ordering::Relaxed));
@@ -105,7 +105,7 @@ impl RealLease {
         Kubernetes::open(&self.settings()).expect("the settings are good")
     }
 
-    /// The Lease as it stands there, if it does.
+    /// Returns the Lease as stored, if it exists.
     pub fn found(&self) -> Option<Value> {
         let (status, told) = wait(async { administrator().get(&self.path()).await });
         match status {
@@ -125,7 +125,7 @@ impl RealLease {
         told
     }
 
-    /// Puts something else in its place.
+    /// Creates or replaces the Lease.
     pub fn put(&self, mut lease: Value) {
         lease["metadata"]["name"] = "orders".into();
         if let Some(found) = self.found() {
@@ -136,7 +136,7 @@ impl RealLease {
         }
     }
 
-    /// Changes it behind everybody's back.
+    /// Changes the Lease as an administrator.
     pub fn modify(&self, change: impl FnOnce(&mut Value)) {
         let mut lease = self.stands();
         change(&mut lease);

@@ -1,6 +1,4 @@
-//! The rights that Tenure says it needs, in the form in which Roles grant them.
-//!
-//! What it does not do: it reads no manifest.
+//! The permissions that Tenure says it needs, in the form in which Roles grant them.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +6,7 @@ use tenure::kube::rights::{Purpose, RIGHTS};
 
 use crate::kubernetes::manifests::Granted;
 
-/// What is asked for, where, and under which names.
+/// The objects that the permissions are for.
 pub struct Of<'a> {
     /// The namespace of the pod.
     pub namespace: &'a str,
@@ -19,13 +17,13 @@ pub struct Of<'a> {
     pub election: &'a str,
 }
 
-/// What Tenure needs in a pod, for these purposes.
+/// Returns the permissions that Tenure needs in a pod for these purposes.
 pub fn needed(purposes: &[Purpose], of: &Of<'_>) -> BTreeSet<Granted> {
     let mut all = BTreeSet::new();
     let slice = format!("{}.{}", of.service, of.election);
     for right in RIGHTS.iter().filter(|it| purposes.contains(&it.purpose)) {
         let (namespace, name) = match right.resource.plural {
-            // Events are about the pod, where there is one.
+            // In a pod, Events are about the pod.
             "leases" if right.purpose == Purpose::Events => continue,
             "leases" => of.lease,
             "services" => (of.namespace, of.service),

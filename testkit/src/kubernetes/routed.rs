@@ -1,5 +1,5 @@
-//! Candidates that pretend to be pods of a cluster: an API server of the tests' own, a pod for each,
-//! and the lease in a directory, so that the cluster can go without the election.
+//! Candidates that run as pods of a cluster: an in-process API server, a pod for each candidate,
+//! and the lease in a directory, so that the cluster can fail independently of the election.
 
 use std::fs::File;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use tempfile::TempDir;
 use crate::kubernetes::kube_server::KubeServer;
 use crate::processes::process::{Candidate, until};
 
-/// How long anything may take that must come, on a machine with much else to do.
+/// The timeout for any expected change, on a busy machine.
 pub const BOUND: Duration = Duration::from_secs(60);
 
-/// The namespace of everything.
+/// The namespace of all objects.
 pub const NAMESPACE: &str = "team";
 
-/// A lease that a test can wait for.
+/// Timings with a lease short enough to wait for its expiry.
 pub const SHORT: &str = "--lease-duration=3s --renew-deadline=2s --retry-period=300ms \
                          --request-timeout=500ms";
 
-/// A lease far longer than any handover by will may take.
+/// Timings with a lease far longer than a graceful handover takes.
 pub const LONG: &str = "--lease-duration=120s --renew-deadline=100s --retry-period=300ms \
                         --request-timeout=2s";
 
-/// The cluster, and where its candidates keep their lease.
+/// The cluster, and the store of its candidates.
 pub struct Cluster {
     pub server: KubeServer,
     store: String,
@@ -35,7 +35,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster whose candidates are routed to by these arguments.
+    /// Creates a cluster whose candidates get these arguments for the route.
     pub fn new(route: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         std::fs::create_dir(directory.path().join("lease")).expect("a directory");
@@ -44,17 +44,17 @@ impl Cluster {
         Self { server: KubeServer::start(), store, route, directory }
     }
 
-    /// The same with the lease in another store.
+    /// Like [`new`](Self::new), but with the lease in another store.
     pub fn on(route: &[&str], store: &str) -> Self {
         Self { store: store.to_owned(), ..Self::new(route) }
     }
 
-    /// Starts a candidate as the pod of its name, whose address ends in the pod's number.
+    /// Starts a candidate as the pod with its name.
     pub fn start(&self, name: &str, timings: &str) -> Candidate {
         self.start_with(name, timings, &[], &self.server.url())
     }
 
-    /// The same with more arguments, by way of another URL than the API server's own.
+    /// Like [`start`](Self::start), with more arguments, and with another URL for the API server.
     pub fn start_with(&self, name: &str, timings: &str, more: &[&str], api: &str) -> Candidate {
         if self.server.object("pods", NAMESPACE, name).is_none() {
             let pod = json!({
@@ -75,7 +75,8 @@ impl Cluster {
         Candidate::start(name, self.directory.path(), &arguments, &variables)
     }
 
-    /// Stops a candidate, at no moment at which it keeps the others from the lease's record.
+    /// Stops a candidate, but not while it has locked the lease's record, which would block the
+    /// others.
     #[allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
     pub fn stop(&self, candidate: &Candidate) {
         let lock = File::open(self.directory.path().join("lease/orders.lock")).expect("the lock");
@@ -92,7 +93,7 @@ impl Cluster {
         });
     }
 
-    /// Role and term that a pod bears.
+    /// Returns role and term in a pod's label and annotation.
     pub fn label(&self, pod: &str) -> (String, Option<u64>) {
         let pod = self.server.object("pods", NAMESPACE, pod).expect("the pod is there");
         let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
@@ -101,7 +102,7 @@ impl Cluster {
         (role, term.map(|it| it.parse().expect("a number")))
     }
 
-    /// The pods that say active.
+    /// Returns the pods with the role active.
     pub fn active(&self) -> Vec<String> {
         let pods = self.server.objects("pods", NAMESPACE);
         let active = |it: &&Value| it["metadata"]["labels"]["tenure.dev/role"] == "active";
@@ -109,14 +110,14 @@ impl Cluster {
         pods.iter().filter(active).map(name).collect()
     }
 
-    /// Waits until a pod bears a role.
+    /// Waits until a pod has a role.
     pub fn says(&self, pod: &str, role: &str) {
         let what = format!("the label of {pod} says {role}");
         until(BOUND, &what, || (self.label(pod).0 == role).then_some(()));
     }
 }
 
-/// Waits until a candidate leads; gives its term.
+/// Waits until a candidate leads, and returns its term.
 pub fn leads(candidate: &Candidate) -> u64 {
     until(BOUND, &format!("{} leads", candidate.name), || {
         candidate.status()?["term"].as_u64().filter(|_| candidate.is_leader())
@@ -132,7 +133,7 @@ pub fn agrees(candidate: &Candidate, agrees: bool) -> Value {
     })
 }
 
-/// The value of a series of a candidate, by the beginning of its line.
+/// Returns the value of a candidate's metric with this name prefix and label.
 pub fn series(candidate: &Candidate, name: &str, label: &str) -> Option<f64> {
     let (_, text) = candidate.get("/metrics")?;
     let mut lines = text.lines().filter(|it| it.starts_with(name) && it.contains(label));

@@ -1,17 +1,16 @@
-//! YAML as JSON values, which tests read and compare.
-//!
-//! What it does not do: no tags, and no keys but strings; nothing in Kubernetes has them.
+//! YAML as JSON values. Tags and keys that are not strings are not supported; Kubernetes has
+//! neither.
 
 use serde_json::{Map, Value};
 use yaml_rust2::{Yaml, YamlLoader};
 
-/// Reads all documents of a text, but for the empty ones.
+/// Parses all documents of a text, except for empty ones.
 pub fn documents(text: &str) -> Vec<Value> {
     let found = YamlLoader::load_from_str(text).unwrap_or_else(|error| panic!("{error}:\n{text}"));
     found.iter().map(value).filter(|it| !it.is_null()).collect()
 }
 
-/// Reads the one document of a text.
+/// Parses the only document of a text.
 pub fn document(text: &str) -> Value {
     let mut found = documents(text);
     assert_eq!(found.len(), 1, "{text}");

@@ -1,5 +1,5 @@
 //! A candidate of the file store in a process of its own: the test binary, started again with
-//! `TENURE_TEST_ROLE` set, and the handle by which a test kills, stops and hears it.
+//! `TENURE_TEST_ROLE` set, and a handle to kill, stop and observe it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -16,18 +16,18 @@ use tenure::config::FileSettings;
 use tenure::store::file::FileStore;
 use tenure::store::{Bid, Candidate, LeaseId, LeaseStore, Nonce, Sight, StoreError, Version};
 
-/// Says to this binary, started again, what it is to be.
+/// The variable with the role of the process.
 const ROLE: &str = "TENURE_TEST_ROLE";
 const DIRECTORY: &str = "TENURE_TEST_DIRECTORY";
 
-/// The file whose presence lets a process that was stopped in the critical section go on.
+/// The file whose presence lets a process continue that was stopped in the critical section.
 pub const GO: &str = "go";
 
-/// The lease of a candidate process, and how long it believes in it.
+/// The lease-duration of a candidate process.
 pub const LEASE: Duration = Duration::from_millis(600);
 const BELIEF: Duration = Duration::from_millis(400);
 
-/// Plays the role that this process was started for; returns where it was started for none.
+/// Plays the role that this process was started for; returns if there is none.
 pub fn play_role() {
     #[allow(clippy::disallowed_methods, reason = "the test binary's own way of telling roles")]
     let (role, directory) = (std::env::var(ROLE), std::env::var(DIRECTORY));
@@ -37,10 +37,10 @@ pub fn play_role() {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let directory = Path::new(&directory);
-    // A process that its test has left behind ends by itself.
+    // A process whose test is gone ends by itself.
     let life = Duration::from_secs(120);
     let _ = runtime.block_on(async { tokio::time::timeout(life, play(&role, directory)).await });
-    // What follows is the test harness's own end, of no interest to anybody.
+    // Skips the rest of the test harness.
     std::process::exit(0);
 }
 
@@ -69,7 +69,7 @@ pub fn open(directory: &Path) -> FileStore {
     FileStore::open(&settings(directory))
 }
 
-/// A store whose process stops itself inside the critical section, just before the record is
+/// Opens a store whose process stops itself in the critical section, just before the record is
 /// renamed: before or after the last reading of the clock.
 fn stopping(directory: &Path, before: bool) -> FileStore {
     let readings = AtomicU32::new(0);
@@ -77,7 +77,7 @@ fn stopping(directory: &Path, before: bool) -> FileStore {
     FileStore::with_clock(&settings(directory), move || {
         let stop = || {
             kill_process(getpid(), Signal::STOP).expect("stopped");
-            // Any thread of ours may be the first to stop, and this one must not run ahead of it.
+            // Another thread may be stopped first, and this one must not run ahead of it.
             until("the word to go on", || go.exists());
         };
         let is_last = readings.fetch_add(1, Ordering::SeqCst) == 2;
@@ -96,7 +96,7 @@ pub fn draw() -> u128 {
     uuid::Uuid::new_v4().as_u128()
 }
 
-/// A new bid for what is seen now.
+/// Returns a new bid for the current version.
 pub async fn bid(store: &FileStore) -> Bid {
     let instance = std::process::id().to_string();
     Bid {
@@ -108,14 +108,14 @@ pub async fn bid(store: &FileStore) -> Bid {
     }
 }
 
-/// Tells the parent; its end is ours. Past the capture of the test harness.
+/// Sends a line to the parent, past the harness's capture; exits if the parent is gone.
 fn tell(line: &str) {
     if writeln!(std::io::stdout(), "\n{line}").is_err() {
         std::process::exit(1);
     }
 }
 
-/// Asks again while the answer is unknown, for at most a lease.
+/// Repeats a call while the outcome is unknown, for one lease at most.
 async fn definite<T>(mut ask: impl AsyncFnMut() -> Result<T, StoreError>) -> Option<T> {
     let began = clock::now();
     loop {
@@ -144,7 +144,8 @@ fn claim(term: u64, sent: Moment) -> bool {
     believes
 }
 
-/// Competes, leads for a while, resigns, and again, with as little between two calls as can be.
+/// Competes, leads for a while, resigns, and repeats, with as little time between calls as
+/// possible.
 async fn contend(store: &FileStore) {
     loop {
         if !definite(async || store.look().await).await.is_some_and(|sight: Sight| sight.free) {
@@ -173,7 +174,7 @@ async fn contend(store: &FileStore) {
     }
 }
 
-/// Writes term after term.
+/// Writes one term after the other.
 async fn write(store: &FileStore) {
     loop {
         let bid = bid(store).await;
@@ -189,7 +190,7 @@ async fn write(store: &FileStore) {
 }
 
 async fn bid_once(store: &FileStore, directory: &Path) {
-    // The look is another store's, so that it does not count among the readings of the clock.
+    // Reads through another store, so that this does not count as a reading of the clock.
     let bid = bid(&open(directory)).await;
     match store.acquire(&bid).await {
         Ok(_) => tell("granted"),
@@ -210,7 +211,7 @@ impl Process {
     }
 
     pub fn start_as(role: &str, directory: &Path, user: Option<u32>) -> Self {
-        // By this link even a user who may not enter the build directory can run it.
+        // Through this link even a user without access to the build directory can execute it.
         let mut command = Command::new("/proc/self/exe");
         command
             .args([
@@ -244,7 +245,7 @@ impl Process {
         kill_process(pid, signal).expect("it is ours and not reaped");
     }
 
-    /// What it has told so far under this word.
+    /// Returns the lines received so far that begin with a word, without the word.
     pub fn told(&self, word: &str) -> Vec<String> {
         let told = self.told.lock().expect("whole");
         told.iter()
@@ -261,7 +262,7 @@ impl Process {
         stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')))
     }
 
-    /// Kills it, at whatever it is, and returns when it is gone and all it told was read.
+    /// Kills it, and returns when it is gone and all its output was read.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -282,7 +283,7 @@ pub fn pause(length: Duration) {
     std::thread::sleep(length);
 }
 
-/// Waits for a condition, for at most half a minute.
+/// Waits for a condition, for 30 s at most.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..15_000 {
         if holds() {

@@ -1,7 +1,5 @@
-//! A few candidates on one lease, with the recorder beside them: on a `file:` lease of about two
-//! seconds, or on a store of the test's own.
-//!
-//! What it does not do: it injects nothing. Each test brings its own fault.
+//! A few candidates on one lease and a recorder that follows them, on a `file:` lease of about two
+//! seconds, or on a store of the test's own. The tests inject the faults.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,10 +11,10 @@ use tenure::clock;
 use crate::processes::process::{Candidate, until};
 use crate::recorder::{Recorder, Verdict};
 
-/// How long anything may take that must come, on a machine with much else to do.
+/// The timeout for any expected change, on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The timings of a crew.
+/// The timings of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Timings {
     pub lease_duration: Duration,
@@ -25,7 +23,7 @@ pub struct Timings {
     pub request_timeout: Duration,
 }
 
-/// The defaults' proportions in about a seventh of their time.
+/// The proportions of the defaults, in about a seventh of the time.
 pub const SHORT: Timings = Timings {
     lease_duration: Duration::from_millis(2_000),
     renew_deadline: Duration::from_millis(1_300),
@@ -33,14 +31,14 @@ pub const SHORT: Timings = Timings {
     request_timeout: Duration::from_millis(500),
 };
 
-/// A belief long enough to outlast a busy machine, for what must cost no term.
+/// A renew-deadline long enough for a busy machine, for tests in which leadership must not be lost.
 pub const STEADY: Timings = Timings {
     lease_duration: Duration::from_millis(5_000),
     renew_deadline: Duration::from_millis(3_500),
     ..SHORT
 };
 
-/// The shortest lease that Azure gives, with a deadline far before its end.
+/// The shortest lease of Azure, with a renew-deadline far before its end.
 pub const ON_BLOBS: Timings = Timings {
     lease_duration: Duration::from_secs(15),
     renew_deadline: Duration::from_secs(4),
@@ -61,7 +59,7 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// Starts candidates of these names.
+    /// Starts candidates with these names.
     pub fn start(names: &[&str], timings: Timings) -> Self {
         let mut crew = Self::empty(timings);
         for name in names {
@@ -70,7 +68,7 @@ impl Crew {
         crew
     }
 
-    /// A crew that nobody has joined yet.
+    /// Creates a cluster without candidates.
     pub fn empty(timings: Timings) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let lease = directory.path().join("lease");
@@ -79,7 +77,7 @@ impl Crew {
         Self { directory, ..Self::on(store.into(), Vec::new(), timings) }
     }
 
-    /// A crew on the store of these arguments and variables, that nobody has joined yet.
+    /// Creates a cluster without candidates on the store of these arguments and variables.
     pub fn on(store: Vec<String>, variables: Vec<(String, String)>, timings: Timings) -> Self {
         Self {
             candidates: Vec::new(),
@@ -93,7 +91,7 @@ impl Crew {
         }
     }
 
-    /// The arguments that all share, but for the verb.
+    /// Returns the arguments that all candidates share, without the verb.
     pub fn arguments(&self) -> Vec<String> {
         let text = |length: Duration| format!("{}ms", length.as_millis());
         let timings = &self.timings;
@@ -107,7 +105,7 @@ impl Crew {
         self.store.iter().cloned().chain(given).collect()
     }
 
-    /// Starts one more candidate, with a status file; the recorder takes it for a new instance.
+    /// Starts one more candidate, with a status file; for the recorder it is a new instance.
     pub fn join(&mut self, name: &str, more: &[&str], variables: &[(&str, &str)]) {
         self.starts += 1;
         let instance = format!("{name}-{}", self.starts);
@@ -124,12 +122,13 @@ impl Crew {
         self.candidates.push(candidate);
     }
 
-    /// The status file of an instance.
+    /// Returns the status file of an instance.
     pub fn file_of(&self, instance: &str) -> PathBuf {
         self.directory.path().join(format!("{instance}.json"))
     }
 
-    /// What `tenure check` says by the status file of an instance: 0 active, 1 passive, 2 unknown.
+    /// Returns the exit code of `tenure check` for the status file of an instance: 0 active, 1
+    /// passive, 2 unknown.
     pub fn check_file(&self, instance: &str) -> i32 {
         let output = Command::new(crate::paths::tenure())
             .args(["check", "--file"])
@@ -139,15 +138,15 @@ impl Crew {
         output.status.code().expect("an exit code")
     }
 
-    /// Waits until one leads, the others say that they stand by, and the recorder has heard the
-    /// leader; gives its index.
+    /// Waits until one candidate leads, the others are standbys, and the recorder has seen the
+    /// leader; returns its index.
     pub fn settle(&self) -> usize {
         let leader = settled(&self.candidates);
         self.hear(leader);
         leader
     }
 
-    /// Waits until the recorder has heard a candidate claim leadership in its present term.
+    /// Waits until the recorder has seen a candidate claim leadership in its current term.
     pub fn hear(&self, index: usize) {
         let candidate = &self.candidates[index];
         until(PATIENCE, "the recorder hears the leader", || {
@@ -161,7 +160,7 @@ impl Crew {
         status["term"].as_u64().expect("it leads in a term")
     }
 
-    /// Waits until any of the candidates leads; says how long after `since`.
+    /// Waits until any candidate leads; returns its index, and how long after `since` that was.
     pub fn next_leader(&self, since: clock::Moment) -> (usize, Duration) {
         until(PATIENCE, "another leads", || {
             let leader = self.candidates.iter().position(Candidate::is_leader)?;
@@ -169,12 +168,12 @@ impl Crew {
         })
     }
 
-    /// Notes that a candidate lets go by will, which ends its claims early.
+    /// Records that a candidate releases voluntarily, which ends its claims early.
     pub fn lets_go(&mut self, index: usize) {
         self.released.push(self.candidates[index].name.clone());
     }
 
-    /// Ends the recording, and asserts that there was no dual, no shared and no falling term.
+    /// Stops the recorder, and asserts that there was no dual, no shared and no falling term.
     pub fn judge(self) -> Verdict {
         let released: Vec<&str> = self.released.iter().map(String::as_str).collect();
         let verdict = self.recorder.finish(&released);
@@ -183,14 +182,14 @@ impl Crew {
     }
 }
 
-/// Waits for words in a candidate's log, which is written a little after the fact.
+/// Waits for a text in a candidate's log, which is written with a small delay.
 pub fn tells(candidate: &Candidate, words: &str) {
     until(PATIENCE, &format!("{} tells {words}", candidate.name), || {
         candidate.log().contains(words).then_some(())
     });
 }
 
-/// Waits for somebody to lead, and for all others to say that they stand by.
+/// Waits until one candidate leads and all others are standbys; returns the index of the leader.
 pub fn settled(candidates: &[Candidate]) -> usize {
     until(Duration::from_secs(90), "one leads and the others stand by", || {
         let states: Vec<_> = candidates.iter().map(|it| it.state().unwrap_or_default()).collect();

@@ -1,21 +1,21 @@
-//! The `tenure` command as a user runs it: what it said, and how it ended.
+//! The `tenure` command as a user runs it: its output and exit code.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// How long anything may take before a test gives up on it.
+/// The timeout of a test.
 pub const BOUND: Duration = Duration::from_secs(20);
 
-/// A run that has ended.
+/// A finished run.
 pub struct Ran {
     pub code: i32,
     pub out: String,
     pub err: String,
 }
 
-/// A run under way, ended with the test.
+/// A run in progress, killed with the test.
 pub struct Running(pub Child);
 
 impl Drop for Running {
@@ -57,7 +57,7 @@ impl Running {
         ran
     }
 
-    /// The lines of standard output, as they come.
+    /// Returns the lines of standard output, as they are written.
     pub fn lines(&mut self) -> mpsc::Receiver<String> {
         let out = BufReader::new(self.0.stdout.take().unwrap());
         let (sender, lines) = mpsc::channel();

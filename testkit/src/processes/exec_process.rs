@@ -1,5 +1,5 @@
-//! Real `tenure exec` processes whose commands beat into one file, so that two that live at once
-//! are seen.
+//! Real `tenure exec` processes whose commands write heartbeats to one file, so that two commands
+//! that live at the same time are detected.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,9 +10,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
-/// A command that does not heed SIGTERM nor SIGINT, as does its child, and both write who they are
-/// and the raw clock every 4 ms. A `brittle` one heeds them, with its child, and exits with 0; one that is `survived` does, and
-/// its child does not.
+/// A command that, like its child, writes who it is and the raw clock every 4 ms. A `stubborn` one
+/// and its child ignore SIGTERM, SIGINT and SIGHUP. A `brittle` one and its child exit with 0 on
+/// them. A `survived` one exits, but its child ignores them.
 const BEATER: &str = r#"
 import os, signal, sys, time
 def set(how):
@@ -30,7 +30,7 @@ while True:
     time.sleep(0.004)
 "#;
 
-/// The timings of most tests: a lease of 2 s.
+/// The timings of most tests, with a lease of 2 s.
 pub const QUICK: &[&str] = &[
     "--lease-duration",
     "2s",
@@ -46,17 +46,17 @@ pub const QUICK: &[&str] = &[
     "1s",
 ];
 
-/// A place of tests: a store's directory, logs, and the file that the commands beat into.
+/// A directory for tests: the store, logs, and the heartbeat file.
 pub struct Place(TempDir);
 
-/// From the first beat to the last of all commands of one candidate in one term.
+/// The time from the first heartbeat to the last of all commands of one candidate in one term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Life {
     pub name: String,
     pub term: u64,
     pub first: Duration,
     pub last: Duration,
-    /// The processes that beat.
+    /// The processes that wrote heartbeats.
     pub processes: Vec<u32>,
 }
 
@@ -79,7 +79,7 @@ impl Place {
         self.path().join("beats")
     }
 
-    /// Starts a candidate with a command that beats.
+    /// Starts a candidate with a command that writes heartbeats.
     pub fn start(&self, name: &str, store: &[&str], more: &[&str], kind: &str) -> Exec {
         let beats = self.beats();
         let beats = beats.to_str().expect("UTF-8");
@@ -87,7 +87,8 @@ impl Place {
         Exec::start(name, self.path(), &[store, more].concat(), &command)
     }
 
-    /// `tenure exec` with quick timings and a command, within a minute; not yet started.
+    /// Returns a `tenure exec` with short timings and a command, killed after a minute; not yet
+    /// started.
     pub fn command(&self, flags: &[&str], command: &[&str]) -> Command {
         let mut it = Command::new("timeout");
         it.args(["--foreground", "60", crate::paths::tenure(), "exec", "--store", &self.store()])
@@ -102,7 +103,7 @@ impl Place {
         it
     }
 
-    /// The lives so far, by when they began; two of one term and candidate are one.
+    /// Returns the lives so far, ordered by their start, one for each candidate and term.
     pub fn lives(&self) -> Vec<Life> {
         let text = std::fs::read_to_string(self.beats()).unwrap_or_default();
         let mut lives: BTreeMap<(String, u64), Life> = BTreeMap::new();
@@ -128,7 +129,7 @@ impl Place {
         lives
     }
 
-    /// No command lived while another did, and terms only grew.
+    /// Asserts that no two commands lived at the same time, and that terms only grew.
     pub fn assert_safe(&self) {
         let lives = self.lives();
         for pair in lives.windows(2) {
@@ -138,12 +139,12 @@ impl Place {
     }
 }
 
-/// What a file holds, once its last line is whole.
+/// Returns the content of a file, once its last line is complete.
 pub fn read(path: &Path) -> Option<String> {
     std::fs::read_to_string(path).ok().filter(|it| it.ends_with('\n'))
 }
 
-/// One `tenure exec`.
+/// A `tenure exec` process.
 pub struct Exec {
     pub name: String,
     child: Child,
@@ -184,7 +185,7 @@ impl Exec {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Its keeper, which is its one child.
+    /// Returns the watchdog, which is its only child.
     pub fn keeper(&self) -> Option<Pid> {
         let id = self.id();
         let listed = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;

@@ -1,4 +1,4 @@
-//! Real `tenure run` processes, started and ended by the test that owns them.
+//! Real `tenure run` processes, started and stopped by the test that owns them.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
-/// One candidate: a process, its address and its log.
+/// A candidate: a process, its address and its log.
 pub struct Candidate {
     pub name: String,
     pub address: SocketAddr,
@@ -28,7 +28,7 @@ impl Candidate {
         Self::start_by(&[], "127.0.0.1", name, directory, arguments, variables)
     }
 
-    /// Starts it by another command, which becomes it, with a listener on an address of a host.
+    /// Starts it through another command, which executes it, with a listener on this host address.
     pub fn start_by(
         by: &[&str],
         host: &str,
@@ -61,7 +61,7 @@ impl Candidate {
         Self { name: name.to_owned(), address, child, log }
     }
 
-    /// What it has logged so far.
+    /// Returns its log so far.
     pub fn log(&self) -> String {
         read(&self.log)
     }
@@ -70,31 +70,30 @@ impl Candidate {
         self.child.id()
     }
 
-    /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         let id = Pid::from_raw(self.child.id().try_into().expect("a process id")).expect("not 0");
         super::running::signal(id, signal);
     }
 
-    /// Whether it has ended.
+    /// Returns whether it has exited.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("the process can be asked").is_some()
     }
 
-    /// Waits for its end.
+    /// Waits until it exits.
     pub fn wait(&mut self, bound: Duration) -> ExitStatus {
         until(bound, &format!("{} ends", self.name), || {
             self.child.try_wait().expect("the process can be asked")
         })
     }
 
-    /// Ends it at once, as a crash would.
+    /// Kills it with SIGKILL, and waits until it is gone.
     pub fn crash(&mut self) {
         self.child.kill().expect("the process can be killed");
         self.child.wait().expect("the process ends");
     }
 
-    /// Asks for a path: the code and the body, or nothing if it does not answer.
+    /// Sends a GET request, and returns the status code and the body; `None` if it does not answer.
     pub fn get(&self, path: &str) -> Option<(u16, String)> {
         get(self.address, path)
     }
@@ -103,7 +102,7 @@ impl Candidate {
         self.get("/leader").is_some_and(|(code, _)| code == 200)
     }
 
-    /// Its status document.
+    /// Returns its status document.
     pub fn status(&self) -> Option<serde_json::Value> {
         serde_json::from_str(&self.get("/status")?.1).ok()
     }
@@ -123,7 +122,7 @@ impl Drop for Candidate {
     }
 }
 
-/// Asks an address for a path over a connection of its own.
+/// Sends a GET request on a new connection.
 pub fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     let bound = Duration::from_secs(2);
     let mut stream = TcpStream::connect_timeout(&address, bound).ok()?;
@@ -135,7 +134,7 @@ pub fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
 }
 
-/// Asks again and again until there is an answer; panics when `bound` is over.
+/// Polls until there is a result; panics after `bound`.
 pub fn until<T>(bound: Duration, what: &str, mut question: impl FnMut() -> Option<T>) -> T {
     let start = tenure::clock::now();
     loop {
@@ -152,7 +151,7 @@ fn read(log: &Path) -> String {
     std::fs::read_to_string(log).unwrap_or_default()
 }
 
-/// Finds the address in the line that says where the status listener listens.
+/// Finds the listener's address in the log.
 fn address_in(log: &str) -> Option<SocketAddr> {
     log.lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())

@@ -1,16 +1,16 @@
-//! Signals to processes, and whether a process runs that the test did not start itself.
+//! Signals to processes, and the state of processes that are not children of the test.
 
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Whether a process runs; one that waits for its burial does not.
+/// Returns whether a process runs; a zombie does not.
 pub fn is_running(id: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
 }
 
-/// Waits until a process does not run any more.
+/// Waits until a process is gone.
 pub async fn until_gone(id: &str) {
     let gone = async {
         while is_running(id) {
@@ -21,8 +21,8 @@ pub async fn until_gone(id: &str) {
     waited.unwrap_or_else(|_| panic!("{id} runs yet"));
 }
 
-/// Sends a signal. SIGSTOP stops the process outside of a write of its `file:` lease: a process that is
-/// stopped there keeps the lock of the file, and every candidate waits until it goes on.
+/// Sends a signal. SIGSTOP stops the process outside of a write to its `file:` lease: a process
+/// that is stopped there keeps the lock of the file, and blocks all candidates until it continues.
 pub fn signal(process: Pid, signal: Signal) {
     let send = |signal| kill_process(process, signal).expect("the process takes a signal");
     send(signal);
@@ -43,7 +43,7 @@ pub fn signal(process: Pid, signal: Signal) {
     panic!("process {process:?} held a lock each time that it was stopped");
 }
 
-/// Whether all threads of a process have stopped, or it is gone.
+/// Returns whether all threads of a process have stopped, or it is gone.
 fn has_stopped(process: Pid) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero()));
     let runs = |stat: String| {
@@ -54,7 +54,7 @@ fn has_stopped(process: Pid) -> bool {
     !threads.any(|it| std::fs::read_to_string(it.path().join("stat")).is_ok_and(runs))
 }
 
-/// Whether a process holds a lock on a whole file.
+/// Returns whether a process holds a lock on a whole file.
 fn holds_lock(process: Pid) -> bool {
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
     let id = process.as_raw_nonzero().to_string();

@@ -1,9 +1,8 @@
 //! An election between real processes on a real Azurite, each candidate behind a fault proxy of its
-//! own, with the recorder as the judge.
+//! own, with a recorder that checks their claims.
 //!
-//! Tests that run at the same time share one Azurite, and have an election each. The record is
-//! there beforehand, so that nobody waits a minute for want of it (R11). What a scene does not do:
-//! it orders no fault.
+//! Concurrent tests share one Azurite, and have an election each. The record is created in advance,
+//! so that no candidate waits a minute because it is missing (R11). The tests inject the faults.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -20,22 +19,22 @@ use crate::faults::fault_proxy::{Call, FaultProxy, Seen};
 use crate::processes::process::{Candidate, until};
 use crate::recorder::{Recorder, Verdict};
 
-/// `lease-duration`, by default.
+/// The default `lease-duration`.
 pub const D: Duration = Duration::from_secs(15);
 
-/// `renew-deadline`, by default.
+/// The default `renew-deadline`.
 pub const DEADLINE: Duration = Duration::from_secs(10);
 
-/// `retry-period`, by default.
+/// The default `retry-period`.
 pub const RETRY: Duration = Duration::from_secs(2);
 
-/// What a loaded machine may take for things that have no time of their own.
+/// The additional time that a busy machine may take.
 pub const SLACK: Duration = Duration::from_secs(15);
 
 /// The container of all elections.
 const CONTAINER: &str = "elections";
 
-/// The Azurite of all tests that run now; ends with the last of them.
+/// The Azurite of all running tests; ends with the last of them.
 struct Store {
     azurite: Azurite,
     runtime: Runtime,
@@ -56,7 +55,7 @@ impl Store {
     }
 }
 
-/// One election.
+/// An election.
 pub struct Scene {
     pub candidates: Vec<Candidate>,
     pub proxies: Vec<FaultProxy>,
@@ -68,7 +67,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Makes the record of an election that nobody competes in yet.
+    /// Creates an election with a record, without candidates.
     pub fn new(election: &str) -> Self {
         let store = Store::shared();
         let settings = store.azurite.settings(CONTAINER, election);
@@ -87,20 +86,20 @@ impl Scene {
         }
     }
 
-    /// Has it judged by another recorder.
+    /// Uses another recorder.
     pub fn judged_by(mut self, recorder: Recorder) -> Self {
         self.recorder = recorder;
         self
     }
 
-    /// Gives its candidates the longest lease, where nobody waits for one to run out: then a
-    /// machine that is slow for a while costs no leadership.
+    /// Gives its candidates the longest lease, for tests that do not wait for an expiry: then a
+    /// slow machine does not lose leadership.
     pub fn patient(mut self) -> Self {
         self.timings = &["--lease-duration", "60s", "--renew-deadline", "50s"];
         self
     }
 
-    /// Adds so many candidates, of whom the first leads and the others stand by.
+    /// Adds candidates, of which the first leads and the others are standbys.
     pub fn led_by_first_of(mut self, candidates: usize) -> Self {
         self.add();
         self.leads(0, SLACK);
@@ -111,13 +110,13 @@ impl Scene {
         self
     }
 
-    /// Puts one more proxy before the store.
+    /// Adds a proxy in front of the store.
     pub fn add_proxy(&mut self) -> &FaultProxy {
         self.proxies.push(FaultProxy::before(self.endpoint()));
         self.proxies.last().expect("just pushed")
     }
 
-    /// Starts one more candidate, behind the proxy of its number, which is made if there is none.
+    /// Starts one more candidate behind the proxy with its index, which is added if there is none.
     pub fn add(&mut self) {
         let index = self.candidates.len();
         if self.proxies.len() <= index {
@@ -130,8 +129,8 @@ impl Scene {
         self.add_by(&endpoint, start);
     }
 
-    /// Starts one more candidate in a way of the test's own, which is given its name, the scene's
-    /// directory and its arguments.
+    /// Starts one more candidate with `start`, which receives its name, the scene's directory and
+    /// its arguments.
     pub fn add_by(
         &mut self,
         endpoint: &str,
@@ -153,12 +152,12 @@ impl Scene {
         self.candidates.push(candidate);
     }
 
-    /// The URL of the store itself.
+    /// Returns the URL of the store itself.
     pub fn endpoint(&self) -> &Url {
         &self.store.azurite.endpoint
     }
 
-    /// Waits until a candidate leads and the recorder has heard it, and says its term.
+    /// Waits until a candidate leads and the recorder has seen that, and returns its term.
     pub fn leads(&self, index: usize, bound: Duration) -> u64 {
         let candidate = &self.candidates[index];
         until(bound, &format!("{} leads", candidate.name), || {
@@ -168,7 +167,7 @@ impl Scene {
         })
     }
 
-    /// Waits until a candidate stands by.
+    /// Waits until a candidate is a standby.
     pub fn stands_by(&self, index: usize, bound: Duration) {
         let candidate = &self.candidates[index];
         until(bound, &format!("{} stands by", candidate.name), || {
@@ -176,7 +175,7 @@ impl Scene {
         });
     }
 
-    /// Waits for a renewal of a candidate that the store grants from now on.
+    /// Waits for a renewal of a candidate that is sent and granted from now on.
     pub fn renews(&self, index: usize) -> Seen {
         let from = tenure::clock::now().raw;
         until(DEADLINE + SLACK, "a renewal is granted", || {
@@ -185,19 +184,20 @@ impl Scene {
         })
     }
 
-    /// The requests of a kind that a candidate has sent.
+    /// Returns the requests of a kind that a candidate has sent.
     pub fn calls(&self, index: usize, call: Call) -> Vec<Seen> {
         self.proxies[index].log().into_iter().filter(|it| it.call == call).collect()
     }
 
-    /// Waits until all faults that were ordered for the next requests have happened.
+    /// Waits until all faults that were injected into the next requests have occurred.
     pub fn suffers(&self, index: usize) {
         until(DEADLINE + SLACK, "the faults have happened", || {
             (self.proxies[index].pending() == 0).then_some(())
         });
     }
 
-    /// Ends the asking, and judges what was heard: safe, and these tenures in this order.
+    /// Stops the recorder, and asserts that its claims are safe and that these candidates led in
+    /// this order.
     pub fn judge(self, released: &[&str], tenures: &[&str]) -> Verdict {
         let verdict = self.recorder.finish(released);
         verdict.assert_safe();

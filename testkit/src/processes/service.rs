@@ -1,5 +1,5 @@
-//! A service beside Tenure, as far as probes and webhooks can tell: it answers every request with
-//! the code that the test sets, and remembers what it was sent.
+//! A service next to Tenure, as a target of probes and webhooks: it answers every request with the
+//! code that the test sets, and records the requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// One request as it came.
+/// One received request.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub line: String,
@@ -30,28 +30,28 @@ impl Asked {
 struct State {
     answer: String,
     fails_once: bool,
-    /// How long each answer takes.
+    /// The delay of each answer.
     delay: Duration,
     asked: Vec<Asked>,
-    /// How many are being answered, and how many were at most.
+    /// The number of requests in progress, and their maximum.
     now: usize,
     most: usize,
     over: bool,
 }
 
-/// The service; ends when it is dropped.
+/// The service; stops when it is dropped.
 pub struct Service {
     pub address: SocketAddr,
     state: Arc<Mutex<State>>,
 }
 
 impl Service {
-    /// Starts one that is well, on a free port of loopback.
+    /// Starts a healthy service on a free port of loopback.
     pub fn start() -> Self {
         Self::start_at("127.0.0.1:0".parse().expect("an address"))
     }
 
-    /// Starts one where another was.
+    /// Starts a healthy service on this address.
     pub fn start_at(address: SocketAddr) -> Self {
         let listener = TcpListener::bind(address).expect("a free port");
         let address = listener.local_addr().expect("an address");
@@ -75,7 +75,7 @@ impl Service {
         format!("http://{}{path}", self.address)
     }
 
-    /// Answers so from now on: a code, and more lines of the head after it.
+    /// Sets the answer from now on: a status code, and optionally more lines of the head.
     pub fn answer(&self, answer: &str) {
         lock(&self.state).answer = answer.to_owned();
     }
@@ -85,17 +85,17 @@ impl Service {
         lock(&self.state).fails_once = true;
     }
 
-    /// Takes so long for each answer from now on.
+    /// Sets the delay of each answer from now on.
     pub fn delay(&self, delay: Duration) {
         lock(&self.state).delay = delay;
     }
 
-    /// What it was sent so far.
+    /// Returns the requests so far.
     pub fn asked(&self) -> Vec<Asked> {
         lock(&self.state).asked.clone()
     }
 
-    /// How many requests were under way at once, at most.
+    /// Returns the maximum number of concurrent requests.
     pub fn most_at_once(&self) -> usize {
         lock(&self.state).most
     }
@@ -104,7 +104,7 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         lock(&self.state).over = true;
-        // The listener's thread wakes, sees that it is over, and lets go of the port.
+        // Wakes the listener's thread, which sees that it must stop and frees the port.
         let _ = TcpStream::connect(self.address);
         for _ in 0..1_000 {
             if TcpStream::connect(self.address).is_err() {

@@ -1,5 +1,5 @@
-//! A sidecar as far as the verbs can tell: it serves the status document that it is given, by
-//! `/status`, `/watch` and the long poll, until the test drops it.
+//! A fake sidecar for the verbs: it serves a given status document by `/status`, `/watch` and the
+//! long poll, until it is dropped.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,16 +9,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// What the sidecar serves, and what it has been asked.
+/// What the sidecar serves, and the requests so far.
 #[derive(Default)]
 struct State {
     document: String,
-    /// Who it is, and its instance too; `web-1` if empty.
+    /// Its identity and instance; `web-1` if empty.
     name: String,
     index: u64,
-    /// How long `/status` takes.
+    /// The delay of `/status`.
     delay: Duration,
-    /// Whether a long poll ends before anything has changed.
+    /// Whether a long poll ends before a change.
     hasty: bool,
     asked: Vec<String>,
     streams: Vec<TcpStream>,
@@ -30,7 +30,7 @@ struct Shared(Arc<(Mutex<State>, Condvar)>);
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A test that failed under the lock still has to end its sidecar.
+        // A test that failed while it held the lock must still be able to stop its sidecar.
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -40,7 +40,7 @@ impl Shared {
     }
 }
 
-/// A sidecar on a free port of loopback.
+/// A fake sidecar on a free port of loopback.
 pub struct Sidecar {
     pub address: SocketAddr,
     shared: Shared,
@@ -51,7 +51,7 @@ impl Sidecar {
         Self::start_at("127.0.0.1:0".parse().unwrap())
     }
 
-    /// Starts one where another was.
+    /// Starts a sidecar on this address.
     pub fn start_at(address: SocketAddr) -> Self {
         let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
@@ -73,7 +73,7 @@ impl Sidecar {
         it
     }
 
-    /// Serves one more question on a unix socket.
+    /// Serves one more request on a unix socket.
     pub fn also_at(&self, path: &Path) {
         let listener = UnixListener::bind(path).unwrap();
         let shared = self.shared.clone();
@@ -110,22 +110,23 @@ impl Sidecar {
         self.shared.0.1.notify_all();
     }
 
-    /// Serves something else than a status.
+    /// Serves something that is not a status document.
     pub fn say_nonsense(&self) {
         self.shared.lock().document = "<html>hello</html>".to_owned();
     }
 
-    /// Lets each answer to `/status` take that long, after it has been made.
+    /// Delays each answer to `/status`, after its content is fixed.
     pub fn delay(&self, delay: Duration) {
         self.shared.lock().delay = delay;
     }
 
-    /// Ends each long poll at once from now on, as one of several sidecars behind one address may.
+    /// Ends each long poll at once from now on, as can happen with several sidecars behind one
+    /// address.
     pub fn end_polls_at_once(&self) {
         self.shared.lock().hasty = true;
     }
 
-    /// Waits until a path that begins so has been asked for; panics after a while.
+    /// Waits until a path with this prefix was requested; panics after a timeout.
     pub fn wait_for(&self, path: &str) {
         let asked = |it: &State| it.asked.iter().any(|it| it.starts_with(path));
         let state = self.shared.wait(Duration::from_secs(20), asked);
@@ -133,7 +134,7 @@ impl Sidecar {
         assert!(asked(&state), "nobody asked for {path}, but last for {last:?}");
     }
 
-    /// How often a path that begins so has been asked for.
+    /// Returns how often paths with this prefix were requested.
     pub fn count(&self, path: &str) -> usize {
         self.shared.lock().asked.iter().filter(|it| it.starts_with(path)).count()
     }
@@ -150,7 +151,7 @@ impl Drop for Sidecar {
         for stream in streams {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
-        // The listener's thread wakes, sees that it is over, and lets go of the port.
+        // Wakes the listener's thread, which sees that it must stop and frees the port.
         let _ = TcpStream::connect(self.address);
         for _ in 0..1_000 {
             if TcpListener::bind(self.address).is_ok() {
@@ -174,7 +175,7 @@ fn serve(from: impl Read, mut to: impl Write, shared: &Shared) {
     let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
     shared.lock().asked.push(path.clone());
     shared.0.1.notify_all();
-    // A client that has had enough closes; that is no fault of the test.
+    // The client may close the connection at any time.
     let _ = match path.split_once('?') {
         None if path == "/status" => {
             let (document, delay) = {
@@ -202,7 +203,7 @@ fn answer(to: &mut impl Write, code: &str, body: &str) -> std::io::Result<()> {
     write!(to, "HTTP/1.1 {code}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-/// The status at once, at each change, and again without one, as a sidecar does every 10 s.
+/// Sends the status at once, at each change, and as a keep-alive, as a sidecar does every 10 s.
 fn stream(to: &mut impl Write, shared: &Shared) -> std::io::Result<()> {
     write!(to, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")?;
     loop {

@@ -1,4 +1,4 @@
-//! Bids and bounds that the tests of the Azure backend share.
+//! Bids and timeouts that the tests of the Azure backend share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use tenure::store::{Bid, Candidate, Cause, LeaseId, LeaseStore, Nonce, StoreErro
 
 use crate::azure::blob_server::BlobServer;
 
-/// One candidate's number.
+/// The number of one candidate.
 pub const A: u128 = 0xA;
-/// Another's.
+/// The number of another candidate.
 pub const B: u128 = 0xB;
 
-/// What a candidate asks for.
+/// Returns the bid of the candidate with a number.
 pub fn bid(number: u128) -> Bid {
     Bid {
         lease: LeaseId::from_random(number),
@@ -29,17 +29,16 @@ pub fn bid(number: u128) -> Bid {
     }
 }
 
-/// Opens a store.
 pub fn open(settings: AzureSettings) -> Azure {
     Azure::open(settings).expect("the settings are good")
 }
 
-/// Bounds a call of a test, so that a hang fails it.
+/// Fails the test if a call takes longer than 20 s.
 pub async fn soon<T>(call: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), call).await.expect("an end within 20 s")
 }
 
-/// The outcome of a call in a word.
+/// Returns the outcome of a call as text.
 pub fn outcome<T>(result: &Result<T, StoreError>) -> &'static str {
     match result {
         Ok(_) => "granted",
@@ -53,7 +52,7 @@ pub fn outcome<T>(result: &Result<T, StoreError>) -> &'static str {
     }
 }
 
-/// A store whose blob A leads on, on a server of its own.
+/// Returns a server, and a store on it whose lease A holds with a term.
 pub async fn leading() -> (BlobServer, Azure) {
     let server = BlobServer::start().await;
     let store = open(server.settings("locks", "orders"));

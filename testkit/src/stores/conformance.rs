@@ -1,7 +1,7 @@
-//! What every lease store must do, in sentences that any backend can be held to.
+//! The conformance suite: the tests that every lease store must pass.
 //!
-//! A backend is done when it passes. It comes with a [`Harness`]: how to make a fresh lock, let the
-//! store's time pass, and do to the lock what only an outsider does.
+//! A backend provides a [`Harness`], which creates locks, advances the store's time, and performs
+//! the operations of an outsider.
 
 mod breaking;
 mod observing;
@@ -22,32 +22,33 @@ pub use succession::*;
 
 /// One lock of one backend.
 pub trait Harness: Sized {
-    /// The shortest lease that can be relied on while a few calls are made.
+    /// The shortest lease that does not expire during a few calls.
     const LEASE: Duration;
 
-    /// The ways in which a lock can be of another's making; empty where it cannot.
+    /// The kinds of foreign content that the lock can have; empty if there are none.
     const FOREIGN: &'static [&'static str];
 
-    /// Whether observers count the time, and no store: a lease that ran out stays its holder's until
-    /// another takes it, and one that is broken runs for its whole duration from then on.
+    /// Whether observers measure the time instead of the store: then an expired lease belongs to
+    /// its holder until another takes it, and a broken one lasts for its whole duration from then
+    /// on.
     const OBSERVED: bool = false;
 
-    /// Makes a lock that nobody has used.
+    /// Creates an unused lock.
     async fn start() -> Self;
 
-    /// Opens the lock as one more candidate would, with nothing shared but the store.
+    /// Opens the lock as another candidate would, sharing nothing but the store.
     fn candidate(&self) -> Arc<dyn LeaseStore>;
 
-    /// Returns when so much of the store's time has passed.
+    /// Returns when this much of the store's time has passed.
     async fn advance(&self, by: Duration);
 
-    /// Deletes the lock behind everybody's back.
+    /// Deletes the lock as an outsider.
     async fn delete(&self);
 
-    /// Puts something of another's making in the place of the lock.
+    /// Replaces the lock by foreign content.
     async fn plant(&self, foreign: &str);
 
-    /// Everything that the store keeps under the lock's name, to be compared.
+    /// Returns everything that the store keeps for the lock, for comparisons.
     async fn bytes(&self) -> Vec<u8>;
 }
 
@@ -57,14 +58,14 @@ struct Contender {
     bid: Bid,
 }
 
-/// Draws what must be random in earnest and only different here.
+/// Returns a number that only has to be unique here.
 fn draw() -> u128 {
     static DRAWN: AtomicU64 = AtomicU64::new(1);
     let drawn = u128::from(DRAWN.fetch_add(1, Ordering::Relaxed));
     (u128::from(std::process::id()) << 96) | (drawn << 32) | drawn
 }
 
-/// Asks again while the answer is unknown, as the driver does.
+/// Repeats a call while the outcome is unknown, as the driver does.
 async fn definite<T>(mut ask: impl AsyncFnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
     for _ in 0..500 {
         match ask().await {
@@ -82,7 +83,7 @@ async fn look(store: &Arc<dyn LeaseStore>) -> Sight {
 }
 
 impl Contender {
-    /// A candidate that has looked, and bids for what it saw.
+    /// Creates a candidate that has read the lock, and bids for that version.
     async fn new<H: Harness>(lock: &H, identity: &str) -> Self {
         let store = lock.candidate();
         let seen = look(&store).await.version;
@@ -96,7 +97,7 @@ impl Contender {
         Self { store, bid: Bid { lease, nonce: Nonce(draw()), candidate, lease_duration, seen } }
     }
 
-    /// A candidate that has been granted the lease.
+    /// Creates a candidate that was granted the lease.
     async fn holder<H: Harness>(lock: &H, identity: &str) -> Self {
         let holder = Self::new(lock, identity).await;
         holder.acquire().await.expect("a free lease is granted");
@@ -199,7 +200,7 @@ pub async fn a_lease_that_runs_out_is_free_for_another<H: Harness>(lock: H) {
     assert_eq!(b.acquire().await.expect("granted").term, Some(term));
     assert_refused(a.acquire().await);
     assert_refused(a.renew().await);
-    // The record still bears a's nonce, so a store may tell of the term that a had.
+    // The record still has the nonce of `a`, so a store may return its term.
     let late = a.inaugurate(0).await;
     assert!(matches!(late, Err(StoreError::Refused(_))) || late == Ok(term), "{late:?}");
     assert_refused(a.release().await);
@@ -396,13 +397,13 @@ pub async fn what_is_not_ours_is_refused_and_never_overwritten<H: Harness>(_: H)
     }
 }
 
-/// Holds one backend to every sentence, each on a fresh lock.
+/// Runs each test of the suite on a fresh lock of one backend.
 #[macro_export]
 macro_rules! conformance {
     ($backend:ident, $harness:ty) => {
         $crate::conformance!($backend, $harness, with);
     };
-    // Of an observer-timed store more is asked.
+    // Stores in which observers measure the time have additional tests.
     ($backend:ident, $harness:ty, observed) => {
         $crate::conformance!(
             $backend,

@@ -1,5 +1,5 @@
-//! Processes of their own on a `file:` store: this test binary again, told by an argument in its
-//! environment what to do.
+//! Child processes that use a `file:` store: the test binary, started again with a role in its
+//! environment.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -15,17 +15,17 @@ use tenure::store::file::FileStore;
 use tenure::store::{Bid, Candidate, LeaseId, LeaseStore, Nonce, StoreError, Version};
 use uuid::Uuid;
 
-/// What the environment says to a child: a role, and a directory.
+/// The variable with the role of a child.
 const ROLE: &str = "STORE_TEST_ROLE";
 const DIRECTORY: &str = "STORE_TEST_DIRECTORY";
 
-/// How long a lease of the competing processes lasts.
+/// The lease-duration of the competing processes.
 pub const LEASE: Duration = Duration::from_millis(300);
 
-/// How long a competing process believes in a grant, from its sending.
+/// How long a competing process believes in a grant, counted from the sending.
 pub const BELIEF: Duration = Duration::from_millis(200);
 
-/// Settings for a directory that somebody named.
+/// Returns settings for a directory that was named explicitly.
 pub fn named(directory: &Path) -> FileSettings {
     FileSettings {
         directory: directory.to_owned(),
@@ -34,7 +34,7 @@ pub fn named(directory: &Path) -> FileSettings {
     }
 }
 
-/// A new acquisition, for what was seen.
+/// Returns the bid of a new acquisition, for a version.
 pub fn bid(seen: Version, lease_duration: Duration) -> Bid {
     Bid {
         lease: LeaseId::from_random(Uuid::new_v4().as_u128()),
@@ -49,7 +49,7 @@ pub fn bid(seen: Version, lease_duration: Duration) -> Bid {
     }
 }
 
-/// A process of a role, ended by SIGKILL when it is dropped.
+/// A process with a role, killed with SIGKILL when it is dropped.
 pub struct Process {
     child: Child,
     lines: BufReader<std::process::ChildStdout>,
@@ -60,7 +60,7 @@ impl Process {
         Self::of(Command::new(std::env::current_exe().unwrap()), role, directory)
     }
 
-    /// Starts a role with another command for this test binary.
+    /// Starts a role through another command that executes this test binary.
     pub fn of(mut command: Command, role: &str, directory: &Path) -> Self {
         let mut child = command
             .args(["--exact", "file_store::the_other_process", "--nocapture"])
@@ -75,7 +75,8 @@ impl Process {
         Self { child, lines }
     }
 
-    /// The next line of a child that begins with a word; without the word. `None` at the end.
+    /// Returns the next line of a child that contains a word, from after the word; `None` at the
+    /// end.
     pub fn line(&mut self, word: &str) -> Option<String> {
         loop {
             let mut line = String::new();
@@ -93,7 +94,7 @@ impl Process {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Kills it and returns what it has still said.
+    /// Kills it and returns its remaining lines.
     pub fn kill(mut self, word: &str) -> Vec<String> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -109,13 +110,13 @@ impl Drop for Process {
 }
 
 fn say(line: std::fmt::Arguments<'_>) {
-    // One write a line, so that a kill leaves whole ones.
+    // A single write per line, so that a kill leaves complete lines.
     let line = format!("{line}\n");
     std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
 }
 
-/// Plays the role of a process that a test has started; does nothing otherwise. The ring has a test
-/// `file_store::the_other_process` that calls it.
+/// Plays the role of a process that a test has started; otherwise does nothing. The test binary
+/// must have a test `file_store::the_other_process` that calls it.
 pub async fn the_other_process() {
     let (Ok(role), Some(directory)) = (std::env::var(ROLE), std::env::var_os(DIRECTORY)) else {
         return;
@@ -141,7 +142,8 @@ pub async fn the_other_process() {
     }
 }
 
-/// Bids, writes a term, renews and releases for ever, and says in which time it believed to lead.
+/// Bids, writes a term, renews and releases in a loop, and reports the times in which it believed
+/// to lead.
 async fn compete(store: &FileStore) {
     loop {
         tokio::time::sleep(Duration::from_millis(2)).await;

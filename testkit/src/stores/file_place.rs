@@ -1,4 +1,4 @@
-//! A directory for a `file:` store, and what every call must say of one that is not as it must be.
+//! A directory for a `file:` store, and assertions about the errors of an invalid one.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -25,7 +25,7 @@ impl Place {
 
     pub fn missing() -> Self {
         let root = tempfile::tempdir().unwrap();
-        // Another user must be able to come this far.
+        // Another user must be able to reach the directory.
         fs::set_permissions(root.path(), Permissions::from_mode(0o755)).unwrap();
         Self { directory: root.path().join("tenure"), _root: root }
     }
@@ -51,7 +51,7 @@ pub async fn fresh_bid(store: &FileStore) -> Bid {
     bid(store.look().await.unwrap().version, LEASE)
 }
 
-/// Takes the lease and writes a term.
+/// Acquires the lease and writes a term.
 pub async fn lead(store: &FileStore) -> (Bid, u64) {
     let bid = fresh_bid(store).await;
     store.acquire(&bid).await.unwrap();
@@ -59,7 +59,7 @@ pub async fn lead(store: &FileStore) -> (Bid, u64) {
     (bid, term)
 }
 
-/// What each call says, but for examine.
+/// Returns the error of each call that fails, except for examine.
 pub async fn each_call(store: &FileStore) -> Vec<(&'static str, StoreError)> {
     let bid = bid(Version("0".into()), LEASE);
     let outcomes = [
@@ -74,7 +74,7 @@ pub async fn each_call(store: &FileStore) -> Vec<(&'static str, StoreError)> {
     failed.collect()
 }
 
-/// Checks that every call refuses the record as foreign, with its name and a remedy.
+/// Asserts that every call rejects the record as foreign, with its path and a remedy.
 pub async fn assert_foreign(place: &Place) {
     let errors = each_call(&place.store()).await;
     assert_eq!(errors.len(), 6, "{errors:?}");
@@ -86,7 +86,7 @@ pub async fn assert_foreign(place: &Place) {
     }
 }
 
-/// Checks that every call fails by a setting, and says which path and what to do.
+/// Asserts that every call fails because of a setting, and names the path and a remedy.
 pub async fn assert_misplaced(store: &FileStore, path: &Path, remedy: &str) {
     let errors = each_call(store).await;
     assert_eq!(errors.len(), 6, "{errors:?}");

@@ -1,5 +1,5 @@
-//! The simulation's store as a lease store, so that it is held to the same sentences as the real
-//! ones: each call runs the steps that the simulation spreads over time.
+//! The store of the simulation as a lease store, so that the conformance suite applies to it: each
+//! call runs at once the steps that the simulation spreads over time.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,12 +14,12 @@ use tenure::store::{
 use simulator::store::{Kind, Stage, Step, Store};
 use simulator::{Instant, span};
 
-/// A simulated lock, and how far its time has come.
+/// A simulated lock, and its current time.
 #[derive(Clone)]
 pub struct SimulatedLock(Arc<Mutex<(Store, Instant)>>);
 
 impl SimulatedLock {
-    /// Makes a lock that nobody has used.
+    /// Creates an unused lock.
     pub fn new(kind: Kind) -> Self {
         Self(Arc::new(Mutex::new((Store::new(kind, 0), 0))))
     }
@@ -28,28 +28,28 @@ impl SimulatedLock {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the store's time pass.
+    /// Advances the store's time.
     pub fn advance(&self, by: Duration) {
         self.locked().1 += span(by);
     }
 
-    /// Deletes the lock behind everybody's back.
+    /// Deletes the lock as an outsider.
     pub fn delete(&self) {
         self.locked().0.lose(true);
     }
 
-    /// Somebody writes something beside the lease.
+    /// Writes something next to the lease.
     pub fn touch(&self) {
         self.locked().0.touch();
     }
 
-    /// Another kind of candidate puts itself in the holder's place.
+    /// Makes another kind of candidate the holder.
     pub fn usurp(&self) {
         let (store, now) = &mut *self.locked();
         store.change_lease(1, *now);
     }
 
-    /// Everything that it keeps.
+    /// Returns everything that it keeps.
     pub fn bytes(&self) -> Vec<u8> {
         format!("{:?}", self.locked().0).into_bytes()
     }

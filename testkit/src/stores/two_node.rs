@@ -1,7 +1,6 @@
-//! Two real elections, a store and clocks that a test moves by hand, in steps of true time: enough
-//! to watch one fault of the clocks. Judged by what clients hold to be true.
-//!
-//! What it does not do: it draws nothing by chance; schedules without end are the simulator's.
+//! Two real elections, a store and clocks that a test advances in steps of true time, to show the
+//! effect of a single fault of the clocks. There is no randomness; for random schedules see the
+//! simulator.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +18,7 @@ pub const DEADLINE: u64 = 10_000;
 pub const RETRY: u64 = 2_000;
 pub const REQUEST: u64 = 2_000;
 
-/// Between two looks of the one that stands by: it leads as soon as the store lets it.
+/// The retry-period of the standby, which leads as soon as the store grants the lease.
 const EAGER: u64 = 20;
 
 /// One step of true time, in milliseconds.
@@ -29,7 +28,7 @@ pub fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Who acted on whose word, from when to when by true time, in which term.
+/// The time in which clients acted on the answers of a candidate in one term, in true time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reign {
     pub who: usize,
@@ -38,7 +37,7 @@ pub struct Reign {
     pub until: u64,
 }
 
-/// How fast a node's clocks run, against true time.
+/// The rates of a node's clocks, relative to true time.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
     pub boot: f64,
@@ -46,14 +45,14 @@ pub struct Rates {
     pub wall: f64,
 }
 
-/// One candidate with its clocks.
+/// A candidate with its clocks.
 pub struct Node {
     pub election: Election,
     pub clock: Moment,
     pub rates: Rates,
-    /// Until when, by true time, the whole machine stands still, its clocks with it.
+    /// Until when, in true time, the whole machine stands still, including its clocks.
     pub frozen_until: u64,
-    /// Whether its requests reach the store.
+    /// Whether its requests are lost on the way to the store.
     pub cut_off: bool,
     pub notices: Vec<Notice>,
     published: Status,
@@ -98,12 +97,13 @@ impl Node {
         }
     }
 
-    /// What somebody who asks right now is told: nothing of the election runs for it.
+    /// Returns whether a request at this moment would be answered with leader. The election does
+    /// not run for it.
     pub fn says_leader(&self) -> bool {
         self.published.is_leader(self.clock)
     }
 
-    /// Whether its state has changed for this reason.
+    /// Returns whether it had a state transition with this reason.
     pub fn has_told(&self, reason: Reason) -> bool {
         let is = |it: &Notice| matches!(it, Notice::Transition(it) if it.reason == reason);
         self.notices.iter().any(is)
@@ -120,7 +120,7 @@ impl Node {
         self.clock.wall += by(self.rates.wall);
     }
 
-    /// One turn of its driver; gives the request to send.
+    /// Runs one turn of its driver; returns the request to send.
     fn turn(&mut self, chance: Chance) -> Option<Request> {
         let now = self.clock;
         if let Some((id, sent, timeout)) = self.in_flight
@@ -137,7 +137,7 @@ impl Node {
             }
             None => self.election.handle_timeout(now, chance),
         }
-        // No file is to be written: passive is said as soon as it is published.
+        // There are no status files, so passive is published at once.
         self.election.handle_announced(now, chance);
         let request = self.election.poll_command();
         while let Some(notice) = self.election.poll_notice() {
@@ -151,7 +151,7 @@ impl Node {
     }
 }
 
-/// The store: it counts by true time.
+/// The store, which measures true time.
 #[derive(Default)]
 struct Store {
     lease: Option<(LeaseId, u64)>,
@@ -198,7 +198,7 @@ impl Store {
     }
 }
 
-/// Both candidates, the store, and the clients that ask each at every step.
+/// Both candidates, the store, and clients that poll each candidate at every step.
 pub struct World {
     pub now: u64,
     pub nodes: [Node; 2],
@@ -208,7 +208,7 @@ pub struct World {
 }
 
 impl World {
-    /// A world in which the first candidate leads; by its index 0.
+    /// Creates a world in which the first candidate, with index 0, leads.
     pub fn led_by_the_first() -> Self {
         let mut world = Self {
             now: 0,
@@ -223,7 +223,7 @@ impl World {
         world
     }
 
-    /// Lets true time pass.
+    /// Advances true time.
     pub fn pass(&mut self, millis: u64) {
         let end = self.now + millis;
         while self.now < end {
@@ -239,7 +239,7 @@ impl World {
         }
     }
 
-    /// Lets true time pass until a candidate leads; panics when it takes too long.
+    /// Advances true time until a candidate leads; panics after a minute.
     pub fn pass_until_leads(&mut self, who: usize) {
         for _ in 0..60_000 / STEP {
             if self.nodes[who].says_leader() {
@@ -250,7 +250,8 @@ impl World {
         panic!("candidate {who} does not lead within a minute");
     }
 
-    /// A client asks, and acts on the answer for as long as it may by a clock that runs well.
+    /// Sends a client's request. The client acts on the answer for its validity, by an accurate
+    /// clock.
     fn ask_as_a_client(&mut self, who: usize) {
         let node = &self.nodes[who];
         let left = node.published.remaining(node.clock);
@@ -277,12 +278,12 @@ impl World {
         }
     }
 
-    /// Every reign so far, by its first word.
+    /// Returns all leaderships so far, ordered by their start.
     pub fn reigns(&self) -> &[Reign] {
         &self.reigns
     }
 
-    /// Two reigns of two candidates at one time, the older first.
+    /// Returns the pairs of overlapping leaderships of two candidates, the earlier one first.
     pub fn duals(&self) -> Vec<(Reign, Reign)> {
         let mut duals = Vec::new();
         for (index, one) in self.reigns.iter().enumerate() {

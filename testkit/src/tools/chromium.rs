@@ -1,4 +1,4 @@
-//! A real Chromium without a window, driven by its own protocol over a pipe.
+//! A real headless Chromium, controlled by the DevTools protocol over a pipe.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -8,17 +8,18 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// How long Chromium may take for anything; a loaded machine starts it slowly.
+/// The timeout of any call; Chromium starts slowly on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One Chromium with one tab, ended with this value.
+/// A Chromium with one tab; killed when it is dropped.
 pub struct Chromium {
     child: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
     session: Option<String>,
     next: u64,
-    /// What the console and the log have said: errors, warnings, violations of the policy.
+    /// Messages of the console and the log: errors, warnings, violations of the content security
+    /// policy.
     pub complaints: Vec<String>,
     _home: tempfile::TempDir,
 }
@@ -26,8 +27,8 @@ pub struct Chromium {
 impl Chromium {
     pub async fn start() -> Self {
         let home = tempfile::tempdir().expect("a directory can be made");
-        // The protocol's pipes are the descriptors 3 and 4. A process group of its own, since
-        // Chromium starts a crowd.
+        // The protocol uses the descriptors 3 and 4. The process group of its own contains all
+        // processes that Chromium starts.
         let mut child = Command::new("sh")
             .args(["-c", "exec chromium \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", "sh"])
             .args(["--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu"])
@@ -74,7 +75,7 @@ impl Chromium {
         }
     }
 
-    /// Reads one message, and keeps what it complains about.
+    /// Reads one message, and records messages of the console and the log.
     async fn message(&mut self) -> Value {
         let mut bytes = Vec::new();
         let read = tokio::time::timeout(PATIENCE, self.from.read_until(0, &mut bytes)).await;
@@ -89,13 +90,13 @@ impl Chromium {
         message
     }
 
-    /// Opens an address, and waits until it is there.
+    /// Opens a URL, and waits until the page is loaded.
     pub async fn open(&mut self, url: &str) {
         self.call("Page.navigate", json!({"url": url})).await;
         self.until("document.readyState === 'complete' && location.href !== 'about:blank'").await;
     }
 
-    /// The value of an expression in the page.
+    /// Returns the value of an expression in the page.
     pub async fn value(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "returnByValue": true});
         let result = self.call("Runtime.evaluate", params).await;
@@ -103,7 +104,7 @@ impl Chromium {
         result["result"]["value"].clone()
     }
 
-    /// The text of the page as somebody reads it.
+    /// Returns the visible text of the page.
     pub async fn text(&mut self) -> String {
         self.value("document.body.innerText").await.as_str().expect("text").to_owned()
     }
@@ -120,7 +121,7 @@ impl Chromium {
         }
     }
 
-    /// Shows pages in a window of a size, by day or by night.
+    /// Sets the size of the window, and the color scheme.
     pub async fn look(&mut self, width: u32, height: u32, scheme: &str) {
         let size =
             json!({"width": width, "height": height, "deviceScaleFactor": 2, "mobile": false});
@@ -130,18 +131,18 @@ impl Chromium {
         self.call("Emulation.setEmulatedMedia", feature).await;
     }
 
-    /// Cuts the page off from everything, or not.
+    /// Disconnects the page from the network, or reconnects it.
     pub async fn offline(&mut self, offline: bool) {
         let limits = json!({"offline": offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1});
         self.call("Network.emulateNetworkConditions", limits).await;
     }
 
-    /// Turns JavaScript on or off for the pages that are opened next.
+    /// Enables or disables JavaScript for pages that are opened from now on.
     pub async fn scripts(&mut self, on: bool) {
         self.call("Emulation.setScriptExecutionDisabled", json!({"value": !on})).await;
     }
 
-    /// The picture of the page, a PNG in base64.
+    /// Returns a screenshot of the page, as a PNG in base64.
     pub async fn picture(&mut self) -> String {
         let params = json!({"captureBeyondViewport": true});
         let shot = self.call("Page.captureScreenshot", params).await;
@@ -158,7 +159,7 @@ impl Drop for Chromium {
     }
 }
 
-/// Writes a picture for somebody to look at, where `TENURE_PICTURES` names a directory.
+/// Writes a screenshot for manual inspection, if `TENURE_PICTURES` names a directory.
 pub fn keep(name: &str, picture: &str) {
     #[allow(clippy::disallowed_methods, reason = "for who looks at the pictures, not for the test")]
     let Ok(directory) = std::env::var("TENURE_PICTURES") else { return };

@@ -1,9 +1,9 @@
-//! Containers of an image, run by podman and runc as root, without a registry and without a network
-//! unless one is asked for.
+//! Containers of an image, run by podman and runc as root, without a registry, and without a
+//! network unless one is requested.
 //!
-//! Each [`Engine`] has its own state in a directory of its own, and looks at the images where
-//! [`image`](crate::tools::image) built them; containers, mounts and directory are gone with it. What it does
-//! not do: it pulls nothing, and keeps nothing of what a container writes.
+//! Each [`Engine`] has its own state in a directory of its own, and uses the images that
+//! [`image`](crate::tools::image) has built. Containers, mounts and the directory are deleted with
+//! it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -13,10 +13,11 @@ use tempfile::TempDir;
 
 use crate::tools::image::{said, storage};
 
-/// How long anything may take before a test gives up on it.
+/// The timeout of a test.
 pub const BOUND: Duration = Duration::from_secs(60);
 
-/// What a careful operator takes from a container. podman alone would mount a few places to write.
+/// The restrictions of a hardened container. By default, podman would mount a few writable
+/// directories.
 pub const TIGHT: &[&str] = &[
     "--read-only",
     "--read-only-tmpfs=false",
@@ -24,8 +25,7 @@ pub const TIGHT: &[&str] = &[
     "--security-opt=no-new-privileges",
 ];
 
-/// The limits are those that may be set without CAP_SYS_RESOURCE; control groups are taken as they
-/// are, without systemd.
+/// Limits that can be set without CAP_SYS_RESOURCE, and cgroups without systemd.
 const SETTINGS: &str = r#"
 [containers]
 default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
@@ -35,7 +35,7 @@ events_logger = "file"
 runtime = "runc"
 "#;
 
-/// podman, with a state of its own.
+/// podman with a state of its own.
 pub struct Engine {
     home: TempDir,
 }
@@ -47,11 +47,11 @@ impl Engine {
         Self { home }
     }
 
-    /// podman with these arguments.
+    /// Returns a podman command with these arguments.
     pub fn podman(&self, arguments: &[&str]) -> Command {
         let mut images = std::ffi::OsString::from("overlay.imagestore=");
         images.push(storage().join("root"));
-        // Longer than any test waits; a hang must not take the whole run.
+        // Longer than any test waits, so that a hang does not block the whole run.
         let mut command = Command::new("timeout");
         command.args(["--kill-after=10", "300", "podman"]);
         for (option, place) in [("--root", "root"), ("--runroot", "run"), ("--tmpdir", "tmp")] {
@@ -66,7 +66,7 @@ impl Engine {
         command
     }
 
-    /// A container of an image, to be run to its end.
+    /// Returns a command that runs a container of an image in the foreground.
     pub fn container(&self, options: &[&str], image: &str, arguments: &[&str]) -> Command {
         let mut command = self.podman(&["run", "--rm", "--pull=never"]);
         if !options.iter().any(|it| it.starts_with("--network")) {
@@ -76,12 +76,12 @@ impl Engine {
         command
     }
 
-    /// Runs a container to its end.
+    /// Runs a container until it exits.
     pub fn run(&self, options: &[&str], image: &str, arguments: &[&str]) -> Output {
         self.container(options, image, arguments).output().expect("podman runs")
     }
 
-    /// Starts a container under a name, in the background.
+    /// Starts a named container in the background.
     pub fn start(
         &self,
         name: &str,
@@ -100,7 +100,7 @@ impl Engine {
         Started { engine: self, name: name.to_owned(), log, child }
     }
 
-    /// A directory that the image's user owns.
+    /// Creates a directory that belongs to the image's user.
     pub fn volume(&self, name: &str) -> PathBuf {
         let place = self.home.path().join(name);
         std::fs::create_dir(&place).expect("a directory");
@@ -118,12 +118,12 @@ impl Drop for Engine {
         for arguments in [&["pod", "rm"][..], &["rm"]] {
             let _ = self.podman(arguments).args(["--force", "--all", "--time=0"]).output();
         }
-        // podman binds its own storage upon itself, and leaves it so.
+        // podman bind-mounts its own storage, and does not unmount it.
         let _ = Command::new("umount").arg(self.home.path().join("root/overlay")).output();
     }
 }
 
-/// A container in the background, whose log is shown where the test fails.
+/// A container in the background, whose log is printed if the test fails.
 pub struct Started<'a> {
     engine: &'a Engine,
     name: String,
@@ -132,24 +132,24 @@ pub struct Started<'a> {
 }
 
 impl Started<'_> {
-    /// What it has said so far.
+    /// Returns its output so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Runs another command in it: its code and what it said.
+    /// Runs another command in it, and returns the exit code and output.
     pub fn exec(&self, command: &[&str]) -> Output {
         let mut exec = self.engine.podman(&["exec", &self.name]);
         exec.args(command).output().expect("podman runs")
     }
 
-    /// Its process 1, by the number that it has out here.
+    /// Returns the process id of its process 1 on this host.
     pub fn process(&self) -> i32 {
         let asked = ["inspect", "--format", "{{.State.Pid}}", &self.name];
         said(self.engine.podman(&asked)).parse().expect("a number")
     }
 
-    /// Waits for its end, and gives its code.
+    /// Waits until it exits, and returns the exit code.
     pub fn ended(&mut self) -> i32 {
         let status =
             until("the container ends", || self.child.try_wait().expect("it can be asked"));
@@ -167,7 +167,7 @@ impl Drop for Started<'_> {
     }
 }
 
-/// Asks again and again until there is an answer.
+/// Polls until there is a result.
 pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let begun = tenure::clock::now();
     loop {

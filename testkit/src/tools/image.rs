@@ -1,11 +1,10 @@
-//! The image as the Dockerfile makes it: built by buildah as root, without a container engine and
-//! without a registry, and taken apart.
+//! The image that the Dockerfile describes: built by buildah as root, without a container engine
+//! and a registry, and unpacked.
 //!
-//! The base of the first stage is one that tests/tools/image-stage made, under the name that the
-//! Dockerfile asks for; this machine's Rust and the crates that cargo has here are mounted into it.
-//! Layers and compiled dependencies stay in target/tools/image, so that what has not changed is not
-//! built again; what no tag holds any more is thrown away. What it does not do: it runs nothing of
-//! the image, which is [`containers`](crate::tools::containers)' part.
+//! The base of the first stage is the tool `image-stage`, under the name in the Dockerfile; this
+//! machine's Rust and the crates in cargo's registry are mounted into it. Layers and compiled
+//! dependencies are cached in that tool's storage; untagged images are deleted. To run the image
+//! see [`containers`](crate::tools::containers).
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,52 +15,52 @@ use std::sync::OnceLock;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The date of what is built: seconds since 1970.
+/// The date of the image: seconds since 1970.
 pub const DATE: &str = "1767225600";
 
-/// What the labels are given.
+/// The value of the revision label.
 pub const REVISION: &str = "0123456789abcdef0123456789abcdef01234567";
 pub const CREATED: &str = "2026-01-01T00:00:00Z";
 pub const SOURCE: &str = "https://example.com/tenure";
 
-/// What tests/tools/image-stage makes: a Debian, without Tenure.
+/// The image of the tool `image-stage`: a Debian without Tenure.
 pub const STAGE: &str = "localhost/tenure-stage:1";
 
-/// The repository.
+/// Returns the repository.
 pub fn home() -> &'static Path {
     crate::paths::repository()
 }
 
-/// The Dockerfile.
+/// Returns the text of the Dockerfile.
 pub fn dockerfile() -> String {
     std::fs::read_to_string(home().join("Dockerfile")).expect("the Dockerfile is there")
 }
 
-/// Where images are: `root` for those who only look, as podman does.
+/// Returns the storage of the images; podman reads its `root`.
 pub fn storage() -> PathBuf {
     crate::paths::tool("image-stage")
 }
 
-/// What a test needs of the image, and of others that have it beside them.
+/// The properties of the image, and of images that contain it, that tests check.
 pub struct Image {
     /// Its name in the storage.
     pub name: String,
-    /// Of the manifest.
+    /// The digest of the manifest.
     pub digest: String,
     pub manifest: Value,
     pub config: Value,
-    /// The layers, one upon the other, as files would be in a container.
+    /// The files of all layers, as in a container.
     pub tree: TempDir,
 }
 
-/// Builds the image once for this process, and takes it apart.
+/// Builds the image once per process, and unpacks it.
 pub fn image() -> &'static Image {
     static IMAGE: OnceLock<Image> = OnceLock::new();
     IMAGE.get_or_init(|| {
         let _alone = alone();
         name_base();
         let (stage, name) = (named("stage"), named("image"));
-        // By a name of its own the first stage outlives the sweep, and with it what it is built of.
+        // With a tag of its own, the first stage and its layers are not deleted.
         let dated = ["--timestamp", DATE, "--tag"];
         build(&[&["--target", "build"], &dated[..], &[&stage]].concat());
         build(&[&dated[..], &[&name]].concat());
@@ -70,22 +69,23 @@ pub fn image() -> &'static Image {
     })
 }
 
-/// Keeps other tests out until it is dropped: one's sweep takes what another is about to build upon.
+/// Excludes other tests until it is dropped: a cleanup would delete layers that another build is
+/// about to use.
 pub fn alone() -> std::fs::File {
     let lock = std::fs::File::create(storage().join("lock")).expect("a lock");
     lock.lock().expect("it is ours in the end");
     lock
 }
 
-/// A tag of this checkout's own, since several may share the storage.
+/// Returns a tag for this checkout, since several checkouts may share the storage.
 pub fn named(what: &str) -> String {
     let mut hasher = DefaultHasher::new();
     home().hash(&mut hasher);
     format!("localhost/tenure-tests:{what}-{:016x}", hasher.finish())
 }
 
-/// Gives the stage the name that the Dockerfile asks for, with where Rust will be. Other versions of
-/// Rust make other layers.
+/// Gives the stage the name in the Dockerfile, and the path of the mounted Rust. The version of
+/// Rust is part of the layers' cache key.
 fn name_base() {
     let text = dockerfile();
     let asked = text.lines().find_map(|it| it.strip_prefix("ARG RUST=")).expect("a base");
@@ -101,7 +101,7 @@ fn name_base() {
     said(buildah(&["commit", "--quiet", "--rm", "--timestamp", "0", &container, asked]));
 }
 
-/// Builds what the Dockerfile says, from a file or as far as the arguments say.
+/// Builds the Dockerfile with more arguments, such as another file or a target.
 pub fn build(arguments: &[&str]) -> String {
     let sysroot = said(Command::new("rustc").args(["--print", "sysroot"]));
     let cargo = std::env::var_os("CARGO_HOME").map_or_else(
@@ -122,12 +122,12 @@ pub fn build(arguments: &[&str]) -> String {
     said(build)
 }
 
-/// buildah over the storage, which also holds what its cache mounts keep.
+/// Returns a buildah command on the storage, which also contains the cache mounts.
 pub fn buildah(arguments: &[&str]) -> Command {
     let place = storage();
     let cache = place.join("cache");
     std::fs::create_dir_all(&cache).expect("a place for what is compiled");
-    // A build on a slow machine takes minutes; a hang must not take the whole run.
+    // A build on a slow machine takes minutes; a hang must not block the whole run.
     let mut command = Command::new("timeout");
     command
         .args(["--kill-after=10", "900", "buildah"])
@@ -141,7 +141,7 @@ pub fn buildah(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command to a good end, and gives what it said.
+/// Runs a command that must succeed, and returns its output.
 pub fn said(mut command: impl std::borrow::BorrowMut<Command>) -> String {
     let command = command.borrow_mut();
     let output = command.output().unwrap_or_else(|error| {
@@ -152,7 +152,7 @@ pub fn said(mut command: impl std::borrow::BorrowMut<Command>) -> String {
     String::from_utf8(output.stdout).expect("text").trim().to_owned()
 }
 
-/// The manifest, configuration and files of an image.
+/// Returns the manifest, configuration and files of an image.
 pub fn take_apart(name: &str) -> Image {
     let place = tempfile::tempdir_in(crate::paths::scratch()).expect("a directory");
     let layout = format!("oci:{}", place.path().display());
@@ -180,7 +180,7 @@ fn json(path: &Path) -> Value {
 }
 
 impl Image {
-    /// Its files and directories, by their paths in a container.
+    /// Returns its files and directories, by their paths in a container.
     pub fn paths(&self) -> BTreeMap<String, std::fs::Metadata> {
         let mut found = BTreeMap::new();
         let mut open = vec![self.tree.path().to_owned()];
@@ -198,7 +198,7 @@ impl Image {
         found
     }
 
-    /// A label, without the prefix of all.
+    /// Returns a label, by its name without the common prefix.
     pub fn label(&self, name: &str) -> &str {
         let name = format!("org.opencontainers.image.{name}");
         self.config["config"]["Labels"][name].as_str().unwrap_or_default()

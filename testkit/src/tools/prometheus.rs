@@ -1,4 +1,4 @@
-//! A real Prometheus that scrapes what a test gives it, and answers queries.
+//! A real Prometheus that scrapes the targets of a test and answers queries.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,14 +9,15 @@ use std::time::Duration;
 use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
-/// Prometheus, ended with the test.
+/// A Prometheus process; killed with the test.
 pub struct Prometheus {
     child: Child,
     address: SocketAddr,
 }
 
 impl Prometheus {
-    /// Starts it in a directory of its own, with a rules file, to scrape the targets each second.
+    /// Starts it with a configuration in this directory and a rules file, to scrape the targets
+    /// each second.
     pub fn start(directory: &Path, rules: &Path, targets: &[SocketAddr]) -> Self {
         let address = SocketAddr::from(([127, 0, 0, 1], crate::ports::free_port()));
         let settings = serde_json::json!({
@@ -30,7 +31,7 @@ impl Prometheus {
                 }],
             }],
         });
-        // Whatever is JSON is YAML.
+        // JSON is valid YAML.
         let file = directory.join("prometheus.yml");
         std::fs::write(&file, settings.to_string()).unwrap();
         let child = Command::new("prometheus")
@@ -49,13 +50,14 @@ impl Prometheus {
         Self { child, address }
     }
 
-    /// What its API answers at a path to a question; nothing as long as it does not answer well.
+    /// Sends a request to its API, and returns the data of the answer; `None` as long as that is an
+    /// error.
     pub fn ask(&self, path: &str, question: &[(&str, &str)]) -> Option<Value> {
         let question = Serializer::new(String::new()).extend_pairs(question).finish();
         let bound = Duration::from_secs(10);
         let mut stream = TcpStream::connect_timeout(&self.address, bound).ok()?;
         stream.set_read_timeout(Some(bound)).ok()?;
-        // By HTTP/1.0, that the answer comes in one piece.
+        // In HTTP/1.0 the answer is not chunked.
         write!(stream, "GET /api/v1/{path}?{question} HTTP/1.0\r\nHost: test\r\n\r\n").ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
@@ -64,7 +66,7 @@ impl Prometheus {
         (document["status"] == "success").then(|| document["data"].clone())
     }
 
-    /// The series that a query has now; none as long as it has none.
+    /// Returns the current result of a query; `None` as long as it is empty.
     pub fn query(&self, query: &str) -> Option<Vec<Value>> {
         let series = self.ask("query", &[("query", query)])?["result"].as_array()?.clone();
         (!series.is_empty()).then_some(series)

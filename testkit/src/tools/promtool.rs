@@ -1,4 +1,4 @@
-//! Prometheus' own judge of rules, scenarios and metrics.
+//! promtool, which validates rules, rule tests and metrics.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -10,15 +10,15 @@ pub fn promtool(arguments: &[&str], files: &[PathBuf]) -> Output {
     })
 }
 
-/// Asserts that it had nothing to object.
+/// Asserts that promtool found no error.
 pub fn succeeds(output: &Output) {
     let (out, err) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}{err}");
 }
 
-/// Which of the files of a `test rules` failed: it names each, and says SUCCESS after those that did
-/// not.
+/// Returns which files of a `test rules` failed: the output names each file, followed by SUCCESS if
+/// it passed.
 pub fn failed(output: &Output, files: &[PathBuf]) -> Vec<bool> {
     let said = String::from_utf8_lossy(&output.stdout);
     let parts: Vec<_> = said.split("Unit Testing:").skip(1).collect();

@@ -1,6 +1,6 @@
-//! Ways to break each alert: what it does not see any more, or what it sees where nothing is.
+//! Mutations of each alert, by which it misses a condition or fires without one.
 
-/// The alert, words that its rule has once, and what stands there instead.
+/// The alert, a text that occurs once in its rule, and the replacement.
 pub const BREAKS: &[(&str, &str, &str)] = &[
     ("TenureNoLeader", "(tenure_is_leader) == 0", "(tenure_is_leader) == 2"),
     ("TenureNoLeader", "for: 2m", "for: 0s"),

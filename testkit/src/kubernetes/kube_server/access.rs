@@ -1,6 +1,5 @@
-//! Who asks, by bearer token, and what they may: a small table in RBAC's manner.
-//!
-//! What it does not do: roles and bindings are no objects here; rights are given to a token's user.
+//! Authentication by bearer token, and authorization in the manner of RBAC. There are no role
+//! objects; permissions are granted to users directly.
 
 use std::collections::HashMap;
 
@@ -9,11 +8,11 @@ use serde_json::{Value, json};
 use super::answers::Answer;
 use super::kinds::{Kind, NAMESPACES, REVIEWS, Target};
 
-/// One right of one user.
+/// A permission of one user.
 #[derive(Clone, Debug)]
 pub struct Right {
     pub user: String,
-    /// Empty for all namespaces and for what is in none.
+    /// Empty for all namespaces and for cluster-scoped objects.
     pub namespace: String,
     /// `*` for all.
     pub group: String,
@@ -21,20 +20,20 @@ pub struct Right {
     pub resource: String,
     /// `*` for all.
     pub verbs: Vec<String>,
-    /// Empty for all. A create names nothing, so a right with names never allows it.
+    /// Empty for all. A create has no name, so a permission with names never allows it.
     pub names: Vec<String>,
 }
 
-/// Tokens and rights.
+/// Tokens and permissions.
 #[derive(Debug, Default)]
 pub struct Access {
-    /// The user of each token; `None` when it has expired.
+    /// The user of each token; `None` if it has expired.
     pub tokens: HashMap<String, Option<String>>,
     pub rights: Vec<Right>,
 }
 
 impl Access {
-    /// The user of a header `Authorization`.
+    /// Returns the user of an `Authorization` header.
     pub fn user(&self, header: Option<&str>) -> Result<String, Box<Answer>> {
         let Some(header) = header else {
             return Ok("system:anonymous".to_owned());
@@ -56,7 +55,7 @@ impl Access {
         })
     }
 
-    /// Whether a user may do what is asked; the refusal is as the server words it.
+    /// Authorizes a request; the error has the wording of the API server.
     pub fn judge(&self, user: &str, target: &Target) -> Result<(), Box<Answer>> {
         if *target.kind == REVIEWS && user != "system:anonymous" {
             return Ok(());
@@ -64,11 +63,11 @@ impl Access {
         self.judge_verb(user, target, target.verb)
     }
 
-    /// Whether a user may do this to what is asked about.
+    /// Authorizes a verb on the target of a request.
     pub fn judge_verb(&self, user: &str, target: &Target, verb: &str) -> Result<(), Box<Answer>> {
         let Kind { group, plural, .. } = target.kind;
         let name = if verb == "create" { String::new() } else { target.judged_name() };
-        // A namespace is in itself, as far as rights go.
+        // For authorization, a namespace object is in the namespace of its name.
         let itself = *target.kind == NAMESPACES;
         let namespace = if itself { &target.name } else { &target.namespace };
         let asked = Asked { namespace, group, resource: plural, verb, name: &name };

@@ -1,6 +1,4 @@
-//! Answers in the form of the API server: objects, and the `Status` that says why there is none.
-//!
-//! What it does not do: it decides nothing.
+//! Answers in the format of the API server: objects, and the `Status` of an error.
 
 use hyper::Response;
 use serde_json::{Value, json};
@@ -8,7 +6,7 @@ use serde_json::{Value, json};
 use super::Body;
 use super::kinds::Kind;
 
-/// An answer before it goes on the wire.
+/// An answer before it is sent.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,
@@ -28,7 +26,7 @@ impl Answer {
         Self { status, headers, body, content_type: "text/plain; charset=utf-8" }
     }
 
-    /// A `Status` of failure.
+    /// Returns a `Status` of failure.
     pub fn failure(status: u16, reason: &str, message: &str, details: Value) -> Self {
         let mut body = json!({
             "kind": "Status",
@@ -45,14 +43,14 @@ impl Answer {
         Self::json(status, &body)
     }
 
-    /// What an overloaded server says: plain words, with the time to wait.
+    /// Returns the answer of an overloaded server: plain text, with the time to wait.
     pub fn throttled() -> Self {
         let mut it = Self::text(429, "Too many requests, please try again later.\n");
         it.headers.push(("retry-after", "1".to_owned()));
         it
     }
 
-    /// What a server says whose etcd does not answer.
+    /// Returns the error of a server whose etcd does not respond.
     pub fn etcd_timed_out() -> Self {
         Self::failure(500, "", "etcdserver: request timed out", Value::Null)
     }
@@ -81,7 +79,8 @@ impl Answer {
         Self::unfulfilled(kind, name, why)
     }
 
-    /// The object of that name bears another uid than the one that was sent; none if there is none.
+    /// Returns the conflict for a uid that differs from the stored object's, or for a missing
+    /// object.
     pub fn another_uid(kind: &Kind, namespace: &str, name: &str, sent: &str, found: &str) -> Self {
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: /registry/{}/{namespace}/{name}, \
@@ -98,7 +97,7 @@ impl Answer {
         Self::failure(409, "Conflict", &message, details(kind, name))
     }
 
-    /// The uid that a deletion is meant for is not the one that is there.
+    /// Returns the conflict for a deletion whose precondition names another uid.
     pub fn deletion_of_another(kind: &Kind, name: &str, sent: &str, found: &str) -> Self {
         let message = format!(
             "Operation cannot be fulfilled on {} {name:?}: the UID in the precondition ({sent}) \
@@ -111,25 +110,25 @@ impl Answer {
         Self::failure(409, "Conflict", &message, about)
     }
 
-    /// A version that is no number.
+    /// Returns the error for a resourceVersion that is not a number.
     pub fn unread_version(version: &str) -> Self {
         let message = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
         Self::failure(500, "", &message, Value::Null)
     }
 
-    /// An update that names no version.
+    /// Returns the error for an update without a resourceVersion.
     pub fn without_version(kind: &Kind, name: &str) -> Self {
         let words = "Invalid value: 0: must be specified for an update".to_owned();
         let causes = [("metadata.resourceVersion".to_owned(), words)];
         Self::senseless(&kind.qualified(), details(kind, name), &causes)
     }
 
-    /// The words of `causes` are those after the field: `(field, words)`.
+    /// Returns the error for an invalid object; `causes` are pairs of field and message.
     pub fn invalid(kind: &Kind, name: &str, causes: &[(String, String)]) -> Self {
         let mut about = details(kind, name);
         about["kind"] = kind.kind.into();
         if kind.kind == "Event" {
-            // Events of either group are judged by the same code.
+            // Events of both groups are validated by the same code.
             about.as_object_mut().map(|fields| fields.remove("group"));
         }
         let what = if kind.kind == "Event" { "Event".to_owned() } else { in_words(kind) };
@@ -140,7 +139,7 @@ impl Answer {
         let name = details["name"].as_str().unwrap_or_default().to_owned();
         let mut told: Vec<_> =
             causes.iter().map(|(field, words)| format!("{field}: {words}")).collect();
-        // Causes that say the same are told once in words.
+        // The message lists equal causes once.
         told.dedup();
         let told = if told.len() == 1 { told.concat() } else { format!("[{}]", told.join(", ")) };
         let message = format!("{what} {name:?} is invalid: {told}");
@@ -159,7 +158,7 @@ impl Answer {
         Self::failure(422, "Invalid", &message, details)
     }
 
-    /// A body that says nothing of an object, and is cut to its parts.
+    /// Converts it to a response.
     pub fn into_response(self, date: String) -> Response<Body> {
         let mut answer = Response::builder()
             .status(self.status)
@@ -173,13 +172,13 @@ impl Answer {
     }
 }
 
-/// A kind with its group, as some messages call it.
+/// Returns a kind with its group, as some messages name it.
 fn in_words(kind: &Kind) -> String {
     let dot = if kind.group.is_empty() { "" } else { "." };
     format!("{}{dot}{}", kind.kind, kind.group)
 }
 
-/// What a `Status` says of the object that it is about.
+/// Returns the `details` of a `Status` about an object.
 pub fn details(kind: &Kind, name: &str) -> Value {
     let mut it = json!({"name": name, "group": kind.group, "kind": kind.plural});
     let fields = it.as_object_mut().expect("an object");

@@ -1,4 +1,4 @@
-//! The forms of an object: as stored and as shown, merged, compared, and marked with its writer.
+//! The forms of an object: as stored, as served, merged, compared, and marked with its writer.
 
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use super::kinds::Kind;
 use super::objects::Writer;
 
-/// The form in which a kind shows what is stored: Events have two.
+/// Returns a stored object in the form of a kind; Events have two.
 pub fn shown(kind: &Kind, object: &Value) -> Value {
     let mut it = object.clone();
     if kind.plural == "events" && !kind.group.is_empty() {
@@ -16,7 +16,7 @@ pub fn shown(kind: &Kind, object: &Value) -> Value {
     it
 }
 
-/// The fields of an Event that are called otherwise in its two groups.
+/// Renames the fields of an Event that differ between its two groups.
 pub fn rename(event: &mut Value, to_core: bool) {
     const NAMES: [(&str, &str); 7] = [
         ("regarding", "involvedObject"),
@@ -59,7 +59,7 @@ pub fn merge(to: &mut Value, patch: &Value) {
     }
 }
 
-/// Whether two states of an object are the same but for what the server keeps about them.
+/// Returns whether two objects are equal except for the fields that the server manages.
 pub fn same(a: &Value, b: &Value) -> bool {
     let bare = |object: &Value| {
         let mut it = object.clone();
@@ -71,13 +71,13 @@ pub fn same(a: &Value, b: &Value) -> bool {
     bare(a) == bare(b)
 }
 
-/// A time as metadata has it, in whole seconds.
+/// Formats a time as in object metadata, in whole seconds.
 pub fn seconds(date: OffsetDateTime) -> String {
     let date = date.replace_nanosecond(0).expect("zero is in range");
     date.format(&time::format_description::well_known::Rfc3339).expect("a date of our time")
 }
 
-/// Notes who wrote last.
+/// Records the last writer in `managedFields`.
 pub fn managed(object: &mut Value, writer: &Writer) {
     let manager = writer.agent.split('/').next().unwrap_or_default();
     let manager = if manager.is_empty() { "unknown" } else { manager };

@@ -1,10 +1,8 @@
-//! The kinds of object that the server knows, and the paths under which it serves them.
-//!
-//! What it does not do: subresources, discovery, and any kind that Tenure does not touch.
+//! The kinds of object that the server supports, which are those that Tenure uses, and their paths.
 
 use std::collections::HashMap;
 
-/// One kind.
+/// A kind of object.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kind {
     pub group: &'static str,
@@ -12,9 +10,9 @@ pub struct Kind {
     pub plural: &'static str,
     pub kind: &'static str,
     pub namespaced: bool,
-    /// Whether PUT makes what is missing.
+    /// Whether PUT creates a missing object.
     pub made_by_put: bool,
-    /// Whether a PUT without a resourceVersion overwrites whatever is there.
+    /// Whether a PUT without a resourceVersion overwrites the object.
     pub unconditional: bool,
 }
 
@@ -34,7 +32,7 @@ pub static REVIEWS: Kind = Kind {
     ..kind("authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
 };
 
-/// All of them.
+/// All supported kinds.
 pub static KINDS: [&Kind; 8] = [
     &LEASES,
     &NAMESPACES,
@@ -47,40 +45,40 @@ pub static KINDS: [&Kind; 8] = [
 ];
 
 impl Kind {
-    /// The kind of this plural; of `events`, the core one.
+    /// Returns the kind with this plural; for `events` that of the core group.
     pub fn of(plural: &str) -> &'static Self {
         KINDS.into_iter().find(|it| it.plural == plural).unwrap_or_else(|| panic!("no {plural}"))
     }
 
-    /// The plural with its group, as messages call it.
+    /// Returns the plural with its group, as messages name it.
     pub fn qualified(&self) -> String {
         let dot = if self.group.is_empty() { "" } else { "." };
         format!("{}{dot}{}", self.plural, self.group)
     }
 
-    /// What objects bear as apiVersion.
+    /// Returns the `apiVersion` of objects.
     pub fn api_version(&self) -> String {
         let slash = if self.group.is_empty() { "" } else { "/" };
         format!("{}{slash}{}", self.group, self.version)
     }
 }
 
-/// What a request is about.
+/// The target of a request.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub kind: &'static Kind,
-    /// Empty for what is in no namespace, and for all namespaces.
+    /// Empty for cluster-scoped objects, and for all namespaces.
     pub namespace: String,
     /// Empty for a collection.
     pub name: String,
-    /// As the authorizer calls it: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`,
+    /// The verb for the authorizer: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`,
     /// `deletecollection`.
     pub verb: &'static str,
     pub query: HashMap<String, String>,
 }
 
 impl Target {
-    /// Takes a request apart; `None` where the server has no such path.
+    /// Parses a request; `None` if the server has no such path.
     pub fn of(method: &str, path: &str, query: HashMap<String, String>) -> Option<Self> {
         let parts: Vec<_> = path.strip_prefix('/')?.split('/').collect();
         let (group, version, rest) = match parts.as_slice() {
@@ -117,12 +115,13 @@ impl Target {
         Some(Self { kind, namespace, name, verb, query })
     }
 
-    /// How tests call what is asked: `update leases`.
+    /// Returns the operation as tests name it, such as `update leases`.
     pub fn op(&self) -> String {
         format!("{} {}", self.verb, self.kind.plural)
     }
 
-    /// The name that the authorizer judges: a list or watch of one name counts as about it.
+    /// Returns the name for the authorizer: a list or watch that selects one name counts as a
+    /// request for it.
     pub fn judged_name(&self) -> String {
         if !self.name.is_empty() {
             return self.name.clone();

@@ -1,6 +1,5 @@
-//! The objects, with the history that watches are told: one revision for all, as etcd counts.
-//!
-//! What it does not do: finalizers, graceful deletion, and paging of lists.
+//! The stored objects, with the history for watches: one revision counts all changes, as in etcd.
+//! Finalizers and graceful deletion are not implemented.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +12,18 @@ use super::kinds::{Kind, Target};
 use super::selectors::Selector;
 use super::validation;
 
-/// Plural, namespace, name.
+/// Plural, namespace and name.
 pub type Key = (&'static str, String, String);
 
 type All = BTreeMap<Key, Value>;
 
-/// One change, as it is told to watches.
+/// One change, as delivered to watches.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub revision: u64,
     pub key: Key,
     pub before: Option<Value>,
-    /// `None` once it is deleted.
+    /// `None` after a deletion.
     pub after: Option<Value>,
 }
 
@@ -33,19 +32,19 @@ pub struct Change {
 pub struct Writer {
     pub agent: String,
     pub date: OffsetDateTime,
-    /// Whether a PUT may make what is missing.
+    /// Whether a PUT may create a missing object.
     pub may_create: bool,
 }
 
-/// Everything that is stored.
+/// All stored objects.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
     pub revision: u64,
-    /// Changes up to this revision are told no more.
+    /// Changes up to this revision are no longer delivered.
     pub compacted: u64,
     pub history: Vec<Change>,
     all: All,
-    /// What reads with resourceVersion=0 are answered from, where it has fallen behind.
+    /// The outdated state from which reads with resourceVersion=0 are answered, if it is frozen.
     cache: Option<(u64, All)>,
 }
 
@@ -54,17 +53,17 @@ fn key(target: &Target, name: &str) -> Key {
 }
 
 impl Objects {
-    /// Nothing, at a revision.
+    /// Creates an empty store at a revision.
     pub fn at(revision: u64) -> Self {
         Self { revision, ..Self::default() }
     }
 
-    /// The object of this key, as stored.
+    /// Returns an object as stored.
     pub fn find(&self, plural: &str, namespace: &str, name: &str) -> Option<&Value> {
         self.all.get(&(Kind::of(plural).plural, namespace.to_owned(), name.to_owned()))
     }
 
-    /// Lets reads with resourceVersion=0 be answered with what is there now, from now on.
+    /// Freezes the state from which reads with resourceVersion=0 are answered.
     pub fn freeze_cache(&mut self) {
         self.cache = Some((self.revision, self.all.clone()));
     }
@@ -74,13 +73,13 @@ impl Objects {
         self.cache = None;
     }
 
-    /// Forgets the history.
+    /// Discards the history.
     pub fn compact(&mut self) {
         self.compacted = self.revision;
         self.history.clear();
     }
 
-    /// Puts an object in the place of what is there, if anything; `None` deletes it.
+    /// Stores or replaces an object (`None` deletes it), and returns the revision.
     pub fn set(&mut self, key: Key, after: Option<Value>) -> u64 {
         self.revision += 1;
         let after = after.map(|mut it| {
@@ -111,7 +110,7 @@ impl Objects {
         }
     }
 
-    /// The objects that a selector asks for, and the revision they are of.
+    /// Returns the selected objects, and the revision of that state.
     pub fn select(&self, target: &Target, selector: &Selector) -> (u64, Vec<Value>) {
         let (revision, all) = self.read_from(target);
         let asked = all.iter().filter(|((plural, namespace, _), object)| {
@@ -122,7 +121,8 @@ impl Objects {
         (revision, asked.map(|(_, object)| shown(target.kind, object)).collect())
     }
 
-    /// A list, or a page of it; the token of the next page is the name that it begins behind.
+    /// Returns a list or a page of it; the continue token is the namespace and name of the last
+    /// item.
     pub fn list(&self, target: &Target, selector: &Selector) -> Answer {
         let query = |name: &str| target.query.get(name).map_or("", String::as_str);
         let (revision, mut items) = self.select(target, selector);
@@ -148,7 +148,7 @@ impl Objects {
         Answer::json(200, &list)
     }
 
-    /// Whether there is a namespace to write to, as admission asks.
+    /// Checks that the namespace exists and permits the write, as admission does.
     fn admit(&self, target: &Target, creates: bool) -> Result<(), Answer> {
         if !target.kind.namespaced {
             return Ok(());
@@ -274,7 +274,8 @@ impl Objects {
         self.replace(target, object, &old, writer)
     }
 
-    /// A uid is a precondition, and nothing that is missing meets one; a version is none.
+    /// Creates a missing object by PUT. A uid is a precondition that a missing object cannot meet;
+    /// a resourceVersion is not.
     fn make_by_put(
         &mut self,
         target: &Target,
@@ -303,7 +304,7 @@ impl Objects {
         Ok(self.make(target, object, &name, writer))
     }
 
-    /// Refuses what was made for another state than the one that is there.
+    /// Rejects an object that was made for another uid or version than the stored one.
     fn compare(&self, target: &Target, object: &Value, old: &Value) -> Result<(), Answer> {
         let (sent, found) = (text(object, "uid"), text(old, "uid"));
         if !sent.is_empty() && sent != found {

@@ -1,5 +1,5 @@
-//! What a test may do to the server behind everybody's back: tokens and rights, objects, watches,
-//! faults, clock; and what it may learn of the requests.
+//! The operations of a test on the server, without requests: tokens and permissions, objects,
+//! watches, faults and clock; and the request log.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,18 +12,19 @@ use super::selectors::Selector;
 use super::{Fault, KubeServer, Logged, fits};
 
 impl KubeServer {
-    /// Knows a token from now on, as that of a service account, which may do nothing yet.
+    /// Accepts a token from now on, as that of a service account without permissions.
     pub fn account(&self, token: &str, namespace: &str, name: &str) {
         let user = format!("system:serviceaccount:{namespace}:{name}");
         self.change(|it| it.access.tokens.insert(token.to_owned(), Some(user)));
     }
 
-    /// Lets the user of a token do this to a plural, in one namespace, or in all by an empty one.
+    /// Permits the user of a token these verbs on a plural, in one namespace, or in all if it is
+    /// empty.
     pub fn allow(&self, token: &str, namespace: &str, plural: &str, verbs: &[&str]) {
         self.allow_named(token, namespace, plural, verbs, &[]);
     }
 
-    /// The same for objects of these names only.
+    /// Like [`allow`](Self::allow), but only for objects with these names.
     pub fn allow_named(
         &self,
         token: &str,
@@ -50,7 +51,7 @@ impl KubeServer {
         });
     }
 
-    /// Takes all rights from the user of a token.
+    /// Revokes all permissions of the user of a token.
     pub fn forbid(&self, token: &str) {
         self.change(|it| {
             let user = it.access.tokens[token].clone().expect("a token that has not expired");
@@ -58,12 +59,12 @@ impl KubeServer {
         });
     }
 
-    /// Refuses a token from now on.
+    /// Rejects a token from now on.
     pub fn expire(&self, token: &str) {
         self.change(|it| it.access.tokens.insert(token.to_owned(), None));
     }
 
-    /// Makes a namespace.
+    /// Creates a namespace.
     pub fn namespace(&self, name: &str) {
         let object = json!({
             "kind": "Namespace",
@@ -75,7 +76,7 @@ impl KubeServer {
         self.change(|it| it.objects.set(key, Some(object)));
     }
 
-    /// Puts an object there as somebody with all rights would, in the place of what is there.
+    /// Creates or replaces an object, as an administrator would.
     pub fn put(&self, plural: &str, namespace: &str, name: &str, mut object: Value) {
         let kind = Kind::of(plural);
         object["kind"] = kind.kind.into();
@@ -93,7 +94,7 @@ impl KubeServer {
         self.change(|it| it.objects.set(key, Some(object)));
     }
 
-    /// Changes an object behind everybody's back.
+    /// Changes an object without a request.
     pub fn modify(
         &self,
         plural: &str,
@@ -107,7 +108,7 @@ impl KubeServer {
         self.change(|it| it.objects.set(key, Some(object)));
     }
 
-    /// Changes nothing of an object but an annotation of another's.
+    /// Changes only an annotation of an object that Tenure does not own.
     pub fn touch(&self, plural: &str, namespace: &str, name: &str) {
         let drawn = uuid::Uuid::new_v4().to_string();
         self.modify(plural, namespace, name, |it| {
@@ -115,18 +116,18 @@ impl KubeServer {
         });
     }
 
-    /// Deletes an object behind everybody's back.
+    /// Deletes an object without a request.
     pub fn delete(&self, plural: &str, namespace: &str, name: &str) {
         let key = (Kind::of(plural).plural, namespace.to_owned(), name.to_owned());
         self.change(|it| it.objects.set(key, None));
     }
 
-    /// An object as it is stored.
+    /// Returns an object as stored.
     pub fn object(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         self.shared.lock().objects.find(plural, namespace, name).cloned()
     }
 
-    /// All objects of a plural in a namespace.
+    /// Returns all objects of a plural in a namespace.
     pub fn objects(&self, plural: &str, namespace: &str) -> Vec<Value> {
         let (kind, namespace) = (Kind::of(plural), namespace.to_owned());
         let (name, query) = (String::new(), HashMap::new());
@@ -134,48 +135,50 @@ impl KubeServer {
         self.shared.lock().objects.select(&target, &Selector::default()).1
     }
 
-    /// Forgets the history: watches from an earlier version are told that it is gone.
+    /// Discards the history: watches from an earlier version fail with 410 Gone.
     pub fn compact(&self) {
         self.change(|it| it.objects.compact());
     }
 
-    /// Breaks all watches that there are.
+    /// Breaks all current watches.
     pub fn cut_watches(&self) {
         self.change(|it| it.cuts += 1);
     }
 
-    /// Tells watches nothing, or again what they have missed.
+    /// Stops delivering changes to watches, or delivers those they have missed.
     pub fn withhold(&self, withheld: bool) {
         self.change(|it| it.withheld = withheld);
     }
 
-    /// Sends a bookmark so often, to watches that begin from now on.
+    /// Sets the bookmark interval for watches that begin from now on.
     pub fn bookmark_every(&self, interval: Duration) {
         self.change(|it| it.bookmark_interval = interval);
     }
 
-    /// Answers reads with resourceVersion=0 from what is there now, or from the present again.
+    /// Answers reads with resourceVersion=0 from the current state from now on, or from the latest
+    /// again.
     pub fn freeze_cache(&self, frozen: bool) {
         self.change(|it| if frozen { it.objects.freeze_cache() } else { it.objects.thaw_cache() });
     }
 
-    /// Sets its clock so many seconds ahead of ours.
+    /// Sets the server's clock ahead of the test's by this many seconds.
     pub fn skew(&self, seconds: i64) {
         self.change(|it| it.skew = seconds);
     }
 
-    /// Has the next requests of an op go wrong, one fault each. An op is as in `update leases`; a
-    /// verb or a plural alone stands for all with it, `any` for all but watches.
+    /// Injects faults into the next requests of an operation, one each. An operation is, for
+    /// example, `update leases`; a verb or a plural alone matches all operations with it, `any` all
+    /// except watches.
     pub fn inject(&self, op: &str, faults: impl IntoIterator<Item = Fault>) {
         self.change(|it| it.faults.push((op.to_owned(), faults.into_iter().collect())));
     }
 
-    /// Has all requests of an op go wrong until [`heal`](Self::heal).
+    /// Injects a fault into all requests of an operation until [`heal`](Self::heal).
     pub fn impose(&self, op: &str, fault: Fault) {
         self.change(|it| it.standing.push((op.to_owned(), fault)));
     }
 
-    /// Takes back all faults that have not happened yet.
+    /// Removes all faults that have not occurred yet.
     pub fn heal(&self) {
         self.change(|it| {
             it.faults.clear();
@@ -183,22 +186,23 @@ impl KubeServer {
         });
     }
 
-    /// How many faults of [`inject`](Self::inject) have not happened yet.
+    /// Returns the number of faults of [`inject`](Self::inject) that have not occurred yet.
     pub fn pending(&self) -> usize {
         self.shared.lock().faults.iter().map(|(_, it)| it.len()).sum()
     }
 
-    /// What was asked since the start or the last [`take_log`](Self::take_log).
+    /// Returns the requests since the start or the last [`take_log`](Self::take_log).
     pub fn log(&self) -> Vec<Logged> {
         self.shared.lock().log.clone()
     }
 
-    /// What was asked since the start or the last call.
+    /// Returns the requests since the start or the last call.
     pub fn take_log(&self) -> Vec<Logged> {
         std::mem::take(&mut self.shared.lock().log)
     }
 
-    /// How often an op was asked for since the start or the last [`take_log`](Self::take_log).
+    /// Returns the number of requests of an operation since the start or the last
+    /// [`take_log`](Self::take_log).
     pub fn count(&self, op: &str) -> usize {
         self.shared.lock().log.iter().filter(|it| fits(op, &it.op)).count()
     }

@@ -1,8 +1,8 @@
-//! Label and field selectors, as a query of the API bears them.
+//! Label and field selectors in a query.
 
 use serde_json::Value;
 
-/// The fields that can be selected by; any other is refused.
+/// The supported fields; any other is an error.
 const FIELDS: [&str; 10] = [
     "metadata.name",
     "metadata.namespace",
@@ -16,7 +16,7 @@ const FIELDS: [&str; 10] = [
     "reason",
 ];
 
-/// What objects are asked for.
+/// Selects objects by labels and fields.
 #[derive(Clone, Debug, Default)]
 pub struct Selector {
     labels: Vec<Requirement>,
@@ -26,14 +26,14 @@ pub struct Selector {
 #[derive(Clone, Debug)]
 struct Requirement {
     key: String,
-    /// The values of which the label has one, if it must be there.
+    /// The values that match; `None` matches any value.
     values: Option<Vec<String>>,
-    /// Whether the opposite is asked for; a label that is missing fits then.
+    /// Whether the requirement is negated; a missing label matches then.
     not: bool,
 }
 
 impl Selector {
-    /// Reads both; the error is in the server's words.
+    /// Parses both selectors; the error has the wording of the API server.
     pub fn parse(labels: &str, fields: &str) -> Result<Self, String> {
         let labels = split(labels).into_iter().map(|it| requirement(&it)).collect();
         let mut read = Vec::new();
@@ -54,7 +54,7 @@ impl Selector {
         Ok(Self { labels, fields: read })
     }
 
-    /// Whether an object is asked for.
+    /// Returns whether an object matches.
     pub fn fits(&self, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
         let by_label = self.labels.iter().all(|it| {

@@ -1,4 +1,4 @@
-//! The thread that listens, and the way of each request through faults, rights and objects.
+//! The listener's thread, and the path of each request through faults, authorization and objects.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
@@ -25,7 +25,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Has a new authority sign a certificate for a name or an address.
+    /// Creates an authority that signs a certificate for a name or an address.
     pub fn new(name: &str) -> Self {
         let mut authority = CertificateParams::new([]).expect("good parameters");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -59,7 +59,7 @@ enum Order {
 
 type Orders = tokio::sync::mpsc::UnboundedSender<(Order, mpsc::Sender<()>)>;
 
-/// The listening thread; it ends with this value.
+/// The listener's thread; stops when this is dropped.
 pub struct Serving {
     pub address: SocketAddr,
     orders: Orders,
@@ -135,7 +135,7 @@ async fn run(
     }
 }
 
-/// Binds a port that was ours, and may be a client's own for a moment.
+/// Binds the port again, which may briefly be the local port of a client's connection.
 async fn again(address: SocketAddr) -> TcpListener {
     for _ in 0..500 {
         if let Ok(listener) = TcpListener::bind(address).await {
@@ -159,7 +159,7 @@ async fn converse(stream: TcpStream, tls: Option<TlsAcceptor>, shared: Arc<Share
     }
 }
 
-/// A request, taken apart.
+/// A parsed request.
 struct Asked {
     method: String,
     path: String,
@@ -204,7 +204,7 @@ fn next_fault(state: &mut State, op: &str) -> Option<Fault> {
 
 async fn serve(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<Body>, Dropped> {
     let asked = read(request).await;
-    // What was asked for is done even where nobody waits for the answer any more.
+    // A request is performed even if the client no longer waits for the answer.
     #[allow(clippy::disallowed_methods, reason = "it ends with the server's thread")]
     let task = tokio::spawn(handle(asked, shared));
     task.await.unwrap_or(Err(Dropped))
@@ -321,7 +321,7 @@ fn answer(shared: &Arc<Shared>, asked: &Asked, user: &str) -> Outcome {
     Outcome::Whole(answer)
 }
 
-/// What is served beside objects.
+/// Answers paths that are not objects.
 fn elsewhere(asked: &Asked) -> Answer {
     match asked.path.as_str() {
         "/livez" | "/readyz" | "/healthz" => Answer::text(200, "ok"),
@@ -376,7 +376,7 @@ fn perform(
     }
 }
 
-/// What a body must be called, and that it can be read.
+/// Checks that the content type is right and the body is valid.
 fn check_body(asked: &Asked, target: &Target) -> Result<(), Answer> {
     let wanted = match target.verb {
         "patch" => "application/merge-patch+json",

@@ -1,7 +1,5 @@
-//! What the API server refuses of an object: what it cannot read (400), and what makes no sense
-//! (422).
-//!
-//! What it does not do: rules for fields that Tenure never writes.
+//! Validation of objects: what the API server cannot decode (400), and what is invalid (422). Only
+//! fields that Tenure writes are validated.
 
 use std::net::IpAddr;
 
@@ -11,7 +9,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::kinds::Kind;
 
-/// The fields of a Lease's spec; the server drops any other.
+/// The fields of a Lease's spec; the server drops all others.
 const LEASE_FIELDS: [&str; 7] = [
     "holderIdentity",
     "leaseDurationSeconds",
@@ -30,14 +28,14 @@ const NAME_PART: &str = "name part must consist of alphanumeric characters, '-',
      with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
      validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
-/// All annotations of an object together.
+/// The limit of the total size of all annotations of an object.
 const ANNOTATIONS: usize = 256 * 1024;
 
-/// Field and words of each fault.
+/// The field and message of each error.
 pub type Faults = Vec<(String, String)>;
 
-/// Reads a body as the server does: nulls are as if not there, and so are unknown fields of a
-/// Lease. The error is what it cannot read.
+/// Decodes a body as the server does: drops nulls, and unknown fields of a Lease. The error is what
+/// it cannot decode.
 pub fn read(kind: &Kind, object: &mut Value) -> Result<(), String> {
     let api_version = kind.api_version();
     let given = object["apiVersion"].as_str().unwrap_or(&api_version).to_owned();
@@ -107,7 +105,7 @@ fn unread(kind: &Kind, value: &Value, place: &str, wanted: &str) -> String {
         Value::Bool(_) => "bool".to_owned(),
         Value::Array(_) => "array".to_owned(),
         Value::Object(_) => "object".to_owned(),
-        // The number itself is told only where it is too large.
+        // The message contains the number only if it is too large.
         number if wanted == "int32" => format!("number {number}"),
         _ => "number".to_owned(),
     };
@@ -118,8 +116,8 @@ fn unread(kind: &Kind, value: &Value, place: &str, wanted: &str) -> String {
     )
 }
 
-/// Reads a time, which has exactly six digits behind the second, and gives it in UTC; the error
-/// tells what could not be read as what.
+/// Parses a time, which must have exactly six digits of microseconds, and returns it in UTC; the
+/// error names the part that does not match.
 fn micro_time(text: &str) -> Result<String, String> {
     let whole = |text: &str| OffsetDateTime::parse(text, &Rfc3339).ok();
     let Some(rest) = text.get(19..).filter(|_| whole(&format!("{}Z", &text[..19])).is_some())
@@ -136,7 +134,7 @@ fn micro_time(text: &str) -> Result<String, String> {
     Ok(format!("{}T{hour:02}:{minute:02}:{second:02}.{:06}Z", time.date(), time.microsecond()))
 }
 
-/// Takes out what is null, and labels and annotations that are empty.
+/// Removes nulls, and empty labels and annotations.
 fn tidy(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -154,7 +152,7 @@ fn tidy(value: &mut Value) {
     }
 }
 
-/// What makes no sense in an object that is to be stored in the place of `old`.
+/// Returns what is invalid in an object that is to replace `old`.
 pub fn faults(kind: &Kind, object: &Value, old: Option<&Value>) -> Faults {
     let mut faults = Vec::new();
     metadata(&object["metadata"], &mut faults);
@@ -268,7 +266,7 @@ fn slice(object: &Value, old: Option<&Value>, faults: &mut Faults) {
     }
 }
 
-/// Says why an address cannot be an endpoint's.
+/// Adds an error if an address is not allowed in an endpoint.
 fn misfit(field: &str, number: usize, address: &Value, kind: &str, faults: &mut Faults) {
     let place = format!("{field}[{number}]");
     let ip: Result<IpAddr, _> = address.as_str().unwrap_or_default().parse();
@@ -299,7 +297,7 @@ fn misfit(field: &str, number: usize, address: &Value, kind: &str, faults: &mut 
     }
 }
 
-/// Core Events without an eventTime are the old kind, of which less is asked.
+/// Validates an Event. Core Events without an eventTime are legacy, with fewer requirements.
 fn event(kind: &Kind, object: &Value, faults: &mut Faults) {
     if kind.group.is_empty() && object["eventTime"].is_null() {
         let place = &object["involvedObject"]["namespace"];

@@ -1,4 +1,4 @@
-//! One watch: the changes of what is asked for, one JSON object a line, in chunks as they come.
+//! A watch: the matching changes, as one JSON object per line, sent in chunks as they occur.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,26 +17,26 @@ use super::objects::{Change, Objects};
 use super::selectors::Selector;
 use super::{Dropped, Shared};
 
-/// A watch under way.
+/// A watch in progress.
 pub struct Watching {
     shared: Arc<Shared>,
     pulse: watch::Receiver<u64>,
     target: Target,
     selector: Selector,
-    /// Everything up to this revision has been told.
+    /// All changes up to this revision were delivered.
     told: u64,
     lines: VecDeque<Value>,
-    /// Whether it ends when the lines are out.
+    /// Whether it ends after the remaining lines.
     last: bool,
     bookmarks: bool,
     next_bookmark: Instant,
     end: Instant,
-    /// Which cut of all watches was the last before it began.
+    /// The number of cuts of all watches before it began.
     cuts: u64,
 }
 
 impl Watching {
-    /// Begins one; the refusal is an answer instead.
+    /// Begins a watch, or returns the answer that rejects it.
     pub fn begin(shared: &Arc<Shared>, target: Target) -> Result<Self, Box<Answer>> {
         let query = |name: &str| target.query.get(name).map_or("", String::as_str);
         let refused = |it: String| Box::new(Answer::bad_request(&it));
@@ -46,7 +46,7 @@ impl Watching {
             "" | "0" => None,
             text => Some(text.parse::<u64>().map_err(|_| Box::new(Answer::unread_version(text)))?),
         };
-        // The server itself draws half an hour to an hour.
+        // The real server draws a time between 30 and 60 minutes.
         let seconds = query("timeoutSeconds").parse().unwrap_or(1800);
         let now = now();
         let bookmarks = query("allowWatchBookmarks") == "true";
@@ -76,7 +76,7 @@ impl Watching {
         Ok(it)
     }
 
-    /// The present state, as if all had just been made.
+    /// Delivers the current objects as added.
     fn tell_all(&mut self, objects: &Objects) {
         let (revision, all) = objects.select(&self.target, &self.selector);
         self.lines.extend(all.into_iter().map(|it| json!({"type": "ADDED", "object": it})));
@@ -109,7 +109,7 @@ impl Watching {
         }}));
     }
 
-    /// Takes up what has happened since; false when the watch has been cut.
+    /// Delivers what has changed since; returns false if the watch was cut.
     fn catch_up(&mut self) -> bool {
         let shared = Arc::clone(&self.shared);
         let state = shared.lock();
@@ -130,7 +130,7 @@ impl Watching {
         }
         self.told = told.max(state.objects.revision);
         let now = now();
-        // The last bookmark comes a little before the end, so that the next watch begins well.
+        // The last bookmark is sent shortly before the end, so that the next watch starts from it.
         let ending = now >= self.end;
         if self.bookmarks && (ending || now >= self.next_bookmark) {
             self.next_bookmark = now + state.bookmark_interval;
@@ -140,7 +140,7 @@ impl Watching {
         true
     }
 
-    /// The next line; none at the end.
+    /// Returns the next line; `None` at the end.
     async fn line(&mut self) -> Result<Option<Value>, Dropped> {
         loop {
             if let Some(line) = self.lines.pop_front() {
@@ -160,7 +160,7 @@ impl Watching {
         }
     }
 
-    /// The body of the answer.
+    /// Returns the body of the answer.
     pub fn stream(self) -> impl Stream<Item = Result<Frame<Bytes>, Dropped>> + Send {
         futures::stream::unfold(Some(self), |it| async move {
             let mut it = it?;
@@ -181,7 +181,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// What a watch is told that begins before what is remembered.
+/// Returns the event for a watch that begins before the retained history.
 fn expired(from: u64, compacted: u64) -> Value {
     json!({"type": "ERROR", "object": {
         "kind": "Status",

@@ -1,4 +1,4 @@
-//! The sentences about a lease that an operator breaks.
+//! Conformance tests for a lease that an operator breaks.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use tenure::store::{Broken, Record, StoreError, Successor};
 
 use super::{Contender, Harness, assert_refused, definite};
 
-/// What a store that tells whole seconds may add.
+/// The error of a store that reports whole seconds.
 const ROUNDING: Duration = Duration::from_secs(1);
 
-/// How long a lease lasts at most after it was broken, `passed` after its last renewal.
+/// Returns how long a lease lasts at most after it was broken, `passed` after its last renewal.
 fn lasts<H: Harness>(passed: Duration) -> Duration {
     if H::OBSERVED { H::LEASE } else { H::LEASE.saturating_sub(passed) }
 }
@@ -19,7 +19,7 @@ impl Contender {
         definite(async || self.store.break_lease(at_once).await).await.expect("an answer")
     }
 
-    /// Breaks what is held, and says of what record and how long it lasts.
+    /// Breaks a lease that is held, and returns its record and remaining time.
     async fn break_held(&self, at_once: bool) -> (Record, Duration) {
         match self.break_lease(at_once).await {
             Broken::Held { record, free_in } => (record, free_in),
@@ -94,7 +94,7 @@ pub async fn breaking_what_nobody_holds_changes_nothing<H: Harness>(lock: H) {
     let b = Contender::holder(&lock, "b").await;
     lock.advance(H::LEASE).await;
     if H::OBSERVED {
-        // Who merely asks has not observed that it ran out.
+        // A caller that only reads has not observed the expiry.
         b.break_held(true).await;
     }
     assert_eq!(b.break_lease(false).await, Broken::NotHeld);
@@ -128,7 +128,8 @@ pub async fn a_lease_that_is_being_broken_may_be_released<H: Harness>(lock: H) {
     Contender::holder(&lock, "b").await;
 }
 
-/// Some stores write under a lease that is being broken, others do not; none does half of it.
+/// Some stores accept a write under a lease that is being broken, others do not; none writes half
+/// of it.
 pub async fn what_is_written_under_a_breaking_lease_is_whole_or_refused<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
     let (record, _) = a.break_held(false).await;

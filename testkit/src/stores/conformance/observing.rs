@@ -1,17 +1,17 @@
-//! The sentences about a store that counts no time: its record just stands there, and who would have
-//! the lease has seen it unchanged for its whole duration.
+//! Conformance tests for a store that does not measure time: a candidate may take the lease once it
+//! has seen the record unchanged for its whole duration.
 
 use futures::future::join_all;
 use tenure::store::{Claim, StoreError, Successor};
 
 use super::{Contender, Harness, assert_refused};
 
-/// What others do to a lock of such a store.
+/// Operations of others on a lock of such a store.
 pub trait ObservedHarness: Harness {
-    /// Writes something beside the lease, that says nothing of it.
+    /// Writes something next to the lease that does not affect it.
     async fn touch(&self);
 
-    /// Puts another kind of candidate in the holder's place, which leaves our record as it is.
+    /// Makes another kind of candidate the holder, which leaves Tenure's record as it is.
     async fn usurp(&self);
 }
 

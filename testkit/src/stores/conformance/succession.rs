@@ -1,4 +1,4 @@
-//! The sentences about who should lead next.
+//! Conformance tests for the named successor.
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ pub async fn nobody_names_a_successor_without_lease_and_record<H: Harness>(lock:
     assert_refused(a.nominate(&named("x")).await);
     assert_refused(b.nominate(&named("x")).await);
     assert_eq!(b.look().await.record.successor, None);
-    // Of a lease that its holder has written no record of, a store may tell the term alone.
+    // If the holder has not written a record, a store may return only the term.
     let nonce = b.look().await.record.nonce;
     assert!(nonce == Some(a.bid.nonce) || H::OBSERVED && nonce.is_none(), "{nonce:?}");
     b.inaugurate(0).await.expect("a term");
