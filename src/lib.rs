@@ -100,8 +100,9 @@
 //!   the service has ended its work or its time is up; status files and route say passive too (a
 //!   wait of at most one request-timeout) and no process of the term lives; then the release. A
 //!   lease that lapsed is released only when its whole length is over by the slower clock, since
-//!   clients count what they were told by clocks of their own, for whose drift the margin is;
-//!   resigning by will takes that word back.
+//!   clients count what they were told by clocks of their own, for whose drift the margin is. A
+//!   resignation, pause or step-down after the lapse shortens nothing; a candidate that resigns leaves
+//!   within two request-timeouts, and a lapsed lease that lasts longer runs out unreleased.
 //! - **R9** The driver owns every retry: at once after a broken connection, then a quarter of the
 //!   retry-period, doubling. Each answer must name our lease id.
 //! - **R10** Belief ends also when the wall clock ran over 1 s ahead of the lease clocks (a pause

@@ -28,7 +28,8 @@ impl Departure {
 impl Election {
     /// We shall leave: passive at once. A leader drains first, at most for its drain-timeout; then
     /// whatever lease may be ours is released when the request in flight has ended (R3), so within
-    /// two request-timeouts.
+    /// two request-timeouts. A lease that lapsed before is released only if its whole length is over
+    /// by then (R8); else it is left to run out.
     pub fn handle_resign(&mut self, now: Moment, chance: Chance) {
         self.judge(now, chance);
         match &mut self.role {

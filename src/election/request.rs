@@ -169,6 +169,7 @@ pub enum Notice {
     },
     /// The record names who is to lead next.
     SuccessorNamed(Successor),
-    /// The outcome of a release is unknown: at worst the lease runs out by itself.
+    /// The outcome of a release is unknown, or a lapsed lease was not released in the time that there
+    /// was: at worst the lease runs out by itself.
     ReleaseUnknown,
 }

@@ -116,10 +116,14 @@ pub(super) struct Owed {
     pub(super) since: Moment,
     /// Whether every publisher says so too.
     pub(super) announced: bool,
-    /// From when and for how long our word may still be acted on, where nothing took it back:
-    /// clients count by clocks of their own, for whose drift the whole margin is, so the release
-    /// waits until the last granted lease is over by our slower clock.
+    /// From when and for how long clients may still act on an answer, after a lapse: from the sending
+    /// of the last granted request for the whole lease-duration, or from a drain's begin for its
+    /// length. Clients count by clocks of their own, for whose drift the margin is, so the release
+    /// waits until that time is over by the slower clock. No later command shortens it.
     pub(super) promised: Option<(Moment, Duration)>,
+    /// Whether this instance has resigned since. It then waits for at most two request-timeouts, and
+    /// leaves a lease that lasts longer to run out.
+    pub(super) leaving: bool,
     /// When to try again, after a try whose outcome is unknown.
     pub(super) pace: Pace,
 }
@@ -241,15 +245,18 @@ impl Owed {
         }
     }
 
-    /// What was promised is taken back by will: the release waits for it no longer than a drain
-    /// takes, in which whoever acts on our word asks again.
-    pub(super) fn take_back(&mut self, now: Moment, drain_timeout: Duration) {
-        if let Some((from, length)) = self.promised {
-            let drain = drain_timeout.saturating_sub(self.since.elapsed_min(now));
-            let promise = length.saturating_sub(from.elapsed_min(now));
-            self.promised = (!drain.is_zero()).then_some((now, drain.min(promise)));
+    /// Limits the wait after a resignation. The end of the promise stays where it is.
+    pub(super) fn leave(&mut self, now: Moment) {
+        self.leaving = true;
+        if self.promised.is_some() {
             self.since = now;
         }
+    }
+
+    /// Returns how long clients may still act on an answer, by the slower clock.
+    pub(super) fn promise_left(&self, now: Moment) -> Duration {
+        self.promised
+            .map_or(Duration::ZERO, |(from, length)| length.saturating_sub(from.elapsed_min(now)))
     }
 
     /// From when the release is due, how long its promise lasts yet.
@@ -267,9 +274,6 @@ impl Owed {
         } else {
             patience.saturating_sub(self.since.elapsed_min(now))
         };
-        let promise = self
-            .promised
-            .map_or(Duration::ZERO, |(sent, length)| length.saturating_sub(sent.elapsed_min(now)));
-        announcing.max(promise).max(self.pace.left(now))
+        announcing.max(self.promise_left(now)).max(self.pace.left(now))
     }
 }

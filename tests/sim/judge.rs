@@ -28,7 +28,8 @@ pub enum Kind {
     LeftBehind,
     /// Two children lived, or one beside another's leader, at one true instant.
     DualChildren,
-    /// A lease was given back before its drain was over or its processes had ended.
+    /// A lease was given back before its drain was over, its processes had ended, or, where it lapsed,
+    /// before its whole length was over by the slower clock.
     ReleasedEarly,
     /// A lease was not renewed through its drain, though nothing had gone wrong.
     DrainLapsed,
@@ -70,7 +71,7 @@ pub struct Tenure {
     pub nonce: Nonce,
     pub node: u8,
     pub life: u32,
-    /// The leader gave it up by will: what it promised before holds no longer than this.
+    /// The leader gave it up by will while it led: what it promised before holds no longer than this.
     pub kept_until: Option<Instant>,
 }
 

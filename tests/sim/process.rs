@@ -103,6 +103,10 @@ pub struct Process {
     pub jumped_at: Option<Instant>,
     /// When last a message of its went astray, or it stood still.
     pub disturbed_at: Option<Instant>,
+    /// From when its last belief counts.
+    pub believed: Option<Moment>,
+    /// The lease that lapsed while it led, and from when that lease counts.
+    pub lapsed: Option<(LeaseId, Moment)>,
     /// The nonce of its last lease.
     pub nonce: Option<Nonce>,
     /// Whether an operator took it out of the election.
@@ -145,6 +149,7 @@ impl Process {
     /// jump of the clocks, nothing but a later renewal may bring it back.
     pub fn note(&mut self, moment: Moment, now: Instant) {
         if let Standing::Leader { term, belief, .. } = &self.status.standing {
+            self.believed = Some(belief.sent);
             if belief.until_end(moment).is_zero() {
                 self.over = Some(*term);
             }
@@ -229,6 +234,8 @@ impl Node {
             renewed_at: now,
             jumped_at: None,
             disturbed_at: None,
+            believed: None,
+            lapsed: None,
             nonce: None,
             paused: false,
             told: Told::default(),
