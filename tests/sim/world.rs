@@ -391,7 +391,7 @@ impl<'a> World<'a> {
         self.nodes[usize::from(node)].process.as_ref()
     }
 
-    fn is_waiting(&self, node: u8, life: u32, id: RequestId) -> bool {
+    pub(super) fn is_waiting(&self, node: u8, life: u32, id: RequestId) -> bool {
         let it = &self.nodes[usize::from(node)];
         it.life == life && it.process.as_ref().is_some_and(|it| it.waits_for == Some(id))
     }
