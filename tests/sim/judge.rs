@@ -24,7 +24,8 @@ pub enum Kind {
     JumpForgotten,
     /// A second request was sent while one was under way.
     TwoRequests,
-    /// A candidate had left, and its lease was still there, though nothing had gone wrong.
+    /// A candidate had left, and its lease was still there, though nothing had gone wrong and no
+    /// child lived that nothing can end.
     LeftBehind,
     /// Two children lived, or one beside another's leader, at one true instant.
     DualChildren,
