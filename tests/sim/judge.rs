@@ -72,7 +72,7 @@ pub struct Tenure {
     pub nonce: Nonce,
     pub node: u8,
     pub life: u32,
-    /// The leader gave it up by will while it led: what it promised before holds no longer than this.
+    /// The leader stepped down voluntarily: what it promised before holds no longer than this.
     pub kept_until: Option<Instant>,
 }
 
