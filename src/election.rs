@@ -334,14 +334,19 @@ impl Election {
     }
 
     /// Returns how much is left of the time for a pending release, after which the lease is left to
-    /// run out: two request-timeouts, which bounds a resignation (R3). They begin after the time
-    /// for which clients may still act on an answer (`promised`), or after one lease-duration if
-    /// processes live that cannot be killed.
+    /// run out: two request-timeouts, which bounds a resignation (R3). Without a resignation they
+    /// begin when the lapsed lease is over (`promised`); a lapsed lease that lasts longer than a
+    /// resignation is left to run out. If processes live that cannot be killed, the time is one
+    /// lease-duration.
     fn time_to_release(&self, owed: &Owed, now: Moment) -> Duration {
         let first = match self.occupied {
             Some(_) => self.config.lease_duration,
+            None if owed.leaving => Duration::ZERO,
             None => owed.promise_at_start(),
         };
-        (first + self.config.request_timeout * 2).saturating_sub(owed.since.elapsed_max(now))
+        let left =
+            (first + self.config.request_timeout * 2).saturating_sub(owed.since.elapsed_max(now));
+        let too_late = owed.leaving && self.occupied.is_none() && owed.promise_left(now) > left;
+        if too_late { Duration::ZERO } else { left }
     }
 }

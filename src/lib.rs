@@ -103,8 +103,9 @@
 //!   the release, once status files and route have published passive (a wait of at most one
 //!   request-timeout) and no process of the term lives. A lapsed lease is released only when its
 //!   whole length is over by the slower clock, since clients count the answers they were given by
-//!   clocks of their own, for whose drift the margin exists; a resignation shortens that wait to
-//!   what is left of drain-timeout.
+//!   clocks of their own, for whose drift the margin exists. A resignation, pause or step-down after
+//!   the lapse shortens nothing: a candidate that resigns leaves within two request-timeouts, and a
+//!   lapsed lease that lasts longer runs out unreleased.
 //! - **R9** The driver owns every retry: at once after a broken connection, then after a quarter of
 //!   the retry-period, doubling. Each answer must name the same lease id.
 //! - **R10** Belief ends also when the wall clock ran over 1 s ahead of the lease clocks (a pause

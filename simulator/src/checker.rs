@@ -24,11 +24,13 @@ pub enum Kind {
     JumpForgotten,
     /// A second request was sent while one was under way.
     TwoRequests,
-    /// A candidate had left, and its lease was still there, though nothing had gone wrong.
+    /// A candidate had left, and its lease was still there, though nothing had gone wrong and no
+    /// child lived that nothing can end.
     LeftBehind,
     /// Two children lived, or one beside another's leader, at one true instant.
     DualChildren,
-    /// A lease was given back before its drain was over or its processes had ended.
+    /// A lease was given back before its drain was over, its processes had ended, or, where it lapsed,
+    /// before its whole length was over by the slower clock.
     ReleasedEarly,
     /// A lease was not renewed through its drain, though nothing had gone wrong.
     DrainLapsed,
@@ -70,7 +72,7 @@ pub struct Tenure {
     pub nonce: Nonce,
     pub node: u8,
     pub life: u32,
-    /// The leader gave it up by will: what it promised before holds no longer than this.
+    /// The leader stepped down voluntarily: what it promised before holds no longer than this.
     pub kept_until: Option<Instant>,
 }
 

@@ -9,7 +9,6 @@ use tenure::election::Election;
 
 use super::faults::{Fault, Kind, Target};
 use super::network::Link;
-use super::operate;
 use super::process::Node;
 use super::queue::Event;
 use super::service::Mood;
@@ -173,11 +172,6 @@ impl World<'_> {
         let it = &mut self.nodes[node];
         let Some(process) = &mut it.process else { return };
         process.back_after = down;
-        // This ends the validity of a lease that lapsed and is not released yet, too.
-        if let Some(term) = process.led {
-            let until = self.now + operate::kept(it.plan.timings.drain_timeout);
-            self.judge.take_back(term, node as u8, it.life, until);
-        }
         self.tell(|_| format!("candidate {node} resigns"));
         self.turn(node as u8, Election::handle_resign);
     }

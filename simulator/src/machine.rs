@@ -76,7 +76,7 @@ impl World<'_> {
         if !self.allows(node, Nature::Jumpy) {
             return false;
         }
-        let apart = 2 * span(self.nodes[node].plan.timings.lease_duration);
+        let apart = 2 * self.scenario.longest_wait();
         let it = &mut self.nodes[node];
         if which == Which::Wall {
             it.wall_disturbed = true;

@@ -93,6 +93,9 @@ impl Model for Checked {
             Property::always("no candidate has two requests in flight", |_, it: &World| {
                 !it.peers.iter().any(|peer| peer.hasty)
             }),
+            Property::always("no lapsed lease is released before it is over", |_, it: &World| {
+                !it.peers.iter().any(|peer| peer.early)
+            }),
             Property::always("who was told to stop is active no more", |_, it: &World| {
                 !it.peers.iter().any(|peer| peer.stopping && peer.believes())
             }),

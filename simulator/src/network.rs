@@ -59,6 +59,8 @@ pub struct Message {
     pub id: RequestId,
     pub op: Op,
     pub stage: Stage,
+    /// Whether the network made it of another.
+    pub copy: bool,
     pub fate: Fate,
     pub answer: Option<Result<Answer, StoreError>>,
     /// The highest term that its sender had seen.

@@ -6,7 +6,7 @@ use tenure::clock::Moment;
 use tenure::election::{
     Answer, Observation, Op, Progress, Reason, Refusal, State, Transition, Will,
 };
-use tenure::store::{Bid, Nonce, Successor};
+use tenure::store::{Bid, LeaseId, Nonce, Successor};
 
 use super::checker;
 use super::faults::{Heir, Kind};
@@ -19,7 +19,7 @@ use super::{Instant, MILLI, Span, span};
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
     pub term: Option<u64>,
-    pub lease: Option<tenure::store::LeaseId>,
+    pub lease: Option<LeaseId>,
     pub began: Moment,
     pub length: Duration,
     /// Whether the service or its processes have ended the work.
@@ -164,6 +164,11 @@ impl World<'_> {
         if from.is_leading() && !to.is_leading() && is_by_will(reason) {
             self.gave_up(node, change, moment);
         }
+        if let (true, Reason::Lapsed, Some(process)) =
+            (from.is_leading(), reason, &mut self.nodes[usize::from(node)].process)
+        {
+            process.lapsed = process.lease.zip(process.believed);
+        }
         if let (State::Activating, Some(process)) =
             (from, &mut self.nodes[usize::from(node)].process)
         {
@@ -306,6 +311,12 @@ impl World<'_> {
         let process = it.process.as_ref()?;
         if process.last_word.is_some_and(waits) {
             return Some((checker::Kind::ReleasedEarly, "before all publishers say passive"));
+        }
+        let lasts = |(lease, sent): (LeaseId, Moment)| {
+            lease == bid.lease && sent.elapsed_min(moment) < it.plan.timings.lease_duration
+        };
+        if process.lapsed.is_some_and(lasts) {
+            return Some((checker::Kind::ReleasedEarly, "before its lapsed lease is over"));
         }
         let work = process.work;
         work.filter(|it| it.lease == Some(bid.lease) && it.goes_on(moment))

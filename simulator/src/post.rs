@@ -102,6 +102,7 @@ impl World<'_> {
             id,
             op,
             stage: Stage::First,
+            copy: false,
             fate,
             answer: None,
             heard: heard_of,
@@ -113,7 +114,7 @@ impl World<'_> {
         }
         let Some(there) = fate.there else { return };
         if let Some(later) = fate.again {
-            let copy = self.post.keep(message.clone());
+            let copy = self.post.keep(Message { copy: true, ..message.clone() });
             self.plan_arrival(self.now + there + later, copy);
         }
         let message = self.post.keep(message);
@@ -128,28 +129,30 @@ impl World<'_> {
     /// Delivers a request to the store.
     pub(super) fn arrive(&mut self, index: u32) {
         let message = self.post.get(index);
-        let (node, fate) = (message.node, message.fate);
+        let Message { node, life, id, copy, fate, .. } = *message;
         let done = match (fate.error, &message.op) {
             (Some(Error::Unknown), _) => Step::Done(Err(erred())),
             (Some(Error::Foreign), Op::Look | Op::Inaugurate { .. }) => Step::Done(Err(foreign())),
             _ => self.serve(index),
         };
-        let message = self.post.get(index);
-        let answer = match (done, fate.error, &message.op) {
-            (Step::More(stage), ..) => {
-                message.stage = stage;
+        let op = &self.post.get(index).op;
+        let (bids, renews) = (matches!(op, Op::Acquire(_)), matches!(op, Op::Renew(_)));
+        let answer = match (done, fate.error) {
+            (Step::More(Stage::Missing), _) if copy || !self.is_waiting(node, life, id) => {
+                // Nobody is told that the blob is missing, so nobody makes it.
+                return self.post.free(index);
+            }
+            (Step::More(stage), _) => {
+                self.post.get(index).stage = stage;
                 return self.plan_arrival(self.now + fate.between, index);
             }
-            (Step::Done(_), Some(Error::UnknownYetDone), _) => Err(erred()),
-            (Step::Done(_), Some(Error::OtherLease), Op::Acquire(_) | Op::Renew(_)) => {
-                Err(another())
-            }
-            (Step::Done(Ok(_)), Some(Error::Foreign), Op::Acquire(_)) => Err(foreign()),
-            (Step::Done(answer), ..) => answer,
+            (Step::Done(_), Some(Error::UnknownYetDone)) => Err(erred()),
+            (Step::Done(_), Some(Error::OtherLease)) if bids || renews => Err(another()),
+            (Step::Done(Ok(_)), Some(Error::Foreign)) if bids => Err(foreign()),
+            (Step::Done(answer), _) => answer,
         };
-        let renewed = answer.is_ok() && matches!(message.op, Op::Renew(_));
-        let granted = answer.is_ok() && matches!(message.op, Op::Acquire(_));
-        message.answer = Some(answer);
+        let (granted, renewed) = (answer.is_ok() && bids, answer.is_ok() && renews);
+        self.post.get(index).answer = Some(answer);
         self.tell(|world| world.post.describe(index));
         match fate.back {
             Some(back) => self.queue.plan(self.now + back, Event::Deliver { message: index }),

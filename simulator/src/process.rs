@@ -103,6 +103,10 @@ pub struct Process {
     pub jumped_at: Option<Instant>,
     /// When a message was last lost or it last stood still.
     pub disturbed_at: Option<Instant>,
+    /// From when its last belief counts.
+    pub believed: Option<Moment>,
+    /// The lease that lapsed while it led, and from when that lease counts.
+    pub lapsed: Option<(LeaseId, Moment)>,
     /// The nonce of its last lease.
     pub nonce: Option<Nonce>,
     /// Whether an operator paused it.
@@ -147,6 +151,7 @@ impl Process {
     /// over; after a jump of the clocks only a later renewal may restore it.
     pub fn note(&mut self, moment: Moment, now: Instant) {
         if let Standing::Leader { term, belief, .. } = &self.status.standing {
+            self.believed = Some(belief.sent);
             if belief.until_end(moment).is_zero() {
                 self.over = Some(*term);
             }
@@ -231,6 +236,8 @@ impl Node {
             renewed_at: now,
             jumped_at: None,
             disturbed_at: None,
+            believed: None,
+            lapsed: None,
             nonce: None,
             paused: false,
             told: Told::default(),

@@ -96,7 +96,10 @@ impl Scenario {
             let observe = index >= 2 && rng.u8(..8) == 0;
             nodes.push(NodePlan::draw(&mut rng, timings, observe));
         }
-        let share = nodes.iter().map(|it| it.timings.drift_share()).fold(1.0, f64::min);
+        // One candidate's lease is timed by the others' clocks, and by the store's, too.
+        let shares = nodes.iter().map(|it| it.timings.drift_share());
+        let share = shares.fold(f64::INFINITY, f64::min);
+        nodes.iter_mut().for_each(|it| it.keep_to(share));
         let store_ppm = (share * (rng.f64() * 2.0 - 1.0)) as i64;
         let seeded = match rng.u8(..4) {
             0 => None,
@@ -156,6 +159,12 @@ impl Scenario {
     pub fn longest(&self, of: impl Fn(&Timings) -> Duration) -> Span {
         let lengths = self.nodes.iter().map(|node| span(of(&node.timings)));
         lengths.max().unwrap_or_default()
+    }
+
+    /// The longest wait that anybody times: for an observed lease, or R11's hold.
+    pub fn longest_wait(&self) -> Span {
+        let hold = if self.store == Kind::Blob { 60 * SECOND } else { 0 };
+        self.longest(|it| it.lease_duration).max(hold)
     }
 
     /// Whether all candidates have the same timings.
@@ -225,6 +234,15 @@ impl Timings {
 }
 
 impl NodePlan {
+    /// Scales the rate errors down to what the smallest margin of all candidates allows: to a
+    /// `share`, in millionths, no larger than its own.
+    fn keep_to(&mut self, share: f64) {
+        let factor = share / self.timings.drift_share();
+        for ppm in [&mut self.drift_ppm, &mut self.client_ppm] {
+            *ppm = (*ppm as f64 * factor) as i64;
+        }
+    }
+
     fn draw(rng: &mut Rng, timings: Timings, observe: bool) -> Self {
         let nature = match rng.u8(..5) {
             0 => Nature::Freezing,

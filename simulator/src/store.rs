@@ -64,6 +64,10 @@ pub enum Stage {
     /// Nothing is done yet.
     #[default]
     First,
+    /// The bid was answered that there is no blob: its candidate asks for one to be made.
+    Missing,
+    /// The blob was made, by this bid or another: its candidate asks for the lease again.
+    Made,
     /// The lease was granted, or the record read in this version: one request is left.
     Second { seen: u64 },
     /// Ours was found in this version of the object: it is left to write.
@@ -117,8 +121,9 @@ impl Store {
     /// How many requests an operation on the lease takes at most.
     pub fn most_requests(&self, op: &Op) -> u64 {
         match (self.kind, op) {
+            (Kind::Blob, Op::Acquire(_)) => 4,
             (Kind::Object, Op::Acquire(_)) => 3,
-            (Kind::Object, _) | (Kind::Blob, Op::Acquire(_)) => 2,
+            (Kind::Object, _) => 2,
             _ => 1,
         }
     }
@@ -226,7 +231,11 @@ impl Store {
         }
         match (op, stage) {
             (Op::Look, _) => Step::Done(Ok(Answer::Sight(self.look(time)))),
-            (Op::Acquire(bid), Stage::First) => self.take(bid, time),
+            (Op::Acquire(bid), Stage::First | Stage::Made) => self.take(bid, stage, time),
+            (Op::Acquire(_), Stage::Missing) => {
+                self.exists = true;
+                Step::More(Stage::Made)
+            }
             (Op::Acquire(_), _) => Step::Done(self.grant(time)),
             (Op::Inaugurate { bid, .. }, Stage::First) => self.read(bid),
             (Op::Inaugurate { bid, floor }, Stage::Second { seen } | Stage::Third { seen }) => {
@@ -243,6 +252,7 @@ impl Store {
                 Step::Done(named.map(|()| Answer::Done))
             }
             (Op::Release(bid), _) => Step::Done(self.release(bid, time).map(|()| Answer::Done)),
+            (_, Stage::Missing | Stage::Made) => unreachable!("only a bid makes a blob"),
         }
     }
 
@@ -251,11 +261,17 @@ impl Store {
         Sight { free, record: self.record.clone(), version: self.version.clone(), claim: None }
     }
 
-    fn take(&mut self, bid: &Bid, time: Duration) -> Step {
+    /// A request for the lease makes no blob: what is missing is made for a bid that was told so.
+    fn take(&mut self, bid: &Bid, stage: Stage, time: Duration) -> Step {
         if self.kind == Kind::Host {
             return Step::Done(self.take_as_seen(bid, time));
         }
-        self.exists = true;
+        if !self.exists {
+            return match stage {
+                Stage::First => Step::More(Stage::Missing),
+                _ => Step::Done(Err(refused(Refusal(404, "BlobNotFound")))),
+            };
+        }
         match self.lease.acquire(bid.lease, Some(bid.lease_duration), time) {
             Ok(()) => Step::More(Stage::Second { seen: 0 }),
             Err(refusal) => Step::Done(Err(refused(refusal))),

@@ -291,7 +291,10 @@ impl<'a> World<'a> {
         it.starts_at = self.now + process.back_after;
         self.queue.plan(it.starts_at, Event::Start { node });
         let left = process.lease.is_some_and(|lease| self.store.is_leased_to(lease));
-        if process.disturbed_at.is_none() && left && self.store.is_leased(self.now) {
+        // While a child lives that nothing can end, the lease is left to run out.
+        let immortal = it.escort.child.is_some_and(|child| child.immortal);
+        let undisturbed = process.disturbed_at.is_none() && !immortal;
+        if undisturbed && left && self.store.is_leased(self.now) {
             let say = || format!("candidate {node} has left, and its lease is still there");
             self.judge.accuse(checker::Kind::LeftBehind, self.now, say);
         }
@@ -391,7 +394,7 @@ impl<'a> World<'a> {
         self.nodes[usize::from(node)].process.as_ref()
     }
 
-    fn is_waiting(&self, node: u8, life: u32, id: RequestId) -> bool {
+    pub(super) fn is_waiting(&self, node: u8, life: u32, id: RequestId) -> bool {
         let it = &self.nodes[usize::from(node)];
         it.life == life && it.process.as_ref().is_some_and(|it| it.waits_for == Some(id))
     }

@@ -71,7 +71,7 @@ impl Report {
                 "successor named"
             ),
             Notice::ReleaseUnknown => tracing::warn!(
-                "whether the lease was released is not known: at worst it runs out by itself"
+                "the lease may not have been released: at worst it runs out by itself"
             ),
         }
     }

@@ -97,7 +97,7 @@ impl Election {
     pub(super) fn become_resigned(&mut self, reason: Reason, now: Moment) {
         debug_assert!(!matches!(self.role, Role::Resigned));
         if let Some(owed) = &mut self.owed {
-            owed.take_back(now, self.config.drain_timeout);
+            owed.leave(now);
         }
         self.leave_tenure(Role::Resigned, reason, now);
     }
@@ -152,7 +152,8 @@ impl Election {
     pub(super) fn owe(&mut self, bid: Bid, now: Moment, announced: bool) {
         debug_assert!(self.owed.is_none(), "one lease at a time");
         let pace = Pace::at_once(now);
-        self.owed = Some(Owed { bid, since: now, announced, promised: None, pace });
+        let (promised, leaving) = (None, false);
+        self.owed = Some(Owed { bid, since: now, announced, promised, leaving, pace });
     }
 
     /// Drops a bid and stays away for about one lease-duration, so that another candidate may try

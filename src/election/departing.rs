@@ -26,7 +26,8 @@ impl Departure {
 impl Election {
     /// Leaves the election for good; passive at once. A leader drains first, for at most
     /// drain-timeout. Then any lease that this candidate may hold is released when the request in
-    /// flight has ended (R3), so within two request-timeouts.
+    /// flight has ended (R3), so within two request-timeouts. A lease that lapsed before is released
+    /// only if its whole length is over by then (R8), and is left to run out otherwise.
     pub fn handle_resign(&mut self, now: Moment, chance: Chance) {
         self.judge(now, chance);
         match &mut self.role {

@@ -108,10 +108,11 @@ impl Election {
             tell(Piece::Form((*after_jump).into()));
         }
         tell(Piece::Form(owed.is_some().into()));
-        if let Some(Owed { bid, since, announced, promised, pace }) = owed {
+        if let Some(Owed { bid, since, announced, promised, leaving, pace }) = owed {
             tell(Piece::Lease(bid.lease));
             tell(Piece::Owed(*since));
             tell(Piece::Form((*announced).into()));
+            tell(Piece::Form((*leaving).into()));
             tell(Piece::Form(promised.is_some().into()));
             if let Some((sent, length)) = promised {
                 tell(Piece::Promise(*sent, *length));

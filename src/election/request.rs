@@ -168,6 +168,7 @@ pub enum Notice {
     },
     /// The record names a successor.
     SuccessorNamed(Successor),
-    /// The outcome of a release is unknown: at worst the lease runs out.
+    /// The outcome of a release is unknown, or a lapsed lease was not over in the time for its
+    /// release: at worst the lease runs out.
     ReleaseUnknown,
 }

@@ -118,9 +118,14 @@ pub(super) struct Owed {
     /// Whether every publisher has acknowledged passive.
     pub(super) announced: bool,
     /// The start and length of the time for which clients may still act on an answer, after a
-    /// lapse. Clients count by clocks of their own, for whose drift the whole margin exists, so the
-    /// release waits until the last granted lease is over by the slower clock.
+    /// lapse: from the sending of the last granted request for the whole lease-duration, or from the
+    /// start of a drain for its length. Clients count by clocks of their own, for whose drift the
+    /// margin exists, so the release waits until that time is over by the slower clock. No later
+    /// command shortens it.
     pub(super) promised: Option<(Moment, Duration)>,
+    /// Whether this instance has resigned since. It then waits for at most two request-timeouts, and
+    /// leaves a lease that lasts longer to run out.
+    pub(super) leaving: bool,
     /// When to retry, after a release whose outcome is unknown.
     pub(super) pace: Pace,
 }
@@ -243,15 +248,18 @@ impl Owed {
         }
     }
 
-    /// Shortens the wait for clients that may still act on an answer, after a resignation: to what
-    /// is left of a drain, in which they ask again.
-    pub(super) fn take_back(&mut self, now: Moment, drain_timeout: Duration) {
-        if let Some((from, length)) = self.promised {
-            let drain = drain_timeout.saturating_sub(self.since.elapsed_min(now));
-            let promise = length.saturating_sub(from.elapsed_min(now));
-            self.promised = (!drain.is_zero()).then_some((now, drain.min(promise)));
+    /// Limits the wait after a resignation. The end of the promise stays where it is.
+    pub(super) fn leave(&mut self, now: Moment) {
+        self.leaving = true;
+        if self.promised.is_some() {
             self.since = now;
         }
+    }
+
+    /// Returns how long clients may still act on an answer, by the slower clock.
+    pub(super) fn promise_left(&self, now: Moment) -> Duration {
+        self.promised
+            .map_or(Duration::ZERO, |(from, length)| length.saturating_sub(from.elapsed_min(now)))
     }
 
     /// Returns how much of the time for which clients may act on an answer was left when the
@@ -271,9 +279,6 @@ impl Owed {
         } else {
             patience.saturating_sub(self.since.elapsed_min(now))
         };
-        let promise = self
-            .promised
-            .map_or(Duration::ZERO, |(sent, length)| length.saturating_sub(sent.elapsed_min(now)));
-        announcing.max(promise).max(self.pace.left(now))
+        announcing.max(self.promise_left(now)).max(self.pace.left(now))
     }
 }

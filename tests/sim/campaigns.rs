@@ -56,6 +56,32 @@ fn the_same_seed_is_the_same_history() {
     assert_ne!(one.history, campaign::run(4, 5.0).history);
 }
 
+#[test]
+fn drawn_clocks_keep_to_the_margin_of_every_candidate() {
+    let rate = |ppm: i64| ppm.unsigned_abs() as f64 / 1_000_000.0;
+    let (mut unlike, mut drifting) = (0, 0);
+    for scenario in (0..2_000).map(Scenario::draw) {
+        unlike += u32::from(!scenario.are_alike());
+        drifting += u32::from(rate(scenario.store_ppm) > 0.01);
+        for (holder, it) in scenario.nodes.iter().enumerate() {
+            let lease = it.timings.lease_duration.as_secs_f64();
+            let belief = it.timings.renew_deadline.as_secs_f64();
+            let freeze = it.freeze_budget as f64 / SECOND as f64;
+            // The holder or its client may be slow, and the store or whoever takes the lease next fast.
+            let slow = rate(it.drift_ppm).max(rate(it.client_ppm));
+            let others = scenario.nodes.iter().enumerate().filter(|(other, _)| *other != holder);
+            let fast = others.map(|(_, other)| rate(other.drift_ppm)).fold(0.0, f64::max);
+            let fast = fast.max(rate(scenario.store_ppm));
+            assert!(
+                belief * (1.0 + slow) + freeze <= lease * (1.0 - fast),
+                "candidate {holder} of seed {}",
+                scenario.seed
+            );
+        }
+    }
+    assert!(unlike > 300 && drifting > 300, "{unlike} unlike, {drifting} with a store that drifts");
+}
+
 fn at(seconds: u64, length: u64, target: Target, kind: Kind) -> Fault {
     Fault { spell: 0, at: seconds * SECOND, length: length * SECOND, target, kind }
 }

@@ -10,8 +10,9 @@ use std::time::Duration;
 use conformance::{Harness, ObservedHarness};
 use observed::Observers;
 use simulated_lock::SimulatedLock;
-use simulation::store::Kind;
-use tenure::store::LeaseStore;
+use simulation::store::{Kind, Stage, Step, Store};
+use tenure::election::{Answer, Op};
+use tenure::store::{Bid, Candidate, LeaseId, LeaseStore, Nonce, StoreError, Version};
 
 /// The simulated blob if `BLOB`, and otherwise the simulated store on one host.
 struct Simulated<const BLOB: bool>(SimulatedLock);
@@ -92,6 +93,28 @@ impl ObservedHarness for SimulatedLease {
     async fn usurp(&self) {
         self.lock.usurp();
     }
+}
+
+#[test]
+fn a_bid_makes_no_blob_before_it_is_told_that_there_is_none() {
+    let candidate = Candidate { identity: "one".into(), instance: "1".into(), address: None };
+    let bid = Bid {
+        lease: LeaseId::from_random(1),
+        nonce: Nonce(1),
+        candidate: Arc::new(candidate),
+        lease_duration: Duration::from_secs(15),
+        seen: Version("".into()),
+    };
+    let (acquire, renew) = (Op::Acquire(bid.clone()), Op::Renew(bid));
+    let mut store = Store::new(Kind::Blob, 0);
+    let mut ask = |op, stage| store.step(op, stage, 0, &mut None);
+    // Of a late copy no more than this arrives, whose answer nobody waits for.
+    assert!(matches!(ask(&acquire, Stage::First), Step::More(Stage::Missing)));
+    assert!(matches!(ask(&renew, Stage::First), Step::Done(Err(StoreError::Refused(_)))));
+    assert!(matches!(ask(&acquire, Stage::Missing), Step::More(Stage::Made)));
+    assert!(matches!(ask(&renew, Stage::First), Step::Done(Err(StoreError::Refused(_)))));
+    assert!(matches!(ask(&acquire, Stage::Made), Step::More(Stage::Second { .. })));
+    assert!(matches!(ask(&renew, Stage::First), Step::Done(Ok(Answer::Done))));
 }
 
 testkit::conformance!(simulated_blob, Simulated<true>);

@@ -171,6 +171,54 @@ async fn a_blob_or_container_that_is_deleted_takes_the_lease_with_it() {
     assert_eq!(grant.record.term, None, "and R11 is the election's to apply");
 }
 
+/// What a server was asked, and how it answered.
+fn asked(server: &BlobServer) -> Vec<(String, u16)> {
+    server.take_log().into_iter().map(|it| (it.op, it.status)).collect()
+}
+
+#[tokio::test]
+async fn a_missing_blob_is_made_only_for_a_bid_that_was_told_that_it_is_missing() {
+    let (server, store) = leading().await;
+    let raw = Raw::new(&server.settings("locks", "orders"));
+    let held = bid(A).lease.to_wire();
+    assert_eq!(raw.blob("DELETE", "", &[("x-ms-lease-id", &held)]).await.status, 202);
+    server.take_log();
+    let contention = Fault::Answer(409, "LeaseAlreadyPresent");
+    for fault in [contention, Fault::Answer(503, "ServerBusy"), Fault::DropBefore] {
+        server.inject("acquire", [fault]);
+        assert_ne!(outcome(&soon(store.acquire(&bid(A))).await), "granted");
+    }
+    assert_eq!(soon(store.look()).await.expect("a look").record.term, None);
+    for refused in [
+        outcome(&soon(store.renew(&bid(A))).await),
+        outcome(&soon(store.inaugurate(&bid(A), 1)).await),
+        outcome(&soon(store.release(&bid(A))).await),
+    ] {
+        assert_eq!(refused, "refused");
+    }
+    assert!(asked(&server).iter().all(|(op, _)| op != "make"), "nobody was told by a bid's answer");
+    assert!(!server.has("locks", "orders"));
+    soon(store.acquire(&bid(B))).await.expect("the lease on a new blob");
+    let order = [("acquire", 404), ("make", 201), ("acquire", 201), ("look", 200)];
+    assert_eq!(asked(&server), order.map(|(op, status)| (op.to_owned(), status)));
+}
+
+#[tokio::test]
+async fn a_blob_made_too_late_replaces_neither_a_lease_nor_a_record() {
+    let (server, store) = leading().await;
+    let before = server.metadata("locks", "orders");
+    let missing = || Fault::Answer(404, "BlobNotFound");
+    server.inject("acquire", [missing()]);
+    assert_eq!(outcome(&soon(store.acquire(&bid(B))).await), "refused", "the lease is A's");
+    assert_eq!(server.metadata("locks", "orders"), before);
+    soon(store.renew(&bid(A))).await.expect("A's lease");
+    soon(store.release(&bid(A))).await.expect("A's lease");
+    server.inject("acquire", [missing()]);
+    let grant = soon(store.acquire(&bid(B))).await.expect("the lease on the blob that is there");
+    assert_eq!(server.metadata("locks", "orders"), before);
+    assert!(grant.record.term.is_some(), "the term goes on from A's");
+}
+
 #[tokio::test]
 async fn rights_that_do_not_allow_to_make_the_blob_are_named_with_the_role() {
     let server = BlobServer::start().await;

@@ -49,6 +49,11 @@ impl World {
         word(peer.unannounced.into());
         word(peer.stopping.into());
         word(peer.hasty.into());
+        word(peer.early.into());
+        if let Some((lease, sent)) = peer.lapsed {
+            word(names.name(lease));
+            age(sent, peer.now, LEASE_DURATION, &mut word);
+        }
         word(peer.said.is_some().into());
         if let Some(said) = &peer.said {
             word(said.lease.map_or(0, |lease| names.name(lease)));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure::clock::Moment;
 use tenure::election::{
-    Answer, Chance, Config, Election, Op, Request, RequestId, Standing, Status,
+    Answer, Chance, Config, Election, Notice, Op, Reason, Request, RequestId, Standing, Status,
 };
 use tenure::store::{Candidate, Cause, Failure, LeaseId, Nonce, Rules, StoreError};
 
@@ -40,6 +40,10 @@ pub struct Peer {
     pub said: Option<Said>,
     /// Whether it ever sent a request while another was under way.
     pub hasty: bool,
+    /// The lease that lapsed while it led, and from when that lease counts.
+    pub lapsed: Option<(LeaseId, Moment)>,
+    /// Whether it ever released a lapsed lease before its whole length was over.
+    pub early: bool,
     /// Whether it was told to stop.
     pub stopping: bool,
     /// Whether the publishers have yet to report that they say passive.
@@ -97,6 +101,8 @@ impl Peer {
             late: None,
             said: None,
             hasty: false,
+            lapsed: None,
+            early: false,
             stopping: false,
             unannounced: false,
         }
@@ -106,6 +112,7 @@ impl Peer {
     pub fn restart(&mut self, keep: bool) {
         self.election = Election::new(config(self.number), self.now);
         self.lease = None;
+        self.lapsed = None;
         let wire = self.wire.take();
         if keep {
             self.late = wire;
@@ -173,10 +180,18 @@ impl Peer {
         event(&mut self.election, self.now, chance);
         let after = self.election.status();
         self.lease = lease_of(&self.election);
+        while let Some(notice) = self.election.poll_notice() {
+            if let (Notice::Transition(change), Standing::Leader { belief, .. }) =
+                (notice, &before.standing)
+                && change.reason == Reason::Lapsed
+            {
+                self.lapsed = lease.map(|lease| (lease, belief.sent));
+            }
+        }
         if let Some(request) = self.election.poll_command() {
             self.send(request);
         }
-        while self.election.poll_notice().is_some() {}
+        self.lapsed.take_if(|(lease, _)| self.lease != Some(*lease));
         match (before.term(), after.term()) {
             (None, began) => self.began = began,
             (Some(_), None) => {
@@ -192,6 +207,11 @@ impl Peer {
     fn send(&mut self, request: Request) {
         self.hasty |= self.wire.is_some();
         let Request { id, op, timeout: _ } = request;
+        let whole = TICK * LEASE_DURATION.into();
+        let lasts = |(lease, sent): (LeaseId, Moment)| {
+            op.lease() == Some(lease) && sent.elapsed_min(self.now) < whole
+        };
+        self.early |= matches!(op, Op::Release(_)) && self.lapsed.is_some_and(lasts);
         if matches!(&op, Op::Acquire(bid) if bid.nonce.0 == self.bits(self.drawn + 1)) {
             self.drawn += 1;
         }

@@ -235,8 +235,86 @@ fn a_leader_that_slept_past_its_lease_owes_nothing() {
 }
 
 #[test]
-fn resigning_takes_a_promise_back() {
-    let (mut bench, _) = lapsed();
+fn r8_a_resignation_releases_a_lapsed_lease_only_when_its_whole_length_is_over() {
+    let (mut bench, sent) = lapsed();
+    bench.pass(LEASE - DEADLINE - 2 * REQUEST + 500);
     bench.resign();
-    bench.expect("release");
+    let resigned = bench.now;
+    assert!(bench.request.is_none(), "released while an answer still holds");
+    assert!(!bench.election.is_finished());
+    bench.next("release");
+    assert_eq!(sent.elapsed_min(bench.now), ms(LEASE));
+    bench.pass(100);
+    bench.answer(Ok(Answer::Done));
+    assert!(bench.election.is_finished());
+    assert!(resigned.elapsed_max(bench.now) <= ms(2 * REQUEST));
+    assert!(!bench.notices.contains(&Notice::ReleaseUnknown));
+}
+
+#[test]
+fn r8_a_resignation_leaves_a_lapsed_lease_that_lasts_longer_to_run_out() {
+    // By the other clock nothing of the lease is over yet.
+    for (boot, raw) in [(DEADLINE, 0), (0, DEADLINE), (DEADLINE, 3_000)] {
+        let mut bench = Bench::leader();
+        bench.now.boot += ms(boot);
+        bench.now.raw += ms(raw);
+        bench.tick();
+        assert_eq!(bench.reason(), Some(Reason::Lapsed));
+        bench.announce();
+        bench.resign();
+        assert!(bench.request.is_none(), "released while an answer still holds");
+        assert!(bench.election.is_finished(), "there is nothing to wait for");
+        assert!(bench.notices.contains(&Notice::ReleaseUnknown), "it is said");
+    }
+}
+
+#[test]
+fn r8_a_drain_timeout_shortens_no_lapsed_lease() {
+    for drain in [1_000, 3 * LEASE] {
+        let mut bench = Bench::leader_with(Config { drain_timeout: ms(drain), ..config() });
+        let sent = bench.now;
+        bench.next("renew");
+        bench.sleep(LEASE - REQUEST - RETRY);
+        bench.answer(unknown());
+        bench.announce();
+        bench.resign();
+        bench.next("release");
+        assert_eq!(sent.elapsed_min(bench.now), ms(LEASE), "{drain}");
+    }
+}
+
+#[test]
+fn r8_no_pause_or_step_down_shortens_a_lapsed_lease() {
+    let (mut bench, sent) = lapsed();
+    let step_down = Will::StepDown { hold_off: Duration::ZERO };
+    assert_eq!(bench.will(step_down), Err(Refusal { state: State::Standby }));
+    assert_eq!(bench.will(Will::Pause), Ok(Progress::Begun));
+    assert!(bench.request.is_none());
+    bench.next("release");
+    assert_eq!(sent.elapsed_min(bench.now), ms(LEASE));
+}
+
+#[test]
+fn r8_a_resignation_that_finds_the_deadline_passed_takes_no_answer_back() {
+    let mut bench = Bench::leader();
+    bench.now.raw += ms(DEADLINE);
+    bench.resign();
+    bench.announce();
+    assert!(bench.request.is_none() && bench.election.is_finished());
+}
+
+#[test]
+fn r8_processes_that_end_after_a_resignation_shorten_no_lapsed_lease() {
+    let mut bench = Bench::leader_with(Config { escorts: true, ..config() });
+    let sent = bench.now;
+    bench.next("renew");
+    bench.sleep(DEADLINE - RETRY);
+    bench.answer(unknown());
+    bench.announce();
+    bench.resign();
+    assert!(!bench.election.is_finished(), "a process of the term lives");
+    bench.pass(LEASE - DEADLINE - REQUEST);
+    bench.vacated(8, None);
+    bench.next("release");
+    assert_eq!(sent.elapsed_min(bench.now), ms(LEASE));
 }
