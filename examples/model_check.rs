@@ -1,13 +1,13 @@
-//! Checks the election exhaustively, within bounds, and prints how many states there are:
+//! Checks the election exhaustively, within bounds, and prints the number of states:
 //!
 //! `cargo run --profile sim --example model_check -- --candidates 3 --faults 4`
 //!
-//! `--faults` is how many a run may have in all, `all` for any number; `--kinds` names those that
-//! are tried, `delay,failure,crash,resignation,break,seizure,slip` unless told; `--bids` bounds the
-//! leases that each candidate bids for; `--threads`. It ends with 1 if anything does not hold, and
-//! prints the shortest run to it.
+//! `--faults` limits the faults of a run, `all` means any number; `--kinds` names the faults to
+//! inject, by default `delay,failure,crash,resignation,break,seizure,slip`; `--bids` limits the
+//! leases that each candidate bids for; `--threads`. The exit code is 1 if a property is violated;
+//! the shortest run that violates it is printed.
 
-#![allow(clippy::print_stdout, reason = "what it is for")]
+#![allow(clippy::print_stdout, reason = "the example prints its result")]
 
 #[path = "../tests/model/checked.rs"]
 mod checked;

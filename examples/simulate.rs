@@ -1,6 +1,6 @@
-//! Plays the election in a simulated world where everything goes wrong, and says what it found.
+//! Runs the election in a simulated world under faults, and prints what it found.
 //!
-//! The world is that of `tests/sim.rs`; this is its command line.
+//! The simulation is in `tests/sim.rs`; this is its command line.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line")]
 #![allow(clippy::disallowed_methods, reason = "it measures how fast it is")]
@@ -23,9 +23,9 @@ use simulation::{MILLI, SECOND};
 
 /// Simulates the election under faults, from a seed.
 ///
-/// The last line says how many hours were simulated, how many faults struck, how often two led at
-/// once (dual), a term fell, or nobody led in time (stuck). Exit code 1 if any did; the command
-/// that replays the shortest schedule showing it comes before that line.
+/// The last line has the simulated hours, the number of faults, and how often two instances led at
+/// once (dual), a term decreased, or there was no leader in time (stuck). The exit code is 1 if any of
+/// these occurred; the command that replays the shortest schedule showing it precedes that line.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   cargo run --release --example simulate -- --hours 20000 --seed 7 --json
@@ -34,22 +34,22 @@ struct Arguments {
     /// How many hours to simulate
     #[arg(long, default_value_t = 1_000.0)]
     hours: f64,
-    /// The seed; drawn if absent
+    /// The seed; random if absent
     #[arg(long)]
     seed: Option<u64>,
-    /// End with a line of JSON
+    /// Print the last line as JSON
     #[arg(long)]
     json: bool,
-    /// Play this one episode of the seed again
+    /// Replay this one episode of the seed
     #[arg(long)]
     episode: Option<u64>,
     /// With --episode: only these faults of its schedule, by number (`3,17`, or `none`)
     #[arg(long, requires = "episode", value_parser = chosen)]
     faults: Option<Chosen>,
-    /// With --episode: tell everything that happens
+    /// With --episode: print every event
     #[arg(long, requires = "episode")]
     trace: bool,
-    /// Draw a run by hand as SVG: the leader crashes, or is stopped for 20 s
+    /// Draw a fixed run as SVG: the leader crashes, or is stopped for 20 s
     #[arg(long, value_name = "WHAT", conflicts_with_all = ["episode", "json"])]
     figure: Option<Figure>,
 }
@@ -58,7 +58,7 @@ struct Arguments {
 enum Figure {
     /// The leader is killed.
     Crash,
-    /// The leader is stopped for 20 s and goes on.
+    /// The leader is stopped for 20 s and continues.
     Pause,
 }
 
@@ -100,7 +100,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(tally.found.is_some()))
 }
 
-/// Plays a run with one fault, and draws what came of it.
+/// Plays a run with one fault, and draws its result.
 fn draw(figure: Figure) -> String {
     const STRUCK: u64 = 60 * SECOND + 700 * MILLI;
     let (kind, length, title, word) = match figure {
@@ -143,7 +143,7 @@ fn draw(figure: Figure) -> String {
     .draw(chart)
 }
 
-/// Plays one episode again.
+/// Replays one episode.
 fn replay(seed: u64, episode: u64, arguments: &Arguments) -> Tally {
     let scenario = campaign::scenario(seed, episode);
     let all = 0..scenario.faults.len() as u32;
