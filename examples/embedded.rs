@@ -1,4 +1,4 @@
-//! A service with an embedded election, of which one instance at a time does the work. It needs no sidecar.
+//! A service with an embedded election: one instance at a time does the work, without a sidecar.
 //!
 //! ```sh
 //! cargo run --example embedded -- file:///tmp    # in two terminals; stop the first with Ctrl-C
@@ -51,7 +51,7 @@ async fn work(leadership: Leadership) -> u32 {
             () = tokio::time::sleep(Duration::from_secs(1)) => {}
         }
         jobs += 1;
-        // A job that writes to a resource passes the term, so that the resource can reject older ones.
+        // A job that writes to a resource passes the term, so that it can reject older ones.
         println!("job {jobs} with the fencing token {term}");
     }
 }
