@@ -107,13 +107,13 @@ fn draw(figure: Figure) -> String {
         Figure::Crash => (
             Fault::Crash,
             3_600 * SECOND,
-            "The leader is killed: its belief is gone, its client's answer runs out, then the lease",
+            "The leader is killed: first its client's last answer expires, then the lease",
             "killed",
         ),
         Figure::Pause => (
             Fault::Pause,
             20 * SECOND,
-            "The leader is stopped for 20 s: its belief ends by the clock, before the lease does",
+            "The leader is stopped for 20 s: its belief ends by the clock, before the lease",
             "stopped",
         ),
     };
@@ -128,9 +128,9 @@ fn draw(figure: Figure) -> String {
     let lost = lost.expect("there was a leader").until;
     let marks = [
         (STRUCK, word),
-        (lost, "the lease is over"),
+        (lost, "the lease has expired"),
         (next.from, "another leads"),
-        (STRUCK + length, "goes on: passive"),
+        (STRUCK + length, "continues: passive"),
     ];
     let shown = if length > 60 * SECOND { 3 } else { 4 };
     Frame {
