@@ -1,4 +1,4 @@
-// Works while this instance leads. Counts from the sending of the request, so it is never late.
+// Works while this instance leads. Starts counting when it sends the request, so it never works too long.
 package main
 
 import (
@@ -18,7 +18,7 @@ func main() {
 	for ; ; time.Sleep(time.Second) {
 		sent := time.Now()
 		answer, err := client.Get(url + "/leader")
-		if err != nil || answer.StatusCode != http.StatusOK { // no answer is passive too
+		if err != nil || answer.StatusCode != http.StatusOK { // no answer means passive too
 			fmt.Println("standby")
 		} else {
 			valid, _ := strconv.Atoi(answer.Header.Get("Tenure-Valid-For-Ms"))

@@ -1,4 +1,4 @@
-// Works while this instance leads. Counts from the sending of the request, so it is never late.
+// Works while this instance leads. Starts counting when it sends the request, so it never works too long.
 const url = (process.env.TENURE_URL ?? "http://127.0.0.1:4040") + "/leader";
 
 for (;;) {
@@ -10,7 +10,7 @@ for (;;) {
     const left = (until - performance.now()) / 1000;
     console.log(`leader in term ${answer.headers.get("tenure-term")} for ${left.toFixed(1)} s`);
   } catch {
-    console.log("standby"); // 503 is passive; no answer is passive too
+    console.log("standby"); // 503 means passive; so does no answer
   }
   await new Promise((resolve) => setTimeout(resolve, 1000));
 }

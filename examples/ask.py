@@ -1,4 +1,4 @@
-"""Works while this instance leads. Counts from the sending of the request, so it is never late."""
+"""Works while this instance leads. Starts counting when it sends the request, so it never works too long."""
 import os, time, urllib.error, urllib.request
 
 URL = os.environ.get("TENURE_URL", "http://127.0.0.1:4040") + "/leader"
@@ -10,6 +10,6 @@ while True:
             term = int(answer.headers["Tenure-Term"])
             until = sent + int(answer.headers["Tenure-Valid-For-Ms"]) / 1000
         print(f"leader in term {term} for {until - time.monotonic():.1f} s", flush=True)
-    except (urllib.error.URLError, OSError):  # 503 is passive; no answer is passive too
+    except (urllib.error.URLError, OSError):  # 503 means passive; so does no answer
         print("standby", flush=True)
     time.sleep(1)

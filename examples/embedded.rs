@@ -1,9 +1,9 @@
-//! A service of which one instance at a time does the work, with the election inside: no sidecar.
+//! A service with an embedded election: one instance at a time does the work, without a sidecar.
 //!
 //! ```sh
-//! cargo run --example embedded -- file:///tmp    # in two terminals; end the first with Ctrl-C
+//! cargo run --example embedded -- file:///tmp    # in two terminals; stop the first with Ctrl-C
 //! ```
-#![allow(clippy::print_stdout, reason = "it shows what it does")]
+#![allow(clippy::print_stdout, reason = "the example prints what it does")]
 
 use std::error::Error;
 use std::time::Duration;
@@ -21,14 +21,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .drain_timeout(Duration::from_secs(5))
         .start()?;
     println!("{identity} competes on {store}");
-    // The work is polled until it has ended, while the other future waits for the release.
+    // `join!` polls the work until it has ended, while the other future waits for the release.
     let (left, ()) = tokio::join!(leave_when_told(&candidate), serve(&candidate));
     left?;
     println!("{identity} has left");
     Ok(())
 }
 
-/// Works each time that we lead, until we have resigned.
+/// Runs the work in each leadership, until the candidate has resigned.
 async fn serve(candidate: &Candidate) {
     loop {
         match candidate.run_while_leader(work).await {
@@ -39,7 +39,7 @@ async fn serve(candidate: &Candidate) {
     }
 }
 
-/// The work of the one leader: a job at a time, each of them whole if there is time for it.
+/// The work of the leader: one job at a time. A drain lets the current job finish.
 async fn work(leadership: Leadership) -> u32 {
     let term = leadership.term();
     println!("leads in term {term}");
@@ -51,12 +51,12 @@ async fn work(leadership: Leadership) -> u32 {
             () = tokio::time::sleep(Duration::from_secs(1)) => {}
         }
         jobs += 1;
-        // A job that writes somewhere hands the term on, for the other side to refuse older ones.
+        // A job that writes to a resource passes the term, so that it can reject older ones.
         println!("job {jobs} with the fencing token {term}");
     }
 }
 
-/// Resigns at Ctrl-C or SIGTERM, and returns when the lease is given back.
+/// Resigns on Ctrl-C or SIGTERM, and returns when the lease is released.
 async fn leave_when_told(candidate: &Candidate) -> std::io::Result<()> {
     let (mut interrupt, mut terminate) =
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);

@@ -30,7 +30,10 @@ fn run(command: &str, directory: &Path) -> (Option<i32>, String) {
 fn the_locks_of_the_page_run_as_they_stand() {
     let directory = tempfile::tempdir().unwrap();
     let all = commands();
-    let [service, migration, cron] = all[..] else { panic!("{all:?}") };
+    let here = format!("--store file://{}", directory.path().display());
+    let all: Vec<_> =
+        all.iter().map(|it| it.replace("--store azure://myaccount/jobs", &here)).collect();
+    let [service, migration, cron] = &all[..] else { panic!("{all:?}") };
     let (code, said) = run(migration, directory.path());
     assert_eq!(code, Some(0));
     assert!(said.starts_with("migrating in term 1"), "{said}");
@@ -38,18 +41,18 @@ fn the_locks_of_the_page_run_as_they_stand() {
 
     // While another process holds the lock, the crontab line prints nothing, and the migration
     // waits.
-    let holds = "tenure exec --once --election report -- sh -c \"$INNER\"";
+    let holds = format!("tenure exec --once --election report {here} -- sh -c \"$INNER\"");
     let inner = format!("INNER='{}' ; ", cron.replace('\'', "'\\''").trim());
     let nested = format!("{inner}export INNER; env -u TENURE_INSIDE {holds}");
     let unmarked = nested.replace("sh -c \"$INNER\"", "sh -c \"unset TENURE_INSIDE; $INNER\"");
     assert_eq!(run(&unmarked, directory.path()), (Some(0), String::new()));
 
     assert!(service.contains("-- ./worker"), "{service}");
-    let here = service.replace("--store azure://myaccount/jobs", "--once");
+    let once = service.replace(" -- ", " --once -- ");
     let worker = directory.path().join("worker");
     std::fs::write(&worker, "#!/bin/sh\necho \"$@\"\n").unwrap();
     std::fs::set_permissions(&worker, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    assert_eq!(run(&here, directory.path()), (Some(0), "--queue orders\n".to_owned()));
+    assert_eq!(run(&once, directory.path()), (Some(0), "--queue orders\n".to_owned()));
 }
 
 #[test]

@@ -304,16 +304,16 @@ fn tried(ends: &str) -> (Option<i32>, String, bool) {
 fn the_script_for_a_real_cluster_goes_through_its_steps_and_takes_the_cluster_away() {
     let (code, said, deleted) = tried("6.0");
     assert_eq!(code, Some(0), "{said}");
-    assert_eq!(said.matches("as said  ").count(), 7, "{said}");
+    assert_eq!(said.matches("passed   ").count(), 7, "{said}");
     assert!(deleted, "{said}");
 }
 
 #[test]
-fn the_script_for_a_real_cluster_tells_what_is_not_as_said() {
+fn the_script_for_a_real_cluster_names_a_check_that_fails() {
     let (code, said, deleted) = tried("6.2");
     assert_eq!(code, Some(1), "{said}");
     assert!(
-        said.contains("NOT SO    the service ended at 6.2, the sidecar let go at 6.1"),
+        said.contains("FAILED    the service ended at 6.2, the sidecar released at 6.1"),
         "{said}"
     );
     assert!(deleted, "{said}");

@@ -44,15 +44,17 @@ fn of_the_store() -> Vec<(Value, &'static str)> {
         ),
         (
             with(azure(), json!({"azure": {"container": ""}})),
-            "azure.container is empty, and store is azure: set it to the name of the blob container",
+            "azure.container is empty, and store is azure: set it to the name of the blob \
+             container",
         ),
         (
             json!({"store": "azure://orders/locks"}),
-            "azure.clientId is empty, and nothing else signs in to Azure: set it to the client id",
+            "azure.clientId is empty, and no other Azure sign-in is configured: set it to the \
+             client id",
         ),
         (
             json!({"store": "memory:"}),
-            "store is memory:, where each of the 2 replicas would lead by itself: set \
+            "store is memory:, where each of the 2 replicas would have its own leader: set \
              store=kubernetes, or replicas=1",
         ),
         (
@@ -72,8 +74,8 @@ fn of_the_route() -> Vec<(Value, &'static str)> {
     vec![
         (
             json!({"election": {"kubeRoute": "label"}}),
-            "election.kubeRoute is label and routing.mode none: leave election.kubeRoute empty and \
-             set routing.mode=label",
+            "election.kubeRoute is label and routing.mode none: leave election.kubeRoute empty \
+             and set routing.mode=label",
         ),
         (
             json!({"election": {"kubeService": "first"}}),
@@ -81,7 +83,7 @@ fn of_the_route() -> Vec<(Value, &'static str)> {
         ),
         (
             json!({"routing": {"mode": "label"}}),
-            "container.ports is empty, and routing.mode label leads a Service to the leader's \
+            "container.ports is empty, and routing.mode label routes a Service to the leader's \
              ports: list them, or set routing.mode=none",
         ),
         (
@@ -90,17 +92,17 @@ fn of_the_route() -> Vec<(Value, &'static str)> {
         ),
         (
             probe(json!({"kind": "StatefulSet"})),
-            "kind is StatefulSet, and routing.mode probe leaves all pods but one unready, for which \
-             a StatefulSet waits for ever: set kind=Deployment",
+            "kind is StatefulSet, and routing.mode probe leaves all pods but one unready, for \
+             which a StatefulSet waits forever: set kind=Deployment",
         ),
         (
             probe(json!({"pdb": {"enabled": true}})),
-            "pdb.enabled is true, and with routing.mode probe the one ready pod could never be \
+            "pdb.enabled is true, but with routing.mode probe the only ready pod could never be \
              evicted: set pdb.enabled=false",
         ),
         (
             probe(json!({"strategy": {"rollingUpdate": {"maxUnavailable": 1}}})),
-            "strategy waits for pods to be ready, and with routing.mode probe a new one is not \
+            "strategy waits for pods to be ready, but with routing.mode probe no new pod is ready \
              while an old one leads: leave strategy empty",
         ),
         (
@@ -109,8 +111,8 @@ fn of_the_route() -> Vec<(Value, &'static str)> {
         ),
         (
             probe(json!({"minReadySeconds": 5})),
-            "minReadySeconds is set, and with routing.mode probe ready pods are not what a rollout \
-             waits for: set minReadySeconds=0",
+            "minReadySeconds is set, but with routing.mode probe a rollout does not wait for \
+             ready pods: set minReadySeconds=0",
         ),
     ]
 }
@@ -119,8 +121,8 @@ fn of_the_listener() -> Vec<(Value, &'static str)> {
     vec![
         (
             json!({"election": {"listen": ["off"]}}),
-            "election.listen is [\"off\"], and the kubelet's probes reach none of it: add \
-             \"[::]:4040\"",
+            "election.listen is [\"off\"], but the kubelet's probes cannot reach any of these \
+             addresses: add \"[::]:4040\"",
         ),
         (
             json!({"election": {"listen": ["127.0.0.1:1", "unix:/run/tenure/a", "[::1]:1"]}}),
@@ -148,17 +150,17 @@ fn of_the_timings() -> Vec<(Value, &'static str)> {
         ),
         (
             election(json!({"renewDeadline": "14s"})),
-            "election.renewDeadline is 14s, and leaves less than 1500ms to the end of \
+            "election.renewDeadline is 14s, which leaves less than 1500ms until the end of \
              election.leaseDuration, 15s: lower it to at most 13500ms",
         ),
         (
             election(json!({"leaseDuration": "15s500ms"})),
-            "election.leaseDuration is 15s500ms, and the store kubernetes takes whole seconds: set \
-             it to 16s",
+            "election.leaseDuration is 15s500ms, but the store kubernetes accepts only whole seconds: \
+             set it to 16s",
         ),
         (
             with(azure(), election(json!({"leaseDuration": "61s"}))),
-            "election.leaseDuration is 61s, and Azure takes 15s to 60s: set it within these",
+            "election.leaseDuration is 61s, but Azure accepts 15s to 60s: set it within this range",
         ),
         (
             election(json!({"health": ["tcp://127.0.0.1:1"], "healthTimeout": "3s"})),
@@ -166,12 +168,12 @@ fn of_the_timings() -> Vec<(Value, &'static str)> {
         ),
         (
             json!({"terminationGracePeriodSeconds": 29}),
-            "terminationGracePeriodSeconds is 29, and an end may take 30: leave it empty, or raise \
-             it",
+            "terminationGracePeriodSeconds is 29, but shutdown can take 30: leave it empty, or \
+             raise it",
         ),
         (
             json!({"terminationGracePeriodSeconds": 0}),
-            "terminationGracePeriodSeconds is 0, and an end may take 30",
+            "terminationGracePeriodSeconds is 0, but shutdown can take 30",
         ),
     ]
 }
@@ -180,8 +182,8 @@ fn of_the_pod() -> Vec<(Value, &'static str)> {
     vec![
         (
             json!({"container": {"readinessProbe": {"httpGet": {"host": "a", "port": 1}}}}),
-            "container.readinessProbe.httpGet.host is set, and the probe would ask that host and \
-             not the pod: take it out",
+            "container.readinessProbe.httpGet.host is set, and the probe would query that host \
+             instead of the pod: remove it",
         ),
         (
             json!({"container": {"livenessProbe": {"tcpSocket": {"host": "a", "port": 1}}}}),
@@ -193,20 +195,21 @@ fn of_the_pod() -> Vec<(Value, &'static str)> {
         ),
         (
             json!({"extraContainers": [{"name": "tenure", "image": "x"}]}),
-            "initContainers and extraContainers have one more container named tenure: give it \
+            "initContainers and extraContainers have a second container named tenure: give it \
              another name",
         ),
         (
             json!({"initContainers": [{"name": "service", "image": "x"}]}),
-            "initContainers and extraContainers have one more container named service",
+            "initContainers and extraContainers have a second container named service",
         ),
         (
             json!({"container": {"ports": [{"name": "tenure", "containerPort": 1}]}}),
-            "container.ports has one more port named tenure: give it another name",
+            "container.ports has a second port named tenure: give it another name",
         ),
         (
             json!({"volumes": [{"name": "tenure-run"}]}),
-            "volumes has tenure-run, and names with tenure- are the sidecar's: give it another name",
+            "volumes has tenure-run, but names with tenure- are reserved for the sidecar: give it \
+             another name",
         ),
     ]
 }
@@ -220,12 +223,12 @@ fn of_the_budget() -> Vec<(Value, &'static str)> {
         ),
         (
             pdb(json!({"maxUnavailable": 0})),
-            "pdb.maxUnavailable is 0, and no node could ever be drained: set it to 1",
+            "pdb.maxUnavailable is 0, so no node could ever be drained: set it to 1",
         ),
         (pdb(json!({"maxUnavailable": "0%"})), "pdb.maxUnavailable is 0%"),
         (
             pdb(json!({"maxUnavailable": null, "minAvailable": 2})),
-            "pdb.minAvailable is 2 of 2 replicas, and no node could ever be drained: lower it, or \
+            "pdb.minAvailable is 2 of 2 replicas, so no node could ever be drained: lower it, or \
              raise replicas",
         ),
         (

@@ -51,7 +51,7 @@ fn a_chart_of_ones_own_takes_the_sidecar_from_the_library() {
 fn both_charts_have_the_same_values_for_the_sidecar() {
     let (library, application) =
         (text("helm/tenure-lib/values.yaml"), text("helm/tenure/values.yaml"));
-    let shared = &library[library.find("# -- What the Lease").unwrap()..];
+    let shared = &library[library.find("# -- Base name").unwrap()..];
     assert!(application.contains(shared), "the part of helm/tenure-lib/values.yaml is another");
     let schema = |chart: &str| -> Value {
         serde_json::from_str(&text(&format!("{chart}/values.schema.json"))).unwrap()

@@ -21,7 +21,7 @@ fn assert_clean(tally: &Tally) {
     if let Some(found) = &tally.found {
         let kept: Vec<String> = found.kept.iter().map(u32::to_string).collect();
         panic!(
-            "{:?}: {}; cargo run --profile sim --example simulate -- --seed {} --episode {} \
+            "{:?}: {}; cargo run --profile sim -p simulator --bin simulate -- --seed {} --episode {} \
              --faults {} --trace",
             found.violation.kind,
             found.violation.text,

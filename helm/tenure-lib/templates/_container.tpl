@@ -1,8 +1,8 @@
-{{/* The container, and what it needs of its pod. */}}
+{{/* The container, and the parts of the pod that it needs. */}}
 
 {{/*
 The sidecar: one container, for `initContainers` if `sidecar.native`, else for `containers`. As the
-last of the init containers it does not compete while the others of them still prepare the pod.
+last init container, it does not compete while the other init containers run.
 */}}
 {{- define "tenure.container" -}}
 {{- include "tenure.guards" . -}}
@@ -12,7 +12,7 @@ image: {{ include "tenure.image" . | quote }}
 imagePullPolicy: {{ . }}
 {{- end }}
 {{- if .Values.sidecar.native }}
-# Starts before the service and ends after it.
+# Starts before the service and stops after it.
 restartPolicy: Always
 {{- end }}
 args:
@@ -40,15 +40,15 @@ ports:
 lifecycle:
   preStop:
     exec:
-      # All containers of a pod get SIGTERM at once. This one stays, and leads on, for as long as the
-      # service may need to end; it waits for less where the pod leads no more.
+      # All containers of a pod receive SIGTERM at once. This one keeps running and leading for as long as
+      # the service may need to stop; the wait ends early if the pod no longer leads.
       command: [/tenure, wait, --for=passive, {{ printf "--at-most=%vs" .Values.sidecar.serviceStopSeconds | quote }}]
 {{- end }}
 resources:
   {{- toYaml .Values.sidecar.resources | nindent 2 }}
 securityContext:
   {{- include "tenure.securityContext" . | nindent 2 }}
-# The faults of bad settings show in `kubectl describe`.
+# `kubectl describe` shows the errors of invalid settings.
 terminationMessagePolicy: FallbackToLogsOnError
 volumeMounts:
   {{- include "tenure.volumeMounts" . | nindent 2 }}
@@ -57,7 +57,7 @@ volumeMounts:
   {{- end }}
 {{- end -}}
 
-{{/* The image, by digest if there is one. */}}
+{{/* The image, by digest if one is set. */}}
 {{- define "tenure.image" -}}
 {{- $image := .Values.sidecar.image -}}
 {{- if $image.digest -}}
@@ -68,8 +68,8 @@ volumeMounts:
 {{- end -}}
 
 {{/*
-Who the pod is, how the verbs of `kubectl exec POD -c tenure -- /tenure …` reach the sidecar, and the
-settings, which they share with it.
+The identity of the pod, the address of the sidecar for `kubectl exec POD -c tenure -- /tenure …`, and the
+settings, which these commands share with the sidecar.
 */}}
 {{- define "tenure.env" -}}
 - name: POD_NAME
@@ -82,7 +82,7 @@ settings, which they share with it.
 {{- include "tenure.settingsEnv" . }}
 {{- end -}}
 
-{{/* Where containers of the pod ask the sidecar: a variable, for yours too. */}}
+{{/* The sidecar's URL within the pod, as a variable; for your containers too. */}}
 {{- define "tenure.url" -}}
 - name: TENURE_URL
   value: "http://127.0.0.1:{{ include "tenure.port" . }}"
@@ -96,8 +96,8 @@ settings, which they share with it.
 {{- end -}}
 
 {{/*
-The probes, by the number of the port. Readiness is health and not leadership, but for routing.mode
-probe. The service starts once the listener is up, whether or not the store is.
+The probes, with the port's number. Readiness is health, not leadership, except with routing.mode
+probe. The service starts once the listener is up, even if the store is unreachable.
 */}}
 {{- define "tenure.probes" -}}
 {{- $port := include "tenure.port" . -}}
@@ -113,7 +113,7 @@ livenessProbe:
   {{- toYaml .Values.sidecar.livenessProbe | nindent 2 }}
 {{- end -}}
 
-{{/* As strict as the profile `restricted` asks for, and stricter; `sidecar.securityContext` adds to it. */}}
+{{/* Stricter than the profile `restricted` requires; `sidecar.securityContext` is merged over it. */}}
 {{- define "tenure.securityContext" -}}
 {{- $restricted := dict
   "allowPrivilegeEscalation" false
@@ -128,7 +128,7 @@ livenessProbe:
 {{- toYaml (mergeOverwrite $restricted (deepCopy (.Values.sidecar.securityContext | default dict))) -}}
 {{- end -}}
 
-{{/* Where the sidecar writes: its admin socket and status files; and the token of the API server. */}}
+{{/* The directory for admin socket and status files, and the token for the API server. */}}
 {{- define "tenure.volumeMounts" -}}
 - name: tenure-run
   mountPath: /run/tenure
@@ -140,12 +140,12 @@ livenessProbe:
 {{- end -}}
 
 {{/*
-The volumes of these mounts. The token is projected for the sidecar alone, so that the pod has
-automountServiceAccountToken: false and your container cannot use the sidecar's rights.
+The volumes for these mounts. The token is projected into the sidecar alone: the pod has
+automountServiceAccountToken: false, so that your container cannot use the sidecar's permissions.
 */}}
 {{- define "tenure.volumes" -}}
 - name: tenure-run
-  # In memory, so that a full disk of the node stops no status file.
+  # In memory, so that a full disk on the node does not affect status files.
   emptyDir: {medium: Memory, sizeLimit: 1Mi}
 {{- if include "tenure.needsApi" . }}
 - name: tenure-api
@@ -160,7 +160,7 @@ automountServiceAccountToken: false and your container cannot use the sidecar's 
 {{- end }}
 {{- end -}}
 
-{{/* Labels that the pod must have. */}}
+{{/* Required labels of the pod. */}}
 {{- define "tenure.podLabels" -}}
 tenure.dev/election: {{ include "tenure.election" . | quote }}
 {{- if and (eq (include "tenure.storeKind" .) "azure") .Values.azure.clientId }}
@@ -168,7 +168,7 @@ azure.workload.identity/use: "true"
 {{- end }}
 {{- end -}}
 
-{{/* Annotations that the ServiceAccount must have. */}}
+{{/* Required annotations of the ServiceAccount. */}}
 {{- define "tenure.serviceAccountAnnotations" -}}
 {{- if and (eq (include "tenure.storeKind" .) "azure") .Values.azure.clientId -}}
 azure.workload.identity/client-id: {{ .Values.azure.clientId | quote }}

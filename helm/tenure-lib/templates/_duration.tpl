@@ -12,9 +12,9 @@
 {{- end -}}
 
 {{/*
-How long the sidecar's own end takes at most, in whole seconds, rounded up; as `tenure doctor` counts
-it: drain-timeout, two request-timeouts, a second, and for hooks hook-timeout and a second, once for
-on-active alone, else twice.
+The longest time that the sidecar's shutdown takes, in whole seconds, rounded up, as `tenure doctor` computes
+it: drain-timeout, two request-timeouts, one second, and for hooks hook-timeout plus one second, once if
+only on-active is set, else twice.
 */}}
 {{- define "tenure.endingSeconds" -}}
 {{- $it := .Values.election -}}
@@ -26,8 +26,8 @@ on-active alone, else twice.
 {{- end -}}
 
 {{/*
-The grace period of the pod: first your service ends, then the sidecar. Both count from the same
-beginning, so that it is the sum.
+The grace period of the pod. It covers first the shutdown of your service and then that of the sidecar, so it
+is their sum.
 */}}
 {{- define "tenure.terminationGracePeriodSeconds" -}}
 {{- add .Values.sidecar.serviceStopSeconds (include "tenure.endingSeconds" .) -}}

@@ -1,4 +1,4 @@
-{{/* What the schema cannot say: values that do not go together. Each message names the value and the remedy. */}}
+{{/* Checks that the schema cannot express: values that contradict each other. Each message has the value and the remedy. */}}
 
 {{- define "tenure.guards" -}}
 {{- $e := .Values.election -}}
@@ -12,7 +12,7 @@
   {{- end -}}
 {{- end -}}
 {{- if and (eq $kind "azure") (not (or .Values.azure.clientId .Values.azure.credentialsSecret .Values.azure.managedIdentity)) -}}
-  {{- fail "azure.clientId is empty, and nothing else signs in to Azure: set it to the client id of the workload identity, or azure.credentialsSecret to a Secret, or azure.managedIdentity=true to use the node's identity" -}}
+  {{- fail "azure.clientId is empty, and no other Azure sign-in is configured: set it to the client id of the workload identity, or azure.credentialsSecret to a Secret, or azure.managedIdentity=true to use the node's identity" -}}
 {{- end -}}
 {{- if and $e.kubeRoute (ne $e.kubeRoute .Values.routing.mode) -}}
   {{- fail (printf "election.kubeRoute is %s and routing.mode %s: leave election.kubeRoute empty and set routing.mode=%s, which brings the rights and the Service too" $e.kubeRoute .Values.routing.mode $e.kubeRoute) -}}
@@ -21,7 +21,7 @@
   {{- fail (printf "election.kubeService is %s, and routing.mode %s has no Service for the leader: set routing.mode to endpointslice or label, or leave election.kubeService empty" $e.kubeService .Values.routing.mode) -}}
 {{- end -}}
 {{- if not (include "tenure.port" .) -}}
-  {{- fail (printf "election.listen is %s, and the kubelet's probes reach none of it: add \"[::]:4040\"" (toJson $e.listen)) -}}
+  {{- fail (printf "election.listen is %s, but the kubelet's probes cannot reach any of these addresses: add \"[::]:4040\"" (toJson $e.listen)) -}}
 {{- end -}}
 {{- if and $e.admin (not (hasPrefix "unix:" $e.admin)) (not $e.adminTokenFile) -}}
   {{- fail (printf "election.adminTokenFile is empty, and election.admin is the address %s: set it to a file mounted by sidecar.volumeMounts, or election.admin to unix:/run/tenure/admin.sock" $e.admin) -}}
@@ -29,7 +29,7 @@
 {{- include "tenure.guards.timings" . -}}
 {{- end -}}
 
-{{/* The rules that `tenure run` checks at its start, checked before there is a pod. */}}
+{{/* The rules that `tenure run` checks at start, checked before a pod is created. */}}
 {{- define "tenure.guards.timings" -}}
 {{- $e := .Values.election -}}
 {{- $kind := include "tenure.storeKind" . -}}
@@ -39,17 +39,17 @@
 {{- $request := include "tenure.milliseconds" $e.requestTimeout | int64 -}}
 {{- $needed := add (mul 2 $retry) $request -}}
 {{- if lt $deadline $needed -}}
-  {{- fail (printf "election.renewDeadline is %s, shorter than 2 × retryPeriod + requestTimeout = %vms, so that one renewal that fails would cost the lead: raise it, or shorten election.retryPeriod or election.requestTimeout" $e.renewDeadline $needed) -}}
+  {{- fail (printf "election.renewDeadline is %s, shorter than 2 × retryPeriod + requestTimeout = %vms, so one failed renewal would end leadership: raise it, or shorten election.retryPeriod or election.requestTimeout" $e.renewDeadline $needed) -}}
 {{- end -}}
 {{- $margin := max (div $lease 10) 200 -}}
 {{- if lt (sub $lease $deadline) $margin -}}
-  {{- fail (printf "election.renewDeadline is %s, and leaves less than %vms to the end of election.leaseDuration, %s: lower it to at most %vms, or raise election.leaseDuration" $e.renewDeadline $margin $e.leaseDuration (sub $lease $margin)) -}}
+  {{- fail (printf "election.renewDeadline is %s, which leaves less than %vms until the end of election.leaseDuration, %s: lower it to at most %vms, or raise election.leaseDuration" $e.renewDeadline $margin $e.leaseDuration (sub $lease $margin)) -}}
 {{- end -}}
 {{- if and (has $kind (list "azure" "kubernetes")) (ne (mod $lease 1000) 0) -}}
-  {{- fail (printf "election.leaseDuration is %s, and the store %s takes whole seconds: set it to %vs" $e.leaseDuration $kind (div (add $lease 999) 1000)) -}}
+  {{- fail (printf "election.leaseDuration is %s, but the store %s accepts only whole seconds: set it to %vs" $e.leaseDuration $kind (div (add $lease 999) 1000)) -}}
 {{- end -}}
 {{- if and (eq $kind "azure") (or (lt $lease 15000) (gt $lease 60000)) -}}
-  {{- fail (printf "election.leaseDuration is %s, and Azure takes 15s to 60s: set it within these" $e.leaseDuration) -}}
+  {{- fail (printf "election.leaseDuration is %s, but Azure accepts 15s to 60s: set it within this range" $e.leaseDuration) -}}
 {{- end -}}
 {{- if and $e.health (gt (include "tenure.milliseconds" $e.healthTimeout | int64) (include "tenure.milliseconds" $e.healthInterval | int64)) -}}
   {{- fail (printf "election.healthTimeout is %s, longer than election.healthInterval, %s: lower it" $e.healthTimeout $e.healthInterval) -}}

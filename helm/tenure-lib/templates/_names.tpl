@@ -1,10 +1,10 @@
 {{/*
-Names. Every template of this library takes a context like a chart's own: `.Values` with the values of
-values.yaml, `.Release` and `.Chart`. A chart that depends on it under the alias `tenure` hands over
+Names. Every template of this library takes a context with the structure of a chart's own: `.Values` with the
+values of values.yaml, `.Release` and `.Chart`. A chart that depends on it under the alias `tenure` passes
 `.Subcharts.tenure`.
 */}}
 
-{{/* What all is named after: the release. 52 characters leave room for the endings of derived names. */}}
+{{/* The base of all names: the release. 52 characters leave room for the suffixes of derived names. */}}
 {{- define "tenure.fullname" -}}
 {{- .Values.fullnameOverride | default .Release.Name | trunc 52 | trimSuffix "-" -}}
 {{- end -}}
@@ -31,23 +31,23 @@ azure://{{ .Values.azure.storageAccount }}/{{ .Values.azure.container }}
 {{- end -}}
 {{- end -}}
 
-{{/* The kind of store: what its URL begins with. */}}
+{{/* The kind of store: the scheme of its URL. */}}
 {{- define "tenure.storeKind" -}}
 {{- regexFind "^[a-z0-9]+" (include "tenure.storeUrl" .) -}}
 {{- end -}}
 
-{{/* The name of the Lease, where that is the store. */}}
+{{/* The name of the Lease, if the store is one. */}}
 {{- define "tenure.leaseName" -}}
 {{- include "tenure.storeUrl" . | trimPrefix "kubernetes:" | splitList "/" | last -}}
 {{- end -}}
 
-{{/* Its namespace. */}}
+{{/* The namespace of the Lease. */}}
 {{- define "tenure.leaseNamespace" -}}
 {{- $parts := include "tenure.storeUrl" . | trimPrefix "kubernetes:" | splitList "/" -}}
 {{- if eq (len $parts) 2 -}}{{ first $parts }}{{- else -}}{{ .Release.Namespace }}{{- end -}}
 {{- end -}}
 
-{{/* "true" where the sidecar speaks to the API server. */}}
+{{/* "true" if the sidecar uses the API server. */}}
 {{- define "tenure.needsApi" -}}
 {{- if or (eq (include "tenure.storeKind" .) "kubernetes") (has .Values.routing.mode (list "label" "endpointslice")) -}}
 true

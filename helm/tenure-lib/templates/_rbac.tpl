@@ -1,8 +1,8 @@
-{{/* The rights of the sidecar: a Role and its RoleBinding, each rule with its reason. */}}
+{{/* The permissions of the sidecar: Roles and RoleBindings, each rule with its reason. */}}
 
 {{/*
-Takes (dict "context" CONTEXT "serviceAccount" NAME "labels" YAML). Nothing where the sidecar does not
-speak to the API server.
+Takes (dict "context" CONTEXT "serviceAccount" NAME "labels" YAML). Renders nothing if the sidecar does not
+use the API server.
 */}}
 {{- define "tenure.roles" -}}
 {{- $context := .context -}}
@@ -47,49 +47,49 @@ subjects:
     namespace: {{ .own }}
 {{- end -}}
 
-{{/* In the namespace of the Lease. */}}
+{{/* The rules in the namespace of the Lease. */}}
 {{- define "tenure.rules.lease" -}}
-# Sees who holds the Lease, is told of its release, and acquires, renews and releases it.
+# Read the holder of the Lease, learn of its release, and acquire, renew and release it.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   resourceNames: [{{ include "tenure.leaseName" . }}]
   verbs: [get, watch, update]
-# Makes it where it is missing. A rule cannot name what is yet to be made.
+# Create the Lease if it is missing. A rule for `create` cannot name the object.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [create]
 {{- end -}}
 
-{{/* In the namespace of the pod. */}}
+{{/* The rules in the namespace of the pod. */}}
 {{- define "tenure.rules.pod" -}}
-# Tells of each leader in the Events of its pod.
+# Create an Event on the pod for each new leader.
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
 {{- if eq .Values.routing.mode "label" }}
-# Labels its own pod, and a new leader takes the label from pods that kept it. Rules cannot narrow that
-# to a label or to pods of this release: routing.mode endpointslice needs nothing of the kind.
+# Label its own pod; a new leader also removes the label from pods that still have it. Rules cannot limit
+# this to a label or to pods of this release. routing.mode endpointslice does not need it.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, patch]
 {{- else }}
-# The uid of its own pod, by which `kubectl describe pod` finds the Events.
+# Read the uid of its own pod, by which `kubectl describe pod` finds the Events.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get]
 {{- end }}
 {{- if eq .Values.routing.mode "endpointslice" }}
-# The ports of the leader's Service, and that it has no selector.
+# Read the ports of the leader's Service, and check that it has no selector.
 - apiGroups: [""]
   resources: [services]
   resourceNames: [{{ include "tenure.leaderServiceName" . }}]
   verbs: [get]
-# Puts the leader's address into the EndpointSlice of that Service, and takes it out.
+# Add the leader's address to the EndpointSlice of that Service, and remove it.
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   resourceNames: [{{ include "tenure.leaderServiceName" . }}.{{ include "tenure.election" . }}]
   verbs: [get, update]
-# Makes it where it is missing.
+# Create the EndpointSlice if it is missing.
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [create]

@@ -1,6 +1,6 @@
-{{/* The settings of `tenure run`, from `election.*` and what follows from the other values. */}}
+{{/* The settings of `tenure run`, from `election.*` and from the other values. */}}
 
-{{/* The settings that count, as YAML: each key of `election`, absent where nothing is said. */}}
+{{/* The effective settings, as YAML: the keys of `election`, without those that do not apply. */}}
 {{- define "tenure.settings" -}}
 {{- $it := deepCopy .Values.election -}}
 {{- $_ := set $it "election" (include "tenure.election" .) -}}
@@ -8,7 +8,7 @@
 {{- if and (eq (include "tenure.storeKind" .) "azure") (eq (toString $it.azureBlobPrefix) "<nil>") -}}
 {{- $_ := set $it "azureBlobPrefix" .Release.Namespace -}}
 {{- end -}}
-{{- /* What has nothing to act on is left out. */ -}}
+{{- /* Settings without effect are omitted. */ -}}
 {{- if has .Values.routing.mode (list "label" "endpointslice") -}}
 {{- $_ := set $it "kubeRoute" .Values.routing.mode -}}
 {{- else -}}
@@ -29,7 +29,7 @@
 {{- toYaml $it -}}
 {{- end -}}
 
-{{/* The arguments: a flag for each value of the settings that may have several. */}}
+{{/* The arguments: one flag for each value of the list settings. */}}
 {{- define "tenure.args" -}}
 - run
 {{- range $key, $value := fromYaml (include "tenure.settings" .) }}
@@ -42,8 +42,8 @@
 {{- end -}}
 
 {{/*
-The variables: one for each other setting that has a value. What is run in the container with
-`kubectl exec POD -c tenure -- /tenure doctor` goes by them too.
+The variables: one for each other setting that has a value. Commands in the container, such as
+`kubectl exec POD -c tenure -- /tenure doctor`, use them too.
 */}}
 {{- define "tenure.settingsEnv" -}}
 {{- range $key, $value := fromYaml (include "tenure.settings" .) }}
@@ -54,7 +54,7 @@ The variables: one for each other setting that has a value. What is run in the c
 {{- end }}
 {{- end -}}
 
-{{/* The port of the status listener: of the first address that others than the pod reach; else empty. */}}
+{{/* The port of the first listener address that is reachable from outside the pod; else empty. */}}
 {{- define "tenure.port" -}}
 {{- $ports := list -}}
 {{- range .Values.election.listen -}}

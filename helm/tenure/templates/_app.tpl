@@ -16,7 +16,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- .Values.serviceAccount.name | default (include "tenure.fullname" .) -}}
 {{- end -}}
 
-{{/* "true" where a PodDisruptionBudget is wanted. */}}
+{{/* "true" if there is a PodDisruptionBudget. */}}
 {{- define "app.hasPdb" -}}
 {{- if kindIs "bool" .Values.pdb.enabled -}}
 {{- if .Values.pdb.enabled -}}true{{- end -}}
@@ -25,7 +25,7 @@ true
 {{- end -}}
 {{- end -}}
 
-{{/* "true" where a Service of its own follows the leader. */}}
+{{/* "true" if there is a Service that follows the leader. */}}
 {{- define "app.hasLeaderService" -}}
 {{- if has .Values.routing.mode (list "label" "endpointslice") -}}true{{- end -}}
 {{- end -}}
@@ -45,9 +45,9 @@ metadata:
     {{- end }}
 spec:
   serviceAccountName: {{ include "app.serviceAccount" . }}
-  # The sidecar has a token of its own, see the volume tenure-api.
+  # The sidecar mounts its own token, see the volume tenure-api.
   automountServiceAccountToken: {{ .Values.container.serviceAccountToken }}
-  # Variables for each Service of the namespace are of no use to anyone here.
+  # The variables for each Service of the namespace are not used.
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ kindIs "invalid" .Values.terminationGracePeriodSeconds | ternary (include "tenure.terminationGracePeriodSeconds" .) (toString .Values.terminationGracePeriodSeconds) }}
   securityContext:
@@ -78,7 +78,7 @@ spec:
     {{- toYaml . | nindent 4 }}
     {{- end }}
     {{- if .Values.sidecar.native }}
-    # The last of them: while the others prepare the pod it does not compete.
+    # The last one, so that it does not compete while the others run.
     - {{ include "tenure.container" . | nindent 6 | trim }}
     {{- end }}
   {{- end }}
@@ -147,7 +147,7 @@ volumeMounts:
 {{- end }}
 {{- end -}}
 
-{{/* One node, or one zone, that fails should not take all candidates along. */}}
+{{/* The failure of one node or one zone should not affect all candidates. */}}
 {{- define "app.spread" -}}
 topologySpreadConstraints:
 {{- if kindIs "slice" .Values.topologySpreadConstraints }}
@@ -161,7 +161,7 @@ topologySpreadConstraints:
       matchLabels:
         {{- include "app.selector" $ | nindent 8 }}
     {{- if eq $.Values.kind "Deployment" }}
-    # Pods that a rollout is about to end do not count.
+    # Do not count pods that a rollout is about to delete.
     matchLabelKeys: [pod-template-hash]
     {{- end }}
   {{- end }}

@@ -1,4 +1,4 @@
-{{/* Values that do not go together. Each message names the value and the remedy. */}}
+{{/* Rejects values that contradict each other. Each message has the value and the remedy. */}}
 
 {{- define "app.guards" -}}
 {{- $c := .Values.container -}}
@@ -9,7 +9,7 @@
 {{- range $key := list "startupProbe" "readinessProbe" "livenessProbe" -}}
   {{- range $how := list "httpGet" "tcpSocket" -}}
     {{- if dig $how "host" "" (get $c $key | default dict) -}}
-      {{- fail (printf "container.%s.%s.host is set, and the probe would ask that host and not the pod: take it out" $key $how) -}}
+      {{- fail (printf "container.%s.%s.host is set, and the probe would query that host instead of the pod: remove it" $key $how) -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
@@ -17,14 +17,14 @@
 {{- $given := .Values.terminationGracePeriodSeconds -}}
 {{- if not (kindIs "invalid" $given) -}}
   {{- if lt (int $given) $needed -}}
-    {{- fail (printf "terminationGracePeriodSeconds is %d, and an end may take %d: leave it empty, or raise it to that, or lower sidecar.serviceStopSeconds or election.drainTimeout" (int $given) $needed) -}}
+    {{- fail (printf "terminationGracePeriodSeconds is %d, but shutdown can take %d: leave it empty, or raise it to that, or lower sidecar.serviceStopSeconds or election.drainTimeout" (int $given) $needed) -}}
   {{- end -}}
 {{- end -}}
 {{- if and (include "app.hasLeaderService" .) (not $c.ports) -}}
-  {{- fail (printf "container.ports is empty, and routing.mode %s leads a Service to the leader's ports: list them, or set routing.mode=none" .Values.routing.mode) -}}
+  {{- fail (printf "container.ports is empty, and routing.mode %s routes a Service to the leader's ports: list them, or set routing.mode=none" .Values.routing.mode) -}}
 {{- end -}}
 {{- if and (gt (int .Values.replicas) 1) (eq (include "tenure.storeKind" .) "memory") -}}
-  {{- fail (printf "store is memory:, where each of the %d replicas would lead by itself: set store=kubernetes, or replicas=1" (int .Values.replicas)) -}}
+  {{- fail (printf "store is memory:, where each of the %d replicas would have its own leader: set store=kubernetes, or replicas=1" (int .Values.replicas)) -}}
 {{- end -}}
 {{- $identity := .Values.election.identity | default "" -}}
 {{- if and $identity (gt (int .Values.replicas) 1) (not (contains "$(" $identity)) -}}
@@ -37,23 +37,23 @@
 {{- include "app.guards.pdb" . -}}
 {{- end -}}
 
-{{/* With routing.mode probe one pod is ready and the others are not, ever. */}}
+{{/* With routing.mode probe, only one pod is ever ready. */}}
 {{- define "app.guards.probe" -}}
 {{- if eq .Values.routing.mode "probe" -}}
   {{- if eq .Values.kind "StatefulSet" -}}
-    {{- fail "kind is StatefulSet, and routing.mode probe leaves all pods but one unready, for which a StatefulSet waits for ever: set kind=Deployment, or routing.mode=label" -}}
+    {{- fail "kind is StatefulSet, and routing.mode probe leaves all pods but one unready, for which a StatefulSet waits forever: set kind=Deployment, or routing.mode=label" -}}
   {{- end -}}
   {{- if include "app.hasPdb" . -}}
-    {{- fail "pdb.enabled is true, and with routing.mode probe the one ready pod could never be evicted: set pdb.enabled=false, or routing.mode=label" -}}
+    {{- fail "pdb.enabled is true, but with routing.mode probe the only ready pod could never be evicted: set pdb.enabled=false, or routing.mode=label" -}}
   {{- end -}}
   {{- $s := .Values.strategy -}}
   {{- if and $s (ne (get $s "type") "Recreate") -}}
     {{- if ne (dig "rollingUpdate" "maxUnavailable" "" $s | toString) "100%" -}}
-      {{- fail "strategy waits for pods to be ready, and with routing.mode probe a new one is not while an old one leads: leave strategy empty, or set strategy.rollingUpdate.maxUnavailable=100% or strategy.type=Recreate, or routing.mode=label" -}}
+      {{- fail "strategy waits for pods to be ready, but with routing.mode probe no new pod is ready while an old one leads: leave strategy empty, or set strategy.rollingUpdate.maxUnavailable=100% or strategy.type=Recreate, or routing.mode=label" -}}
     {{- end -}}
   {{- end -}}
   {{- if .Values.minReadySeconds -}}
-    {{- fail "minReadySeconds is set, and with routing.mode probe ready pods are not what a rollout waits for: set minReadySeconds=0, or routing.mode=label" -}}
+    {{- fail "minReadySeconds is set, but with routing.mode probe a rollout does not wait for ready pods: set minReadySeconds=0, or routing.mode=label" -}}
   {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -62,14 +62,14 @@
 {{- $names := list "tenure" .Values.container.name -}}
 {{- range concat .Values.initContainers .Values.extraContainers -}}
   {{- if has .name $names -}}
-    {{- fail (printf "initContainers and extraContainers have one more container named %s: give it another name" .name) -}}
+    {{- fail (printf "initContainers and extraContainers have a second container named %s: give it another name" .name) -}}
   {{- end -}}
   {{- $names = append $names .name -}}
 {{- end -}}
 {{- $ports := list -}}
 {{- range .Values.container.ports -}}
   {{- if or (eq .name "tenure") (has .name $ports) -}}
-    {{- fail (printf "container.ports has one more port named %s: give it another name" .name) -}}
+    {{- fail (printf "container.ports has a second port named %s: give it another name" .name) -}}
   {{- end -}}
   {{- if eq (toString .containerPort) (include "tenure.port" $) -}}
     {{- fail (printf "container.ports has %v, where the sidecar listens: set election.listen to another port" .containerPort) -}}
@@ -78,7 +78,7 @@
 {{- end -}}
 {{- range .Values.volumes -}}
   {{- if hasPrefix "tenure-" .name -}}
-    {{- fail (printf "volumes has %s, and names with tenure- are the sidecar's: give it another name" .name) -}}
+    {{- fail (printf "volumes has %s, but names with tenure- are reserved for the sidecar: give it another name" .name) -}}
   {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -91,11 +91,11 @@
 {{- end -}}
 {{- if include "app.hasPdb" . -}}
   {{- if or (eq (toString $most) "0") (eq (toString $most) "0%") -}}
-    {{- fail (printf "pdb.maxUnavailable is %v, and no node could ever be drained: set it to 1" $most) -}}
+    {{- fail (printf "pdb.maxUnavailable is %v, so no node could ever be drained: set it to 1" $most) -}}
   {{- end -}}
   {{- if not (kindIs "invalid" $least) -}}
     {{- if or (eq (toString $least) "100%") (and (not (hasSuffix "%" (toString $least))) (ge (int $least) (int .Values.replicas))) -}}
-      {{- fail (printf "pdb.minAvailable is %v of %d replicas, and no node could ever be drained: lower it, or raise replicas" $least (int .Values.replicas)) -}}
+      {{- fail (printf "pdb.minAvailable is %v of %d replicas, so no node could ever be drained: lower it, or raise replicas" $least (int .Values.replicas)) -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}

@@ -7,7 +7,7 @@
 //! the leases that each candidate bids for. `--threads` sets the number of threads. If a property
 //! is violated, it prints the shortest run that leads there and exits with code 1.
 
-#![allow(clippy::print_stdout, reason = "what it is for")]
+#![allow(clippy::print_stdout, reason = "the example prints its result")]
 
 use std::env;
 use std::process::ExitCode;

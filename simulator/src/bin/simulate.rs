@@ -17,33 +17,33 @@ use simulator::{MILLI, SECOND};
 
 /// Simulates the election under faults, from a seed.
 ///
-/// The last line says how many hours were simulated, how many faults struck, how often two led at
-/// once (dual), a term fell, or nobody led in time (stuck). Exit code 1 if any did; the command
-/// that replays the shortest schedule showing it comes before that line.
+/// The last line has the simulated hours, the number of faults, and how often two instances led at
+/// once (dual), a term decreased, or there was no leader in time (stuck). The exit code is 1 if any of
+/// these occurred; the command that replays the shortest schedule showing it precedes that line.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
-  cargo run --release --example simulate -- --hours 20000 --seed 7 --json
-  cargo run --release --example simulate -- --seed 7 --episode 12 --faults 3,17 --trace")]
+  cargo run --profile sim -p simulator --bin simulate -- --hours 20000 --seed 7 --json
+  cargo run --profile sim -p simulator --bin simulate -- --seed 7 --episode 12 --faults 3,17 --trace")]
 struct Arguments {
     /// How many hours to simulate
     #[arg(long, default_value_t = 1_000.0)]
     hours: f64,
-    /// The seed; drawn if absent
+    /// The seed; random if absent
     #[arg(long)]
     seed: Option<u64>,
-    /// End with a line of JSON
+    /// Print the last line as JSON
     #[arg(long)]
     json: bool,
-    /// Play this one episode of the seed again
+    /// Replay this one episode of the seed
     #[arg(long)]
     episode: Option<u64>,
     /// With --episode: only these faults of its schedule, by number (`3,17`, or `none`)
     #[arg(long, requires = "episode", value_parser = chosen)]
     faults: Option<Chosen>,
-    /// With --episode: tell everything that happens
+    /// With --episode: print every event
     #[arg(long, requires = "episode")]
     trace: bool,
-    /// Draw a run by hand as SVG: the leader crashes, or is stopped for 20 s
+    /// Draw a fixed run as SVG: the leader crashes, or is stopped for 20 s
     #[arg(long, value_name = "WHAT", conflicts_with_all = ["episode", "json"])]
     figure: Option<Figure>,
 }
@@ -52,7 +52,7 @@ struct Arguments {
 enum Figure {
     /// The leader is killed.
     Crash,
-    /// The leader is stopped for 20 s and goes on.
+    /// The leader is stopped for 20 s and continues.
     Pause,
 }
 
@@ -101,13 +101,13 @@ fn draw(figure: Figure) -> String {
         Figure::Crash => (
             Fault::Crash,
             3_600 * SECOND,
-            "The leader is killed: its belief is gone, its client's answer runs out, then the lease",
+            "The leader is killed: first its client's last answer expires, then the lease",
             "killed",
         ),
         Figure::Pause => (
             Fault::Pause,
             20 * SECOND,
-            "The leader is stopped for 20 s: its belief ends by the clock, before the lease does",
+            "The leader is stopped for 20 s: its belief ends by the clock, before the lease",
             "stopped",
         ),
     };
@@ -122,9 +122,9 @@ fn draw(figure: Figure) -> String {
     let lost = lost.expect("there was a leader").until;
     let marks = [
         (STRUCK, word),
-        (lost, "the lease is over"),
+        (lost, "the lease has expired"),
         (next.from, "another leads"),
-        (STRUCK + length, "goes on: passive"),
+        (STRUCK + length, "continues: passive"),
     ];
     let shown = if length > 60 * SECOND { 3 } else { 4 };
     Frame {
@@ -172,7 +172,7 @@ fn report(seed: u64, found: &Found) {
     let kept: Vec<String> = kept.iter().map(u32::to_string).collect();
     let faults = if kept.is_empty() { "none".to_owned() } else { kept.join(",") };
     eprintln!(
-        "see it again:\n  cargo run --release --example simulate -- --seed {seed} --episode \
+        "see it again:\n  cargo run --profile sim -p simulator --bin simulate -- --seed {seed} --episode \
          {episode} --faults {faults} --trace"
     );
 }
