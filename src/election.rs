@@ -327,16 +327,18 @@ impl Election {
     /// What is left of the two request-timeouts in which a lease is released or left to run out:
     /// so long at most does a resignation take (R3). Where a lapsed lease must end first, what is left
     /// of it comes before them; where processes live that cannot be ended, the lease runs out.
-    /// After a resignation nothing comes before them, and a lapsed lease that lasts longer runs out.
+    /// After a resignation nothing comes before them, and a lapsed lease that lasts longer runs out:
+    /// then nothing is waited for but the publishers' word.
     fn time_to_release(&self, owed: &Owed, now: Moment) -> Duration {
         let first = match self.occupied {
             Some(_) => self.config.lease_duration,
             None if owed.leaving => Duration::ZERO,
             None => owed.promise_at_start(),
         };
-        let left =
-            (first + self.config.request_timeout * 2).saturating_sub(owed.since.elapsed_max(now));
-        let too_late = owed.leaving && self.occupied.is_none() && owed.promise_left(now) > left;
-        if too_late { Duration::ZERO } else { left }
+        let request = self.config.request_timeout;
+        let left = (first + request * 2).saturating_sub(owed.since.elapsed_max(now));
+        let idle = owed.leaving && self.occupied.is_none();
+        let said = owed.announcing_left(now, request).is_zero();
+        if idle && said && owed.promise_left(now) > left { Duration::ZERO } else { left }
     }
 }

@@ -266,14 +266,18 @@ impl Owed {
         })
     }
 
+    /// Returns what is left of the `patience` with publishers that have not said passive.
+    pub(super) fn announcing_left(&self, now: Moment, patience: Duration) -> Duration {
+        if self.announced {
+            return Duration::ZERO;
+        }
+        patience.saturating_sub(self.since.elapsed_min(now))
+    }
+
     /// How long until the release may be sent, or sent again: not before all say passive, for
     /// which it waits for at most `patience`, nor while anybody may act on an answer of ours.
     pub(super) fn left(&self, now: Moment, patience: Duration) -> Duration {
-        let announcing = if self.announced {
-            Duration::ZERO
-        } else {
-            patience.saturating_sub(self.since.elapsed_min(now))
-        };
+        let announcing = self.announcing_left(now, patience);
         announcing.max(self.promise_left(now)).max(self.pace.left(now))
     }
 }
