@@ -335,18 +335,19 @@ impl Election {
 
     /// Returns how much is left of the time for a pending release, after which the lease is left to
     /// run out: two request-timeouts, which bounds a resignation (R3). Without a resignation they
-    /// begin when the lapsed lease is over (`promised`); a lapsed lease that lasts longer than a
-    /// resignation is left to run out. If processes live that cannot be killed, the time is one
-    /// lease-duration.
+    /// begin when the lapsed lease is over (`promised`). After one, a lapsed lease that lasts longer
+    /// is left to run out as soon as the publishers have acknowledged passive. If processes live
+    /// that cannot be killed, the time is one lease-duration.
     fn time_to_release(&self, owed: &Owed, now: Moment) -> Duration {
         let first = match self.occupied {
             Some(_) => self.config.lease_duration,
             None if owed.leaving => Duration::ZERO,
             None => owed.promise_at_start(),
         };
-        let left =
-            (first + self.config.request_timeout * 2).saturating_sub(owed.since.elapsed_max(now));
-        let too_late = owed.leaving && self.occupied.is_none() && owed.promise_left(now) > left;
-        if too_late { Duration::ZERO } else { left }
+        let request = self.config.request_timeout;
+        let left = (first + request * 2).saturating_sub(owed.since.elapsed_max(now));
+        let idle = owed.leaving && self.occupied.is_none();
+        let said = owed.announcing_left(now, request).is_zero();
+        if idle && said && owed.promise_left(now) > left { Duration::ZERO } else { left }
     }
 }

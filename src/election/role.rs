@@ -270,15 +270,19 @@ impl Owed {
         })
     }
 
+    /// Returns what is left of the `patience` with publishers that have not acknowledged passive.
+    pub(super) fn announcing_left(&self, now: Moment, patience: Duration) -> Duration {
+        if self.announced {
+            return Duration::ZERO;
+        }
+        patience.saturating_sub(self.since.elapsed_min(now))
+    }
+
     /// Returns how long until the release may be sent or retried: not before all publishers have
     /// acknowledged passive, for at most `patience`, and not while clients may still act on an
     /// answer.
     pub(super) fn left(&self, now: Moment, patience: Duration) -> Duration {
-        let announcing = if self.announced {
-            Duration::ZERO
-        } else {
-            patience.saturating_sub(self.since.elapsed_min(now))
-        };
+        let announcing = self.announcing_left(now, patience);
         announcing.max(self.promise_left(now)).max(self.pace.left(now))
     }
 }

@@ -269,6 +269,24 @@ fn r8_a_resignation_leaves_a_lapsed_lease_that_lasts_longer_to_run_out() {
 }
 
 #[test]
+fn r8_a_lease_left_to_run_out_waits_for_the_publishers_all_the_same() {
+    for announces in [true, false] {
+        let mut bench = Bench::leader();
+        bench.now.boot += ms(DEADLINE);
+        bench.resign();
+        assert_eq!(bench.notices.iter().filter(|it| **it == Notice::ReleaseUnknown).count(), 0);
+        bench.pass(REQUEST - 1);
+        assert!(!bench.election.is_finished(), "a status file may still say active");
+        if announces {
+            bench.announce();
+        } else {
+            bench.pass(1);
+        }
+        assert!(bench.request.is_none() && bench.election.is_finished());
+    }
+}
+
+#[test]
 fn r8_a_drain_timeout_shortens_no_lapsed_lease() {
     for drain in [1_000, 3 * LEASE] {
         let mut bench = Bench::leader_with(Config { drain_timeout: ms(drain), ..config() });
