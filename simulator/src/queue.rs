@@ -138,7 +138,7 @@ impl Queue {
     }
 
     /// Removes and returns the next event.
-    pub fn next(&mut self) -> Option<(Instant, Event)> {
+    pub fn pop(&mut self) -> Option<(Instant, Event)> {
         self.heap.pop().map(|it| (it.at, it.event))
     }
 }

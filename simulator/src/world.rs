@@ -157,7 +157,7 @@ impl<'a> World<'a> {
 
     /// Plays to the end, or to the first violation.
     pub fn play(&mut self) -> Outcome {
-        while let Some((at, event)) = self.queue.next() {
+        while let Some((at, event)) = self.queue.pop() {
             debug_assert!(at >= self.now, "time went back");
             self.now = at;
             self.handle(event);

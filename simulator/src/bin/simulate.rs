@@ -1,6 +1,7 @@
 //! The command line of the simulator: runs a campaign, replays an episode, or draws a figure.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line")]
+#![allow(clippy::disallowed_methods, reason = "measures its own speed")]
 #![allow(clippy::cast_possible_truncation, reason = "indices of a few dozen")]
 
 use std::process::ExitCode;
