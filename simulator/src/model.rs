@@ -5,7 +5,7 @@
 //! is called; the world around it follows the driver's rule and Microsoft's lease tables.
 //!
 //! What is without bound: time, elections, terms, renewals. Two states that act alike from now on
-//! are one ([`key`]), so that the states are finite and every run of any length is among them.
+//! are one (`key`), so that the states are finite and every run of any length is among them.
 //!
 //! What bounds it: the number of candidates, two requests of each under way at once (the one that
 //! it waits for and one that is late, orphaned or a duplicate), and how many faults a run has
