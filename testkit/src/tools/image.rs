@@ -130,7 +130,7 @@ pub fn buildah(arguments: &[&str]) -> Command {
     // A build on a slow machine takes minutes; a hang must not block the whole run.
     let mut command = Command::new("timeout");
     command
-        .args(["--kill-after=10", "900", "buildah"])
+        .args(["--kill-after=10", "1800", "buildah"])
         .arg("--root")
         .arg(place.join("root"))
         .arg("--runroot")
