@@ -186,6 +186,7 @@ fn a_newer_term_in_the_slice_is_left_and_told() {
     let a = cluster.start("web-1", SHORT);
     let term = leads(&a);
     leads_to(&cluster, "10.0.0.1");
+    agrees(&a, true);
     cluster.server.modify("endpointslices", NAMESPACE, SLICE, |it| {
         it["metadata"]["annotations"]["tenure.dev/term"] = (term + 1).to_string().into();
         it["endpoints"] = json!([]);
