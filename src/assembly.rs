@@ -9,10 +9,11 @@ use crate::clock;
 use crate::config::{Health, Settings};
 use crate::daemon::{Driver, Orders, Publisher, Report};
 use crate::election::{Config, Election, HealthRule};
+use crate::lease::{Candidate, Rules};
 use crate::publish::acknowledgements::Acknowledgements;
 use crate::publish::metrics::Metrics;
 use crate::publish::{About, Board, Heartbeat, Published, RouteBoard};
-use crate::store::{self, Candidate, Rules};
+use crate::store;
 
 /// The parts, not yet running.
 pub(crate) struct Assembly {

@@ -22,9 +22,10 @@ use crate::clock::Moment;
 use crate::election::{
     Answer, Chance, Election, Notice, Op, Progress, Refusal, Request, RequestId,
 };
+use crate::lease::{Cause, Failure, Nonce, StoreError};
 use crate::publish::Heartbeat;
 use crate::publish::metrics::Metrics;
-use crate::store::{Cause, Failure, LeaseStore, Nonce, StoreError};
+use crate::store::LeaseStore;
 pub use control::{Control, Order, Orders};
 pub use publisher::Publisher;
 pub use report::Report;

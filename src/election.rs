@@ -42,7 +42,7 @@ pub use transition::{Reason, TRANSITIONS, Transition};
 use yielding::{Aside, Courtesy};
 
 use crate::clock::Moment;
-use crate::store::{Record, StoreError, Successor};
+use crate::lease::{Record, StoreError, Successor};
 
 /// One candidate's part in one election.
 ///

@@ -147,6 +147,8 @@ pub(crate) mod http_client;
 #[doc(hidden)]
 pub mod kube;
 #[doc(hidden)]
+pub mod lease;
+#[doc(hidden)]
 pub mod listener;
 #[doc(hidden)]
 pub mod logs;

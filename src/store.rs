@@ -13,25 +13,18 @@
 //! - *Whether the store can notify.* [`LeaseStore::changed`] wakes a standby before its next poll.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use time::OffsetDateTime;
-use uuid::Uuid;
 
 use crate::config::{Settings, StoreSettings};
+use crate::lease::{Bid, Grant, Record, Rules, Sight, StoreError, Successor};
 
 pub mod azure;
-mod failure;
 pub mod file;
 pub mod kubernetes;
 pub mod memory;
-mod successor;
-
-pub use failure::{Cause, Failure, StoreError};
-pub use successor::Successor;
 
 /// A place that keeps one lease, with the record of its holder.
 ///
@@ -133,84 +126,6 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseStore>> {
     })
 }
 
-/// The properties of a kind of store that the election depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
-    /// The longest lease that any candidate can hold in this store, for R11's hold; `None` if only
-    /// this candidate's own lease-duration is known.
-    pub longest_lease: Option<Duration>,
-    /// Whether a missing record needs no hold, because deleting it frees the lease behind the
-    /// holder's back (`file:` and `memory:`).
-    pub missing_is_free: bool,
-}
-
-/// One running instance that competes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    /// The name for people; several candidates may have the same.
-    pub identity: String,
-    /// Random for each process: distinguishes two candidates with the same identity.
-    pub instance: String,
-    /// The address of the service next to the candidate, published while it leads.
-    pub address: Option<String>,
-}
-
-/// The parameters of one acquisition; the same in each of its requests, to the end.
-#[derive(Clone, Debug)]
-pub struct Bid {
-    /// The lease that this bid is for.
-    pub lease: LeaseId,
-    /// Identifies the record that this acquisition writes.
-    pub nonce: Nonce,
-    /// The candidate that bids.
-    pub candidate: Arc<Candidate>,
-    /// How long the store keeps the lease after each grant.
-    pub lease_duration: Duration,
-    /// The version that was seen free, for stores that compare and set.
-    pub seen: Version,
-}
-
-/// The result of a read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sight {
-    /// Whether the store allows the lease to be acquired now. Where observers count the time, only
-    /// after a release.
-    pub free: bool,
-    /// The record of the last term that was written. If the present holder did not write it, its
-    /// term alone.
-    pub record: Record,
-    /// The version that was read.
-    pub version: Version,
-    /// The claim whose time each observer counts, if the lease is held and no store counts; always
-    /// `None` if the store counts.
-    pub claim: Option<Claim>,
-}
-
-/// A lease in the record of an observer-timed store. It is over for an observer that has seen it
-/// unchanged for its whole duration (R2).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// The holder and the renewal: each renewal changes this, and no other write does, so that
-    /// other changes to the object do not start the wait anew.
-    pub spec: Version,
-    /// How long the lease lasts after each renewal, as written by its holder.
-    pub lease_duration: Duration,
-}
-
-/// What the store keeps next to the lease: written at the start of a leadership, kept after its
-/// end.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Record {
-    /// The last term written; `None` if there is no record yet, or it was lost (R11).
-    pub term: Option<u64>,
-    /// The candidate that wrote this term.
-    pub holder: Option<Arc<Candidate>>,
-    /// The acquisition that wrote the record.
-    pub nonce: Option<Nonce>,
-    /// The successor that this candidate named.
-    pub successor: Option<Successor>,
-}
-
 /// The result of breaking the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
@@ -226,64 +141,6 @@ pub enum Broken {
         free_in: Duration,
     },
 }
-
-/// The result of a granted acquisition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// The record as found under the lease.
-    pub record: Record,
-    /// The date by the store's clock, if the store sends one.
-    pub date: Option<OffsetDateTime>,
-}
-
-/// A lease id: random per acquisition, never configured, derived, stored or reused (R5).
-///
-/// Knowing it is enough to renew or release the lease, so `Debug` does not show it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct LeaseId(Uuid);
-
-impl LeaseId {
-    /// Creates a version 4 UUID from 128 random bits.
-    #[must_use]
-    pub fn from_random(bits: u128) -> Self {
-        Self(uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid())
-    }
-
-    /// Returns the id in lower case with dashes, for requests to a store only.
-    #[must_use]
-    pub fn to_wire(self) -> String {
-        self.0.hyphenated().to_string()
-    }
-}
-
-impl fmt::Debug for LeaseId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LeaseId(…)")
-    }
-}
-
-/// Proves in the record which acquisition wrote it (R7). Not a secret, and not a lease id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Nonce(pub u128);
-
-impl fmt::Display for Nonce {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
-}
-
-impl std::str::FromStr for Nonce {
-    type Err = std::num::ParseIntError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        u128::from_str_radix(text, 16).map(Self)
-    }
-}
-
-/// The store's name for one state of the lock (an `ETag`, a counter). Opaque: only equality means
-/// anything.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version(pub Arc<str>);
 
 /// One line of the report of `tenure doctor`.
 #[derive(Clone, Debug, PartialEq, Eq)]

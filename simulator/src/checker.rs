@@ -3,7 +3,7 @@
 //! What it does not do: it changes nothing of the world. It knows the truth, which no candidate
 //! does: true time, which request the store has done, who wrote which term.
 
-use tenure::store::Nonce;
+use tenure::lease::Nonce;
 
 use super::Instant;
 

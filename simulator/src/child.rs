@@ -5,7 +5,7 @@
 
 use tenure::clock::Moment;
 use tenure::election::{Belief, Election, Standing};
-use tenure::store::LeaseId;
+use tenure::lease::LeaseId;
 
 use super::checker::Kind;
 use super::examine::Step;

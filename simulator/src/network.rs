@@ -4,7 +4,7 @@
 use fastrand::Rng;
 
 use tenure::election::{Answer, Op, RequestId};
-use tenure::store::{Cause, Failure, StoreError};
+use tenure::lease::{Cause, Failure, StoreError};
 
 use super::faults::{Error, Weather};
 use super::store::{Stage, Store};

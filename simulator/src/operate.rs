@@ -6,7 +6,7 @@ use tenure::clock::Moment;
 use tenure::election::{
     Answer, Observation, Op, Progress, Reason, Refusal, State, Transition, Will,
 };
-use tenure::store::{Bid, LeaseId, Nonce, Successor};
+use tenure::lease::{Bid, LeaseId, Nonce, Successor};
 
 use super::checker;
 use super::faults::{Heir, Kind};

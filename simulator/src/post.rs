@@ -2,7 +2,7 @@
 //! too.
 
 use tenure::election::{Answer, Op, Request, RequestId};
-use tenure::store::{Cause, Failure, StoreError};
+use tenure::lease::{Cause, Failure, StoreError};
 
 use super::checker::{self, Tenure};
 use super::faults::Error;

@@ -9,7 +9,7 @@ use tenure::clock::Moment;
 use tenure::election::{
     Chance, Config, Election, Notice, Observation, Request, RequestId, Standing, Status, Transition,
 };
-use tenure::store::{Candidate, LeaseId, Nonce, Rules};
+use tenure::lease::{Candidate, LeaseId, Nonce, Rules};
 
 use super::child::Escort;
 use super::clock::Clocks;

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::election::{Answer, Op};
-use tenure::store::{
-    Bid, Broken, Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Sight, StoreError,
-    Successor, Version,
+use tenure::lease::{
+    Bid, Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Sight, StoreError, Successor,
+    Version,
 };
+use tenure::store::Broken;
 use time::OffsetDateTime;
 
 use super::Instant;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::config::duration;
-use crate::store::Successor;
+use crate::lease::Successor;
 
 /// The hold-off of a call that names none: five reads of a standby at the default retry-period.
 pub const USUAL_HOLD_OFF: Duration = Duration::from_secs(10);

@@ -12,9 +12,10 @@ use super::SettingsArgs;
 use super::terminal::{self, harmless};
 use crate::clock;
 use crate::config::{Environment, Settings, StoreSettings, Verb, load_to_look};
+use crate::lease::{Cause, Failure, Record, Sight, StoreError};
 use crate::publish::rfc3339;
 use crate::publish::words::spoken;
-use crate::store::{self, Broken, Cause, LeaseStore, Record, Sight, StoreError};
+use crate::store::{self, Broken, LeaseStore};
 
 /// The bound on one request, including authentication.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -196,7 +197,7 @@ impl Breaking {
 async fn bounded<T>(request: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     match tokio::time::timeout(PATIENCE, request).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(StoreError::Unknown(store::Failure::new(
+        Err(_) => Err(StoreError::Unknown(Failure::new(
             Cause::Timeout,
             format!("the store has not answered in {}", spoken(PATIENCE)),
         ))),
@@ -262,7 +263,7 @@ fn told(lease: &str, record: &Record, free_in: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Candidate, Failure};
+    use crate::lease::{Candidate, Failure};
 
     fn record(identity: &str) -> Record {
         let holder = Candidate {

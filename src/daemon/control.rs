@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::election::{Progress, Refusal, State, Will};
-use crate::store::Successor;
+use crate::lease::Successor;
 
 /// The capacity of the queue; a sender waits while it is full.
 const QUEUE: usize = 16;

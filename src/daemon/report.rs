@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::election::{Answer, Holder, Notice, Transition};
-use crate::store::{StoreError, Successor};
+use crate::lease::{StoreError, Successor};
 
 /// Tracks the last error, so that it is not logged again.
 #[derive(Debug, Default)]

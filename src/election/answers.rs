@@ -7,7 +7,7 @@ use super::yielding::Courtesy;
 use super::{Answer, Belief, Chance, Election, InFlight, Notice, Op, Reason};
 use super::{Holder, Observation, Pace};
 use crate::clock::Moment;
-use crate::store::{Bid, Grant, LeaseId, Record, Sight, StoreError};
+use crate::lease::{Bid, Grant, LeaseId, Record, Sight, StoreError};
 
 /// The largest term: no other is written after it, since beyond 2⁵³ some JSON readers cannot tell
 /// adjacent integers apart.

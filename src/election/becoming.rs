@@ -9,7 +9,7 @@ use super::role::{Activating, Bidding, Draining, Leader, Nomination, Owed, Role,
 use super::telling::Ended;
 use super::{Belief, Chance, Election, Holder, Pace, Reason};
 use crate::clock::Moment;
-use crate::store::{Bid, Grant};
+use crate::lease::{Bid, Grant};
 
 impl Election {
     /// Holds the granted lease for as long as R11 and the activation delay require, before the term

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::health::HealthRule;
-use crate::store::{Candidate, Rules};
+use crate::lease::{Candidate, Rules};
 
 /// The configuration of one candidate.
 #[derive(Clone, Debug)]

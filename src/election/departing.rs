@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::yielding::Aside;
 use super::{Chance, Election, Progress, Reason, Refusal, Role, State, Will};
 use crate::clock::Moment;
-use crate::store::Successor;
+use crate::lease::Successor;
 
 /// Why and how a leader steps down.
 pub(super) struct Departure {

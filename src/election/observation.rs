@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::pace::went_back;
 use crate::clock::Moment;
-use crate::store::{Claim, Sight, Version};
+use crate::lease::{Claim, Sight, Version};
 
 /// A claim as one observer has seen it, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]

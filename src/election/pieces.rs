@@ -11,7 +11,7 @@ use super::role::{Activating, Bidding, Draining, Leader, Owed, Role, Tenure};
 use super::yielding::{Aside, Courtesy};
 use super::{Election, InFlight, Op};
 use crate::clock::Moment;
-use crate::store::{LeaseId, Version};
+use crate::lease::{LeaseId, Version};
 
 /// One value of the state of an election.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::election::status::{Holder, State};
 use crate::election::transition::Transition;
-use crate::store::{Bid, Grant, LeaseId, Nonce, Sight, Successor};
+use crate::lease::{Bid, Grant, LeaseId, Nonce, Sight, Successor};
 
 /// A request to the store, to be sent now. The driver hands in exactly one answer for each, an
 /// unknown one when `timeout` is over.

@@ -7,7 +7,7 @@ use super::pace::{Pace, went_back};
 use super::request::Op;
 use super::status::Belief;
 use crate::clock::Moment;
-use crate::store::{Bid, Successor};
+use crate::lease::{Bid, Successor};
 
 /// The role of a candidate.
 ///

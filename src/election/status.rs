@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::store::{Candidate, StoreError, Successor};
+use crate::lease::{Candidate, StoreError, Successor};
 
 /// The status of the election after one turn of the driver.
 #[derive(Clone, Debug, PartialEq)]

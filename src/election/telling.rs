@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Election, Holder, Notice, Reason, Role, Standing, Transition};
 use crate::clock::Moment;
-use crate::store::Successor;
+use crate::lease::Successor;
 
 impl Election {
     pub(super) fn standing(&self) -> Standing {

@@ -18,7 +18,7 @@ use super::{
     State, TRANSITIONS, Transition, Will,
 };
 use crate::clock::Moment;
-use crate::store::{
+use crate::lease::{
     Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Sight, StoreError, Version,
 };
 
@@ -61,8 +61,8 @@ fn config() -> Config {
     }
 }
 
-fn candidate(name: &str) -> crate::store::Candidate {
-    crate::store::Candidate { identity: name.into(), instance: format!("{name}-1"), address: None }
+fn candidate(name: &str) -> crate::lease::Candidate {
+    crate::lease::Candidate { identity: name.into(), instance: format!("{name}-1"), address: None }
 }
 
 /// The candidate under test, with its clocks and the request in flight.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Election;
 use super::pace::went_back;
 use crate::clock::Moment;
-use crate::store::{Nonce, Sight};
+use crate::lease::{Nonce, Sight};
 
 /// The hold-off after a leadership that ended voluntarily.
 #[derive(Clone, Copy, Debug)]

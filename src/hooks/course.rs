@@ -159,7 +159,7 @@ mod tests {
 
     use super::*;
     use crate::election::{Belief, Holder, StoreHealth};
-    use crate::store::Candidate;
+    use crate::lease::Candidate;
 
     const LENGTH: Duration = Duration::from_secs(10);
 

@@ -14,7 +14,7 @@ use super::{About, Board, Judgement, Published, Role, RouteBoard};
 use crate::clock::Moment;
 use crate::config::Timings;
 use crate::election::{Op, State, TRANSITIONS, Transition};
-use crate::store::Cause;
+use crate::lease::Cause;
 
 /// The content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
@@ -145,7 +145,7 @@ impl Metrics {
         self.0.transitions.with_label_values(&[from.as_str(), to.as_str(), reason.as_str()]).inc();
     }
 
-    /// Counts a request to the store: `outcome` is `ok` or a [`crate::store::StoreError::outcome`].
+    /// Counts a request to the store: `outcome` is `ok` or a [`crate::lease::StoreError::outcome`].
     pub fn request(&self, op: &str, outcome: &str, took: Duration) {
         self.0.requests.with_label_values(&[op, outcome]).inc();
         self.0.durations.with_label_values(&[op]).observe(took.as_secs_f64());

@@ -23,11 +23,11 @@ use self::credential::Credential;
 use self::errors::{Op, classify, code, is_missing, not_azure};
 use self::record::Metadata;
 use self::transport::{Route, is_loopback};
-use super::{
-    Bid, Broken, Cause, Failure, Finding, Grant, LeaseId, LeaseStore, Record, Rules, Sight,
-    StoreError, Successor, Version,
-};
+use super::{Broken, Finding, LeaseStore};
 use crate::config::AzureSettings;
+use crate::lease::{
+    Bid, Cause, Failure, Grant, LeaseId, Record, Rules, Sight, StoreError, Successor, Version,
+};
 
 mod access;
 mod breaking;

@@ -30,12 +30,10 @@ use self::attempt::{Attempt, BREAKING, Change, NOT_OURS, holds};
 use self::fault::Fault;
 use self::place::Place;
 use self::record::Stored;
-use super::{
-    Bid, Broken, Cause, Failure, Finding, Grant, LeaseStore, Record, Rules, Sight, StoreError,
-    Successor,
-};
+use super::{Broken, Finding, LeaseStore};
 use crate::clock::{self, Moment};
 use crate::config::FileSettings;
+use crate::lease::{Bid, Cause, Failure, Grant, Record, Rules, Sight, StoreError, Successor};
 
 mod attempt;
 mod examine;

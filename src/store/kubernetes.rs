@@ -16,13 +16,12 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use self::watching::Noticed;
-use super::{
-    Bid, Broken, Cause, Failure, Finding, Grant, LeaseStore, Rules, Sight, StoreError, Successor,
-};
+use super::{Broken, Finding, LeaseStore};
 use crate::clock;
 use crate::config::KubernetesSettings;
 use crate::kube::objects::Lease;
 use crate::kube::{Dated, Kube, KubeError};
+use crate::lease::{Bid, Cause, Failure, Grant, Rules, Sight, StoreError, Successor};
 
 mod doctor;
 mod record;

@@ -9,11 +9,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
-use super::{
-    Bid, Broken, Cause, Failure, Finding, Grant, LeaseId, LeaseStore, Record, Rules, Sight,
-    StoreError, Successor, Verdict, Version,
-};
+use super::{Broken, Finding, LeaseStore, Verdict};
 use crate::clock::{self, Moment};
+use crate::lease::{
+    Bid, Cause, Failure, Grant, LeaseId, Record, Rules, Sight, StoreError, Successor, Version,
+};
 
 /// A handle to a lease in memory; clones share the lease.
 ///
@@ -300,8 +300,8 @@ impl LeaseStore for Memory {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Candidate, Nonce};
     use super::*;
+    use crate::lease::{Candidate, Nonce};
 
     fn bid(number: u128, seen: Version) -> Bid {
         let candidate = Candidate { identity: "a".into(), instance: "1".into(), address: None };

@@ -14,8 +14,9 @@ use std::time::Duration;
 use azurite::{Azurite, Certificate};
 use blob_server::{BlobServer, Fault, Proof};
 use tenure::config::{AzureCredential, AzureSettings, SecretSource};
+use tenure::lease::{Bid, Candidate, Cause, LeaseId, Nonce, StoreError, Version};
+use tenure::store::LeaseStore;
 use tenure::store::azure::Azure;
-use tenure::store::{Bid, Candidate, Cause, LeaseId, LeaseStore, Nonce, StoreError, Version};
 use token_server::{Reply, TokenServer};
 
 fn bid() -> Bid {

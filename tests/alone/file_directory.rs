@@ -12,8 +12,9 @@ use std::time::Duration;
 use file_child::{Process, named};
 use file_place::{Place, assert_misplaced, each_call, fresh_bid, lead};
 use tenure::config::FileSettings;
+use tenure::lease::{Cause, StoreError};
+use tenure::store::LeaseStore;
 use tenure::store::file::FileStore;
-use tenure::store::{Cause, LeaseStore, StoreError};
 
 #[tokio::test]
 async fn a_missing_directory_is_made_for_us_alone_as_soon_as_its_parent_exists() {

@@ -8,7 +8,8 @@ use processes::{GO, LEASE, Process, bid, draw, now, open, pause, random, until};
 use rustix::process::Signal;
 use tempfile::TempDir;
 use tenure::clock;
-use tenure::store::{Cause, LeaseStore, StoreError};
+use tenure::lease::{Cause, StoreError};
+use tenure::store::LeaseStore;
 
 /// The entry point of the child processes; does nothing otherwise.
 #[test]

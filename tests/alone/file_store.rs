@@ -14,8 +14,9 @@ use file_place::{Place, assert_foreign, fresh_bid, lead};
 use proptest::prelude::*;
 use rustix::fs::{FileType, Mode, mknodat};
 use tenure::clock::{self, Moment};
+use tenure::lease::{StoreError, Version};
+use tenure::store::LeaseStore;
 use tenure::store::file::FileStore;
-use tenure::store::{LeaseStore, StoreError, Version};
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime =

@@ -7,14 +7,12 @@ use async_trait::async_trait;
 use tenure::clock::Moment;
 use tenure::daemon::{Control, Driver, Publisher, Report};
 use tenure::election::{Config, Election, State};
+use tenure::lease::{Bid, Candidate, Cause, Failure, Grant, Rules, Sight, StoreError, Successor};
 use tenure::publish::acknowledgements::Acknowledgements;
 use tenure::publish::metrics::Metrics;
 use tenure::publish::{About, Heartbeat, Published};
 use tenure::store::memory::Memory;
-use tenure::store::{
-    Bid, Broken, Candidate, Cause, Failure, Finding, Grant, LeaseStore, Rules, Sight, StoreError,
-    Successor,
-};
+use tenure::store::{Broken, Finding, LeaseStore};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, LocalSet};
 

@@ -12,7 +12,8 @@ use observed::Observers;
 use simulated_lock::SimulatedLock;
 use simulation::store::{Kind, Stage, Step, Store};
 use tenure::election::{Answer, Op};
-use tenure::store::{Bid, Candidate, LeaseId, LeaseStore, Nonce, StoreError, Version};
+use tenure::lease::{Bid, Candidate, LeaseId, Nonce, StoreError, Version};
+use tenure::store::LeaseStore;
 
 /// The simulated blob if `BLOB`, and otherwise the simulated store on one host.
 struct Simulated<const BLOB: bool>(SimulatedLock);

@@ -12,8 +12,9 @@ use bids::{A, B, bid, open, outcome, soon};
 use blob_server::BlobServer;
 use raw::Raw;
 use tenure::config::AzureSettings;
+use tenure::lease::{Bid, Cause, StoreError};
+use tenure::store::LeaseStore;
 use tenure::store::azure::Azure;
-use tenure::store::{Bid, Cause, LeaseStore, StoreError};
 
 const STATES: [&str; 5] = ["available", "leased", "breaking", "broken", "expired"];
 

@@ -11,7 +11,8 @@ use tokio::io::AsyncBufReadExt;
 use bids::{A, B, bid, leading, open, outcome, soon};
 use blob_server::{BlobServer, Fault, Proof};
 use raw::Raw;
-use tenure::store::{Cause, LeaseStore, Nonce, StoreError};
+use tenure::lease::{Cause, Nonce, StoreError};
+use tenure::store::LeaseStore;
 
 #[tokio::test]
 async fn what_the_store_does_not_say_for_certain_is_unknown() {

@@ -10,7 +10,8 @@ use std::time::Duration;
 use bids::{A, bid, leading, open, outcome, soon};
 use blob_server::{BlobServer, Fault};
 use raw::Raw;
-use tenure::store::{Broken, Cause, LeaseStore, StoreError, Successor};
+use tenure::lease::{Cause, StoreError, Successor};
+use tenure::store::{Broken, LeaseStore};
 
 const PERIOD: &str = "x-ms-lease-break-period";
 

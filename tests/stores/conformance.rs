@@ -22,11 +22,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tenure::clock::{self, Moment};
 use tenure::config::{AzureSettings, FileSettings};
+use tenure::lease::Sight;
+use tenure::store::LeaseStore;
 use tenure::store::azure::Azure;
 use tenure::store::file::FileStore;
 use tenure::store::kubernetes::Kubernetes;
 use tenure::store::memory::Memory;
-use tenure::store::{LeaseStore, Sight};
 
 /// A clock that the test advances.
 #[derive(Clone)]

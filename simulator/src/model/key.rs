@@ -15,7 +15,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use tenure::clock::Moment;
 use tenure::election::{Answer, Op, Piece};
-use tenure::store::LeaseId;
+use tenure::lease::LeaseId;
 
 use super::peer::{LEASE_DURATION, Message, Peer, TICK};
 use super::store::Lease;

@@ -9,7 +9,7 @@ use tenure::clock::Moment;
 use tenure::election::{
     Answer, Chance, Config, Election, Notice, Op, Reason, Request, RequestId, Standing, Status,
 };
-use tenure::store::{Candidate, Cause, Failure, LeaseId, Nonce, Rules, StoreError};
+use tenure::lease::{Candidate, Cause, Failure, LeaseId, Nonce, Rules, StoreError};
 
 /// One tick of the model. The margin of one tick is then as long as the pause that R10 overlooks.
 pub const TICK: Duration = Duration::from_secs(1);

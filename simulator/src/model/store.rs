@@ -4,7 +4,7 @@
 //! lease is as good as none, since no request of the election tells the two apart.
 
 use tenure::election::{Answer, Op};
-use tenure::store::{
+use tenure::lease::{
     Bid, Cause, Failure, Grant, LeaseId, Nonce, Record, Sight, StoreError, Version,
 };
 

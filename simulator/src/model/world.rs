@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use tenure::store::LeaseId;
+use tenure::lease::LeaseId;
 
 use super::peer::{LEASE_DURATION, Peer};
 use super::store::{FIRST_TERM, Lease, Store};

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::election::{Answer, Op};
-use tenure::store::{
-    Bid, Broken, Cause, Claim, Failure, LeaseId, Nonce, Record, Sight, StoreError, Version,
+use tenure::lease::{
+    Bid, Cause, Claim, Failure, LeaseId, Nonce, Record, Sight, StoreError, Version,
 };
+use tenure::store::Broken;
 
 use super::{Stage, Step, Store};
 

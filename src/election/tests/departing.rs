@@ -1,7 +1,7 @@
 //! R3 and R8: voluntary step-down, with its drain.
 
 use super::*;
-use crate::store::Successor;
+use crate::lease::Successor;
 
 const DRAIN: u64 = 6_000;
 

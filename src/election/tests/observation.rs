@@ -1,7 +1,7 @@
 //! R2 where no store counts the time: how an observer waits for the end of a lease.
 
 use super::*;
-use crate::store::Claim;
+use crate::lease::Claim;
 
 /// The duration of the observed lease, longer than that of the candidate.
 const ITS_LEASE: u64 = 20_000;

@@ -2,7 +2,7 @@
 //! when.
 
 use super::*;
-use crate::store::Successor;
+use crate::lease::Successor;
 
 const HOLD_OFF: u64 = 8_000;
 

@@ -10,7 +10,8 @@ use azure_storage_blob::models::BlobClientBreakLeaseOptions;
 use super::access::Access;
 use super::errors::{Op, code};
 use super::{Azure, LONGEST_LEASE, Seen, genuine, header, not_azure, refused};
-use crate::store::{Broken, Cause, Failure, StoreError};
+use crate::lease::{Cause, Failure, StoreError};
+use crate::store::Broken;
 
 /// The longest break period that Azure accepts, in seconds. A finite lease never has more left, so
 /// it just runs out. An infinite one, acquired since the read, does not break at once, as it would

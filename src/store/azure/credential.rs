@@ -21,7 +21,7 @@ use super::sign_in::{SignIn, read};
 use super::transport::{self, Route, is_loopback};
 use crate::clock;
 use crate::config::{AzureCredential, AzureSettings, SecretSource};
-use crate::store::{Cause, Failure, StoreError};
+use crate::lease::{Cause, Failure, StoreError};
 
 /// The time between two reads of a secret file. A longer one delays a new secret, which a 401 or
 /// 403 fetches at once anyway; a shorter one gains nothing.

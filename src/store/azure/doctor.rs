@@ -25,7 +25,8 @@ use super::errors::{Op, is_missing};
 use super::transport::is_loopback;
 use super::{Azure, date, header, record};
 use crate::clock::{self, Moment};
-use crate::store::{Finding, LeaseId, Record, StoreError};
+use crate::lease::{LeaseId, Record, StoreError};
+use crate::store::Finding;
 
 mod report;
 

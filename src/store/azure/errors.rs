@@ -5,7 +5,7 @@
 use azure_core::error::{Error, ErrorKind};
 
 use super::transport::Broken;
-use crate::store::{Cause, Failure, StoreError};
+use crate::lease::{Cause, Failure, StoreError};
 
 /// The kind of request, by what its refusal would mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,9 +18,8 @@ use super::proof::Proof;
 use super::record::OURS;
 use super::{Azure, LONGEST_LEASE, connection_string, record, sign_in};
 use crate::config::{AzureCredential, AzureSettings, SecretSource};
-use crate::store::{
-    Bid, Broken, Candidate, LeaseId, LeaseStore, Nonce, Record, StoreError, Successor, Version,
-};
+use crate::lease::{Bid, Candidate, LeaseId, Nonce, Record, StoreError, Successor, Version};
+use crate::store::{Broken, LeaseStore};
 
 /// The secret in the signature, which no message may show.
 const SECRET: &str = "hunter2";

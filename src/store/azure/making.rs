@@ -11,7 +11,7 @@ use azure_storage_blob::models::BlobClientUploadOptions;
 use super::Azure;
 use super::access::Access;
 use super::errors::{Op, code};
-use crate::store::{Failure, StoreError};
+use crate::lease::{Failure, StoreError};
 
 impl Azure {
     /// Creates the blob, and the container too if that is missing; overwrites neither.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use azure_core::http::headers::Headers;
 
 use super::header;
-use crate::store::{Bid, Candidate, Cause, Failure, Nonce, Record, Successor};
+use crate::lease::{Bid, Candidate, Cause, Failure, Nonce, Record, Successor};
 
 const TERM: &str = "tenure_term";
 const IDENTITY: &str = "tenure_identity";
@@ -156,7 +156,7 @@ fn unescape(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{LeaseId, Version};
+    use crate::lease::{LeaseId, Version};
     use proptest::prelude::*;
     use std::time::Duration;
 

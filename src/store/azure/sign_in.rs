@@ -27,7 +27,7 @@ use azure_identity::{
 };
 
 use super::transport::Broken;
-use crate::store::{Cause, Failure};
+use crate::lease::{Cause, Failure};
 
 /// The scope of a token: blobs, in every cloud.
 const SCOPE: &str = "https://storage.azure.com/.default";

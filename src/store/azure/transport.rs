@@ -12,7 +12,7 @@ use azure_core::http::{AsyncRawResponse, Body, HttpClient, Method, Request};
 use url::{Host, Url};
 
 use crate::http_client::{self, Cause as Fault};
-use crate::store::{Cause, Failure};
+use crate::lease::{Cause, Failure};
 
 /// From the end of a request to the closing of its connection. Shorter than the 5 s after which
 /// Azurite and many middleboxes close theirs, so that a renewal rarely meets a connection that is

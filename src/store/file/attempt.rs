@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::super::Bid;
+use crate::lease::Bid;
 use super::fault::Fault;
 use super::place::{Directory, Lock, Place};
 use super::record::{Reading, Stored};

@@ -1,10 +1,11 @@
 //! The checks of `tenure doctor` for a `file:` store. They change nothing but a probe file.
 
-use super::super::{Finding, StoreError, Verdict};
+use super::super::{Finding, Verdict};
 use super::attempt::Attempt;
 use super::fault::Fault;
 use super::place::Directory;
 use super::record::{Reading, Stored};
+use crate::lease::StoreError;
 
 /// Checks from the directory to the record, and stops where nothing further can be checked.
 pub(super) fn examine(attempt: &Attempt) -> Vec<Finding> {

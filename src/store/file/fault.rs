@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::super::{Cause, Failure, StoreError};
+use crate::lease::{Cause, Failure, StoreError};
 
 /// An error, whether a request or `tenure doctor` met it.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::{Bid, Candidate, LeaseId, Nonce, Record, Successor, Version};
 use super::record::{Reading, Stored};
+use crate::lease::{Bid, Candidate, LeaseId, Nonce, Record, Successor, Version};
 
 const FLOOR: u64 = 1_000;
 

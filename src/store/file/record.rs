@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{Bid, Candidate, Nonce, Record, Successor, Version};
+use crate::lease::{Bid, Candidate, Nonce, Record, Successor, Version};
 
 /// The format that this version reads and writes; its presence marks a file as a record of Tenure.
 const FORMAT: u64 = 1;
@@ -257,7 +257,7 @@ impl Stored {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::super::LeaseId;
+    use crate::lease::LeaseId;
     use super::*;
 
     fn bid(bits: u128) -> Bid {

@@ -12,7 +12,8 @@ use super::{Kubernetes, record};
 use crate::clock::{self, Moment};
 use crate::kube::objects::{AccessSpec, Lease, Metadata, SelfSubjectAccessReview};
 use crate::kube::{Dated, Kind, Kube, KubeError, rule};
-use crate::store::{Finding, Sight, Verdict};
+use crate::lease::Sight;
+use crate::store::{Finding, Verdict};
 
 /// The longest time that one request may take; longer than any sensible request-timeout, to tell a
 /// slow server from a dead one.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 use crate::kube::objects::{Lease, Metadata, micro_time, read_time};
-use crate::store::{
+use crate::lease::{
     Bid, Candidate, Cause, Claim, Failure, Nonce, Record, Sight, Successor, Version,
 };
 

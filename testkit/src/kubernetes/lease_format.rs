@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tenure::lease::{Sight, StoreError, Successor};
+use tenure::store::LeaseStore;
 use tenure::store::kubernetes::Kubernetes;
-use tenure::store::{LeaseStore, Sight, StoreError, Successor};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 

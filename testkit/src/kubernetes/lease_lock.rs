@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tenure::config::{KubeAccess, KubernetesSettings};
+use tenure::lease::{Bid, Candidate, Cause, LeaseId, Nonce, StoreError, Version};
+use tenure::store::LeaseStore;
 use tenure::store::kubernetes::Kubernetes;
-use tenure::store::{Bid, Candidate, Cause, LeaseId, LeaseStore, Nonce, StoreError, Version};
 use url::Url;
 
 use crate::kubernetes::kube_server::KubeServer;

@@ -11,10 +11,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure::clock::Moment;
 use tenure::election::Observation;
-use tenure::store::{
-    Bid, Broken, Cause, Failure, Finding, Grant, LeaseId, LeaseStore, Rules, Sight, StoreError,
-    Successor,
-};
+use tenure::lease::{Bid, Cause, Failure, Grant, LeaseId, Rules, Sight, StoreError, Successor};
+use tenure::store::{Broken, Finding, LeaseStore};
 
 /// The shared state of all observers of one lock: a clock that the test advances, and the
 /// observation.

@@ -13,8 +13,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use tenure::clock::{self, Moment};
 use tenure::config::FileSettings;
+use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Sight, StoreError, Version};
+use tenure::store::LeaseStore;
 use tenure::store::file::FileStore;
-use tenure::store::{Bid, Candidate, LeaseId, LeaseStore, Nonce, Sight, StoreError, Version};
 
 /// The variable with the role of the process.
 const ROLE: &str = "TENURE_TEST_ROLE";

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::config::AzureSettings;
+use tenure::lease::{Bid, Candidate, Cause, LeaseId, Nonce, StoreError, Version};
+use tenure::store::LeaseStore;
 use tenure::store::azure::Azure;
-use tenure::store::{Bid, Candidate, Cause, LeaseId, LeaseStore, Nonce, StoreError, Version};
 
 use crate::azure::blob_server::BlobServer;
 

@@ -12,9 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use tenure::store::{
-    Bid, Candidate, LeaseId, LeaseStore, Nonce, Record, Sight, StoreError, Verdict,
-};
+use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Record, Sight, StoreError};
+use tenure::store::{LeaseStore, Verdict};
 
 pub use breaking::*;
 pub use observing::*;

@@ -11,8 +11,9 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use tenure::clock;
 use tenure::config::FileSettings;
+use tenure::lease::{Bid, Candidate, LeaseId, Nonce, StoreError, Version};
+use tenure::store::LeaseStore;
 use tenure::store::file::FileStore;
-use tenure::store::{Bid, Candidate, LeaseId, LeaseStore, Nonce, StoreError, Version};
 use uuid::Uuid;
 
 /// The variable with the role of a child.

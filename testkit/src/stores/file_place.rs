@@ -5,8 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
+use tenure::lease::{Bid, Cause, StoreError, Version};
 use tenure::store::file::FileStore;
-use tenure::store::{Bid, Cause, LeaseStore, StoreError, Verdict, Version};
+use tenure::store::{LeaseStore, Verdict};
 
 use crate::stores::file_child::{LEASE, bid, named};
 

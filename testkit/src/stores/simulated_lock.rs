@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure::election::{Answer, Op};
-use tenure::store::{
-    Bid, Broken, Finding, Grant, LeaseStore, Rules, Sight, StoreError, Successor, Verdict,
-};
+use tenure::lease::{Bid, Grant, Rules, Sight, StoreError, Successor};
+use tenure::store::{Broken, Finding, LeaseStore, Verdict};
 
 use simulator::store::{Kind, Stage, Step, Store};
 use simulator::{Instant, span};

@@ -9,7 +9,7 @@ use tenure::clock::Moment;
 use tenure::election::{
     Answer, Chance, Config, Election, Notice, Op, Reason, Request, RequestId, Status,
 };
-use tenure::store::{
+use tenure::lease::{
     Candidate, Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Sight, StoreError, Version,
 };
 

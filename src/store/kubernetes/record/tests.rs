@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::store::LeaseId;
+use crate::lease::LeaseId;
 
 const PLACE: &str = "shop/orders";
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tenure::store::{Broken, Record, StoreError, Successor};
+use tenure::lease::{Record, StoreError, Successor};
+use tenure::store::Broken;
 
 use super::{Contender, Harness, assert_refused, definite};
 

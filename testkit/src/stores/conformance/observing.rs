@@ -2,7 +2,7 @@
 //! has seen the record unchanged for its whole duration.
 
 use futures::future::join_all;
-use tenure::store::{Claim, StoreError, Successor};
+use tenure::lease::{Claim, StoreError, Successor};
 
 use super::{Contender, Harness, assert_refused};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::store::{Record, StoreError, Successor};
+use tenure::lease::{Record, StoreError, Successor};
 
 use super::{Contender, Harness, assert_refused, definite};
 

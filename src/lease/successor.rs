@@ -31,14 +31,14 @@ impl Successor {
     }
 
     /// Returns the hold-off as a record stores it.
-    pub(super) fn hold_off_millis(&self) -> u64 {
+    pub(crate) fn hold_off_millis(&self) -> u64 {
         let hold_off = self.hold_off.min(Self::LONGEST_HOLD_OFF);
         u64::try_from(hold_off.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
     }
 
     /// Returns the successor that a record names; `None` if the identity is empty or the hold-off
     /// out of range.
-    pub(super) fn recorded(identity: &str, hold_off_millis: u64) -> Option<Self> {
+    pub(crate) fn recorded(identity: &str, hold_off_millis: u64) -> Option<Self> {
         let hold_off = Duration::from_millis(hold_off_millis);
         if identity.is_empty() || hold_off > Self::LONGEST_HOLD_OFF {
             return None;
