@@ -15,9 +15,9 @@ use tokio::task::JoinSet;
 
 use crate::clock::Moment;
 use crate::config::Admin;
-use crate::daemon::Control;
-use crate::listener::{self, Connections, Listener, Site, Stream};
-use crate::publish::Published;
+use crate::driver::Control;
+use crate::http::listener::{self, Connections, Listener, Site, Stream};
+use crate::status::Published;
 pub use call::{LONGEST_HOLD_OFF, USUAL_HOLD_OFF};
 use guard::{Caller, Guard};
 use token::TokenFile;

@@ -7,12 +7,12 @@ use tokio::sync::watch;
 
 use crate::clock;
 use crate::config::{Health, Settings};
-use crate::daemon::{Driver, Orders, Publisher, Report};
+use crate::driver::{Driver, Orders, Publisher, Report};
 use crate::election::{Config, Election, HealthRule};
 use crate::lease::{Candidate, Rules};
-use crate::publish::acknowledgements::Acknowledgements;
-use crate::publish::metrics::Metrics;
-use crate::publish::{About, Board, Heartbeat, Published, RouteBoard};
+use crate::metrics::Metrics;
+use crate::status::publish_acks::Acknowledgements;
+use crate::status::{About, Board, Heartbeat, Published, RouteBoard};
 use crate::store;
 
 /// The parts, not yet running.
@@ -29,7 +29,7 @@ pub(crate) struct Assembly {
 impl Assembly {
     /// Builds the parts. Health probes and route report their states to the given boards. With
     /// `escorts` the lease is not released before
-    /// [`Control::vacated`](crate::daemon::Control::vacated).
+    /// [`Control::vacated`](crate::driver::Control::vacated).
     ///
     /// # Errors
     /// Returns an error if the store's client cannot be built.

@@ -19,9 +19,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::clock::Moment;
-use crate::daemon::Control;
+use crate::driver::Control;
 use crate::election::Standing;
-use crate::publish::Published;
+use crate::status::Published;
 use works::Works;
 
 pub use crate::config::{Fault, Faults, Source};

@@ -38,7 +38,7 @@
 //!    SIGTERM, SIGINT ───────────┐        ┌──────── clock::now() ── Moment
 //!                               v        v
 //!  ┌────────────┐  answer  ┌───────────────────────────┐  event + now    ┌────────────────────┐
-//!  │ store/*    │ ───────> │ daemon                    │ ──────────────> │ election (pure)    │
+//!  │ store/*    │ ───────> │ driver                    │ ──────────────> │ election (pure)    │
 //!  │ LeaseStore │ <─────── │   select → handle → drain │ <────────────── │ Standby, Activating│
 //!  └─────┬──────┘ request  └─────────────┬─────────────┘ request,        │ Leader, Draining,  │
 //!        │                               │               next deadline,  │ Resigned           │
@@ -49,19 +49,24 @@
 //! ```
 //!
 //! # Modules
+//! - [`lease`] and [`clock`]: the ground: the values of a lease, and the time as a
+//!   [`clock::Moment`] of three clocks.
 //! - [`election`]: the core, pure: what a candidate believes and requests.
-//! - [`clock`]: reads the time as a [`clock::Moment`] of three clocks.
-//! - [`store`]: the trait that every lease store implements, and one file for each backend.
-//! - [`daemon`]: the driver of one election: selects an event, hands it to the election, drains the
-//!   output.
-//! - [`sidecar`]: builds one sidecar from the settings and runs it.
-//! - [`publish`]: publishes the status by HTTP, files, metrics and systemd notifications.
-//! - [`health`]: runs the health probes; [`hooks`]: runs commands on changes of leadership.
+//! - [`store`]: the traits that every lease store implements, and one file for each backend.
+//! - [`status`]: the published value: its judgement at an instant, its document, and the state of
+//!   probes and route.
+//! - [`driver`]: drives one election: selects an event, hands it to the election, drains the output.
+//! - [`metrics`]: counts events, and computes gauges when they are scraped.
+//! - [`publish`]: the readers of the status: HTTP, page, files, systemd, hooks and the route
+//!   of a Service.
+//! - [`probe`]: runs the health probes.
 //! - [`admin`]: the operators' API; passes commands to the driver.
-//! - [`listener`]: binds and limits listening sockets.
-//! - [`kube`]: client for the Kubernetes API server; [`route`]: points a Service at the leader.
-//! - [`config`]: reads and validates settings from arguments, environment and file.
 //! - [`exec`]: runs a command while this instance leads, and stops it in time.
+//! - [`http`]: listeners with their limits, client and resolver; [`kube`]: client for the Kubernetes
+//!   API server; `process`: child processes.
+//! - [`sidecar`]: builds one sidecar from the settings and runs it; [`candidate`]: the same for a Rust
+//!   service.
+//! - [`config`]: reads and validates settings from arguments, environment and file.
 //! - [`cli`]: the command line, one file for each verb; [`logs`]: writes the log.
 //!
 //! # Invariants
@@ -126,12 +131,10 @@ pub mod candidate;
 #[doc(hidden)]
 pub mod cli;
 pub mod clock;
-pub(crate) mod command;
 #[doc(hidden)]
 pub mod config;
 #[doc(hidden)]
-pub mod daemon;
-mod descriptors;
+pub mod driver;
 #[doc(hidden)]
 pub mod election;
 #[doc(hidden)]
@@ -140,25 +143,24 @@ pub mod exec;
 #[doc(hidden)]
 pub mod fuzzing;
 #[doc(hidden)]
-pub mod health;
-#[doc(hidden)]
-pub mod hooks;
-pub(crate) mod http_client;
+pub mod http;
 #[doc(hidden)]
 pub mod kube;
 #[doc(hidden)]
 pub mod lease;
 #[doc(hidden)]
-pub mod listener;
-#[doc(hidden)]
 pub mod logs;
 #[doc(hidden)]
-pub mod publish;
-pub(crate) mod resolver;
+pub mod metrics;
 #[doc(hidden)]
-pub mod route;
+pub mod probe;
+pub(crate) mod process;
+#[doc(hidden)]
+pub mod publish;
 #[doc(hidden)]
 pub mod sidecar;
+#[doc(hidden)]
+pub mod status;
 #[doc(hidden)]
 pub mod store;
 

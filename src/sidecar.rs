@@ -13,18 +13,18 @@ use crate::admin;
 use crate::assembly::Assembly;
 use crate::clock;
 use crate::config::{Beside, Ending, Listen, Settings, StoreSettings};
-use crate::daemon::{Control, Driver, Orders};
-use crate::descriptors;
-use crate::health::Probes;
-use crate::hooks::Hooks;
+use crate::driver::{Control, Driver, Orders};
 use crate::kube::Kube;
-use crate::publish::acknowledgements::Acknowledgements;
+use crate::probe::Probes;
+use crate::process::descriptors;
+use crate::publish::api::{self, App, Listener};
 use crate::publish::file::Writer;
-use crate::publish::http::{self, App, Listener};
-use crate::publish::metrics::Metrics;
+use crate::publish::hooks::Hooks;
+use crate::metrics::Metrics;
+use crate::publish::route::{self, Events, Keeper};
 use crate::publish::systemd::Systemd;
-use crate::publish::{About, Published};
-use crate::route::{self, Events, Keeper};
+use crate::status::publish_acks::Acknowledgements;
+use crate::status::{About, Published};
 
 /// The timeout of the first write of the status files.
 const START: Duration = Duration::from_secs(5);
@@ -157,7 +157,7 @@ impl Sidecar {
             let (published, heartbeat) = (app.published.clone(), app.heartbeat.clone());
             it.run(published, heartbeat, app.about.clone(), control.leaving())
         }));
-        let serve = http::serve(listeners, app, async {
+        let serve = api::serve(listeners, app, async {
             let _ = ended.await;
         });
         let probe = probes.run(published.clone(), |probe, well, term| {
@@ -240,7 +240,7 @@ fn reached_at(listeners: &[Listener]) -> Option<String> {
 async fn listen(addresses: &[Listen]) -> anyhow::Result<Vec<Listener>> {
     let mut listeners = Vec::new();
     for address in addresses {
-        let listener = http::bind(address).await?;
+        let listener = api::bind(address).await?;
         tracing::info!(listening = listener.address(), "status listener");
         listeners.push(listener);
     }

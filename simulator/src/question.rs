@@ -1,6 +1,6 @@
 //! Requests of clients to the status listener, and what clients do on the answers.
 
-use tenure::publish::{Judgement, Role};
+use tenure::status::{Judgement, Role};
 
 use super::checker::Kind;
 use super::client::{Acting, Answer};

@@ -13,7 +13,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue};
 
 use super::token::TokenFile;
-use crate::listener::Stream;
+use crate::http::listener::Stream;
 
 /// The user id of root.
 const ROOT: u32 = 0;

@@ -16,7 +16,7 @@ use super::guard::Denial;
 use super::reply::{Outlook, Reply};
 use super::{App, Desk};
 use crate::election::Progress;
-use crate::publish::Judgement;
+use crate::status::Judgement;
 
 /// The most bytes of a body.
 const MAX_BODY: usize = 4_096;

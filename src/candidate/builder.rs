@@ -10,8 +10,8 @@ use super::works::{Warden, Works};
 use super::{Candidate, Running};
 use crate::assembly::Assembly;
 use crate::config::{self, Environment, Fault, Faults, Flags, Settings, Source, Verb, duration};
-use crate::daemon::Control;
-use crate::publish::acknowledgements::Acknowledgements;
+use crate::driver::Control;
+use crate::status::publish_acks::Acknowledgements;
 
 /// The settings of a candidate that has not been started. Settings that are not given have the
 /// defaults of `tenure run`.

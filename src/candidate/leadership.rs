@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::term::{leads, left, over};
 use super::works::{Counted, Works};
 use crate::clock::{self, Moment};
-use crate::publish::Published;
+use crate::status::Published;
 
 /// The leadership under which a task runs. A clone does not keep the lease; the task must itself
 /// await everything that it starts.

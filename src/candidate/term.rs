@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::clock::{self, Moment};
 use crate::election::{Standing, Status};
-use crate::publish::Published;
+use crate::status::Published;
 
 /// The longest sleep at a stretch: timers stop in suspend, the clock does not (R2).
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);

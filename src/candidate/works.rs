@@ -4,8 +4,8 @@
 use tokio::sync::watch;
 
 use super::term::{leads, over};
-use crate::daemon::Control;
-use crate::publish::Published;
+use crate::driver::Control;
+use crate::status::Published;
 
 /// The tasks of one candidate.
 #[derive(Clone, Copy, Debug, Default)]

@@ -13,8 +13,8 @@ use super::terminal::{self, harmless};
 use crate::clock;
 use crate::config::{Environment, Settings, StoreSettings, Verb, load_to_look};
 use crate::lease::{Cause, Failure, Record, Sight, StoreError};
-use crate::publish::rfc3339;
-use crate::publish::words::spoken;
+use crate::status::rfc3339;
+use crate::status::words::spoken;
 use crate::store::{self, Broken, LeaseStore};
 
 /// The bound on one request, including authentication.

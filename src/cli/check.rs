@@ -14,7 +14,7 @@ use super::status_file::{self, Said};
 use super::terminal::{self, harmless};
 use crate::clock::{self, Moment};
 use crate::config::{Environment, duration};
-use crate::publish::words::spoken;
+use crate::status::words::spoken;
 
 /// Whom to ask, and what for.
 #[derive(clap::Args, Clone, Debug)]

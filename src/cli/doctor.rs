@@ -13,7 +13,7 @@ use super::ExecSettingsArgs;
 use super::terminal::{self, Colour, Style, harmless};
 use crate::clock;
 use crate::config::{Environment, Faults, SETTINGS, Settings, Verb, duration, load_to_look};
-use crate::route;
+use crate::publish::route;
 use crate::store::{self, Finding, LeaseStore, Verdict};
 
 /// The bound on the store's examination: a dozen requests, each of which may time out.

@@ -11,7 +11,7 @@ use nix::sys::signal::SigSet;
 use super::{ExecSettingsArgs, settings, terminal};
 use crate::clock;
 use crate::config::{Environment, Settings, Verb, command_line, duration, load};
-use crate::daemon::Control;
+use crate::driver::Control;
 use crate::exec::handle::{OURSELVES, Task};
 use crate::exec::{Mode, Over, Signals, Supervisor, inside, stage};
 use crate::logs::{self, Logs};

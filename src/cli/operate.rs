@@ -18,7 +18,7 @@ use super::client::{self, Place};
 use super::terminal::{complain, harmless, print};
 use crate::admin::{LONGEST_HOLD_OFF, USUAL_HOLD_OFF};
 use crate::config::{Environment, admin, duration};
-use crate::publish::words::spoken;
+use crate::status::words::spoken;
 use post::{Answer, post};
 
 const ADDRESS: &str = "TENURE_ADMIN";

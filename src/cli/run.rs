@@ -6,7 +6,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{SettingsArgs, settings, terminal};
 use crate::config::{Environment, Settings, Verb, load};
-use crate::daemon::Control;
+use crate::driver::Control;
 use crate::exec::inside;
 use crate::logs::{self, Logs};
 use crate::publish::systemd::Systemd;

@@ -11,7 +11,7 @@ use super::document::{Document, Health, Heard, Role, Route, date};
 use super::terminal::{self, Colour, Style, columns, harmless};
 use crate::clock::{self, Moment};
 use crate::config::Environment;
-use crate::publish::words::{self, spoken};
+use crate::status::words::{self, spoken};
 
 /// Whom to ask, and how to show the answer.
 #[derive(clap::Args, Clone, Debug)]

@@ -15,10 +15,10 @@ use super::signals::{self, Signals};
 use super::wire::{End, Report};
 use crate::clock::Moment;
 use crate::config::duration;
-use crate::daemon::Control;
+use crate::driver::Control;
 use crate::election::{Standing, State};
-use crate::publish::Published;
-use crate::publish::metrics::Metrics;
+use crate::metrics::Metrics;
+use crate::status::Published;
 
 /// The longest sleep: timers do not advance during suspend, so the clock is read this often.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);

@@ -18,8 +18,8 @@ use tokio::sync::Semaphore;
 use super::failure::KubeError;
 use crate::clock::{self, Moment};
 use crate::config::KubeAccess;
-use crate::http_client;
-use crate::resolver::Resolver;
+use crate::http::client;
+use crate::http::resolver::Resolver;
 
 /// The time between two reads of the files. A longer one delays a new token, which a 401 fetches at
 /// once anyway; a shorter one gains nothing.
@@ -144,13 +144,13 @@ impl Access {
 
     fn client(&self, authorities: Option<&[u8]>) -> Result<reqwest::Client, String> {
         let settings = match authorities {
-            Some(pem) => http_client::trusting(roots(pem).ok_or_else(|| {
+            Some(pem) => client::trusting(roots(pem).ok_or_else(|| {
                 format!("{} holds no certificate in PEM", named(self.authorities_file.as_deref()))
             })?),
-            None => http_client::tls_settings(self.tls),
+            None => client::tls_settings(self.tls),
         };
         let settings = settings.map_err(|_| "TLS could not be set up".to_owned())?;
-        http_client::builder(settings, self.resolver.clone())
+        client::builder(settings, self.resolver.clone())
             .pool_idle_timeout(IDLE)
             // Each connection that died unnoticed costs one request, and renew-deadline has time
             // for one.

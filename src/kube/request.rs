@@ -15,7 +15,7 @@ use super::Kube;
 use super::access::Means;
 use super::failure::{Asked, KubeError, Status};
 use super::objects::Resource;
-use crate::http_client::{self, Cause};
+use crate::http::client::{self, Cause};
 
 /// The longest answer, or line of a watch, that is read. etcd by default limits a request to 1.5
 /// MiB, and the objects here have a few kilobytes.
@@ -214,7 +214,7 @@ fn date(headers: &HeaderMap) -> Option<OffsetDateTime> {
 
 /// Converts the error of a request without an answer.
 pub(super) fn broken(error: &reqwest::Error, host: &str) -> KubeError {
-    match http_client::cause(error) {
+    match client::cause(error) {
         Cause::Certificate(why) => KubeError::Network(format!(
             "TLS with the API server {host} failed: {why}; check --kube-ca-file, and that \
              --kube-api names the server as its certificate does"

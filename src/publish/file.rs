@@ -15,11 +15,13 @@ use futures::future::join_all;
 use serde::Serialize;
 use tokio::sync::watch;
 
-use super::acknowledgements::Acknowledgements;
-use super::metrics::Metrics;
-use super::{About, Document, Judgement, Published, Role, rfc3339, valid_until_boottime_ns};
 use crate::clock::Moment;
 use crate::config::{FileFormat, StatusFile};
+use crate::metrics::Metrics;
+use crate::status::publish_acks::Acknowledgements;
+use crate::status::{
+    About, Document, Judgement, Published, Role, rfc3339, valid_until_boottime_ns,
+};
 
 /// A write that takes longer is reported.
 const SLOW: Duration = Duration::from_secs(2);

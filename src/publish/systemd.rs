@@ -22,10 +22,10 @@ use futures::future::{FusedFuture, FutureExt};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-use super::{About, Heartbeat, Judgement, Published, Role};
 use crate::clock::{self, Moment};
 use crate::config::Environment;
 use crate::election::{Standing, State, Status};
+use crate::status::{About, Heartbeat, Judgement, Published, Role};
 
 /// How long after a failure a message is sent again.
 const RETRY: Duration = Duration::from_secs(1);

@@ -15,8 +15,8 @@ use status::{Feed, about, failing, holder, in_jeopardy, leading, ms, status as o
 use tenure::clock;
 use tenure::config::Environment;
 use tenure::election::{Belief, Standing};
-use tenure::publish::Heartbeat;
 use tenure::publish::systemd::Systemd;
+use tenure::status::Heartbeat;
 use tokio::sync::oneshot;
 
 /// The timeout for a real process, on a busy machine.

@@ -68,7 +68,7 @@ fn no_backend_knows_another_nor_the_election() {
                 let known = format!("store::{other}");
                 assert!(!text.contains(&known), "{} knows {known}", path.display());
             }
-            for above in ["crate::election", "crate::daemon", "crate::publish", "crate::cli"] {
+            for above in ["crate::election", "crate::driver", "crate::publish", "crate::cli"] {
                 assert!(!text.contains(above), "{} knows {above}", path.display());
             }
         }
@@ -78,7 +78,7 @@ fn no_backend_knows_another_nor_the_election() {
 #[test]
 fn publishers_never_call_the_election_nor_the_store() {
     for (path, text) in module("publish") {
-        for word in ["handle_", "poll_command", "LeaseStore", "crate::daemon"] {
+        for word in ["handle_", "poll_command", "LeaseStore", "crate::driver"] {
             let found = code(&text).find(|line| line.contains(word));
             assert!(found.is_none(), "{}: {word} in {found:?}", path.display());
         }

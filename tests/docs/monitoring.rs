@@ -13,8 +13,8 @@ use rule_breaks::BREAKS;
 use serde_json::Value;
 use status::{Feed, about, now};
 use tenure::election::Standing;
-use tenure::publish::metrics::Metrics;
-use tenure::publish::{About, RouteBoard};
+use tenure::metrics::Metrics;
+use tenure::status::{About, RouteBoard};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

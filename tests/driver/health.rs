@@ -13,8 +13,8 @@ use status::{Feed, leading, ms};
 use tenure::clock;
 use tenure::config::{CommandLine, Health, Probe};
 use tenure::election::Standing;
-use tenure::health::Probes;
-use tenure::publish::Said;
+use tenure::probe::Probes;
+use tenure::status::Said;
 
 const BOUND: Duration = Duration::from_secs(20);
 

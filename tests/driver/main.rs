@@ -4,9 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod candidate;
-mod daemon;
 mod haproxy;
 mod health;
 mod health_gate;
+mod paused_clock;
 mod processes;
 mod secrets;

@@ -78,7 +78,7 @@ async fn a_unix_socket_answers_the_same() {
 #[tokio::test]
 async fn a_socket_file_goes_with_its_listener_and_a_living_one_is_not_taken() {
     use tenure::config::Listen;
-    use tenure::publish::http::bind;
+    use tenure::publish::api::bind;
     let server = serving(Standing::Standby).await;
     let socket = server.socket.clone();
     let error = bind(&Listen::Unix(socket.clone())).await.err().expect("it is taken");
@@ -101,7 +101,7 @@ async fn a_socket_file_goes_with_its_listener_and_a_living_one_is_not_taken() {
 #[tokio::test]
 async fn a_socket_file_that_is_another_s_by_now_stays_when_the_listener_ends() {
     use tenure::config::Listen;
-    use tenure::publish::http::bind;
+    use tenure::publish::api::bind;
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("status.sock");
     let first = bind(&Listen::Unix(socket.clone())).await.expect("a socket");

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use status::{Feed, about, failing, leading, ms, now, pass, status as of};
 use tenure::config::Timings;
 use tenure::election::{Op, Reason, Standing, State, Status, TRANSITIONS, Transition};
-use tenure::publish::metrics::{Metrics, SETTINGS};
+use tenure::metrics::{Metrics, SETTINGS};
 
 /// Asserts that `promtool check metrics` reports nothing.
 fn lint(text: &str) {

@@ -10,7 +10,7 @@ use server::{Answer, Server};
 use status::{Feed, failing, holder, in_jeopardy, leading, ms, now, pass, status as of};
 use tenure::election::{Belief, Reason, Standing, State, Status, Transition};
 use tenure::lease::Successor;
-use tenure::publish::Past;
+use tenure::status::Past;
 
 /// The Accept header of browsers.
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";

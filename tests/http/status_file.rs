@@ -15,10 +15,10 @@ use proptest::prelude::*;
 use status::{Feed, about, holder, leading, ms, now, pass, status as of};
 use tenure::config::{FileFormat, StatusFile};
 use tenure::election::{Standing, Status};
-use tenure::publish::About;
-use tenure::publish::acknowledgements::Acknowledgements;
 use tenure::publish::file::Writer;
-use tenure::publish::metrics::Metrics;
+use tenure::metrics::Metrics;
+use tenure::status::About;
+use tenure::status::publish_acks::Acknowledgements;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 

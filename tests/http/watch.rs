@@ -8,7 +8,7 @@ use serde_json::Value;
 use server::{Client, Server};
 use status::{Feed, failing, leading, ms, pass, status as of};
 use tenure::election::{Standing, Status};
-use tenure::publish::http::MAX_STREAMS;
+use tenure::publish::api::MAX_STREAMS;
 use tokio::time::{sleep, timeout};
 
 /// Returns the paused clock's time.

@@ -12,10 +12,10 @@ use status::{Feed, about, leading, ms, now, pass, status};
 use tenure::config::{Beside, KubeAccess, Route};
 use tenure::election::Standing;
 use tenure::kube::Kube;
-use tenure::publish::About;
-use tenure::publish::acknowledgements::Acknowledgements;
-use tenure::publish::metrics::Metrics;
-use tenure::route::{Keeper, board};
+use tenure::metrics::Metrics;
+use tenure::publish::route::{Keeper, board};
+use tenure::status::About;
+use tenure::status::publish_acks::Acknowledgements;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -210,7 +210,7 @@ async fn the_series_are_there_from_the_start_and_only_with_a_route() {
     let kept = Kept::start(server(), Standing::Starting);
     assert_eq!(kept.metric("tenure_route_agrees{"), Some(0.0));
     let text = kept.metrics.text(&kept.feed().last(), 0, now());
-    for outcome in tenure::publish::metrics::ROUTE_OUTCOMES {
+    for outcome in tenure::metrics::ROUTE_OUTCOMES {
         assert!(text.contains(&format!("outcome=\"{outcome}\"")), "{outcome}");
     }
     kept.agrees(true).await;

@@ -9,7 +9,7 @@ use rustix::fs::Access;
 use super::finding;
 use crate::clock;
 use crate::config::{Admin, Doubt, Ending, Hook, Loaded, Settings};
-use crate::health::Probes;
+use crate::probe::Probes;
 use crate::store::{Finding, Verdict};
 
 /// Returns all findings; runs each probe once.

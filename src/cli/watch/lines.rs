@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use super::super::document::{Document, Role, Transition, date};
 use super::super::terminal::{Colour, Style, harmless};
 use crate::clock::Moment;
-use crate::publish::words;
+use crate::status::words;
 
 /// The widths of the columns, in characters. A longer cell moves the rest of its line to the right.
 const TIME: usize = 8;

@@ -11,7 +11,7 @@ use azure_core::http::headers::Headers;
 use azure_core::http::{AsyncRawResponse, Body, HttpClient, Method, Request};
 use url::{Host, Url};
 
-use crate::http_client::{self, Cause as Fault};
+use crate::http::client::{self, Cause as Fault};
 use crate::lease::{Cause, Failure};
 
 /// From the end of a request to the closing of its connection. Shorter than the 5 s after which
@@ -83,7 +83,7 @@ fn settings(message: &'static str) -> Failure {
 }
 
 fn tls_settings(wanted: bool) -> Result<rustls::ClientConfig, Failure> {
-    http_client::tls_settings(wanted).map_err(|_| settings("TLS could not be set up"))
+    client::tls_settings(wanted).map_err(|_| settings("TLS could not be set up"))
 }
 
 #[derive(Debug)]
@@ -149,7 +149,7 @@ fn outgoing(request: &Request) -> azure_core::Result<reqwest::Request> {
 /// Converts the error of a request without an answer. `Connection` means that it was never sent.
 fn broken(error: &reqwest::Error, host: &str) -> Error {
     let kind = if error.is_connect() { ErrorKind::Connection } else { ErrorKind::Io };
-    let fault = http_client::cause(error);
+    let fault = client::cause(error);
     let (message, again) = match fault {
         Fault::Certificate(why) => (format!("TLS with {host} failed: {why}"), false),
         Fault::Io(_) if error.is_dns() => (format!("the name {host} could not be resolved"), false),

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::lease::Bid;
 use super::fault::Fault;
 use super::place::{Directory, Lock, Place};
 use super::record::{Reading, Stored};
 use crate::clock::{self, Moment};
+use crate::lease::Bid;
 
 /// One call, on a thread that may block.
 pub(super) struct Attempt {

@@ -257,8 +257,8 @@ impl Stored {
 mod tests {
     use proptest::prelude::*;
 
-    use crate::lease::LeaseId;
     use super::*;
+    use crate::lease::LeaseId;
 
     fn bid(bits: u128) -> Bid {
         Bid {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tenure::clock::Moment;
 use tenure::election::{Belief, Holder, Standing, Status, StoreHealth};
 use tenure::lease::{Candidate, Cause, Failure, StoreError};
-use tenure::publish::{About, Past, Published};
+use tenure::status::{About, Past, Published};
 use tokio::sync::watch;
 
 /// The first readings: boot and raw with different totals, and a date in 2026.

@@ -1,0 +1,213 @@
+//! The driver of one election: selects one event, hands it to the election with the time, and
+//! drains its output.
+//!
+//! Everything that may happen is awaited in one `select` and handled completely before the next
+//! event, so that the election never sees two at once. Nothing here may take long: no publisher,
+//! client, log or disk is awaited, and the store's call is one more branch of the select.
+//!
+//! The driver decides nothing. When it wakes up, it reads the clock and calls the election.
+
+mod control;
+mod publisher;
+mod report;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, Fuse, FusedFuture, FutureExt};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use crate::clock::Moment;
+use crate::election::{
+    Answer, Chance, Election, Notice, Op, Progress, Refusal, Request, RequestId,
+};
+use crate::lease::{Cause, Failure, Nonce, StoreError};
+use crate::metrics::Metrics;
+use crate::status::Heartbeat;
+use crate::store::LeaseStore;
+pub use control::{Control, Order, Orders};
+pub use publisher::Publisher;
+pub use report::Report;
+
+/// The longest sleep at a stretch. Timers stop in suspend and clocks jump, so the clock is read
+/// this often whatever a timer says (R2).
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// The driver of one election, with all that it uses.
+pub struct Driver {
+    /// The election.
+    pub election: Election,
+    /// The store that keeps the lease.
+    pub store: Arc<dyn LeaseStore>,
+    /// The publisher of the status; the driver is the only writer.
+    pub publisher: Publisher,
+    /// The metrics.
+    pub metrics: Metrics,
+    /// The queue of orders for the election.
+    pub orders: Orders,
+    /// Proof that the loop runs.
+    pub heartbeat: Heartbeat,
+    /// The reporter to the log.
+    pub report: Report,
+    /// Reads the time: [`crate::clock::now`], or a clock of a test.
+    pub now: fn() -> Moment,
+}
+
+/// An event for the election.
+enum Event {
+    Answered(Answered),
+    Ordered(Order),
+    Announced,
+    Wakeup,
+    Timeout,
+}
+
+/// The reply to a command, sent once the status is published.
+struct Reply {
+    to: oneshot::Sender<Result<Progress, Refusal>>,
+    outcome: Result<Progress, Refusal>,
+}
+
+/// A request that has ended, with its answer.
+struct Answered {
+    id: RequestId,
+    answer: Result<Answer, StoreError>,
+}
+
+/// The call to the store that is in flight, if any.
+type Call<'a> = Fuse<BoxFuture<'a, Answered>>;
+
+impl Driver {
+    /// Drives the election until it has resigned, on request, and nothing is left to do. The last
+    /// status published is stopped.
+    pub async fn run(mut self) {
+        let store = Arc::clone(&self.store);
+        let mut changed = store.changed();
+        let mut call: Call<'_> = Fuse::terminated();
+
+        let mut reply: Option<Reply> = None;
+
+        self.election.handle_timeout((self.now)(), chance());
+        loop {
+            if let Some(request) = self.drain() {
+                call = self.send(&store, request).fuse();
+            }
+            if let Some(Reply { to, outcome }) = reply.take() {
+                // The receiver may be gone; the command has been carried out all the same.
+                let _ = to.send(outcome);
+            }
+            if self.election.is_finished() {
+                return;
+            }
+            let sleep = self.election.poll_timeout((self.now)()).min(LONGEST_SLEEP);
+            let event = tokio::select! {
+                biased;
+                answered = &mut call, if !call.is_terminated() => Event::Answered(answered),
+                Some(order) = self.orders.recv() => Event::Ordered(order),
+                () = self.publisher.announced() => Event::Announced,
+                () = &mut changed => Event::Wakeup,
+                () = tokio::time::sleep(sleep) => Event::Timeout,
+            };
+            if matches!(event, Event::Wakeup) {
+                changed = store.changed();
+            }
+            reply = self.handle(event);
+        }
+    }
+
+    /// Hands one event to the election, with the present time.
+    fn handle(&mut self, event: Event) -> Option<Reply> {
+        let (now, chance) = ((self.now)(), chance());
+        match event {
+            Event::Answered(Answered { id, answer }) => {
+                self.report.answered(&answer);
+                self.election.handle_answer(id, answer, now, chance);
+            }
+            Event::Ordered(order) => return self.obey(order, now, chance),
+            Event::Announced => self.election.handle_announced(now, chance),
+            Event::Wakeup => self.election.handle_wakeup(now, chance),
+            Event::Timeout => self.election.handle_timeout(now, chance),
+        }
+        None
+    }
+
+    /// Hands an order to the election. Returns the reply, which is sent once the status is
+    /// published: a step-down is not acknowledged before every reader can see passive.
+    fn obey(&mut self, order: Order, now: Moment, chance: Chance) -> Option<Reply> {
+        match order {
+            Order::Will(will, to) => {
+                return Some(Reply { to, outcome: self.election.handle_will(will, now, chance) });
+            }
+            Order::Probed { probe, well, term } => {
+                self.election.handle_probed(probe, well, term, now, chance);
+            }
+            Order::Vacated { term, hold_off } => {
+                self.election.handle_vacated(term, hold_off, now, chance);
+            }
+            Order::Resign => self.election.handle_resign(now, chance),
+        }
+        None
+    }
+
+    /// Publishes the status and the notices of the election, and returns the request to send, if
+    /// any.
+    fn drain(&mut self) -> Option<Request> {
+        self.heartbeat.beat();
+        let notices: Vec<Notice> = std::iter::from_fn(|| self.election.poll_notice()).collect();
+        let transitions = notices.iter().filter_map(|it| match it {
+            Notice::Transition(transition) => Some(*transition),
+            _ => None,
+        });
+        // Passive is published before anything else is done, in particular before a release (R8).
+        self.publisher.publish(self.election.status(), transitions.clone(), self.now);
+        transitions.for_each(|it| self.metrics.transition(&it));
+        notices.iter().for_each(|it| self.report.notice(it));
+        self.election.poll_command()
+    }
+
+    /// Starts one call to the store, which ends with an answer within the request's timeout.
+    fn send<'a>(
+        &self,
+        store: &'a Arc<dyn LeaseStore>,
+        request: Request,
+    ) -> BoxFuture<'a, Answered> {
+        let Request { id, op, timeout } = request;
+        let (metrics, now) = (self.metrics.clone(), self.now);
+        Box::pin(async move {
+            let sent = now();
+            let answer = tokio::time::timeout(timeout, ask(store.as_ref(), &op)).await;
+            let answer = answer.unwrap_or_else(|_| {
+                let message = format!("no answer to {} within {timeout:?}", op.name());
+                Err(StoreError::Unknown(Failure::new(Cause::Timeout, message)))
+            });
+            let took = sent.elapsed_max(now());
+            let outcome = answer.as_ref().map_or_else(StoreError::outcome, |_| "ok");
+            metrics.request(op.name(), outcome, took);
+            tracing::debug!(op = op.name(), outcome, ms = took.as_millis(), "store answered");
+            Answered { id, answer }
+        })
+    }
+}
+
+/// Makes the store call for an operation.
+async fn ask(store: &dyn LeaseStore, op: &Op) -> Result<Answer, StoreError> {
+    match op {
+        Op::Look => store.look().await.map(Answer::Sight),
+        Op::Acquire(bid) => store.acquire(bid).await.map(Answer::Grant),
+        Op::Inaugurate { bid, floor } => store.inaugurate(bid, *floor).await.map(Answer::Term),
+        Op::Renew(bid) => store.renew(bid).await.map(|()| Answer::Done),
+        Op::Nominate { bid, successor } => {
+            store.nominate(bid, successor).await.map(|()| Answer::Done)
+        }
+        Op::Release(bid) => store.release(bid).await.map(|()| Answer::Done),
+    }
+}
+
+/// Draws the entropy for one turn from the operating system.
+fn chance() -> Chance {
+    let bits = Uuid::new_v4().as_u128();
+    // 24 bits outside the version and variant fields, as many as a float holds exactly.
+    let jitter = (bits & 0xff_ffff) as f32 / 16_777_216.0;
+    Chance { lease: Uuid::new_v4().as_u128(), nonce: Nonce(Uuid::new_v4().as_u128()), jitter }
+}

@@ -1,0 +1,170 @@
+//! The only writer of the status: turns what the election returns into numbered publications.
+//!
+//! The publisher waits for no reader. It only tracks whether the status files and the route have
+//! acknowledged passive (R8).
+
+use tokio::sync::watch;
+
+use crate::clock::Moment;
+use crate::election::{Status, Transition};
+use crate::status::publish_acks::Acknowledgements;
+use crate::status::{Past, Published, REMEMBERED};
+
+/// Publishes the status, and tracks whether passive has been acknowledged.
+pub struct Publisher {
+    sender: watch::Sender<Published>,
+    acknowledgements: Acknowledgements,
+    /// The publication that was the first passive one after active, until files and route have
+    /// acknowledged it.
+    ending: Option<u64>,
+}
+
+impl Publisher {
+    /// Creates a publisher to `sender`; status files and route acknowledge through
+    /// `acknowledgements`.
+    #[must_use]
+    pub fn new(sender: watch::Sender<Published>, acknowledgements: Acknowledgements) -> Self {
+        Self { sender, acknowledgements, ending: None }
+    }
+
+    /// Publishes a status together with the transitions that led to it, dated by `now`, unless it
+    /// equals the last one published.
+    pub(super) fn publish(
+        &mut self,
+        status: Status,
+        transitions: impl IntoIterator<Item = Transition>,
+        now: fn() -> Moment,
+    ) {
+        let mut past: Vec<Past> =
+            transitions.into_iter().map(|transition| Past { at: now(), transition }).collect();
+        let (ends, sequence) = {
+            let last = self.sender.borrow();
+            if last.status == status && past.is_empty() {
+                return;
+            }
+            let leads = |status: &Status| status.standing.state().is_leading();
+            (leads(&last.status) && !leads(&status), last.sequence + 1)
+        };
+        if ends {
+            self.ending = Some(sequence);
+        }
+        self.sender.send_modify(|last| {
+            if differs(&last.status, &status) || !past.is_empty() {
+                last.index += last.step();
+            }
+            if !past.is_empty() {
+                past.reverse();
+                past.extend_from_slice(&last.history);
+                past.truncate(REMEMBERED);
+                last.history = past.into();
+            }
+            if last.status.holder != status.holder {
+                last.holder_seen = status.holder.is_some().then(now);
+            }
+            last.sequence = sequence;
+            last.status = status;
+        });
+    }
+
+    /// Resolves once for each end of a leadership, when every status file and the route have
+    /// published passive or failed to; otherwise never. May be dropped and called again.
+    pub(super) async fn announced(&mut self) {
+        let Some(sequence) = self.ending else {
+            return std::future::pending().await;
+        };
+        self.acknowledgements.reached(sequence).await;
+        self.ending = None;
+    }
+}
+
+/// Returns whether the status has a change that readers should see: state, term, holder, successor,
+/// hold-off or the kind of the store's error; not a renewal.
+fn differs(before: &Status, after: &Status) -> bool {
+    let outcome = |status: &Status| status.store.last_error.as_ref().map(|error| error.outcome());
+    before.standing.state() != after.standing.state()
+        || before.term() != after.term()
+        || before.holder != after.holder
+        || before.successor != after.successor
+        || before.aside.is_some() != after.aside.is_some()
+        || outcome(before) != outcome(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::election::{Belief, Reason, Standing, State, StoreHealth};
+
+    fn at(seconds: u64) -> Moment {
+        let reading = Duration::from_secs(seconds);
+        Moment { boot: reading, raw: reading, wall: reading }
+    }
+
+    fn standing(standing: Standing) -> Status {
+        Status {
+            standing,
+            since: at(0),
+            holder: None,
+            successor: None,
+            aside: None,
+            occupied: None,
+            store: StoreHealth::default(),
+        }
+    }
+
+    fn leader(sent: u64, jeopardy: bool) -> Status {
+        let belief = Belief { sent: at(sent), length: Duration::from_secs(10), suspended: false };
+        standing(Standing::Leader { term: 7, belief, jeopardy })
+    }
+
+    #[test]
+    fn the_index_tells_each_change_from_all_before_even_the_clocks_own() {
+        let (sender, published) = watch::channel(Published::first(standing(Standing::Standby)));
+        let mut publisher = Publisher::new(sender, Acknowledgements::of_nobody());
+        let index = |now| published.borrow().index_at(at(now));
+        let mut seen = vec![index(0)];
+        publisher.publish(leader(0, false), None, || at(0));
+        seen.push(index(9));
+        publisher.publish(leader(5, false), None, || at(0));
+        assert_eq!(index(14), *seen.last().unwrap(), "a renewal is no change");
+        seen.push(index(15));
+        publisher.publish(leader(5, true), None, || at(0));
+        seen.extend([index(14), index(15)]);
+        publisher.publish(leader(20, false), None, || at(0));
+        seen.extend([index(20), index(30)]);
+        publisher.publish(standing(Standing::Standby), None, || at(0));
+        seen.push(index(30));
+        assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}");
+        assert_eq!(published.borrow().sequence, 6);
+    }
+
+    #[test]
+    fn the_last_twenty_transitions_are_published_newest_first() {
+        let (sender, published) = watch::channel(Published::first(standing(Standing::Standby)));
+        let mut publisher = Publisher::new(sender, Acknowledgements::of_nobody());
+        let (from, to) = (State::Leader, State::Jeopardy);
+        let transition = |term| Transition {
+            from,
+            to,
+            reason: Reason::RenewalFailed,
+            term: Some(term),
+            tenure: None,
+        };
+        let terms = || -> Vec<u64> {
+            published.borrow().history.iter().filter_map(|it| it.transition.term).collect()
+        };
+        publisher.publish(leader(0, false), [transition(1), transition(2)], || at(3));
+        assert_eq!(terms(), [2, 1]);
+        assert_eq!(published.borrow().history[0].at, at(3));
+        publisher.publish(leader(5, false), None, || at(5));
+        assert_eq!(terms(), [2, 1], "a renewal takes none away");
+        // Also if the status is the same in the end.
+        let index = published.borrow().index;
+        for term in 3..=30 {
+            publisher.publish(leader(5, false), [transition(term)], || at(5));
+        }
+        assert_eq!(terms(), (11..=30).rev().collect::<Vec<_>>());
+        assert!(published.borrow().index > index);
+    }
+}

@@ -1,0 +1,155 @@
+//! The HTTP client for health probes and webhooks.
+//!
+//! Each request has its own connection, so that a service that accepts no more connections does not
+//! pass as healthy. There are no retries, redirects or proxies. Errors contain no URL, since it may
+//! contain a password. Timeouts are up to the caller.
+
+use std::error::Error as StdError;
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{Request, StatusCode};
+
+use crate::http::resolver::Resolver;
+
+/// An HTTP client; clones share its TLS settings.
+#[derive(Clone)]
+pub(crate) struct HttpClient(reqwest::Client);
+
+impl HttpClient {
+    /// Creates a client; `tls` says whether any request uses TLS.
+    pub(crate) fn new(tls: bool, resolver: Resolver) -> anyhow::Result<Self> {
+        Ok(Self(builder(tls_settings(tls)?, resolver).pool_max_idle_per_host(0).build()?))
+    }
+
+    /// Builds a GET request.
+    pub(crate) fn get(&self, url: &url::Url) -> reqwest::RequestBuilder {
+        self.0.get(url.clone())
+    }
+
+    /// Builds a POST request.
+    pub(crate) fn post(&self, url: &url::Url) -> reqwest::RequestBuilder {
+        self.0.post(url.clone())
+    }
+
+    /// Sends a request; returns the status once the response headers have arrived, or why there is
+    /// none.
+    pub(crate) async fn send(
+        &self,
+        request: reqwest::Result<Request>,
+    ) -> Result<StatusCode, String> {
+        let request = request.map_err(|_| "the request could not be made".to_owned())?;
+        let answer = self.0.execute(request).await;
+        answer.map(|it| it.status()).map_err(|error| broken(&error))
+    }
+}
+
+/// Returns a builder of a client without retries, redirects and proxies.
+pub(crate) fn builder(tls: rustls::ClientConfig, resolver: Resolver) -> reqwest::ClientBuilder {
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .dns_resolver(Names(resolver))
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .no_proxy()
+        .http1_only()
+        .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
+}
+
+struct Names(Resolver);
+
+impl Resolve for Names {
+    fn resolve(&self, name: Name) -> Resolving {
+        let resolver = self.0.clone();
+        Box::pin(async move {
+            match resolver.resolve(name.as_str(), 0).await {
+                Ok(found) => Ok::<Addrs, _>(Box::new(found.into_iter())),
+                Err(why) => Err(Box::new(Unresolved(why)) as Box<dyn StdError + Send + Sync>),
+            }
+        })
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Unresolved(Arc<str>);
+
+/// Returns TLS settings with ring that trust the system's root certificates or, where there are
+/// none, as in an image from scratch, those of browsers. They are loaded once, when first `wanted`.
+pub(crate) fn tls_settings(wanted: bool) -> Result<rustls::ClientConfig, rustls::Error> {
+    static LOADED: OnceLock<rustls::ClientConfig> = OnceLock::new();
+    if !wanted {
+        return trusting(rustls::RootCertStore::empty());
+    }
+    if let Some(loaded) = LOADED.get() {
+        return Ok(loaded.clone());
+    }
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        tracing::debug!("the system has no certificate authorities: using the built-in ones");
+        roots.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
+    }
+    let settings = trusting(roots)?;
+    Ok(LOADED.get_or_init(|| settings).clone())
+}
+
+/// Returns TLS settings with ring that trust only these roots.
+pub(crate) fn trusting(
+    roots: rustls::RootCertStore,
+) -> Result<rustls::ClientConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    Ok(rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth())
+}
+
+/// Formats why a request failed.
+fn broken(error: &reqwest::Error) -> String {
+    match cause(error) {
+        Cause::Certificate(why) => format!("TLS failed: {why}"),
+        Cause::Io(kind) if error.is_connect() => kind.to_string(),
+        Cause::Io(kind) => format!("the connection broke: {kind}"),
+        Cause::Unresolved(why) => why,
+        Cause::Other if error.is_connect() => "no connection".to_owned(),
+        Cause::Other => "the connection broke, or the answer is no HTTP".to_owned(),
+    }
+}
+
+/// The cause of an error.
+pub(crate) enum Cause {
+    /// The certificate, or another TLS error.
+    Certificate(String),
+    /// A name that could not be resolved.
+    Unresolved(String),
+    /// A system error.
+    Io(io::ErrorKind),
+    /// Anything else.
+    Other,
+}
+
+/// Finds the innermost cause that is known; the messages of outer errors may contain the URL.
+pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Cause {
+    let mut found = Cause::Other;
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+            return Cause::Certificate(tls.to_string());
+        }
+        if let Some(Unresolved(why)) = error.downcast_ref() {
+            return Cause::Unresolved(why.to_string());
+        }
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            found = Cause::Io(io.kind());
+            if let Some(inner) = io.get_ref() {
+                next = Some(inner);
+                continue;
+            }
+        }
+        next = error.source();
+    }
+    found
+}

@@ -1,0 +1,326 @@
+//! Prometheus metrics: events are counted when they happen, gauges are computed when they are
+//! scraped. A stored gauge of something that ends with time would be a flag that must be cleared.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus::core::Collector;
+use prometheus::{
+    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    Opts, Registry, TextEncoder,
+};
+
+use crate::clock::Moment;
+use crate::config::Timings;
+use crate::election::{Op, State, TRANSITIONS, Transition};
+use crate::lease::Cause;
+use crate::status::{About, Board, Judgement, Published, Role, RouteBoard};
+
+/// The content type of [`Metrics::text`].
+pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
+
+/// The upper bounds of request durations, in seconds: from a file on this host to the longest
+/// reasonable request-timeout.
+const BUCKETS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
+
+/// The hooks whose runs are counted.
+pub const HOOKS: [&str; 4] = ["on-active", "on-passive", "on-drain", "on-leader-change"];
+
+/// The outcomes of a hook: succeeded, failed, ended by its timeout, or skipped because the state
+/// was over.
+pub const HOOK_OUTCOMES: [&str; 4] = ["ok", "failed", "timeout", "skipped"];
+
+/// The settings that alerts and dashboards compare other metrics with.
+pub const SETTINGS: [&str; 4] =
+    ["lease-duration", "renew-deadline", "retry-period", "request-timeout"];
+
+/// The outcomes of a request for the route.
+pub const ROUTE_OUTCOMES: [&str; 10] = [
+    "ok",
+    "missing",
+    "conflict",
+    "unauthorized",
+    "forbidden",
+    "throttled",
+    "unavailable",
+    "invalid",
+    "timeout",
+    "network",
+];
+
+/// The metrics of one election; clones share them.
+#[derive(Clone)]
+pub struct Metrics(Arc<Series>);
+
+struct Series {
+    registry: Registry,
+    is_leader: IntGauge,
+    master_status: IntGauge,
+    term: IntGauge,
+    valid: Gauge,
+    states: IntGaugeVec,
+    transitions: IntCounterVec,
+    requests: IntCounterVec,
+    durations: HistogramVec,
+    last_success: Gauge,
+    failures: IntGauge,
+    settings: GaugeVec,
+    file_errors: IntCounter,
+    dropped_lines: IntCounter,
+    healthy: IntGauge,
+    health: Board,
+    hook_runs: IntCounterVec,
+    child_restarts: IntCounter,
+    route: RouteBoard,
+    /// Only if there is a route, as are the requests.
+    route_agrees: Option<IntGauge>,
+    route_requests: Option<IntCounterVec>,
+}
+
+impl Metrics {
+    /// Creates all series, at 0.
+    #[must_use]
+    pub fn new(about: &About) -> Self {
+        let maker = Maker { registry: Registry::new(), about };
+        let series = Series {
+            is_leader: maker
+                .gauge("tenure_is_leader", "Whether this instance leads, judged when scraped."),
+            master_status: maker.master_status(),
+            term: maker.gauge("tenure_term", "Our term while we lead, the fencing token; else 0."),
+            valid: maker.seconds(
+                "tenure_valid_seconds",
+                "How long our leadership holds without a further renewal.",
+            ),
+            states: maker.states(),
+            transitions: maker.transitions(),
+            requests: maker.requests(),
+            durations: maker.durations(),
+            last_success: maker.seconds(
+                "tenure_store_last_success_timestamp_seconds",
+                "When the store last answered well, in unix time; 0 if it never did.",
+            ),
+            failures: maker.gauge(
+                "tenure_store_consecutive_failures",
+                "Failed requests to the store since the last good answer.",
+            ),
+            settings: maker.settings(),
+            file_errors: maker.counter(
+                "tenure_status_file_errors_total",
+                "Status files that could not be written.",
+            ),
+            dropped_lines: maker.counter(
+                "tenure_log_lines_dropped_total",
+                "Log lines dropped because nobody read the log.",
+            ),
+            healthy: maker.gauge(
+                "tenure_healthy",
+                "Whether every health probe was well when it last answered; 1 without probes.",
+            ),
+            health: about.health.clone(),
+            hook_runs: maker.hook_runs(),
+            child_restarts: maker.counter(
+                "tenure_child_restarts_total",
+                "Starts of exec's command after the first.",
+            ),
+            route: about.route.clone(),
+            route_agrees: about.route.is_there().then(|| maker.route_agrees()),
+            route_requests: about.route.is_there().then(|| maker.route_requests()),
+            registry: maker.registry,
+        };
+        Self(Arc::new(series))
+    }
+
+    /// Sets the timings, as [`SETTINGS`].
+    pub fn timings(&self, timings: &Timings) {
+        let Timings { lease_duration, renew_deadline, retry_period, request_timeout, .. } = timings;
+        let values = [lease_duration, renew_deadline, retry_period, request_timeout];
+        for (name, value) in SETTINGS.iter().zip(values) {
+            self.0.settings.with_label_values(&[name]).set(value.as_secs_f64());
+        }
+    }
+
+    /// Counts a transition.
+    pub fn transition(&self, transition: &Transition) {
+        let Transition { from, to, reason, .. } = transition;
+        self.0.transitions.with_label_values(&[from.as_str(), to.as_str(), reason.as_str()]).inc();
+    }
+
+    /// Counts a request to the store: `outcome` is `ok` or a [`crate::lease::StoreError::outcome`].
+    pub fn request(&self, op: &str, outcome: &str, took: Duration) {
+        self.0.requests.with_label_values(&[op, outcome]).inc();
+        self.0.durations.with_label_values(&[op]).observe(took.as_secs_f64());
+    }
+
+    /// Counts a status file that could not be written.
+    pub fn file_error(&self) {
+        self.0.file_errors.inc();
+    }
+
+    /// Counts a run of a hook: one of [`HOOKS`] with one of [`HOOK_OUTCOMES`].
+    pub fn hook_run(&self, hook: &str, outcome: &str) {
+        self.0.hook_runs.with_label_values(&[hook, outcome]).inc();
+    }
+
+    /// Counts a start of `exec`'s command after the first.
+    pub fn child_restart(&self) {
+        self.0.child_restarts.inc();
+    }
+
+    /// Counts a request for the route, with one of [`ROUTE_OUTCOMES`].
+    pub fn route_request(&self, outcome: &str) {
+        if let Some(requests) = &self.0.route_requests {
+            requests.with_label_values(&[outcome]).inc();
+        }
+    }
+
+    /// Returns all series as Prometheus text, judged at `now`. `dropped_lines` is the total of
+    /// dropped log lines.
+    #[must_use]
+    pub fn text(&self, published: &Published, dropped_lines: usize, now: Moment) -> String {
+        let series = &*self.0;
+        let judgement = Judgement::of(&published.status, now);
+        let leads = i64::from(judgement.role() == Role::Active);
+        series.is_leader.set(leads);
+        series.master_status.set(leads);
+        series.term.set(i64::try_from(judgement.term.unwrap_or_default()).unwrap_or(i64::MAX));
+        series.valid.set(judgement.remaining.as_secs_f64());
+        for state in State::ALL {
+            let is = i64::from(state == judgement.state);
+            series.states.with_label_values(&[state.as_str()]).set(is);
+        }
+        series.healthy.set(i64::from(series.health.is_well()));
+        let agreement = series.route.judge(judgement.role(), now);
+        if let (Some(gauge), Some(it)) = (&series.route_agrees, agreement) {
+            gauge.set(i64::from(it.agrees));
+        }
+        let store = &published.status.store;
+        series.last_success.set(store.last_success.map_or(0.0, |then| then.wall.as_secs_f64()));
+        series.failures.set(i64::from(store.failures));
+        let dropped_lines = u64::try_from(dropped_lines).unwrap_or(u64::MAX);
+        series.dropped_lines.inc_by(dropped_lines.saturating_sub(series.dropped_lines.get()));
+        TextEncoder::new()
+            .encode_to_string(&series.registry.gather())
+            .unwrap_or_else(|error| format!("# the metrics could not be written: {error}\n"))
+    }
+}
+
+/// Creates and registers series with the election's labels.
+struct Maker<'a> {
+    registry: Registry,
+    about: &'a About,
+}
+
+impl Maker<'_> {
+    fn opts(&self, name: &str, help: &str) -> Opts {
+        Opts::new(name, help)
+            .const_label("election", &self.about.election)
+            .const_label("identity", &self.about.identity)
+    }
+
+    fn register<T: Collector + Clone + 'static>(&self, made: prometheus::Result<T>) -> T {
+        let series = made.expect("names and labels are well-formed");
+        self.registry.register(Box::new(series.clone())).expect("each name is registered once");
+        series
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> IntGauge {
+        self.register(IntGauge::with_opts(self.opts(name, help)))
+    }
+
+    fn seconds(&self, name: &str, help: &str) -> Gauge {
+        self.register(Gauge::with_opts(self.opts(name, help)))
+    }
+
+    fn counter(&self, name: &str, help: &str) -> IntCounter {
+        self.register(IntCounter::with_opts(self.opts(name, help)))
+    }
+
+    /// Uses client-go's name, so that its dashboards keep working.
+    fn master_status(&self) -> IntGauge {
+        let opts = self
+            .opts("leader_election_master_status", "Whether this instance leads; client-go's name.")
+            .const_label("name", &self.about.election);
+        let gauge = self.register(IntGauge::with_opts(opts));
+        let build = self
+            .opts("tenure_build_info", "Always 1; the version is in the label.")
+            .const_label("version", env!("CARGO_PKG_VERSION"));
+        self.register(IntGauge::with_opts(build)).set(1);
+        gauge
+    }
+
+    fn states(&self) -> IntGaugeVec {
+        let opts = self.opts("tenure_state", "1 for the state that we are in, 0 for the others.");
+        self.register(IntGaugeVec::new(opts, &["state"]))
+    }
+
+    fn settings(&self) -> GaugeVec {
+        let opts = self.opts("tenure_setting_seconds", "How long things take by our settings.");
+        let settings = self.register(GaugeVec::new(opts, &["setting"]));
+        for setting in SETTINGS {
+            settings.with_label_values(&[setting]);
+        }
+        settings
+    }
+
+    fn transitions(&self) -> IntCounterVec {
+        let opts = self.opts("tenure_transitions_total", "Changes of state.");
+        let transitions = self.register(IntCounterVec::new(opts, &["from", "to", "reason"]));
+        for (from, to, reason) in TRANSITIONS {
+            transitions.with_label_values(&[from.as_str(), to.as_str(), reason.as_str()]);
+        }
+        transitions
+    }
+
+    fn requests(&self) -> IntCounterVec {
+        let opts = self.opts("tenure_store_requests_total", "Requests to the store, by outcome.");
+        let requests = self.register(IntCounterVec::new(opts, &["op", "outcome"]));
+        // The causes of definite answers have outcomes of their own.
+        let unknown = Cause::ALL.iter().filter(|it| !matches!(it, Cause::Lease | Cause::Record));
+        let outcomes: Vec<_> =
+            ["ok", "refused", "foreign"].into_iter().chain(unknown.map(|it| it.as_str())).collect();
+        for op in Op::NAMES {
+            for outcome in &outcomes {
+                requests.with_label_values(&[op, outcome]);
+            }
+        }
+        requests
+    }
+
+    fn hook_runs(&self) -> IntCounterVec {
+        let opts = self.opts("tenure_hook_runs_total", "Runs of hooks, by outcome.");
+        let runs = self.register(IntCounterVec::new(opts, &["hook", "outcome"]));
+        for hook in HOOKS {
+            for outcome in HOOK_OUTCOMES {
+                runs.with_label_values(&[hook, outcome]);
+            }
+        }
+        runs
+    }
+
+    fn route_agrees(&self) -> IntGauge {
+        self.gauge(
+            "tenure_route_agrees",
+            "Whether the route, as last heard, says our role and of nobody else that it leads.",
+        )
+    }
+
+    fn route_requests(&self) -> IntCounterVec {
+        let opts = self.opts("tenure_route_requests_total", "Requests for the route, by outcome.");
+        let requests = self.register(IntCounterVec::new(opts, &["outcome"]));
+        for outcome in ROUTE_OUTCOMES {
+            requests.with_label_values(&[outcome]);
+        }
+        requests
+    }
+
+    fn durations(&self) -> HistogramVec {
+        let name = "tenure_store_request_duration_seconds";
+        let opts = HistogramOpts::from(self.opts(name, "How long requests to the store took."))
+            .buckets(BUCKETS.to_vec());
+        let durations = self.register(HistogramVec::new(opts, &["op"]));
+        for op in Op::NAMES {
+            durations.with_label_values(&[op]);
+        }
+        durations
+    }
+}

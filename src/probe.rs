@@ -1,0 +1,200 @@
+//! Runs the health probes, which must succeed for this instance to compete.
+//!
+//! Each probe runs periodically on its own, one run at a time, each with a timeout; a probe that
+//! hangs delays neither the election nor another probe. Every result is reported; the election
+//! decides how many in a row matter.
+
+mod exec;
+mod file;
+mod http;
+mod tcp;
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::clock::Moment;
+use crate::config::{self, Probe, duration};
+use crate::http::client::HttpClient;
+use crate::http::resolver::Resolver;
+use crate::status::{Board, Published, Said};
+
+/// All probes of one election.
+pub struct Probes {
+    probes: Vec<Running>,
+    board: Board,
+    interval: Duration,
+    timeout: Duration,
+    now: fn() -> Moment,
+}
+
+/// One probe.
+struct Running {
+    name: String,
+    kind: Kind,
+}
+
+enum Kind {
+    Http(http::Http),
+    Tcp(tcp::Tcp),
+    File(file::File),
+    Exec(exec::Exec),
+}
+
+/// The result of one run.
+#[derive(Debug)]
+struct Finding {
+    well: bool,
+    said: String,
+}
+
+impl Finding {
+    fn well(said: String) -> Self {
+        Self { well: true, said }
+    }
+
+    fn unwell(said: String) -> Self {
+        Self { well: false, said }
+    }
+}
+
+impl Probes {
+    /// Creates the probes, without running them.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub fn new(settings: &config::Health, now: fn() -> Moment) -> anyhow::Result<Self> {
+        let tls = |it: &Probe| matches!(it, Probe::Http(url) if url.scheme() == "https");
+        let resolver = Resolver::default();
+        let asks = |it: &Probe| matches!(it, Probe::Http(_));
+        let client = if settings.probes.iter().any(asks) {
+            Some(HttpClient::new(settings.probes.iter().any(tls), resolver.clone())?)
+        } else {
+            None
+        };
+        let kind = |probe: &Probe| match (probe.clone(), &client) {
+            (Probe::Http(url), Some(client)) => {
+                Kind::Http(http::Http { url, client: client.clone() })
+            }
+            (Probe::Http(_), None) => unreachable!("a client was made for it"),
+            (Probe::Tcp { host, port }, _) => {
+                Kind::Tcp(tcp::Tcp { host, port, resolver: resolver.clone() })
+            }
+            (Probe::File { path, max_age }, _) => {
+                Kind::File(file::File { path, max_age, now, looking: None })
+            }
+            (Probe::Exec(line), _) => Kind::Exec(exec::Exec { line, starting: None }),
+        };
+        let probes = settings.probes.iter();
+        let probes: Vec<_> =
+            probes.map(|it| Running { name: it.to_string(), kind: kind(it) }).collect();
+        let board = Board::new(probes.iter().map(|it| it.name.clone()));
+        Ok(Self { probes, board, interval: settings.interval, timeout: settings.timeout, now })
+    }
+
+    /// Returns the last results of the probes.
+    #[must_use]
+    pub fn board(&self) -> Board {
+        self.board.clone()
+    }
+
+    /// Runs each probe once, concurrently; returns its name, whether it succeeded, and a message.
+    pub async fn once(self) -> Vec<(String, bool, String)> {
+        let Self { probes, board, interval, timeout, now } = self;
+        let questions = probes.into_iter().enumerate().map(|(number, mut probe)| {
+            let round = Round { number, board: &board, interval, timeout, now };
+            async move {
+                let Finding { well, said } = round.question(&mut probe).await;
+                (probe.name, well, said)
+            }
+        });
+        join_all(questions).await
+    }
+
+    /// Runs the probes until the driver is gone. Each result is passed to `report`: the number of
+    /// the probe, whether it succeeded, and this instance's term when the run began, so that a
+    /// result from an earlier term is not held against a later one.
+    pub async fn run<R, F>(self, published: watch::Receiver<Published>, report: R)
+    where
+        R: Fn(usize, bool, Option<u64>) -> F,
+        F: Future<Output = ()>,
+    {
+        let Self { probes, board, interval, timeout, now } = self;
+        let rounds = probes.into_iter().enumerate().map(|(number, probe)| {
+            let round = Round { number, board: &board, interval, timeout, now };
+            round.ask(probe, published.clone(), &report)
+        });
+        let mut driver = published.clone();
+        let gone = async { while driver.changed().await.is_ok() {} };
+        tokio::select! {
+            _ = join_all(rounds) => {}
+            () = gone => {}
+        }
+    }
+}
+
+/// How one probe is run.
+struct Round<'a> {
+    number: usize,
+    board: &'a Board,
+    interval: Duration,
+    timeout: Duration,
+    now: fn() -> Moment,
+}
+
+impl Round<'_> {
+    async fn ask<R, F>(self, mut probe: Running, published: watch::Receiver<Published>, report: &R)
+    where
+        R: Fn(usize, bool, Option<u64>) -> F,
+        F: Future<Output = ()>,
+    {
+        let mut ticks = interval(self.interval);
+        // After a run that took too long, the missed ones are not made up for.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let term = published.borrow().status.term();
+            let finding = self.question(&mut probe).await;
+            let well = finding.well;
+            self.tell(&probe.name, finding);
+            report(self.number, well, term).await;
+        }
+    }
+
+    /// Runs the probe once.
+    async fn question(&self, probe: &mut Running) -> Finding {
+        let began = (self.now)();
+        let found = match &mut probe.kind {
+            Kind::Http(it) => timeout(self.timeout, it.probe()).await.ok(),
+            Kind::Tcp(it) => timeout(self.timeout, it.probe()).await.ok(),
+            Kind::File(it) => timeout(self.timeout, it.probe()).await.ok(),
+            Kind::Exec(it) => it.probe(self.timeout).await,
+        };
+        let took = began.elapsed_max((self.now)()).as_millis();
+        match found {
+            None => {
+                let bound = duration::format(self.timeout);
+                Finding::unwell(format!("no answer within {bound}"))
+            }
+            // For a file, its age matters, not how long the check took.
+            Some(found) if matches!(probe.kind, Kind::File(_)) || !found.well => found,
+            Some(found) => Finding::well(format!("{} in {took} ms", found.said)),
+        }
+    }
+
+    /// Records a result; only changes are logged above debug level.
+    fn tell(&self, probe: &str, finding: Finding) {
+        let Finding { well, said } = finding;
+        let words = said.clone();
+        let before = self.board.write(self.number, Said { well, words, at: (self.now)() });
+        if before == Some(well) {
+            tracing::debug!(probe, well, "health: {said}");
+        } else if well {
+            tracing::info!(probe, "health: well: {said}");
+        } else {
+            tracing::warn!(probe, "health: not well: {said}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The probe `exec:CMD`: succeeds if the command exits with 0 within the timeout. Its output is not
+//! logged; after a failure the first line is part of the result. On timeout, its process group is
+//! killed without a SIGTERM.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use super::Finding;
+use crate::config::CommandLine;
+use crate::process::command::{self, End, Output, Starting};
+
+/// A probe of this kind.
+pub(super) struct Exec {
+    pub(super) line: CommandLine,
+    /// A start that timed out and still runs: a hanging file system takes up one thread, not one
+    /// for each run.
+    pub(super) starting: Option<Starting>,
+}
+
+impl Exec {
+    /// Runs the command; returns `None` on timeout.
+    pub(super) async fn probe(&mut self, bound: Duration) -> Option<Finding> {
+        let mut alarm = pin!(tokio::time::sleep(bound));
+        if let Some(late) = &mut self.starting {
+            // It belongs to an earlier run, so the command is killed by the drop.
+            if let Err(End::TimedOut) = late.started(alarm.as_mut()).await {
+                return None;
+            }
+        }
+        let starting = self.starting.insert(command::start(&self.line, &[]));
+        let started = starting.started(alarm.as_mut()).await;
+        if !matches!(started, Err(End::TimedOut)) {
+            self.starting = None;
+        }
+        let ended = match started {
+            Ok(group) => group.finish(alarm, Duration::ZERO, Output::FirstLine).await,
+            Err(End::TimedOut) => return None,
+            Err(end) => command::Ended { end, first_line: None },
+        };
+        let line = ended.first_line.map(|line| format!(": {line}")).unwrap_or_default();
+        Some(match ended.end {
+            End::TimedOut => return None,
+            End::Exited(0) => Finding::well("exit code 0".to_owned()),
+            End::Exited(code) => Finding::unwell(format!("exit code {code}{line}")),
+            End::Killed(signal) => Finding::unwell(format!("ended by signal {signal}{line}")),
+            End::NotStarted(why) => Finding::unwell(format!("could not be started: {why}")),
+        })
+    }
+}

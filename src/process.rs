@@ -1,0 +1,5 @@
+//! Child processes and the limits of this one.
+
+pub(crate) mod command;
+pub(crate) mod descriptors;
+mod output;

@@ -1,0 +1,161 @@
+//! The paths of the status listener. The status code is the answer; the body is additional.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Query, Request, State as Shares};
+use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
+use axum::http::{HeaderName, HeaderValue, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::Deserialize;
+
+use super::reply::{bad_duration, document};
+use super::{PATIENCE, Shared, watch};
+use crate::config::duration;
+use crate::election::{Standing, State};
+use crate::metrics;
+use crate::publish::page;
+use crate::status::{Judgement, Role};
+
+/// The list of paths, for clients of `/` that do not ask for HTML.
+const INDEX: &str = "\
+Tenure, the status listener. GET or HEAD:
+  /leader   200 if this instance leads now, else 503 (also /active, /primary); ?min_remaining=5s
+  /standby  200 if it stands by in good health, else 503 (also /passive, /replica)
+  /readyz   200 once the store was heard; for the sidecar's own readiness
+  /livez    200 while the election loop turns
+  /status   the status document, JSON
+  /watch    each change as a Server-Sent Event; ?index=N&wait=30s waits for the next change
+  /metrics  Prometheus metrics
+  /         a page for people, in a browser
+";
+
+const TERM: HeaderName = HeaderName::from_static("tenure-term");
+const VALID_FOR: HeaderName = HeaderName::from_static("tenure-valid-for-ms");
+
+pub(super) fn router(shared: Arc<Shared>) -> Router {
+    let paths = [("/leader", "/standby"), ("/active", "/passive"), ("/primary", "/replica")];
+    let mut router = Router::new();
+    for (leader_path, standby_path) in paths {
+        router = router.route(leader_path, get(leader)).route(standby_path, get(standby));
+    }
+    router
+        .route("/", get(root))
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/status", get(status))
+        .route("/metrics", get(metrics_text))
+        .route("/watch", get(watch::watch))
+        .fallback(|| async { (StatusCode::NOT_FOUND, "no such path; / lists them\n") })
+        .with_state(shared)
+}
+
+impl Shared {
+    fn judge(&self) -> Judgement {
+        Judgement::of(&self.app.published.borrow().status, (self.app.now)())
+    }
+}
+
+/// Returns the page to clients that ask for HTML, the list of paths to all others.
+async fn root(Shares(shared): Shares<Arc<Shared>>, request: Request) -> Response {
+    let accept = request.headers().get_all(ACCEPT);
+    let wanted = accept.iter().any(|it| it.to_str().is_ok_and(page::is_wanted));
+    let mut response = if wanted {
+        let app = &shared.app;
+        page::answer(&app.published.borrow(), &app.about, (app.now)())
+    } else {
+        INDEX.into_response()
+    };
+    response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+    response
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    min_remaining: Option<String>,
+}
+
+async fn leader(Shares(shared): Shares<Arc<Shared>>, request: Request) -> Response {
+    let least = match least_remaining(request.uri()) {
+        Ok(least) => least,
+        Err(refusal) => return *refusal,
+    };
+    let judgement = shared.judge();
+    let leads = judgement.role() == Role::Active && judgement.remaining >= least;
+    answer(leads, judgement)
+}
+
+/// Returns the time that must be left for a 200. Rarely requested, so it is parsed only if needed.
+fn least_remaining(uri: &Uri) -> Result<Duration, Box<Response>> {
+    if uri.query().is_none() {
+        return Ok(Duration::ZERO);
+    }
+    let Query(Asked { min_remaining }) =
+        Query::try_from_uri(uri).map_err(|error| Box::new(error.into_response()))?;
+    min_remaining.as_deref().map_or(Ok(Duration::ZERO), |text| {
+        duration::parse(text).map_err(|error| Box::new(bad_duration("min_remaining", &error)))
+    })
+}
+
+async fn standby(Shares(shared): Shares<Arc<Shared>>) -> Response {
+    let judgement = shared.judge();
+    answer(judgement.state == State::Standby, judgement)
+}
+
+async fn livez(Shares(shared): Shares<Arc<Shared>>) -> Response {
+    let quiet = shared.quiet.load(Ordering::Relaxed);
+    if quiet < PATIENCE {
+        return "the election loop turns\n".into_response();
+    }
+    let body = format!("the election loop has stood still for {quiet} s\n");
+    (StatusCode::SERVICE_UNAVAILABLE, body).into_response()
+}
+
+async fn readyz(Shares(shared): Shares<Arc<Shared>>) -> Response {
+    let no = StatusCode::SERVICE_UNAVAILABLE;
+    match shared.app.published.borrow().status.standing {
+        Standing::Starting => (no, "the store has not been heard yet\n").into_response(),
+        Standing::Stopped => (no, "stopped\n").into_response(),
+        _ => "ready\n".into_response(),
+    }
+}
+
+async fn status(Shares(shared): Shares<Arc<Shared>>) -> Response {
+    // One reading of the clock for both, so that headers and body agree.
+    let now = (shared.app.now)();
+    let judgement = Judgement::of(&shared.app.published.borrow().status, now);
+    let json = document(&shared, now);
+    let mut response = ([(CONTENT_TYPE, "application/json")], json).into_response();
+    head(&mut response, judgement);
+    response
+}
+
+async fn metrics_text(Shares(shared): Shares<Arc<Shared>>) -> Response {
+    let app = &shared.app;
+    let published = app.published.borrow().clone();
+    let text = app.metrics.text(&published, (app.dropped_lines)(), (app.now)());
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+}
+
+/// Returns 200 or 503, with the role and its validity.
+fn answer(yes: bool, judgement: Judgement) -> Response {
+    let code = if yes { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let body = match judgement.role() {
+        Role::Active => "active\n",
+        Role::Passive => "passive\n",
+    };
+    let mut response = (code, body).into_response();
+    head(&mut response, judgement);
+    response
+}
+
+fn head(response: &mut Response, judgement: Judgement) {
+    let headers = response.headers_mut();
+    headers.insert(VALID_FOR, HeaderValue::from(judgement.valid_for_ms()));
+    if let Some(term) = judgement.term {
+        headers.insert(TERM, HeaderValue::from(term));
+    }
+}

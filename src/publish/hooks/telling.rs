@@ -1,0 +1,111 @@
+//! One run of a hook: its environment or request, its time limit, and its result. Hooks are never
+//! repeated, so a webhook that fails has been called once.
+
+use std::time::Duration;
+
+use reqwest::header::CONTENT_TYPE;
+
+use super::course::Event;
+use super::{Name, Outcome};
+use crate::config::{CommandLine, HOOK_GRACE, Hook, duration};
+use crate::http::client::HttpClient;
+use crate::process::command::{self, Bounds, End, Output, Variable};
+use crate::status::Document;
+
+/// The result of a run.
+pub(super) struct Told {
+    pub(super) outcome: Outcome,
+    /// The result in words.
+    pub(super) words: String,
+    /// Whether the hook has done its work: a command that ran to its end, whatever its exit code; a
+    /// webhook that returned a success.
+    pub(super) ended: bool,
+}
+
+/// Runs a command.
+pub(super) async fn by_command(
+    line: &CommandLine,
+    event: Event,
+    document: &Document<'_>,
+    url: Option<&str>,
+    time: Duration,
+) -> Told {
+    let bounds = Bounds { time, grace: HOOK_GRACE };
+    let environment = environment(event, document, url);
+    let ended = command::run(line, &environment, bounds, Output::Log(event.name.as_str())).await;
+    let (outcome, words, ended) = match ended.end {
+        End::Exited(0) => (Outcome::Ok, "exit code 0".to_owned(), true),
+        End::Exited(code) => (Outcome::Failed, format!("exit code {code}"), true),
+        End::Killed(signal) => (Outcome::Failed, format!("ended by signal {signal}"), true),
+        End::TimedOut => (Outcome::Timeout, over(time), false),
+        End::NotStarted(why) => (Outcome::Failed, format!("could not be started: {why}"), false),
+    };
+    Told { outcome, words, ended }
+}
+
+/// Posts the status document to a webhook.
+pub(super) async fn by_webhook(
+    client: &HttpClient,
+    url: &url::Url,
+    event: Event,
+    document: &Document<'_>,
+    time: Duration,
+) -> Told {
+    let body = serde_json::to_vec(document).expect("a document is JSON");
+    let mut request = client
+        .post(url)
+        .header(CONTENT_TYPE, "application/json")
+        .header("tenure-event", event.name.event())
+        .body(body);
+    if let Some(term) = event.term {
+        request = request.header("tenure-term", term);
+    }
+    let answer = tokio::time::timeout(time, client.send(request.build())).await;
+    let (outcome, words) = match answer {
+        Ok(Ok(code)) if code.is_success() => (Outcome::Ok, code.to_string()),
+        Ok(Ok(code)) => (Outcome::Failed, code.to_string()),
+        Ok(Err(why)) => (Outcome::Failed, why),
+        Err(_) => (Outcome::Timeout, over(time)),
+    };
+    Told { ended: outcome == Outcome::Ok, outcome, words }
+}
+
+fn over(time: Duration) -> String {
+    format!("not done within {}", duration::format(time))
+}
+
+/// Returns whether a hook needs the HTTP client.
+pub(super) fn is_webhook(hook: &Hook) -> bool {
+    matches!(hook, Hook::Webhook(_))
+}
+
+/// Returns whether a hook needs TLS.
+pub(super) fn over_tls(hook: &Hook) -> bool {
+    matches!(hook, Hook::Webhook(url) if url.scheme() == "https")
+}
+
+/// Returns the variables of a command. A variable without a value is unset, even if it would be
+/// inherited.
+fn environment(event: Event, document: &Document<'_>, url: Option<&str>) -> Vec<Variable> {
+    let number = |it: u64| Some(it.to_string());
+    let text = |it: &str| Some(it.to_owned());
+    let holder = document.holder.as_ref();
+    // For on-passive, the term that has ended.
+    let term = if event.name == Name::LeaderChange { document.term } else { event.term };
+    vec![
+        ("TENURE_EVENT", text(event.name.event())),
+        ("TENURE_TERM", term.and_then(number)),
+        ("TENURE_ELECTION", text(document.election)),
+        ("TENURE_IDENTITY", text(document.identity)),
+        ("TENURE_ROLE", text(document.role.as_str())),
+        ("TENURE_STATE", text(document.state)),
+        ("TENURE_VALID_FOR_MS", number(document.valid_for_ms)),
+        ("TENURE_VALID_UNTIL_BOOTTIME_NS", number(document.valid_until_boottime_ns)),
+        ("TENURE_BOOT_ID", text(document.boot_id)),
+        ("TENURE_DRAIN_REMAINING_MS", document.drain_remaining_ms.and_then(number)),
+        ("TENURE_HOLDER", holder.and_then(|it| text(it.identity))),
+        ("TENURE_HOLDER_ADDRESS", holder.and_then(|it| text(it.address?))),
+        ("TENURE_HOLDER_TERM", holder.and_then(|it| number(it.term))),
+        ("TENURE_URL", url.and_then(text)),
+    ]
+}

@@ -1,0 +1,341 @@
+//! The HTML page at `/`: rendered at each request, complete without JavaScript, and refreshed by a
+//! script whenever `/watch` reports a change.
+//!
+//! All text is rendered here; the script replaces what differs, and advances times from the sending
+//! of its request. When the validity of a response is over, the page says so instead of showing the
+//! old status. The page loads nothing from other hosts, sends nothing, and has no controls;
+//! operators' commands go to the admin listener.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use axum::http::header::{
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::response::{IntoResponse, Response};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::clock::Moment;
+use crate::election::{Standing, State};
+use crate::status::words::{self, spoken};
+use crate::status::{
+    About, Document, HealthDocument, Published, Role, StoreDocument, rfc3339, whole_ms,
+};
+
+const FRAME: &str = include_str!("page/page.html");
+const STYLE: &str = include_str!("page/page.css");
+const SCRIPT: &str = include_str!("page/page.js");
+
+/// The content security policy: the page may run its own script and style, identified by these
+/// hashes, and send requests to its origin. A change of script or style needs a new hash here,
+/// which the tests print.
+const POLICY: &str = "default-src 'none'; \
+    script-src 'sha256-ZzgwKJfo2E+5fYRxlsTKbdLrx4F7CdOOzL01QgeGaxA='; \
+    style-src 'sha256-bM+bM8drUqGIiRw1vkVaaGsNHMLDx9n/qzf8+s9V3AM='; \
+    img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+    frame-ancestors 'none'; require-trusted-types-for 'script'";
+
+/// How long the page may show the status of a passive instance: two and a half times the longest
+/// interval between two events.
+const PASSIVE_HOLDS_MS: u64 = 25_000;
+
+/// Names with more characters do not fit on a line in the largest type.
+const LONG_NAME: usize = 20;
+
+/// The paths that the page links to.
+const LINKS: [&str; 7] = ["status", "watch", "metrics", "leader", "standby", "readyz", "livez"];
+
+/// Returns the page as it is at `now`.
+pub(super) fn answer(published: &Published, about: &About, now: Moment) -> Response {
+    let headers = [
+        (CONTENT_TYPE, "text/html; charset=utf-8"),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (REFERRER_POLICY, "no-referrer"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, page(published, about, now)).into_response()
+}
+
+/// Returns whether a client asks for HTML explicitly, as browsers do and curl does not.
+pub(super) fn is_wanted(accept: &str) -> bool {
+    accept.split(',').any(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let html = parts.next().is_some_and(|it| it.eq_ignore_ascii_case("text/html"));
+        html && !parts.any(|it| matches!(it, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
+    })
+}
+
+fn page(published: &Published, about: &About, now: Moment) -> String {
+    let document = published.document(about, now);
+    let active = document.role == Role::Active;
+    let holds = if active { document.valid_for_ms } else { PASSIVE_HOLDS_MS };
+    let election = escaped(document.election);
+    let leader = leader(&document);
+    let heard = document.store.last_success_ms_ago.is_some();
+    let unknown = if heard { "Nobody" } else { "Not known yet" };
+    // A passive instance with a term knows that its own leadership has ended.
+    let (label, leads) = match (document.role, document.term) {
+        (Role::Active, _) => ("Leader", "leads"),
+        (Role::Passive, Some(_)) => ("Led until now", "led"),
+        (Role::Passive, None) => ("Leader, as last seen", "leads"),
+    };
+    let title = leader.map_or_else(
+        || format!("{unknown}: {election}"),
+        |it| format!("{} {leads} {election}", escaped(it)),
+    );
+    let holder = document.holder.as_ref().filter(|it| Some(it.identity) == leader);
+    let address = holder.and_then(|it| it.address).map(|it| {
+        let address = escaped(it);
+        format!("<p class=\"soft\">{address}</p>\n")
+    });
+    let long = leader.is_some_and(|it| it.chars().count() > LONG_NAME);
+    fill(&[
+        ("title", &title),
+        ("icon", icon(active)),
+        ("style", STYLE),
+        ("script", SCRIPT),
+        ("index", &document.index.to_string()),
+        ("role", document.role.as_str()),
+        ("holds", &holds.to_string()),
+        ("election", &election),
+        ("label", label),
+        ("long", if long { " class=\"long\"" } else { "" }),
+        ("leader", &leader.map_or_else(|| unknown.to_owned(), escaped)),
+        ("address", address.as_deref().unwrap_or_default()),
+        ("warn", if document.state == State::Jeopardy.as_str() { " warn" } else { "" }),
+        ("say", &say(&document)),
+        ("left", &left(published, &document)),
+        ("facts", &facts(published, &document, now)),
+        ("past", &past(&document)),
+        ("links", &links()),
+        ("version", document.version),
+        ("instance", &escaped(document.instance)),
+        ("now", &date(now.date())),
+    ])
+}
+
+/// Returns the leader: this instance if it is active, else the holder that was last seen.
+fn leader<'a>(document: &Document<'a>) -> Option<&'a str> {
+    let seen = document.holder.as_ref().map(|it| it.identity);
+    if document.role == Role::Active { Some(document.identity) } else { seen }
+}
+
+/// Describes what this instance does, in a sentence.
+fn say(document: &Document<'_>) -> String {
+    if document.role == Role::Active && document.state == State::Leader.as_str() {
+        return "This instance is the leader.".to_owned();
+    }
+    if let ("standby", Some(ms)) = (document.state, document.hold_off_remaining_ms) {
+        return format!(
+            "This instance, {}, lets others go first, for {}.",
+            escaped(document.identity),
+            spoken(Duration::from_millis(ms))
+        );
+    }
+    let words = match document.state {
+        // Its belief is over, and the election loop has not turned since.
+        "jeopardy" if document.role == Role::Passive => {
+            "led until its time was over, and cannot renew"
+        }
+        state => words::state(state),
+    };
+    format!("This instance, {}, {words}.", escaped(document.identity))
+}
+
+/// Renders the rest of a leadership or a drain as a countdown, with a progress bar if the total is
+/// known.
+fn left(published: &Published, document: &Document<'_>) -> String {
+    let (ms, words) = match (document.role, document.drain_remaining_ms) {
+        (Role::Active, _) => (document.valid_for_ms, "left, unless renewed before"),
+        (_, Some(ms)) => (ms, "left for the work that it began as leader"),
+        (_, None) => return String::new(),
+    };
+    let mut text = format!(
+        "<div class=\"left\"><b data-left=\"{ms}\">{}</b> {}",
+        spoken(Duration::from_millis(ms)),
+        while_known(words)
+    );
+    let whole = match &published.status.standing {
+        Standing::Leader { belief, .. } => Some(belief.length),
+        Standing::Draining { length, .. } => Some(*length),
+        _ => None,
+    };
+    if let Some(whole) = whole.map(whole_ms) {
+        let _ = write!(
+            text,
+            "<progress aria-hidden=\"true\" data-left=\"{ms}\" max=\"{whole}\" value=\"{ms}\">\
+             </progress>"
+        );
+    }
+    text + "</div>\n"
+}
+
+/// Renders the facts, each a label with its lines.
+fn facts(published: &Published, document: &Document<'_>, now: Moment) -> String {
+    let mut text = String::new();
+    let holder = document.holder.as_ref();
+    let term = document.term.or(holder.map(|it| it.term));
+    fact(&mut text, "Term", &term.map_or("none yet".to_owned(), |it| it.to_string()), &[]);
+    if document.role == Role::Active {
+        let since = published.status.since;
+        let words = while_known(&format!("for {}", ago(whole_ms(since.elapsed_max(now)))));
+        let label = "<span data-over=\"Led since\">Leads since</span>";
+        fact(&mut text, label, &date(since.date()), &[words]);
+    } else if let (None, Some(seen)) = (document.term, published.holder_seen) {
+        let words = while_known(&format!("for {}", ago(whole_ms(seen.elapsed_max(now)))));
+        fact(&mut text, "Seen to lead since", &date(seen.date()), &[words]);
+    }
+    let since = published.status.since;
+    let lasts = ago(whole_ms(since.elapsed_max(now)));
+    let words = while_known(&format!("{}, for {lasts}", document.state));
+    fact(&mut text, "This instance", &escaped(document.identity), &[words]);
+    store(&mut text, &document.store);
+    if let Some(successor) = &document.successor {
+        let hold_off = spoken(Duration::from_millis(successor.hold_off_ms));
+        let _ = writeln!(
+            text,
+            "<div class=\"wide\"><dt>Successor</dt><dd>{}</dd><dd>the others let it go first, for \
+             {hold_off}</dd></div>",
+            escaped(successor.identity)
+        );
+    }
+    if let Some(health) = &document.health {
+        probes(&mut text, health);
+    }
+    text
+}
+
+fn store(text: &mut String, store: &StoreDocument<'_>) {
+    let heard = store
+        .last_success_ms_ago
+        .map_or("never heard yet".to_owned(), |ms| format!("answered {} ago", ago(ms)));
+    fact(text, "Store", store.kind, &[heard]);
+    if let Some(error) = store.last_error {
+        let times = match store.failures {
+            0 | 1 => "The store's last error".to_owned(),
+            failures => format!("The store's last error, of {failures} in a row"),
+        };
+        let _ = writeln!(
+            text,
+            "<div class=\"wide\"><dt>{times}</dt><dd class=\"warn\">{}</dd></div>",
+            escaped(error)
+        );
+    }
+}
+
+fn probes(text: &mut String, health: &HealthDocument) {
+    let all = if health.well { "Health: well" } else { "Health: not well" };
+    let _ = write!(text, "<div class=\"wide\"><dt>{all}</dt>");
+    for probe in &health.probes {
+        let (class, word) = match probe.well {
+            Some(true) => ("", "well"),
+            Some(false) => (" class=\"warn\"", "not well"),
+            None => ("", "not asked yet"),
+        };
+        let said = probe.said.as_deref().map(|it| format!(": {}", escaped(it))).unwrap_or_default();
+        let when = probe.ms_ago.map(|ms| format!(", {} ago", ago(ms))).unwrap_or_default();
+        let _ = write!(text, "<dd{class}><b>{}</b> {word}{said}{when}</dd>", escaped(&probe.probe));
+    }
+    text.push_str("</div>\n");
+}
+
+/// Renders one fact; its values are escaped already.
+fn fact(text: &mut String, label: &str, value: &str, more: &[String]) {
+    let _ = write!(text, "<div><dt>{label}</dt><dd>{value}</dd>");
+    for line in more {
+        let _ = write!(text, "<dd>{line}</dd>");
+    }
+    text.push_str("</div>\n");
+}
+
+/// Renders the last transitions, newest first.
+fn past(document: &Document<'_>) -> String {
+    if document.transitions.is_empty() {
+        return "<p>Nothing yet: this instance has only just begun.</p>\n".to_owned();
+    }
+    let mut text = String::from("<table>\n");
+    for it in &document.transitions {
+        let at = OffsetDateTime::parse(&it.at, &Rfc3339).map_or_else(|_| it.at.clone(), date);
+        let term = it.term.map(|it| format!("term {it}")).unwrap_or_default();
+        let on = if matches!(it.to, "leader" | "jeopardy") { " class=\"on\"" } else { "" };
+        let _ = writeln!(
+            text,
+            "<tr><td>{at}</td><td><b{on}>{}</b></td><td>{}</td><td>{term}</td></tr>",
+            it.to,
+            words::reason(it.reason)
+        );
+    }
+    text + "</table>\n"
+}
+
+fn links() -> String {
+    LINKS.iter().fold(String::new(), |mut text, path| {
+        let _ = write!(text, "<a href=\"{path}\">/{path}</a> ");
+        text
+    })
+}
+
+/// Returns an icon, a dot that is filled if active.
+fn icon(active: bool) -> &'static str {
+    if active {
+        "%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E\
+         %3Ccircle cx='8' cy='8' r='7' fill='%2312a068'/%3E%3C/svg%3E"
+    } else {
+        "%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E\
+         %3Ccircle cx='8' cy='8' r='5.5' fill='none' stroke='%238a857c' stroke-width='3'/%3E%3C/svg%3E"
+    }
+}
+
+/// Marks text that is hidden when the validity of the response is over.
+fn while_known(text: &str) -> String {
+    format!("<span data-over=\"\">{text}</span>")
+}
+
+/// Renders a duration that the script advances.
+fn ago(ms: u64) -> String {
+    format!("<span data-ago=\"{ms}\">{}</span>", spoken(Duration::from_millis(ms)))
+}
+
+/// Renders a date in UTC: the day, then the time.
+fn date(date: OffsetDateTime) -> String {
+    let date = date.to_offset(time::UtcOffset::UTC);
+    let (hour, minute, second) = date.to_hms();
+    let month = date.month().to_string();
+    format!(
+        "<time datetime=\"{}\">{} {} {hour:02}:{minute:02}:{second:02}</time>",
+        rfc3339(date),
+        date.day(),
+        &month[..3],
+    )
+}
+
+/// Escapes text for HTML elements and quoted attributes.
+fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for it in text.chars() {
+        match it {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            it if it.is_control() => safe.push(' '),
+            it => safe.push(it),
+        }
+    }
+    safe
+}
+
+/// Fills the slots of the template in one pass, so that values are not searched for slots.
+fn fill(slots: &[(&str, &str)]) -> String {
+    let mut text = String::with_capacity(16 * 1024);
+    for piece in FRAME.split("{{") {
+        let (name, rest) = piece.split_once("}}").unwrap_or(("", piece));
+        if let Some((_, value)) = slots.iter().find(|(it, _)| *it == name) {
+            text.push_str(value);
+        }
+        text.push_str(rest);
+    }
+    text
+}

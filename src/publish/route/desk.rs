@@ -1,0 +1,66 @@
+//! The API client of the route: sends requests in one namespace, and counts each by its outcome.
+
+use serde_json::Value;
+
+use crate::kube::{Dated, Kind, Kube, KubeError};
+use crate::metrics::Metrics;
+
+/// The API client of the route.
+#[derive(Clone)]
+pub(super) struct Desk {
+    pub(super) kube: Kube,
+    pub(super) namespace: String,
+    pub(super) metrics: Metrics,
+}
+
+impl std::fmt::Debug for Desk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Desk").field(&self.kube).field(&self.namespace).finish()
+    }
+}
+
+impl Desk {
+    pub(super) async fn get<K: Kind>(&self, name: &str) -> Result<K, KubeError> {
+        self.object(self.kube.get(&self.namespace, name).await)
+    }
+
+    pub(super) async fn list<K: Kind>(&self, selector: &str) -> Result<Vec<K>, KubeError> {
+        self.counted(self.kube.list(&self.namespace, selector).await)
+    }
+
+    pub(super) async fn create<K: Kind>(&self, object: &K) -> Result<K, KubeError> {
+        self.object(self.kube.create(object).await)
+    }
+
+    pub(super) async fn replace<K: Kind>(&self, object: &K) -> Result<K, KubeError> {
+        self.object(self.kube.replace(object).await)
+    }
+
+    pub(super) async fn patch<K: Kind>(&self, name: &str, merge: &Value) -> Result<K, KubeError> {
+        self.object(self.kube.patch(&self.namespace, name, merge).await)
+    }
+
+    fn object<K>(&self, answer: Result<Dated<K>, KubeError>) -> Result<K, KubeError> {
+        self.counted(answer).map(|it| it.object)
+    }
+
+    fn counted<T>(&self, answer: Result<T, KubeError>) -> Result<T, KubeError> {
+        self.metrics.route_request(answer.as_ref().map_or_else(outcome, |_| "ok"));
+        answer
+    }
+}
+
+/// Returns the outcome as a metric label, one of [`crate::metrics::ROUTE_OUTCOMES`].
+fn outcome(error: &KubeError) -> &'static str {
+    match error {
+        KubeError::Missing(_) | KubeError::NoNamespace(_) => "missing",
+        KubeError::Conflict(_) | KubeError::Exists(_) | KubeError::Gone(_) => "conflict",
+        KubeError::Unauthorized(_) | KubeError::Files(_) => "unauthorized",
+        KubeError::Forbidden(_) => "forbidden",
+        KubeError::Throttled { .. } => "throttled",
+        KubeError::Unavailable(_) => "unavailable",
+        KubeError::Invalid(_) => "invalid",
+        KubeError::Timeout(_) => "timeout",
+        KubeError::Network(_) | KubeError::Broken(_) => "network",
+    }
+}

@@ -1,0 +1,275 @@
+//! The real driver, on a store in memory and a clock that the test advances.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure::clock::Moment;
+use tenure::driver::{Control, Driver, Publisher, Report};
+use tenure::election::{Config, Election, State};
+use tenure::lease::{Bid, Candidate, Cause, Failure, Grant, Rules, Sight, StoreError, Successor};
+use tenure::metrics::Metrics;
+use tenure::status::publish_acks::Acknowledgements;
+use tenure::status::{About, Heartbeat, Published};
+use tenure::store::memory::Memory;
+use tenure::store::{Broken, Finding, LeaseStore};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, LocalSet};
+
+/// Returns the paused clock of tokio as all three clocks of a Moment.
+#[allow(clippy::disallowed_methods, reason = "the tests' own clock, which tokio moves")]
+fn now() -> Moment {
+    thread_local!(static START: tokio::time::Instant = tokio::time::Instant::now());
+    let since = START.with(|start| start.elapsed()) + Duration::from_secs(1_000_000);
+    Moment { boot: since, raw: since, wall: since }
+}
+
+/// A driver that runs as a task of the test.
+struct Running {
+    published: watch::Receiver<Published>,
+    heartbeat: Heartbeat,
+    metrics: Metrics,
+    control: Control,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    fn start(name: &str, store: Arc<dyn LeaseStore>) -> Self {
+        Self::start_with(name, store, Acknowledgements::of_nobody())
+    }
+
+    fn start_with(name: &str, store: Arc<dyn LeaseStore>, word: Acknowledgements) -> Self {
+        let candidate =
+            Candidate { identity: name.to_owned(), instance: format!("{name}-1"), address: None };
+        let config = Config {
+            candidate: Arc::new(candidate),
+            rules: store.rules(),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+            request_timeout: Duration::from_secs(2),
+            activation_delay: Duration::ZERO,
+            drain_timeout: Duration::ZERO,
+            health: None,
+            escorts: false,
+            observe: false,
+        };
+        let election = Election::new(config, now());
+        let about = About {
+            election: "test".to_owned(),
+            identity: name.to_owned(),
+            instance: format!("{name}-1"),
+            boot_id: String::new(),
+            store: store.kind(),
+            health: Default::default(),
+            route: Default::default(),
+        };
+        let first = Published::first(election.status());
+        let (sender, published) = watch::channel(first);
+        let (heartbeat, metrics) = (Heartbeat::default(), Metrics::new(&about));
+        let (control, orders) = Control::new();
+        let driver = Driver {
+            election,
+            store,
+            publisher: Publisher::new(sender, word),
+            metrics: metrics.clone(),
+            orders,
+            heartbeat: heartbeat.clone(),
+            report: Report::default(),
+            now,
+        };
+        let task = tokio::task::spawn_local(driver.run());
+        Self { published, heartbeat, metrics, control, task }
+    }
+
+    fn state(&self) -> State {
+        self.published.borrow().status.state(now())
+    }
+
+    /// Waits for a state, by the paused clock.
+    async fn until(&mut self, state: State) {
+        let reached = self.published.wait_for(|it| it.status.state(now()) == state);
+        let reached = tokio::time::timeout(Duration::from_secs(120), reached).await;
+        reached.unwrap_or_else(|_| panic!("never {state:?}")).unwrap();
+    }
+
+    async fn resign(&self) {
+        self.control.resign().await;
+    }
+}
+
+/// A store that hangs while a switch is on.
+struct Hanging {
+    store: Memory,
+    hangs: watch::Receiver<bool>,
+}
+
+impl Hanging {
+    async fn pass(&self) {
+        let mut hangs = self.hangs.clone();
+        let _ = hangs.wait_for(|hangs| !hangs).await;
+    }
+}
+
+#[async_trait]
+impl LeaseStore for Hanging {
+    fn kind(&self) -> &'static str {
+        "hanging"
+    }
+    fn rules(&self) -> Rules {
+        self.store.rules()
+    }
+    async fn look(&self) -> Result<Sight, StoreError> {
+        self.pass().await;
+        self.store.look().await
+    }
+    async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
+        self.pass().await;
+        self.store.acquire(bid).await
+    }
+    async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
+        self.pass().await;
+        self.store.inaugurate(bid, floor).await
+    }
+    async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
+        self.pass().await;
+        self.store.renew(bid).await
+    }
+    async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
+        self.pass().await;
+        self.store.release(bid).await
+    }
+    async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+        self.pass().await;
+        self.store.nominate(bid, successor).await
+    }
+    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
+        self.pass().await;
+        self.store.break_lease(at_once).await
+    }
+    async fn examine(&self) -> Vec<Finding> {
+        self.store.examine().await
+    }
+    async fn create(&self, _: u64) -> Result<Vec<String>, StoreError> {
+        Err(StoreError::Unknown(Failure::new(Cause::Settings, "not here")))
+    }
+}
+
+async fn locally<T>(test: impl Future<Output = T>) -> T {
+    LocalSet::new().run_until(test).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_leads_the_other_stands_by_and_takes_over_when_the_first_resigns() {
+    locally(async {
+        let store = Memory::with_clock(now);
+        let mut first = Running::start("a", Arc::new(store.clone()));
+        first.until(State::Leader).await;
+        let mut second = Running::start("b", Arc::new(store));
+        second.until(State::Standby).await;
+        let term = first.published.borrow().status.term().unwrap();
+
+        first.resign().await;
+        first.until(State::Stopped).await;
+        first.task.await.unwrap();
+        second.until(State::Leader).await;
+        assert!(second.published.borrow().status.term().unwrap() > term);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_store_hangs_is_passive_at_its_deadline_and_leads_again_when_it_answers() {
+    locally(async {
+        let (switch, hangs) = watch::channel(false);
+        let store = Hanging { store: Memory::with_clock(now), hangs };
+        let mut leader = Running::start("a", Arc::new(store));
+        leader.until(State::Leader).await;
+        switch.send_replace(true);
+        let hung = now();
+        leader.until(State::Jeopardy).await;
+        let remaining = |it: &Running| it.published.borrow().status.remaining(now());
+        assert!(!remaining(&leader).is_zero(), "a failed renewal alone ends nothing");
+        leader.until(State::Standby).await;
+        let held = hung.elapsed_max(now());
+        assert!(held <= Duration::from_secs(10), "active for {held:?} without a renewal");
+        switch.send_replace(false);
+        leader.until(State::Leader).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hanging_store_holds_up_an_end_for_two_request_timeouts_at_most() {
+    locally(async {
+        let (switch, hangs) = watch::channel(false);
+        let store = Hanging { store: Memory::with_clock(now), hangs };
+        let mut leader = Running::start("a", Arc::new(store));
+        leader.until(State::Leader).await;
+        switch.send_replace(true);
+        leader.until(State::Jeopardy).await;
+        let asked = now();
+        leader.resign().await;
+        leader.until(State::Stopped).await;
+        assert!(asked.elapsed_max(now()) < Duration::from_millis(1), "passive waits for nothing");
+        leader.task.await.unwrap();
+        let took = asked.elapsed_max(now());
+        assert!(took <= Duration::from_millis(4001), "took {took:?}");
+        drop(switch);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_not_released_before_the_files_say_passive() {
+    locally(async {
+        let store = Memory::with_clock(now);
+        let (word, acknowledgements) = Acknowledgements::channel();
+        let mut leader = Running::start_with("a", Arc::new(store.clone()), acknowledgements);
+        leader.until(State::Leader).await;
+        leader.resign().await;
+        leader.until(State::Stopped).await;
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        assert!(!store.look().await.unwrap().free, "the files have not said so yet");
+        word.send_replace(u64::MAX);
+        leader.task.await.unwrap();
+        assert!(store.look().await.unwrap().free);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_that_hang_hold_up_the_release_for_one_request_timeout_at_most() {
+    locally(async {
+        let store = Memory::with_clock(now);
+        let (_word, acknowledgements) = Acknowledgements::channel();
+        let mut leader = Running::start_with("a", Arc::new(store.clone()), acknowledgements);
+        leader.until(State::Leader).await;
+        let asked = now();
+        leader.resign().await;
+        leader.task.await.unwrap();
+        let took = asked.elapsed_max(now());
+        assert!(took >= Duration::from_secs(2) && took < Duration::from_millis(2100), "{took:?}");
+        assert!(store.look().await.unwrap().free);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loop_beats_and_counts_what_it_does() {
+    locally(async {
+        let mut leader = Running::start("a", Arc::new(Memory::with_clock(now)));
+        leader.until(State::Leader).await;
+        let before = leader.heartbeat.count();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert!(leader.heartbeat.count() >= before + 5, "at least once a second");
+        assert_eq!(leader.state(), State::Leader);
+        let text = leader.metrics.text(&leader.published.borrow(), 0, now());
+        let counted = text.lines().find(|line| {
+            line.starts_with("tenure_store_requests_total")
+                && line.contains("op=\"renew\",outcome=\"ok\"")
+        });
+        assert!(counted.is_some_and(|line| !line.ends_with(" 0")), "{counted:?}");
+    })
+    .await;
+}
