@@ -76,7 +76,7 @@
 //! 3. Only the driver calls the election. Only the driver writes the status; publishers read it.
 //! 4. No publisher, client, log or disk can delay a renewal or a step-down. The driver awaits none
 //!    of them, except for R8's bounded wait before a release.
-//! 5. Leader and standby inside; active and passive only in [`publish`] and above.
+//! 5. Leader and standby inside; active and passive only in [`status`] and above.
 //!
 //! # The claim
 //! At each real instant at most one instance answers active, provided that the store grants no

@@ -1,4 +1,5 @@
-//! The lease store as the election sees it: the trait [`LeaseStore`], its answers and its errors.
+//! The lease store: the traits [`LeaseStore`], which has what an election calls, and [`LeaseAdmin`],
+//! which has what an operator does.
 //!
 //! A *backend* is one kind of store and has a file of its own below this one; none knows another. A
 //! backend decides nothing, retries nothing, never sleeps and caches nothing. One call is one
@@ -12,7 +13,6 @@
 //!   the store or a counter in the record.
 //! - *Whether the store can notify.* [`LeaseStore::changed`] wakes a standby before its next poll.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +23,11 @@ use crate::lease::{Bid, Grant, Record, Rules, Sight, StoreError, Successor};
 
 pub mod azure;
 pub mod file;
+mod finding;
 pub mod kubernetes;
 pub mod memory;
+
+pub use finding::{Finding, Verdict};
 
 /// A place that keeps one lease, with the record of its holder.
 ///
@@ -80,6 +83,16 @@ pub trait LeaseStore: Send + Sync {
     /// held the lease, which has the same effect.
     async fn release(&self, bid: &Bid) -> Result<(), StoreError>;
 
+    /// Resolves when there is a reason to read now. It is never evidence of anything, and never
+    /// resolves if the store cannot notify.
+    async fn changed(&self) {
+        std::future::pending().await
+    }
+}
+
+/// What an operator does to a lock, with `tenure break` and `tenure doctor`. No election calls it.
+#[async_trait]
+pub trait LeaseAdmin: LeaseStore {
     /// Breaks the lease, whichever candidate holds it, for an operator (R12); the record stays.
     ///
     /// By default the lease runs out: no candidate can acquire it before its granted time is over,
@@ -94,12 +107,6 @@ pub trait LeaseStore: Send + Sync {
     /// May be repeated: a lease that is being broken is still held, and does not run out later for
     /// it.
     async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError>;
-
-    /// Resolves when there is a reason to read now. It is never evidence of anything, and never
-    /// resolves if the store cannot notify.
-    async fn changed(&self) {
-        std::future::pending().await
-    }
 
     /// Checks everything that this store needs, for `tenure doctor`, in the order in which an
     /// operator would fix it. Does not touch the lease or its record; permissions that need a real
@@ -117,7 +124,7 @@ pub trait LeaseStore: Send + Sync {
 ///
 /// # Errors
 /// Returns an error if the store's client cannot be built.
-pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseStore>> {
+pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
     Ok(match &settings.store {
         StoreSettings::File(file) => Arc::new(file::FileStore::open(file)),
         StoreSettings::Azure(azure) => Arc::new(azure::Azure::open(azure.as_ref().clone())?),
@@ -140,30 +147,4 @@ pub enum Broken {
         /// at once.
         free_in: Duration,
     },
-}
-
-/// One line of the report of `tenure doctor`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The subject, in a word or two: `container`, `clock skew`.
-    pub subject: Cow<'static, str>,
-    /// The result.
-    pub verdict: Verdict,
-    /// The details, for people.
-    pub detail: String,
-    /// What to do about it, if anything.
-    pub remedy: Option<String>,
-}
-
-/// The result of one check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// As it should be.
-    Well,
-    /// It works, but an operator should know about it.
-    Doubtful,
-    /// It does not work; `tenure doctor` exits with 1.
-    Wrong,
-    /// Not checked, because of an earlier finding.
-    Skipped,
 }

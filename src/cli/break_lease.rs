@@ -15,7 +15,7 @@ use crate::config::{Environment, Settings, StoreSettings, Verb, load_to_look};
 use crate::lease::{Cause, Failure, Record, Sight, StoreError};
 use crate::status::rfc3339;
 use crate::status::words::spoken;
-use crate::store::{self, Broken, LeaseStore};
+use crate::store::{self, Broken, LeaseAdmin};
 
 /// The bound on one request, including authentication.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -100,7 +100,7 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
 
 /// The lease to break.
 struct Breaking {
-    store: Arc<dyn LeaseStore>,
+    store: Arc<dyn LeaseAdmin>,
     settings: Settings,
 }
 

@@ -14,7 +14,7 @@ use super::terminal::{self, Colour, Style, harmless};
 use crate::clock;
 use crate::config::{Environment, Faults, SETTINGS, Settings, Verb, duration, load_to_look};
 use crate::publish::route;
-use crate::store::{self, Finding, LeaseStore, Verdict};
+use crate::store::{self, Finding, LeaseAdmin, Verdict};
 
 /// The bound on the store's examination: a dozen requests, each of which may time out.
 const EXAMINATION: Duration = Duration::from_secs(90);
@@ -173,7 +173,7 @@ fn of_timings(settings: &Settings) -> Vec<Finding> {
 /// Creates what is missing in the store, after a confirmation. Returns false if there is no
 /// terminal to ask on.
 async fn create(
-    store: &Arc<dyn LeaseStore>,
+    store: &Arc<dyn LeaseAdmin>,
     settings: &Settings,
     yes: bool,
     report: &mut Report,

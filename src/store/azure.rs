@@ -23,7 +23,7 @@ use self::credential::Credential;
 use self::errors::{Op, classify, code, is_missing, not_azure};
 use self::record::Metadata;
 use self::transport::{Route, is_loopback};
-use super::{Broken, Finding, LeaseStore};
+use super::{Broken, Finding, LeaseAdmin, LeaseStore};
 use crate::config::AzureSettings;
 use crate::lease::{
     Bid, Cause, Failure, Grant, LeaseId, Record, Rules, Sight, StoreError, Successor, Version,
@@ -258,7 +258,10 @@ impl LeaseStore for Azure {
             Err(error) => Err(self.failed(Op::Hold, &error)),
         }
     }
+}
 
+#[async_trait]
+impl LeaseAdmin for Azure {
     async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
         let access = self.credential.access().await?;
         self.end_lease(&access, at_once).await

@@ -30,7 +30,7 @@ use self::attempt::{Attempt, BREAKING, Change, NOT_OURS, holds};
 use self::fault::Fault;
 use self::place::Place;
 use self::record::Stored;
-use super::{Broken, Finding, LeaseStore};
+use super::{Broken, Finding, LeaseAdmin, LeaseStore};
 use crate::clock::{self, Moment};
 use crate::config::FileSettings;
 use crate::lease::{Bid, Cause, Failure, Grant, Record, Rules, Sight, StoreError, Successor};
@@ -243,7 +243,10 @@ impl LeaseStore for FileStore {
         });
         answer(outcome.await?)
     }
+}
 
+#[async_trait]
+impl LeaseAdmin for FileStore {
     async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
         self.attempt(move |attempt| {
             let Some(directory) = attempt.place.open()? else {

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use self::watching::Noticed;
-use super::{Broken, Finding, LeaseStore};
+use super::{Broken, Finding, LeaseAdmin, LeaseStore};
 use crate::clock;
 use crate::config::KubernetesSettings;
 use crate::kube::objects::Lease;
@@ -208,6 +208,13 @@ impl LeaseStore for Kubernetes {
         self.write(&lease).await.map(|_| ())
     }
 
+    async fn changed(&self) {
+        self.watch().await;
+    }
+}
+
+#[async_trait]
+impl LeaseAdmin for Kubernetes {
     async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
         let Some(Dated { object: mut lease, .. }) = self.read().await? else {
             return Ok(Broken::NotHeld);
@@ -233,10 +240,6 @@ impl LeaseStore for Kubernetes {
             }
             Err(error) => Err(failed(error)),
         }
-    }
-
-    async fn changed(&self) {
-        self.watch().await;
     }
 
     async fn examine(&self) -> Vec<Finding> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
-use super::{Broken, Finding, LeaseStore, Verdict};
+use super::{Broken, Finding, LeaseAdmin, LeaseStore, Verdict};
 use crate::clock::{self, Moment};
 use crate::lease::{
     Bid, Cause, Failure, Grant, LeaseId, Record, Rules, Sight, StoreError, Successor, Version,
@@ -246,6 +246,22 @@ impl LeaseStore for Memory {
         Ok(())
     }
 
+    /// Resolves once for each change that this handle has not read, so that no change between a
+    /// read and the wait is missed.
+    async fn changed(&self) {
+        loop {
+            let notified = self.shared.changed.notified();
+            let changes = self.state().changes;
+            if self.told.swap(changes, Ordering::Relaxed) != changes {
+                return;
+            }
+            notified.await;
+        }
+    }
+}
+
+#[async_trait]
+impl LeaseAdmin for Memory {
     async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
         let boot = self.boot();
         let mut state = self.state();
@@ -263,19 +279,6 @@ impl LeaseStore for Memory {
         state.lease = None;
         self.announce(&mut state);
         Ok(Broken::Held { record, free_in: Duration::ZERO })
-    }
-
-    /// Resolves once for each change that this handle has not read, so that no change between a
-    /// read and the wait is missed.
-    async fn changed(&self) {
-        loop {
-            let notified = self.shared.changed.notified();
-            let changes = self.state().changes;
-            if self.told.swap(changes, Ordering::Relaxed) != changes {
-                return;
-            }
-            notified.await;
-        }
     }
 
     async fn examine(&self) -> Vec<Finding> {

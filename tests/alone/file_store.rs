@@ -15,8 +15,8 @@ use proptest::prelude::*;
 use rustix::fs::{FileType, Mode, mknodat};
 use tenure::clock::{self, Moment};
 use tenure::lease::{StoreError, Version};
-use tenure::store::LeaseStore;
 use tenure::store::file::FileStore;
+use tenure::store::{LeaseAdmin, LeaseStore};
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime =

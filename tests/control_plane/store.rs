@@ -11,7 +11,7 @@ use conformance::{Harness, ObservedHarness};
 use lease_lock::FOREIGN_LEASES;
 use observed::Observers;
 use real_lease::RealLease;
-use tenure::store::LeaseStore;
+use tenure::store::LeaseAdmin;
 
 /// A Lease, with observers whose clock the test advances.
 struct LeaseLock {
@@ -28,7 +28,7 @@ impl Harness for LeaseLock {
         Self { lease: RealLease::start(), observers: Observers::default() }
     }
 
-    fn candidate(&self) -> Arc<dyn LeaseStore> {
+    fn candidate(&self) -> Arc<dyn LeaseAdmin> {
         Arc::new(self.observers.handle(Arc::new(self.lease.open())))
     }
 

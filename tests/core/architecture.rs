@@ -26,35 +26,104 @@ fn code(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(|line| line.split("//").next().unwrap_or_default())
 }
 
+/// The modules from the ground up; each may use only those before it. `fuzzing` is of the tests.
+const FLOORS: [&str; 20] = [
+    "clock",
+    "lease",
+    "config",
+    "logs",
+    "election",
+    "status",
+    "metrics",
+    "http",
+    "kube",
+    "process",
+    "store",
+    "driver",
+    "probe",
+    "publish",
+    "admin",
+    "exec",
+    "assembly",
+    "candidate",
+    "sidecar",
+    "cli",
+];
+
+/// Returns the code of a module without comments, unit tests and replayed corpora.
+fn shipped(name: &str) -> Vec<(PathBuf, String)> {
+    let is_test = |path: &Path| {
+        path.iter().any(|it| ["tests", "tests.rs", "fuzzing.rs"].iter().any(|name| it == *name))
+    };
+    let files = module(name).into_iter().filter(|(path, _)| !is_test(path));
+    files
+        .map(|(path, text)| {
+            let text =
+                text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned();
+            let lines: Vec<&str> = code(&text).collect();
+            (path, lines.join("\n"))
+        })
+        .collect()
+}
+
+/// Returns the names that follow `prefix` in a text, such as the modules behind `crate::`.
+fn names_after<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+    let is_name = |it: char| it.is_alphanumeric() || it == '_';
+    text.split(prefix).skip(1).map(move |rest| {
+        let end = rest.find(|it| !is_name(it)).unwrap_or(rest.len());
+        &rest[..end]
+    })
+}
+
 #[test]
-fn the_core_imports_values_and_nothing_that_acts() {
-    let parent = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/election.rs");
-    let parent = fs::read_to_string(parent).unwrap();
-    let own = parent.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
-    let own: Vec<String> = own.map(|name| format!("{name}::")).collect();
-    assert!(own.len() > 5, "{own:?}");
-    let own = own.iter().map(String::as_str);
-    let allowed: Vec<&str> = own.chain(["std::", "super::", "self::"]).collect();
-    let crates = ["crate::clock::Moment", "crate::store::", "crate::election::"];
-    for (path, text) in module("election") {
-        if path.iter().any(|part| part == "tests" || part == "tests.rs") {
-            continue;
+fn each_module_uses_only_the_ones_below_it() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut modules: Vec<String> = fs::read_dir(source)
+        .unwrap()
+        .map(|it| it.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .filter(|it| !["lib", "main", "fuzzing"].contains(&it.as_str()))
+        .collect();
+    modules.sort();
+    modules.dedup();
+    let mut floors = FLOORS.to_vec();
+    floors.sort_unstable();
+    assert_eq!(modules, floors, "each module has its place in FLOORS");
+    for (floor, name) in FLOORS.iter().enumerate() {
+        for (path, text) in shipped(name) {
+            for used in names_after(&text, "crate::") {
+                let below = FLOORS[..=floor].contains(&used) || !FLOORS.contains(&used);
+                assert!(below, "{} uses {used}, which is above {name}", path.display());
+            }
+            assert!(!text.contains("use crate::{"), "{}: one line a module", path.display());
         }
-        for line in code(&text) {
-            let Some(import) =
-                line.trim().strip_prefix("pub use ").or(line.trim().strip_prefix("use "))
-            else {
-                continue;
-            };
-            // A name with a capital is declared in this file.
-            let local = import.starts_with(char::is_uppercase);
-            let fits =
-                local || allowed.iter().chain(&crates).any(|start| import.starts_with(start));
-            assert!(fits, "{}: use {import}", path.display());
+    }
+}
+
+#[test]
+fn the_core_uses_lease_and_clock_and_nothing_that_acts() {
+    for (path, text) in shipped("election") {
+        for used in names_after(&text, "crate::") {
+            let is_ground = ["lease", "clock", "election"].contains(&used);
+            assert!(is_ground, "{} uses {used}", path.display());
         }
-        for word in ["tokio", "tracing", "rustix", "async ", "std::fs", "std::net", "clock::now"] {
-            let found = code(&text).find(|line| line.contains(word));
-            assert!(found.is_none(), "{}: {word} in {found:?}", path.display());
+        for used in names_after(&text, "clock::") {
+            assert_eq!(used, "Moment", "{}", path.display());
+        }
+        for word in ["tokio", "tracing", "rustix", "async ", "std::fs", "std::net"] {
+            assert!(!text.contains(word), "{}: {word}", path.display());
+        }
+    }
+}
+
+#[test]
+fn no_reader_of_the_status_knows_another() {
+    for (path, text) in shipped("publish") {
+        let inside = path.iter().skip_while(|it| *it != "publish").nth(1);
+        let own = inside.map(|it| Path::new(it).file_stem().unwrap().to_str().unwrap());
+        for used in names_after(&text, "crate::publish::") {
+            // The API renders the page.
+            let is_page = own == Some("api") && used == "page";
+            assert!(own == Some(used) || is_page, "{} knows {used}", path.display());
         }
     }
 }
@@ -76,18 +145,26 @@ fn no_backend_knows_another_nor_the_election() {
 }
 
 #[test]
-fn publishers_never_call_the_election_nor_the_store() {
-    for (path, text) in module("publish") {
-        for word in ["handle_", "poll_command", "LeaseStore", "crate::driver"] {
-            let found = code(&text).find(|line| line.contains(word));
-            assert!(found.is_none(), "{}: {word} in {found:?}", path.display());
+fn the_driver_alone_calls_the_election_and_writes_the_status() {
+    for name in FLOORS.iter().filter(|it| !["election", "driver", "status"].contains(it)) {
+        for (path, text) in shipped(name) {
+            for word in ["handle_", "poll_command", "poll_request", "watch::Sender<Published>"] {
+                // The assembly makes the channel and gives its sender to the driver.
+                if *name == "assembly" && word.starts_with("watch") {
+                    continue;
+                }
+                assert!(!text.contains(word), "{}: {word}", path.display());
+            }
         }
+    }
+    for (path, text) in shipped("publish") {
+        assert!(!text.contains("LeaseStore"), "{}", path.display());
     }
 }
 
 #[test]
 fn active_and_passive_are_words_of_the_outside() {
-    for inside in ["election", "store", "daemon", "clock"] {
+    for inside in ["election", "store", "lease", "driver", "clock"] {
         for (path, text) in module(inside) {
             if path.iter().any(|part| part == "tests" || part == "tests.rs") {
                 continue;
@@ -111,36 +188,14 @@ fn the_one_reader_of_time_and_of_the_environment_is_where_it_belongs() {
         ("clock_gettime(", "clock.rs"),
         ("env::var", "layers.rs environment.rs"),
     ] {
-        for folder in [
-            "candidate",
-            "clock",
-            "command",
-            "config",
-            "cli",
-            "daemon",
-            "election",
-            "health",
-            "hooks",
-            "kube",
-            "listener",
-            "logs",
-            "publish",
-            "sidecar",
-            "store",
-            "main",
-        ] {
-            for (path, text) in module_or_nothing(folder) {
+        for folder in FLOORS.iter().chain(&["main"]) {
+            for (path, text) in module(folder) {
                 let name = path.file_name().unwrap().to_str().unwrap();
                 let found = code(&text).any(|line| line.contains(word));
                 assert!(!found || home.contains(name), "{} reads {word}", path.display());
             }
         }
     }
-}
-
-fn module_or_nothing(name: &str) -> Vec<(PathBuf, String)> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/{name}.rs"));
-    if file.exists() { module(name) } else { Vec::new() }
 }
 
 #[test]

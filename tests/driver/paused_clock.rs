@@ -12,7 +12,7 @@ use tenure::metrics::Metrics;
 use tenure::status::publish_acks::Acknowledgements;
 use tenure::status::{About, Heartbeat, Published};
 use tenure::store::memory::Memory;
-use tenure::store::{Broken, Finding, LeaseStore};
+use tenure::store::{Broken, Finding, LeaseAdmin, LeaseStore};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, LocalSet};
 
@@ -34,11 +34,11 @@ struct Running {
 }
 
 impl Running {
-    fn start(name: &str, store: Arc<dyn LeaseStore>) -> Self {
+    fn start(name: &str, store: Arc<dyn LeaseAdmin>) -> Self {
         Self::start_with(name, store, Acknowledgements::of_nobody())
     }
 
-    fn start_with(name: &str, store: Arc<dyn LeaseStore>, word: Acknowledgements) -> Self {
+    fn start_with(name: &str, store: Arc<dyn LeaseAdmin>, word: Acknowledgements) -> Self {
         let candidate =
             Candidate { identity: name.to_owned(), instance: format!("{name}-1"), address: None };
         let config = Config {
@@ -116,40 +116,53 @@ impl LeaseStore for Hanging {
     fn kind(&self) -> &'static str {
         "hanging"
     }
+
     fn rules(&self) -> Rules {
         self.store.rules()
     }
+
     async fn look(&self) -> Result<Sight, StoreError> {
         self.pass().await;
         self.store.look().await
     }
+
     async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
         self.pass().await;
         self.store.acquire(bid).await
     }
+
     async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
         self.pass().await;
         self.store.inaugurate(bid, floor).await
     }
+
     async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
         self.pass().await;
         self.store.renew(bid).await
     }
+
     async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
         self.pass().await;
         self.store.release(bid).await
     }
+
     async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
         self.pass().await;
         self.store.nominate(bid, successor).await
     }
+}
+
+#[async_trait]
+impl LeaseAdmin for Hanging {
     async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
         self.pass().await;
         self.store.break_lease(at_once).await
     }
+
     async fn examine(&self) -> Vec<Finding> {
         self.store.examine().await
     }
+
     async fn create(&self, _: u64) -> Result<Vec<String>, StoreError> {
         Err(StoreError::Unknown(Failure::new(Cause::Settings, "not here")))
     }

@@ -11,8 +11,8 @@ use service::Service;
 use status::{Feed, about, holder, in_jeopardy, leading, ms, now, pass};
 use tenure::config::{self, CommandLine, Hook};
 use tenure::election::{Standing, Status};
-use tenure::publish::hooks::Hooks;
 use tenure::metrics::{HOOK_OUTCOMES, HOOKS, Metrics};
+use tenure::publish::hooks::Hooks;
 
 const BOUND: Duration = Duration::from_secs(20);
 const BELIEF: Duration = Duration::from_secs(10);

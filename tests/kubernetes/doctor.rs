@@ -11,7 +11,7 @@ use kube_server::answers::Answer;
 use kube_server::{Fault, KubeServer, TOKEN, Tls};
 use lease_lock::{A, lead, lease, open, soon};
 use serde_json::json;
-use tenure::store::{Finding, LeaseStore, Verdict};
+use tenure::store::{Finding, LeaseAdmin, LeaseStore, Verdict};
 
 fn told(findings: &[Finding]) -> String {
     let lines = findings.iter().map(|it| {

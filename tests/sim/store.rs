@@ -13,7 +13,7 @@ use simulated_lock::SimulatedLock;
 use simulation::store::{Kind, Stage, Step, Store};
 use tenure::election::{Answer, Op};
 use tenure::lease::{Bid, Candidate, LeaseId, Nonce, StoreError, Version};
-use tenure::store::LeaseStore;
+use tenure::store::LeaseAdmin;
 
 /// The simulated blob if `BLOB`, and otherwise the simulated store on one host.
 struct Simulated<const BLOB: bool>(SimulatedLock);
@@ -26,7 +26,7 @@ impl<const BLOB: bool> Harness for Simulated<BLOB> {
         Self(SimulatedLock::new(if BLOB { Kind::Blob } else { Kind::Host }))
     }
 
-    fn candidate(&self) -> Arc<dyn LeaseStore> {
+    fn candidate(&self) -> Arc<dyn LeaseAdmin> {
         Arc::new(self.0.clone())
     }
 
@@ -62,7 +62,7 @@ impl Harness for SimulatedLease {
         Self { lock: SimulatedLock::new(Kind::Object), observers: Observers::default() }
     }
 
-    fn candidate(&self) -> Arc<dyn LeaseStore> {
+    fn candidate(&self) -> Arc<dyn LeaseAdmin> {
         Arc::new(self.observers.handle(Arc::new(self.lock.clone())))
     }
 

@@ -13,8 +13,8 @@ use blob_server::BlobServer;
 use raw::Raw;
 use tenure::config::AzureSettings;
 use tenure::lease::{Bid, Cause, StoreError};
-use tenure::store::LeaseStore;
 use tenure::store::azure::Azure;
+use tenure::store::{LeaseAdmin, LeaseStore};
 
 const STATES: [&str; 5] = ["available", "leased", "breaking", "broken", "expired"];
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use azurite::Azurite;
 use bids::{A, bid, leading, open, soon};
 use blob_server::Fault;
-use tenure::store::{Finding, LeaseStore, Verdict};
+use tenure::store::{Finding, LeaseAdmin, LeaseStore, Verdict};
 
 fn verdicts(findings: &[Finding]) -> String {
     let lines = findings.iter().map(|it| {

@@ -12,7 +12,7 @@ use bids::{A, B, bid, leading, open, outcome, soon};
 use blob_server::{BlobServer, Fault, Proof};
 use raw::Raw;
 use tenure::lease::{Cause, Nonce, StoreError};
-use tenure::store::LeaseStore;
+use tenure::store::{LeaseAdmin, LeaseStore};
 
 #[tokio::test]
 async fn what_the_store_does_not_say_for_certain_is_unknown() {

@@ -11,7 +11,7 @@ use bids::{A, bid, leading, open, outcome, soon};
 use blob_server::{BlobServer, Fault};
 use raw::Raw;
 use tenure::lease::{Cause, StoreError, Successor};
-use tenure::store::{Broken, LeaseStore};
+use tenure::store::{Broken, LeaseAdmin, LeaseStore};
 
 const PERIOD: &str = "x-ms-lease-break-period";
 

@@ -23,11 +23,11 @@ use tempfile::TempDir;
 use tenure::clock::{self, Moment};
 use tenure::config::{AzureSettings, FileSettings};
 use tenure::lease::Sight;
-use tenure::store::LeaseStore;
 use tenure::store::azure::Azure;
 use tenure::store::file::FileStore;
 use tenure::store::kubernetes::Kubernetes;
 use tenure::store::memory::Memory;
+use tenure::store::{LeaseAdmin, LeaseStore};
 
 /// A clock that the test advances.
 #[derive(Clone)]
@@ -65,7 +65,7 @@ impl Harness for MemoryLock {
         Self { memory: Memory::with_clock(move || reader.now()), clock }
     }
 
-    fn candidate(&self) -> Arc<dyn LeaseStore> {
+    fn candidate(&self) -> Arc<dyn LeaseAdmin> {
         Arc::new(self.memory.clone())
     }
 
@@ -117,7 +117,7 @@ impl Harness for FileLock {
         Self { directory: tempfile::tempdir().expect("a directory"), clock: TestClock::new() }
     }
 
-    fn candidate(&self) -> Arc<dyn LeaseStore> {
+    fn candidate(&self) -> Arc<dyn LeaseAdmin> {
         let settings = FileSettings {
             directory: self.directory.path().to_owned(),
             is_default: false,
@@ -164,7 +164,7 @@ impl Blob {
         Self { raw: Raw::new(&settings), settings }
     }
 
-    fn candidate(&self) -> Arc<dyn LeaseStore> {
+    fn candidate(&self) -> Arc<dyn LeaseAdmin> {
         Arc::new(Azure::open(self.settings.clone()).expect("the settings are good"))
     }
 
@@ -211,7 +211,7 @@ impl Harness for TableLock {
         Self { server, blob }
     }
 
-    fn candidate(&self) -> Arc<dyn LeaseStore> {
+    fn candidate(&self) -> Arc<dyn LeaseAdmin> {
         self.blob.candidate()
     }
 
@@ -265,7 +265,7 @@ impl Harness for AzuriteLock {
         Self { _azurite: azurite, blob }
     }
 
-    fn candidate(&self) -> Arc<dyn LeaseStore> {
+    fn candidate(&self) -> Arc<dyn LeaseAdmin> {
         self.blob.candidate()
     }
 
@@ -312,7 +312,7 @@ impl Harness for LeaseLock {
         Self { server: KubeServer::start(), observers: Observers::default() }
     }
 
-    fn candidate(&self) -> Arc<dyn LeaseStore> {
+    fn candidate(&self) -> Arc<dyn LeaseAdmin> {
         let settings = lease_lock::settings(&self.server, "team", "orders");
         let store = Kubernetes::open(&settings).expect("the settings are good");
         Arc::new(self.observers.handle(Arc::new(store)))

@@ -10,8 +10,8 @@ use std::time::Duration;
 use bids::{A, B, bid, open, outcome, soon};
 use blob_server::BlobServer;
 use fault_proxy::{Call, Door, Fault, FaultProxy, Then};
-use tenure::store::LeaseStore;
 use tenure::store::azure::Azure;
+use tenure::store::{LeaseAdmin, LeaseStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

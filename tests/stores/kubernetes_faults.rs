@@ -10,8 +10,8 @@ use kube_server::{Fault, KubeServer, TOKEN};
 use lease_lock::{A, B, bid, lead, lease, open, outcome, seeing, settings, soon, usurp};
 use serde_json::{Value, json};
 use tenure::lease::{Bid, StoreError};
-use tenure::store::LeaseStore;
 use tenure::store::kubernetes::Kubernetes;
+use tenure::store::{LeaseAdmin, LeaseStore};
 
 /// Makes every call of a holder, and returns the outcomes by name.
 async fn all(store: &Kubernetes, bid: &Bid) -> Vec<(&'static str, String)> {

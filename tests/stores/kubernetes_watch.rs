@@ -10,8 +10,8 @@ use kube_server::{Fault, KubeServer};
 use lease_lock::{A, B, bid, lead, open, seeing, soon, usurp};
 use serde_json::{Value, json};
 use tenure::lease::Successor;
-use tenure::store::LeaseStore;
 use tenure::store::kubernetes::Kubernetes;
+use tenure::store::{LeaseAdmin, LeaseStore};
 
 /// How long a standby must stay asleep to count as not woken.
 const QUIET: Duration = Duration::from_millis(400);

@@ -19,7 +19,7 @@ use super::record::OURS;
 use super::{Azure, LONGEST_LEASE, connection_string, record, sign_in};
 use crate::config::{AzureCredential, AzureSettings, SecretSource};
 use crate::lease::{Bid, Candidate, LeaseId, Nonce, Record, StoreError, Successor, Version};
-use crate::store::{Broken, LeaseStore};
+use crate::store::{Broken, LeaseAdmin, LeaseStore};
 
 /// The secret in the signature, which no message may show.
 const SECRET: &str = "hunter2";

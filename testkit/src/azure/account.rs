@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use tenure::config::AzureSettings;
-use tenure::store::LeaseStore;
+use tenure::store::LeaseAdmin;
 use tenure::store::azure::Azure;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;

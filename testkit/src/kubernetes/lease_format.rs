@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure::lease::{Sight, StoreError, Successor};
-use tenure::store::LeaseStore;
 use tenure::store::kubernetes::Kubernetes;
+use tenure::store::{LeaseAdmin, LeaseStore};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 

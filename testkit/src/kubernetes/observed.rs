@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use tenure::clock::Moment;
 use tenure::election::Observation;
 use tenure::lease::{Bid, Cause, Failure, Grant, LeaseId, Rules, Sight, StoreError, Successor};
-use tenure::store::{Broken, Finding, LeaseStore};
+use tenure::store::{Broken, Finding, LeaseAdmin, LeaseStore};
 
 /// The shared state of all observers of one lock: a clock that the test advances, and the
 /// observation.
@@ -46,14 +46,14 @@ impl Observers {
     }
 
     /// Creates one more observer, with a handle of its own.
-    pub fn handle(&self, store: Arc<dyn LeaseStore>) -> Observed {
+    pub fn handle(&self, store: Arc<dyn LeaseAdmin>) -> Observed {
         Observed { store, observers: self.clone(), last: Mutex::default() }
     }
 }
 
 /// A handle.
 pub struct Observed {
-    store: Arc<dyn LeaseStore>,
+    store: Arc<dyn LeaseAdmin>,
     observers: Observers,
     last: Mutex<Last>,
 }
@@ -113,12 +113,15 @@ impl LeaseStore for Observed {
         self.store.release(bid).await
     }
 
-    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
-        self.store.break_lease(at_once).await
-    }
-
     async fn changed(&self) {
         self.store.changed().await;
+    }
+}
+
+#[async_trait]
+impl LeaseAdmin for Observed {
+    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
+        self.store.break_lease(at_once).await
     }
 
     async fn examine(&self) -> Vec<Finding> {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tenure::store::LeaseStore;
+use tenure::store::LeaseAdmin;
 use tenure::store::azure::Azure;
 use tokio::runtime::Runtime;
 use url::Url;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Record, Sight, StoreError};
-use tenure::store::{LeaseStore, Verdict};
+use tenure::store::{LeaseAdmin, Verdict};
 
 pub use breaking::*;
 pub use observing::*;
@@ -36,7 +36,7 @@ pub trait Harness: Sized {
     async fn start() -> Self;
 
     /// Opens the lock as another candidate would, sharing nothing but the store.
-    fn candidate(&self) -> Arc<dyn LeaseStore>;
+    fn candidate(&self) -> Arc<dyn LeaseAdmin>;
 
     /// Returns when this much of the store's time has passed.
     async fn advance(&self, by: Duration);
@@ -53,7 +53,7 @@ pub trait Harness: Sized {
 
 /// One candidate in one acquisition.
 struct Contender {
-    store: Arc<dyn LeaseStore>,
+    store: Arc<dyn LeaseAdmin>,
     bid: Bid,
 }
 
@@ -77,7 +77,7 @@ async fn definite<T>(mut ask: impl AsyncFnMut() -> Result<T, StoreError>) -> Res
     panic!("no definite answer in 500 tries")
 }
 
-async fn look(store: &Arc<dyn LeaseStore>) -> Sight {
+async fn look(store: &Arc<dyn LeaseAdmin>) -> Sight {
     definite(async || store.look().await).await.expect("a look")
 }
 

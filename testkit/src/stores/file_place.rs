@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use tenure::lease::{Bid, Cause, StoreError, Version};
 use tenure::store::file::FileStore;
-use tenure::store::{LeaseStore, Verdict};
+use tenure::store::{LeaseAdmin, LeaseStore, Verdict};
 
 use crate::stores::file_child::{LEASE, bid, named};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure::election::{Answer, Op};
 use tenure::lease::{Bid, Grant, Rules, Sight, StoreError, Successor};
-use tenure::store::{Broken, Finding, LeaseStore, Verdict};
+use tenure::store::{Broken, Finding, LeaseAdmin, LeaseStore, Verdict};
 
 use simulator::store::{Kind, Stage, Step, Store};
 use simulator::{Instant, span};
@@ -114,7 +114,10 @@ impl LeaseStore for SimulatedLock {
         let (bid, successor) = (bid.clone(), successor.clone());
         self.ask(&Op::Nominate { bid, successor }).map(|_| ())
     }
+}
 
+#[async_trait]
+impl LeaseAdmin for SimulatedLock {
     async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
         let (store, now) = &mut *self.locked();
         Ok(store.break_lease(at_once.then_some(Duration::ZERO), *now))
