@@ -19,6 +19,11 @@ use time::OffsetDateTime;
 #[doc(hidden)]
 pub const UNSEEN_PAUSE: Duration = Duration::from_secs(1);
 
+/// The longest sleep of every task that goes by the lease clocks. Timers stop in suspend and clocks
+/// jump, so the clock is read this often whatever a timer says (R2).
+#[doc(hidden)]
+pub const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
 /// One reading of three clocks. Meaningful only in comparison with another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {

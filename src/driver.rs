@@ -18,7 +18,7 @@ use futures::future::{BoxFuture, Fuse, FusedFuture, FutureExt};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use crate::clock::Moment;
+use crate::clock::{LONGEST_SLEEP, Moment};
 use crate::election::{
     Answer, Chance, Election, Notice, Op, Progress, Refusal, Request, RequestId,
 };
@@ -29,10 +29,6 @@ use crate::store::LeaseStore;
 pub use control::{Control, Order, Orders};
 pub use publisher::Publisher;
 pub use report::Report;
-
-/// The longest sleep at a stretch. Timers stop in suspend and clocks jump, so the clock is read
-/// this often whatever a timer says (R2).
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The driver of one election, with all that it uses.
 pub struct Driver {

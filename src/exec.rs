@@ -23,11 +23,9 @@ mod keeper;
 mod launch;
 pub mod rule;
 mod running;
-mod signals;
 pub mod stage;
 mod supervisor;
 mod terminal;
 pub mod wire;
 
-pub use signals::Signals;
 pub use supervisor::{Mode, Over, Supervisor};

@@ -154,7 +154,8 @@ pub mod logs;
 pub mod metrics;
 #[doc(hidden)]
 pub mod probe;
-pub(crate) mod process;
+#[doc(hidden)]
+pub mod process;
 #[doc(hidden)]
 pub mod publish;
 #[doc(hidden)]

@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::clock::{self, Moment};
+use crate::clock::{self, LONGEST_SLEEP, Moment};
 use crate::election::{Standing, Status};
 use crate::status::Published;
-
-/// The longest sleep at a stretch: timers stop in suspend, the clock does not (R2).
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Resolves when no task may run any more in this term: its belief or its drain is over by the
 /// lease clocks, or the driver has ended.

@@ -13,8 +13,9 @@ use crate::clock;
 use crate::config::{Environment, Settings, Verb, command_line, duration, load};
 use crate::driver::Control;
 use crate::exec::handle::{OURSELVES, Task};
-use crate::exec::{Mode, Over, Signals, Supervisor, inside, stage};
+use crate::exec::{Mode, Over, Supervisor, inside, stage};
 use crate::logs::{self, Logs};
+use crate::process::signals::Signals;
 use crate::publish::systemd::Systemd;
 use crate::sidecar::Sidecar;
 
@@ -134,7 +135,7 @@ async fn lead(
     mode: Mode,
     logs: &Logs,
 ) -> anyhow::Result<ExitCode> {
-    let mut signals = Signals::listen()?;
+    let mut signals = Signals::of_exec()?;
     let dropped = logs.dropped();
     let dropped = Box::new(move || dropped.dropped_lines());
     let mut variables = vec![
@@ -173,18 +174,17 @@ async fn lead(
 /// Runs the sidecar and the supervisor until the lease has been released or a second signal
 /// arrives.
 async fn together(sidecar: Sidecar, supervisor: Supervisor) -> anyhow::Result<u8> {
-    // The supervisor's signal handlers end with it.
     let mut signals = None;
     let (mut lead, mut supervise) = (pin!(sidecar.run()), pin!(supervisor.run()));
     let mut code = None;
     loop {
         tokio::select! {
             biased;
-            over = &mut supervise, if code.is_none() => match over {
+            (over, handlers) = &mut supervise, if code.is_none() => match over {
                 Over::AtOnce(code) => return Ok(code),
                 Over::AfterRelease { code: it, asked } => {
                     code = Some(it);
-                    signals = Some((Signals::listen()?, asked));
+                    signals = Some((handlers, asked));
                 }
             },
             number = last(&mut signals) => return Ok(u8::try_from(128 + number).unwrap_or(u8::MAX)),

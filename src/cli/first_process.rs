@@ -6,7 +6,7 @@
 
 use std::process::ExitCode;
 
-use tokio::signal::unix::{SignalKind, signal};
+use crate::process::signals::Signals;
 
 /// Runs a subcommand; as process 1, ends it on SIGTERM or SIGINT with exit code 128 plus the
 /// signal's number, as the kernel's default would for any other process.
@@ -14,14 +14,11 @@ pub async fn ended_by_signals(verb: impl Future<Output = ExitCode>) -> ExitCode 
     if std::process::id() != 1 {
         return verb.await;
     }
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
+    let Ok(mut signals) = Signals::of_first_process() else {
         return verb.await;
     };
     tokio::select! {
         code = verb => code,
-        _ = terminate.recv() => ExitCode::from(128 + 15),
-        _ = interrupt.recv() => ExitCode::from(128 + 2),
+        number = signals.terminating() => ExitCode::from(128 + number),
     }
 }

@@ -2,13 +2,12 @@
 
 use std::process::ExitCode;
 
-use tokio::signal::unix::{SignalKind, signal};
-
 use super::{SettingsArgs, settings, terminal};
 use crate::config::{Environment, Settings, Verb, load};
 use crate::driver::Control;
 use crate::exec::inside;
 use crate::logs::{self, Logs};
+use crate::process::signals::Signals;
 use crate::publish::systemd::Systemd;
 use crate::sidecar::Sidecar;
 
@@ -46,7 +45,7 @@ async fn sidecar(
     systemd: Option<Systemd>,
     logs: &Logs,
 ) -> anyhow::Result<ExitCode> {
-    let signals = Signals::listen()?;
+    let signals = Signals::of_run()?;
     let dropped = logs.dropped();
     let dropped = Box::new(move || dropped.dropped_lines());
     let (control, orders) = Control::new();
@@ -57,39 +56,14 @@ async fn sidecar(
             Sidecar::prepare(settings, dropped, false, to_drive).await?.notifying(systemd).run().await;
             Ok(ExitCode::SUCCESS)
         } => ended,
-        code = signals.obey(control) => Ok(code),
+        code = obey(signals, control) => Ok(code),
     }
 }
 
-/// The signals that end the process.
-struct Signals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-    _hangup: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    /// Installs the handlers. SIGHUP is ignored: there is nothing to reload.
-    fn listen() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            _hangup: signal(SignalKind::hangup())?,
-        })
-    }
-
-    /// Resigns at the first signal; resolves at the second.
-    async fn obey(mut self, control: Control) -> ExitCode {
-        let number = self.next().await;
-        tracing::info!(signal = number, "resigning; a second signal ends at once");
-        control.resign().await;
-        ExitCode::from(128 + self.next().await)
-    }
-
-    async fn next(&mut self) -> u8 {
-        tokio::select! {
-            _ = self.terminate.recv() => 15,
-            _ = self.interrupt.recv() => 2,
-        }
-    }
+/// Resigns at the first signal; resolves at the second.
+async fn obey(mut signals: Signals, control: Control) -> ExitCode {
+    let number = signals.terminating().await;
+    tracing::info!(signal = number, "resigning; a second signal ends at once");
+    control.resign().await;
+    ExitCode::from(128 + signals.terminating().await)
 }

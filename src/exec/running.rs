@@ -7,11 +7,11 @@ use rustix::process::{Pid, Signal};
 use super::course::{Ended, Why};
 use super::descendants::{group_lives, signal_group};
 use super::handle::Keeper;
-use super::signals::{CONT, TSTP, TTIN, TTOU};
 use super::terminal::Terminal;
 use super::wire::{End, Order, Report};
 use crate::clock::Moment;
 use crate::election::Standing;
+use crate::process::signals::{CONT, TSTP, TTIN, TTOU};
 
 /// The interval of checks on a group whose watchdog is gone.
 const LOOK: Duration = Duration::from_millis(20);

@@ -11,17 +11,14 @@ use super::course::{Ended, NO_LEASE, Why, code};
 use super::handle::{Keeper, Task};
 use super::launch::CANNOT_RUN;
 use super::running::Running;
-use super::signals::{self, Signals};
 use super::wire::{End, Report};
-use crate::clock::Moment;
+use crate::clock::{LONGEST_SLEEP, Moment};
 use crate::config::duration;
 use crate::driver::Control;
 use crate::election::{Standing, State};
 use crate::metrics::Metrics;
+use crate::process::signals::{self, Signals};
 use crate::status::Published;
-
-/// The longest sleep: timers do not advance during suspend, so the clock is read this often.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The hold-off after `--max-hold`, so that another instance wins.
 const AFTER_HOLD: Duration = Duration::from_secs(10);
@@ -92,8 +89,14 @@ enum Event {
 }
 
 impl Supervisor {
-    /// Runs until the command has ended for good, or the instance has resigned.
-    pub async fn run(mut self) -> Over {
+    /// Runs until the command has ended for good, or the instance has resigned. Returns the signals
+    /// too, whose handlers must not be installed twice: a signal in between would be lost.
+    pub async fn run(mut self) -> (Over, Signals) {
+        let over = self.run_to_end().await;
+        (over, self.signals)
+    }
+
+    async fn run_to_end(&mut self) -> Over {
         let mut it = Course {
             running: None,
             vacated: 0,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures::future::{Fuse, FusedFuture, FutureExt};
 use tokio::sync::watch;
 
-use crate::clock::Moment;
+use crate::clock::{LONGEST_SLEEP, Moment};
 use crate::config::{self, Hook};
 use crate::http::client::HttpClient;
 use crate::http::resolver::Resolver;
@@ -22,9 +22,6 @@ use crate::metrics::Metrics;
 use crate::status::{About, Published};
 use course::{Course, Event, Leaders, Roles, until_change};
 use telling::{Told, by_command, by_webhook, is_webhook, over_tls};
-
-/// The longest sleep: timers do not advance during suspend, so the clock is read this often (R2).
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The name of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tenure::clock;
-use tenure::exec::Signals;
 use tenure::exec::handle::{Keeper, Task};
 use tenure::exec::wire::{End, Order, Report};
+use tenure::process::signals::Signals;
 
 /// The timeout for any expected change.
 const BOUND: Duration = Duration::from_secs(20);
@@ -16,7 +16,7 @@ const BOUND: Duration = Duration::from_secs(20);
 fn task(script: &str) -> Task {
     // As in `exec`: signals that are ignored by this process, as in the background of a script, are
     // not ignored by its children.
-    Signals::listen().unwrap();
+    Signals::of_exec().unwrap();
     Task {
         tenure: env!("CARGO_BIN_EXE_tenure").into(),
         program: "/bin/sh".into(),

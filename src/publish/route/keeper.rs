@@ -10,15 +10,12 @@ use super::desk::Desk;
 use super::endpointslice::Slice;
 use super::label::Label;
 use super::{Outcome, Trouble, Want};
-use crate::clock::Moment;
+use crate::clock::{LONGEST_SLEEP, Moment};
 use crate::config::{Beside, Route};
 use crate::kube::{Kube, KubeError};
 use crate::metrics::Metrics;
 use crate::status::publish_acks::Acknowledgements;
 use crate::status::{Judgement, Published, Role, RouteBoard};
-
-/// The longest sleep: timers do not advance during suspend, so the clock is read this often (R2).
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The first pause after an error, which doubles up to the longest.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
