@@ -12,7 +12,6 @@ mod publisher;
 mod report;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::{BoxFuture, Fuse, FusedFuture, FutureExt};
 use tokio::sync::oneshot;

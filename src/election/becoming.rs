@@ -15,7 +15,7 @@ impl Election {
     /// Holds the granted lease for as long as R11 and the activation delay require, before the term
     /// is written.
     pub(super) fn become_activating(&mut self, bidding: Bidding, grant: &Grant, now: Moment) {
-        debug_assert!(matches!(self.role, Role::Standby { .. }) && self.owed.is_none());
+        assert!(matches!(self.role, Role::Standby { .. }) && self.owed.is_none());
         let hold = self.hold_for(&grant.record).max(self.config.activation_delay);
         let floor = match grant.record.term {
             Some(found) if found >= self.highest => found + 1, // take_grant rules out an overflow
@@ -58,7 +58,7 @@ impl Election {
     /// Ends the leadership involuntarily. A release is pending unless the lease is lost or has run
     /// out; its id is dead either way (R5, R6).
     pub(super) fn become_standby(&mut self, reason: Reason, now: Moment, chance: Chance) {
-        debug_assert!(self.role.tenure().is_some(), "only a tenure ends");
+        assert!(self.role.tenure().is_some(), "only a tenure ends");
         let looks = Pace::spread(now, self.config.retry_period, chance.jitter);
         self.leave_tenure(Role::Standby { looks, bidding: None }, reason, now);
     }
@@ -88,14 +88,14 @@ impl Election {
 
     /// Ends the leadership or the bid voluntarily, and stays in the election as standby.
     pub(super) fn become_idle(&mut self, reason: Reason, now: Moment, chance: Chance) {
-        debug_assert!(!matches!(self.role, Role::Resigned));
+        assert!(!matches!(self.role, Role::Resigned));
         let looks = Pace::spread(now, self.config.retry_period, chance.jitter);
         self.leave_tenure(Role::Standby { looks, bidding: None }, reason, now);
     }
 
     /// Leaves the election for good.
     pub(super) fn become_resigned(&mut self, reason: Reason, now: Moment) {
-        debug_assert!(!matches!(self.role, Role::Resigned));
+        assert!(!matches!(self.role, Role::Resigned));
         if let Some(owed) = &mut self.owed {
             owed.leave(now);
         }
@@ -150,7 +150,7 @@ impl Election {
     /// Schedules the release of a lease that this candidate may hold. `announced` is true if no
     /// publisher can still report active.
     pub(super) fn owe(&mut self, bid: Bid, now: Moment, announced: bool) {
-        debug_assert!(self.owed.is_none(), "one lease at a time");
+        assert!(self.owed.is_none(), "one lease at a time");
         let pace = Pace::at_once(now);
         let (promised, leaving) = (None, false);
         self.owed = Some(Owed { bid, since: now, announced, promised, leaving, pace });

@@ -9,7 +9,6 @@ mod course;
 mod telling;
 
 use std::pin::pin;
-use std::time::Duration;
 
 use futures::future::{Fuse, FusedFuture, FutureExt};
 use tokio::sync::watch;
