@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use crate::clock::Moment;
 use crate::driver::Control;
-use crate::election::Standing;
+use crate::election::{Command, Standing};
 use crate::status::Published;
 use works::Works;
 
@@ -210,7 +210,7 @@ impl Candidate {
     /// candidate wins. Returns whether the candidate led or was about to; if `false`, nothing
     /// changes.
     pub async fn step_down(&self, hold_off: Duration) -> bool {
-        self.0.control.step_down(hold_off).await.is_ok()
+        self.0.control.command(Command::StepDown { hold_off }).await.is_ok()
     }
 
     /// Ends a drain: reports that work outside of [`run_while_leader`](Self::run_while_leader) is
@@ -218,7 +218,7 @@ impl Candidate {
     /// awaited, and this call is not needed. Returns whether the candidate was draining.
     pub async fn drained(&self) -> bool {
         let Standing::Draining { term, .. } = self.status().0.standing else { return false };
-        let taken = self.0.control.drained(Some(term)).await.is_ok();
+        let taken = self.0.control.command(Command::Drained(Some(term))).await.is_ok();
         self.0.works.send_modify(|it| it.drained_in(term));
         taken
     }

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::clock::{LONGEST_SLEEP, Moment};
 use crate::election::{
-    Answer, Chance, Election, Notice, Op, Progress, Refusal, Request, RequestId,
+    Answer, Chance, Election, Input, Notice, Op, Progress, Refusal, Request, RequestId,
 };
 use crate::lease::{Cause, Failure, Nonce, StoreError};
 use crate::metrics::Metrics;
@@ -49,11 +49,11 @@ pub struct Driver {
     pub now: fn() -> Moment,
 }
 
-/// An event for the election.
+/// An event for the driver.
 enum Event {
     Answered(Answered),
     Ordered(Order),
-    Announced,
+    PublishAcked,
     Wakeup,
     Timeout,
 }
@@ -83,7 +83,7 @@ impl Driver {
 
         let mut reply: Option<Reply> = None;
 
-        self.election.handle_timeout((self.now)(), chance());
+        let _ = self.election.handle(Input::Timeout, (self.now)(), chance());
         loop {
             if let Some(request) = self.drain() {
                 call = self.send(&store, request).fuse();
@@ -100,7 +100,7 @@ impl Driver {
                 biased;
                 answered = &mut call, if !call.is_terminated() => Event::Answered(answered),
                 Some(order) = self.orders.recv() => Event::Ordered(order),
-                () = self.publisher.announced() => Event::Announced,
+                () = self.publisher.announced() => Event::PublishAcked,
                 () = &mut changed => Event::Wakeup,
                 () = tokio::time::sleep(sleep) => Event::Timeout,
             };
@@ -111,38 +111,22 @@ impl Driver {
         }
     }
 
-    /// Hands one event to the election, with the present time.
+    /// Hands one event to the election, with the present time. Returns the reply to a command, which
+    /// is sent once the status is published: a step-down is not acknowledged before every reader can
+    /// see passive.
     fn handle(&mut self, event: Event) -> Option<Reply> {
-        let (now, chance) = ((self.now)(), chance());
-        match event {
+        let (input, to) = match event {
             Event::Answered(Answered { id, answer }) => {
                 self.report.answered(&answer);
-                self.election.handle_answer(id, answer, now, chance);
+                (Input::Answer { id, answer }, None)
             }
-            Event::Ordered(order) => return self.obey(order, now, chance),
-            Event::Announced => self.election.handle_announced(now, chance),
-            Event::Wakeup => self.election.handle_wakeup(now, chance),
-            Event::Timeout => self.election.handle_timeout(now, chance),
-        }
-        None
-    }
-
-    /// Hands an order to the election. Returns the reply, which is sent once the status is
-    /// published: a step-down is not acknowledged before every reader can see passive.
-    fn obey(&mut self, order: Order, now: Moment, chance: Chance) -> Option<Reply> {
-        match order {
-            Order::Will(will, to) => {
-                return Some(Reply { to, outcome: self.election.handle_will(will, now, chance) });
-            }
-            Order::Probed { probe, well, term } => {
-                self.election.handle_probed(probe, well, term, now, chance);
-            }
-            Order::Vacated { term, hold_off } => {
-                self.election.handle_vacated(term, hold_off, now, chance);
-            }
-            Order::Resign => self.election.handle_resign(now, chance),
-        }
-        None
+            Event::Ordered(Order { input, reply }) => (input, reply),
+            Event::PublishAcked => (Input::PublishAcked, None),
+            Event::Wakeup => (Input::Wakeup, None),
+            Event::Timeout => (Input::Timeout, None),
+        };
+        let outcome = self.election.handle(input, (self.now)(), chance());
+        to.map(|to| Reply { to, outcome })
     }
 
     /// Publishes the status and the notices of the election, and returns the request to send, if
@@ -158,7 +142,7 @@ impl Driver {
         self.publisher.publish(self.election.status(), transitions.clone(), self.now);
         transitions.for_each(|it| self.metrics.transition(&it));
         notices.iter().for_each(|it| self.report.notice(it));
-        self.election.poll_command()
+        self.election.poll_request()
     }
 
     /// Starts one call to the store, which ends with an answer within the request's timeout.

@@ -14,6 +14,7 @@ mod becoming;
 mod config;
 mod departing;
 mod health;
+mod input;
 mod observation;
 mod pace;
 mod pieces;
@@ -32,10 +33,11 @@ use std::time::Duration;
 pub use config::Config;
 use health::Health;
 pub use health::HealthRule;
+pub use input::{Command, Input, Progress, Refusal};
 pub use observation::Observation;
 use pace::Pace;
 pub use pieces::Piece;
-pub use request::{Answer, Chance, Notice, Op, Progress, Refusal, Request, RequestId, Will};
+pub use request::{Answer, Chance, Notice, Op, Request, RequestId};
 use role::{Owed, Role};
 pub use status::{Belief, HoldOff, Holder, Standing, State, Status, StoreHealth};
 pub use transition::{Reason, TRANSITIONS, Transition};
@@ -46,21 +48,11 @@ use crate::lease::{Record, StoreError, Successor};
 
 /// One candidate's part in one election.
 ///
-/// The driver hands in one event by a `handle_*` method, with a [`Moment`] read just before; drains
-/// [`poll_command`](Self::poll_command), sending each request at once, and
+/// The driver hands in one [`Input`] by [`handle`](Self::handle), with a [`Moment`] read just
+/// before; drains [`poll_request`](Self::poll_request), sending each request at once, and
 /// [`poll_notice`](Self::poll_notice); publishes [`status`](Self::status); and calls again after
 /// [`poll_timeout`](Self::poll_timeout), or earlier. Calling too often is harmless. Calling late is
-/// safe, since every decision compares two Moments:
-///
-/// - `handle_timeout`: time has passed, or may have;
-/// - `handle_answer`: a request was answered, or timed out (an unknown outcome);
-/// - `handle_wakeup`: the store reports that something may have changed;
-/// - `handle_announced`: all publishers have acknowledged passive since leadership ended (R8);
-/// - `handle_probed`: a health probe of the service has finished;
-/// - `handle_vacated`: the processes of a term have exited, where the config says that there are
-///   any;
-/// - `handle_will`: an operator or the service sends a command;
-/// - `handle_resign`: this candidate leaves the election for good.
+/// safe, since every decision compares two Moments.
 ///
 /// A request counts as sent when the event that caused it was handled, which is never later than
 /// the true sending: an error towards safety.
@@ -138,15 +130,42 @@ impl Election {
         }
     }
 
+    /// Handles one event. Returns the outcome of a command; any other event is done.
+    ///
+    /// # Errors
+    /// Returns [`Refusal`] if a command is not possible in this state; nothing has changed then.
+    pub fn handle(
+        &mut self,
+        input: Input,
+        now: Moment,
+        chance: Chance,
+    ) -> Result<Progress, Refusal> {
+        match input {
+            Input::Timeout => self.handle_timeout(now, chance),
+            Input::Answer { id, answer } => self.handle_answer(id, answer, now, chance),
+            Input::Wakeup => self.handle_wakeup(now, chance),
+            Input::PublishAcked => self.handle_announced(now, chance),
+            Input::ProbeResult { probe, well, begun_in } => {
+                self.handle_probed(probe, well, begun_in, now, chance);
+            }
+            Input::WorkloadExited { term, hold_off } => {
+                self.handle_vacated(term, hold_off, now, chance);
+            }
+            Input::Command(command) => return self.handle_command(command, now, chance),
+            Input::Resign => self.handle_resign(now, chance),
+        }
+        Ok(Progress::Done)
+    }
+
     /// Handles the passing of time.
-    pub fn handle_timeout(&mut self, now: Moment, chance: Chance) {
+    fn handle_timeout(&mut self, now: Moment, chance: Chance) {
         self.judge(now, chance);
         self.ask(now);
     }
 
     /// Handles the answer to a request. Drops any answer but the first to the request in flight
     /// (R3).
-    pub fn handle_answer(
+    fn handle_answer(
         &mut self,
         id: RequestId,
         answer: Result<Answer, StoreError>,
@@ -164,7 +183,7 @@ impl Election {
 
     /// Makes the next read of a standby due now, unless it backs off. A wake-up is a hint, never
     /// evidence.
-    pub fn handle_wakeup(&mut self, now: Moment, chance: Chance) {
+    fn handle_wakeup(&mut self, now: Moment, chance: Chance) {
         if let Role::Standby { looks, bidding: None } = &mut self.role {
             looks.hasten(now);
         }
@@ -173,7 +192,7 @@ impl Election {
 
     /// Handles the acknowledgement by every publisher that this candidate is passive: a pending
     /// release may be sent (R8).
-    pub fn handle_announced(&mut self, now: Moment, chance: Chance) {
+    fn handle_announced(&mut self, now: Moment, chance: Chance) {
         if let Role::Draining(it) = &mut self.role {
             it.announced = true;
         }
@@ -184,7 +203,7 @@ impl Election {
     }
 
     /// Returns the request to send now, if there is one.
-    pub fn poll_command(&mut self) -> Option<Request> {
+    pub fn poll_request(&mut self) -> Option<Request> {
         self.outbox.take()
     }
 
@@ -193,7 +212,7 @@ impl Election {
         self.notices.pop_front()
     }
 
-    /// Returns how long from `now` until `handle_timeout` should be called; [`Duration::MAX`] if an
+    /// Returns how long from `now` until [`Input::Timeout`] should be handed in; [`Duration::MAX`] if an
     /// answer must arrive first. A clock may jump meanwhile, so the driver sleeps no longer than
     /// one second.
     #[must_use]

@@ -14,6 +14,7 @@ use crate::assembly::Assembly;
 use crate::clock;
 use crate::config::{Beside, Ending, Listen, Settings, StoreSettings};
 use crate::driver::{Control, Driver, Orders};
+use crate::election::Command;
 use crate::kube::Kube;
 use crate::metrics::Metrics;
 use crate::probe::Probes;
@@ -168,7 +169,7 @@ impl Sidecar {
             let control = control.clone();
             async move {
                 // An error means that the drain is already over.
-                let _ = control.drained(Some(term)).await;
+                let _ = control.command(Command::Drained(Some(term))).await;
             }
         });
         let operate = async {

@@ -4,7 +4,7 @@
 //! A child starts once in a term, after the candidate has become leader.
 
 use tenure::clock::Moment;
-use tenure::election::{Belief, Election, Standing};
+use tenure::election::{Belief, Input, Standing};
 use tenure::lease::LeaseId;
 
 use super::checker::Kind;
@@ -203,9 +203,7 @@ impl World<'_> {
         }
         process.asked_hold_off = hold_off;
         let hold_off = hold_off.map(std::time::Duration::from_nanos);
-        self.turn(node, |it: &mut Election, now, chance| {
-            it.handle_vacated(term, hold_off, now, chance);
-        });
+        self.turn(node, Input::WorkloadExited { term, hold_off });
     }
 
     /// Checks that no other node's child runs, now that this node's child runs or the node leads.

@@ -6,7 +6,7 @@
 //! another is killed for good until only one candidate is left, so that each shows that it can
 //! lead.
 
-use tenure::election::{Election, State};
+use tenure::election::{Input, State};
 
 use super::checker::Kind;
 use super::faults::{Heir, Kind as Fault};
@@ -180,7 +180,7 @@ impl World<'_> {
             self.bury(index as u8);
             self.resume(index);
             if awake {
-                self.turn(index as u8, Election::handle_timeout);
+                self.turn(index as u8, Input::Timeout);
             }
         }
         self.tell(|_| "calm".to_owned());

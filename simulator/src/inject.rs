@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tenure::election::Election;
+use tenure::election::Input;
 
 use super::faults::{Fault, Kind, Target};
 use super::network::Link;
@@ -173,7 +173,7 @@ impl World<'_> {
         let Some(process) = &mut it.process else { return };
         process.back_after = down;
         self.tell(|_| format!("candidate {node} resigns"));
-        self.turn(node as u8, Election::handle_resign);
+        self.turn(node as u8, Input::Resign);
     }
 
     /// Starts a process.
@@ -188,7 +188,7 @@ impl World<'_> {
         it.start(rules, self.now);
         self.tell(|_| format!("candidate {node} starts"));
         self.probe_anew(usize::from(node));
-        self.turn(node, Election::handle_timeout);
+        self.turn(node, Input::Timeout);
     }
 
     /// Begins a fault of the store, and returns whether it took effect.

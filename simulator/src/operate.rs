@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure::clock::Moment;
 use tenure::election::{
-    Answer, Observation, Op, Progress, Reason, Refusal, State, Transition, Will,
+    Answer, Command, Input, Observation, Op, Progress, Reason, Refusal, State, Transition,
 };
 use tenure::lease::{Bid, LeaseId, Nonce, Successor};
 
@@ -94,11 +94,10 @@ impl Process {
 
 impl World<'_> {
     /// Sends a command of an operator or the service to a candidate.
-    pub(super) fn will(&mut self, node: u8, will: Will) -> Option<Result<Progress, Refusal>> {
-        let mut outcome = None;
+    pub(super) fn will(&mut self, node: u8, will: Command) -> Option<Result<Progress, Refusal>> {
         let asked = match &will {
-            Will::StepDown { hold_off } => Some(*hold_off),
-            Will::Transfer(successor) => Some(successor.hold_off),
+            Command::StepDown { hold_off } => Some(*hold_off),
+            Command::Transfer(successor) => Some(successor.hold_off),
             _ => None,
         };
         if let (Some(process), Some(hold_off)) = (&mut self.nodes[usize::from(node)].process, asked)
@@ -106,16 +105,14 @@ impl World<'_> {
             process.asked_hold_off = Some(span(hold_off));
         }
         let said = will.clone();
-        self.turn(node, |election, now, chance| {
-            outcome = Some(election.handle_will(will, now, chance));
-        });
+        let outcome = self.turn(node, Input::Command(will));
         self.tell(|_| format!("candidate {node} is asked for {said:?}: {outcome:?}"));
         if let Some(process) = &mut self.nodes[usize::from(node)].process
             && outcome.is_some_and(|it| it.is_ok())
         {
             match said {
-                Will::Pause => process.paused = true,
-                Will::Resume => process.paused = false,
+                Command::Pause => process.paused = true,
+                Command::Resume => process.paused = false,
                 _ => {}
             }
         }
@@ -126,15 +123,15 @@ impl World<'_> {
     pub(super) fn operate(&mut self, node: usize, kind: Kind, length: Span) -> bool {
         let hold_off = Duration::from_nanos(length);
         let will = match kind {
-            Kind::StepDown => Will::StepDown { hold_off },
+            Kind::StepDown => Command::StepDown { hold_off },
             Kind::Transfer { to } => {
                 let identity = match to {
                     Heir::Node(heir) => identity(heir),
                     Heir::Nobody => "nobody".to_owned(),
                 };
-                Will::Transfer(Successor { identity, hold_off })
+                Command::Transfer(Successor { identity, hold_off })
             }
-            Kind::TakeOut => Will::Pause,
+            Kind::TakeOut => Command::Pause,
             _ => return false,
         };
         self.will(node as u8, will).is_some_and(|it| it.is_ok())
@@ -148,7 +145,7 @@ impl World<'_> {
                 it.resumes = true;
                 return;
             }
-            self.will(node as u8, Will::Resume);
+            self.will(node as u8, Command::Resume);
         }
     }
 

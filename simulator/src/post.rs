@@ -1,7 +1,7 @@
 //! Messages in transit between candidates and the store. Late and duplicate answers are delivered
 //! too.
 
-use tenure::election::{Answer, Op, Request, RequestId};
+use tenure::election::{Answer, Input, Op, Request, RequestId};
 use tenure::lease::{Cause, Failure, StoreError};
 
 use super::checker::{self, Tenure};
@@ -256,7 +256,7 @@ impl World<'_> {
         if let Some(process) = &mut self.nodes[usize::from(node)].process {
             process.waits_for.take_if(|it| *it == id);
         }
-        self.turn(node, |election, now, chance| election.handle_answer(id, answer, now, chance));
+        self.turn(node, Input::Answer { id, answer });
     }
 }
 

@@ -320,7 +320,7 @@ impl Node {
 
     /// Returns the next request of the core.
     pub fn command(&mut self) -> Option<Request> {
-        self.process.as_mut()?.election.poll_command()
+        self.process.as_mut()?.election.poll_request()
     }
 
     /// Returns the next state transition of the core.

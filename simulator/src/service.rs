@@ -2,7 +2,7 @@
 //! a drain. It depends only on the published status.
 
 use fastrand::Rng;
-use tenure::election::{Election, HealthRule, Reason, Will};
+use tenure::election::{Command, HealthRule, Input, Reason};
 
 use super::checker::Kind;
 use super::examine::Step;
@@ -171,7 +171,7 @@ impl World<'_> {
             return;
         }
         // Deadlines that have passed take precedence over the result.
-        self.turn(node, Election::handle_timeout);
+        self.turn(node, Input::Timeout);
         let it = &mut self.nodes[usize::from(node)];
         let (moment, chance) = (it.moment(self.now), it.chance());
         let (Some(probing), Some(process)) = (it.plan.probing, &mut it.process) else { return };
@@ -179,7 +179,8 @@ impl World<'_> {
         if counts {
             process.told.take(index, well, begun_in, &probing.rule);
         }
-        process.election.handle_probed(index, well, begun_in, moment, chance);
+        let input = Input::ProbeResult { probe: index, well, begun_in };
+        let _ = process.election.handle(input, moment, chance);
         let rests = counts
             && it.service.mood != Mood::Flapping
             && well == (it.service.mood == Mood::Well)
@@ -233,7 +234,7 @@ impl World<'_> {
         }
         let named = if current && stamp.is_multiple_of(2) { None } else { term };
         if process.led.is_some() {
-            self.will(node, Will::Drained(named));
+            self.will(node, Command::Drained(named));
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use fastrand::Rng;
 use tenure::clock::Moment;
-use tenure::election::{Chance, Election, RequestId, Standing, Status};
+use tenure::election::{Input, Progress, Refusal, RequestId, Standing, Status};
 
 use super::checker::{self, Judge, Violation};
 use super::client::{Client, Resource};
@@ -195,7 +195,7 @@ impl<'a> World<'a> {
         match event {
             Event::Wake { node, stamp } => {
                 if self.process_of(node).is_some_and(|it| it.timer == stamp) {
-                    self.turn(node, Election::handle_timeout);
+                    self.turn(node, Input::Timeout);
                 }
             }
             Event::GiveUp { node, life, request } => {
@@ -207,10 +207,12 @@ impl<'a> World<'a> {
             Event::Announced { node, stamp } => {
                 if self.process_of(node).is_some_and(|it| it.ended == stamp) {
                     self.announced(node);
-                    self.turn(node, Election::handle_announced);
+                    self.turn(node, Input::PublishAcked);
                 }
             }
-            Event::Changed { node } => self.turn(node, Election::handle_wakeup),
+            Event::Changed { node } => {
+                self.turn(node, Input::Wakeup);
+            }
             Event::Arrive { message } => self.arrive(message),
             Event::Deliver { message } => self.deliver(message),
             Event::GoOn { node } => self.go_on(node),
@@ -254,13 +256,14 @@ impl<'a> World<'a> {
     // The driver's rule.
 
     /// One turn: one event handled, then everything that the core wants is done.
-    pub(super) fn turn(&mut self, node: u8, handle: impl FnOnce(&mut Election, Moment, Chance)) {
+    pub(super) fn turn(&mut self, node: u8, input: Input) -> Option<Result<Progress, Refusal>> {
         let it = &mut self.nodes[usize::from(node)];
         let (moment, chance) = (it.moment(self.now), it.chance());
-        let Some(process) = &mut it.process else { return };
+        let process = it.process.as_mut()?;
         process.note(moment, self.now);
-        handle(&mut process.election, moment, chance);
+        let outcome = process.election.handle(input, moment, chance);
         self.settle(node, moment);
+        Some(outcome)
     }
 
     /// What follows each event: everything that the core wants is done.

@@ -1,11 +1,11 @@
-//! Parses a path and a body into a [`Call`], or into a fault that says what is valid.
+//! Parses a path and a body into a [`Command`], or into a fault that says what is valid.
 
-use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use crate::config::duration;
+use crate::election::Command;
 use crate::lease::Successor;
 
 /// The hold-off of a call that names none: five reads of a standby at the default retry-period.
@@ -34,16 +34,6 @@ pub(super) enum Verb {
     Pause,
     Resume,
     Drained,
-}
-
-/// A parsed call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Call {
-    StepDown(Duration),
-    Transfer(Successor),
-    Pause,
-    Resume,
-    Drained(Option<u64>),
 }
 
 /// Why a body is invalid.
@@ -82,7 +72,7 @@ impl Verb {
     }
 
     /// Parses the body of a call to the instance whose identity is `ours`.
-    pub(super) fn read(self, body: &[u8], ours: &str) -> Result<Call, Fault> {
+    pub(super) fn read(self, body: &[u8], ours: &str) -> Result<Command, Fault> {
         let fields = object(body)?;
         if let Some(unknown) = fields.keys().find(|it| !self.fields().contains(&it.as_str())) {
             let takes = match self.fields() {
@@ -92,33 +82,31 @@ impl Verb {
             return Err(fault(unknown, format!("unknown field; {takes}")));
         }
         Ok(match self {
-            Self::StepDown => Call::StepDown(hold_off(&fields)?),
+            Self::StepDown => Command::StepDown { hold_off: hold_off(&fields)? },
             Self::Transfer => {
                 let identity = successor(&fields, ours)?;
-                Call::Transfer(Successor { identity, hold_off: hold_off(&fields)? })
+                Command::Transfer(Successor { identity, hold_off: hold_off(&fields)? })
             }
-            Self::Pause => Call::Pause,
-            Self::Resume => Call::Resume,
-            Self::Drained => Call::Drained(term(&fields)?),
+            Self::Pause => Command::Pause,
+            Self::Resume => Command::Resume,
+            Self::Drained => Command::Drained(term(&fields)?),
         })
     }
 }
 
-impl fmt::Display for Call {
-    /// Formats the call for the log.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::StepDown(hold_off) => {
-                write!(f, "step-down hold_off={}", duration::format(*hold_off))
-            }
-            Self::Transfer(Successor { identity, hold_off }) => {
-                write!(f, "transfer to={identity:?} hold_off={}", duration::format(*hold_off))
-            }
-            Self::Pause => f.write_str("pause"),
-            Self::Resume => f.write_str("resume"),
-            Self::Drained(None) => f.write_str("drained"),
-            Self::Drained(Some(term)) => write!(f, "drained term={term}"),
+/// Formats a command for the log.
+pub(super) fn logged(command: &Command) -> String {
+    match command {
+        Command::StepDown { hold_off } => {
+            format!("step-down hold_off={}", duration::format(*hold_off))
         }
+        Command::Transfer(Successor { identity, hold_off }) => {
+            format!("transfer to={identity:?} hold_off={}", duration::format(*hold_off))
+        }
+        Command::Pause => "pause".to_owned(),
+        Command::Resume => "resume".to_owned(),
+        Command::Drained(None) => "drained".to_owned(),
+        Command::Drained(Some(term)) => format!("drained term={term}"),
     }
 }
 
@@ -203,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    fn read(path: &str, body: &str) -> Result<Call, Fault> {
+    fn read(path: &str, body: &str) -> Result<Command, Fault> {
         Verb::of(path).unwrap().read(body.as_bytes(), "web-1")
     }
 
@@ -211,20 +199,28 @@ mod tests {
     fn each_path_takes_its_fields_and_its_defaults() {
         let seconds = Duration::from_secs;
         let to = |identity: &str, hold_off| {
-            Call::Transfer(Successor { identity: identity.to_owned(), hold_off })
+            Command::Transfer(Successor { identity: identity.to_owned(), hold_off })
         };
         for (path, body, call) in [
-            ("/v1/step-down", "", Call::StepDown(seconds(10))),
-            ("/v1/step-down", " \n", Call::StepDown(seconds(10))),
-            ("/v1/step-down", "{}", Call::StepDown(seconds(10))),
-            ("/v1/step-down", r#"{"hold_off":"1m30s"}"#, Call::StepDown(seconds(90))),
-            ("/v1/step-down", r#"{"hold_off":"1h"}"#, Call::StepDown(seconds(3_600))),
+            ("/v1/step-down", "", Command::StepDown { hold_off: seconds(10) }),
+            ("/v1/step-down", " \n", Command::StepDown { hold_off: seconds(10) }),
+            ("/v1/step-down", "{}", Command::StepDown { hold_off: seconds(10) }),
+            (
+                "/v1/step-down",
+                r#"{"hold_off":"1m30s"}"#,
+                Command::StepDown { hold_off: seconds(90) },
+            ),
+            (
+                "/v1/step-down",
+                r#"{"hold_off":"1h"}"#,
+                Command::StepDown { hold_off: seconds(3_600) },
+            ),
             ("/v1/transfer", r#"{"to":"web-2"}"#, to("web-2", seconds(10))),
             ("/v1/transfer", r#"{"to":"web 2","hold_off":"3s"}"#, to("web 2", seconds(3))),
-            ("/v1/pause", "", Call::Pause),
-            ("/v1/resume", "{}", Call::Resume),
-            ("/v1/drained", "", Call::Drained(None)),
-            ("/v1/drained", r#"{"term":42}"#, Call::Drained(Some(42))),
+            ("/v1/pause", "", Command::Pause),
+            ("/v1/resume", "{}", Command::Resume),
+            ("/v1/drained", "", Command::Drained(None)),
+            ("/v1/drained", r#"{"term":42}"#, Command::Drained(Some(42))),
         ] {
             assert_eq!(read(path, body), Ok(call), "{path} {body}");
         }
@@ -273,8 +269,8 @@ mod tests {
             for (_, verb) in PATHS {
                 for body in [body.as_slice(), text.as_bytes()] {
                     match verb.read(body, "web-1") {
-                        Ok(Call::StepDown(hold_off)) => prop_assert!(hold_off <= LONGEST_HOLD_OFF),
-                        Ok(Call::Transfer(it)) => {
+                        Ok(Command::StepDown { hold_off }) => prop_assert!(hold_off <= LONGEST_HOLD_OFF),
+                        Ok(Command::Transfer(it)) => {
                             prop_assert!(it.hold_off <= LONGEST_HOLD_OFF);
                             prop_assert!(!it.identity.is_empty() && it.identity != "web-1");
                         }

@@ -7,10 +7,10 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 
-use super::call::{Call, Fault, PATHS, Verb};
+use super::call::{Fault, PATHS, Verb};
 use super::guard::Denial;
 use crate::config::duration;
-use crate::election::State;
+use crate::election::{Command, State};
 
 /// A response.
 #[derive(Debug)]
@@ -108,19 +108,21 @@ impl Reply {
     }
 
     /// Returns the response to a call that is done (200) or begun.
-    pub(super) fn accepted(code: StatusCode, call: &Call, outlook: &Outlook) -> Self {
+    pub(super) fn accepted(code: StatusCode, command: &Command, outlook: &Outlook) -> Self {
         let outcome = if code == StatusCode::OK { "done" } else { "begun" };
         let mut reply = Self { code, header: None, body: Map::new() }
             .with("outcome", outcome)
             .with("state", outlook.state.as_str());
-        match call {
-            Call::StepDown(hold_off) => reply = reply.with("hold_off", duration::format(*hold_off)),
-            Call::Transfer(it) => {
+        match command {
+            Command::StepDown { hold_off } => {
+                reply = reply.with("hold_off", duration::format(*hold_off))
+            }
+            Command::Transfer(it) => {
                 reply = reply
                     .with("to", it.identity.as_str())
                     .with("hold_off", duration::format(it.hold_off));
             }
-            Call::Pause | Call::Resume | Call::Drained(_) => {}
+            Command::Pause | Command::Resume | Command::Drained(_) => {}
         }
         if let Some(left) = outlook.drain_remaining {
             reply = reply.milliseconds("drain_remaining_ms", left);

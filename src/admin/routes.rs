@@ -11,11 +11,11 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
-use super::call::{Call, Fault, Verb};
+use super::call::{self, Fault, Verb};
 use super::guard::Denial;
 use super::reply::{Outlook, Reply};
 use super::{App, Desk};
-use crate::election::Progress;
+use crate::election::{Command, Progress};
 use crate::status::Judgement;
 
 /// The most bytes of a body.
@@ -78,13 +78,14 @@ impl Desk {
             Err(reply) => return reply,
         };
         let app = &self.shared.app;
-        let call = match verb.read(&body, &app.identity) {
-            Ok(call) => call,
+        let command = match verb.read(&body, &app.identity) {
+            Ok(command) => command,
             Err(fault) => return Reply::bad_body(fault),
         };
-        let reply = app.hand_in(verb, &call).await;
+        let reply = app.hand_in(verb, &command).await;
         let refused = (!reply.code.is_success()).then(|| reply.error());
-        told.detail = Some(refused.map_or(call.to_string(), |it| format!("{call}: {it}")));
+        let logged = call::logged(&command);
+        told.detail = Some(refused.map_or(logged.clone(), |it| format!("{logged}: {it}")));
         reply
     }
 }
@@ -104,25 +105,17 @@ async fn read(body: Body) -> Result<Bytes, Reply> {
 
 impl App {
     /// Sends a call to the driver and turns its answer into a response.
-    async fn hand_in(&self, verb: Verb, call: &Call) -> Reply {
+    async fn hand_in(&self, verb: Verb, command: &Command) -> Reply {
         let control = &self.control;
         let was_leading = self.judge().state.is_leading();
-        let answer = timeout(DRIVER_TIME, async {
-            match call {
-                Call::StepDown(hold_off) => control.step_down(*hold_off).await,
-                Call::Transfer(successor) => control.transfer(successor.clone()).await,
-                Call::Pause => control.pause().await,
-                Call::Resume => control.resume().await,
-                Call::Drained(term) => control.drained(*term).await,
-            }
-        });
+        let answer = timeout(DRIVER_TIME, control.command(command.clone()));
         let code = match answer.await {
             Err(_) => return Reply::silent(DRIVER_TIME),
             Ok(Err(refusal)) => return Reply::impossible(verb, refusal.state),
             Ok(Ok(Progress::Begun)) => StatusCode::ACCEPTED,
             Ok(Ok(Progress::Done)) => StatusCode::OK,
         };
-        Reply::accepted(code, call, &self.outlook(was_leading))
+        Reply::accepted(code, command, &self.outlook(was_leading))
     }
 
     fn judge(&self) -> Judgement {

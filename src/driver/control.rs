@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::election::{Progress, Refusal, State, Will};
-use crate::lease::Successor;
+use crate::election::{Command, Input, Progress, Refusal, State};
 
 /// The capacity of the queue; a sender waits while it is full.
 const QUEUE: usize = 16;
@@ -22,29 +21,13 @@ pub struct Control {
 /// The driver's end of the queue.
 pub type Orders = mpsc::Receiver<Order>;
 
-/// An order for the driver.
+/// An input of the election, with the channel for its reply if it is a command.
 #[derive(Debug)]
-pub enum Order {
-    /// A command, with the channel for its reply.
-    Will(Will, oneshot::Sender<Result<Progress, Refusal>>),
-    /// A probe has finished, which began in this term, or in none.
-    Probed {
-        /// The index of the probe.
-        probe: usize,
-        /// The result.
-        well: bool,
-        /// The term in which the probe began.
-        term: Option<u64>,
-    },
-    /// The processes of a term have exited.
-    Vacated {
-        /// The term.
-        term: u64,
-        /// The hold-off, if they exited by themselves.
-        hold_off: Option<Duration>,
-    },
-    /// Leave the election for good.
-    Resign,
+pub struct Order {
+    /// The input.
+    pub input: Input,
+    /// Where the outcome is sent once the status is published.
+    pub reply: Option<oneshot::Sender<Result<Progress, Refusal>>>,
 }
 
 impl Control {
@@ -55,63 +38,32 @@ impl Control {
         (Self { orders: sender, leaving: watch::Sender::new(false) }, orders)
     }
 
-    /// Makes a leader give up leadership, and hold off for `hold_off`.
+    /// Sends a command, and returns its outcome once the status is published.
     ///
     /// # Errors
-    /// Returns [`Refusal`] unless this instance leads or is activating.
-    pub async fn step_down(&self, hold_off: Duration) -> Result<Progress, Refusal> {
-        self.will(Will::StepDown { hold_off }).await
-    }
-
-    /// Makes a leader give up leadership to a successor, for which the other candidates wait.
-    ///
-    /// # Errors
-    /// Returns [`Refusal`] if this instance does not lead.
-    pub async fn transfer(&self, successor: Successor) -> Result<Progress, Refusal> {
-        self.will(Will::Transfer(successor)).await
-    }
-
-    /// Stops this instance from competing; a leader steps down first.
-    ///
-    /// # Errors
-    /// Returns [`Refusal`] if this instance never competes, or is leaving the election for good.
-    pub async fn pause(&self) -> Result<Progress, Refusal> {
-        self.will(Will::Pause).await
-    }
-
-    /// Makes a paused instance compete again. If it is not paused, ends its hold-off or its wait
-    /// for a successor.
-    ///
-    /// # Errors
-    /// Returns [`Refusal`] if there is neither a pause nor such a wait to end.
-    pub async fn resume(&self) -> Result<Progress, Refusal> {
-        self.will(Will::Resume).await
-    }
-
-    /// Reports that the service has finished its work as leader of this term, or of whichever is
-    /// draining.
-    ///
-    /// # Errors
-    /// Returns [`Refusal`] if nothing is draining, or another term is.
-    pub async fn drained(&self, term: Option<u64>) -> Result<Progress, Refusal> {
-        self.will(Will::Drained(term)).await
+    /// Returns [`Refusal`] if the command is not possible in the present state.
+    pub async fn command(&self, command: Command) -> Result<Progress, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Input::Command(command), Some(reply)).await;
+        // A driver that has ended has stopped.
+        answer.await.unwrap_or(Err(Refusal { state: State::Stopped }))
     }
 
     /// Reports the result of a health probe; `term` is the one in which it began.
     pub async fn probed(&self, probe: usize, well: bool, term: Option<u64>) {
-        self.give(Order::Probed { probe, well, term }).await;
+        self.give(Input::ProbeResult { probe, well, begun_in: term }, None).await;
     }
 
     /// Reports that all processes of this term have exited, or that none will start. If this
     /// instance still leads in the term, it gives up the lease and holds off for `hold_off`.
     pub async fn vacated(&self, term: u64, hold_off: Option<Duration>) {
-        self.give(Order::Vacated { term, hold_off }).await;
+        self.give(Input::WorkloadExited { term, hold_off }, None).await;
     }
 
     /// Makes the driver leave the election for good, and end when that is done.
     pub async fn resign(&self) {
         self.leaving.send_replace(true);
-        self.give(Order::Resign).await;
+        self.give(Input::Resign, None).await;
     }
 
     /// Marks the driver as leaving, for callers that cannot wait; the task that awaits
@@ -126,15 +78,8 @@ impl Control {
         let _ = self.leaving.subscribe().wait_for(|leaving| *leaving).await;
     }
 
-    async fn will(&self, will: Will) -> Result<Progress, Refusal> {
-        let (reply, answer) = oneshot::channel();
-        self.give(Order::Will(will, reply)).await;
-        // A driver that has ended has stopped.
-        answer.await.unwrap_or(Err(Refusal { state: State::Stopped }))
-    }
-
-    /// Sends an order. One to a driver that has ended no longer matters.
-    async fn give(&self, order: Order) {
-        let _ = self.orders.send(order).await;
+    /// Sends an input. One to a driver that has ended no longer matters.
+    async fn give(&self, input: Input, reply: Option<oneshot::Sender<Result<Progress, Refusal>>>) {
+        let _ = self.orders.send(Order { input, reply }).await;
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::yielding::Aside;
-use super::{Chance, Election, Progress, Reason, Refusal, Role, State, Will};
+use super::{Chance, Command, Election, Progress, Reason, Refusal, Role, State};
 use crate::clock::Moment;
 use crate::lease::Successor;
 
@@ -28,7 +28,7 @@ impl Election {
     /// drain-timeout. Then any lease that this candidate may hold is released when the request in
     /// flight has ended (R3), so within two request-timeouts. A lease that lapsed before is released
     /// only if its whole length is over by then (R8), and is left to run out otherwise.
-    pub fn handle_resign(&mut self, now: Moment, chance: Chance) {
+    pub(super) fn handle_resign(&mut self, now: Moment, chance: Chance) {
         self.judge(now, chance);
         match &mut self.role {
             Role::Resigned => {}
@@ -50,21 +50,21 @@ impl Election {
     ///
     /// # Errors
     /// Returns [`Refusal`] if the command is not possible in this state; nothing has changed then.
-    pub fn handle_will(
+    pub(super) fn handle_command(
         &mut self,
-        will: Will,
+        command: Command,
         now: Moment,
         chance: Chance,
     ) -> Result<Progress, Refusal> {
         self.judge(now, chance);
-        let outcome = match will {
-            Will::StepDown { hold_off } => self.step_down(hold_off, None, now, chance),
-            Will::Transfer(successor) => {
+        let outcome = match command {
+            Command::StepDown { hold_off } => self.step_down(hold_off, None, now, chance),
+            Command::Transfer(successor) => {
                 self.step_down(successor.hold_off, Some(successor), now, chance)
             }
-            Will::Pause => self.pause(now, chance),
-            Will::Resume => self.resume(now),
-            Will::Drained(term) => self.drained(term),
+            Command::Pause => self.pause(now, chance),
+            Command::Resume => self.resume(now),
+            Command::Drained(term) => self.drained(term),
         };
         self.judge(now, chance);
         self.ask(now);
@@ -73,7 +73,7 @@ impl Election {
 
     /// Handles the result of a health probe that began in term `begun_in`, or in none. Ignores the
     /// result if the term has changed since.
-    pub fn handle_probed(
+    pub(super) fn handle_probed(
         &mut self,
         probe: usize,
         well: bool,
@@ -95,7 +95,7 @@ impl Election {
 
     /// Handles the exit of all processes of `term`, or the news that none will start. If this
     /// candidate still leads in that term, its leadership ends and it holds off for `hold_off`.
-    pub fn handle_vacated(
+    pub(super) fn handle_vacated(
         &mut self,
         term: u64,
         hold_off: Option<Duration>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::election::status::{Holder, State};
+use crate::election::status::Holder;
 use crate::election::transition::Transition;
 use crate::lease::{Bid, Grant, LeaseId, Nonce, Sight, Successor};
 
@@ -103,42 +103,6 @@ pub struct Chance {
     pub nonce: Nonce,
     /// Uniform in 0 to 1, for jitter.
     pub jitter: f32,
-}
-
-/// A command to this candidate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Will {
-    /// Give up leadership, and hold off so that another candidate wins. The hold-off counts from
-    /// the first read after the release that shows the lease free or held by another.
-    StepDown {
-        /// The length of the hold-off.
-        hold_off: Duration,
-    },
-    /// Give up leadership to this successor, for which the other candidates wait.
-    Transfer(Successor),
-    /// Give up any leadership, and do not compete until resumed.
-    Pause,
-    /// Compete again.
-    Resume,
-    /// End the drain: the service has finished its work as leader in this term, or in whichever
-    /// term is draining.
-    Drained(Option<u64>),
-}
-
-/// How far a [`Will`] has been carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// Started: this candidate is passive, and releases the lease as soon as it may.
-    Begun,
-    /// Complete.
-    Done,
-}
-
-/// A [`Will`] that is not possible in the present state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The present state.
-    pub state: State,
 }
 
 /// A notice for the log and the metrics.

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Answer, Chance, Config, Election, HealthRule, Notice, Op, Progress, Reason, Refusal, Request,
-    State, TRANSITIONS, Transition, Will,
+    Answer, Chance, Command, Config, Election, HealthRule, Input, Notice, Op, Progress, Reason,
+    Refusal, Request, State, TRANSITIONS, Transition,
 };
 use crate::clock::Moment;
 use crate::lease::{
@@ -126,7 +126,7 @@ impl Bench {
 
     /// Takes the request and the notices of the election, after each event, as the driver does.
     fn drain(&mut self) {
-        if let Some(request) = self.election.poll_command() {
+        if let Some(request) = self.election.poll_request() {
             assert!(self.request.is_none(), "two requests in flight: {request:?}");
             self.request = Some(request);
         }
@@ -200,9 +200,9 @@ impl Bench {
         self.drain();
     }
 
-    fn will(&mut self, will: Will) -> Result<Progress, Refusal> {
+    fn will(&mut self, will: Command) -> Result<Progress, Refusal> {
         let chance = self.chance();
-        let outcome = self.election.handle_will(will, self.now, chance);
+        let outcome = self.election.handle(Input::Command(will), self.now, chance);
         self.drain();
         outcome
     }

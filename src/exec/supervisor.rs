@@ -15,7 +15,7 @@ use super::wire::{End, Report};
 use crate::clock::{LONGEST_SLEEP, Moment};
 use crate::config::duration;
 use crate::driver::Control;
-use crate::election::{Standing, State};
+use crate::election::{Command, Standing, State};
 use crate::metrics::Metrics;
 use crate::process::signals::{self, Signals};
 use crate::status::Published;
@@ -141,7 +141,7 @@ impl Supervisor {
             if held && running.why.is_none() && running.ended.is_none() {
                 tracing::info!(term = running.term, "held for as long as --max-hold allows");
                 running.why = Some(Why::Held);
-                let _ = self.control.step_down(AFTER_HOLD).await;
+                let _ = self.control.command(Command::StepDown { hold_off: AFTER_HOLD }).await;
             }
             return None;
         }

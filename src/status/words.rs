@@ -1,7 +1,6 @@
 //! Texts for people, shared by the page and the terminal: states, reasons and durations. They go by
 //! the names in the status document, not by the election's types, so that one version can describe
 //! the sidecar of another. An unknown name is shown as it is.
-//! know stands for itself.
 
 use std::time::Duration;
 

@@ -148,7 +148,7 @@ fn no_backend_knows_another_nor_the_election() {
 fn the_driver_alone_calls_the_election_and_writes_the_status() {
     for name in FLOORS.iter().filter(|it| !["election", "driver", "status"].contains(it)) {
         for (path, text) in shipped(name) {
-            for word in ["handle_", "poll_command", "poll_request", "watch::Sender<Published>"] {
+            for word in ["election.handle(", "poll_request", "watch::Sender<Published>"] {
                 // The assembly makes the channel and gives its sender to the driver.
                 if *name == "assembly" && word.starts_with("watch") {
                     continue;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tenure::clock::Moment;
 use tenure::election::{
-    Answer, Chance, Config, Election, Notice, Op, Reason, Request, RequestId, Standing, Status,
+    Answer, Chance, Config, Election, Input, Notice, Op, Reason, Request, RequestId, Standing,
+    Status,
 };
 use tenure::lease::{Candidate, Cause, Failure, LeaseId, Nonce, Rules, StoreError};
 
@@ -173,11 +174,11 @@ impl Peer {
     }
 
     /// One turn of the driver.
-    pub fn turn(&mut self, event: impl FnOnce(&mut Election, Moment, Chance)) {
+    pub fn turn(&mut self, input: Input) {
         let before = self.election.status();
         let lease = self.lease;
         let chance = self.chance();
-        event(&mut self.election, self.now, chance);
+        let _ = self.election.handle(input, self.now, chance);
         let after = self.election.status();
         self.lease = lease_of(&self.election);
         while let Some(notice) = self.election.poll_notice() {
@@ -188,7 +189,7 @@ impl Peer {
                 self.lapsed = lease.map(|lease| (lease, belief.sent));
             }
         }
-        if let Some(request) = self.election.poll_command() {
+        if let Some(request) = self.election.poll_request() {
             self.send(request);
         }
         self.lapsed.take_if(|(lease, _)| self.lease != Some(*lease));
@@ -225,7 +226,7 @@ impl Peer {
             self.late = Some(message.clone());
         }
         let Some(answer) = message.answer else { return };
-        self.turn(|it, now, chance| it.handle_answer(message.id, answer, now, chance));
+        self.turn(Input::Answer { id: message.id, answer });
     }
 
     /// The driver gives up waiting: the connection broke, or the request's time is up.
@@ -236,9 +237,7 @@ impl Peer {
             self.late = Some(message);
         }
         let failure = Failure::new(Cause::Network, "the connection broke");
-        self.turn(|it, now, chance| {
-            it.handle_answer(id, Err(StoreError::Broken(failure)), now, chance);
-        })
+        self.turn(Input::Answer { id, answer: Err(StoreError::Broken(failure)) });
     }
 
     pub fn has_lease(&self) -> bool {

@@ -4,6 +4,7 @@
 //! never be answered, time may pass or not; so every pause and every order is among what is tried.
 
 use std::sync::Arc;
+use tenure::election::Input;
 
 use tenure::lease::LeaseId;
 
@@ -264,7 +265,7 @@ impl World {
     fn apply(&mut self, event: Event) -> Option<()> {
         match event {
             Event::Tick { slow } => self.tick(slow),
-            Event::Turn(who) => self.peer_mut(who).turn(|it, now, by| it.handle_timeout(now, by)),
+            Event::Turn(who) => self.peer_mut(who).turn(Input::Timeout),
             Event::Look(who) => self.look(who)?,
             Event::Serve { who, twice } => self.serve(who, twice),
             Event::Answer { who, twice } => {
@@ -280,13 +281,13 @@ impl World {
                 let peer = self.peer_mut(who);
                 peer.said = None;
                 peer.unannounced = false;
-                peer.turn(|it, now, by| it.handle_announced(now, by));
+                peer.turn(Input::PublishAcked);
             }
             Event::Resign(who) => {
                 self.left.spend(Fault::Resignation, 1);
                 let peer = self.peer_mut(who);
                 peer.stopping = true;
-                peer.turn(|it, now, by| it.handle_resign(now, by));
+                peer.turn(Input::Resign);
             }
             Event::Restart(who) => self.peer_mut(who).restart(false),
             Event::Crash { who, late } => {
@@ -319,7 +320,7 @@ impl World {
     /// A wake-up, the look and its answer at one instant: a look changes nothing in the store, and
     /// its bid may still be late.
     fn look(&mut self, who: u8) -> Option<()> {
-        self.peer_mut(who).turn(|it, now, by| it.handle_wakeup(now, by));
+        self.peer_mut(who).turn(Input::Wakeup);
         let mut message = self.peer_mut(who).wire.take()?;
         message.answer = Some(self.store.serve(&message.op));
         self.peer_mut(who).wire = Some(message);
@@ -352,7 +353,7 @@ impl World {
                 if let Some(wire) = peer.wire.take_if(|wire| wire.id == message.id) {
                     peer.late = Some(wire);
                 }
-                peer.turn(|it, now, by| it.handle_answer(message.id, answer, now, by));
+                peer.turn(Input::Answer { id: message.id, answer });
             }
         }
     }

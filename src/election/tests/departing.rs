@@ -10,7 +10,7 @@ fn draining() -> Config {
 }
 
 fn step_down(bench: &mut Bench, hold_off: u64) -> Result<Progress, Refusal> {
-    bench.will(Will::StepDown { hold_off: ms(hold_off) })
+    bench.will(Command::StepDown { hold_off: ms(hold_off) })
 }
 
 fn successor() -> Successor {
@@ -60,9 +60,9 @@ fn a_drain_ends_early_when_the_service_says_so() {
     step_down(&mut bench, 1_000).unwrap();
     bench.announce();
     bench.pass(100);
-    assert_eq!(bench.will(Will::Drained(Some(7))), Err(Refusal { state: State::Draining }));
+    assert_eq!(bench.will(Command::Drained(Some(7))), Err(Refusal { state: State::Draining }));
     assert_eq!(bench.state(), State::Draining, "that was the work of an earlier term");
-    assert_eq!(bench.will(Will::Drained(Some(8))), Ok(Progress::Done));
+    assert_eq!(bench.will(Command::Drained(Some(8))), Ok(Progress::Done));
     assert_eq!((bench.state(), bench.reason()), (State::Standby, Some(Reason::Drained)));
     bench.expect("release");
 }
@@ -71,7 +71,7 @@ fn a_drain_ends_early_when_the_service_says_so() {
 fn a_drained_service_is_released_only_when_all_say_passive() {
     let mut bench = Bench::leader_with(draining());
     step_down(&mut bench, 1_000).unwrap();
-    bench.will(Will::Drained(None)).unwrap();
+    bench.will(Command::Drained(None)).unwrap();
     assert!(bench.request.is_none(), "nobody has said passive yet");
     bench.announce();
     bench.expect("release");
@@ -134,7 +134,7 @@ fn resigning_while_draining_ends_the_drain_no_sooner_and_leaves_for_good() {
     bench.pass(1_000);
     bench.resign();
     assert_eq!(bench.state(), State::Draining);
-    bench.will(Will::Drained(None)).unwrap();
+    bench.will(Command::Drained(None)).unwrap();
     assert_eq!(bench.state(), State::Stopped);
 }
 
@@ -210,15 +210,15 @@ fn verbs_in_the_wrong_state_are_refused_and_name_it() {
     standby.answer(Ok(held(Some(7))));
     let refused = Err(Refusal { state: State::Standby });
     assert_eq!(step_down(&mut standby, 0), refused);
-    assert_eq!(standby.will(Will::Transfer(successor())), refused);
-    assert_eq!(standby.will(Will::Resume), refused);
-    assert_eq!(standby.will(Will::Drained(None)), refused);
+    assert_eq!(standby.will(Command::Transfer(successor())), refused);
+    assert_eq!(standby.will(Command::Resume), refused);
+    assert_eq!(standby.will(Command::Drained(None)), refused);
     let mut activating = Bench::activating_with(config());
     let refused = Err(Refusal { state: State::Activating });
-    assert_eq!(activating.will(Will::Transfer(successor())), refused);
+    assert_eq!(activating.will(Command::Transfer(successor())), refused);
     let mut observer = Bench::new(Config { observe: true, ..config() });
     observer.answer(Ok(held(Some(7))));
-    assert_eq!(observer.will(Will::Pause), Err(Refusal { state: State::Observing }));
+    assert_eq!(observer.will(Command::Pause), Err(Refusal { state: State::Observing }));
 }
 
 #[test]
@@ -235,14 +235,14 @@ fn an_activating_candidate_steps_down_at_once() {
 fn a_paused_candidate_looks_and_never_bids_until_it_resumes() {
     let mut bench = Bench::new(config());
     bench.answer(Ok(held(Some(7))));
-    assert_eq!(bench.will(Will::Pause), Ok(Progress::Done));
-    assert_eq!(bench.will(Will::Pause), Ok(Progress::Done), "twice is as good as once");
+    assert_eq!(bench.will(Command::Pause), Ok(Progress::Done));
+    assert_eq!(bench.will(Command::Pause), Ok(Progress::Done), "twice is as good as once");
     for _ in 0..3 {
         bench.next("look");
         bench.answer(Ok(free(Some(7))));
         assert_eq!(bench.state(), State::Paused);
     }
-    assert_eq!(bench.will(Will::Resume), Ok(Progress::Done));
+    assert_eq!(bench.will(Command::Resume), Ok(Progress::Done));
     assert_eq!(bench.state(), State::Standby);
     bench.next("look");
     bench.answer(Ok(free(Some(7))));
@@ -252,7 +252,7 @@ fn a_paused_candidate_looks_and_never_bids_until_it_resumes() {
 #[test]
 fn r3_a_grant_that_comes_after_a_pause_is_released_and_never_active() {
     let mut bench = Bench::bidding();
-    assert_eq!(bench.will(Will::Pause), Ok(Progress::Begun));
+    assert_eq!(bench.will(Command::Pause), Ok(Progress::Begun));
     bench.answer(Ok(grant(Some(7))));
     assert_eq!(bench.state(), State::Paused);
     bench.expect("release");
@@ -261,21 +261,21 @@ fn r3_a_grant_that_comes_after_a_pause_is_released_and_never_active() {
 #[test]
 fn a_leader_that_pauses_drains_first_and_may_resume_meanwhile() {
     let mut bench = Bench::leader_with(draining());
-    assert_eq!(bench.will(Will::Pause), Ok(Progress::Begun));
+    assert_eq!(bench.will(Command::Pause), Ok(Progress::Begun));
     assert_eq!(bench.state(), State::Draining);
-    bench.will(Will::Drained(None)).unwrap();
+    bench.will(Command::Drained(None)).unwrap();
     assert_eq!(bench.state(), State::Paused);
     let mut bench = Bench::leader_with(draining());
-    bench.will(Will::Pause).unwrap();
-    assert_eq!(bench.will(Will::Resume), Ok(Progress::Done));
-    bench.will(Will::Drained(None)).unwrap();
+    bench.will(Command::Pause).unwrap();
+    assert_eq!(bench.will(Command::Resume), Ok(Progress::Done));
+    bench.will(Command::Drained(None)).unwrap();
     assert_eq!(bench.state(), State::Standby);
 }
 
 #[test]
 fn a_transfer_names_the_successor_under_the_lease_before_it_is_released() {
     let mut bench = Bench::leader();
-    assert_eq!(bench.will(Will::Transfer(successor())), Ok(Progress::Begun));
+    assert_eq!(bench.will(Command::Transfer(successor())), Ok(Progress::Begun));
     assert_eq!((bench.leads(), bench.state()), (false, State::Draining));
     bench.announce();
     bench.expect("nominate");
@@ -289,9 +289,9 @@ fn a_transfer_names_the_successor_under_the_lease_before_it_is_released() {
 #[test]
 fn a_successor_that_cannot_be_named_holds_up_a_drained_service_no_longer() {
     let mut bench = Bench::leader_with(Config { drain_timeout: ms(60_000), ..config() });
-    bench.will(Will::Transfer(successor())).unwrap();
+    bench.will(Command::Transfer(successor())).unwrap();
     bench.announce();
-    bench.will(Will::Drained(None)).unwrap();
+    bench.will(Command::Drained(None)).unwrap();
     bench.expect("nominate");
     bench.sleep(2 * REQUEST);
     bench.answer(unknown());
@@ -301,7 +301,7 @@ fn a_successor_that_cannot_be_named_holds_up_a_drained_service_no_longer() {
 #[test]
 fn a_successor_that_cannot_be_named_costs_two_request_timeouts_and_the_lease_is_given_back() {
     let mut bench = Bench::leader();
-    bench.will(Will::Transfer(successor())).unwrap();
+    bench.will(Command::Transfer(successor())).unwrap();
     bench.announce();
     let mut waited = 0;
     while bench.request.as_ref().is_none_or(|it| it.op.name() != "release") {

@@ -304,9 +304,9 @@ fn r8_a_drain_timeout_shortens_no_lapsed_lease() {
 #[test]
 fn r8_no_pause_or_step_down_shortens_a_lapsed_lease() {
     let (mut bench, sent) = lapsed();
-    let step_down = Will::StepDown { hold_off: Duration::ZERO };
+    let step_down = Command::StepDown { hold_off: Duration::ZERO };
     assert_eq!(bench.will(step_down), Err(Refusal { state: State::Standby }));
-    assert_eq!(bench.will(Will::Pause), Ok(Progress::Begun));
+    assert_eq!(bench.will(Command::Pause), Ok(Progress::Begun));
     assert!(bench.request.is_none());
     bench.next("release");
     assert_eq!(sent.elapsed_min(bench.now), ms(LEASE));

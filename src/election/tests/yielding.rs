@@ -76,7 +76,7 @@ fn the_named_successor_waits_for_nobody_and_looks_more_often() {
 #[test]
 fn being_named_ends_the_hold_off_of_who_stepped_down_before() {
     let mut bench = Bench::leader();
-    bench.will(Will::StepDown { hold_off: ms(60_000) }).unwrap();
+    bench.will(Command::StepDown { hold_off: ms(60_000) }).unwrap();
     bench.announce();
     bench.expect("release");
     bench.answer(Ok(Answer::Done));
@@ -93,7 +93,7 @@ fn being_named_ends_the_hold_off_of_who_stepped_down_before() {
 #[test]
 fn a_hold_off_does_not_outlast_the_leadership_that_ended_it() {
     let mut bench = Bench::leader();
-    bench.will(Will::StepDown { hold_off: ms(600_000) }).unwrap();
+    bench.will(Command::StepDown { hold_off: ms(600_000) }).unwrap();
     bench.announce();
     bench.answer(Ok(Answer::Done));
     bench.next("look");
@@ -109,7 +109,7 @@ fn a_hold_off_does_not_outlast_the_leadership_that_ended_it() {
 #[test]
 fn resume_ends_a_hold_off_that_status_tells_of() {
     let mut bench = Bench::leader();
-    bench.will(Will::StepDown { hold_off: ms(600_000) }).unwrap();
+    bench.will(Command::StepDown { hold_off: ms(600_000) }).unwrap();
     bench.announce();
     bench.answer(Ok(Answer::Done));
     bench.next("look");
@@ -117,7 +117,7 @@ fn resume_ends_a_hold_off_that_status_tells_of() {
     assert!(bench.request.is_none());
     let left = |bench: &Bench| bench.election.status().aside.map(|it| it.remaining(bench.now));
     assert_eq!(left(&bench), Some(ms(600_000)));
-    assert_eq!(bench.will(Will::Resume), Ok(Progress::Done));
+    assert_eq!(bench.will(Command::Resume), Ok(Progress::Done));
     assert_eq!(left(&bench), None);
     bench.next("look");
     bench.answer(Ok(free(Some(8))));
@@ -129,12 +129,12 @@ fn resume_ends_the_wait_for_a_successor_that_never_comes_until_another_is_named(
     let mut bench = Bench::new(config());
     bench.answer(Ok(named(true, "typo")));
     assert!(bench.request.is_none());
-    assert_eq!(bench.will(Will::Resume), Ok(Progress::Done));
+    assert_eq!(bench.will(Command::Resume), Ok(Progress::Done));
     bench.next("look");
     bench.answer(Ok(named(true, "typo")));
     bench.expect("acquire");
     bench.answer(Ok(Answer::Done));
-    assert_eq!(bench.will(Will::Resume), Err(Refusal { state: State::Standby }));
+    assert_eq!(bench.will(Command::Resume), Err(Refusal { state: State::Standby }));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn who_names_its_own_name_stands_aside_all_the_same() {
     let mut bench = Bench::leader();
     let nonce = bench.nonce();
     let successor = Successor { identity: "us".into(), hold_off: ms(5_000) };
-    bench.will(Will::Transfer(successor.clone())).unwrap();
+    bench.will(Command::Transfer(successor.clone())).unwrap();
     bench.announce();
     bench.answer(Ok(Answer::Done));
     bench.next("release");
@@ -210,7 +210,7 @@ fn a_leader_whose_service_fails_so_often_in_a_row_drains_and_stands_aside() {
     bench.probed(false, Some(8));
     assert_eq!((bench.state(), bench.reason()), (State::Draining, Some(Reason::FellIll)));
     bench.announce();
-    bench.will(Will::Drained(None)).unwrap();
+    bench.will(Command::Drained(None)).unwrap();
     bench.expect("release");
     assert_eq!(bench.state(), State::Unhealthy);
     bench.answer(Ok(Answer::Done));
@@ -269,7 +269,7 @@ fn r8_a_lease_is_not_released_while_processes_of_its_term_live() {
 #[test]
 fn r8_what_cannot_be_killed_keeps_the_lease_until_it_runs_out_and_nothing_else_begins() {
     let mut bench = Bench::leader_with(escorting());
-    bench.will(Will::StepDown { hold_off: ms(0) }).unwrap();
+    bench.will(Command::StepDown { hold_off: ms(0) }).unwrap();
     bench.announce();
     for _ in 0..4 * LEASE {
         match bench.request.as_ref().map(|it| it.op.name()) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure::clock::Moment;
 use tenure::election::{
-    Answer, Chance, Config, Election, Notice, Op, Reason, Request, RequestId, Status,
+    Answer, Chance, Config, Election, Input, Notice, Op, Reason, Request, RequestId, Status,
 };
 use tenure::lease::{
     Candidate, Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Sight, StoreError, Version,
@@ -133,13 +133,15 @@ impl Node {
         match self.arrived.take() {
             Some((id, answer)) => {
                 self.in_flight = None;
-                self.election.handle_answer(id, answer, now, chance);
+                let _ = self.election.handle(Input::Answer { id, answer }, now, chance);
             }
-            None => self.election.handle_timeout(now, chance),
+            None => {
+                let _ = self.election.handle(Input::Timeout, now, chance);
+            }
         }
         // There are no status files, so passive is published at once.
-        self.election.handle_announced(now, chance);
-        let request = self.election.poll_command();
+        let _ = self.election.handle(Input::PublishAcked, now, chance);
+        let request = self.election.poll_request();
         while let Some(notice) = self.election.poll_notice() {
             self.notices.push(notice);
         }
