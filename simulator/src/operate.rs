@@ -152,7 +152,7 @@ impl World<'_> {
     /// Records a state transition of a candidate.
     pub(super) fn changed(&mut self, node: u8, change: Transition, moment: Moment) {
         let Transition { from, to, reason, term, .. } = change;
-        if let (State::Activating, Reason::Inaugurated, Some(process)) =
+        if let (State::Activating, Reason::TermWritten, Some(process)) =
             (from, reason, &mut self.nodes[usize::from(node)].process)
         {
             // The leader that named it as successor has ended its hold-off.

@@ -260,8 +260,8 @@ mod tests {
             "holder":{"identity":"web-1","address":"10.0.3.7:8080","term":42},
             "store":{"kind":"azure","last_success_ms_ago":412,"failures":0,"last_error":null},
             "transitions":[{"at":"2026-11-20T07:57:48.112Z","from":"activating","to":"leader",
-            "reason":"inaugurated","term":42},{"at":"2026-11-20T07:57:47Z","from":"standby",
-            "to":"activating","reason":"granted","term":null}]}"#,
+            "reason":"term-written","term":42},{"at":"2026-11-20T07:57:47Z","from":"standby",
+            "to":"activating","reason":"acquired","term":null}]}"#,
         );
         assert_eq!(
             text,

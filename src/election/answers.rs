@@ -57,7 +57,7 @@ impl Election {
             matches!(answer, Ok(_) | Err(StoreError::Refused(_) | StoreError::Foreign(_)));
         if answered && !self.heard {
             self.heard = true;
-            self.tell_transition(Reason::Heard, None, now);
+            self.tell_transition(Reason::StoreReached, None, now);
         }
     }
 

@@ -33,7 +33,7 @@ impl Election {
             first_write: None,
         });
         self.set_holder(None);
-        self.tell_transition(Reason::Granted, None, now);
+        self.tell_transition(Reason::Acquired, None, now);
     }
 
     /// Starts leading in `term`, which is written under the lease, for as long as the belief lasts
@@ -52,7 +52,7 @@ impl Election {
         self.aside = None;
         let candidate = Arc::clone(&self.config.candidate);
         self.set_holder(Some(Holder { candidate, term }));
-        self.tell_transition(Reason::Inaugurated, None, now);
+        self.tell_transition(Reason::TermWritten, None, now);
     }
 
     /// Ends the leadership involuntarily. A release is pending unless the lease is lost or has run

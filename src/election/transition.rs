@@ -8,11 +8,11 @@ use super::status::State;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// The store was contacted for the first time.
-    Heard,
+    StoreReached,
     /// The lease was granted.
-    Granted,
+    Acquired,
     /// The term was written under the lease.
-    Inaugurated,
+    TermWritten,
     /// The outcome of a renewal is unknown.
     RenewalFailed,
     /// The clocks jumped (R10).
@@ -52,9 +52,9 @@ impl Reason {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Heard => "heard",
-            Self::Granted => "granted",
-            Self::Inaugurated => "inaugurated",
+            Self::StoreReached => "store-reached",
+            Self::Acquired => "acquired",
+            Self::TermWritten => "term-written",
             Self::RenewalFailed => "renewal-failed",
             Self::ClockJumped => "clock-jumped",
             Self::Renewed => "renewed",
@@ -95,13 +95,13 @@ pub const TRANSITIONS: [(State, State, Reason); 68] = {
     use Reason as R;
     use State as S;
     [
-        (S::Starting, S::Standby, R::Heard),
-        (S::Starting, S::Observing, R::Heard),
-        (S::Starting, S::Paused, R::Heard),
-        (S::Starting, S::Unhealthy, R::Heard),
+        (S::Starting, S::Standby, R::StoreReached),
+        (S::Starting, S::Observing, R::StoreReached),
+        (S::Starting, S::Paused, R::StoreReached),
+        (S::Starting, S::Unhealthy, R::StoreReached),
         (S::Starting, S::Stopped, R::Resigned),
         (S::Observing, S::Stopped, R::Resigned),
-        (S::Standby, S::Activating, R::Granted),
+        (S::Standby, S::Activating, R::Acquired),
         (S::Standby, S::Paused, R::Paused),
         (S::Standby, S::Unhealthy, R::FellIll),
         (S::Standby, S::Stopped, R::Resigned),
@@ -111,8 +111,8 @@ pub const TRANSITIONS: [(State, State, Reason); 68] = {
         (S::Unhealthy, S::Standby, R::Recovered),
         (S::Unhealthy, S::Paused, R::Paused),
         (S::Unhealthy, S::Stopped, R::Resigned),
-        (S::Activating, S::Leader, R::Inaugurated),
-        (S::Activating, S::Jeopardy, R::Inaugurated),
+        (S::Activating, S::Leader, R::TermWritten),
+        (S::Activating, S::Jeopardy, R::TermWritten),
         (S::Activating, S::Standby, R::Lapsed),
         (S::Activating, S::Standby, R::Lost),
         (S::Activating, S::Standby, R::WriteFailed),

@@ -24,9 +24,9 @@ pub(crate) fn state(name: &str) -> &str {
 /// Returns the reason of a transition, as a sentence without its full stop.
 pub(crate) fn reason(name: &str) -> String {
     let words = match name {
-        "heard" => "the store answered for the first time",
-        "granted" => "the store granted the lease",
-        "inaugurated" => "the new term was written",
+        "store-reached" => "the store answered for the first time",
+        "acquired" => "the store granted the lease",
+        "term-written" => "the new term was written",
         "renewal-failed" => "a renewal had no certain answer",
         "clock-jumped" => "the clocks jumped",
         "renewed" => "a renewal was granted again",

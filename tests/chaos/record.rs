@@ -169,10 +169,10 @@ impl Harmed {
     fn recovers(self, alarm: &str) {
         let Self { crew, term, .. } = self;
         let next = crew.settle();
-        let words = format!(r#""reason":"inaugurated","term":{}"#, crew.term(next));
+        let words = format!(r#""reason":"term-written","term":{}"#, crew.term(next));
         tells(&crew.candidates[next], &words);
         let last = |reason| *changes(&crew.candidates[next], reason).last().unwrap();
-        let held = last("inaugurated") - last("granted");
+        let held = last("term-written") - last("acquired");
         // The wait begins when the grant arrives; its line in the log is written a little later.
         assert!(held >= HOLD - Duration::from_millis(500), "{held}");
         assert!(crew.term(next) > term, "above all that was seen");
@@ -202,7 +202,7 @@ fn fault_24_a_blob_or_container_that_is_deleted_ends_the_tenure_and_its_next_lea
     ];
     // A name can be used again when the container is completely deleted.
     let waits = &harmed[0];
-    assert!(waits.crew.candidates.iter().all(|it| changes(it, "granted").len() < 2));
+    assert!(waits.crew.candidates.iter().all(|it| changes(it, "acquired").len() < 2));
     waits.account.tables().advance(Duration::from_secs(30));
     harmed.into_iter().for_each(|it| it.recovers("no term is recorded"));
 }

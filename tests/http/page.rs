@@ -50,8 +50,8 @@ fn we_drain() -> Status {
 /// Returns as many transitions as are remembered, newest first.
 fn life() -> Vec<Past> {
     let cycle = [
-        (State::Standby, State::Activating, Reason::Granted),
-        (State::Activating, State::Leader, Reason::Inaugurated),
+        (State::Standby, State::Activating, Reason::Acquired),
+        (State::Activating, State::Leader, Reason::TermWritten),
         (State::Leader, State::Jeopardy, Reason::RenewalFailed),
         (State::Jeopardy, State::Standby, Reason::Lapsed),
     ];

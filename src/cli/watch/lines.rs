@@ -154,10 +154,10 @@ mod tests {
 
     const THEM: &str = r#"{"identity":"web-2","term":41}"#;
     const US: &str = r#"{"identity":"web-1","term":42}"#;
-    const HEARD: &str = r#"{"at":"2026-11-20T08:59:00Z","to":"standby","reason":"heard"}"#;
-    const GRANTED: &str = r#"{"at":"2026-11-20T09:00:01Z","to":"activating","reason":"granted"}"#;
+    const HEARD: &str = r#"{"at":"2026-11-20T08:59:00Z","to":"standby","reason":"store-reached"}"#;
+    const GRANTED: &str = r#"{"at":"2026-11-20T09:00:01Z","to":"activating","reason":"acquired"}"#;
     const LED: &str =
-        r#"{"at":"2026-11-20T09:00:02Z","to":"leader","reason":"inaugurated","term":42}"#;
+        r#"{"at":"2026-11-20T09:00:02Z","to":"leader","reason":"term-written","term":42}"#;
 
     #[test]
     fn each_change_is_one_line_below_another() {

@@ -189,7 +189,7 @@ fn a_store_that_is_away_is_asked_again_within_the_retry_period_and_not_in_a_stor
         assert_eq!(bench.next("look"), wait);
     }
     bench.answer(Ok(held(Some(7))));
-    assert_eq!((bench.state(), bench.reason()), (State::Standby, Some(Reason::Heard)));
+    assert_eq!((bench.state(), bench.reason()), (State::Standby, Some(Reason::StoreReached)));
 }
 
 #[test]

@@ -239,8 +239,8 @@ mod tests {
         use State::{Activating, Draining, Jeopardy, Leader, Standby, Stopped};
         let told = |from, to, reason| what(&transition(from, to, reason));
         let begun = Some(("BecameLeader", "Normal"));
-        assert_eq!(told(Activating, Leader, Reason::Inaugurated), begun);
-        assert_eq!(told(Activating, Jeopardy, Reason::Inaugurated), begun);
+        assert_eq!(told(Activating, Leader, Reason::TermWritten), begun);
+        assert_eq!(told(Activating, Jeopardy, Reason::TermWritten), begun);
         let ended = Some(("StoppedLeading", "Normal"));
         assert_eq!(told(Leader, Draining, Reason::Resigned), ended);
         assert_eq!(told(Leader, Stopped, Reason::Resigned), ended);
@@ -251,7 +251,7 @@ mod tests {
             (Leader, Jeopardy, Reason::RenewalFailed),
             (Jeopardy, Leader, Reason::Renewed),
             (Draining, Stopped, Reason::Drained),
-            (Standby, Activating, Reason::Granted),
+            (Standby, Activating, Reason::Acquired),
         ] {
             assert_eq!(told(from, to, reason), None);
         }
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn notes_say_who_what_and_why_within_their_bounds() {
-        let became = transition(State::Activating, State::Leader, Reason::Inaugurated);
+        let became = transition(State::Activating, State::Leader, Reason::TermWritten);
         let said = note("web-1", "orders", &became, 0);
         assert_eq!(said, "web-1 became leader of orders in term 42: the new term was written");
         let long = "x".repeat(128);
