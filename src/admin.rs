@@ -18,12 +18,12 @@ use crate::config::Admin;
 use crate::driver::Control;
 use crate::http::listener::{self, Connections, Listener, Site, Stream};
 use crate::status::Published;
+use auth::{Caller, Guard};
 pub use call::{LONGEST_HOLD_OFF, USUAL_HOLD_OFF};
-use guard::{Caller, Guard};
 use token::TokenFile;
 
+mod auth;
 mod call;
-mod guard;
 mod reply;
 mod routes;
 mod token;

@@ -10,8 +10,8 @@
 
 mod builder;
 mod leadership;
+mod tasks;
 mod term;
-mod works;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::clock::Moment;
 use crate::driver::Control;
 use crate::election::{Command, Standing};
 use crate::status::Published;
-use works::Works;
+use tasks::Works;
 
 pub use crate::config::{Fault, Faults, Source};
 pub use crate::election::State;

@@ -16,11 +16,8 @@ use url::Url;
 
 pub mod admin;
 mod azure;
-mod beside;
 pub mod command_line;
-mod doubts;
 pub mod duration;
-mod ending;
 mod endpoint;
 mod environment;
 mod faults;
@@ -32,14 +29,15 @@ mod hooks;
 mod kubernetes;
 mod layers;
 mod resolve;
+mod service;
+mod shutdown_budget;
 mod store_url;
 mod timings;
 mod values;
+mod warnings;
 
 pub use admin::Admin;
 pub use command_line::CommandLine;
-pub use doubts::Doubt;
-pub use ending::Ending;
 pub use environment::{Environment, OURS_ALONE};
 pub use faults::{Fault, Faults, Source};
 pub use health::{Health, Probe};
@@ -48,6 +46,8 @@ pub(crate) use kubernetes::names::slice as slice_name;
 pub use kubernetes::{Beside, KubeAccess, KubernetesSettings, Route};
 pub use layers::{Arity, Flags, SETTINGS, Setting, UnderExec, Verb};
 pub use resolve::{Loaded, load, load_to_look};
+pub use shutdown_budget::Ending;
+pub use warnings::Doubt;
 
 use store_url::StoreUrl;
 

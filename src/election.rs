@@ -9,39 +9,39 @@
 //! The rules R1 to R12 are listed in the documentation of the crate.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-mod answers;
-mod becoming;
 mod config;
-mod departing;
+mod expiry;
 mod health;
+mod hold_off;
 mod input;
-mod observation;
-mod pace;
-mod pieces;
+mod model_state;
+mod notices;
+mod reason;
 mod request;
+mod retry;
 mod role;
 mod status;
-mod telling;
+mod step_down;
+mod store_answers;
 #[cfg(test)]
 mod tests;
-mod transition;
-mod yielding;
+mod transitions;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 pub use config::Config;
+pub use expiry::Observation;
 use health::Health;
 pub use health::HealthRule;
+use hold_off::{Aside, Courtesy};
 pub use input::{Command, Input, Progress, Refusal};
-pub use observation::Observation;
-use pace::Pace;
-pub use pieces::Piece;
+pub use model_state::Piece;
+pub use reason::{Reason, TRANSITIONS, Transition};
 pub use request::{Answer, Chance, Notice, Op, Request, RequestId};
+use retry::Pace;
 use role::{Owed, Role};
 pub use status::{Belief, HoldOff, Holder, Standing, State, Status, StoreHealth};
-pub use transition::{Reason, TRANSITIONS, Transition};
-use yielding::{Aside, Courtesy};
 
 use crate::clock::Moment;
 use crate::lease::{Record, StoreError, Successor};

@@ -14,18 +14,18 @@
 //! driver when no process of the command is left.
 
 mod backoff;
-mod course;
+mod child;
+pub mod deadline;
 mod descendants;
-pub mod handle;
+mod exit;
 mod init;
-pub mod inside;
-mod keeper;
 mod launch;
-pub mod rule;
-mod running;
-pub mod stage;
+pub mod nesting;
+pub mod reexec;
 mod supervisor;
 mod terminal;
+mod watchdog;
+pub mod watchdog_client;
 pub mod wire;
 
 pub use supervisor::{Mode, Over, Supervisor};

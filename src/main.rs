@@ -12,7 +12,7 @@ use tenure::config::Environment;
 
 fn main() -> ExitCode {
     // Checked first: a stage of `exec` must stay small and sets up nothing else.
-    if let Some(code) = tenure::exec::stage::run() {
+    if let Some(code) = tenure::exec::reexec::run() {
         return code;
     }
     let cli = Cli::parse();

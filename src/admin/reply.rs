@@ -7,8 +7,8 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 
+use super::auth::Denial;
 use super::call::{Fault, PATHS, Verb};
-use super::guard::Denial;
 use crate::config::duration;
 use crate::election::{Command, State};
 

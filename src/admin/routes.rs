@@ -11,8 +11,8 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
+use super::auth::Denial;
 use super::call::{self, Fault, Verb};
-use super::guard::Denial;
 use super::reply::{Outlook, Reply};
 use super::{App, Desk};
 use crate::election::{Command, Progress};

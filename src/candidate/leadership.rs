@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::tasks::{Counted, Works};
 use super::term::{leads, left, over};
-use super::works::{Counted, Works};
 use crate::clock::{self, Moment};
 use crate::status::Published;
 

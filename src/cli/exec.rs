@@ -12,8 +12,8 @@ use super::{ExecSettingsArgs, settings, terminal};
 use crate::clock;
 use crate::config::{Environment, Settings, Verb, command_line, duration, load};
 use crate::driver::Control;
-use crate::exec::handle::{OURSELVES, Task};
-use crate::exec::{Mode, Over, Supervisor, inside, stage};
+use crate::exec::watchdog_client::{OURSELVES, Task};
+use crate::exec::{Mode, Over, Supervisor, nesting, reexec};
 use crate::logs::{self, Logs};
 use crate::process::signals::Signals;
 use crate::publish::systemd::Systemd;
@@ -55,7 +55,7 @@ pub async fn run(args: Args, environment: Environment) -> ExitCode {
     // The parent process may have blocked signals; Tenure's own process 1 does.
     let _ = SigSet::empty().thread_set_mask();
     // In a nested `exec`, this variable names the status file of the outer one.
-    let environment = match environment.get(inside::VARIABLE) {
+    let environment = match environment.get(nesting::VARIABLE) {
         Some(_) => environment.without("TENURE_STATUS_FILE"),
         None => environment,
     };
@@ -68,7 +68,7 @@ pub async fn run(args: Args, environment: Environment) -> ExitCode {
         }
     };
     let settings = &loaded.settings;
-    if let Some(refusal) = inside::refusal(settings, &environment) {
+    if let Some(refusal) = nesting::refusal(settings, &environment) {
         terminal::complain(&refusal);
         return ExitCode::from(2);
     }
@@ -80,7 +80,7 @@ pub async fn run(args: Args, environment: Environment) -> ExitCode {
         Ok(task) => task,
         Err(code) => return ExitCode::from(code),
     };
-    if let Err(error) = stage::reachable() {
+    if let Err(error) = reexec::reachable() {
         terminal::complain(&format!(
             "{OURSELVES} cannot be run, and with it the command's keeper: {error}; mount /proc"
         ));
@@ -115,8 +115,8 @@ fn task(
     let program = found.map_err(|unusable| {
         terminal::complain(&format!("the command {unusable}"));
         match unusable {
-            command_line::Unusable::NotFound(_) => stage::NOT_FOUND,
-            command_line::Unusable::NotExecutable(_) => stage::CANNOT_RUN,
+            command_line::Unusable::NotFound(_) => reexec::NOT_FOUND,
+            command_line::Unusable::NotExecutable(_) => reexec::CANNOT_RUN,
         }
     })?;
     Ok(Task {
@@ -157,7 +157,7 @@ async fn lead(
     };
     variables.extend(sidecar.url().map(|it| ("TENURE_URL", it.into())));
     // The store's directory exists now, so its path resolves to a unique name.
-    variables.push((inside::VARIABLE, inside::handed_down(&known, environment).into()));
+    variables.push((nesting::VARIABLE, nesting::handed_down(&known, environment).into()));
     let supervisor = Supervisor {
         task,
         variables,

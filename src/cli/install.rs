@@ -13,7 +13,7 @@ use rustix::fs::StatVfsMountFlags;
 use uuid::Uuid;
 
 use super::terminal;
-use crate::exec::handle::OURSELVES;
+use crate::exec::watchdog_client::OURSELVES;
 
 /// The name of the copy.
 const NAME: &str = "tenure";

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use super::{SettingsArgs, settings, terminal};
 use crate::config::{Environment, Settings, Verb, load};
 use crate::driver::Control;
-use crate::exec::inside;
+use crate::exec::nesting;
 use crate::logs::{self, Logs};
 use crate::process::signals::Signals;
 use crate::publish::systemd::Systemd;
@@ -22,7 +22,7 @@ pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
         }
     };
     let settings = &loaded.settings;
-    if let Some(refusal) = inside::refusal(settings, environment) {
+    if let Some(refusal) = nesting::refusal(settings, environment) {
         terminal::complain(&refusal);
         return ExitCode::from(2);
     }

@@ -11,10 +11,10 @@ use url::Url;
 
 use route::Kind;
 
-use super::doubts::Doubt;
 use super::faults::{Problem, Source};
 use super::resolve::Reader;
 use super::store_url::StoreUrl;
+use super::warnings::Doubt;
 use super::{StoreSettings, values};
 
 mod access;

@@ -11,8 +11,8 @@ use super::layers::{Flags, Layers, Raw, SETTINGS, Verb, gather};
 use super::store_url::{self, StoreUrl};
 use super::timings::{self, Limits};
 use super::{
-    AzureSettings, Doubt, FileSettings, LogFormat, Settings, StoreSettings, Timings, azure, doubts,
-    values,
+    AzureSettings, Doubt, FileSettings, LogFormat, Settings, StoreSettings, Timings, azure, values,
+    warnings,
 };
 
 /// Valid settings, with notes and warnings.
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
         match settings {
             Some(settings) if faults.is_empty() => {
                 let mut doubts = self.doubts;
-                doubts.extend(doubts::of(&settings, self.environment, self.verb));
+                doubts.extend(warnings::of(&settings, self.environment, self.verb));
                 Ok(Loaded { settings, notes, doubts })
             }
             _ => Err(Faults(faults)),

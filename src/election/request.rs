@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::election::reason::Transition;
 use crate::election::status::Holder;
-use crate::election::transition::Transition;
 use crate::lease::{Bid, Grant, LeaseId, Nonce, Sight, Successor};
 
 /// A request to the store, to be sent now. The driver hands in exactly one answer for each, an

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::pace::{Pace, went_back};
 use super::request::Op;
+use super::retry::{Pace, went_back};
 use super::status::Belief;
 use crate::clock::Moment;
 use crate::lease::{Bid, Successor};

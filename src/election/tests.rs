@@ -3,12 +3,12 @@
 
 mod belief;
 mod bidding;
-mod departing;
-mod observation;
+mod expiry;
+mod hold_off;
 mod random;
 mod record;
 mod resigning;
-mod yielding;
+mod step_down;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::backoff::BackOff;
-use super::course::{Ended, NO_LEASE, Why, code};
-use super::handle::{Keeper, Task};
+use super::child::Running;
+use super::exit::{Ended, NO_LEASE, Why, code};
 use super::launch::CANNOT_RUN;
-use super::running::Running;
+use super::watchdog_client::{Keeper, Task};
 use super::wire::{End, Report};
 use crate::clock::{LONGEST_SLEEP, Moment};
 use crate::config::duration;

@@ -4,7 +4,7 @@
 //! A socket file is replaced only if no process listens on it; any other file is never replaced.
 
 mod connection;
-mod places;
+mod limits;
 
 use std::fs;
 use std::io;
@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, Un
 
 use crate::config::Listen;
 pub(crate) use connection::{Site, Streaming, accept};
-pub(crate) use places::Connections;
+pub(crate) use limits::Connections;
 
 /// How long sent bytes may stay unacknowledged before a connection is closed: a subscriber whose
 /// machine is gone must not occupy a slot for hours.

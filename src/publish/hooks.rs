@@ -5,8 +5,8 @@
 //! drain waits for the end of `on-drain`, within its own time limit. A hook is no safeguard: it may
 //! run late, or not at all if Tenure is killed.
 
-mod course;
-mod telling;
+mod queue;
+mod run;
 
 use std::pin::pin;
 
@@ -19,8 +19,8 @@ use crate::http::client::HttpClient;
 use crate::http::resolver::Resolver;
 use crate::metrics::Metrics;
 use crate::status::{About, Published};
-use course::{Course, Event, Leaders, Roles, until_change};
-use telling::{Told, by_command, by_webhook, is_webhook, over_tls};
+use queue::{Course, Event, Leaders, Roles, until_change};
+use run::{Told, by_command, by_webhook, is_webhook, over_tls};
 
 /// The name of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,12 +9,12 @@
 //! safeguard: requests in flight, and those of proxies that have not been updated, still reach an
 //! old leader, which must not depend on the route.
 
-mod desk;
+mod client;
 mod endpointslice;
 mod events;
 mod examine;
-mod keeper;
 mod label;
+mod reconciler;
 
 use uuid::Uuid;
 
@@ -25,7 +25,7 @@ use crate::kube::objects::Metadata;
 use crate::status::{Role, RouteBoard};
 pub use events::Events;
 pub use examine::examine;
-pub use keeper::Keeper;
+pub use reconciler::Keeper;
 
 /// The label with the election, on every object that a route writes.
 pub(crate) const ELECTION: &str = "tenure.dev/election";

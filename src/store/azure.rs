@@ -30,6 +30,7 @@ use crate::lease::{
 };
 
 mod access;
+mod auth;
 mod breaking;
 mod connection_string;
 mod credential;
@@ -37,11 +38,10 @@ mod doctor;
 mod errors;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
-mod making;
-mod proof;
+mod provision;
 mod record;
 mod shared_key;
-mod sign_in;
+mod token;
 mod transport;
 
 /// The version of the service's API, which Azurite 3.35 supports too.

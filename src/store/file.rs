@@ -27,8 +27,8 @@ use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
 use self::attempt::{Attempt, BREAKING, Change, NOT_OURS, holds};
+use self::directory::Place;
 use self::fault::Fault;
-use self::place::Place;
 use self::record::Stored;
 use super::{Broken, Finding, LeaseAdmin, LeaseStore};
 use crate::clock::{self, Moment};
@@ -36,13 +36,13 @@ use crate::config::FileSettings;
 use crate::lease::{Bid, Cause, Failure, Grant, Record, Rules, Sight, StoreError, Successor};
 
 mod attempt;
+mod directory;
 mod examine;
 mod fault;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
-mod place;
+mod permissions;
 mod record;
-mod trust;
 
 /// The maximum number of concurrent attempts. More than one occurs only if the disk hangs; then
 /// each holds a thread until the disk answers.

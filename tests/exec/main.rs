@@ -6,6 +6,6 @@
 mod commands;
 mod hooks;
 mod hooks_run;
-mod keeper;
 mod lock;
 mod terminal;
+mod watchdog;

@@ -12,6 +12,6 @@ mod doctor;
 mod processes;
 mod route_endpointslice;
 mod route_events;
-mod route_keeper;
 mod route_label;
+mod route_reconciler;
 mod trouble;

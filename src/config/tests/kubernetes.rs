@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::doubts::Doubt;
+use super::super::warnings::Doubt;
 use super::super::{Beside, Route};
 use super::*;
 

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep};
 use tower_service::Service;
 
-use super::places::{Activity, Connections, Place, Streamed};
+use super::limits::{Activity, Connections, Place, Streamed};
 use super::{Listener, Stream};
 
 /// How long a client may leave a response unread before its connection is closed.

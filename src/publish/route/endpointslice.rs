@@ -8,17 +8,17 @@
 
 use std::net::IpAddr;
 
-use super::desk::Desk;
+use super::client::Desk;
 use super::{Outcome, Trouble, Want, changed_nothing, draw};
 use crate::config::slice_name;
 use crate::kube::KubeError;
 use crate::kube::objects::{EndpointSlice, Metadata, ObjectReference, Pod, Service};
 use crate::status::Role;
 use futures::future::OptionFuture;
-pub(super) use steps::ports;
-use steps::{Ours, Step};
+pub(super) use plan::ports;
+use plan::{Ours, Step};
 
-mod steps;
+mod plan;
 
 /// How often one reconciliation retries after a conflict.
 const ATTEMPTS: usize = 4;

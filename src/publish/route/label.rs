@@ -7,7 +7,7 @@
 
 use serde_json::{Value, json};
 
-use super::desk::Desk;
+use super::client::Desk;
 use super::{ELECTION, FENCE, Outcome, TERM, Trouble, Want, changed_nothing, draw, term_of};
 use crate::kube::objects::{Metadata, Pod};
 use crate::kube::{Kind, KubeError};

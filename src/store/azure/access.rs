@@ -14,8 +14,8 @@ use azure_storage_blob::{
 };
 use url::Url;
 
+use super::auth::Proof;
 use super::connection_string::{self, ConnectionString};
-use super::proof::Proof;
 use super::transport::is_loopback;
 use super::{VERSION, shared_key};
 use crate::clock;

@@ -4,7 +4,7 @@
 use azure_core::credentials::Secret;
 use url::Url;
 
-use super::proof::Proof;
+use super::auth::Proof;
 
 /// The account that every installation of Azurite has, with its key, which is not a secret.
 pub(super) const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";

@@ -16,8 +16,8 @@ use tokio::time::{sleep, timeout};
 use url::Url;
 
 use super::access::Access;
-use super::proof::Proof;
-use super::sign_in::{SignIn, read};
+use super::auth::Proof;
+use super::token::{SignIn, read};
 use super::transport::{self, Route, is_loopback};
 use crate::clock;
 use crate::config::{AzureCredential, AzureSettings, SecretSource};

@@ -13,10 +13,10 @@ use reqwest::header::{HeaderName, HeaderValue};
 use url::Url;
 
 use super::access::Access;
+use super::auth::Proof;
 use super::credential::Credential;
-use super::proof::Proof;
 use super::record::OURS;
-use super::{Azure, LONGEST_LEASE, connection_string, record, sign_in};
+use super::{Azure, LONGEST_LEASE, connection_string, record, token};
 use crate::config::{AzureCredential, AzureSettings, SecretSource};
 use crate::lease::{Bid, Candidate, LeaseId, Nonce, Record, StoreError, Successor, Version};
 use crate::store::{Broken, LeaseAdmin, LeaseStore};
@@ -126,7 +126,7 @@ fn is_secret(text: &str) -> bool {
 pub fn azure_answer(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     for part in text.split("\n\n") {
-        if let Some(words) = sign_in::entra_words(part.as_bytes()) {
+        if let Some(words) = token::entra_words(part.as_bytes()) {
             assert!(!words.contains("://") && !words.contains(char::is_control), "{words:?}");
             assert!(words.split(' ').all(|it| it.len() <= 60), "{words:?}");
         }

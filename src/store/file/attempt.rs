@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::directory::{Directory, Lock, Place};
 use super::fault::Fault;
-use super::place::{Directory, Lock, Place};
 use super::record::{Reading, Stored};
 use crate::clock::{self, Moment};
 use crate::lease::Bid;

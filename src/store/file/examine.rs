@@ -2,8 +2,8 @@
 
 use super::super::{Finding, Verdict};
 use super::attempt::Attempt;
+use super::directory::Directory;
 use super::fault::Fault;
-use super::place::Directory;
 use super::record::{Reading, Stored};
 use crate::lease::StoreError;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::hold_off::Courtesy;
 use super::role::{Bidding, Role};
-use super::yielding::Courtesy;
 use super::{Answer, Belief, Chance, Election, InFlight, Notice, Op, Reason};
 use super::{Holder, Observation, Pace};
 use crate::clock::Moment;

@@ -3,8 +3,8 @@
 
 use std::net::IpAddr;
 
-use super::ending::Ending;
 use super::health::Probe;
+use super::shutdown_budget::Ending;
 use super::{Environment, Settings, Verb, duration};
 
 /// The default of Kubernetes' `terminationGracePeriodSeconds`, in seconds.

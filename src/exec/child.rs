@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
-use super::course::{Ended, Why};
 use super::descendants::{group_lives, signal_group};
-use super::handle::Keeper;
+use super::exit::{Ended, Why};
 use super::terminal::Terminal;
+use super::watchdog_client::Keeper;
 use super::wire::{End, Order, Report};
 use crate::clock::Moment;
 use crate::election::Standing;
@@ -102,7 +102,7 @@ impl Running {
             Report::Failed(error) => {
                 let error = std::io::Error::from_raw_os_error(error);
                 tracing::error!(term = self.term, %error, "command could not be started");
-                self.ended = Some(Ended::Exited(super::stage::CANNOT_RUN.into()));
+                self.ended = Some(Ended::Exited(super::reexec::CANNOT_RUN.into()));
             }
             Report::Overdue => {
                 self.why.get_or_insert(Why::Lost);

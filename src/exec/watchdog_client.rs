@@ -17,8 +17,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
-use super::keeper::KEEPER;
 pub use super::launch::OURSELVES;
+use super::watchdog::KEEPER;
 use super::wire::{End, Order, RECORD, Report};
 use crate::config::OURS_ALONE;
 

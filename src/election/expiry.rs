@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use super::pace::went_back;
+use super::retry::went_back;
 use crate::clock::Moment;
 use crate::lease::{Claim, Sight, Version};
 

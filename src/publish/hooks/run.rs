@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use reqwest::header::CONTENT_TYPE;
 
-use super::course::Event;
+use super::queue::Event;
 use super::{Name, Outcome};
 use crate::config::{CommandLine, HOOK_GRACE, Hook, duration};
 use crate::http::client::HttpClient;

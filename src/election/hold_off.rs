@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::Election;
-use super::pace::went_back;
+use super::retry::went_back;
 use crate::clock::Moment;
 use crate::lease::{Nonce, Sight};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::desk::Desk;
+use super::client::Desk;
 use super::endpointslice::Slice;
 use super::label::Label;
 use super::{Outcome, Trouble, Want};

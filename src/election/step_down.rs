@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::yielding::Aside;
+use super::hold_off::Aside;
 use super::{Chance, Command, Election, Progress, Reason, Refusal, Role, State};
 use crate::clock::Moment;
 use crate::lease::Successor;

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use rustix::process::getpid;
 
-use super::keeper::KEEPER;
 use super::launch::LAUNCH;
 pub use super::launch::{CANNOT_RUN, NOT_FOUND, OURSELVES};
-use super::{init, keeper, launch};
+use super::watchdog::KEEPER;
+use super::{init, launch, watchdog};
 
 /// Runs the stage named by the first argument, if there is one.
 #[must_use]
@@ -44,7 +44,7 @@ pub fn reachable() -> std::io::Result<()> {
 fn keep(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let timeout = arguments.next().and_then(|it| it.to_str()?.parse().ok());
     match timeout {
-        Some(nanos) => keeper::run(Duration::from_nanos(nanos), arguments.collect()),
+        Some(nanos) => watchdog::run(Duration::from_nanos(nanos), arguments.collect()),
         None => ExitCode::from(2),
     }
 }

@@ -15,8 +15,8 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::fault::Fault;
+use super::permissions::{judge_directory, local_filesystem, other_filesystem};
 use super::record::Stored;
-use super::trust::{judge_directory, local_filesystem, other_filesystem};
 use crate::config::FileSettings;
 
 /// Longer than any record.

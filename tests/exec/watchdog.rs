@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tenure::clock;
-use tenure::exec::handle::{Keeper, Task};
+use tenure::exec::watchdog_client::{Keeper, Task};
 use tenure::exec::wire::{End, Order, Report};
 use tenure::process::signals::Signals;
 

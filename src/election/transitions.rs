@@ -4,9 +4,9 @@
 use std::mem;
 use std::sync::Arc;
 
-use super::departing::Departure;
+use super::notices::Ended;
 use super::role::{Activating, Bidding, Draining, Leader, Nomination, Owed, Role, Tenure};
-use super::telling::Ended;
+use super::step_down::Departure;
 use super::{Belief, Chance, Election, Holder, Pace, Reason};
 use crate::clock::Moment;
 use crate::lease::{Bid, Grant};

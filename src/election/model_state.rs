@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use super::pace::Pace;
+use super::hold_off::{Aside, Courtesy};
+use super::retry::Pace;
 use super::role::{Activating, Bidding, Draining, Leader, Owed, Role, Tenure};
-use super::yielding::{Aside, Courtesy};
 use super::{Election, InFlight, Op};
 use crate::clock::Moment;
 use crate::lease::{LeaseId, Version};

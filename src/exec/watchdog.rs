@@ -26,9 +26,9 @@ use rustix::net::{
 };
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, wait};
 
+use super::deadline::{Action, Rule};
 use super::descendants::{signal_all, signal_group};
 use super::launch::{LAUNCH, OURSELVES};
-use super::rule::{Action, Rule};
 use super::wire::{Order, RECORD, Report};
 use crate::clock;
 
