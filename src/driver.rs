@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::clock::{LONGEST_SLEEP, Moment};
 use crate::election::{
-    Answer, Chance, Election, Input, Notice, Op, Progress, Refusal, Request, RequestId,
+    Answer, Election, Entropy, Input, Notice, Op, Progress, Refusal, Request, RequestId,
 };
 use crate::lease::{Cause, Failure, Nonce, StoreError};
 use crate::metrics::Metrics;
@@ -83,7 +83,7 @@ impl Driver {
 
         let mut reply: Option<Reply> = None;
 
-        let _ = self.election.handle(Input::Timeout, (self.now)(), chance());
+        let _ = self.election.handle(Input::Timeout, (self.now)(), entropy());
         loop {
             if let Some(request) = self.drain() {
                 call = self.send(&store, request).fuse();
@@ -125,7 +125,7 @@ impl Driver {
             Event::Wakeup => (Input::Wakeup, None),
             Event::Timeout => (Input::Timeout, None),
         };
-        let outcome = self.election.handle(input, (self.now)(), chance());
+        let outcome = self.election.handle(input, (self.now)(), entropy());
         to.map(|to| Reply { to, outcome })
     }
 
@@ -184,9 +184,9 @@ async fn ask(store: &dyn LeaseStore, op: &Op) -> Result<Answer, StoreError> {
 }
 
 /// Draws the entropy for one turn from the operating system.
-fn chance() -> Chance {
+fn entropy() -> Entropy {
     let bits = Uuid::new_v4().as_u128();
     // 24 bits outside the version and variant fields, as many as a float holds exactly.
     let jitter = (bits & 0xff_ffff) as f32 / 16_777_216.0;
-    Chance { lease: Uuid::new_v4().as_u128(), nonce: Nonce(Uuid::new_v4().as_u128()), jitter }
+    Entropy { lease: Uuid::new_v4().as_u128(), nonce: Nonce(Uuid::new_v4().as_u128()), jitter }
 }

@@ -34,13 +34,13 @@ pub use config::Config;
 pub use expiry::Observation;
 use health::Health;
 pub use health::HealthRule;
-use hold_off::{Aside, Courtesy};
+use hold_off::{Aside, Deference};
 pub use input::{Command, Input, Progress, Refusal};
 pub use model_state::Piece;
 pub use reason::{Reason, TRANSITIONS, Transition};
-pub use request::{Answer, Chance, Notice, Op, Request, RequestId};
-use retry::Pace;
-use role::{Owed, Role};
+pub use request::{Answer, Entropy, Notice, Op, Request, RequestId};
+use retry::RetryTimer;
+use role::{PendingRelease, Role};
 pub use status::{Belief, HoldOff, Holder, Standing, State, Status, StoreHealth};
 
 use crate::clock::Moment;
@@ -64,11 +64,11 @@ pub struct Election {
     in_flight: Option<InFlight>,
     outbox: Option<Request>,
     notices: VecDeque<Notice>,
-    owed: Option<Owed>,
+    pending_release: Option<PendingRelease>,
     health: Health,
     paused: bool,
     aside: Option<Aside>,
-    courtesy: Option<Courtesy>,
+    deference: Option<Deference>,
     /// The observed lease whose end is awaited, where observers count the time.
     observation: Option<Observation>,
     /// The term whose processes may still run.
@@ -106,16 +106,16 @@ impl Election {
         let health = Health::new(config.health);
         Self {
             config,
-            role: Role::Standby { looks: Pace::at_once(now), bidding: None },
+            role: Role::Standby { looks: RetryTimer::at_once(now), bidding: None },
             since: now,
             in_flight: None,
             outbox: None,
             notices: VecDeque::new(),
-            owed: None,
+            pending_release: None,
             health,
             paused: false,
             aside: None,
-            courtesy: None,
+            deference: None,
             observation: None,
             occupied: None,
             heard: false,
@@ -138,28 +138,28 @@ impl Election {
         &mut self,
         input: Input,
         now: Moment,
-        chance: Chance,
+        entropy: Entropy,
     ) -> Result<Progress, Refusal> {
         match input {
-            Input::Timeout => self.handle_timeout(now, chance),
-            Input::Answer { id, answer } => self.handle_answer(id, answer, now, chance),
-            Input::Wakeup => self.handle_wakeup(now, chance),
-            Input::PublishAcked => self.handle_announced(now, chance),
+            Input::Timeout => self.handle_timeout(now, entropy),
+            Input::Answer { id, answer } => self.handle_answer(id, answer, now, entropy),
+            Input::Wakeup => self.handle_wakeup(now, entropy),
+            Input::PublishAcked => self.handle_announced(now, entropy),
             Input::ProbeResult { probe, well, begun_in } => {
-                self.handle_probed(probe, well, begun_in, now, chance);
+                self.handle_probed(probe, well, begun_in, now, entropy);
             }
             Input::WorkloadExited { term, hold_off } => {
-                self.handle_vacated(term, hold_off, now, chance);
+                self.handle_vacated(term, hold_off, now, entropy);
             }
-            Input::Command(command) => return self.handle_command(command, now, chance),
-            Input::Resign => self.handle_resign(now, chance),
+            Input::Command(command) => return self.handle_command(command, now, entropy),
+            Input::Resign => self.handle_resign(now, entropy),
         }
         Ok(Progress::Done)
     }
 
     /// Handles the passing of time.
-    fn handle_timeout(&mut self, now: Moment, chance: Chance) {
-        self.judge(now, chance);
+    fn handle_timeout(&mut self, now: Moment, entropy: Entropy) {
+        self.judge(now, entropy);
         self.ask(now);
     }
 
@@ -170,36 +170,36 @@ impl Election {
         id: RequestId,
         answer: Result<Answer, StoreError>,
         now: Moment,
-        chance: Chance,
+        entropy: Entropy,
     ) {
         // The deadline first: an answer that arrives after it must find the leadership over (R6).
-        self.judge(now, chance);
+        self.judge(now, entropy);
         if let Some(request) = self.in_flight.take_if(|current| current.id == id) {
-            self.take_answer(request, answer, now, chance);
-            self.judge(now, chance);
+            self.take_answer(request, answer, now, entropy);
+            self.judge(now, entropy);
         }
         self.ask(now);
     }
 
     /// Makes the next read of a standby due now, unless it backs off. A wake-up is a hint, never
     /// evidence.
-    fn handle_wakeup(&mut self, now: Moment, chance: Chance) {
+    fn handle_wakeup(&mut self, now: Moment, entropy: Entropy) {
         if let Role::Standby { looks, bidding: None } = &mut self.role {
             looks.hasten(now);
         }
-        self.handle_timeout(now, chance);
+        self.handle_timeout(now, entropy);
     }
 
     /// Handles the acknowledgement by every publisher that this candidate is passive: a pending
     /// release may be sent (R8).
-    fn handle_announced(&mut self, now: Moment, chance: Chance) {
+    fn handle_announced(&mut self, now: Moment, entropy: Entropy) {
         if let Role::Draining(it) = &mut self.role {
             it.announced = true;
         }
-        if let Some(owed) = &mut self.owed {
-            owed.announced = true;
+        if let Some(pending_release) = &mut self.pending_release {
+            pending_release.announced = true;
         }
-        self.handle_timeout(now, chance);
+        self.handle_timeout(now, entropy);
     }
 
     /// Returns the request to send now, if there is one.
@@ -218,11 +218,11 @@ impl Election {
     #[must_use]
     pub fn poll_timeout(&self, now: Moment) -> Duration {
         let belief = self.role.tenure().map_or(Duration::MAX, |it| it.belief.until_end(now));
-        let next = match (&self.in_flight, &self.owed) {
+        let next = match (&self.in_flight, &self.pending_release) {
             (Some(_), _) => Duration::MAX,
-            (None, Some(owed)) => {
-                self.until_release(owed, now).min(self.time_to_release(owed, now))
-            }
+            (None, Some(pending_release)) => self
+                .until_release(pending_release, now)
+                .min(self.time_to_release(pending_release, now)),
             (None, None) => self.role.until_next_request(now),
         };
         belief.min(next).min(self.until_drained(now))
@@ -246,14 +246,14 @@ impl Election {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         let waits = self.in_flight.as_ref().is_some_and(|request| request.op.lease().is_some());
-        matches!(self.role, Role::Resigned) && self.owed.is_none() && !waits
+        matches!(self.role, Role::Resigned) && self.pending_release.is_none() && !waits
     }
 
     // Decisions that depend on time alone.
 
     /// Ends everything that is over at `now`: a belief, a bid, the write of a term, a drain, the
     /// attempts at a pending release.
-    fn judge(&mut self, now: Moment, chance: Chance) {
+    fn judge(&mut self, now: Moment, entropy: Entropy) {
         self.notice_jump(now);
         if let Role::Activating(it) = &mut self.role {
             it.restart_if_back(now);
@@ -261,38 +261,40 @@ impl Election {
         if let Role::Draining(it) = &mut self.role {
             it.restart_if_back(now);
         }
-        if let Some(owed) = &mut self.owed {
-            owed.restart_if_back(now);
+        if let Some(pending_release) = &mut self.pending_release {
+            pending_release.restart_if_back(now);
         }
         let lease_duration = self.config.lease_duration;
         match &self.role {
             Role::Standby { bidding: Some(it), .. } if it.is_over(now, lease_duration) => {
                 let bid = it.bid.clone();
                 self.owe(bid, now, true);
-                self.back_off(now, chance);
+                self.back_off(now, entropy);
             }
             Role::Activating(it) if it.tenure.is_over(now) => {
-                self.become_standby(Reason::Lapsed, now, chance);
+                self.become_standby(Reason::Lapsed, now, entropy);
             }
             Role::Activating(it) if it.write_is_over(now, lease_duration) => {
-                self.become_standby(Reason::WriteFailed, now, chance);
-                self.back_off(now, chance);
+                self.become_standby(Reason::WriteFailed, now, entropy);
+                self.back_off(now, entropy);
             }
             Role::Leader(it) if it.tenure.is_over(now) => {
-                self.become_standby(Reason::Lapsed, now, chance);
+                self.become_standby(Reason::Lapsed, now, entropy);
             }
             Role::Draining(it) if it.tenure.is_over(now) => {
-                self.end_drain(Reason::Lapsed, now, chance);
+                self.end_drain(Reason::Lapsed, now, entropy);
             }
             Role::Draining(it) if self.until_drained(now).is_zero() => {
                 let reason = if it.drained { Reason::Drained } else { Reason::DrainOver };
-                self.end_drain(reason, now, chance);
+                self.end_drain(reason, now, entropy);
             }
             _ => {}
         }
-        let owed = self.owed.as_ref().filter(|_| self.in_flight.is_none());
-        if owed.is_some_and(|owed| self.time_to_release(owed, now).is_zero()) {
-            self.owed = None;
+        let pending_release = self.pending_release.as_ref().filter(|_| self.in_flight.is_none());
+        if pending_release
+            .is_some_and(|pending_release| self.time_to_release(pending_release, now).is_zero())
+        {
+            self.pending_release = None;
             self.notices.push_back(Notice::ReleaseUnknown);
         }
     }
@@ -320,8 +322,10 @@ impl Election {
         if let (Op::Inaugurate { .. }, Role::Activating(it)) = (&op, &mut self.role) {
             it.first_write.get_or_insert(now);
         }
-        let timeout = match &self.owed {
-            Some(owed) => self.time_to_release(owed, now).min(self.config.request_timeout),
+        let timeout = match &self.pending_release {
+            Some(pending_release) => {
+                self.time_to_release(pending_release, now).min(self.config.request_timeout)
+            }
             None => self.config.request_timeout,
         };
         let id = RequestId(self.next_id);
@@ -334,9 +338,9 @@ impl Election {
     /// Returns the request that is due. A pending release comes first, so that nothing else is
     /// requested while a dead lease may still be held.
     fn next_request(&self, now: Moment) -> Option<Op> {
-        match &self.owed {
-            Some(owed) if self.until_release(owed, now).is_zero() => {
-                Some(Op::Release(owed.bid.clone()))
+        match &self.pending_release {
+            Some(pending_release) if self.until_release(pending_release, now).is_zero() => {
+                Some(Op::Release(pending_release.bid.clone()))
             }
             Some(_) => None,
             None => self.role.next_request(now),
@@ -345,10 +349,10 @@ impl Election {
 
     /// Returns how long until a pending release may be sent; [`Duration::MAX`] while processes of
     /// the term live (R8).
-    fn until_release(&self, owed: &Owed, now: Moment) -> Duration {
+    fn until_release(&self, pending_release: &PendingRelease, now: Moment) -> Duration {
         match self.occupied {
             Some(_) => Duration::MAX,
-            None => owed.left(now, self.config.request_timeout),
+            None => pending_release.left(now, self.config.request_timeout),
         }
     }
 
@@ -357,16 +361,16 @@ impl Election {
     /// begin when the lapsed lease is over (`promised`). After one, a lapsed lease that lasts longer
     /// is left to run out as soon as the publishers have acknowledged passive. If processes live
     /// that cannot be killed, the time is one lease-duration.
-    fn time_to_release(&self, owed: &Owed, now: Moment) -> Duration {
+    fn time_to_release(&self, pending_release: &PendingRelease, now: Moment) -> Duration {
         let first = match self.occupied {
             Some(_) => self.config.lease_duration,
-            None if owed.leaving => Duration::ZERO,
-            None => owed.promise_at_start(),
+            None if pending_release.leaving => Duration::ZERO,
+            None => pending_release.promise_at_start(),
         };
         let request = self.config.request_timeout;
-        let left = (first + request * 2).saturating_sub(owed.since.elapsed_max(now));
-        let idle = owed.leaving && self.occupied.is_none();
-        let said = owed.announcing_left(now, request).is_zero();
-        if idle && said && owed.promise_left(now) > left { Duration::ZERO } else { left }
+        let left = (first + request * 2).saturating_sub(pending_release.since.elapsed_max(now));
+        let idle = pending_release.leaving && self.occupied.is_none();
+        let said = pending_release.announcing_left(now, request).is_zero();
+        if idle && said && pending_release.promise_left(now) > left { Duration::ZERO } else { left }
     }
 }

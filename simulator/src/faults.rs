@@ -239,14 +239,14 @@ pub fn ambush(rng: &mut Rng, lease: Span, faithful: bool) -> Vec<Fault> {
 
 fn weather(rng: &mut Rng, lease: Span) -> Weather {
     let mut weather = Weather::default();
-    let chance = rng.u8(10..100);
+    let entropy = rng.u8(10..100);
     match rng.u8(..7) {
-        6 => weather.stale = chance,
-        0 => weather.lost_before = chance,
-        1 => weather.lost_after = chance,
-        2 => weather.twice = chance,
-        3 => weather.late = chance,
-        4 => weather.broken = chance,
+        6 => weather.stale = entropy,
+        0 => weather.lost_before = entropy,
+        1 => weather.lost_after = entropy,
+        2 => weather.twice = entropy,
+        3 => weather.late = entropy,
+        4 => weather.broken = entropy,
         _ => {
             weather.lost_before = rng.u8(..30);
             weather.lost_after = rng.u8(..30);

@@ -323,8 +323,8 @@ impl World<'_> {
     /// Returns the longest remaining hold-off of all candidates, for the bounds of the examination.
     pub(super) fn longest_aside(&self) -> Span {
         let aside = self.nodes.iter().filter_map(|it| it.process.as_ref()?.aside);
-        let courtesy = self.store.successor().map(|it| it.hold_off);
-        let longest = aside.map(|it| it.length).chain(courtesy).max();
+        let deference = self.store.successor().map(|it| it.hold_off);
+        let longest = aside.map(|it| it.length).chain(deference).max();
         longest.map_or(0, |it| span(it) + 2 * self.scenario.longest(|it| it.retry_period))
     }
 }

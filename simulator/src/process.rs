@@ -7,7 +7,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use tenure::clock::Moment;
 use tenure::election::{
-    Chance, Config, Election, Notice, Observation, Request, RequestId, Standing, Status, Transition,
+    Config, Election, Entropy, Notice, Observation, Request, RequestId, Standing, Status,
+    Transition,
 };
 use tenure::lease::{Candidate, LeaseId, Nonce, Rules};
 
@@ -252,8 +253,12 @@ impl Node {
     }
 
     /// Draws the randomness for one turn.
-    pub fn chance(&mut self) -> Chance {
-        Chance { lease: self.rng.u128(..), nonce: Nonce(self.rng.u128(..)), jitter: self.rng.f32() }
+    pub fn entropy(&mut self) -> Entropy {
+        Entropy {
+            lease: self.rng.u128(..),
+            nonce: Nonce(self.rng.u128(..)),
+            jitter: self.rng.f32(),
+        }
     }
 
     /// Returns the readings of this machine's clocks.

@@ -173,14 +173,14 @@ impl World<'_> {
         // Deadlines that have passed take precedence over the result.
         self.turn(node, Input::Timeout);
         let it = &mut self.nodes[usize::from(node)];
-        let (moment, chance) = (it.moment(self.now), it.chance());
+        let (moment, entropy) = (it.moment(self.now), it.entropy());
         let (Some(probing), Some(process)) = (it.plan.probing, &mut it.process) else { return };
         let counts = process.status.term() == begun_in;
         if counts {
             process.told.take(index, well, begun_in, &probing.rule);
         }
         let input = Input::ProbeResult { probe: index, well, begun_in };
-        let _ = process.election.handle(input, moment, chance);
+        let _ = process.election.handle(input, moment, entropy);
         let rests = counts
             && it.service.mood != Mood::Flapping
             && well == (it.service.mood == Mood::Well)

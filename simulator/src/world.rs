@@ -258,10 +258,10 @@ impl<'a> World<'a> {
     /// One turn: one event handled, then everything that the core wants is done.
     pub(super) fn turn(&mut self, node: u8, input: Input) -> Option<Result<Progress, Refusal>> {
         let it = &mut self.nodes[usize::from(node)];
-        let (moment, chance) = (it.moment(self.now), it.chance());
+        let (moment, entropy) = (it.moment(self.now), it.entropy());
         let process = it.process.as_mut()?;
         process.note(moment, self.now);
-        let outcome = process.election.handle(input, moment, chance);
+        let outcome = process.election.handle(input, moment, entropy);
         self.settle(node, moment);
         Some(outcome)
     }

@@ -23,7 +23,7 @@ pub(super) struct Aside {
 
 /// Deference to a successor that the record names.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Courtesy {
+pub(super) struct Deference {
     /// The leadership that named it.
     pub(super) nonce: Option<Nonce>,
     pub(super) length: Duration,
@@ -41,26 +41,26 @@ impl Election {
     /// was asked to lead. Being named in its own record does not, since another candidate may have
     /// the same identity.
     pub(super) fn may_bid(&self, now: Moment) -> bool {
-        let named_by = self.courtesy.filter(|_| self.is_named()).map(|it| it.nonce);
+        let named_by = self.deference.filter(|_| self.is_named()).map(|it| it.nonce);
         let called = match (self.aside, named_by) {
             (Some(aside), Some(nonce)) => nonce != Some(aside.nonce),
             (None, Some(_)) => true,
             (_, None) => false,
         };
-        let others_wait = self.courtesy.is_some_and(|it| !it.is_over(now));
+        let others_wait = self.deference.is_some_and(|it| !it.is_over(now));
         self.competes() && (called || self.aside.is_none() && !others_wait)
     }
 
     /// Returns whether to read more often than others, as the named successor.
     pub(super) fn hurries(&self, now: Moment) -> bool {
-        self.competes() && self.is_named() && self.courtesy.is_some_and(|it| it.hurries(now))
+        self.competes() && self.is_named() && self.deference.is_some_and(|it| it.hurries(now))
     }
 
     /// Ends the hold-off and the wait for a successor; returns whether there was either.
     pub(super) fn end_waits(&mut self, now: Moment) -> bool {
-        let waited = !self.is_named() && self.courtesy.is_some_and(|it| !it.is_over(now));
-        if let Some(courtesy) = &mut self.courtesy {
-            courtesy.waived = true;
+        let waited = !self.is_named() && self.deference.is_some_and(|it| !it.is_over(now));
+        if let Some(deference) = &mut self.deference {
+            deference.waived = true;
         }
         self.aside.take().is_some() || waited
     }
@@ -89,7 +89,7 @@ impl Aside {
     }
 }
 
-impl Courtesy {
+impl Deference {
     /// Updates the deference with a read that showed a named successor; starts anew if another
     /// leadership named one.
     pub(super) fn see(known: Option<Self>, length: Duration, sight: &Sight, now: Moment) -> Self {

@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use super::hold_off::{Aside, Courtesy};
-use super::retry::Pace;
-use super::role::{Activating, Bidding, Draining, Leader, Owed, Role, Tenure};
+use super::hold_off::{Aside, Deference};
+use super::retry::RetryTimer;
+use super::role::{Activating, Bidding, Draining, Leader, PendingRelease, Role, Tenure};
 use super::{Election, InFlight, Op};
 use crate::clock::Moment;
 use crate::lease::{LeaseId, Version};
@@ -30,7 +30,7 @@ pub enum Piece {
         patient: bool,
     },
     /// The time of the next attempt.
-    Pace {
+    RetryTimer {
         /// The start of the wait.
         from: Moment,
         /// The length of the wait.
@@ -56,7 +56,7 @@ pub enum Piece {
     /// The claim that is observed, where observers count the time.
     Claim(Version),
     /// Since when a release is pending.
-    Owed(Moment),
+    PendingRelease(Moment),
     /// The start and length of the time for which clients may still act on an answer.
     Promise(Moment, Duration),
     /// The least term.
@@ -74,11 +74,11 @@ impl Election {
         let Self {
             role,
             in_flight,
-            owed,
+            pending_release,
             health,
             paused,
             aside,
-            courtesy,
+            deference,
             observation,
             occupied,
             highest,
@@ -107,10 +107,12 @@ impl Election {
             tell(Piece::Sent(*sent));
             tell(Piece::Form((*after_jump).into()));
         }
-        tell(Piece::Form(owed.is_some().into()));
-        if let Some(Owed { bid, since, announced, promised, leaving, pace }) = owed {
+        tell(Piece::Form(pending_release.is_some().into()));
+        if let Some(PendingRelease { bid, since, announced, promised, leaving, pace }) =
+            pending_release
+        {
             tell(Piece::Lease(bid.lease));
-            tell(Piece::Owed(*since));
+            tell(Piece::PendingRelease(*since));
             tell(Piece::Form((*announced).into()));
             tell(Piece::Form((*leaving).into()));
             tell(Piece::Form(promised.is_some().into()));
@@ -120,11 +122,11 @@ impl Election {
             pace.pieces(tell);
         }
         tell(Piece::Form(u8::from(health.is_well()) + 2 * u8::from(*paused)));
-        tell(Piece::Form(u8::from(aside.is_some()) + 2 * u8::from(courtesy.is_some())));
+        tell(Piece::Form(u8::from(aside.is_some()) + 2 * u8::from(deference.is_some())));
         if let Some(Aside { nonce: _, length, from: Some(from) }) = aside {
             tell(Piece::Wait(*from, *length));
         }
-        if let Some(Courtesy { nonce: _, length, named, free, waived }) = courtesy {
+        if let Some(Deference { nonce: _, length, named, free, waived }) = deference {
             tell(Piece::Form((*waived).into()));
             tell(Piece::Wait(*named, *length));
             tell(Piece::Wait(free.unwrap_or(*named), *length));
@@ -154,10 +156,10 @@ impl Op {
     }
 }
 
-impl Pace {
+impl RetryTimer {
     fn pieces(&self, tell: &mut impl FnMut(Piece)) {
         let Self { from, wait, hurried, steps, patient: _ } = *self;
-        tell(Piece::Pace { from, wait, hurried, steps });
+        tell(Piece::RetryTimer { from, wait, hurried, steps });
     }
 }
 
@@ -166,7 +168,7 @@ impl Role {
         match self {
             Self::Standby { looks, bidding } => {
                 tell(Piece::Form(0));
-                let Pace { from, wait, hurried: _, steps: _, patient } = *looks;
+                let RetryTimer { from, wait, hurried: _, steps: _, patient } = *looks;
                 tell(Piece::Looks { from, wait, patient });
                 if let Some(Bidding { bid, first_sent, pace }) = bidding {
                     tell(Piece::Lease(bid.lease));

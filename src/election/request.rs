@@ -96,7 +96,7 @@ pub enum Answer {
 
 /// The entropy for one turn, drawn by the driver, since the election draws none.
 #[derive(Clone, Copy, Debug)]
-pub struct Chance {
+pub struct Entropy {
     /// 128 random bits for a lease id.
     pub lease: u128,
     /// 128 random bits for a nonce, independent of those of the lease.

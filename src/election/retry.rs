@@ -8,7 +8,7 @@ use crate::clock::Moment;
 
 /// The time of the next attempt.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct RetryTimer {
     pub(super) from: Moment,
     pub(super) wait: Duration,
     /// Whether the one immediate retry has been used.
@@ -19,7 +19,7 @@ pub(super) struct Pace {
     pub(super) patient: bool,
 }
 
-impl Pace {
+impl RetryTimer {
     /// Creates a timer that is due after `wait` from `from`.
     pub(super) fn after(from: Moment, wait: Duration) -> Self {
         Self { from, wait, hurried: false, steps: 0, patient: false }

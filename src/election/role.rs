@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::request::Op;
-use super::retry::{Pace, went_back};
+use super::retry::{RetryTimer, went_back};
 use super::status::Belief;
 use crate::clock::Moment;
 use crate::lease::{Bid, Successor};
@@ -22,7 +22,7 @@ pub(super) enum Role {
     /// Reads the store, and bids for a lease that it has seen free.
     Standby {
         /// When to read next.
-        looks: Pace,
+        looks: RetryTimer,
         /// The bid whose outcome is not known yet.
         bidding: Option<Bidding>,
     },
@@ -43,7 +43,7 @@ pub(super) struct Bidding {
     /// When the bid was first sent, which becomes the grant's `sent`, whichever request is
     /// answered.
     pub(super) first_sent: Moment,
-    pub(super) pace: Pace,
+    pub(super) pace: RetryTimer,
 }
 
 /// A lease that this candidate holds, from its grant to its end.
@@ -51,7 +51,7 @@ pub(super) struct Bidding {
 pub(super) struct Tenure {
     pub(super) bid: Bid,
     pub(super) belief: Belief,
-    pub(super) renewal: Pace,
+    pub(super) renewal: RetryTimer,
 }
 
 /// The role between the grant and the write of the term.
@@ -64,7 +64,7 @@ pub(super) struct Activating {
     pub(super) hold: Duration,
     /// The least term.
     pub(super) floor: u64,
-    pub(super) write: Pace,
+    pub(super) write: RetryTimer,
     /// When the write of the term was first sent.
     pub(super) first_write: Option<Moment>,
 }
@@ -105,13 +105,13 @@ pub(super) struct Draining {
 #[derive(Clone, Debug)]
 pub(super) struct Nomination {
     pub(super) successor: Successor,
-    pub(super) pace: Pace,
+    pub(super) pace: RetryTimer,
 }
 
 /// A pending release: a lease that this candidate may still hold in the store, and no longer uses
 /// (R8).
 #[derive(Clone, Debug)]
-pub(super) struct Owed {
+pub(super) struct PendingRelease {
     pub(super) bid: Bid,
     /// Since when this candidate reports passive.
     pub(super) since: Moment,
@@ -127,7 +127,7 @@ pub(super) struct Owed {
     /// leaves a lease that lasts longer to run out.
     pub(super) leaving: bool,
     /// When to retry, after a release whose outcome is unknown.
-    pub(super) pace: Pace,
+    pub(super) pace: RetryTimer,
 }
 
 impl Role {
@@ -240,7 +240,7 @@ impl Draining {
     }
 }
 
-impl Owed {
+impl PendingRelease {
     /// Restarts the wait if a clock went back behind its start, as for a hold.
     pub(super) fn restart_if_back(&mut self, now: Moment) {
         if went_back(self.since, now) {

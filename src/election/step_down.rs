@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::hold_off::Aside;
-use super::{Chance, Command, Election, Progress, Reason, Refusal, Role, State};
+use super::{Command, Election, Entropy, Progress, Reason, Refusal, Role, State};
 use crate::clock::Moment;
 use crate::lease::Successor;
 
@@ -28,21 +28,21 @@ impl Election {
     /// drain-timeout. Then any lease that this candidate may hold is released when the request in
     /// flight has ended (R3), so within two request-timeouts. A lease that lapsed before is released
     /// only if its whole length is over by then (R8), and is left to run out otherwise.
-    pub(super) fn handle_resign(&mut self, now: Moment, chance: Chance) {
-        self.judge(now, chance);
+    pub(super) fn handle_resign(&mut self, now: Moment, entropy: Entropy) {
+        self.judge(now, entropy);
         match &mut self.role {
             Role::Resigned => {}
             Role::Draining(it) => it.resigning = true,
             Role::Leader(_) => {
                 let departure =
                     Departure { resigning: true, ..Departure::to_stay(Reason::Resigned) };
-                self.depart(departure, now, chance);
+                self.depart(departure, now, entropy);
             }
             Role::Standby { .. } | Role::Activating(_) => {
                 self.become_resigned(Reason::Resigned, now);
             }
         }
-        self.judge(now, chance);
+        self.judge(now, entropy);
         self.ask(now);
     }
 
@@ -54,19 +54,19 @@ impl Election {
         &mut self,
         command: Command,
         now: Moment,
-        chance: Chance,
+        entropy: Entropy,
     ) -> Result<Progress, Refusal> {
-        self.judge(now, chance);
+        self.judge(now, entropy);
         let outcome = match command {
-            Command::StepDown { hold_off } => self.step_down(hold_off, None, now, chance),
+            Command::StepDown { hold_off } => self.step_down(hold_off, None, now, entropy),
             Command::Transfer(successor) => {
-                self.step_down(successor.hold_off, Some(successor), now, chance)
+                self.step_down(successor.hold_off, Some(successor), now, entropy)
             }
-            Command::Pause => self.pause(now, chance),
+            Command::Pause => self.pause(now, entropy),
             Command::Resume => self.resume(now),
             Command::Drained(term) => self.drained(term),
         };
-        self.judge(now, chance);
+        self.judge(now, entropy);
         self.ask(now);
         outcome
     }
@@ -79,17 +79,17 @@ impl Election {
         well: bool,
         begun_in: Option<u64>,
         now: Moment,
-        chance: Chance,
+        entropy: Entropy,
     ) {
-        self.judge(now, chance);
+        self.judge(now, entropy);
         if begun_in == self.standing().term() && self.health.take(probe, well) {
             if self.health.is_well() {
                 self.tell_transition(Reason::Recovered, None, now);
             } else {
-                self.withdraw(Reason::FellIll, now, chance);
+                self.withdraw(Reason::FellIll, now, entropy);
             }
         }
-        self.judge(now, chance);
+        self.judge(now, entropy);
         self.ask(now);
     }
 
@@ -100,24 +100,24 @@ impl Election {
         term: u64,
         hold_off: Option<Duration>,
         now: Moment,
-        chance: Chance,
+        entropy: Entropy,
     ) {
-        self.judge(now, chance);
+        self.judge(now, entropy);
         if self.occupied == Some(term) {
             self.occupied = None;
-            if let Some(owed) = &mut self.owed {
-                owed.since = now;
+            if let Some(pending_release) = &mut self.pending_release {
+                pending_release.since = now;
             }
             match &mut self.role {
                 Role::Leader(_) => {
                     self.stand_aside(hold_off.unwrap_or_default());
-                    self.become_idle(Reason::ChildEnded, now, chance);
+                    self.become_idle(Reason::ChildEnded, now, entropy);
                 }
                 Role::Draining(it) => it.drained = true,
                 _ => {}
             }
         }
-        self.judge(now, chance);
+        self.judge(now, entropy);
         self.ask(now);
     }
 
@@ -128,10 +128,10 @@ impl Election {
     }
 
     /// Ends the drain, and with it the leadership.
-    pub(super) fn end_drain(&mut self, reason: Reason, now: Moment, chance: Chance) {
+    pub(super) fn end_drain(&mut self, reason: Reason, now: Moment, entropy: Entropy) {
         match &self.role {
             Role::Draining(it) if it.resigning => self.become_resigned(reason, now),
-            _ => self.become_idle(reason, now, chance),
+            _ => self.become_idle(reason, now, entropy),
         }
     }
 
@@ -146,7 +146,7 @@ impl Election {
         hold_off: Duration,
         successor: Option<Successor>,
         now: Moment,
-        chance: Chance,
+        entropy: Entropy,
     ) -> Result<Progress, Refusal> {
         let reason = match (&self.role, &successor) {
             (Role::Leader(_), Some(_)) => Reason::Transferred,
@@ -154,19 +154,19 @@ impl Election {
             _ => return Err(self.refusal()),
         };
         self.stand_aside(hold_off);
-        self.depart(Departure { successor, ..Departure::to_stay(reason) }, now, chance);
+        self.depart(Departure { successor, ..Departure::to_stay(reason) }, now, entropy);
         Ok(Progress::Begun)
     }
 
-    fn pause(&mut self, now: Moment, chance: Chance) -> Result<Progress, Refusal> {
+    fn pause(&mut self, now: Moment, entropy: Entropy) -> Result<Progress, Refusal> {
         if matches!(self.state, State::Observing | State::Stopped) || self.is_leaving() {
             return Err(self.refusal());
         }
         if !self.paused {
             self.paused = true;
-            self.withdraw(Reason::Paused, now, chance);
+            self.withdraw(Reason::Paused, now, entropy);
         }
-        let begun = self.owed.is_some() || matches!(self.role, Role::Draining(_));
+        let begun = self.pending_release.is_some() || matches!(self.role, Role::Draining(_));
         Ok(if begun { Progress::Begun } else { Progress::Done })
     }
 
@@ -205,13 +205,13 @@ impl Election {
     }
 
     /// Gives up the lease or the bid, and stops competing for now.
-    fn withdraw(&mut self, reason: Reason, now: Moment, chance: Chance) {
+    fn withdraw(&mut self, reason: Reason, now: Moment, entropy: Entropy) {
         match &mut self.role {
             Role::Leader(_) | Role::Activating(_) => {
                 if reason == Reason::FellIll {
                     self.stand_aside(self.config.lease_duration);
                 }
-                self.depart(Departure::to_stay(reason), now, chance);
+                self.depart(Departure::to_stay(reason), now, entropy);
             }
             Role::Standby { bidding, .. } => {
                 if let Some(it) = bidding.take() {
@@ -225,14 +225,14 @@ impl Election {
 
     /// Drains a leader, unless there is nothing to wait for; a candidate that is not active yet
     /// leaves at once.
-    fn depart(&mut self, departure: Departure, now: Moment, chance: Chance) {
+    fn depart(&mut self, departure: Departure, now: Moment, entropy: Entropy) {
         let waits = !self.config.drain_timeout.is_zero()
             || departure.successor.is_some()
             || self.occupied.is_some();
         match &self.role {
             Role::Leader(_) if waits => self.become_draining(departure, now),
             _ if departure.resigning => self.become_resigned(departure.reason, now),
-            _ => self.become_idle(departure.reason, now, chance),
+            _ => self.become_idle(departure.reason, now, entropy),
         }
     }
 

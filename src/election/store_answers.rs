@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::hold_off::Courtesy;
+use super::hold_off::Deference;
 use super::role::{Bidding, Role};
-use super::{Answer, Belief, Chance, Election, InFlight, Notice, Op, Reason};
-use super::{Holder, Observation, Pace};
+use super::{Answer, Belief, Election, Entropy, InFlight, Notice, Op, Reason};
+use super::{Holder, Observation, RetryTimer};
 use crate::clock::Moment;
 use crate::lease::{Bid, Grant, LeaseId, Record, Sight, StoreError};
 
@@ -20,7 +20,7 @@ impl Election {
         request: InFlight,
         answer: Result<Answer, StoreError>,
         now: Moment,
-        chance: Chance,
+        entropy: Entropy,
     ) {
         self.note_health(&answer, now);
         // The record in an answer is valid even if the answer is too late for its lease.
@@ -30,14 +30,14 @@ impl Election {
             _ => {}
         }
         match request.op {
-            Op::Look => self.take_look(answer, now, chance),
+            Op::Look => self.take_look(answer, now, entropy),
             Op::Release(_) => self.take_release(&answer, now),
-            Op::Acquire(ref bid) => self.take_acquire(bid.lease, answer, now, chance),
+            Op::Acquire(ref bid) => self.take_acquire(bid.lease, answer, now, entropy),
             Op::Inaugurate { ref bid, .. } => {
-                self.take_inaugurate(bid.lease, answer, now, chance);
+                self.take_inaugurate(bid.lease, answer, now, entropy);
             }
-            Op::Renew(ref bid) => self.take_renew(bid.lease, &request, answer, now, chance),
-            Op::Nominate { ref bid, .. } => self.take_nominate(bid.lease, answer, now, chance),
+            Op::Renew(ref bid) => self.take_renew(bid.lease, &request, answer, now, entropy),
+            Op::Nominate { ref bid, .. } => self.take_nominate(bid.lease, answer, now, entropy),
         }
     }
 
@@ -61,7 +61,7 @@ impl Election {
         }
     }
 
-    fn take_look(&mut self, answer: Result<Answer, StoreError>, now: Moment, chance: Chance) {
+    fn take_look(&mut self, answer: Result<Answer, StoreError>, now: Moment, entropy: Entropy) {
         let period = self.config.retry_period;
         match answer {
             Ok(Answer::Sight(sight)) => {
@@ -74,21 +74,22 @@ impl Election {
                     return;
                 };
                 let period = if hurries { period / 4 } else { period };
-                *looks = Pace::spread(now, period, chance.jitter);
+                *looks = RetryTimer::spread(now, period, entropy.jitter);
                 if let Some(left) = left.filter(|it| !it.is_zero()) {
                     // Read when the observed lease ends rather than at the next poll, with jitter
                     // between observers.
-                    looks.wait = looks.wait.min(left + period.mul_f32(chance.jitter / 8.0));
+                    looks.wait = looks.wait.min(left + period.mul_f32(entropy.jitter / 8.0));
                 }
                 if bids {
                     let bid = Bid {
-                        lease: LeaseId::from_random(chance.lease),
-                        nonce: chance.nonce,
+                        lease: LeaseId::from_random(entropy.lease),
+                        nonce: entropy.nonce,
                         candidate: self.config.candidate.clone(),
                         lease_duration: self.config.lease_duration,
                         seen: sight.version,
                     };
-                    *bidding = Some(Bidding { bid, first_sent: now, pace: Pace::at_once(now) });
+                    *bidding =
+                        Some(Bidding { bid, first_sent: now, pace: RetryTimer::at_once(now) });
                 }
             }
             outcome => {
@@ -98,9 +99,9 @@ impl Election {
                 match outcome {
                     Err(StoreError::Broken(_) | StoreError::Unknown(_)) => {
                         let broken = matches!(outcome, Err(StoreError::Broken(_)));
-                        looks.fail(now, period, broken, 0.5 + chance.jitter / 2.0);
+                        looks.fail(now, period, broken, 0.5 + entropy.jitter / 2.0);
                     }
-                    _ => *looks = Pace::spread(now, period, chance.jitter),
+                    _ => *looks = RetryTimer::spread(now, period, entropy.jitter),
                 }
             }
         }
@@ -111,7 +112,7 @@ impl Election {
         lease: LeaseId,
         answer: Result<Answer, StoreError>,
         now: Moment,
-        chance: Chance,
+        entropy: Entropy,
     ) {
         let period = self.config.retry_period;
         let Role::Standby { bidding, looks } = &mut self.role else {
@@ -121,34 +122,34 @@ impl Election {
             return self.settle(lease, &answer);
         };
         match answer {
-            Ok(Answer::Grant(grant)) => self.take_grant(current, &grant, now, chance),
+            Ok(Answer::Grant(grant)) => self.take_grant(current, &grant, now, entropy),
             Err(StoreError::Broken(_) | StoreError::Unknown(_)) => {
                 let broken = matches!(answer, Err(StoreError::Broken(_)));
                 let mut again = current;
-                again.pace.fail(now, period, broken, 0.5 + chance.jitter / 2.0);
+                again.pace.fail(now, period, broken, 0.5 + entropy.jitter / 2.0);
                 *bidding = Some(again);
             }
             Err(StoreError::Foreign(_)) => {
                 self.owe(current.bid, now, true);
-                self.back_off(now, chance);
+                self.back_off(now, entropy);
             }
-            _ => *looks = Pace::spread(now, period, chance.jitter),
+            _ => *looks = RetryTimer::spread(now, period, entropy.jitter),
         }
     }
 
     /// Handles a grant, which counts from the first sending of its bid: too little time may be
     /// left.
-    fn take_grant(&mut self, bidding: Bidding, grant: &Grant, now: Moment, chance: Chance) {
+    fn take_grant(&mut self, bidding: Bidding, grant: &Grant, now: Moment, entropy: Entropy) {
         if grant.record.term.is_some_and(|term| term >= LARGEST_TERM) {
             self.owe(bidding.bid, now, true);
-            self.back_off(now, chance);
+            self.back_off(now, entropy);
             return;
         }
         let sent = bidding.first_sent;
         if sent.elapsed_max(now) >= self.config.renew_deadline || sent.jumped(now) {
             self.owe(bidding.bid, now, true);
             if let Role::Standby { looks, .. } = &mut self.role {
-                *looks = Pace::spread(now, self.config.retry_period, chance.jitter);
+                *looks = RetryTimer::spread(now, self.config.retry_period, entropy.jitter);
             }
             return;
         }
@@ -160,7 +161,7 @@ impl Election {
         lease: LeaseId,
         answer: Result<Answer, StoreError>,
         now: Moment,
-        chance: Chance,
+        entropy: Entropy,
     ) {
         let Role::Activating(it) = &mut self.role else {
             return self.settle(lease, &answer);
@@ -175,10 +176,10 @@ impl Election {
                 it.write.fail(now, self.config.retry_period, broken, 1.0);
             }
             Err(StoreError::Foreign(_)) => {
-                self.become_standby(Reason::WriteFailed, now, chance);
-                self.back_off(now, chance);
+                self.become_standby(Reason::WriteFailed, now, entropy);
+                self.back_off(now, entropy);
             }
-            _ => self.become_standby(Reason::Lost, now, chance),
+            _ => self.become_standby(Reason::Lost, now, entropy),
         }
     }
 
@@ -188,7 +189,7 @@ impl Election {
         request: &InFlight,
         answer: Result<Answer, StoreError>,
         now: Moment,
-        chance: Chance,
+        entropy: Entropy,
     ) {
         let period = self.config.retry_period;
         let tenure = self.role.tenure_mut().filter(|it| it.bid.lease == lease);
@@ -203,10 +204,10 @@ impl Election {
                     return;
                 }
                 tenure.belief = Belief { sent: request.sent, suspended: false, ..tenure.belief };
-                tenure.renewal = Pace::after(request.sent, period);
+                tenure.renewal = RetryTimer::after(request.sent, period);
                 self.set_jeopardy(false, Reason::Renewed, now);
             }
-            Err(StoreError::Refused(_)) => self.lose(now, chance),
+            Err(StoreError::Refused(_)) => self.lose(now, entropy),
             Err(ref error) => {
                 let broken = matches!(error, StoreError::Broken(_));
                 tenure.renewal.fail(now, period, broken, 1.0);
@@ -224,7 +225,7 @@ impl Election {
         lease: LeaseId,
         answer: Result<Answer, StoreError>,
         now: Moment,
-        chance: Chance,
+        entropy: Entropy,
     ) {
         let Role::Draining(it) = &mut self.role else {
             return self.settle(lease, &answer);
@@ -234,7 +235,7 @@ impl Election {
                 let named = it.nomination.take().map(|it| it.successor);
                 self.set_successor(named);
             }
-            Err(StoreError::Refused(_)) => self.lose(now, chance),
+            Err(StoreError::Refused(_)) => self.lose(now, entropy),
             Err(StoreError::Foreign(_)) => it.nomination = None,
             Err(StoreError::Broken(_) | StoreError::Unknown(_)) => {
                 let broken = matches!(answer, Err(StoreError::Broken(_)));
@@ -246,10 +247,10 @@ impl Election {
     }
 
     /// Ends the leadership after the store has refused the lease.
-    fn lose(&mut self, now: Moment, chance: Chance) {
+    fn lose(&mut self, now: Moment, entropy: Entropy) {
         match self.role {
-            Role::Draining(_) => self.end_drain(Reason::Lost, now, chance),
-            _ => self.become_standby(Reason::Lost, now, chance),
+            Role::Draining(_) => self.end_drain(Reason::Lost, now, entropy),
+            _ => self.become_standby(Reason::Lost, now, entropy),
         }
     }
 
@@ -263,13 +264,13 @@ impl Election {
     /// Handles the answer to a release. An unknown outcome is retried for as long as `judge`
     /// allows.
     fn take_release(&mut self, answer: &Result<Answer, StoreError>, now: Moment) {
-        let Some(owed) = &mut self.owed else { return };
+        let Some(pending_release) = &mut self.pending_release else { return };
         match answer {
             Err(error @ (StoreError::Broken(_) | StoreError::Unknown(_))) => {
                 let broken = matches!(error, StoreError::Broken(_));
-                owed.pace.fail(now, self.config.retry_period, broken, 1.0);
+                pending_release.pace.fail(now, self.config.retry_period, broken, 1.0);
             }
-            _ => self.owed = None,
+            _ => self.pending_release = None,
         }
     }
 
@@ -277,7 +278,7 @@ impl Election {
     /// cancels the pending release.
     fn settle(&mut self, lease: LeaseId, answer: &Result<Answer, StoreError>) {
         if matches!(answer, Err(StoreError::Refused(_))) {
-            self.owed.take_if(|owed| owed.bid.lease == lease);
+            self.pending_release.take_if(|pending_release| pending_release.bid.lease == lease);
         }
     }
 
@@ -297,11 +298,11 @@ impl Election {
             aside.see(sight, now);
         }
         self.aside.take_if(|aside| aside.is_over(now));
-        self.courtesy = sight
+        self.deference = sight
             .record
             .successor
             .as_ref()
-            .map(|successor| Courtesy::see(self.courtesy, successor.hold_off, sight, now));
+            .map(|successor| Deference::see(self.deference, successor.hold_off, sight, now));
         self.set_successor(sight.record.successor.clone());
         if sight.free {
             self.past = sight.record.clone();

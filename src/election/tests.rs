@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Answer, Chance, Command, Config, Election, HealthRule, Input, Notice, Op, Progress, Reason,
+    Answer, Command, Config, Election, Entropy, HealthRule, Input, Notice, Op, Progress, Reason,
     Refusal, Request, State, TRANSITIONS, Transition,
 };
 use crate::clock::Moment;
@@ -119,9 +119,9 @@ impl Bench {
         bench
     }
 
-    fn chance(&mut self) -> Chance {
+    fn entropy(&mut self) -> Entropy {
         self.drawn += 1;
-        Chance { lease: self.drawn << 64, nonce: Nonce(self.drawn), jitter: self.jitter }
+        Entropy { lease: self.drawn << 64, nonce: Nonce(self.drawn), jitter: self.jitter }
     }
 
     /// Takes the request and the notices of the election, after each event, as the driver does.
@@ -139,8 +139,8 @@ impl Bench {
     }
 
     fn tick(&mut self) {
-        let chance = self.chance();
-        self.election.handle_timeout(self.now, chance);
+        let entropy = self.entropy();
+        self.election.handle_timeout(self.now, entropy);
         self.drain();
     }
 
@@ -171,8 +171,8 @@ impl Bench {
     /// Answers the request in flight.
     fn answer(&mut self, answer: Result<Answer, StoreError>) {
         let request = self.request.take().expect("a request is under way");
-        let chance = self.chance();
-        self.election.handle_answer(request.id, answer, self.now, chance);
+        let entropy = self.entropy();
+        self.election.handle_answer(request.id, answer, self.now, entropy);
         self.drain();
     }
 
@@ -195,28 +195,28 @@ impl Bench {
     }
 
     fn resign(&mut self) {
-        let chance = self.chance();
-        self.election.handle_resign(self.now, chance);
+        let entropy = self.entropy();
+        self.election.handle_resign(self.now, entropy);
         self.drain();
     }
 
     fn will(&mut self, will: Command) -> Result<Progress, Refusal> {
-        let chance = self.chance();
-        let outcome = self.election.handle(Input::Command(will), self.now, chance);
+        let entropy = self.entropy();
+        let outcome = self.election.handle(Input::Command(will), self.now, entropy);
         self.drain();
         outcome
     }
 
     /// Hands in the result of the one probe, which began in this term.
     fn probed(&mut self, well: bool, term: Option<u64>) {
-        let chance = self.chance();
-        self.election.handle_probed(0, well, term, self.now, chance);
+        let entropy = self.entropy();
+        self.election.handle_probed(0, well, term, self.now, entropy);
         self.drain();
     }
 
     fn vacated(&mut self, term: u64, hold_off: Option<Duration>) {
-        let chance = self.chance();
-        self.election.handle_vacated(term, hold_off, self.now, chance);
+        let entropy = self.entropy();
+        self.election.handle_vacated(term, hold_off, self.now, entropy);
         self.drain();
     }
 
@@ -226,8 +226,8 @@ impl Bench {
     }
 
     fn announce(&mut self) {
-        let chance = self.chance();
-        self.election.handle_announced(self.now, chance);
+        let entropy = self.entropy();
+        self.election.handle_announced(self.now, entropy);
         self.drain();
     }
 

@@ -5,9 +5,11 @@ use std::mem;
 use std::sync::Arc;
 
 use super::notices::Ended;
-use super::role::{Activating, Bidding, Draining, Leader, Nomination, Owed, Role, Tenure};
+use super::role::{
+    Activating, Bidding, Draining, Leader, Nomination, PendingRelease, Role, Tenure,
+};
 use super::step_down::Departure;
-use super::{Belief, Chance, Election, Holder, Pace, Reason};
+use super::{Belief, Election, Entropy, Holder, Reason, RetryTimer};
 use crate::clock::Moment;
 use crate::lease::{Bid, Grant};
 
@@ -15,7 +17,7 @@ impl Election {
     /// Holds the granted lease for as long as R11 and the activation delay require, before the term
     /// is written.
     pub(super) fn become_activating(&mut self, bidding: Bidding, grant: &Grant, now: Moment) {
-        assert!(matches!(self.role, Role::Standby { .. }) && self.owed.is_none());
+        assert!(matches!(self.role, Role::Standby { .. }) && self.pending_release.is_none());
         let hold = self.hold_for(&grant.record).max(self.config.activation_delay);
         let floor = match grant.record.term {
             Some(found) if found >= self.highest => found + 1, // take_grant rules out an overflow
@@ -23,13 +25,13 @@ impl Election {
         };
         let sent = bidding.first_sent;
         let belief = Belief { sent, length: self.config.renew_deadline, suspended: false };
-        let renewal = Pace::after(sent, self.config.retry_period);
+        let renewal = RetryTimer::after(sent, self.config.retry_period);
         self.role = Role::Activating(Activating {
             tenure: Tenure { bid: bidding.bid, belief, renewal },
             granted: now,
             hold,
             floor,
-            write: Pace::at_once(now),
+            write: RetryTimer::at_once(now),
             first_write: None,
         });
         self.set_holder(None);
@@ -57,9 +59,9 @@ impl Election {
 
     /// Ends the leadership involuntarily. A release is pending unless the lease is lost or has run
     /// out; its id is dead either way (R5, R6).
-    pub(super) fn become_standby(&mut self, reason: Reason, now: Moment, chance: Chance) {
+    pub(super) fn become_standby(&mut self, reason: Reason, now: Moment, entropy: Entropy) {
         assert!(self.role.tenure().is_some(), "only a tenure ends");
-        let looks = Pace::spread(now, self.config.retry_period, chance.jitter);
+        let looks = RetryTimer::spread(now, self.config.retry_period, entropy.jitter);
         self.leave_tenure(Role::Standby { looks, bidding: None }, reason, now);
     }
 
@@ -71,7 +73,7 @@ impl Election {
         let Leader { tenure, term, since, .. } = leader.clone();
         let Departure { reason, resigning, successor } = departure;
         let nomination =
-            successor.map(|successor| Nomination { successor, pace: Pace::at_once(now) });
+            successor.map(|successor| Nomination { successor, pace: RetryTimer::at_once(now) });
         self.role = Role::Draining(Draining {
             tenure,
             term,
@@ -87,17 +89,17 @@ impl Election {
     }
 
     /// Ends the leadership or the bid voluntarily, and stays in the election as standby.
-    pub(super) fn become_idle(&mut self, reason: Reason, now: Moment, chance: Chance) {
+    pub(super) fn become_idle(&mut self, reason: Reason, now: Moment, entropy: Entropy) {
         assert!(!matches!(self.role, Role::Resigned));
-        let looks = Pace::spread(now, self.config.retry_period, chance.jitter);
+        let looks = RetryTimer::spread(now, self.config.retry_period, entropy.jitter);
         self.leave_tenure(Role::Standby { looks, bidding: None }, reason, now);
     }
 
     /// Leaves the election for good.
     pub(super) fn become_resigned(&mut self, reason: Reason, now: Moment) {
         assert!(!matches!(self.role, Role::Resigned));
-        if let Some(owed) = &mut self.owed {
-            owed.leave(now);
+        if let Some(pending_release) = &mut self.pending_release {
+            pending_release.leave(now);
         }
         self.leave_tenure(Role::Resigned, reason, now);
     }
@@ -122,8 +124,9 @@ impl Election {
                 if !over {
                     self.owe(it.tenure.bid, now, false);
                 }
-                if let (Reason::Lapsed, Some(owed)) = (reason, &mut self.owed) {
-                    owed.promised = Some((sent, length));
+                if let (Reason::Lapsed, Some(pending_release)) = (reason, &mut self.pending_release)
+                {
+                    pending_release.promised = Some((sent, length));
                 }
                 Some(Ended { term: it.term, lasted: it.since.elapsed_max(now) })
             }
@@ -133,15 +136,17 @@ impl Election {
                 if !(lapsed && sent.elapsed_max(now) >= self.config.lease_duration) {
                     self.owe(it.tenure.bid, now, it.announced);
                 }
-                if let (true, false, Some(owed)) = (lapsed, it.drained, &mut self.owed) {
-                    owed.promised = Some((it.began, it.length));
+                if let (true, false, Some(pending_release)) =
+                    (lapsed, it.drained, &mut self.pending_release)
+                {
+                    pending_release.promised = Some((it.began, it.length));
                 }
                 Some(Ended { term: it.term, lasted: it.since.elapsed_max(now) })
             }
             Role::Resigned => None,
         };
         if reason == Reason::Lost {
-            self.owed = None;
+            self.pending_release = None;
         }
         self.set_holder(None);
         self.tell_transition(reason, ended, now);
@@ -150,18 +155,19 @@ impl Election {
     /// Schedules the release of a lease that this candidate may hold. `announced` is true if no
     /// publisher can still report active.
     pub(super) fn owe(&mut self, bid: Bid, now: Moment, announced: bool) {
-        assert!(self.owed.is_none(), "one lease at a time");
-        let pace = Pace::at_once(now);
+        assert!(self.pending_release.is_none(), "one lease at a time");
+        let pace = RetryTimer::at_once(now);
         let (promised, leaving) = (None, false);
-        self.owed = Some(Owed { bid, since: now, announced, promised, leaving, pace });
+        self.pending_release =
+            Some(PendingRelease { bid, since: now, announced, promised, leaving, pace });
     }
 
     /// Drops a bid and stays away for about one lease-duration, so that another candidate may try
     /// (R5).
-    pub(super) fn back_off(&mut self, now: Moment, chance: Chance) {
+    pub(super) fn back_off(&mut self, now: Moment, entropy: Entropy) {
         if let Role::Standby { looks, bidding } = &mut self.role {
             *bidding = None;
-            *looks = Pace::apart(now, self.config.lease_duration, chance.jitter);
+            *looks = RetryTimer::apart(now, self.config.lease_duration, entropy.jitter);
         }
     }
 }

@@ -91,7 +91,7 @@ impl World {
             Piece::Looks { from, wait, patient } => {
                 word(if patient { left(from, wait, now) } else { 0 });
             }
-            Piece::Pace { from, wait, hurried, steps } => {
+            Piece::RetryTimer { from, wait, hurried, steps } => {
                 word(left(from, wait, now));
                 word((hurried || steps > 0).into());
             }
@@ -100,7 +100,7 @@ impl World {
             Piece::FirstWrite(from) => word(ticks(from, now).min(LEASE_DURATION)),
             Piece::Hold(granted, hold) => word(left(granted, hold, now)),
             Piece::Claim(_) => unreachable!("the store counts the time here"),
-            Piece::Owed(since) => word(ticks(since, now).min(LEASE_DURATION + 2)),
+            Piece::PendingRelease(since) => word(ticks(since, now).min(LEASE_DURATION + 2)),
             Piece::Wait(from, length) | Piece::Promise(from, length) => {
                 word(left(from, length, now))
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure::clock::Moment;
 use tenure::election::{
-    Answer, Chance, Config, Election, Input, Notice, Op, Reason, Request, RequestId, Standing,
+    Answer, Config, Election, Entropy, Input, Notice, Op, Reason, Request, RequestId, Standing,
     Status,
 };
 use tenure::lease::{Candidate, Cause, Failure, LeaseId, Nonce, Rules, StoreError};
@@ -164,9 +164,9 @@ impl Peer {
         jumped || self.election.poll_timeout(self.now).is_zero()
     }
 
-    fn chance(&self) -> Chance {
+    fn entropy(&self) -> Entropy {
         let bits = self.bits(self.drawn + 1);
-        Chance { lease: bits, nonce: Nonce(bits), jitter: 0.5 }
+        Entropy { lease: bits, nonce: Nonce(bits), jitter: 0.5 }
     }
 
     fn bits(&self, drawn: u64) -> u128 {
@@ -177,8 +177,8 @@ impl Peer {
     pub fn turn(&mut self, input: Input) {
         let before = self.election.status();
         let lease = self.lease;
-        let chance = self.chance();
-        let _ = self.election.handle(input, self.now, chance);
+        let entropy = self.entropy();
+        let _ = self.election.handle(input, self.now, entropy);
         let after = self.election.status();
         self.lease = lease_of(&self.election);
         while let Some(notice) = self.election.poll_notice() {

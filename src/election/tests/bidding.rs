@@ -7,13 +7,13 @@ fn r3_an_answer_counts_once_and_for_the_current_request_only() {
     let mut bench = Bench::bidding();
     let old = bench.request.clone().expect("the bid");
     bench.answer(refused());
-    let chance = bench.chance();
-    bench.election.handle_answer(old.id, Ok(grant(Some(7))), bench.now, chance);
+    let entropy = bench.entropy();
+    bench.election.handle_answer(old.id, Ok(grant(Some(7))), bench.now, entropy);
     bench.drain();
     assert_eq!(bench.state(), State::Standby, "a grant that was refused before");
     bench.next("look");
-    let chance = bench.chance();
-    bench.election.handle_answer(old.id, Ok(free(Some(7))), bench.now, chance);
+    let entropy = bench.entropy();
+    bench.election.handle_answer(old.id, Ok(free(Some(7))), bench.now, entropy);
     bench.drain();
     bench.expect("look");
 }
@@ -196,8 +196,8 @@ fn a_store_that_is_away_is_asked_again_within_the_retry_period_and_not_in_a_stor
 fn a_wake_up_brings_the_next_look_forward_and_nothing_else() {
     let mut bench = Bench::new(config());
     bench.answer(Ok(held(Some(7))));
-    let chance = bench.chance();
-    bench.election.handle_wakeup(bench.now, chance);
+    let entropy = bench.entropy();
+    bench.election.handle_wakeup(bench.now, entropy);
     bench.drain();
     bench.expect("look");
 }

@@ -120,14 +120,14 @@ impl Witness {
             Event::Answer(kind) => self.answer(bench, kind),
             Event::Again => {
                 if let Some(last) = self.last.clone().filter(|_| bench.request.is_none()) {
-                    let chance = bench.chance();
-                    bench.election.handle_answer(last.id, Ok(Answer::Done), bench.now, chance);
+                    let entropy = bench.entropy();
+                    bench.election.handle_answer(last.id, Ok(Answer::Done), bench.now, entropy);
                     bench.drain();
                 }
             }
             Event::Wakeup => {
-                let chance = bench.chance();
-                bench.election.handle_wakeup(bench.now, chance);
+                let entropy = bench.entropy();
+                bench.election.handle_wakeup(bench.now, entropy);
                 bench.drain();
             }
             Event::Announce => bench.announce(),

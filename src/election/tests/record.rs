@@ -168,8 +168,8 @@ fn a_wake_up_does_not_cut_short_standing_back_for_others() {
     let mut bench = Bench::bidding();
     bench.answer(foreign());
     bench.answer(Ok(Answer::Done));
-    let chance = bench.chance();
-    bench.election.handle_wakeup(bench.now, chance);
+    let entropy = bench.entropy();
+    bench.election.handle_wakeup(bench.now, entropy);
     bench.drain();
     assert!(bench.request.is_none());
 }

@@ -172,13 +172,13 @@ impl Keeper {
 
     /// Returns the time until the next attempt.
     fn pace(&mut self, trouble: Option<&Trouble>) -> Duration {
-        let look = self.look + self.look.mul_f64(2.0 * chance());
+        let look = self.look + self.look.mul_f64(2.0 * entropy());
         match trouble {
             Some(Trouble::Overtaken) => Duration::ZERO,
             Some(trouble) if !trouble.is_lasting() => {
                 let wait = FIRST_RETRY * 2_u32.saturating_pow(self.failures.min(10));
                 self.failures = self.failures.saturating_add(1);
-                let wait = wait.min(LONGEST_RETRY).mul_f64(0.5 + 0.5 * chance());
+                let wait = wait.min(LONGEST_RETRY).mul_f64(0.5 + 0.5 * entropy());
                 match trouble {
                     Trouble::Asked(KubeError::Throttled { retry_after: Some(it), .. }) => {
                         wait.max(*it).min(LOOK)
@@ -289,7 +289,7 @@ async fn changed(
 }
 
 /// Returns a random number from 0 to 1.
-fn chance() -> f64 {
+fn entropy() -> f64 {
     // These 24 bits contain no version or variant field.
     f64::from((Uuid::new_v4().as_u128() & 0xff_ffff) as u32) / 16_777_216.0
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure::clock::Moment;
 use tenure::election::{
-    Answer, Chance, Config, Election, Input, Notice, Op, Reason, Request, RequestId, Status,
+    Answer, Config, Election, Entropy, Input, Notice, Op, Reason, Request, RequestId, Status,
 };
 use tenure::lease::{
     Candidate, Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Sight, StoreError, Version,
@@ -121,7 +121,7 @@ impl Node {
     }
 
     /// Runs one turn of its driver; returns the request to send.
-    fn turn(&mut self, chance: Chance) -> Option<Request> {
+    fn turn(&mut self, entropy: Entropy) -> Option<Request> {
         let now = self.clock;
         if let Some((id, sent, timeout)) = self.in_flight
             && self.arrived.is_none()
@@ -133,14 +133,14 @@ impl Node {
         match self.arrived.take() {
             Some((id, answer)) => {
                 self.in_flight = None;
-                let _ = self.election.handle(Input::Answer { id, answer }, now, chance);
+                let _ = self.election.handle(Input::Answer { id, answer }, now, entropy);
             }
             None => {
-                let _ = self.election.handle(Input::Timeout, now, chance);
+                let _ = self.election.handle(Input::Timeout, now, entropy);
             }
         }
         // There are no status files, so passive is published at once.
-        let _ = self.election.handle(Input::PublishAcked, now, chance);
+        let _ = self.election.handle(Input::PublishAcked, now, entropy);
         let request = self.election.poll_request();
         while let Some(notice) = self.election.poll_notice() {
             self.notices.push(notice);
@@ -270,8 +270,9 @@ impl World {
 
     fn turn(&mut self, who: usize) {
         self.drawn += 1;
-        let chance = Chance { lease: self.drawn << 64 | 7, nonce: Nonce(self.drawn), jitter: 0.5 };
-        let Some(request) = self.nodes[who].turn(chance) else {
+        let entropy =
+            Entropy { lease: self.drawn << 64 | 7, nonce: Nonce(self.drawn), jitter: 0.5 };
+        let Some(request) = self.nodes[who].turn(entropy) else {
             return;
         };
         if !self.nodes[who].cut_off {
