@@ -12,7 +12,7 @@ use crate::election::{Config, Election, HealthRule};
 use crate::lease::{Candidate, Rules};
 use crate::metrics::Metrics;
 use crate::status::publish_acks::Acknowledgements;
-use crate::status::{About, Board, Heartbeat, Published, RouteBoard};
+use crate::status::{About, Heartbeat, ProbeState, Published, RouteState};
 use crate::store;
 
 /// The parts, not yet running.
@@ -27,17 +27,12 @@ pub(crate) struct Assembly {
 }
 
 impl Assembly {
-    /// Builds the parts. Health probes and route report their states to the given boards. With
-    /// `escorts` the lease is not released before
+    /// Builds the parts. With `escorts` the lease is not released before
     /// [`Control::vacated`](crate::driver::Control::vacated).
     ///
     /// # Errors
     /// Returns an error if the store's client cannot be built.
-    pub(crate) fn of(
-        settings: &Settings,
-        (health, route): (Board, RouteBoard),
-        escorts: bool,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn of(settings: &Settings, escorts: bool) -> anyhow::Result<Self> {
         let store = store::open(settings)?;
         let candidate = Candidate {
             identity: settings.identity.clone(),
@@ -50,13 +45,19 @@ impl Assembly {
             instance: candidate.instance.clone(),
             boot_id: clock::boot_id().unwrap_or_default(),
             store: store.kind(),
-            health,
-            route,
         };
         let terms = terms(settings, candidate, store.rules(), escorts);
         let election = Election::new(terms, clock::now());
-        let (sender, published) = watch::channel(Published::first(election.status()));
-        let (metrics, heartbeat) = (Metrics::new(&about), Heartbeat::default());
+        let probes = settings.health.probes.iter().map(|probe| ProbeState::new(probe.to_string()));
+        let route = settings.kubernetes.as_ref().and_then(|it| it.route.as_ref());
+        let first = Published {
+            probes: probes.collect(),
+            route: route.map(|route| RouteState::new(route.kind(), clock::now())),
+            ..Published::first(election.status())
+        };
+        let metrics = Metrics::new(&about, first.route.is_some());
+        let (sender, published) = watch::channel(first);
+        let heartbeat = Heartbeat::default();
         metrics.timings(&settings.timings);
         Ok(Self { about, election, store, metrics, heartbeat, published, sender })
     }

@@ -120,7 +120,16 @@ impl Driver {
                 self.report.answered(&answer);
                 (Input::Answer { id, answer }, None)
             }
-            Event::Ordered(Order { input, reply }) => (input, reply),
+            Event::Ordered(Order::Input { input, reply }) => (input, reply),
+            Event::Ordered(Order::Probe { probe, result, begun_in }) => {
+                let well = result.succeeded;
+                self.publisher.probe(probe, result);
+                (Input::ProbeResult { probe, well, begun_in }, None)
+            }
+            Event::Ordered(Order::Route(report)) => {
+                self.publisher.route(report);
+                return None;
+            }
             Event::PublishAcked => (Input::PublishAcked, None),
             Event::Wakeup => (Input::Wakeup, None),
             Event::Timeout => (Input::Timeout, None),

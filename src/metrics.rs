@@ -14,7 +14,7 @@ use crate::clock::Moment;
 use crate::config::Timings;
 use crate::election::{Op, State, TRANSITIONS, Transition};
 use crate::lease::Cause;
-use crate::status::{About, Board, Judgement, Published, Role, RouteBoard};
+use crate::status::{About, Judgement, Published, Role};
 
 /// The content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
@@ -68,19 +68,17 @@ struct Series {
     file_errors: IntCounter,
     dropped_lines: IntCounter,
     healthy: IntGauge,
-    health: Board,
     hook_runs: IntCounterVec,
     child_restarts: IntCounter,
-    route: RouteBoard,
     /// Only if there is a route, as are the requests.
     route_agrees: Option<IntGauge>,
     route_requests: Option<IntCounterVec>,
 }
 
 impl Metrics {
-    /// Creates all series, at 0.
+    /// Creates all series, at 0; those of the route only with a route.
     #[must_use]
-    pub fn new(about: &About) -> Self {
+    pub fn new(about: &About, has_route: bool) -> Self {
         let maker = Maker { registry: Registry::new(), about };
         let series = Series {
             is_leader: maker
@@ -116,15 +114,13 @@ impl Metrics {
                 "tenure_healthy",
                 "Whether every health probe was well when it last answered; 1 without probes.",
             ),
-            health: about.health.clone(),
             hook_runs: maker.hook_runs(),
             child_restarts: maker.counter(
                 "tenure_child_restarts_total",
                 "Starts of exec's command after the first.",
             ),
-            route: about.route.clone(),
-            route_agrees: about.route.is_there().then(|| maker.route_agrees()),
-            route_requests: about.route.is_there().then(|| maker.route_requests()),
+            route_agrees: has_route.then(|| maker.route_agrees()),
+            route_requests: has_route.then(|| maker.route_requests()),
             registry: maker.registry,
         };
         Self(Arc::new(series))
@@ -188,9 +184,8 @@ impl Metrics {
             let is = i64::from(state == judgement.state);
             series.states.with_label_values(&[state.as_str()]).set(is);
         }
-        series.healthy.set(i64::from(series.health.is_well()));
-        let agreement = series.route.judge(judgement.role(), now);
-        if let (Some(gauge), Some(it)) = (&series.route_agrees, agreement) {
+        series.healthy.set(i64::from(published.is_healthy()));
+        if let (Some(gauge), Some(it)) = (&series.route_agrees, published.route_agreement(now)) {
             gauge.set(i64::from(it.agrees));
         }
         let store = &published.status.store;

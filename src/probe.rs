@@ -19,12 +19,11 @@ use crate::clock::Moment;
 use crate::config::{self, Probe, duration};
 use crate::http::client::HttpClient;
 use crate::http::resolver::Resolver;
-use crate::status::{Board, Published, Said};
+use crate::status::{ProbeResult, Published};
 
 /// All probes of one election.
 pub struct Probes {
     probes: Vec<Running>,
-    board: Board,
     interval: Duration,
     timeout: Duration,
     now: fn() -> Moment,
@@ -90,21 +89,14 @@ impl Probes {
         let probes = settings.probes.iter();
         let probes: Vec<_> =
             probes.map(|it| Running { name: it.to_string(), kind: kind(it) }).collect();
-        let board = Board::new(probes.iter().map(|it| it.name.clone()));
-        Ok(Self { probes, board, interval: settings.interval, timeout: settings.timeout, now })
-    }
-
-    /// Returns the last results of the probes.
-    #[must_use]
-    pub fn board(&self) -> Board {
-        self.board.clone()
+        Ok(Self { probes, interval: settings.interval, timeout: settings.timeout, now })
     }
 
     /// Runs each probe once, concurrently; returns its name, whether it succeeded, and a message.
     pub async fn once(self) -> Vec<(String, bool, String)> {
-        let Self { probes, board, interval, timeout, now } = self;
+        let Self { probes, interval, timeout, now } = self;
         let questions = probes.into_iter().enumerate().map(|(number, mut probe)| {
-            let round = Round { number, board: &board, interval, timeout, now };
+            let round = Round { number, interval, timeout, now };
             async move {
                 let Finding { well, said } = round.question(&mut probe).await;
                 (probe.name, well, said)
@@ -113,17 +105,17 @@ impl Probes {
         join_all(questions).await
     }
 
-    /// Runs the probes until the driver is gone. Each result is passed to `report`: the number of
-    /// the probe, whether it succeeded, and this instance's term when the run began, so that a
-    /// result from an earlier term is not held against a later one.
+    /// Runs the probes until the driver is gone. Each result is passed to `report`: the index of the
+    /// probe, the result, and this instance's term when the run began, so that a result from an
+    /// earlier term is not held against a later one.
     pub async fn run<R, F>(self, published: watch::Receiver<Published>, report: R)
     where
-        R: Fn(usize, bool, Option<u64>) -> F,
+        R: Fn(usize, ProbeResult, Option<u64>) -> F,
         F: Future<Output = ()>,
     {
-        let Self { probes, board, interval, timeout, now } = self;
+        let Self { probes, interval, timeout, now } = self;
         let rounds = probes.into_iter().enumerate().map(|(number, probe)| {
-            let round = Round { number, board: &board, interval, timeout, now };
+            let round = Round { number, interval, timeout, now };
             round.ask(probe, published.clone(), &report)
         });
         let mut driver = published.clone();
@@ -136,30 +128,30 @@ impl Probes {
 }
 
 /// How one probe is run.
-struct Round<'a> {
+struct Round {
     number: usize,
-    board: &'a Board,
     interval: Duration,
     timeout: Duration,
     now: fn() -> Moment,
 }
 
-impl Round<'_> {
+impl Round {
     async fn ask<R, F>(self, mut probe: Running, published: watch::Receiver<Published>, report: &R)
     where
-        R: Fn(usize, bool, Option<u64>) -> F,
+        R: Fn(usize, ProbeResult, Option<u64>) -> F,
         F: Future<Output = ()>,
     {
         let mut ticks = interval(self.interval);
         // After a run that took too long, the missed ones are not made up for.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut before = None;
         loop {
             ticks.tick().await;
             let term = published.borrow().status.term();
-            let finding = self.question(&mut probe).await;
-            let well = finding.well;
-            self.tell(&probe.name, finding);
-            report(self.number, well, term).await;
+            let Finding { well, said } = self.question(&mut probe).await;
+            log(&probe.name, before.replace(well), well, &said);
+            let result = ProbeResult { succeeded: well, message: said, at: (self.now)() };
+            report(self.number, result, term).await;
         }
     }
 
@@ -183,18 +175,15 @@ impl Round<'_> {
             Some(found) => Finding::well(format!("{} in {took} ms", found.said)),
         }
     }
+}
 
-    /// Records a result; only changes are logged above debug level.
-    fn tell(&self, probe: &str, finding: Finding) {
-        let Finding { well, said } = finding;
-        let words = said.clone();
-        let before = self.board.write(self.number, Said { well, words, at: (self.now)() });
-        if before == Some(well) {
-            tracing::debug!(probe, well, "health: {said}");
-        } else if well {
-            tracing::info!(probe, "health: well: {said}");
-        } else {
-            tracing::warn!(probe, "health: not well: {said}");
-        }
+/// Logs a result; only changes are logged above debug level.
+fn log(probe: &str, before: Option<bool>, well: bool, said: &str) {
+    if before == Some(well) {
+        tracing::debug!(probe, well, "health: {said}");
+    } else if well {
+        tracing::info!(probe, "health: well: {said}");
+    } else {
+        tracing::warn!(probe, "health: not well: {said}");
     }
 }

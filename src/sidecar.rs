@@ -22,7 +22,7 @@ use crate::process::descriptors;
 use crate::publish::api::{self, App, Listener};
 use crate::publish::file::Writer;
 use crate::publish::hooks::Hooks;
-use crate::publish::route::{self, Events, Keeper};
+use crate::publish::route::{Events, Keeper};
 use crate::publish::systemd::Systemd;
 use crate::status::publish_acks::Acknowledgements;
 use crate::status::{About, Published};
@@ -64,8 +64,7 @@ impl Sidecar {
     ) -> anyhow::Result<Self> {
         settings.max_connections = descriptors::make_room(settings.max_connections);
         let probes = Probes::new(&settings.health, clock::now)?;
-        let route = route::board(settings.kubernetes.as_ref(), clock::now());
-        let assembly = Assembly::of(&settings, (probes.board(), route.clone()), escorts)?;
+        let assembly = Assembly::of(&settings, escorts)?;
         let (about, published) = (assembly.about.clone(), assembly.published.clone());
         let (metrics, heartbeat) = (assembly.metrics.clone(), assembly.heartbeat.clone());
         let listeners = listen(&settings.listen).await?;
@@ -86,7 +85,7 @@ impl Sidecar {
             acknowledgements = word;
         }
         if let Some(beside) = &settings.kubernetes {
-            let word = tell_cluster(beside, &settings, &assembly, &mut aside)?;
+            let word = tell_cluster(beside, &settings, &assembly, &control, &mut aside)?;
             acknowledgements = acknowledgements.and(word);
         }
         let hooks = Hooks::new(
@@ -161,9 +160,9 @@ impl Sidecar {
         let serve = api::serve(listeners, app, async {
             let _ = ended.await;
         });
-        let probe = probes.run(published.clone(), |probe, well, term| {
+        let probe = probes.run(published.clone(), |probe, result, term| {
             let control = control.clone();
-            async move { control.probed(probe, well, term).await }
+            async move { control.probed(probe, result, term).await }
         });
         let tell = hooks.run(published, |term| {
             let control = control.clone();
@@ -191,6 +190,7 @@ fn tell_cluster(
     beside: &Beside,
     settings: &Settings,
     assembly: &Assembly,
+    control: &Control,
     aside: &mut JoinSet<()>,
 ) -> anyhow::Result<Acknowledgements> {
     let kube = Kube::open(&beside.access, beside.request_timeout)?;
@@ -199,7 +199,7 @@ fn tell_cluster(
     if let Some(events) = Events::new((beside, kube.clone()), identity, published(), clock::now) {
         aside.spawn(events.run());
     }
-    let told = (assembly.about.route.clone(), assembly.metrics.clone());
+    let told = (control.clone(), assembly.metrics.clone());
     let pace = settings.timings.retry_period;
     let Some((keeper, word)) = Keeper::new((beside, kube), told, published(), pace, clock::now)
     else {

@@ -1,26 +1,23 @@
-//! The published status: active and passive, milliseconds, dates, JSON; with the state of the health
-//! probes and the route, and the acknowledgements of the publishers.
+//! The published status: what the election, the health probes and the route report, as one value
+//! with one writer, the driver. Active or passive is judged when a reader asks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use serde::Serialize;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
+use serde::{Deserialize, Serialize};
 
 use crate::clock::Moment;
 use crate::election::{State, Status, Transition};
 
-mod probe_document;
+pub mod document;
 mod probe_state;
 pub mod publish_acks;
 mod route_state;
 pub(crate) mod words;
 
-pub use probe_document::{HealthDocument, ProbeDocument};
-pub use probe_state::{Board, Entry, Said};
-pub use route_state::{Agreement, RouteBoard, RouteDocument};
+pub use probe_state::{ProbeResult, ProbeState};
+pub use route_state::{Agreement, RouteReport, RouteState};
 
 /// How many transitions are kept.
 pub const REMEMBERED: usize = 20;
@@ -30,8 +27,9 @@ pub const REMEMBERED: usize = 20;
 pub struct Published {
     /// The status.
     pub status: Status,
-    /// Grows with each change of the status, but not with renewals; by [`Self::step`], to leave
-    /// room for the change that the clock alone makes (see [`Self::index_at`]).
+    /// Grows with each change of the status, a probe or the route, but not with renewals; by
+    /// [`Self::step`], to leave room for the change that the clock alone makes (see
+    /// [`Self::index_at`]).
     pub index: u64,
     /// Grows with each publication.
     pub sequence: u64,
@@ -39,6 +37,10 @@ pub struct Published {
     pub history: Arc<[Past]>,
     /// When the holder of this status was first seen.
     pub holder_seen: Option<Moment>,
+    /// The last result of each health probe, in the order of the settings; empty without probes.
+    pub probes: Vec<ProbeState>,
+    /// The route; `None` without one.
+    pub route: Option<RouteState>,
 }
 
 /// A past transition.
@@ -63,10 +65,6 @@ pub struct About {
     pub boot_id: String,
     /// The kind of store.
     pub store: &'static str,
-    /// The last results of the health probes; empty if there are none.
-    pub health: Board,
-    /// The last state of the route; empty if there is none.
-    pub route: RouteBoard,
 }
 
 /// The heartbeat of the election loop: the driver increments it, others see that it has changed.
@@ -87,7 +85,7 @@ impl Heartbeat {
 }
 
 /// The role, the only one visible outside: active or passive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Leads at this instant.
@@ -103,112 +101,6 @@ impl Role {
         match self {
             Self::Active => "active",
             Self::Passive => "passive",
-        }
-    }
-}
-
-/// The status document, judged at one instant.
-#[derive(Clone, Debug, Serialize)]
-pub struct Document<'a> {
-    /// Name of the election.
-    pub election: &'a str,
-    /// The identity of this instance, for people.
-    pub identity: &'a str,
-    /// The unique id of this instance.
-    pub instance: &'a str,
-    /// The state.
-    pub state: &'static str,
-    /// Active or passive.
-    pub role: Role,
-    /// The term of this instance, while it holds it.
-    pub term: Option<u64>,
-    /// How long the role active is valid, counted from the sending of the request; 0 when passive.
-    pub valid_for_ms: u64,
-    /// The reading of the boot clock until which the role active is valid; 0 when passive.
-    pub valid_until_boottime_ns: u64,
-    /// The boot id, which that reading refers to.
-    pub boot_id: &'a str,
-    /// When the state began; leader and jeopardy count as one state. RFC 3339.
-    pub since: String,
-    /// Grows with each change, by one or more.
-    pub index: u64,
-    /// The holder of the lease that was last seen.
-    pub holder: Option<HolderDocument<'a>>,
-    /// The successor that the record names.
-    pub successor: Option<SuccessorDocument<'a>>,
-    /// The rest of this instance's hold-off, after it gave up leadership.
-    pub hold_off_remaining_ms: Option<u64>,
-    /// How long work begun as leader stays protected while this instance drains.
-    pub drain_remaining_ms: Option<u64>,
-    /// The health of the store.
-    pub store: StoreDocument<'a>,
-    /// The last results of the health probes; `null` if there are none.
-    pub health: Option<HealthDocument>,
-    /// The state of the route; `null` if there is none.
-    pub route: Option<RouteDocument>,
-    /// The last transitions, newest first.
-    pub transitions: Vec<TransitionDocument>,
-    /// Tenure's version.
-    pub version: &'static str,
-}
-
-/// The holder in the status document.
-#[derive(Clone, Debug, Serialize)]
-pub struct HolderDocument<'a> {
-    /// Its identity.
-    pub identity: &'a str,
-    /// The address of its service, if it published one.
-    pub address: Option<&'a str>,
-    /// Its term.
-    pub term: u64,
-}
-
-/// The successor in the status document.
-#[derive(Clone, Debug, Serialize)]
-pub struct SuccessorDocument<'a> {
-    /// Its identity.
-    pub identity: &'a str,
-    /// How long the others defer to it.
-    pub hold_off_ms: u64,
-}
-
-/// The store in the status document.
-#[derive(Clone, Debug, Serialize)]
-pub struct StoreDocument<'a> {
-    /// The kind of store.
-    pub kind: &'static str,
-    /// The time since the last successful request; `null` if there was none.
-    pub last_success_ms_ago: Option<u64>,
-    /// The number of failures since then.
-    pub failures: u32,
-    /// The error of the last one.
-    pub last_error: Option<&'a str>,
-}
-
-/// A transition in the status document.
-#[derive(Clone, Debug, Serialize)]
-pub struct TransitionDocument {
-    /// When it was recorded, RFC 3339.
-    pub at: String,
-    /// The state before.
-    pub from: &'static str,
-    /// The state after.
-    pub to: &'static str,
-    /// The reason.
-    pub reason: &'static str,
-    /// The term that began, continues, or ended.
-    pub term: Option<u64>,
-}
-
-impl From<&Past> for TransitionDocument {
-    fn from(past: &Past) -> Self {
-        let Transition { from, to, reason, term, .. } = past.transition;
-        Self {
-            at: rfc3339(past.at.date()),
-            from: from.as_str(),
-            to: to.as_str(),
-            reason: reason.as_str(),
-            term,
         }
     }
 }
@@ -247,10 +139,12 @@ impl Judgement {
 }
 
 impl Published {
-    /// Returns the first publication of a process, without any transition.
+    /// Returns the first publication of a process, without any transition, probe and route.
     #[must_use]
     pub fn first(status: Status) -> Self {
-        Self { status, index: 1, sequence: 1, history: Arc::default(), holder_seen: None }
+        let (probes, route) = (Vec::new(), None);
+        let history = Arc::default();
+        Self { status, index: 1, sequence: 1, history, holder_seen: None, probes, route }
     }
 
     /// Returns the index at `now`: one more than was published once a leader's belief is over,
@@ -269,45 +163,17 @@ impl Published {
         if self.status.standing.state().is_leading() { 2 } else { 1 }
     }
 
-    /// Returns the status document as it is at `now`.
+    /// Returns whether the last result of every probe was a success; true without probes.
     #[must_use]
-    pub fn document<'a>(&'a self, about: &'a About, now: Moment) -> Document<'a> {
-        let judgement = Judgement::of(&self.status, now);
-        let store = &self.status.store;
-        Document {
-            election: &about.election,
-            identity: &about.identity,
-            instance: &about.instance,
-            state: judgement.state.as_str(),
-            role: judgement.role(),
-            term: judgement.term,
-            valid_for_ms: judgement.valid_for_ms(),
-            valid_until_boottime_ns: valid_until_boottime_ns(&judgement, now),
-            boot_id: &about.boot_id,
-            since: rfc3339(self.status.since.date()),
-            index: self.index_at(now),
-            holder: self.status.holder.as_ref().map(|holder| HolderDocument {
-                identity: &holder.candidate.identity,
-                address: holder.candidate.address.as_deref(),
-                term: holder.term,
-            }),
-            successor: self.status.successor.as_ref().map(|successor| SuccessorDocument {
-                identity: &successor.identity,
-                hold_off_ms: whole_ms(successor.hold_off),
-            }),
-            hold_off_remaining_ms: self.status.aside.map(|it| whole_ms(it.remaining(now))),
-            drain_remaining_ms: self.status.drain_remaining(now).map(whole_ms),
-            store: StoreDocument {
-                kind: about.store,
-                last_success_ms_ago: store.last_success.map(|then| whole_ms(then.elapsed_max(now))),
-                failures: store.failures,
-                last_error: store.last_error.as_ref().map(|error| error.failure().message.as_ref()),
-            },
-            health: HealthDocument::of(&about.health, now),
-            route: about.route.document(judgement.role(), now),
-            transitions: self.history.iter().map(TransitionDocument::from).collect(),
-            version: env!("CARGO_PKG_VERSION"),
-        }
+    pub fn is_healthy(&self) -> bool {
+        self.probes.iter().all(|probe| probe.last.as_ref().is_some_and(|last| last.succeeded))
+    }
+
+    /// Returns whether role and route agree at `now`; `None` without a route.
+    #[must_use]
+    pub fn route_agreement(&self, now: Moment) -> Option<Agreement> {
+        let role = Judgement::of(&self.status, now).role();
+        Some(self.route.as_ref()?.agreement(role, self.status.expired_for(now), now))
     }
 }
 
@@ -325,11 +191,4 @@ pub fn valid_until_boottime_ns(judgement: &Judgement, now: Moment) -> u64 {
             u64::try_from((now.boot + judgement.remaining).as_nanos()).unwrap_or(u64::MAX)
         }
     }
-}
-
-/// Formats a date in whole milliseconds.
-#[must_use]
-pub fn rfc3339(date: OffsetDateTime) -> String {
-    let date = date.replace_millisecond(date.millisecond()).unwrap_or(date);
-    date.format(&Rfc3339).expect("a date of this era can be written")
 }

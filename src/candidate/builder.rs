@@ -131,7 +131,7 @@ impl Builder {
     /// Panics outside of a tokio runtime.
     pub fn start(self) -> Result<Candidate, StartError> {
         let settings = self.settings().map_err(StartError::Settings)?;
-        let assembly = Assembly::of(&settings, Default::default(), true)
+        let assembly = Assembly::of(&settings, true)
             .map_err(|error| StartError::Store(format!("{error:#}")))?;
         let published = assembly.published.clone();
         let (control, orders) = Control::new();

@@ -13,7 +13,7 @@ use super::terminal::{self, harmless};
 use crate::clock;
 use crate::config::{Environment, Settings, StoreSettings, Verb, load_to_look};
 use crate::lease::{Cause, Failure, Record, Sight, StoreError};
-use crate::status::rfc3339;
+use crate::status::document::rfc3339;
 use crate::status::words::spoken;
 use crate::store::{self, Broken, LeaseAdmin};
 

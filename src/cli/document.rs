@@ -1,137 +1,17 @@
-//! Deserializes the status document, as far as the subcommands use it, and judges its validity.
-//!
-//! An answer is valid for as long as it says, counted from the sending of the request.
+//! The status document as the subcommands read it, and its validity: an answer is valid for as long
+//! as it says, counted from the sending of the request.
 
 use std::time::Duration;
 
-use serde::Deserialize;
 use time::format_description::well_known::Rfc3339;
 use time::{OffsetDateTime, UtcOffset};
 
 use crate::clock::Moment;
+pub(super) use crate::status::Role;
+pub(super) use crate::status::document::{HealthDocument, RouteDocument, TransitionDocument};
 
-/// Active or passive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Role {
-    /// It leads.
-    Active,
-    /// It does not.
-    Passive,
-}
-
-impl Role {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Passive => "passive",
-        }
-    }
-}
-
-/// The status document. Fields that are not needed to judge it may be missing, so that one version
-/// of Tenure can read the document of another.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Document {
-    pub(super) role: Role,
-    pub(super) state: String,
-    pub(super) valid_for_ms: u64,
-    pub(super) index: u64,
-    #[serde(default)]
-    pub(super) election: String,
-    #[serde(default)]
-    pub(super) identity: String,
-    #[serde(default)]
-    pub(super) instance: String,
-    #[serde(default)]
-    pub(super) term: Option<u64>,
-    #[serde(default)]
-    pub(super) since: Option<String>,
-    #[serde(default)]
-    pub(super) holder: Option<Holder>,
-    #[serde(default)]
-    pub(super) store: Option<Store>,
-    #[serde(default)]
-    pub(super) drain_remaining_ms: Option<u64>,
-    #[serde(default)]
-    pub(super) successor: Option<Successor>,
-    #[serde(default)]
-    pub(super) hold_off_remaining_ms: Option<u64>,
-    #[serde(default)]
-    pub(super) health: Option<Health>,
-    #[serde(default)]
-    pub(super) route: Option<Route>,
-    /// The last state transitions, newest first.
-    #[serde(default)]
-    pub(super) transitions: Vec<Transition>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct Holder {
-    pub(super) identity: String,
-    #[serde(default)]
-    pub(super) address: Option<String>,
-    #[serde(default)]
-    pub(super) term: Option<u64>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Store {
-    pub(super) kind: String,
-    #[serde(default)]
-    pub(super) last_success_ms_ago: Option<u64>,
-    #[serde(default)]
-    pub(super) failures: u64,
-    #[serde(default)]
-    pub(super) last_error: Option<String>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Successor {
-    pub(super) identity: String,
-    #[serde(default)]
-    pub(super) hold_off_ms: u64,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Health {
-    pub(super) well: bool,
-    #[serde(default)]
-    pub(super) probes: Vec<Probe>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Route {
-    pub(super) agrees: bool,
-    #[serde(default)]
-    pub(super) kind: String,
-    #[serde(default)]
-    pub(super) says: Option<String>,
-    #[serde(default)]
-    pub(super) other: Option<String>,
-    #[serde(default)]
-    pub(super) last_error: Option<String>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Probe {
-    pub(super) probe: String,
-    #[serde(default)]
-    pub(super) well: Option<bool>,
-    #[serde(default)]
-    pub(super) said: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct Transition {
-    pub(super) at: String,
-    pub(super) to: String,
-    pub(super) reason: String,
-    #[serde(default)]
-    pub(super) from: String,
-    #[serde(default)]
-    pub(super) term: Option<u64>,
-}
+/// A status document that was received.
+pub(super) type Document = crate::status::document::Document<'static>;
 
 /// Parses a date of the document, and converts it to UTC.
 pub(super) fn date(text: &str) -> Option<OffsetDateTime> {

@@ -70,8 +70,7 @@ async fn ask(sidecars: &[Sidecar]) -> Answers {
         answers.into_iter().filter_map(|it| it.map_err(&mut keep).ok()).collect();
     let now = clock::now();
     // One instance may be reached at several addresses.
-    let all: BTreeMap<&str, &Heard> =
-        heard.iter().map(|it| (it.document.instance.as_str(), it)).collect();
+    let all: BTreeMap<&str, &Heard> = heard.iter().map(|it| (&*it.document.instance, it)).collect();
     let leaders = all.iter().filter(|(_, it)| it.role(now) == Role::Active);
     let leaders = leaders
         .map(|(instance, it)| (((*instance).to_owned(), it.document.term), name(it)))

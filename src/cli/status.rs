@@ -7,7 +7,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 use super::client::{Sidecar, UrlArgs};
-use super::document::{Document, Health, Heard, Role, Route, date};
+use super::document::{Document, HealthDocument, Heard, Role, RouteDocument, date};
 use super::terminal::{self, Colour, Style, columns, harmless};
 use crate::clock::{self, Moment};
 use crate::config::Environment;
@@ -79,30 +79,29 @@ fn facts(heard: &Heard, now: Moment, style: Style) -> String {
         ("term", term(document)),
         ("this one", this_one(document, heard.role(now), style)),
     ];
-    if let Some(since) = document.since.as_deref().and_then(|it| since(it, now)) {
+    if let Some(since) = since(&document.since, now) {
         rows.push(("since", since));
     }
     if !remaining.is_zero() {
         rows.push(("valid for", format!("{}, unless renewed before", spoken(remaining))));
     }
-    if let Some(store) = &document.store {
-        let label = if document.term.is_some() { "renewed" } else { "heard" };
-        let waited = heard.sent.elapsed_max(now);
-        let ago = |ms| format!("{} ago", spoken(Duration::from_millis(ms) + waited));
-        rows.push((label, store.last_success_ms_ago.map_or("never yet".to_owned(), ago)));
-        rows.push(("store", harmless(&store.kind)));
-        let error = match &store.last_error {
-            None => "none".to_owned(),
-            Some(error) => {
-                let times = match store.failures {
-                    0 | 1 => String::new(),
-                    failures => format!(" ({failures} failures in a row)"),
-                };
-                style.paint(Colour::Red, &format!("{}{times}", harmless(error)))
-            }
-        };
-        rows.push(("last error", error));
-    }
+    let store = &document.store;
+    let label = if document.term.is_some() { "renewed" } else { "heard" };
+    let waited = heard.sent.elapsed_max(now);
+    let ago = |ms| format!("{} ago", spoken(Duration::from_millis(ms) + waited));
+    rows.push((label, store.last_success_ms_ago.map_or("never yet".to_owned(), ago)));
+    rows.push(("store", harmless(&store.kind)));
+    let error = match &store.last_error {
+        None => "none".to_owned(),
+        Some(error) => {
+            let times = match store.failures {
+                0 | 1 => String::new(),
+                failures => format!(" ({failures} failures in a row)"),
+            };
+            style.paint(Colour::Red, &format!("{}{times}", harmless(error)))
+        }
+    };
+    rows.push(("last error", error));
     if let Some(it) = &document.health {
         rows.push(("health", health(it, style)));
     }
@@ -125,14 +124,14 @@ fn leader(document: &Document, style: Style) -> String {
         text.push_str(&format!(" at {}", harmless(address)));
     }
     // Compared by term: two candidates may have the same identity.
-    if document.term.is_some() && document.term == holder.term {
+    if document.term.is_some() && document.term == Some(holder.term) {
         text.push_str(", this one");
     }
     text
 }
 
 fn term(document: &Document) -> String {
-    let term = document.term.or(document.holder.as_ref().and_then(|it| it.term));
+    let term = document.term.or(document.holder.as_ref().map(|it| it.term));
     term.map_or("none yet".to_owned(), |it| it.to_string())
 }
 
@@ -144,7 +143,7 @@ fn this_one(document: &Document, role: Role, style: Style) -> String {
 }
 
 /// Formats the health, with the last result of each failing probe.
-fn health(health: &Health, style: Style) -> String {
+fn health(health: &HealthDocument<'_>, style: Style) -> String {
     let failing = health.probes.iter().filter(|it| it.well == Some(false)).map(|it| {
         let said = it.said.as_deref().unwrap_or("not well");
         style.paint(Colour::Red, &format!("{}: {}", harmless(&it.probe), harmless(said)))
@@ -154,8 +153,8 @@ fn health(health: &Health, style: Style) -> String {
 }
 
 /// Formats what the route reports, and whether that is right.
-fn route(route: &Route, style: Style) -> String {
-    let says = route.says.as_deref().unwrap_or("nothing that we know of");
+fn route(route: &RouteDocument<'_>, style: Style) -> String {
+    let says = route.says.map_or("nothing that we know of", Role::as_str);
     let mut text = format!("{} says {}", harmless(&route.kind), harmless(says));
     if let Some(other) = &route.other {
         text.push_str(&format!(", and active of {}", harmless(other)));
@@ -193,10 +192,10 @@ fn candidates(heard: &Heard, now: Moment, style: Style) -> String {
     rows.push(row(&document.identity, role.as_str(), document.term, left.or(drain), note));
     // Compared by term: two candidates may have the same identity.
     let other = |term: Option<u64>| document.term.is_none() || document.term != term;
-    if let Some(holder) = document.holder.as_ref().filter(|it| other(it.term)) {
+    if let Some(holder) = document.holder.as_ref().filter(|it| other(Some(it.term))) {
         let note =
             holder.address.as_deref().map_or(String::new(), |it| format!("at {}", harmless(it)));
-        rows.push(row(&holder.identity, "holder", holder.term, None, note));
+        rows.push(row(&holder.identity, "holder", Some(holder.term), None, note));
     }
     if let Some(successor) = &document.successor {
         let hold_off = spoken(Duration::from_millis(successor.hold_off_ms));

@@ -92,7 +92,8 @@ impl Printer {
             return true;
         };
         let role = document.role.as_str();
-        let face = (document.instance.clone(), document.index, document.state.clone(), role);
+        let face =
+            (document.instance.to_string(), document.index, document.state.to_string(), role);
         if self.printed.as_ref() == Some(&face) {
             return true;
         }

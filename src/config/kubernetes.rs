@@ -83,6 +83,17 @@ pub enum Route {
     },
 }
 
+impl Route {
+    /// Returns the kind of route, as in `--kube-route`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Label { .. } => "label",
+            Self::EndpointSlice { .. } => "endpointslice",
+        }
+    }
+}
+
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::election::{Command, Input, Progress, Refusal, State};
+use crate::status::{ProbeResult, RouteReport};
 
 /// The capacity of the queue; a sender waits while it is full.
 const QUEUE: usize = 16;
@@ -21,13 +22,27 @@ pub struct Control {
 /// The driver's end of the queue.
 pub type Orders = mpsc::Receiver<Order>;
 
-/// An input of the election, with the channel for its reply if it is a command.
+/// What is sent to the driver.
 #[derive(Debug)]
-pub struct Order {
-    /// The input.
-    pub input: Input,
-    /// Where the outcome is sent once the status is published.
-    pub reply: Option<oneshot::Sender<Result<Progress, Refusal>>>,
+pub enum Order {
+    /// An input of the election.
+    Input {
+        /// The input.
+        input: Input,
+        /// Where the outcome of a command is sent once the status is published.
+        reply: Option<oneshot::Sender<Result<Progress, Refusal>>>,
+    },
+    /// The result of a health probe, for the election and for the status.
+    Probe {
+        /// The index of the probe.
+        probe: usize,
+        /// Its result.
+        result: ProbeResult,
+        /// The term in which the run began, if any.
+        begun_in: Option<u64>,
+    },
+    /// What is known of the route, for the status alone.
+    Route(RouteReport),
 }
 
 impl Control {
@@ -44,26 +59,32 @@ impl Control {
     /// Returns [`Refusal`] if the command is not possible in the present state.
     pub async fn command(&self, command: Command) -> Result<Progress, Refusal> {
         let (reply, answer) = oneshot::channel();
-        self.give(Input::Command(command), Some(reply)).await;
+        self.send(Order::Input { input: Input::Command(command), reply: Some(reply) }).await;
         // A driver that has ended has stopped.
         answer.await.unwrap_or(Err(Refusal { state: State::Stopped }))
     }
 
-    /// Reports the result of a health probe; `term` is the one in which it began.
-    pub async fn probed(&self, probe: usize, well: bool, term: Option<u64>) {
-        self.give(Input::ProbeResult { probe, well, begun_in: term }, None).await;
+    /// Reports the result of a health probe, which began in the term `begun_in`.
+    pub async fn probed(&self, probe: usize, result: ProbeResult, begun_in: Option<u64>) {
+        self.send(Order::Probe { probe, result, begun_in }).await;
+    }
+
+    /// Reports what is known of the route.
+    pub async fn routed(&self, report: RouteReport) {
+        self.send(Order::Route(report)).await;
     }
 
     /// Reports that all processes of this term have exited, or that none will start. If this
     /// instance still leads in the term, it gives up the lease and holds off for `hold_off`.
     pub async fn vacated(&self, term: u64, hold_off: Option<Duration>) {
-        self.give(Input::WorkloadExited { term, hold_off }, None).await;
+        let input = Input::WorkloadExited { term, hold_off };
+        self.send(Order::Input { input, reply: None }).await;
     }
 
     /// Makes the driver leave the election for good, and end when that is done.
     pub async fn resign(&self) {
         self.leaving.send_replace(true);
-        self.give(Input::Resign, None).await;
+        self.send(Order::Input { input: Input::Resign, reply: None }).await;
     }
 
     /// Marks the driver as leaving, for callers that cannot wait; the task that awaits
@@ -78,8 +99,8 @@ impl Control {
         let _ = self.leaving.subscribe().wait_for(|leaving| *leaving).await;
     }
 
-    /// Sends an input. One to a driver that has ended no longer matters.
-    async fn give(&self, input: Input, reply: Option<oneshot::Sender<Result<Progress, Refusal>>>) {
-        let _ = self.orders.send(Order { input, reply }).await;
+    /// Sends an order. One to a driver that has ended no longer matters.
+    async fn send(&self, order: Order) {
+        let _ = self.orders.send(order).await;
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use crate::clock::Moment;
 use crate::election::{Status, Transition};
 use crate::status::publish_acks::Acknowledgements;
-use crate::status::{Past, Published, REMEMBERED};
+use crate::status::{Judgement, Past, ProbeResult, Published, REMEMBERED, RouteReport};
 
 /// Publishes the status, and tracks whether passive has been acknowledged.
 pub struct Publisher {
@@ -17,6 +17,8 @@ pub struct Publisher {
     /// The publication that was the first passive one after active, until files and route have
     /// acknowledged it.
     ending: Option<u64>,
+    /// Whether a probe or the route has changed since the last publication.
+    changed: bool,
 }
 
 impl Publisher {
@@ -24,7 +26,30 @@ impl Publisher {
     /// `acknowledgements`.
     #[must_use]
     pub fn new(sender: watch::Sender<Published>, acknowledgements: Acknowledgements) -> Self {
-        Self { sender, acknowledgements, ending: None }
+        Self { sender, acknowledgements, ending: None, changed: false }
+    }
+
+    /// Records the result of a probe. Readers are woken by the next [`publish`](Self::publish), and
+    /// only when it has changed from success to failure or back.
+    ///
+    /// # Panics
+    /// When there is no such probe.
+    pub(super) fn probe(&mut self, probe: usize, result: ProbeResult) {
+        self.record(|last| last.probes[probe].record(result));
+    }
+
+    /// Records what is known of the route, if there is one. Readers are woken by the next
+    /// [`publish`](Self::publish), and only by news.
+    pub(super) fn route(&mut self, report: RouteReport) {
+        self.record(|last| last.route.as_mut().is_some_and(|route| route.record(report)));
+    }
+
+    /// Records something beside the status; `record` returns whether it has changed.
+    fn record(&mut self, record: impl FnOnce(&mut Published) -> bool) {
+        self.sender.send_if_modified(|last| {
+            self.changed |= record(last);
+            false
+        });
     }
 
     /// Publishes a status together with the transitions that led to it, dated by `now`, unless it
@@ -39,7 +64,7 @@ impl Publisher {
             transitions.into_iter().map(|transition| Past { at: now(), transition }).collect();
         let (ends, sequence) = {
             let last = self.sender.borrow();
-            if last.status == status && past.is_empty() {
+            if last.status == status && past.is_empty() && !self.changed {
                 return;
             }
             let leads = |status: &Status| status.standing.state().is_leading();
@@ -48,8 +73,9 @@ impl Publisher {
         if ends {
             self.ending = Some(sequence);
         }
+        let changed = std::mem::take(&mut self.changed);
         self.sender.send_modify(|last| {
-            if differs(&last.status, &status) || !past.is_empty() {
+            if changed || differs(&last.status, &status) || !past.is_empty() {
                 last.index += last.step();
             }
             if !past.is_empty() {
@@ -63,6 +89,9 @@ impl Publisher {
             }
             last.sequence = sequence;
             last.status = status;
+            let now = now();
+            let role = Judgement::of(&last.status, now).role();
+            last.route.iter_mut().for_each(|route| route.judge(role, now));
         });
     }
 
@@ -95,6 +124,7 @@ mod tests {
 
     use super::*;
     use crate::election::{Belief, Reason, Standing, State, StoreHealth};
+    use crate::status::{ProbeState, RouteState};
 
     fn at(seconds: u64) -> Moment {
         let reading = Duration::from_secs(seconds);
@@ -137,6 +167,47 @@ mod tests {
         seen.push(index(30));
         assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}");
         assert_eq!(published.borrow().sequence, 6);
+    }
+
+    #[test]
+    fn a_probe_and_the_route_are_published_with_an_index_when_they_change() {
+        let first = Published {
+            probes: vec![ProbeState::new("tcp://db".to_owned())],
+            route: Some(RouteState::new("label", at(0))),
+            ..Published::first(standing(Standing::Standby))
+        };
+        let (sender, mut published) = watch::channel(first);
+        let mut publisher = Publisher::new(sender, Acknowledgements::of_nobody());
+        let mut index_after = |record: &dyn Fn(&mut Publisher)| {
+            record(&mut publisher);
+            publisher.publish(standing(Standing::Standby), None, || at(3));
+            let woken = published.has_changed().unwrap();
+            (published.borrow_and_update().index, woken)
+        };
+        let probe = |succeeded: bool, message: &str| {
+            let message = message.to_owned();
+            move |it: &mut Publisher| {
+                it.probe(0, ProbeResult { succeeded, message: message.clone(), at: at(2) });
+            }
+        };
+        let route = |error: Option<&str>| {
+            let last_error = error.map(str::to_owned);
+            move |it: &mut Publisher| {
+                it.route(RouteReport { last_error: last_error.clone(), ..Default::default() });
+            }
+        };
+        assert_eq!(index_after(&|_| {}), (1, false));
+        assert_eq!(index_after(&probe(true, "200 OK in 3 ms")), (2, true), "the first result");
+        assert_eq!(index_after(&probe(true, "200 OK in 4 ms")), (2, false), "no change");
+        assert_eq!(index_after(&probe(false, "refused")), (3, true));
+        assert_eq!(index_after(&route(Some("forbidden"))), (4, true));
+        assert_eq!(index_after(&route(Some("forbidden"))), (4, false));
+        assert_eq!(index_after(&route(None)), (5, true));
+        let last = published.borrow();
+        let message = last.probes[0].last.as_ref().map(|it| it.message.as_str());
+        assert_eq!(message, Some("refused"));
+        let agreement = last.route_agreement(at(5)).unwrap();
+        assert_eq!((agreement.agrees, agreement.since), (false, Duration::from_secs(5)));
     }
 
     #[test]

@@ -141,6 +141,18 @@ impl Status {
         }
     }
 
+    /// Returns for how long the belief has been over at `now`, if this status is of a leader; else
+    /// zero.
+    #[must_use]
+    pub fn expired_for(&self, now: Moment) -> Duration {
+        match &self.standing {
+            Standing::Leader { belief, .. } => {
+                belief.sent.elapsed_max(now).saturating_sub(belief.length)
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
     /// Returns whether this candidate leads at `now`.
     #[must_use]
     pub fn is_leader(&self, now: Moment) -> bool {

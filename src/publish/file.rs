@@ -18,10 +18,9 @@ use tokio::sync::watch;
 use crate::clock::Moment;
 use crate::config::{FileFormat, StatusFile};
 use crate::metrics::Metrics;
+use crate::status::document::{Document, rfc3339};
 use crate::status::publish_acks::Acknowledgements;
-use crate::status::{
-    About, Document, Judgement, Published, Role, rfc3339, valid_until_boottime_ns,
-};
+use crate::status::{About, Judgement, Published, Role, valid_until_boottime_ns};
 
 /// A write that takes longer is reported.
 const SLOW: Duration = Duration::from_secs(2);
@@ -163,13 +162,13 @@ fn text(format: FileFormat, about: &About, published: &Published, now: Moment) -
             let until = valid_until_boottime_ns(&judgement, now).to_string();
             let lines = [
                 ("ROLE", document.role.as_str()),
-                ("STATE", document.state),
-                ("ELECTION", document.election),
-                ("IDENTITY", document.identity),
+                ("STATE", &document.state),
+                ("ELECTION", &document.election),
+                ("IDENTITY", &document.identity),
                 ("TERM", &term),
                 ("VALID_UNTIL", &valid_until),
                 ("VALID_UNTIL_BOOTTIME_NS", &until),
-                ("BOOT_ID", document.boot_id),
+                ("BOOT_ID", &document.boot_id),
             ];
             lines.iter().map(|(name, value)| format!("TENURE_{name}={}\n", quoted(value))).collect()
         }
@@ -283,11 +282,9 @@ mod tests {
             instance: "us-1".to_owned(),
             boot_id: "this".to_owned(),
             store: "memory",
-            health: Default::default(),
-            route: Default::default(),
         };
         let (sender, receiver) = watch::channel(published(1, Standing::Starting));
-        let metrics = Metrics::new(&about);
+        let metrics = Metrics::new(&about, false);
         let errors = {
             let (metrics, published) = (metrics.clone(), published(1, Standing::Starting));
             move || {

@@ -18,10 +18,9 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::clock::Moment;
 use crate::election::{Standing, State};
+use crate::status::document::{Document, HealthDocument, StoreDocument, rfc3339};
 use crate::status::words::{self, spoken};
-use crate::status::{
-    About, Document, HealthDocument, Published, Role, StoreDocument, rfc3339, whole_ms,
-};
+use crate::status::{About, Published, Role, whole_ms};
 
 const FRAME: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
@@ -70,7 +69,7 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
     let document = published.document(about, now);
     let active = document.role == Role::Active;
     let holds = if active { document.valid_for_ms } else { PASSIVE_HOLDS_MS };
-    let election = escaped(document.election);
+    let election = escaped(&document.election);
     let leader = leader(&document);
     let heard = document.store.last_success_ms_ago.is_some();
     let unknown = if heard { "Nobody" } else { "Not known yet" };
@@ -84,8 +83,8 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
         || format!("{unknown}: {election}"),
         |it| format!("{} {leads} {election}", escaped(it)),
     );
-    let holder = document.holder.as_ref().filter(|it| Some(it.identity) == leader);
-    let address = holder.and_then(|it| it.address).map(|it| {
+    let holder = document.holder.as_ref().filter(|it| Some(&*it.identity) == leader);
+    let address = holder.and_then(|it| it.address.as_deref()).map(|it| {
         let address = escaped(it);
         format!("<p class=\"soft\">{address}</p>\n")
     });
@@ -109,16 +108,16 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
         ("facts", &facts(published, &document, now)),
         ("past", &past(&document)),
         ("links", &links()),
-        ("version", document.version),
-        ("instance", &escaped(document.instance)),
+        ("version", &document.version),
+        ("instance", &escaped(&document.instance)),
         ("now", &date(now.date())),
     ])
 }
 
 /// Returns the leader: this instance if it is active, else the holder that was last seen.
-fn leader<'a>(document: &Document<'a>) -> Option<&'a str> {
-    let seen = document.holder.as_ref().map(|it| it.identity);
-    if document.role == Role::Active { Some(document.identity) } else { seen }
+fn leader<'a>(document: &'a Document<'_>) -> Option<&'a str> {
+    let seen = document.holder.as_ref().map(|it| &*it.identity);
+    if document.role == Role::Active { Some(&document.identity) } else { seen }
 }
 
 /// Describes what this instance does, in a sentence.
@@ -126,21 +125,21 @@ fn say(document: &Document<'_>) -> String {
     if document.role == Role::Active && document.state == State::Leader.as_str() {
         return "This instance is the leader.".to_owned();
     }
-    if let ("standby", Some(ms)) = (document.state, document.hold_off_remaining_ms) {
+    if let ("standby", Some(ms)) = (&*document.state, document.hold_off_remaining_ms) {
         return format!(
             "This instance, {}, lets others go first, for {}.",
-            escaped(document.identity),
+            escaped(&document.identity),
             spoken(Duration::from_millis(ms))
         );
     }
-    let words = match document.state {
+    let words = match &*document.state {
         // Its belief is over, and the election loop has not turned since.
         "jeopardy" if document.role == Role::Passive => {
             "led until its time was over, and cannot renew"
         }
         state => words::state(state),
     };
-    format!("This instance, {}, {words}.", escaped(document.identity))
+    format!("This instance, {}, {words}.", escaped(&document.identity))
 }
 
 /// Renders the rest of a leadership or a drain as a countdown, with a progress bar if the total is
@@ -189,7 +188,7 @@ fn facts(published: &Published, document: &Document<'_>, now: Moment) -> String 
     let since = published.status.since;
     let lasts = ago(whole_ms(since.elapsed_max(now)));
     let words = while_known(&format!("{}, for {lasts}", document.state));
-    fact(&mut text, "This instance", &escaped(document.identity), &[words]);
+    fact(&mut text, "This instance", &escaped(&document.identity), &[words]);
     store(&mut text, &document.store);
     if let Some(successor) = &document.successor {
         let hold_off = spoken(Duration::from_millis(successor.hold_off_ms));
@@ -197,7 +196,7 @@ fn facts(published: &Published, document: &Document<'_>, now: Moment) -> String 
             text,
             "<div class=\"wide\"><dt>Successor</dt><dd>{}</dd><dd>the others let it go first, for \
              {hold_off}</dd></div>",
-            escaped(successor.identity)
+            escaped(&successor.identity)
         );
     }
     if let Some(health) = &document.health {
@@ -210,8 +209,8 @@ fn store(text: &mut String, store: &StoreDocument<'_>) {
     let heard = store
         .last_success_ms_ago
         .map_or("never heard yet".to_owned(), |ms| format!("answered {} ago", ago(ms)));
-    fact(text, "Store", store.kind, &[heard]);
-    if let Some(error) = store.last_error {
+    fact(text, "Store", &store.kind, &[heard]);
+    if let Some(error) = &store.last_error {
         let times = match store.failures {
             0 | 1 => "The store's last error".to_owned(),
             failures => format!("The store's last error, of {failures} in a row"),
@@ -224,7 +223,7 @@ fn store(text: &mut String, store: &StoreDocument<'_>) {
     }
 }
 
-fn probes(text: &mut String, health: &HealthDocument) {
+fn probes(text: &mut String, health: &HealthDocument<'_>) {
     let all = if health.well { "Health: well" } else { "Health: not well" };
     let _ = write!(text, "<div class=\"wide\"><dt>{all}</dt>");
     for probe in &health.probes {
@@ -256,14 +255,14 @@ fn past(document: &Document<'_>) -> String {
     }
     let mut text = String::from("<table>\n");
     for it in &document.transitions {
-        let at = OffsetDateTime::parse(&it.at, &Rfc3339).map_or_else(|_| it.at.clone(), date);
+        let at = OffsetDateTime::parse(&it.at, &Rfc3339).map_or_else(|_| it.at.to_string(), date);
         let term = it.term.map(|it| format!("term {it}")).unwrap_or_default();
-        let on = if matches!(it.to, "leader" | "jeopardy") { " class=\"on\"" } else { "" };
+        let on = if matches!(&*it.to, "leader" | "jeopardy") { " class=\"on\"" } else { "" };
         let _ = writeln!(
             text,
             "<tr><td>{at}</td><td><b{on}>{}</b></td><td>{}</td><td>{term}</td></tr>",
             it.to,
-            words::reason(it.reason)
+            words::reason(&it.reason)
         );
     }
     text + "</table>\n"

@@ -18,11 +18,9 @@ mod reconciler;
 
 use uuid::Uuid;
 
-use crate::clock::Moment;
-use crate::config::{Beside, Route};
 use crate::kube::KubeError;
 use crate::kube::objects::Metadata;
-use crate::status::{Role, RouteBoard};
+use crate::status::Role;
 pub use events::Events;
 pub use examine::examine;
 pub use reconciler::Keeper;
@@ -132,16 +130,6 @@ fn changed_nothing(error: &KubeError) -> bool {
             | KubeError::Invalid(_)
             | KubeError::Files(_)
     )
-}
-
-/// Returns the board of the configured route; empty if there is none.
-#[must_use]
-pub fn board(beside: Option<&Beside>, now: Moment) -> RouteBoard {
-    match beside.and_then(|it| it.route.as_ref()) {
-        None => RouteBoard::default(),
-        Some(Route::Label { .. }) => RouteBoard::new("label", now),
-        Some(Route::EndpointSlice { .. }) => RouteBoard::new("endpointslice", now),
-    }
 }
 
 /// Returns the term in which an object was last written; `None` if it has no such annotation.

@@ -14,7 +14,6 @@ use serde_json::Value;
 use status::{Feed, about, now};
 use tenure::election::Standing;
 use tenure::metrics::Metrics;
-use tenure::status::{About, RouteBoard};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -197,8 +196,7 @@ fn metrics(text: &str) -> BTreeSet<&str> {
 
 /// Returns the metrics of an instance with all optional features.
 fn all_metrics() -> String {
-    let about = About { route: RouteBoard::new("label", now()), ..about() };
-    Metrics::new(&about).text(&Feed::new(Standing::Starting).last(), 0, now())
+    Metrics::new(&about(), true).text(&Feed::new(Standing::Starting).last(), 0, now())
 }
 
 #[test]

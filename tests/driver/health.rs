@@ -14,7 +14,8 @@ use tenure::clock;
 use tenure::config::{CommandLine, Health, Probe};
 use tenure::election::Standing;
 use tenure::probe::Probes;
-use tenure::status::Said;
+use tenure::status::ProbeResult;
+use tokio::sync::mpsc;
 
 const BOUND: Duration = Duration::from_secs(20);
 
@@ -32,18 +33,20 @@ fn shell(script: &str) -> Probe {
 }
 
 /// Runs a probe until its result satisfies `until`, and returns that result.
-async fn said(settings: &Health, mut until: impl FnMut(&Said) -> bool) -> Said {
+async fn said(settings: &Health, mut until: impl FnMut(&ProbeResult) -> bool) -> ProbeResult {
     let feed = Feed::new(Standing::Standby);
     let probes = Probes::new(settings, clock::now).unwrap();
-    let board = probes.board();
-    let asking = probes.run(feed.subscribe(), |_, _, _| async {});
+    let (results, mut reported) = mpsc::unbounded_channel();
+    let asking = probes.run(feed.subscribe(), |_, result, _| {
+        let _ = results.send(result);
+        async {}
+    });
     let waiting = async {
         loop {
-            let last = board.entries()[0].last.clone();
-            if let Some(last) = last.filter(&mut until) {
-                return last;
+            let result = reported.recv().await.expect("the probe runs");
+            if until(&result) {
+                return result;
             }
-            tokio::time::sleep(ms(5)).await;
         }
     };
     let either = async {
@@ -58,7 +61,7 @@ async fn said(settings: &Health, mut until: impl FnMut(&Said) -> bool) -> Said {
 /// Returns the first result of a probe.
 async fn first(probe: Probe) -> (bool, String) {
     let said = said(&health(vec![probe]), |_| true).await;
-    (said.well, said.words)
+    (said.succeeded, said.message)
 }
 
 fn numbers_aside(words: &str) -> String {
@@ -147,9 +150,9 @@ async fn a_host_without_an_address_is_said() {
         timeout: BOUND,
         ..health(vec![Probe::Tcp { host: "nowhere.invalid".to_owned(), port: 1 }])
     };
-    assert_eq!(self::said(&settings, |_| true).await.words, said);
+    assert_eq!(self::said(&settings, |_| true).await.message, said);
     let settings = Health { timeout: BOUND, ..health(vec![http("http://nowhere.invalid/")]) };
-    assert_eq!(self::said(&settings, |_| true).await.words, said);
+    assert_eq!(self::said(&settings, |_| true).await.message, said);
 }
 
 #[tokio::test]
@@ -225,8 +228,8 @@ async fn each_answer_is_reported_with_the_term_in_which_its_question_began() {
     let settings = Health { timeout: BOUND, ..health(vec![http(&service.url("/"))]) };
     let probes = Probes::new(&settings, clock::now).unwrap();
     let reported = RefCell::new(Vec::new());
-    let asking = probes.run(feed.subscribe(), |probe, well, term| {
-        reported.borrow_mut().push((probe, well, term));
+    let asking = probes.run(feed.subscribe(), |probe, result, term| {
+        reported.borrow_mut().push((probe, result.succeeded, term));
         std::future::ready(())
     });
     let change = async {
@@ -292,12 +295,12 @@ async fn a_service_that_comes_back_is_well_again() {
     let mut service = Some(service);
     let mut turns = Vec::new();
     let last = said(&settings, |said| {
-        if turns.last() != Some(&said.well) {
-            turns.push(said.well);
-            service = if said.well { None } else { Some(Service::start_at(address)) };
+        if turns.last() != Some(&said.succeeded) {
+            turns.push(said.succeeded);
+            service = if said.succeeded { None } else { Some(Service::start_at(address)) };
         }
         turns.len() == 3
     })
     .await;
-    assert!(last.well && turns == [true, false, true], "{turns:?}");
+    assert!(last.succeeded && turns == [true, false, true], "{turns:?}");
 }

@@ -61,12 +61,10 @@ impl Running {
             instance: format!("{name}-1"),
             boot_id: String::new(),
             store: store.kind(),
-            health: Default::default(),
-            route: Default::default(),
         };
         let first = Published::first(election.status());
         let (sender, published) = watch::channel(first);
-        let (heartbeat, metrics) = (Heartbeat::default(), Metrics::new(&about));
+        let (heartbeat, metrics) = (Heartbeat::default(), Metrics::new(&about, false));
         let (control, orders) = Control::new();
         let driver = Driver {
             election,

@@ -46,7 +46,7 @@ struct Scene {
 impl Scene {
     fn new(first: Standing) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        Self { feed: Some(Feed::new(first)), metrics: Metrics::new(&about()), directory }
+        Self { feed: Some(Feed::new(first)), metrics: Metrics::new(&about(), false), directory }
     }
 
     fn feed(&self) -> &Feed {

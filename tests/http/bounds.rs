@@ -70,7 +70,16 @@ async fn busy_connections_keep_their_places() {
         third = next;
     }
     server.feed().change(of(Standing::Standby));
-    assert_eq!(subscriber.event().await.expect("it is served yet")["state"], "standby");
+    // The paused clock advances while bytes are on their way, so the periodic event of the earlier
+    // status may come first.
+    let mut event = subscriber.event().await.expect("it is still served");
+    for _ in 0..10 {
+        if event["state"] == "standby" {
+            break;
+        }
+        event = subscriber.event().await.expect("it is still served");
+    }
+    assert_eq!(event["state"], "standby");
     assert_eq!(poll.answer("GET").await.code, 200);
 }
 

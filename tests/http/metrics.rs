@@ -41,7 +41,7 @@ fn value(text: &str, name: &str, labels: &[&str]) -> f64 {
 
 #[test]
 fn promtool_accepts_a_leader_and_a_standby() {
-    let metrics = Metrics::new(&about());
+    let metrics = Metrics::new(&about(), false);
     let feed = Feed::new(Standing::Starting);
     lint(&text(&metrics, &feed));
     metrics.request("renew", "ok", ms(3));
@@ -54,7 +54,7 @@ fn promtool_accepts_a_leader_and_a_standby() {
 
 #[test]
 fn all_series_exist_from_the_start_at_0_with_both_labels() {
-    let text = text(&Metrics::new(&about()), &Feed::new(Standing::Starting));
+    let text = text(&Metrics::new(&about(), false), &Feed::new(Standing::Starting));
     for name in [
         "tenure_is_leader",
         "leader_election_master_status",
@@ -95,7 +95,7 @@ fn count(text: &str, (from, to, reason): (State, State, Reason)) -> f64 {
 
 #[test]
 fn each_transition_that_can_be_is_there_before_it_happens() {
-    let (metrics, feed) = (Metrics::new(&about()), Feed::new(Standing::Starting));
+    let (metrics, feed) = (Metrics::new(&about(), false), Feed::new(Standing::Starting));
     let before = text(&metrics, &feed);
     let series =
         |text: &str| text.lines().filter(|it| it.starts_with("tenure_transitions_total{")).count();
@@ -112,7 +112,7 @@ fn each_transition_that_can_be_is_there_before_it_happens() {
 
 #[test]
 fn the_timings_are_there_to_hold_the_rest_against() {
-    let (metrics, feed) = (Metrics::new(&about()), Feed::new(Standing::Starting));
+    let (metrics, feed) = (Metrics::new(&about(), false), Feed::new(Standing::Starting));
     let of = |text: &str| {
         SETTINGS.map(|it| value(text, "tenure_setting_seconds", &[&format!("setting=\"{it}\"")]))
     };
@@ -131,7 +131,7 @@ fn the_timings_are_there_to_hold_the_rest_against() {
 
 #[test]
 fn what_depends_on_time_is_judged_when_scraped() {
-    let (metrics, feed) = (Metrics::new(&about()), Feed::new(leading(42, ms(10_000))));
+    let (metrics, feed) = (Metrics::new(&about(), false), Feed::new(leading(42, ms(10_000))));
     let leads = |text: &str| {
         let value = |name| value(text, name, &[]);
         assert!((value("tenure_is_leader") - value("leader_election_master_status")).abs() < 0.5);

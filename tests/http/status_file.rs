@@ -38,7 +38,7 @@ fn named(path: &Path) -> StatusFile {
 
 impl Writing {
     async fn start(feed: Feed, about: About, paths: &[PathBuf]) -> anyhow::Result<Self> {
-        let metrics = Metrics::new(&about);
+        let metrics = Metrics::new(&about, false);
         let files = paths.iter().map(|it| named(it)).collect();
         let (writer, word) =
             Writer::start(files, about, metrics.clone(), feed.subscribe(), now).await?;

@@ -4,18 +4,20 @@
 use testkit::http::status;
 use testkit::kubernetes::kube_server;
 
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use kube_server::{Fault, KubeServer};
 use serde_json::json;
 use status::{Feed, about, leading, ms, now, pass, status};
 use tenure::config::{Beside, KubeAccess, Route};
+use tenure::driver::{Control, Order, Orders};
 use tenure::election::Standing;
 use tenure::kube::Kube;
 use tenure::metrics::Metrics;
-use tenure::publish::route::{Keeper, board};
-use tenure::status::About;
+use tenure::publish::route::Keeper;
 use tenure::status::publish_acks::Acknowledgements;
+use tenure::status::{Judgement, RouteState};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -24,8 +26,7 @@ const BOUND: Duration = Duration::from_secs(30);
 /// A reconciler of the label of the pod `web-1`, with a server of its own.
 struct Kept {
     server: KubeServer,
-    feed: Option<Feed>,
-    about: About,
+    feed: Option<Arc<Feed>>,
     metrics: Metrics,
     word: Acknowledgements,
     running: JoinHandle<()>,
@@ -46,16 +47,19 @@ impl Kept {
             route: Some(Route::Label { key: "tenure.dev/role".to_owned() }),
             request_timeout: ms(1_000),
         };
-        let about = About { route: board(Some(&beside), now()), ..about() };
-        let metrics = Metrics::new(&about);
-        let feed = Feed::new(standing);
+        let metrics = Metrics::new(&about(), true);
+        let feed = Arc::new(Feed::new(standing));
+        feed.record(|first| first.route = Some(RouteState::new("label", now())));
+        let (control, orders) = Control::new();
         let kube = Kube::open(&beside.access, beside.request_timeout).unwrap();
-        let told = (about.route.clone(), metrics.clone());
+        let told = (control, metrics.clone());
         let made = Keeper::new((&beside, kube), told, feed.subscribe(), ms(10_000), now);
         let (keeper, word) = made.unwrap();
         #[allow(clippy::disallowed_methods, reason = "the test that starts it waits for its end")]
         let running = tokio::spawn(keeper.run());
-        Self { server, feed: Some(feed), about, metrics, word, running }
+        #[allow(clippy::disallowed_methods, reason = "it ends with the reconciler")]
+        tokio::spawn(publish_reports(orders, Arc::downgrade(&feed)));
+        Self { server, feed: Some(feed), metrics, word, running }
     }
 
     fn feed(&self) -> &Feed {
@@ -92,7 +96,7 @@ impl Kept {
 
     fn document(&self) -> serde_json::Value {
         let last = self.feed().last();
-        serde_json::to_value(last.document(&self.about, now())).unwrap()["route"].clone()
+        serde_json::to_value(last.document(&about(), now())).unwrap()["route"].clone()
     }
 
     fn metric(&self, begin: &str) -> Option<f64> {
@@ -112,6 +116,19 @@ impl Kept {
         drop(self.feed.take());
         timeout(BOUND, self.running).await.expect("it ends").unwrap();
         self.server
+    }
+}
+
+/// Publishes what the reconciler reports, as the driver does.
+async fn publish_reports(mut orders: Orders, feed: Weak<Feed>) {
+    while let Some(order) = orders.recv().await {
+        let (Order::Route(report), Some(feed)) = (order, feed.upgrade()) else { return };
+        feed.record(|last| {
+            let role = Judgement::of(&last.status, now()).role();
+            let route = last.route.as_mut().expect("there is a route");
+            route.record(report);
+            route.judge(role, now());
+        });
     }
 }
 
@@ -215,7 +232,7 @@ async fn the_series_are_there_from_the_start_and_only_with_a_route() {
     }
     kept.agrees(true).await;
     assert_eq!(kept.metric("tenure_route_agrees{"), Some(1.0));
-    let without = Metrics::new(&about()).text(&kept.feed().last(), 0, now());
+    let without = Metrics::new(&about(), false).text(&kept.feed().last(), 0, now());
     assert!(!without.contains("tenure_route"));
     kept.end().await;
 }

@@ -2,7 +2,7 @@
 
 use time::OffsetDateTime;
 
-use super::super::document::{Document, Role, Transition, date};
+use super::super::document::{Document, Role, TransitionDocument, date};
 use super::super::terminal::{Colour, Style, harmless};
 use crate::clock::Moment;
 use crate::status::words;
@@ -47,7 +47,7 @@ impl Lines {
         for (age, it) in fresh.iter().enumerate().rev() {
             text.push_str(&self.line(&Line {
                 at: date(&it.at).unwrap_or_else(|| now.date()),
-                active: matches!(it.to.as_str(), "leader" | "jeopardy"),
+                active: matches!(&*it.to, "leader" | "jeopardy"),
                 state: &it.to,
                 term: it.term,
                 // The document does not say who held the lease at earlier transitions.
@@ -60,7 +60,7 @@ impl Lines {
                 at: now.date(),
                 active: document.role == Role::Active,
                 state: &document.state,
-                term: document.term.or(document.holder.as_ref().and_then(|it| it.term)),
+                term: document.term.or(document.holder.as_ref().map(|it| it.term)),
                 holder: holder(&document),
                 why: self.news(&document),
             }));
@@ -71,7 +71,7 @@ impl Lines {
 
     /// Describes a change that is not a transition.
     fn news(&self, document: &Document) -> String {
-        let error = |it: &Document| it.store.as_ref().and_then(|store| store.last_error.clone());
+        let error = |it: &Document| it.store.last_error.clone();
         let Some(last) = &self.last else {
             return "as it is".to_owned();
         };
@@ -122,11 +122,14 @@ impl Lines {
 }
 
 fn holder(document: &Document) -> Option<&str> {
-    document.holder.as_ref().map(|it| it.identity.as_str())
+    document.holder.as_ref().map(|it| &*it.identity)
 }
 
 /// Returns the transitions that are not in `before`, newest first.
-fn newer<'a>(now: &'a [Transition], before: &[Transition]) -> &'a [Transition] {
+fn newer<'a>(
+    now: &'a [TransitionDocument<'static>],
+    before: &[TransitionDocument<'static>],
+) -> &'a [TransitionDocument<'static>] {
     let known = before.first().and_then(|last| now.iter().position(|it| it == last));
     &now[..known.unwrap_or(now.len())]
 }

@@ -10,7 +10,7 @@ use super::{Name, Outcome};
 use crate::config::{CommandLine, HOOK_GRACE, Hook, duration};
 use crate::http::client::HttpClient;
 use crate::process::command::{self, Bounds, End, Output, Variable};
-use crate::status::Document;
+use crate::status::document::Document;
 
 /// The result of a run.
 pub(super) struct Told {
@@ -95,16 +95,16 @@ fn environment(event: Event, document: &Document<'_>, url: Option<&str>) -> Vec<
     vec![
         ("TENURE_EVENT", text(event.name.event())),
         ("TENURE_TERM", term.and_then(number)),
-        ("TENURE_ELECTION", text(document.election)),
-        ("TENURE_IDENTITY", text(document.identity)),
+        ("TENURE_ELECTION", text(&document.election)),
+        ("TENURE_IDENTITY", text(&document.identity)),
         ("TENURE_ROLE", text(document.role.as_str())),
-        ("TENURE_STATE", text(document.state)),
+        ("TENURE_STATE", text(&document.state)),
         ("TENURE_VALID_FOR_MS", number(document.valid_for_ms)),
         ("TENURE_VALID_UNTIL_BOOTTIME_NS", number(document.valid_until_boottime_ns)),
-        ("TENURE_BOOT_ID", text(document.boot_id)),
+        ("TENURE_BOOT_ID", text(&document.boot_id)),
         ("TENURE_DRAIN_REMAINING_MS", document.drain_remaining_ms.and_then(number)),
-        ("TENURE_HOLDER", holder.and_then(|it| text(it.identity))),
-        ("TENURE_HOLDER_ADDRESS", holder.and_then(|it| text(it.address?))),
+        ("TENURE_HOLDER", holder.and_then(|it| text(&it.identity))),
+        ("TENURE_HOLDER_ADDRESS", holder.and_then(|it| text(it.address.as_deref()?))),
         ("TENURE_HOLDER_TERM", holder.and_then(|it| number(it.term))),
         ("TENURE_URL", url.and_then(text)),
     ]

@@ -12,10 +12,11 @@ use super::label::Label;
 use super::{Outcome, Trouble, Want};
 use crate::clock::{LONGEST_SLEEP, Moment};
 use crate::config::{Beside, Route};
+use crate::driver::Control;
 use crate::kube::{Kube, KubeError};
 use crate::metrics::Metrics;
 use crate::status::publish_acks::Acknowledgements;
-use crate::status::{Judgement, Published, Role, RouteBoard};
+use crate::status::{Judgement, Published, Role, RouteReport};
 
 /// The first pause after an error, which doubles up to the longest.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
@@ -56,7 +57,7 @@ impl Way {
 /// Keeps the route of one instance in agreement with its role.
 pub struct Keeper {
     way: Way,
-    board: RouteBoard,
+    control: Control,
     published: watch::Receiver<Published>,
     said: watch::Sender<u64>,
     now: fn() -> Moment,
@@ -84,7 +85,7 @@ impl Keeper {
     #[must_use]
     pub fn new(
         (beside, kube): (&Beside, Kube),
-        (board, metrics): (RouteBoard, Metrics),
+        (control, metrics): (Control, Metrics),
         published: watch::Receiver<Published>,
         retry_period: Duration,
         now: fn() -> Moment,
@@ -101,7 +102,7 @@ impl Keeper {
         let (said, word) = Acknowledgements::channel();
         let keeper = Self {
             way,
-            board,
+            control,
             published,
             said,
             now,
@@ -164,10 +165,11 @@ impl Keeper {
         let settled =
             says == Some(want.role()) || trouble.as_ref().is_some_and(Trouble::is_lasting);
         self.answered = settled.then_some(want);
-        self.board.write(says, other);
         let wait = self.pace(trouble.as_ref());
         self.tried = Some((want, now(), wait));
         self.tell_trouble(trouble);
+        let last_error = self.told.trouble.clone();
+        self.control.routed(RouteReport { says, other, last_error }).await;
     }
 
     /// Returns the time until the next attempt.
@@ -216,7 +218,6 @@ impl Keeper {
             return;
         }
         let words = trouble.map(|it| it.to_string());
-        self.board.trouble(words.clone());
         match &words {
             Some(words) if self.told.trouble.as_ref() != Some(words) => {
                 tracing::warn!("route: {words}");
@@ -231,20 +232,22 @@ impl Keeper {
     /// Logs once that route and role disagree for longer than a handover takes.
     fn tell_agreement(&mut self) {
         let now = (self.now)();
-        let role = Judgement::of(&self.published.borrow().status, now).role();
-        let Some(document) = self.board.document(role, now) else { return };
-        let role = role.as_str();
-        if document.agrees {
+        let published = self.published.borrow();
+        let Some((route, agreement)) = published.route.as_ref().zip(published.route_agreement(now))
+        else {
+            return;
+        };
+        let role = Judgement::of(&published.status, now).role().as_str();
+        if agreement.agrees {
             if std::mem::take(&mut self.told.disagrees) {
                 tracing::info!(role, "the route agrees with our role again");
             }
-        } else if document.since_ms >= SLOW.as_millis() as u64 && !self.told.disagrees {
+        } else if agreement.since >= SLOW && !self.told.disagrees {
             self.told.disagrees = true;
-            let says = document.says.map(Role::as_str);
             tracing::warn!(
                 role,
-                says,
-                other = document.other,
+                says = route.report.says.map(Role::as_str),
+                other = route.report.other,
                 "the route does not agree with our role: requests may go to one who does not lead"
             );
         }

@@ -47,7 +47,7 @@ impl Server {
         let app = App {
             about: about(),
             published: feed.subscribe(),
-            metrics: Metrics::new(&about()),
+            metrics: Metrics::new(&about(), false),
             dropped_lines: Box::new(|| 3),
             heartbeat: heartbeat.clone(),
             now,

@@ -44,8 +44,6 @@ pub fn about() -> About {
         instance: "us-1".to_owned(),
         boot_id: "5ca1ab1e-0000-4000-8000-000000000000".to_owned(),
         store: "azure",
-        health: Default::default(),
-        route: Default::default(),
     }
 }
 
@@ -127,6 +125,11 @@ impl Feed {
             last.status.standing = standing;
             last.sequence += 1;
         });
+    }
+
+    /// Publishes the last results of probes, or the route.
+    pub fn record(&self, record: impl FnOnce(&mut Published)) {
+        self.0.send_modify(record);
     }
 
     /// Publishes past transitions, newest first.

@@ -1,0 +1,276 @@
+//! The status document: the JSON of `/status`, `/watch` and the status files, judged at one instant.
+//! The subcommands read it with the same types; fields that are not needed to judge it may be
+//! missing then, so that one version of Tenure can read the document of another.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::{
+    About, Judgement, Past, ProbeState, Published, Role, RouteState, valid_until_boottime_ns,
+    whole_ms,
+};
+use crate::clock::Moment;
+use crate::election::Transition;
+
+/// The status document.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Document<'a> {
+    /// Name of the election.
+    #[serde(default)]
+    pub election: Cow<'a, str>,
+    /// The identity of this instance, for people.
+    #[serde(default)]
+    pub identity: Cow<'a, str>,
+    /// The unique id of this instance.
+    #[serde(default)]
+    pub instance: Cow<'a, str>,
+    /// The state.
+    pub state: Cow<'a, str>,
+    /// Active or passive.
+    pub role: Role,
+    /// The term of this instance, while it holds it.
+    #[serde(default)]
+    pub term: Option<u64>,
+    /// How long the role active is valid, counted from the sending of the request; 0 when passive.
+    pub valid_for_ms: u64,
+    /// The reading of the boot clock until which the role active is valid; 0 when passive.
+    #[serde(default)]
+    pub valid_until_boottime_ns: u64,
+    /// The boot id, which that reading refers to.
+    #[serde(default)]
+    pub boot_id: Cow<'a, str>,
+    /// When the state began; leader and jeopardy count as one state. RFC 3339.
+    #[serde(default)]
+    pub since: Cow<'a, str>,
+    /// Grows with each change, by one or more.
+    pub index: u64,
+    /// The holder of the lease that was last seen.
+    #[serde(default)]
+    pub holder: Option<HolderDocument<'a>>,
+    /// The successor that the record names.
+    #[serde(default)]
+    pub successor: Option<SuccessorDocument<'a>>,
+    /// The rest of this instance's hold-off, after it gave up leadership.
+    #[serde(default)]
+    pub hold_off_remaining_ms: Option<u64>,
+    /// How long work begun as leader stays protected while this instance drains.
+    #[serde(default)]
+    pub drain_remaining_ms: Option<u64>,
+    /// The health of the store.
+    #[serde(default)]
+    pub store: StoreDocument<'a>,
+    /// The last results of the health probes; `null` if there are none.
+    #[serde(default)]
+    pub health: Option<HealthDocument<'a>>,
+    /// The state of the route; `null` if there is none.
+    #[serde(default)]
+    pub route: Option<RouteDocument<'a>>,
+    /// The last transitions, newest first.
+    #[serde(default)]
+    pub transitions: Vec<TransitionDocument<'a>>,
+    /// Tenure's version.
+    #[serde(default)]
+    pub version: Cow<'a, str>,
+}
+
+/// The holder in the status document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HolderDocument<'a> {
+    /// Its identity.
+    pub identity: Cow<'a, str>,
+    /// The address of its service, if it published one.
+    #[serde(default)]
+    pub address: Option<Cow<'a, str>>,
+    /// Its term.
+    #[serde(default)]
+    pub term: u64,
+}
+
+/// The successor in the status document.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SuccessorDocument<'a> {
+    /// Its identity.
+    pub identity: Cow<'a, str>,
+    /// How long the others defer to it.
+    #[serde(default)]
+    pub hold_off_ms: u64,
+}
+
+/// The store in the status document.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct StoreDocument<'a> {
+    /// The kind of store.
+    #[serde(default)]
+    pub kind: Cow<'a, str>,
+    /// The time since the last successful request; `null` if there was none.
+    #[serde(default)]
+    pub last_success_ms_ago: Option<u64>,
+    /// The number of failures since then.
+    #[serde(default)]
+    pub failures: u32,
+    /// The error of the last one.
+    #[serde(default)]
+    pub last_error: Option<Cow<'a, str>>,
+}
+
+/// The health probes in the status document. Whether the instance competes is part of the state
+/// instead.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HealthDocument<'a> {
+    /// Whether the last result of every probe was a success.
+    pub well: bool,
+    /// Each probe, in the order of the settings.
+    #[serde(default)]
+    pub probes: Vec<ProbeDocument<'a>>,
+}
+
+/// One probe in the status document.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProbeDocument<'a> {
+    /// The probe as configured, without credentials.
+    pub probe: Cow<'a, str>,
+    /// Whether its last result was a success; `null` before the first.
+    #[serde(default)]
+    pub well: Option<bool>,
+    /// That result in words.
+    #[serde(default)]
+    pub said: Option<Cow<'a, str>>,
+    /// The time since that result.
+    #[serde(default)]
+    pub ms_ago: Option<u64>,
+}
+
+/// The route in the status document.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RouteDocument<'a> {
+    /// `label` or `endpointslice`.
+    #[serde(default)]
+    pub kind: Cow<'a, str>,
+    /// The role it reports for this instance; `null` if unknown.
+    #[serde(default)]
+    pub says: Option<Role>,
+    /// Another pod that it reports active although this instance leads.
+    #[serde(default)]
+    pub other: Option<Cow<'a, str>>,
+    /// Whether that agrees with the role of this instance.
+    pub agrees: bool,
+    /// For how long it has agreed, or has not.
+    #[serde(default)]
+    pub since_ms: u64,
+    /// The last error, until the next success.
+    #[serde(default)]
+    pub last_error: Option<Cow<'a, str>>,
+}
+
+/// A transition in the status document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransitionDocument<'a> {
+    /// When it was recorded, RFC 3339.
+    pub at: Cow<'a, str>,
+    /// The state before.
+    #[serde(default)]
+    pub from: Cow<'a, str>,
+    /// The state after.
+    pub to: Cow<'a, str>,
+    /// The reason.
+    pub reason: Cow<'a, str>,
+    /// The term that began, continues, or ended.
+    #[serde(default)]
+    pub term: Option<u64>,
+}
+
+impl Published {
+    /// Returns the status document as it is at `now`.
+    #[must_use]
+    pub fn document<'a>(&'a self, about: &'a About, now: Moment) -> Document<'a> {
+        let judgement = Judgement::of(&self.status, now);
+        let store = &self.status.store;
+        Document {
+            election: about.election.as_str().into(),
+            identity: about.identity.as_str().into(),
+            instance: about.instance.as_str().into(),
+            state: judgement.state.as_str().into(),
+            role: judgement.role(),
+            term: judgement.term,
+            valid_for_ms: judgement.valid_for_ms(),
+            valid_until_boottime_ns: valid_until_boottime_ns(&judgement, now),
+            boot_id: about.boot_id.as_str().into(),
+            since: rfc3339(self.status.since.date()).into(),
+            index: self.index_at(now),
+            holder: self.status.holder.as_ref().map(|holder| HolderDocument {
+                identity: holder.candidate.identity.as_str().into(),
+                address: holder.candidate.address.as_deref().map(Cow::from),
+                term: holder.term,
+            }),
+            successor: self.status.successor.as_ref().map(|successor| SuccessorDocument {
+                identity: successor.identity.as_str().into(),
+                hold_off_ms: whole_ms(successor.hold_off),
+            }),
+            hold_off_remaining_ms: self.status.aside.map(|it| whole_ms(it.remaining(now))),
+            drain_remaining_ms: self.status.drain_remaining(now).map(whole_ms),
+            store: StoreDocument {
+                kind: about.store.into(),
+                last_success_ms_ago: store.last_success.map(|then| whole_ms(then.elapsed_max(now))),
+                failures: store.failures,
+                last_error: store
+                    .last_error
+                    .as_ref()
+                    .map(|error| Cow::from(error.failure().message.as_ref())),
+            },
+            health: (!self.probes.is_empty()).then(|| HealthDocument {
+                well: self.is_healthy(),
+                probes: self.probes.iter().map(|probe| ProbeDocument::of(probe, now)).collect(),
+            }),
+            route: self.route.as_ref().map(|route| self.route_document(route, now)),
+            transitions: self.history.iter().map(TransitionDocument::from).collect(),
+            version: env!("CARGO_PKG_VERSION").into(),
+        }
+    }
+
+    fn route_document<'a>(&self, route: &'a RouteState, now: Moment) -> RouteDocument<'a> {
+        let agreement = self.route_agreement(now).expect("there is a route");
+        RouteDocument {
+            kind: route.kind.into(),
+            says: route.report.says,
+            other: route.report.other.as_deref().map(Cow::from),
+            agrees: agreement.agrees,
+            since_ms: whole_ms(agreement.since),
+            last_error: route.report.last_error.as_deref().map(Cow::from),
+        }
+    }
+}
+
+impl<'a> ProbeDocument<'a> {
+    fn of(state: &'a ProbeState, now: Moment) -> Self {
+        let last = state.last.as_ref();
+        Self {
+            probe: state.probe.as_str().into(),
+            well: last.map(|last| last.succeeded),
+            said: last.map(|last| last.message.as_str().into()),
+            ms_ago: last.map(|last| whole_ms(last.at.elapsed_max(now))),
+        }
+    }
+}
+
+impl From<&Past> for TransitionDocument<'_> {
+    fn from(past: &Past) -> Self {
+        let Transition { from, to, reason, term, .. } = past.transition;
+        Self {
+            at: rfc3339(past.at.date()).into(),
+            from: from.as_str().into(),
+            to: to.as_str().into(),
+            reason: reason.as_str().into(),
+            term,
+        }
+    }
+}
+
+/// Formats a date in whole milliseconds.
+#[must_use]
+pub fn rfc3339(date: OffsetDateTime) -> String {
+    let date = date.replace_millisecond(date.millisecond()).unwrap_or(date);
+    date.format(&Rfc3339).expect("a date of this era can be written")
+}
