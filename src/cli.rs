@@ -11,6 +11,7 @@ mod client;
 pub mod completions;
 pub mod doctor;
 mod document;
+mod events;
 mod exactly_one;
 pub mod exec;
 pub mod first_process;

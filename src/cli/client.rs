@@ -1,26 +1,20 @@
-//! The HTTP client of the subcommands: plain HTTP/1.1 to a sidecar over TCP or a unix socket, with
-//! one connection for each request. It supports no TLS, proxies, redirects or retries.
+//! Requests of the subcommands to a sidecar's listeners, over TCP or a unix socket, with one
+//! connection for each request. No TLS, proxies, redirects or retries.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
-use tokio::net::{TcpStream, UnixStream};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use url::Url;
 
 use super::document::{Document, Heard};
+use super::events::EventParser;
 use crate::clock;
 use crate::config::{Environment, duration};
-
-mod events;
-
-pub(super) use events::EventParser;
+use crate::http::client;
+use crate::http::resolver::Resolver;
 
 /// The bound on a request that is answered at once.
 const SOON: Duration = Duration::from_secs(2);
@@ -34,7 +28,7 @@ const LONGEST: usize = 1 << 20;
 const USUAL_URL: &str = "http://127.0.0.1:4040";
 const VARIABLE: &str = "TENURE_URL";
 
-/// Whom to ask.
+/// The status listener to ask.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct UrlArgs {
     /// The sidecar's status listener: http://HOST:PORT or unix:/path [default: TENURE_URL, else
@@ -43,30 +37,76 @@ pub struct UrlArgs {
     pub(super) url: Option<String>,
 }
 
+/// The address of an HTTP listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Address {
+    Tcp(Url),
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// Parses http://HOST:PORT or unix:/path.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return if path.starts_with('/') {
+                Ok(Self::Unix(path.into()))
+            } else {
+                Err("names a socket that does not begin with /".into())
+            };
+        }
+        let mut url = Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
+        if url.scheme() != "http" {
+            return Err("is neither http:// nor unix:".into());
+        }
+        if url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() {
+            return Err("has more in it than host, port and path".into());
+        }
+        let path = url.path().trim_end_matches('/').to_owned();
+        url.set_path(&path);
+        Ok(Self::Tcp(url))
+    }
+
+    /// Returns a GET or POST request for a path. `at` replaces the address that the host resolves
+    /// to.
+    pub(super) fn request(
+        &self,
+        method: reqwest::Method,
+        path: &str,
+        at: Option<SocketAddr>,
+    ) -> anyhow::Result<RequestBuilder> {
+        let builder = client::builder(client::tls_settings(false)?, Resolver::default())
+            .pool_max_idle_per_host(0);
+        let (builder, base) = match (self, at) {
+            (Self::Unix(socket), _) => (builder.unix_socket(socket.as_path()), "http://localhost"),
+            (Self::Tcp(url), Some(at)) => {
+                (builder.resolve(url.host_str().unwrap_or_default(), at), url.as_str())
+            }
+            (Self::Tcp(url), None) => (builder, url.as_str()),
+        };
+        let client: Client = builder.build()?;
+        Ok(client.request(method, format!("{}{path}", base.trim_end_matches('/'))))
+    }
+}
+
 /// A sidecar to send requests to.
 #[derive(Clone, Debug)]
 pub(super) struct Sidecar {
-    place: Place,
+    address: Address,
+    /// One of the addresses that its host resolves to, if it is chosen.
+    at: Option<SocketAddr>,
     /// The URL as it was given, for messages.
     url: String,
-}
-
-/// The address of an HTTP listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    Tcp { host: String, port: u16, authority: String, path: String },
-    Unix(PathBuf),
 }
 
 /// Why a request failed, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}\n  {remedy}")]
-pub(super) struct Trouble {
+pub(super) struct RequestError {
     problem: String,
     remedy: String,
 }
 
-impl Trouble {
+impl RequestError {
     /// Returns what went wrong, on one line.
     pub(super) fn problem(&self) -> &str {
         &self.problem
@@ -81,8 +121,8 @@ impl Sidecar {
             (None, Some(url)) => (url, "variable TENURE_URL"),
             (None, None) => (USUAL_URL, "default"),
         };
-        match place(url) {
-            Ok(place) => Ok(Self { place, url: url.to_owned() }),
+        match Address::parse(url) {
+            Ok(address) => Ok(Self { address, at: None, url: url.to_owned() }),
             Err(problem) => Err(format!(
                 "url = {url:?} ({source})\n    {problem}\n    remedy: write http://HOST:PORT or \
                  unix:/path"
@@ -91,26 +131,21 @@ impl Sidecar {
     }
 
     /// Returns one sidecar for each address that the host currently resolves to.
-    pub(super) async fn each(&self) -> Result<Vec<Self>, Trouble> {
-        let Place::Tcp { host, port, authority, path } = &self.place else {
+    pub(super) async fn each(&self) -> Result<Vec<Self>, RequestError> {
+        let Address::Tcp(url) = &self.address else {
             return Ok(vec![self.clone()]);
         };
-        let found = tokio::net::lookup_host((host.as_str(), *port)).await;
-        let found = found.map_err(|error| self.unreachable(&error))?;
-        let at = |address: std::net::SocketAddr| Self {
-            place: Place::Tcp {
-                host: address.ip().to_string(),
-                port: *port,
-                authority: authority.clone(),
-                path: path.clone(),
-            },
-            url: format!("http://{address}"),
-        };
+        let (host, port) = (url.host_str(), url.port_or_known_default());
+        let (host, port) = (host.unwrap_or_default(), port.unwrap_or_default());
+        let found = tokio::net::lookup_host((host.trim_matches(['[', ']']), port)).await;
+        let found = found.map_err(|error| self.unreachable(&error.to_string()))?;
+        let at =
+            |at: SocketAddr| Self { at: Some(at), url: format!("http://{at}"), ..self.clone() };
         Ok(found.map(at).collect())
     }
 
     /// Requests the status.
-    pub(super) async fn status(&self) -> Result<Heard, Trouble> {
+    pub(super) async fn status(&self) -> Result<Heard, RequestError> {
         let sent = clock::now();
         let raw = self.within(SOON, self.body("/status")).await?;
         let document: Document =
@@ -119,188 +154,104 @@ impl Sidecar {
     }
 
     /// Resolves when the index of the status differs from `index`, or after `wait`.
-    pub(super) async fn changed(&self, index: u64, wait: Duration) -> Result<(), Trouble> {
+    pub(super) async fn changed(&self, index: u64, wait: Duration) -> Result<(), RequestError> {
         let path = format!("/watch?index={index}&wait={}", duration::format(wait));
         self.within(wait + GRACE, self.body(&path)).await.map(drop)
     }
 
     /// Opens the event stream.
-    pub(super) async fn events(&self) -> Result<Events, Trouble> {
-        let (response, driver) = self.within(SOON, self.ask("/watch")).await?;
-        Ok(Events {
-            body: response.into_body(),
-            driver,
-            parser: EventParser::default(),
-            sidecar: self.clone(),
-        })
+    pub(super) async fn events(&self) -> Result<Events, RequestError> {
+        let response = self.within(SOON, self.get("/watch")).await?;
+        Ok(Events { response, parser: EventParser::default(), sidecar: self.clone() })
     }
 
     async fn within<T>(
         &self,
         bound: Duration,
-        work: impl Future<Output = Result<T, Trouble>>,
-    ) -> Result<T, Trouble> {
+        work: impl Future<Output = Result<T, RequestError>>,
+    ) -> Result<T, RequestError> {
         tokio::time::timeout(bound, work).await.unwrap_or_else(|_| Err(self.silent(bound)))
     }
 
     /// Returns the error for a request without an answer within `bound`.
-    pub(super) fn silent(&self, bound: Duration) -> Trouble {
-        Trouble {
+    pub(super) fn silent(&self, bound: Duration) -> RequestError {
+        RequestError {
             problem: format!("no answer from {} within {}", self.url, duration::format(bound)),
             remedy: "the process may be stopped, or a network between may drop packets".into(),
         }
     }
 
-    async fn body(&self, path: &str) -> Result<String, Trouble> {
-        let (response, mut driver) = self.ask(path).await?;
-        let body = Limited::new(response.into_body(), LONGEST).collect();
-        let body = driver.along(body).await.map_err(|_| self.broken())?;
-        String::from_utf8(body.to_bytes().into()).map_err(|_| self.stranger(path))
+    async fn body(&self, path: &str) -> Result<String, RequestError> {
+        let response = self.get(path).await?;
+        let body = client::body(response, LONGEST).await.map_err(|_| self.broken())?;
+        String::from_utf8(body).map_err(|_| self.stranger(path))
     }
 
-    async fn ask(&self, path: &str) -> Result<(Response<Incoming>, Driver), Trouble> {
-        let (mut sender, mut driver, authority, prefix) = match &self.place {
-            Place::Tcp { host, port, authority, path } => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await;
-                let (sender, driver) = self.shake(stream).await?;
-                (sender, driver, authority.as_str(), path.as_str())
+    async fn get(&self, path: &str) -> Result<Response, RequestError> {
+        let request = self.address.request(reqwest::Method::GET, path, self.at);
+        let request = request.map_err(|error| self.unreachable(&error.to_string()))?;
+        let response = request.send().await.map_err(|error| {
+            if error.is_connect() {
+                self.unreachable(&client::reason(&error))
+            } else {
+                self.broken()
             }
-            Place::Unix(socket) => {
-                let (sender, driver) = self.shake(UnixStream::connect(socket).await).await?;
-                (sender, driver, "localhost", "")
-            }
-        };
-        let request = Request::get(format!("{prefix}{path}"))
-            .header("host", authority)
-            .header("user-agent", concat!("tenure/", env!("CARGO_PKG_VERSION")))
-            .body(Empty::new())
-            .map_err(|_| self.broken())?;
-        let answer = driver.along(sender.send_request(request)).await;
-        let response = answer.map_err(|_| self.broken())?;
-        // Dropping the sender would close the connection, and an event stream with it.
-        driver.sender = Some(sender);
+        })?;
         match response.status() {
-            StatusCode::OK => Ok((response, driver)),
-            StatusCode::SERVICE_UNAVAILABLE => Err(Trouble {
+            StatusCode::OK => Ok(response),
+            StatusCode::SERVICE_UNAVAILABLE => Err(RequestError {
                 problem: format!("{} has too many connections or event streams", self.url),
                 remedy: "end some, or raise --max-connections of `tenure run`".into(),
             }),
-            code => Err(Trouble {
+            code => Err(RequestError {
                 problem: format!("{} answers {} to {path}", self.url, code.as_u16()),
                 remedy: "is it `tenure run` that listens there? its address is its --listen".into(),
             }),
         }
     }
 
-    async fn shake<S>(
-        &self,
-        stream: std::io::Result<S>,
-    ) -> Result<(SendRequest<Empty<Bytes>>, Driver), Trouble>
-    where
-        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
-    {
-        let stream = stream.map_err(|error| self.unreachable(&error))?;
-        let (sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|_| self.broken())?;
-        let connection = async {
-            // A failure shows as a missing or incomplete response.
-            let _ = connection.await;
-        };
-        Ok((sender, Driver { connection: Box::pin(connection), ended: false, sender: None }))
-    }
-
-    fn unreachable(&self, error: &std::io::Error) -> Trouble {
-        Trouble {
-            problem: format!("nothing answers at {}: {error}", self.url),
-            remedy: "is `tenure run` up there? name another place with --url or TENURE_URL".into(),
+    fn unreachable(&self, why: &str) -> RequestError {
+        RequestError {
+            problem: format!("nothing answers at {}: {why}", self.url),
+            remedy: "is `tenure run` up there? name another address with --url or TENURE_URL"
+                .into(),
         }
     }
 
-    fn broken(&self) -> Trouble {
-        Trouble {
-            problem: format!("{} broke off before it had answered", self.url),
+    fn broken(&self) -> RequestError {
+        RequestError {
+            problem: format!("{} closed the connection before it had answered", self.url),
             remedy: "has `tenure run` just ended there? its log says why".into(),
         }
     }
 
-    fn stranger(&self, path: &str) -> Trouble {
-        Trouble {
+    fn stranger(&self, path: &str) -> RequestError {
+        RequestError {
             problem: format!("{} answers {path} with something that is no status", self.url),
             remedy: "is it `tenure run` that listens there? its address is its --listen".into(),
         }
     }
 }
 
-/// Parses http://HOST:PORT or unix:/path.
-pub(super) fn place(url: &str) -> Result<Place, String> {
-    if let Some(path) = url.strip_prefix("unix:") {
-        return if path.starts_with('/') {
-            Ok(Place::Unix(path.into()))
-        } else {
-            Err("names a socket that does not begin with /".into())
-        };
-    }
-    let parsed = Url::parse(url).map_err(|error| format!("is not a URL: {error}"))?;
-    if parsed.scheme() != "http" {
-        return Err("is neither http:// nor unix:".into());
-    }
-    if parsed.query().is_some() || parsed.fragment().is_some() || !parsed.username().is_empty() {
-        return Err("has more in it than host, port and path".into());
-    }
-    let host = parsed.host_str().ok_or("names no host")?;
-    let port = parsed.port_or_known_default().ok_or("names no port")?;
-    Ok(Place::Tcp {
-        // The brackets of an IPv6 address belong to the URL; the resolver does not take them.
-        host: host.trim_matches(['[', ']']).to_owned(),
-        port,
-        authority: format!("{host}:{port}"),
-        path: parsed.path().trim_end_matches('/').to_owned(),
-    })
-}
-
-/// Performs the I/O of one connection, while a request or response on it is awaited.
-struct Driver {
-    connection: Pin<Box<dyn Future<Output = ()> + Send>>,
-    ended: bool,
-    sender: Option<SendRequest<Empty<Bytes>>>,
-}
-
-impl Driver {
-    /// Polls the connection along with the future that depends on it.
-    async fn along<T>(&mut self, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
-        loop {
-            tokio::select! {
-                biased;
-                done = &mut work => return done,
-                () = &mut self.connection, if !self.ended => self.ended = true,
-            }
-        }
-    }
-}
-
 /// An event stream.
 pub(super) struct Events {
-    body: Incoming,
-    driver: Driver,
+    response: Response,
     parser: EventParser,
     sidecar: Sidecar,
 }
 
 impl Events {
     /// Returns the data of the next event.
-    pub(super) async fn next(&mut self) -> Result<String, Trouble> {
+    pub(super) async fn next(&mut self) -> Result<String, RequestError> {
         loop {
             if let Some(data) = self.parser.next() {
                 return Ok(data);
             }
-            let frame = self.driver.along(self.body.frame()).await;
-            let Some(Ok(frame)) = frame else {
+            let chunk = self.response.chunk().await;
+            let Ok(Some(bytes)) = chunk else {
                 return Err(self.sidecar.broken());
             };
-            if let Ok(bytes) = frame.into_data() {
-                self.parser.take(&bytes);
-            }
+            self.parser.take(&bytes);
             if self.parser.held() > LONGEST {
                 return Err(self.sidecar.stranger("/watch"));
             }
@@ -313,19 +264,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_name_a_host_or_a_socket() {
-        let tcp = |host: &str, port, authority: &str, path: &str| Place::Tcp {
-            host: host.to_owned(),
-            port,
-            authority: authority.to_owned(),
-            path: path.to_owned(),
+    fn addresses_name_a_host_or_a_socket() {
+        let url = |address: &Address, path: &str| {
+            let request = address.request(reqwest::Method::GET, path, None).unwrap();
+            request.build().unwrap().url().to_string()
         };
-        assert_eq!(place("http://a:1"), Ok(tcp("a", 1, "a:1", "")));
-        assert_eq!(place("http://a/"), Ok(tcp("a", 80, "a:80", "")));
-        assert_eq!(place("http://[::1]:1/x/"), Ok(tcp("::1", 1, "[::1]:1", "/x")));
-        assert_eq!(place("unix:/run/x"), Ok(Place::Unix("/run/x".into())));
+        for (text, path, requested) in [
+            ("http://a:1", "/status", "http://a:1/status"),
+            ("http://a/", "/status", "http://a/status"),
+            ("http://[::1]:1/x/", "/watch?wait=1s", "http://[::1]:1/x/watch?wait=1s"),
+            ("unix:/run/x", "/status", "http://localhost/status"),
+        ] {
+            assert_eq!(url(&Address::parse(text).unwrap(), path), requested);
+        }
+        assert_eq!(Address::parse("unix:/run/x"), Ok(Address::Unix("/run/x".into())));
         for bad in ["", "a:1", "https://a", "unix:x", "http://", "http://a?b", "http://u@a"] {
-            assert!(place(bad).is_err(), "{bad}");
+            assert!(Address::parse(bad).is_err(), "{bad}");
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 
-use super::client::{Sidecar, Trouble};
+use super::client::{RequestError, Sidecar};
 use super::document::{Heard, Role};
 use super::terminal::harmless;
 use crate::clock;
@@ -26,7 +26,7 @@ struct Answers {
     /// How many instances answered.
     heard: usize,
     /// Why a sidecar did not answer, if one did not.
-    trouble: Option<Trouble>,
+    trouble: Option<RequestError>,
 }
 
 /// Resolves when at least `of` instances answer, no request fails, and exactly one instance is
@@ -62,7 +62,7 @@ pub(super) async fn until(
 async fn ask(sidecars: &[Sidecar]) -> Answers {
     let found = join_all(sidecars.iter().map(Sidecar::each)).await;
     let mut trouble = None;
-    let mut keep = |it: Trouble| trouble = Some(it);
+    let mut keep = |it: RequestError| trouble = Some(it);
     let each: Vec<Sidecar> =
         found.into_iter().flat_map(|it| it.map_err(&mut keep).unwrap_or_default()).collect();
     let answers = join_all(each.iter().map(Sidecar::status)).await;

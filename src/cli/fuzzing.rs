@@ -1,7 +1,7 @@
 //! Properties of the parsers of the subcommands, for arbitrary answers and files.
 
-use super::client::EventParser;
 use super::document::Document;
+use super::events::EventParser;
 use super::status_file;
 
 /// Feeds answers of a sidecar and status files to the parsers. The first byte of the input is where

@@ -4,22 +4,29 @@
 //! They do not wait until a command that has begun is done; `tenure wait` does. They never repeat a
 //! request.
 
-mod post;
-
+use std::io;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use hyper::StatusCode;
-use serde_json::{Value, json};
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Method, StatusCode};
+use serde_json::{Map, Value, json};
 
-use super::client::{self, Place};
+use super::client::Address;
 use super::terminal::{complain, harmless, print};
 use crate::admin::{LONGEST_HOLD_OFF, USUAL_HOLD_OFF};
 use crate::config::{Environment, admin, duration};
+use crate::http::client::{self, Cause};
 use crate::status::words::spoken;
-use post::{Answer, post};
+
+/// The bound on a request: what the listener grants the driver, and a margin.
+const SOON: Duration = Duration::from_secs(8);
+
+/// The most bytes of a response.
+const LONGEST: usize = 64 * 1_024;
 
 const ADDRESS: &str = "TENURE_ADMIN";
 const TOKEN_FILE: &str = "TENURE_ADMIN_TOKEN_FILE";
@@ -186,14 +193,14 @@ impl Order {
 /// Sends the command. Exits with 0 when it is done or begun, 1 when it is not possible or the
 /// sidecar cannot be reached, 2 when the arguments are wrong.
 pub async fn run(order: Order, environment: &Environment) -> ExitCode {
-    let (place, token) = match whom(order.admin(), environment) {
-        Ok(whom) => whom,
+    let (address, token) = match listener(order.admin(), environment) {
+        Ok(listener) => listener,
         Err(fault) => {
             complain(&fault);
             return ExitCode::from(2);
         }
     };
-    let answer = match post(&place, token.as_deref(), order.path(), &order.body()).await {
+    let answer = match post(&address, token.as_deref(), order.path(), &order.body()).await {
         Ok(answer) => answer,
         Err(trouble) => {
             complain(&trouble);
@@ -217,10 +224,13 @@ pub async fn run(order: Order, environment: &Environment) -> ExitCode {
 }
 
 /// Determines the admin listener and the token.
-fn whom(args: &AdminArgs, environment: &Environment) -> Result<(Place, Option<String>), String> {
-    let (address, source) = match (&args.admin, environment.get(ADDRESS)) {
-        (Some(address), _) => (address.as_str(), "flag --admin"),
-        (None, Some(address)) => (address, "variable TENURE_ADMIN"),
+fn listener(
+    args: &AdminArgs,
+    environment: &Environment,
+) -> Result<(Address, Option<String>), String> {
+    let (text, source) = match (&args.admin, environment.get(ADDRESS)) {
+        (Some(text), _) => (text.as_str(), "flag --admin"),
+        (None, Some(text)) => (text, "variable TENURE_ADMIN"),
         (None, None) => {
             return Err("whom to tell is not known\n  name the admin listener of tenure run with \
                         --admin or TENURE_ADMIN: unix:/path or 127.0.0.1:PORT; it has one if it \
@@ -228,37 +238,140 @@ fn whom(args: &AdminArgs, environment: &Environment) -> Result<(Place, Option<St
                 .to_owned());
         }
     };
-    let url = if address.contains("://") || address.starts_with("unix:") {
-        address.to_owned()
+    let url = if text.contains("://") || text.starts_with("unix:") {
+        text.to_owned()
     } else {
-        format!("http://{address}")
+        format!("http://{text}")
     };
-    let place = client::place(&url).map_err(|problem| {
+    let address = Address::parse(&url).map_err(|problem| {
         format!(
-            "admin = {address:?} ({source})\n    {problem}\n    remedy: write unix:/path, \
+            "admin = {text:?} ({source})\n    {problem}\n    remedy: write unix:/path, \
              127.0.0.1:PORT or http://127.0.0.1:PORT"
         )
     })?;
-    let Place::Tcp { host, .. } = &place else {
-        return Ok((place, None));
+    let Address::Tcp(url) = &address else {
+        return Ok((address, None));
     };
-    let is_loopback = host.parse().map(|it: IpAddr| it.is_loopback());
+    let host = url.host_str().unwrap_or_default();
+    let is_loopback = host.trim_matches(['[', ']']).parse().map(|it: IpAddr| it.is_loopback());
     if !is_loopback.unwrap_or_else(|_| host.eq_ignore_ascii_case("localhost")) {
         return Err(format!(
-            "{address} is beyond loopback, where the token would go in the clear\n  call on the \
+            "{text} is beyond loopback, where the token would go in the clear\n  call on the \
              machine of tenure run, or through a tunnel that ends on loopback"
         ));
     }
     let file = args.admin_token_file.clone();
     let Some(file) = file.or_else(|| environment.get(TOKEN_FILE).map(PathBuf::from)) else {
         return Err(format!(
-            "{address} wants a token\n  name the file that holds it with --admin-token-file or \
+            "{text} wants a token\n  name the file that holds it with --admin-token-file or \
              {TOKEN_FILE}"
         ));
     };
     let token = admin::token(&file)
         .map_err(|problem| format!("admin-token-file = {:?}\n    {problem}", file.display()))?;
-    Ok((place, Some(token)))
+    Ok((address, Some(token)))
+}
+
+/// The response to a command.
+struct Answer {
+    code: StatusCode,
+    fields: Map<String, Value>,
+    /// The body as it was received.
+    raw: String,
+}
+
+impl Answer {
+    /// Returns a field of text.
+    fn text(&self, field: &str) -> Option<&str> {
+        self.fields.get(field)?.as_str()
+    }
+
+    /// Returns a field of milliseconds.
+    fn milliseconds(&self, field: &str) -> Option<Duration> {
+        self.fields.get(field)?.as_u64().map(Duration::from_millis)
+    }
+}
+
+/// Posts a body to a path. An error says why it failed and what to do. A request is never repeated,
+/// since one whose answer was lost may have taken effect.
+async fn post(
+    address: &Address,
+    token: Option<&str>,
+    path: &str,
+    body: &Value,
+) -> Result<Answer, String> {
+    let request = address
+        .request(Method::POST, path, None)
+        .map_err(|error| format!("the request cannot be made: {error:#}"))?
+        .header(CONTENT_TYPE, "application/json")
+        .body(body.to_string());
+    let request = match token {
+        Some(token) => request.bearer_auth(token),
+        None => request,
+    };
+    let broken = "the connection broke before the answer\n  the command may have been carried out: \
+                  see tenure status, and the log of tenure run";
+    let work = async {
+        let response = request.send().await.map_err(|error| {
+            if error.is_connect() { unreachable(address, &error) } else { broken.to_owned() }
+        })?;
+        let code = response.status();
+        let body = client::body(response, LONGEST).await.map_err(|_| broken.to_owned())?;
+        Ok((code, String::from_utf8_lossy(&body).trim().to_owned()))
+    };
+    let answered = tokio::time::timeout(SOON, work).await.unwrap_or_else(|_| {
+        Err(format!(
+            "no answer within {}\n  the process may be stopped, or its disk may hang; the command \
+             may yet be carried out: see tenure status",
+            duration::format(SOON)
+        ))
+    });
+    let (code, raw) = answered?;
+    let Ok(Value::Object(fields)) = serde_json::from_str(&raw) else {
+        return Err(format!(
+            "the answer {} is not JSON\n  is it the --admin of tenure run that listens there?",
+            code.as_u16()
+        ));
+    };
+    Ok(Answer { code, fields, raw })
+}
+
+/// Formats why there is no connection, with a remedy.
+fn unreachable(address: &Address, error: &reqwest::Error) -> String {
+    let why = client::reason(error);
+    match address {
+        Address::Tcp(url) => {
+            format!("nothing answers at {url}: {why}\n  is tenure run up there, with this --admin?")
+        }
+        Address::Unix(socket) => {
+            let remedy = socket_remedy(socket, client::cause(error));
+            format!("cannot reach unix:{}: {why}\n  {remedy}", socket.display())
+        }
+    }
+}
+
+/// Returns what to do about a socket that cannot be reached, from the file's metadata.
+fn socket_remedy(socket: &Path, cause: Cause) -> String {
+    match cause {
+        Cause::Io(io::ErrorKind::NotFound) => {
+            "there is no such socket: is tenure run up here, with this --admin?".to_owned()
+        }
+        Cause::Io(io::ErrorKind::ConnectionRefused) => {
+            "the process that made this socket is gone: start tenure run again".to_owned()
+        }
+        Cause::Io(io::ErrorKind::PermissionDenied) => match std::fs::symlink_metadata(socket) {
+            Ok(found) => format!(
+                "the socket is for uid {} and root, and you are uid {}: call as that user",
+                found.uid(),
+                rustix::process::geteuid().as_raw()
+            ),
+            Err(_) => format!(
+                "its directory is closed to you, uid {}: call as the user of tenure run",
+                rustix::process::geteuid().as_raw()
+            ),
+        },
+        _ => "is it the --admin of tenure run that listens there?".to_owned(),
+    }
 }
 
 fn remedy(code: StatusCode) -> Option<&'static str> {
@@ -324,12 +437,12 @@ mod tests {
         std::fs::set_permissions(&file, mode).unwrap();
         let environment =
             Environment::of([(ADDRESS, "unix:/variable"), (TOKEN_FILE, file.to_str().unwrap())]);
-        let of = |address| whom(&args(address), &environment);
-        assert_eq!(of(None).unwrap(), (Place::Unix("/variable".into()), None));
-        assert_eq!(of(Some("unix:/flag")).unwrap(), (Place::Unix("/flag".into()), None));
+        let of = |address| listener(&args(address), &environment);
+        assert_eq!(of(None).unwrap(), (Address::Unix("/variable".into()), None));
+        assert_eq!(of(Some("unix:/flag")).unwrap(), (Address::Unix("/flag".into()), None));
         for text in ["127.0.0.1:4041", "http://127.0.0.1:4041", "http://127.0.0.1:4041/"] {
-            let (place, token) = of(Some(text)).unwrap();
-            assert_eq!(place, client::place("http://127.0.0.1:4041").unwrap(), "{text}");
+            let (address, token) = of(Some(text)).unwrap();
+            assert_eq!(address, Address::parse("http://127.0.0.1:4041").unwrap(), "{text}");
             assert_eq!(token.as_deref(), Some("0123456789abcdef"));
         }
         for bad in ["unix:x", "https://127.0.0.1:1", "ftp://x"] {
@@ -339,9 +452,9 @@ mod tests {
             assert!(of(Some(beyond)).unwrap_err().contains("loopback"), "{beyond}");
         }
         let nothing = Environment::of([("", "")]);
-        let fault = whom(&args(None), &nothing).unwrap_err();
+        let fault = listener(&args(None), &nothing).unwrap_err();
         assert!(fault.contains("TENURE_ADMIN"), "{fault}");
-        let fault = whom(&args(Some("127.0.0.1:1")), &nothing).unwrap_err();
+        let fault = listener(&args(Some("127.0.0.1:1")), &nothing).unwrap_err();
         assert!(fault.contains("--admin-token-file"), "{fault}");
     }
 }

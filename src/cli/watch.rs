@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::client::{Sidecar, Trouble, UrlArgs};
+use super::client::{RequestError, Sidecar, UrlArgs};
 use super::document::Document;
 use super::terminal::{self, Style};
 use crate::clock;
@@ -105,7 +105,7 @@ impl Printer {
     }
 
     /// Prints an error, unless it repeats the last one.
-    fn complain(&mut self, trouble: &Trouble) {
+    fn complain(&mut self, trouble: &RequestError) {
         if self.told != trouble.problem() {
             terminal::complain(&format!("{trouble}\n  still watching"));
             trouble.problem().clone_into(&mut self.told);
@@ -124,7 +124,7 @@ async fn watch(sidecar: &Sidecar, mut printer: Printer) {
     }
 }
 
-async fn stream(sidecar: &Sidecar, printer: &mut Printer) -> Result<(), Trouble> {
+async fn stream(sidecar: &Sidecar, printer: &mut Printer) -> Result<(), RequestError> {
     let mut events = sidecar.events().await?;
     loop {
         let next = tokio::time::timeout(SILENCE, events.next()).await;

@@ -1,4 +1,5 @@
-//! The HTTP client for health probes and webhooks.
+//! The HTTP client for health probes, webhooks and the subcommands, and what the stores' clients share
+//! with it.
 //!
 //! Each request has its own connection, so that a service that accepts no more connections does not
 //! pass as healthy. There are no retries, redirects or proxies. Errors contain no URL, since it may
@@ -41,7 +42,7 @@ impl HttpClient {
     ) -> Result<StatusCode, String> {
         let request = request.map_err(|_| "the request could not be made".to_owned())?;
         let answer = self.0.execute(request).await;
-        answer.map(|it| it.status()).map_err(|error| broken(&error))
+        answer.map(|it| it.status()).map_err(|error| reason(&error))
     }
 }
 
@@ -107,8 +108,31 @@ pub(crate) fn trusting(
         .with_no_client_auth())
 }
 
+/// Why a body could not be read.
+pub(crate) enum BodyError {
+    /// It is longer than it may be.
+    TooLong,
+    /// The connection broke.
+    Broken(reqwest::Error),
+}
+
+/// Reads the body of a response, of at most `longest` bytes.
+pub(crate) async fn body(
+    mut response: reqwest::Response,
+    longest: usize,
+) -> Result<Vec<u8>, BodyError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(BodyError::Broken)? {
+        if body.len() + chunk.len() > longest {
+            return Err(BodyError::TooLong);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
 /// Formats why a request failed.
-fn broken(error: &reqwest::Error) -> String {
+pub(crate) fn reason(error: &reqwest::Error) -> String {
     match cause(error) {
         Cause::Certificate(why) => format!("TLS failed: {why}"),
         Cause::Io(kind) if error.is_connect() => kind.to_string(),

@@ -15,7 +15,7 @@ use super::Kube;
 use super::access::Means;
 use super::failure::{Asked, KubeError, Status};
 use super::objects::Resource;
-use crate::http::client::{self, Cause};
+use crate::http::client::{self, BodyError, Cause};
 
 /// The longest answer, or line of a watch, that is read. etcd by default limits a request to 1.5
 /// MiB, and the objects here have a few kilobytes.
@@ -193,17 +193,14 @@ impl Kube {
         Err(asked.refused(code, &status, wait))
     }
 
-    async fn body(&self, mut answer: Response) -> Result<Vec<u8>, KubeError> {
+    async fn body(&self, answer: Response) -> Result<Vec<u8>, KubeError> {
         let host = self.host();
-        let mut body = Vec::new();
-        while let Some(chunk) = answer.chunk().await.map_err(|error| broken(&error, host))? {
-            if body.len() + chunk.len() > LONGEST_ANSWER {
-                let message = format!("the answer of {host} is longer than any object of ours");
-                return Err(KubeError::Invalid(message));
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(body)
+        client::body(answer, LONGEST_ANSWER).await.map_err(|error| match error {
+            BodyError::Broken(error) => broken(&error, host),
+            BodyError::TooLong => KubeError::Invalid(format!(
+                "the answer of {host} is longer than {LONGEST_ANSWER} bytes"
+            )),
+        })
     }
 }
 

@@ -11,7 +11,7 @@ use azure_core::http::headers::Headers;
 use azure_core::http::{AsyncRawResponse, Body, HttpClient, Method, Request};
 use url::{Host, Url};
 
-use crate::http::client::{self, Cause as Fault};
+use crate::http::client::{self, BodyError, Cause as Fault};
 use crate::lease::{Cause, Failure};
 
 /// From the end of a request to the closing of its connection. Shorter than the 5 s after which
@@ -93,22 +93,20 @@ struct Client(reqwest::Client);
 impl HttpClient for Client {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
         let host = request.url().host_str().unwrap_or_default();
-        let mut response =
-            self.0.execute(outgoing(request)?).await.map_err(|e| broken(&e, host))?;
+        let response = self.0.execute(outgoing(request)?).await.map_err(|e| broken(&e, host))?;
         let status = response.status().as_u16();
         let mut headers = Headers::new();
         for (name, value) in response.headers() {
             let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
             headers.insert(name.as_str().to_owned(), value);
         }
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|e| broken(&e, host))? {
-            if body.len() + chunk.len() > LONGEST_ANSWER {
-                let message = format!("the answer of {host} is longer than any of Azure's");
-                return Err(Error::new(ErrorKind::Io, Broken { message, again: false }));
+        let body = client::body(response, LONGEST_ANSWER).await.map_err(|error| match error {
+            BodyError::Broken(error) => broken(&error, host),
+            BodyError::TooLong => {
+                let message = format!("the answer of {host} is longer than {LONGEST_ANSWER} bytes");
+                Error::new(ErrorKind::Io, Broken { message, again: false })
             }
-            body.extend_from_slice(&chunk);
-        }
+        })?;
         Ok(AsyncRawResponse::from_bytes(status.into(), headers, body))
     }
 }

@@ -6,13 +6,13 @@ use crate::cli::terminal::harmless;
 /// Parses Server-Sent Events. Of each event it keeps only the data; Tenure's events carry nothing
 /// else of use.
 #[derive(Debug, Default)]
-pub(in crate::cli) struct EventParser {
+pub(super) struct EventParser {
     buffer: Vec<u8>,
     data: Vec<String>,
 }
 
 impl EventParser {
-    pub(in crate::cli) fn take(&mut self, bytes: &[u8]) {
+    pub(super) fn take(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
@@ -23,7 +23,7 @@ impl EventParser {
 
     /// Returns the next complete event, with control characters replaced and its data lines joined
     /// by spaces, which leaves JSON valid.
-    pub(in crate::cli) fn next(&mut self) -> Option<String> {
+    pub(super) fn next(&mut self) -> Option<String> {
         while let Some(end) = self.buffer.iter().position(|it| *it == b'\n') {
             let line: Vec<u8> = self.buffer.drain(..=end).collect();
             let line = String::from_utf8_lossy(&line);
