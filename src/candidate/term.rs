@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::clock::{self, LONGEST_SLEEP, Moment};
-use crate::election::{Standing, Status};
+use crate::election::Status;
 use crate::status::Published;
 
 /// Resolves when no task may run any more in this term: its belief or its drain is over by the
@@ -25,13 +25,7 @@ pub(super) async fn over(mut published: watch::Receiver<Published>, term: u64) {
 
 /// Returns how much longer tasks may run in this term.
 pub(super) fn left(status: &Status, term: u64, now: Moment) -> Duration {
-    match &status.standing {
-        Standing::Leader { term: of, belief, .. } if *of == term => belief.until_end(now),
-        Standing::Draining { term: of, belief, began, length } if *of == term => {
-            length.saturating_sub(began.elapsed_max(now)).min(belief.until_end(now))
-        }
-        _ => Duration::ZERO,
-    }
+    if status.term() == Some(term) { status.work_remaining(now) } else { Duration::ZERO }
 }
 
 /// Returns whether the status is leading in this term, whatever the clock says.

@@ -141,6 +141,20 @@ impl Status {
         }
     }
 
+    /// Returns how much longer work of the current term may run at `now`, by the lease clocks alone:
+    /// until the belief is over, and in a drain also until drain-timeout is. A jump of the clocks
+    /// suspends the leadership, but stops no work that a later renewal would let go on (R10).
+    #[must_use]
+    pub fn work_remaining(&self, now: Moment) -> Duration {
+        match &self.standing {
+            Standing::Leader { belief, .. } => belief.until_end(now),
+            Standing::Draining { belief, began, length, .. } => {
+                length.saturating_sub(began.elapsed_max(now)).min(belief.until_end(now))
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
     /// Returns for how long the belief has been over at `now`, if this status is of a leader; else
     /// zero.
     #[must_use]

@@ -135,6 +135,8 @@ pub(crate) async fn body(
 pub(crate) fn reason(error: &reqwest::Error) -> String {
     match cause(error) {
         Cause::Certificate(why) => format!("TLS failed: {why}"),
+        // The kind of this one reads "entity not found".
+        Cause::Io(io::ErrorKind::NotFound) => "no such file or directory".to_owned(),
         Cause::Io(kind) if error.is_connect() => kind.to_string(),
         Cause::Io(kind) => format!("the connection broke: {kind}"),
         Cause::Unresolved(why) => why,

@@ -40,7 +40,7 @@ enum View {
 impl View {
     fn of(status: &Status, now: Moment) -> Self {
         match &status.standing {
-            Standing::Leader { term, belief, .. } if !belief.until_end(now).is_zero() => {
+            Standing::Leader { term, .. } if !status.work_remaining(now).is_zero() => {
                 Self::Leads(*term)
             }
             Standing::Draining { term, .. } => Self::Drains(*term),
@@ -52,7 +52,7 @@ impl View {
 /// Returns the time until a change by the clock alone, if there may be one.
 pub(super) fn until_change(status: &Status, now: Moment) -> Option<Duration> {
     match &status.standing {
-        Standing::Leader { belief, .. } => Some(belief.until_end(now)).filter(|it| !it.is_zero()),
+        Standing::Leader { .. } => Some(status.work_remaining(now)).filter(|it| !it.is_zero()),
         _ => None,
     }
 }
