@@ -28,7 +28,7 @@ pub(crate) struct Assembly {
 
 impl Assembly {
     /// Builds the parts. Health probes and route report their states to the given boards. With
-    /// `escorts` the lease is not released before
+    /// `has_workload` the lease is not released before
     /// [`Control::vacated`](crate::driver::Control::vacated).
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl Assembly {
     pub(crate) fn of(
         settings: &Settings,
         (health, route): (Board, RouteBoard),
-        escorts: bool,
+        has_workload: bool,
     ) -> anyhow::Result<Self> {
         let store = store::open(settings)?;
         let candidate = Candidate {
@@ -53,7 +53,7 @@ impl Assembly {
             health,
             route,
         };
-        let terms = terms(settings, candidate, store.rules(), escorts);
+        let terms = terms(settings, candidate, store.rules(), has_workload);
         let election = Election::new(terms, clock::now());
         let (sender, published) = watch::channel(Published::first(election.status()));
         let (metrics, heartbeat) = (Metrics::new(&about), Heartbeat::default());
@@ -78,7 +78,7 @@ impl Assembly {
 }
 
 /// Returns the configuration of the election.
-fn terms(settings: &Settings, candidate: Candidate, rules: Rules, escorts: bool) -> Config {
+fn terms(settings: &Settings, candidate: Candidate, rules: Rules, has_workload: bool) -> Config {
     let timings = settings.timings;
     Config {
         candidate: Arc::new(candidate),
@@ -90,7 +90,7 @@ fn terms(settings: &Settings, candidate: Candidate, rules: Rules, escorts: bool)
         activation_delay: timings.activation_delay,
         drain_timeout: settings.drain_timeout,
         health: health_rule(&settings.health),
-        escorts,
+        has_workload,
         observe: settings.observe,
     }
 }

@@ -172,12 +172,12 @@ impl Driver {
 /// Makes the store call for an operation.
 async fn ask(store: &dyn LeaseStore, op: &Op) -> Result<Answer, StoreError> {
     match op {
-        Op::Look => store.look().await.map(Answer::Sight),
+        Op::Read => store.read().await.map(Answer::Snapshot),
         Op::Acquire(bid) => store.acquire(bid).await.map(Answer::Grant),
-        Op::Inaugurate { bid, floor } => store.inaugurate(bid, *floor).await.map(Answer::Term),
+        Op::WriteTerm { bid, floor } => store.write_term(bid, *floor).await.map(Answer::Term),
         Op::Renew(bid) => store.renew(bid).await.map(|()| Answer::Done),
-        Op::Nominate { bid, successor } => {
-            store.nominate(bid, successor).await.map(|()| Answer::Done)
+        Op::SetSuccessor { bid, successor } => {
+            store.set_successor(bid, successor).await.map(|()| Answer::Done)
         }
         Op::Release(bid) => store.release(bid).await.map(|()| Answer::Done),
     }

@@ -51,7 +51,7 @@ impl Control {
 
     /// Reports the result of a health probe; `term` is the one in which it began.
     pub async fn probed(&self, probe: usize, well: bool, term: Option<u64>) {
-        self.give(Input::ProbeResult { probe, well, begun_in: term }, None).await;
+        self.give(Input::ProbeResult { probe, healthy: well, begun_in: term }, None).await;
     }
 
     /// Reports that all processes of this term have exited, or that none will start. If this
