@@ -27,12 +27,12 @@ pub(crate) struct Assembly {
 }
 
 impl Assembly {
-    /// Builds the parts. With `escorts` the lease is not released before
+    /// Builds the parts. With `has_workload` the lease is not released before
     /// [`Control::vacated`](crate::driver::Control::vacated).
     ///
     /// # Errors
     /// Returns an error if the store's client cannot be built.
-    pub(crate) fn of(settings: &Settings, escorts: bool) -> anyhow::Result<Self> {
+    pub(crate) fn of(settings: &Settings, has_workload: bool) -> anyhow::Result<Self> {
         let store = store::open(settings)?;
         let candidate = Candidate {
             identity: settings.identity.clone(),
@@ -46,7 +46,7 @@ impl Assembly {
             boot_id: clock::boot_id().unwrap_or_default(),
             store: store.kind(),
         };
-        let terms = terms(settings, candidate, store.rules(), escorts);
+        let terms = terms(settings, candidate, store.rules(), has_workload);
         let election = Election::new(terms, clock::now());
         let probes = settings.health.probes.iter().map(|probe| ProbeState::new(probe.to_string()));
         let route = settings.kubernetes.as_ref().and_then(|it| it.route.as_ref());
@@ -79,7 +79,7 @@ impl Assembly {
 }
 
 /// Returns the configuration of the election.
-fn terms(settings: &Settings, candidate: Candidate, rules: Rules, escorts: bool) -> Config {
+fn terms(settings: &Settings, candidate: Candidate, rules: Rules, has_workload: bool) -> Config {
     let timings = settings.timings;
     Config {
         candidate: Arc::new(candidate),
@@ -91,7 +91,7 @@ fn terms(settings: &Settings, candidate: Candidate, rules: Rules, escorts: bool)
         activation_delay: timings.activation_delay,
         drain_timeout: settings.drain_timeout,
         health: health_rule(&settings.health),
-        escorts,
+        has_workload,
         observe: settings.observe,
     }
 }

@@ -122,9 +122,9 @@ impl Driver {
             }
             Event::Ordered(Order::Input { input, reply }) => (input, reply),
             Event::Ordered(Order::Probe { probe, result, begun_in }) => {
-                let well = result.succeeded;
+                let healthy = result.succeeded;
                 self.publisher.probe(probe, result);
-                (Input::ProbeResult { probe, well, begun_in }, None)
+                (Input::ProbeResult { probe, healthy, begun_in }, None)
             }
             Event::Ordered(Order::Route(report)) => {
                 self.publisher.route(report);
@@ -181,12 +181,12 @@ impl Driver {
 /// Makes the store call for an operation.
 async fn ask(store: &dyn LeaseStore, op: &Op) -> Result<Answer, StoreError> {
     match op {
-        Op::Look => store.look().await.map(Answer::Sight),
+        Op::Read => store.read().await.map(Answer::Snapshot),
         Op::Acquire(bid) => store.acquire(bid).await.map(Answer::Grant),
-        Op::Inaugurate { bid, floor } => store.inaugurate(bid, *floor).await.map(Answer::Term),
+        Op::WriteTerm { bid, floor } => store.write_term(bid, *floor).await.map(Answer::Term),
         Op::Renew(bid) => store.renew(bid).await.map(|()| Answer::Done),
-        Op::Nominate { bid, successor } => {
-            store.nominate(bid, successor).await.map(|()| Answer::Done)
+        Op::SetSuccessor { bid, successor } => {
+            store.set_successor(bid, successor).await.map(|()| Answer::Done)
         }
         Op::Release(bid) => store.release(bid).await.map(|()| Answer::Done),
     }

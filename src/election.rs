@@ -34,14 +34,15 @@ pub use config::Config;
 pub use expiry::Observation;
 use health::Health;
 pub use health::HealthRule;
-use hold_off::{Aside, Deference};
+use hold_off::Deference;
+pub use hold_off::HoldOff;
 pub use input::{Command, Input, Progress, Refusal};
-pub use model_state::Piece;
+pub use model_state::StateValue;
 pub use reason::{Reason, TRANSITIONS, Transition};
 pub use request::{Answer, Entropy, Notice, Op, Request, RequestId};
 use retry::RetryTimer;
 use role::{PendingRelease, Role};
-pub use status::{Belief, HoldOff, Holder, Standing, State, Status, StoreHealth};
+pub use status::{Belief, Holder, Standing, State, Status, StoreHealth};
 
 use crate::clock::Moment;
 use crate::lease::{Record, StoreError, Successor};
@@ -67,22 +68,22 @@ pub struct Election {
     pending_release: Option<PendingRelease>,
     health: Health,
     paused: bool,
-    aside: Option<Aside>,
+    hold_off: Option<HoldOff>,
     deference: Option<Deference>,
     /// The observed lease whose end is awaited, where observers count the time.
     observation: Option<Observation>,
     /// The term whose processes may still run.
-    occupied: Option<u64>,
-    heard: bool,
+    workload_term: Option<u64>,
+    store_reached: bool,
     store: StoreHealth,
     holder: Option<Holder>,
     successor: Option<Successor>,
     /// The record seen while the lease was free; it does not belong to a later holder.
-    past: Record,
+    free_record: Record,
     /// The largest term ever seen; a recorded term below this is an alarm (R11).
-    highest: u64,
+    highest_term: u64,
     /// The defect of the record that was last reported, so that each is reported once.
-    defect: Option<Notice>,
+    reported_defect: Option<Notice>,
     /// The state that was last reported.
     state: State,
     next_id: u64,
@@ -106,7 +107,7 @@ impl Election {
         let health = Health::new(config.health);
         Self {
             config,
-            role: Role::Standby { looks: RetryTimer::at_once(now), bidding: None },
+            role: Role::Standby { next_read: RetryTimer::at_once(now), bidding: None },
             since: now,
             in_flight: None,
             outbox: None,
@@ -114,17 +115,17 @@ impl Election {
             pending_release: None,
             health,
             paused: false,
-            aside: None,
+            hold_off: None,
             deference: None,
             observation: None,
-            occupied: None,
-            heard: false,
+            workload_term: None,
+            store_reached: false,
             store: StoreHealth::default(),
             holder: None,
             successor: None,
-            past: Record::default(),
-            highest: 0,
-            defect: None,
+            free_record: Record::default(),
+            highest_term: 0,
+            reported_defect: None,
             state: State::Starting,
             next_id: 0,
         }
@@ -144,12 +145,12 @@ impl Election {
             Input::Timeout => self.handle_timeout(now, entropy),
             Input::Answer { id, answer } => self.handle_answer(id, answer, now, entropy),
             Input::Wakeup => self.handle_wakeup(now, entropy),
-            Input::PublishAcked => self.handle_announced(now, entropy),
-            Input::ProbeResult { probe, well, begun_in } => {
-                self.handle_probed(probe, well, begun_in, now, entropy);
+            Input::PublishAcked => self.handle_publish_acked(now, entropy),
+            Input::ProbeResult { probe, healthy, begun_in } => {
+                self.handle_probe_result(probe, healthy, begun_in, now, entropy);
             }
             Input::WorkloadExited { term, hold_off } => {
-                self.handle_vacated(term, hold_off, now, entropy);
+                self.handle_workload_exited(term, hold_off, now, entropy);
             }
             Input::Command(command) => return self.handle_command(command, now, entropy),
             Input::Resign => self.handle_resign(now, entropy),
@@ -159,8 +160,8 @@ impl Election {
 
     /// Handles the passing of time.
     fn handle_timeout(&mut self, now: Moment, entropy: Entropy) {
-        self.judge(now, entropy);
-        self.ask(now);
+        self.apply_deadlines(now, entropy);
+        self.queue_request(now);
     }
 
     /// Handles the answer to a request. Drops any answer but the first to the request in flight
@@ -173,31 +174,31 @@ impl Election {
         entropy: Entropy,
     ) {
         // The deadline first: an answer that arrives after it must find the leadership over (R6).
-        self.judge(now, entropy);
+        self.apply_deadlines(now, entropy);
         if let Some(request) = self.in_flight.take_if(|current| current.id == id) {
-            self.take_answer(request, answer, now, entropy);
-            self.judge(now, entropy);
+            self.on_answer(request, answer, now, entropy);
+            self.apply_deadlines(now, entropy);
         }
-        self.ask(now);
+        self.queue_request(now);
     }
 
     /// Makes the next read of a standby due now, unless it backs off. A wake-up is a hint, never
     /// evidence.
     fn handle_wakeup(&mut self, now: Moment, entropy: Entropy) {
-        if let Role::Standby { looks, bidding: None } = &mut self.role {
-            looks.hasten(now);
+        if let Role::Standby { next_read, bidding: None } = &mut self.role {
+            next_read.make_due(now);
         }
         self.handle_timeout(now, entropy);
     }
 
     /// Handles the acknowledgement by every publisher that this candidate is passive: a pending
     /// release may be sent (R8).
-    fn handle_announced(&mut self, now: Moment, entropy: Entropy) {
+    fn handle_publish_acked(&mut self, now: Moment, entropy: Entropy) {
         if let Role::Draining(it) = &mut self.role {
-            it.announced = true;
+            it.publish_acked = true;
         }
         if let Some(pending_release) = &mut self.pending_release {
-            pending_release.announced = true;
+            pending_release.publish_acked = true;
         }
         self.handle_timeout(now, entropy);
     }
@@ -217,7 +218,7 @@ impl Election {
     /// one second.
     #[must_use]
     pub fn poll_timeout(&self, now: Moment) -> Duration {
-        let belief = self.role.tenure().map_or(Duration::MAX, |it| it.belief.until_end(now));
+        let belief = self.role.held_lease().map_or(Duration::MAX, |it| it.belief.until_end(now));
         let next = match (&self.in_flight, &self.pending_release) {
             (Some(_), _) => Duration::MAX,
             (None, Some(pending_release)) => self
@@ -236,8 +237,8 @@ impl Election {
             since: self.since,
             holder: self.holder.clone(),
             successor: self.successor.clone(),
-            aside: self.aside.map(|it| HoldOff { length: it.length, from: it.from }),
-            occupied: self.occupied,
+            hold_off: self.hold_off,
+            workload_term: self.workload_term,
             store: self.store.clone(),
         }
     }
@@ -253,8 +254,8 @@ impl Election {
 
     /// Ends everything that is over at `now`: a belief, a bid, the write of a term, a drain, the
     /// attempts at a pending release.
-    fn judge(&mut self, now: Moment, entropy: Entropy) {
-        self.notice_jump(now);
+    fn apply_deadlines(&mut self, now: Moment, entropy: Entropy) {
+        self.check_for_jump(now);
         if let Role::Activating(it) = &mut self.role {
             it.restart_if_back(now);
         }
@@ -268,20 +269,20 @@ impl Election {
         match &self.role {
             Role::Standby { bidding: Some(it), .. } if it.is_over(now, lease_duration) => {
                 let bid = it.bid.clone();
-                self.owe(bid, now, true);
+                self.schedule_release(bid, now, true);
                 self.back_off(now, entropy);
             }
-            Role::Activating(it) if it.tenure.is_over(now) => {
+            Role::Activating(it) if it.held.is_over(now) => {
                 self.become_standby(Reason::Lapsed, now, entropy);
             }
             Role::Activating(it) if it.write_is_over(now, lease_duration) => {
                 self.become_standby(Reason::WriteFailed, now, entropy);
                 self.back_off(now, entropy);
             }
-            Role::Leader(it) if it.tenure.is_over(now) => {
+            Role::Leader(it) if it.held.is_over(now) => {
                 self.become_standby(Reason::Lapsed, now, entropy);
             }
-            Role::Draining(it) if it.tenure.is_over(now) => {
+            Role::Draining(it) if it.held.is_over(now) => {
                 self.end_drain(Reason::Lapsed, now, entropy);
             }
             Role::Draining(it) if self.until_drained(now).is_zero() => {
@@ -300,26 +301,26 @@ impl Election {
     }
 
     /// Suspends the belief if the clocks have jumped, and makes a renewal due at once (R10).
-    fn notice_jump(&mut self, now: Moment) {
-        let Some(tenure) = self.role.tenure_mut() else {
+    fn check_for_jump(&mut self, now: Moment) {
+        let Some(held) = self.role.held_lease_mut() else {
             return;
         };
-        if !tenure.belief.suspended && tenure.belief.sent.jumped(now) {
-            tenure.belief.suspended = true;
-            tenure.renewal.hasten(now);
-            self.tell_transition(Reason::ClockJumped, None, now);
+        if !held.belief.suspended && held.belief.sent.jumped(now) {
+            held.belief.suspended = true;
+            held.renewal.make_due(now);
+            self.notify_transition(Reason::ClockJumped, None, now);
         }
     }
 
     /// Queues the next request, if none is in flight and one is due.
-    fn ask(&mut self, now: Moment) {
+    fn queue_request(&mut self, now: Moment) {
         if self.in_flight.is_some() {
             return;
         }
         let Some(op) = self.next_request(now) else {
             return;
         };
-        if let (Op::Inaugurate { .. }, Role::Activating(it)) = (&op, &mut self.role) {
+        if let (Op::WriteTerm { .. }, Role::Activating(it)) = (&op, &mut self.role) {
             it.first_write.get_or_insert(now);
         }
         let timeout = match &self.pending_release {
@@ -330,7 +331,7 @@ impl Election {
         };
         let id = RequestId(self.next_id);
         self.next_id += 1;
-        let after_jump = self.role.tenure().is_some_and(|it| it.belief.suspended);
+        let after_jump = self.role.held_lease().is_some_and(|it| it.belief.suspended);
         self.in_flight = Some(InFlight { id, op: op.clone(), sent: now, after_jump });
         self.outbox = Some(Request { id, op, timeout });
     }
@@ -350,7 +351,7 @@ impl Election {
     /// Returns how long until a pending release may be sent; [`Duration::MAX`] while processes of
     /// the term live (R8).
     fn until_release(&self, pending_release: &PendingRelease, now: Moment) -> Duration {
-        match self.occupied {
+        match self.workload_term {
             Some(_) => Duration::MAX,
             None => pending_release.left(now, self.config.request_timeout),
         }
@@ -358,19 +359,23 @@ impl Election {
 
     /// Returns how much is left of the time for a pending release, after which the lease is left to
     /// run out: two request-timeouts, which bounds a resignation (R3). Without a resignation they
-    /// begin when the lapsed lease is over (`promised`). After one, a lapsed lease that lasts longer
+    /// begin when the lapsed lease is over (`client_window`). After one, a lapsed lease that lasts longer
     /// is left to run out as soon as the publishers have acknowledged passive. If processes live
     /// that cannot be killed, the time is one lease-duration.
     fn time_to_release(&self, pending_release: &PendingRelease, now: Moment) -> Duration {
-        let first = match self.occupied {
+        let first = match self.workload_term {
             Some(_) => self.config.lease_duration,
-            None if pending_release.leaving => Duration::ZERO,
-            None => pending_release.promise_at_start(),
+            None if pending_release.resigned => Duration::ZERO,
+            None => pending_release.client_window_at_start(),
         };
         let request = self.config.request_timeout;
         let left = (first + request * 2).saturating_sub(pending_release.since.elapsed_max(now));
-        let idle = pending_release.leaving && self.occupied.is_none();
-        let said = pending_release.announcing_left(now, request).is_zero();
-        if idle && said && pending_release.promise_left(now) > left { Duration::ZERO } else { left }
+        let idle = pending_release.resigned && self.workload_term.is_none();
+        let said = pending_release.publish_wait_left(now, request).is_zero();
+        if idle && said && pending_release.client_window_left(now) > left {
+            Duration::ZERO
+        } else {
+            left
+        }
     }
 }

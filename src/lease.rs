@@ -53,7 +53,7 @@ pub struct Bid {
 
 /// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sight {
+pub struct Snapshot {
     /// Whether the store allows the lease to be acquired now. Where observers count the time, only
     /// after a release.
     pub free: bool,

@@ -49,7 +49,7 @@ pub struct Sidecar {
 
 impl Sidecar {
     /// Opens the store, binds the listeners and writes the status files for the first time. With
-    /// `escorts` the lease is not released before [`Control::vacated`]. Orders sent before this
+    /// `has_workload` the lease is not released before [`Control::vacated`]. Orders sent before this
     /// returns are carried out once the sidecar runs.
     ///
     /// # Errors
@@ -59,12 +59,12 @@ impl Sidecar {
     pub async fn prepare(
         mut settings: Settings,
         dropped_lines: Box<dyn Fn() -> usize + Send + Sync>,
-        escorts: bool,
+        has_workload: bool,
         (control, orders): (Control, Orders),
     ) -> anyhow::Result<Self> {
         settings.max_connections = descriptors::make_room(settings.max_connections);
         let probes = Probes::new(&settings.health, clock::now)?;
-        let assembly = Assembly::of(&settings, escorts)?;
+        let assembly = Assembly::of(&settings, has_workload)?;
         let (about, published) = (assembly.about.clone(), assembly.published.clone());
         let (metrics, heartbeat) = (assembly.metrics.clone(), assembly.heartbeat.clone());
         let listeners = listen(&settings.listen).await?;

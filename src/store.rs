@@ -8,8 +8,8 @@
 //!
 //! Stores differ in three ways:
 //! - *Where the time is counted.* By the store (Azure, a file on one host), or by each observer:
-//!   [`Sight::claim`] tells whether the lease has changed since the last read.
-//! - *Where the term comes from.* [`LeaseStore::inaugurate`] returns it, whether it is a number of
+//!   [`Snapshot::claim`] tells whether the lease has changed since the last read.
+//! - *Where the term comes from.* [`LeaseStore::write_term`] returns it, whether it is a number of
 //!   the store or a counter in the record.
 //! - *Whether the store can notify.* [`LeaseStore::changed`] wakes a standby before its next poll.
 
@@ -19,7 +19,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::config::{Settings, StoreSettings};
-use crate::lease::{Bid, Grant, Record, Rules, Sight, StoreError, Successor};
+use crate::lease::{Bid, Grant, Record, Rules, Snapshot, StoreError, Successor};
 
 pub mod azure;
 pub mod file;
@@ -47,14 +47,14 @@ pub trait LeaseStore: Send + Sync {
     ///
     /// A lock that does not exist yet is free and has no term. A record that Tenure did not write
     /// is [`StoreError::Foreign`].
-    async fn look(&self) -> Result<Sight, StoreError>;
+    async fn read(&self) -> Result<Snapshot, StoreError>;
 
     /// Acquires the lease if it is free, or again if `bid.lease` already holds it; the store counts
     /// `bid.lease_duration` anew either way. Creates the lock first if it is missing, overwriting
     /// nothing.
     ///
     /// Returns the record as found, which is that of an earlier leadership, since only
-    /// [`inaugurate`](Self::inaugurate) writes this bid's. [`StoreError::Refused`] means that
+    /// [`write_term`](Self::write_term) writes this bid's. [`StoreError::Refused`] means that
     /// another candidate holds the lease.
     async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError>;
 
@@ -64,7 +64,7 @@ pub trait LeaseStore: Send + Sync {
     /// If the record already has `bid.nonce`, returns the term that was written then, by an earlier
     /// attempt whose answer was lost. [`StoreError::Refused`] means that this bid does not hold the
     /// lease.
-    async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError>;
+    async fn write_term(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError>;
 
     /// Makes the store count `bid.lease_duration` anew. [`StoreError::Refused`] means that the
     /// lease is definitely lost.
@@ -77,7 +77,7 @@ pub trait LeaseStore: Send + Sync {
     /// The value written is that of [`Successor::as_stored`]; if the record already has it, nothing
     /// is written. The lease is not extended. [`StoreError::Refused`] means that this bid does not
     /// hold the lease, or did not write the record.
-    async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError>;
+    async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError>;
 
     /// Frees the lease and keeps the record. [`StoreError::Refused`] means that this bid no longer
     /// held the lease, which has the same effect.
@@ -106,7 +106,7 @@ pub trait LeaseAdmin: LeaseStore {
     ///
     /// May be repeated: a lease that is being broken is still held, and does not run out later for
     /// it.
-    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError>;
+    async fn break_lease(&self, at_once: bool) -> Result<BreakOutcome, StoreError>;
 
     /// Checks everything that this store needs, for `tenure doctor`, in the order in which an
     /// operator would fix it. Does not touch the lease or its record; permissions that need a real
@@ -135,7 +135,7 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
 
 /// The result of breaking the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Broken {
+pub enum BreakOutcome {
     /// The lease was not held, and nothing was changed.
     NotHeld,
     /// The lease was held, and its holder can no longer renew it.

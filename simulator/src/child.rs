@@ -64,7 +64,7 @@ impl World<'_> {
     /// Schedules the launch of a child, after a candidate has become leader.
     pub(super) fn escort(&mut self, node: u8, term: u64) {
         let it = &mut self.nodes[usize::from(node)];
-        if !it.plan.escorts {
+        if !it.plan.has_workload {
             return;
         }
         it.escort.stamp += 1;

@@ -107,7 +107,7 @@ impl Fate {
         let mut fate =
             Self { there: Some(there), between: back, back: Some(back), ..Self::default() };
         match (link.illness, op) {
-            (Some(Illness::CannotWrite), Op::Inaugurate { .. }) => {
+            (Some(Illness::CannotWrite), Op::WriteTerm { .. }) => {
                 fate.error = Some(Error::Unknown);
             }
             (Some(Illness::NeverHears), Op::Acquire(_)) => fate.back = None,
@@ -176,7 +176,7 @@ impl Fate {
 
 /// Returns the error of a connection that broke.
 pub fn broken() -> StoreError {
-    StoreError::Broken(Failure::new(Cause::Network, "the connection broke"))
+    StoreError::RetryNow(Failure::new(Cause::Network, "the connection broke"))
 }
 
 /// Returns the error of a request that timed out.

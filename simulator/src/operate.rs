@@ -73,8 +73,8 @@ impl Process {
 
     /// Records the result of a read.
     pub fn looked(&mut self, answer: &Answer, identity: &str, now: Moment) {
-        let Answer::Sight(sight) = answer else { return };
-        self.observation = Observation::see(self.observation.take(), sight, now);
+        let Answer::Snapshot(sight) = answer else { return };
+        self.observation = Observation::update(self.observation.take(), sight, now);
         let over = self.observation.as_ref().is_some_and(|it| it.left(now).is_zero());
         if let Some(aside) = &mut self.aside {
             if sight.free || over || sight.record.nonce != aside.nonce {
@@ -171,7 +171,7 @@ impl World<'_> {
         {
             match (reason, process.asked_hold_off.take()) {
                 (Reason::SteppedDown, Some(asked)) => process.stands_aside(nanos(asked)),
-                (Reason::FellIll, _) => {
+                (Reason::Unhealthy, _) => {
                     let lease = self.nodes[usize::from(node)].plan.timings.lease_duration;
                     let process = self.nodes[usize::from(node)].process.as_mut();
                     process.into_iter().for_each(|it| it.stands_aside(lease));
@@ -204,7 +204,7 @@ impl World<'_> {
                 Reason::SteppedDown | Reason::Transferred | Reason::ChildEnded => {
                     process.stands_aside(asked);
                 }
-                Reason::FellIll => process.stands_aside(timings.lease_duration),
+                Reason::Unhealthy => process.stands_aside(timings.lease_duration),
                 _ => {}
             }
             process.work = Some(Work {
@@ -219,7 +219,7 @@ impl World<'_> {
         if let Some(term) = term {
             self.judge.take_back(term, node, life, self.now + kept(drain));
         }
-        if reason == Reason::FellIll {
+        if reason == Reason::Unhealthy {
             self.judge_deposed(node, term);
         }
         if to == State::Draining {
@@ -251,12 +251,12 @@ impl World<'_> {
     pub(super) fn judge_request(&mut self, node: u8, op: &Op, moment: Moment) {
         let it = &mut self.nodes[usize::from(node)];
         let Some(process) = &mut it.process else { return };
-        let alike = matches!(op, Op::Look) && process.looks_again(self.now);
+        let alike = matches!(op, Op::Read) && process.looks_again(self.now);
         let it = &self.nodes[usize::from(node)];
         let Some(process) = &it.process else { return };
         let accused = match op {
             Op::Release(bid) => self.too_early(node, bid, moment),
-            Op::Look if alike => Some((checker::Kind::Unjittered, "after as long as ever")),
+            Op::Read if alike => Some((checker::Kind::Unjittered, "after as long as ever")),
             Op::Acquire(_) if process.paused => Some((checker::Kind::TookPart, "though paused")),
             Op::Acquire(_) if it.plan.probing.is_some() && !process.told.is_well() => {
                 Some((checker::Kind::TookPart, "though its service is not well"))
@@ -338,9 +338,9 @@ pub fn identity(node: u8) -> String {
 /// Returns the bid that a request is for.
 pub fn bid(op: &Op) -> Option<&Bid> {
     match op {
-        Op::Look => None,
+        Op::Read => None,
         Op::Acquire(bid) | Op::Renew(bid) | Op::Release(bid) => Some(bid),
-        Op::Inaugurate { bid, .. } | Op::Nominate { bid, .. } => Some(bid),
+        Op::WriteTerm { bid, .. } | Op::SetSuccessor { bid, .. } => Some(bid),
     }
 }
 

@@ -49,7 +49,7 @@ impl Post {
         let message = &self.messages[index as usize];
         let outcome = match &message.answer {
             None => "nothing".to_owned(),
-            Some(Ok(Answer::Sight(sight))) => {
+            Some(Ok(Answer::Snapshot(sight))) => {
                 format!("free: {}, {:?}", sight.free, sight.record.term)
             }
             Some(Ok(Answer::Grant(grant))) => format!("granted on term {:?}", grant.record.term),
@@ -84,8 +84,8 @@ impl World<'_> {
             heard_of = process.heard;
         }
         let requests = match &op {
-            Op::Look => 1,
-            Op::Inaugurate { .. } | Op::Nominate { .. } => 2,
+            Op::Read => 1,
+            Op::WriteTerm { .. } | Op::SetSuccessor { .. } => 2,
             Op::Acquire(_) | Op::Renew(_) | Op::Release(_) => self.store.most_requests(&op),
         };
         let patience = it.clocks.timer(timeout);
@@ -132,7 +132,7 @@ impl World<'_> {
         let Message { node, life, id, copy, fate, .. } = *message;
         let done = match (fate.error, &message.op) {
             (Some(Error::Unknown), _) => Step::Done(Err(erred())),
-            (Some(Error::Foreign), Op::Look | Op::Inaugurate { .. }) => Step::Done(Err(foreign())),
+            (Some(Error::Foreign), Op::Read | Op::WriteTerm { .. }) => Step::Done(Err(foreign())),
             _ => self.serve(index),
         };
         let op = &self.post.get(index).op;
@@ -170,10 +170,10 @@ impl World<'_> {
     fn serve(&mut self, index: u32) -> Step {
         let message = self.post.get(index);
         let Message { node, life, heard, fate, .. } = *message;
-        if let (Op::Look, Some(back)) = (&message.op, fate.stale)
+        if let (Op::Read, Some(back)) = (&message.op, fate.stale)
             && let Some(sight) = self.store.earlier(back)
         {
-            return Step::Done(Ok(Answer::Sight(sight)));
+            return Step::Done(Ok(Answer::Snapshot(sight)));
         }
         let mut wrote = None;
         let news = self.store.news();
@@ -263,7 +263,7 @@ impl World<'_> {
 /// Returns the term in an answer; 0 if there is none.
 fn told_term(answer: &Result<Answer, StoreError>) -> u64 {
     match answer {
-        Ok(Answer::Sight(sight)) => sight.record.term.unwrap_or(0),
+        Ok(Answer::Snapshot(sight)) => sight.record.term.unwrap_or(0),
         Ok(Answer::Grant(grant)) => grant.record.term.unwrap_or(0),
         Ok(Answer::Term(term)) => *term,
         _ => 0,

@@ -216,7 +216,7 @@ impl Node {
             activation_delay,
             drain_timeout,
             health: self.plan.probing.map(|it| it.rule),
-            escorts: self.plan.escorts,
+            has_workload: self.plan.has_workload,
             observe: self.plan.observe,
         };
         let election = Election::new(config, self.clocks.read(now));

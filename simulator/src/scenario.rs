@@ -48,7 +48,7 @@ pub struct NodePlan {
     /// How the service beside it is asked whether it is well.
     pub probing: Option<Probing>,
     /// Whether processes run in its terms.
-    pub escorts: bool,
+    pub has_workload: bool,
     /// Whether its service says when it has ended its work.
     pub says_drained: bool,
     pub nature: Nature,
@@ -135,7 +135,7 @@ impl Scenario {
             timings,
             observe: false,
             probing: None,
-            escorts: false,
+            has_workload: false,
             says_drained: false,
             nature,
             drift_ppm: 0,
@@ -263,12 +263,12 @@ impl NodePlan {
         let clock_start = [rng.u64(..1 << 50) + MILLI, rng.u64(..1 << 50) + MILLI];
         let clock_start = clock_start.map(|it| it + 10_000 * SECOND);
         let probing = Probing::draw(rng, span(timings.lease_duration));
-        let (escorts, says_drained) = (rng.bool(), rng.bool());
+        let (has_workload, says_drained) = (rng.bool(), rng.bool());
         Self {
             timings,
             observe,
             probing,
-            escorts,
+            has_workload,
             says_drained,
             nature,
             drift_ppm,

@@ -179,7 +179,7 @@ impl World<'_> {
         if counts {
             process.told.take(index, well, begun_in, &probing.rule);
         }
-        let input = Input::ProbeResult { probe: index, well, begun_in };
+        let input = Input::ProbeResult { probe: index, healthy: well, begun_in };
         let _ = process.election.handle(input, moment, entropy);
         let rests = counts
             && it.service.mood != Mood::Flapping
@@ -241,6 +241,6 @@ impl World<'_> {
 
 /// Returns whether a leader that left for this reason did so voluntarily.
 pub fn is_by_will(reason: Reason) -> bool {
-    use Reason::{ChildEnded, FellIll, Paused, Resigned, SteppedDown, Transferred};
-    matches!(reason, Resigned | SteppedDown | Transferred | Paused | FellIll | ChildEnded)
+    use Reason::{ChildEnded, Paused, Resigned, SteppedDown, Transferred, Unhealthy};
+    matches!(reason, Resigned | SteppedDown | Transferred | Paused | Unhealthy | ChildEnded)
 }

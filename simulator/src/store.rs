@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use tenure::election::{Answer, Op};
 use tenure::lease::{
-    Bid, Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Sight, StoreError, Successor,
+    Bid, Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Snapshot, StoreError, Successor,
     Version,
 };
-use tenure::store::Broken;
+use tenure::store::BreakOutcome;
 use time::OffsetDateTime;
 
 use super::Instant;
@@ -55,7 +55,7 @@ pub struct Store {
     /// Counts the changes that a standby is told of.
     news: u64,
     /// What looks at the object saw, the last first.
-    earlier: VecDeque<Sight>,
+    earlier: VecDeque<Snapshot>,
     version: Version,
 }
 
@@ -130,7 +130,7 @@ impl Store {
     }
 
     /// What looks at an object saw so many changes ago, if it is known.
-    pub fn earlier(&self, back: u8) -> Option<Sight> {
+    pub fn earlier(&self, back: u8) -> Option<Snapshot> {
         self.earlier.get(usize::from(back) - 1).cloned()
     }
 
@@ -231,15 +231,15 @@ impl Store {
             return self.step_object(op, stage, time, wrote);
         }
         match (op, stage) {
-            (Op::Look, _) => Step::Done(Ok(Answer::Sight(self.look(time)))),
+            (Op::Read, _) => Step::Done(Ok(Answer::Snapshot(self.look(time)))),
             (Op::Acquire(bid), Stage::First | Stage::Made) => self.take(bid, stage, time),
             (Op::Acquire(_), Stage::Missing) => {
                 self.exists = true;
                 Step::More(Stage::Made)
             }
             (Op::Acquire(_), _) => Step::Done(self.grant(time)),
-            (Op::Inaugurate { bid, .. }, Stage::First) => self.read(bid),
-            (Op::Inaugurate { bid, floor }, Stage::Second { seen } | Stage::Third { seen }) => {
+            (Op::WriteTerm { bid, .. }, Stage::First) => self.read(bid),
+            (Op::WriteTerm { bid, floor }, Stage::Second { seen } | Stage::Third { seen }) => {
                 let written = self.write(bid, *floor, seen, time);
                 if let Ok((term, true)) = written {
                     *wrote = Some((term, bid.nonce));
@@ -247,8 +247,11 @@ impl Store {
                 Step::Done(written.map(|(term, _)| Answer::Term(term)))
             }
             (Op::Renew(bid), _) => Step::Done(self.renew(bid, time).map(|()| Answer::Done)),
-            (Op::Nominate { bid, .. }, Stage::First) => self.read_ours(bid),
-            (Op::Nominate { bid, successor }, Stage::Second { seen } | Stage::Third { seen }) => {
+            (Op::SetSuccessor { bid, .. }, Stage::First) => self.read_ours(bid),
+            (
+                Op::SetSuccessor { bid, successor },
+                Stage::Second { seen } | Stage::Third { seen },
+            ) => {
                 let named = self.name(bid, successor, seen, time);
                 Step::Done(named.map(|()| Answer::Done))
             }
@@ -257,9 +260,9 @@ impl Store {
         }
     }
 
-    fn look(&mut self, time: Duration) -> Sight {
+    fn look(&mut self, time: Duration) -> Snapshot {
         let free = !matches!(self.lease.state(time), "leased" | "breaking");
-        Sight { free, record: self.record.clone(), version: self.version.clone(), claim: None }
+        Snapshot { free, record: self.record.clone(), version: self.version.clone(), claim: None }
     }
 
     /// A request for the lease makes no blob: what is missing is made for a bid that was told so.
@@ -400,22 +403,22 @@ impl Store {
 impl Store {
     /// An operator breaks the lease, after a period or (`None`) letting it run out. Nothing to
     /// break is nothing done.
-    pub fn break_lease(&mut self, period: Option<Duration>, now: Instant) -> Broken {
+    pub fn break_lease(&mut self, period: Option<Duration>, now: Instant) -> BreakOutcome {
         let time = self.time(now);
         if self.kind == Kind::Object {
             return self.break_object(period.is_some(), time);
         }
         if !self.is_leased(now) {
-            return Broken::NotHeld;
+            return BreakOutcome::NotHeld;
         }
         let record = self.record.clone();
         let Ok(free_in) = self.lease.break_lease(period, time) else {
-            return Broken::NotHeld;
+            return BreakOutcome::NotHeld;
         };
         if self.kind == Kind::Host && free_in.is_zero() {
             self.touched();
         }
-        Broken::Held { record, free_in }
+        BreakOutcome::Held { record, free_in }
     }
 
     /// Somebody gives the lease an id of their own; an object's, a candidate of another kind takes

@@ -85,9 +85,10 @@ async fn watch_over(
     control: &Control,
 ) {
     loop {
-        let occupied = |it: &Published| it.status.occupied.filter(|term| !leads(&it.status, *term));
+        let ended_term =
+            |it: &Published| it.status.workload_term.filter(|term| !leads(&it.status, *term));
         let Ok(term) =
-            published.wait_for(|it| occupied(it).is_some()).await.map(|it| occupied(&it))
+            published.wait_for(|it| ended_term(it).is_some()).await.map(|it| ended_term(&it))
         else {
             return std::future::pending().await;
         };
@@ -102,6 +103,6 @@ async fn watch_over(
         // An error means that the candidate was dropped, and with it all that could run.
         let _ = works.wait_for(|it| it.running == 0).await;
         control.vacated(term, None).await;
-        let _ = published.wait_for(|it| it.status.occupied != Some(term)).await;
+        let _ = published.wait_for(|it| it.status.workload_term != Some(term)).await;
     }
 }

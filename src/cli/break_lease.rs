@@ -12,10 +12,10 @@ use super::SettingsArgs;
 use super::terminal::{self, harmless};
 use crate::clock;
 use crate::config::{Environment, Settings, StoreSettings, Verb, load_to_look};
-use crate::lease::{Cause, Failure, Record, Sight, StoreError};
+use crate::lease::{Cause, Failure, Record, Snapshot, StoreError};
 use crate::status::document::rfc3339;
 use crate::status::words::spoken;
-use crate::store::{self, Broken, LeaseAdmin};
+use crate::store::{self, BreakOutcome, LeaseAdmin};
 
 /// The bound on one request, including authentication.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -107,7 +107,7 @@ struct Breaking {
 impl Breaking {
     /// Breaks the lease; returns the text to print, or why nothing was broken.
     async fn run(&self, now: bool, yes: bool) -> Result<String, String> {
-        let seen = self.look().await?;
+        let seen = self.read().await?;
         if seen.free {
             return Ok(self.nothing());
         }
@@ -120,8 +120,8 @@ impl Breaking {
             }
         }
         match self.end(&seen, now).await? {
-            Broken::NotHeld => Ok(format!("nobody holds {} any more\n", self.lease())),
-            Broken::Held { record, free_in } => {
+            BreakOutcome::NotHeld => Ok(format!("nobody holds {} any more\n", self.lease())),
+            BreakOutcome::Held { record, free_in } => {
                 let told = told(&self.lease(), &record, free_in);
                 let note = if free_in.is_zero() { "" } else { self.of_observers() };
                 Ok(format!("{}{note}\n", told.trim_end()))
@@ -148,12 +148,12 @@ impl Breaking {
         format!("nobody holds {}: there is nothing to break\n", self.lease())
     }
 
-    async fn look(&self) -> Result<Sight, String> {
+    async fn read(&self) -> Result<Snapshot, String> {
         let mut tries = 0;
         loop {
             tries += 1;
-            match bounded(self.store.look()).await {
-                Ok(sight) => return Ok(sight),
+            match bounded(self.store.read()).await {
+                Ok(snapshot) => return Ok(snapshot),
                 Err(error) if tries < TRIES && is_passing(&error) => pause().await,
                 Err(error) => return Err(error.to_string()),
             }
@@ -162,12 +162,12 @@ impl Breaking {
 
     /// Breaks the lease held in `seen`. A try whose answer was lost may have taken effect, so each
     /// try first reads the store and stops when the lease is free or has another holder.
-    async fn end(&self, seen: &Sight, at_once: bool) -> Result<Broken, String> {
+    async fn end(&self, seen: &Snapshot, at_once: bool) -> Result<BreakOutcome, String> {
         let mut tries = 0;
         loop {
-            let now = self.look().await?;
+            let now = self.read().await?;
             if now.free {
-                return Ok(Broken::NotHeld);
+                return Ok(BreakOutcome::NotHeld);
             }
             if (now.record.term, now.record.nonce) != (seen.record.term, seen.record.nonce) {
                 return Err(format!(
@@ -207,7 +207,7 @@ async fn bounded<T>(request: impl Future<Output = Result<T, StoreError>>) -> Res
 /// Returns whether a retry may succeed without any intervention.
 fn is_passing(error: &StoreError) -> bool {
     match error {
-        StoreError::Broken(_) => true,
+        StoreError::RetryNow(_) => true,
         StoreError::Unknown(failure) => {
             matches!(failure.cause, Cause::Unavailable | Cause::Network | Cause::Lease)
         }

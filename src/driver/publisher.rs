@@ -114,7 +114,7 @@ fn differs(before: &Status, after: &Status) -> bool {
         || before.term() != after.term()
         || before.holder != after.holder
         || before.successor != after.successor
-        || before.aside.is_some() != after.aside.is_some()
+        || before.hold_off.is_some() != after.hold_off.is_some()
         || outcome(before) != outcome(after)
 }
 
@@ -137,8 +137,8 @@ mod tests {
             since: at(0),
             holder: None,
             successor: None,
-            aside: None,
-            occupied: None,
+            hold_off: None,
+            workload_term: None,
             store: StoreHealth::default(),
         }
     }
@@ -220,7 +220,7 @@ mod tests {
             to,
             reason: Reason::RenewalFailed,
             term: Some(term),
-            tenure: None,
+            leadership: None,
         };
         let terms = || -> Vec<u64> {
             published.borrow().history.iter().filter_map(|it| it.transition.term).collect()

@@ -82,13 +82,13 @@ fn is_alike(one: &StoreError, other: &StoreError) -> bool {
 }
 
 fn tell_transition(transition: &Transition) {
-    let Transition { from, to, reason, term, tenure } = transition;
+    let Transition { from, to, reason, term, leadership } = transition;
     tracing::info!(
         from = %from.as_str(),
         to = %to.as_str(),
         reason = %reason.as_str(),
         term,
-        tenure_s = tenure.as_ref().map(Duration::as_secs_f64),
+        leadership_s = leadership.as_ref().map(Duration::as_secs_f64),
         "state changed"
     );
 }

@@ -31,7 +31,7 @@ pub struct Config {
     /// When the service counts as healthy; `None` if it has no probes.
     pub health: Option<HealthRule>,
     /// Whether processes run in a term, whose exit is awaited before the lease is released.
-    pub escorts: bool,
+    pub has_workload: bool,
     /// Whether this candidate only reads and never competes.
     pub observe: bool,
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::retry::went_back;
 use crate::clock::Moment;
-use crate::lease::{Claim, Sight, Version};
+use crate::lease::{Claim, Snapshot, Version};
 
 /// A claim as one observer has seen it, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +27,8 @@ impl Observation {
     /// starts a new wait, as does a clock that went back behind the start. Returns `None` if the
     /// answer shows no claim.
     #[must_use]
-    pub fn see(known: Option<Self>, sight: &Sight, now: Moment) -> Option<Self> {
-        let claim = sight.claim.as_ref()?;
+    pub fn update(known: Option<Self>, snapshot: &Snapshot, now: Moment) -> Option<Self> {
+        let claim = snapshot.claim.as_ref()?;
         let same = known.filter(|it| it.claim == *claim && !went_back(it.from, now));
         Some(same.unwrap_or_else(|| Self { claim: claim.clone(), from: now }))
     }

@@ -18,7 +18,7 @@ pub struct HealthRule {
 pub(super) struct Health {
     rule: Option<HealthRule>,
     streaks: Vec<Streak>,
-    well: bool,
+    healthy: bool,
 }
 
 /// The latest consecutive results of one probe: one of the two is 0.
@@ -33,12 +33,12 @@ impl Health {
     /// succeeded.
     pub(super) fn new(rule: Option<HealthRule>) -> Self {
         let probes = rule.map_or(0, |rule| rule.probes);
-        Self { rule, streaks: vec![Streak::default(); probes], well: rule.is_none() }
+        Self { rule, streaks: vec![Streak::default(); probes], healthy: rule.is_none() }
     }
 
     /// Returns whether the service is healthy enough to lead.
-    pub(super) fn is_well(&self) -> bool {
-        self.well
+    pub(super) fn is_healthy(&self) -> bool {
+        self.healthy
     }
 
     /// Resets the failures when a term begins, so that earlier ones do not count against it.
@@ -49,22 +49,22 @@ impl Health {
     }
 
     /// Records the result of one probe, and returns whether the health changed.
-    pub(super) fn take(&mut self, probe: usize, well: bool) -> bool {
+    pub(super) fn update(&mut self, probe: usize, healthy: bool) -> bool {
         let (Some(rule), Some(streak)) = (self.rule, self.streaks.get_mut(probe)) else {
             return false;
         };
-        *streak = if well {
+        *streak = if healthy {
             Streak { successes: streak.successes.saturating_add(1), failures: 0 }
         } else {
             Streak { successes: 0, failures: streak.failures.saturating_add(1) }
         };
-        let before = self.well;
-        if self.well {
-            self.well = self.streaks.iter().all(|it| it.failures < rule.failures);
+        let before = self.healthy;
+        if self.healthy {
+            self.healthy = self.streaks.iter().all(|it| it.failures < rule.failures);
         } else {
-            self.well = self.streaks.iter().all(|it| it.successes >= rule.successes);
+            self.healthy = self.streaks.iter().all(|it| it.successes >= rule.successes);
         }
-        before != self.well
+        before != self.healthy
     }
 }
 
@@ -80,41 +80,42 @@ mod tests {
     fn a_service_is_ill_until_every_probe_succeeded_often_enough() {
         let mut health = health(2);
         for (probe, changes) in [(0, false), (0, false), (1, false), (1, true)] {
-            assert!(!health.is_well());
-            assert_eq!(health.take(probe, true), changes);
+            assert!(!health.is_healthy());
+            assert_eq!(health.update(probe, true), changes);
         }
-        assert!(health.is_well());
+        assert!(health.is_healthy());
     }
 
     #[test]
     fn only_failures_in_a_row_of_one_probe_make_it_ill() {
         let mut health = health(2);
         for probe in [0, 0, 1, 1] {
-            health.take(probe, true);
+            health.update(probe, true);
         }
-        for (probe, well) in [(0, false), (0, false), (1, false), (0, true), (1, false), (0, false)]
+        for (probe, healthy) in
+            [(0, false), (0, false), (1, false), (0, true), (1, false), (0, false)]
         {
-            assert!(!health.take(probe, well));
+            assert!(!health.update(probe, healthy));
         }
-        assert!(health.take(1, false), "the third of this probe in a row");
-        assert!(!health.is_well());
+        assert!(health.update(1, false), "the third of this probe in a row");
+        assert!(!health.is_healthy());
     }
 
     #[test]
     fn a_term_begins_without_the_failures_before_it() {
         let mut health = health(1);
-        health.take(0, true);
-        health.take(0, true);
-        health.take(0, false);
-        health.take(0, false);
+        health.update(0, true);
+        health.update(0, true);
+        health.update(0, false);
+        health.update(0, false);
         health.forget_failures();
-        assert!(!health.take(0, false));
-        assert!(health.is_well());
+        assert!(!health.update(0, false));
+        assert!(health.is_healthy());
     }
 
     #[test]
     fn a_service_that_nobody_asks_is_well() {
         let mut health = Health::new(None);
-        assert!(health.is_well() && !health.take(0, false) && health.is_well());
+        assert!(health.is_healthy() && !health.update(0, false) && health.is_healthy());
     }
 }

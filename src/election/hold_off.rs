@@ -9,16 +9,17 @@ use std::time::Duration;
 use super::Election;
 use super::retry::went_back;
 use crate::clock::Moment;
-use crate::lease::{Nonce, Sight};
+use crate::lease::{Nonce, Snapshot};
 
-/// The hold-off after a leadership that ended voluntarily.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Aside {
+/// How long a candidate does not bid after a leadership that it ended voluntarily.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldOff {
     /// The nonce of that leadership: while the lease is seen held under it, it is not released yet.
     pub(super) nonce: Nonce,
-    pub(super) length: Duration,
-    /// The first read that showed the lease free or held by another.
-    pub(super) from: Option<Moment>,
+    /// The whole length.
+    pub length: Duration,
+    /// The start: the first read that showed the lease free or held by another.
+    pub from: Option<Moment>,
 }
 
 /// Deference to a successor that the record names.
@@ -42,18 +43,18 @@ impl Election {
     /// the same identity.
     pub(super) fn may_bid(&self, now: Moment) -> bool {
         let named_by = self.deference.filter(|_| self.is_named()).map(|it| it.nonce);
-        let called = match (self.aside, named_by) {
-            (Some(aside), Some(nonce)) => nonce != Some(aside.nonce),
+        let invited = match (self.hold_off, named_by) {
+            (Some(hold_off), Some(nonce)) => nonce != Some(hold_off.nonce),
             (None, Some(_)) => true,
             (_, None) => false,
         };
         let others_wait = self.deference.is_some_and(|it| !it.is_over(now));
-        self.competes() && (called || self.aside.is_none() && !others_wait)
+        self.competes() && (invited || self.hold_off.is_none() && !others_wait)
     }
 
     /// Returns whether to read more often than others, as the named successor.
-    pub(super) fn hurries(&self, now: Moment) -> bool {
-        self.competes() && self.is_named() && self.deference.is_some_and(|it| it.hurries(now))
+    pub(super) fn reads_often(&self, now: Moment) -> bool {
+        self.competes() && self.is_named() && self.deference.is_some_and(|it| it.reads_often(now))
     }
 
     /// Ends the hold-off and the wait for a successor; returns whether there was either.
@@ -62,7 +63,7 @@ impl Election {
         if let Some(deference) = &mut self.deference {
             deference.waived = true;
         }
-        self.aside.take().is_some() || waited
+        self.hold_off.take().is_some() || waited
     }
 
     fn is_named(&self) -> bool {
@@ -70,18 +71,24 @@ impl Election {
     }
 }
 
-impl Aside {
+impl HoldOff {
     pub(super) fn new(nonce: Nonce, length: Duration) -> Self {
         Self { nonce, length, from: None }
     }
 
     /// Updates the hold-off with what a read returned.
-    pub(super) fn see(&mut self, sight: &Sight, now: Moment) {
-        let given_back = sight.free || sight.record.nonce != Some(self.nonce);
-        if given_back {
+    pub(super) fn update(&mut self, snapshot: &Snapshot, now: Moment) {
+        let released = snapshot.free || snapshot.record.nonce != Some(self.nonce);
+        if released {
             self.from.get_or_insert(now);
         }
         restart_if_back(&mut self.from, now);
+    }
+
+    /// Returns how much is left at `now`.
+    #[must_use]
+    pub fn remaining(&self, now: Moment) -> Duration {
+        self.length.saturating_sub(self.from.map_or(Duration::ZERO, |from| from.elapsed_min(now)))
     }
 
     pub(super) fn is_over(&self, now: Moment) -> bool {
@@ -92,8 +99,13 @@ impl Aside {
 impl Deference {
     /// Updates the deference with a read that showed a named successor; starts anew if another
     /// leadership named one.
-    pub(super) fn see(known: Option<Self>, length: Duration, sight: &Sight, now: Moment) -> Self {
-        let nonce = sight.record.nonce;
+    pub(super) fn update(
+        known: Option<Self>,
+        length: Duration,
+        snapshot: &Snapshot,
+        now: Moment,
+    ) -> Self {
+        let nonce = snapshot.record.nonce;
         let mut it = known.filter(|it| it.nonce == nonce).unwrap_or(Self {
             nonce,
             length,
@@ -102,7 +114,7 @@ impl Deference {
             waived: false,
         });
         it.length = length;
-        if sight.free {
+        if snapshot.free {
             it.free.get_or_insert(now);
         }
         restart_if_back(&mut it.free, now);
@@ -116,7 +128,7 @@ impl Deference {
 
     /// Returns whether the successor reads more often than others: for as long as they would wait
     /// for it.
-    pub(super) fn hurries(&self, now: Moment) -> bool {
+    pub(super) fn reads_often(&self, now: Moment) -> bool {
         !went_back(self.named, now) && self.named.elapsed_max(now) < self.length
     }
 }

@@ -29,7 +29,7 @@ pub enum Input {
         /// The index of the probe.
         probe: usize,
         /// Whether it succeeded.
-        well: bool,
+        healthy: bool,
         /// The term in which it began, if any.
         begun_in: Option<u64>,
     },

@@ -6,28 +6,28 @@
 
 use std::time::Duration;
 
-use super::hold_off::{Aside, Deference};
+use super::hold_off::{Deference, HoldOff};
 use super::retry::RetryTimer;
-use super::role::{Activating, Bidding, Draining, Leader, PendingRelease, Role, Tenure};
+use super::role::{Activating, Bidding, Draining, HeldLease, Leader, PendingRelease, Role};
 use super::{Election, InFlight, Op};
 use crate::clock::Moment;
 use crate::lease::{LeaseId, Version};
 
 /// One value of the state of an election.
 #[derive(Clone, Debug)]
-pub enum Piece {
+pub enum StateValue {
     /// Which of several variants follows, or a boolean.
-    Form(u8),
+    Variant(u8),
     /// A lease, which stands for all of its bid.
     Lease(LeaseId),
     /// When a standby reads next.
-    Looks {
+    NextRead {
         /// The start of the wait.
         from: Moment,
         /// The length of the wait.
         wait: Duration,
         /// Whether wake-ups are ignored.
-        patient: bool,
+        ignores_wakeups: bool,
     },
     /// The time of the next attempt.
     RetryTimer {
@@ -36,9 +36,9 @@ pub enum Piece {
         /// The length of the wait.
         wait: Duration,
         /// Whether the one immediate retry has been used.
-        hurried: bool,
+        retried_at_once: bool,
         /// The number of delayed retries after failures.
-        steps: u32,
+        delayed_retries: u32,
     },
     /// When the bid was first sent.
     Bid(Moment),
@@ -58,7 +58,7 @@ pub enum Piece {
     /// Since when a release is pending.
     PendingRelease(Moment),
     /// The start and length of the time for which clients may still act on an answer.
-    Promise(Moment, Duration),
+    ClientWindow(Moment, Duration),
     /// The least term.
     Floor(u64),
     /// The term of the leadership, or of processes that may still run.
@@ -68,150 +68,157 @@ pub enum Piece {
 }
 
 impl Election {
-    /// Passes all that determines the further behaviour of this election to `tell`, in a fixed
+    /// Passes all that determines the further behaviour of this election to `emit`, in a fixed
     /// order. Two elections of one config that yield the same values behave alike from then on.
-    pub fn pieces(&self, tell: &mut impl FnMut(Piece)) {
+    pub fn model_state(&self, emit: &mut impl FnMut(StateValue)) {
         let Self {
             role,
             in_flight,
             pending_release,
             health,
             paused,
-            aside,
+            hold_off,
             deference,
             observation,
-            occupied,
-            highest,
+            workload_term,
+            highest_term,
             // Never changes, is empty between two turns, or is only reported.
             config: _,
             outbox: _,
             next_id: _,
             since: _,
             notices: _,
-            heard: _,
+            store_reached: _,
             store: _,
             holder: _,
             successor: _,
-            past: _,
-            defect: _,
+            free_record: _,
+            reported_defect: _,
             state: _,
         } = self;
-        tell(Piece::Highest(*highest));
-        role.pieces(tell);
-        tell(Piece::Form(in_flight.is_some().into()));
+        emit(StateValue::Highest(*highest_term));
+        role.model_state(emit);
+        emit(StateValue::Variant(in_flight.is_some().into()));
         if let Some(InFlight { id: _, op, sent, after_jump }) = in_flight {
-            tell(Piece::Form(op.form()));
+            emit(StateValue::Variant(op.variant()));
             if let Some(lease) = op.lease() {
-                tell(Piece::Lease(lease));
+                emit(StateValue::Lease(lease));
             }
-            tell(Piece::Sent(*sent));
-            tell(Piece::Form((*after_jump).into()));
+            emit(StateValue::Sent(*sent));
+            emit(StateValue::Variant((*after_jump).into()));
         }
-        tell(Piece::Form(pending_release.is_some().into()));
-        if let Some(PendingRelease { bid, since, announced, promised, leaving, pace }) =
+        emit(StateValue::Variant(pending_release.is_some().into()));
+        if let Some(PendingRelease { bid, since, publish_acked, client_window, resigned, retry }) =
             pending_release
         {
-            tell(Piece::Lease(bid.lease));
-            tell(Piece::PendingRelease(*since));
-            tell(Piece::Form((*announced).into()));
-            tell(Piece::Form((*leaving).into()));
-            tell(Piece::Form(promised.is_some().into()));
-            if let Some((sent, length)) = promised {
-                tell(Piece::Promise(*sent, *length));
+            emit(StateValue::Lease(bid.lease));
+            emit(StateValue::PendingRelease(*since));
+            emit(StateValue::Variant((*publish_acked).into()));
+            emit(StateValue::Variant((*resigned).into()));
+            emit(StateValue::Variant(client_window.is_some().into()));
+            if let Some((sent, length)) = client_window {
+                emit(StateValue::ClientWindow(*sent, *length));
             }
-            pace.pieces(tell);
+            retry.model_state(emit);
         }
-        tell(Piece::Form(u8::from(health.is_well()) + 2 * u8::from(*paused)));
-        tell(Piece::Form(u8::from(aside.is_some()) + 2 * u8::from(deference.is_some())));
-        if let Some(Aside { nonce: _, length, from: Some(from) }) = aside {
-            tell(Piece::Wait(*from, *length));
+        emit(StateValue::Variant(u8::from(health.is_healthy()) + 2 * u8::from(*paused)));
+        emit(StateValue::Variant(u8::from(hold_off.is_some()) + 2 * u8::from(deference.is_some())));
+        if let Some(HoldOff { nonce: _, length, from: Some(from) }) = hold_off {
+            emit(StateValue::Wait(*from, *length));
         }
         if let Some(Deference { nonce: _, length, named, free, waived }) = deference {
-            tell(Piece::Form((*waived).into()));
-            tell(Piece::Wait(*named, *length));
-            tell(Piece::Wait(free.unwrap_or(*named), *length));
+            emit(StateValue::Variant((*waived).into()));
+            emit(StateValue::Wait(*named, *length));
+            emit(StateValue::Wait(free.unwrap_or(*named), *length));
         }
-        tell(Piece::Form(observation.is_some().into()));
+        emit(StateValue::Variant(observation.is_some().into()));
         if let Some(observation) = observation {
             let (from, length) = observation.wait();
-            tell(Piece::Claim(observation.spec().clone()));
-            tell(Piece::Wait(from, length));
+            emit(StateValue::Claim(observation.spec().clone()));
+            emit(StateValue::Wait(from, length));
         }
-        if let Some(term) = occupied {
-            tell(Piece::Term(*term));
+        if let Some(term) = workload_term {
+            emit(StateValue::Term(*term));
         }
     }
 }
 
 impl Op {
-    fn form(&self) -> u8 {
+    fn variant(&self) -> u8 {
         match self {
-            Self::Look => 0,
+            Self::Read => 0,
             Self::Acquire(_) => 1,
-            Self::Inaugurate { .. } => 2,
+            Self::WriteTerm { .. } => 2,
             Self::Renew(_) => 3,
             Self::Release(_) => 4,
-            Self::Nominate { .. } => 5,
+            Self::SetSuccessor { .. } => 5,
         }
     }
 }
 
 impl RetryTimer {
-    fn pieces(&self, tell: &mut impl FnMut(Piece)) {
-        let Self { from, wait, hurried, steps, patient: _ } = *self;
-        tell(Piece::RetryTimer { from, wait, hurried, steps });
+    fn model_state(&self, emit: &mut impl FnMut(StateValue)) {
+        let Self { from, wait, retried_at_once, delayed_retries, ignores_wakeups: _ } = *self;
+        emit(StateValue::RetryTimer { from, wait, retried_at_once, delayed_retries });
     }
 }
 
 impl Role {
-    fn pieces(&self, tell: &mut impl FnMut(Piece)) {
+    fn model_state(&self, emit: &mut impl FnMut(StateValue)) {
         match self {
-            Self::Standby { looks, bidding } => {
-                tell(Piece::Form(0));
-                let RetryTimer { from, wait, hurried: _, steps: _, patient } = *looks;
-                tell(Piece::Looks { from, wait, patient });
-                if let Some(Bidding { bid, first_sent, pace }) = bidding {
-                    tell(Piece::Lease(bid.lease));
-                    tell(Piece::Bid(*first_sent));
-                    pace.pieces(tell);
+            Self::Standby { next_read, bidding } => {
+                emit(StateValue::Variant(0));
+                let RetryTimer {
+                    from,
+                    wait,
+                    retried_at_once: _,
+                    delayed_retries: _,
+                    ignores_wakeups,
+                } = *next_read;
+                emit(StateValue::NextRead { from, wait, ignores_wakeups });
+                if let Some(Bidding { bid, first_sent, retry }) = bidding {
+                    emit(StateValue::Lease(bid.lease));
+                    emit(StateValue::Bid(*first_sent));
+                    retry.model_state(emit);
                 }
             }
             Self::Activating(it) => {
-                let Activating { tenure, granted, hold, floor, write, first_write } = it;
-                tell(Piece::Form(1));
-                tenure.pieces(tell);
-                tell(Piece::Hold(*granted, *hold));
-                tell(Piece::Floor(*floor));
-                write.pieces(tell);
+                let Activating { held, granted, hold, floor, write, first_write } = it;
+                emit(StateValue::Variant(1));
+                held.model_state(emit);
+                emit(StateValue::Hold(*granted, *hold));
+                emit(StateValue::Floor(*floor));
+                write.model_state(emit);
                 if let Some(first) = first_write {
-                    tell(Piece::FirstWrite(*first));
+                    emit(StateValue::FirstWrite(*first));
                 }
             }
-            Self::Leader(Leader { tenure, term, since: _, jeopardy: _ }) => {
-                tell(Piece::Form(2));
-                tenure.pieces(tell);
-                tell(Piece::Term(*term));
+            Self::Leader(Leader { held, term, since: _, jeopardy: _ }) => {
+                emit(StateValue::Variant(2));
+                held.model_state(emit);
+                emit(StateValue::Term(*term));
             }
             Self::Draining(it) => {
-                let Draining { tenure, term, began, length, nomination, .. } = it;
-                tell(Piece::Form(4));
-                tenure.pieces(tell);
-                tell(Piece::Term(*term));
-                tell(Piece::Wait(*began, *length));
-                let said = [it.drained, it.announced, it.resigning, nomination.is_some()];
-                said.into_iter().for_each(|said| tell(Piece::Form(said.into())));
+                let Draining { held, term, began, length, pending_successor, .. } = it;
+                emit(StateValue::Variant(4));
+                held.model_state(emit);
+                emit(StateValue::Term(*term));
+                emit(StateValue::Wait(*began, *length));
+                let flags =
+                    [it.drained, it.publish_acked, it.resigning, pending_successor.is_some()];
+                flags.into_iter().for_each(|flag| emit(StateValue::Variant(flag.into())));
             }
-            Self::Resigned => tell(Piece::Form(3)),
+            Self::Resigned => emit(StateValue::Variant(3)),
         }
     }
 }
 
-impl Tenure {
-    fn pieces(&self, tell: &mut impl FnMut(Piece)) {
+impl HeldLease {
+    fn model_state(&self, emit: &mut impl FnMut(StateValue)) {
         let Self { bid, belief, renewal } = self;
-        tell(Piece::Lease(bid.lease));
-        tell(Piece::Belief(belief.sent));
-        tell(Piece::Form(belief.suspended.into()));
-        renewal.pieces(tell);
+        emit(StateValue::Lease(bid.lease));
+        emit(StateValue::Belief(belief.sent));
+        emit(StateValue::Variant(belief.suspended.into()));
+        renewal.model_state(emit);
     }
 }

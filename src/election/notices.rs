@@ -10,20 +10,20 @@ use crate::lease::Successor;
 impl Election {
     pub(super) fn standing(&self) -> Standing {
         match &self.role {
-            Role::Standby { .. } if !self.heard => Standing::Starting,
+            Role::Standby { .. } if !self.store_reached => Standing::Starting,
             Role::Standby { .. } if self.config.observe => Standing::Observing,
             Role::Standby { .. } if self.paused => Standing::Paused,
-            Role::Standby { .. } if !self.health.is_well() => Standing::Unhealthy,
+            Role::Standby { .. } if !self.health.is_healthy() => Standing::Unhealthy,
             Role::Standby { .. } => Standing::Standby,
             Role::Activating(_) => Standing::Activating,
             Role::Leader(leader) => Standing::Leader {
                 term: leader.term,
-                belief: leader.tenure.belief,
-                jeopardy: leader.jeopardy || leader.tenure.belief.suspended,
+                belief: leader.held.belief,
+                jeopardy: leader.jeopardy || leader.held.belief.suspended,
             },
             Role::Draining(it) => Standing::Draining {
                 term: it.term,
-                belief: it.tenure.belief,
+                belief: it.held.belief,
                 began: it.began,
                 length: it.length,
             },
@@ -47,7 +47,7 @@ impl Election {
 
     /// Queues a notice if the state has changed; `ended` gives the term and length of a leadership
     /// that is over.
-    pub(super) fn tell_transition(&mut self, reason: Reason, ended: Option<Ended>, now: Moment) {
+    pub(super) fn notify_transition(&mut self, reason: Reason, ended: Option<Ended>, now: Moment) {
         let standing = self.standing();
         let (from, to) = (self.state, standing.state());
         if from == to {
@@ -58,8 +58,14 @@ impl Election {
             self.since = now;
         }
         let term = ended.map_or(standing.term(), |it| Some(it.term));
-        let tenure = ended.map(|it| it.lasted);
-        self.notices.push_back(Notice::Transition(Transition { from, to, reason, term, tenure }));
+        let leadership = ended.map(|it| it.lasted);
+        self.notices.push_back(Notice::Transition(Transition {
+            from,
+            to,
+            reason,
+            term,
+            leadership,
+        }));
     }
 }
 

@@ -36,7 +36,7 @@ pub enum Reason {
     /// An operator resumed this candidate.
     Resumed,
     /// The service became unhealthy.
-    FellIll,
+    Unhealthy,
     /// The service became healthy.
     Recovered,
     /// The processes of the term exited by themselves.
@@ -66,7 +66,7 @@ impl Reason {
             Self::Transferred => "transferred",
             Self::Paused => "paused",
             Self::Resumed => "resumed",
-            Self::FellIll => "unhealthy",
+            Self::Unhealthy => "unhealthy",
             Self::Recovered => "recovered",
             Self::ChildEnded => "child-ended",
             Self::Drained => "drained",
@@ -87,7 +87,7 @@ pub struct Transition {
     /// The term that began, continues, or ended.
     pub term: Option<u64>,
     /// How long the leadership lasted, if one ended.
-    pub tenure: Option<Duration>,
+    pub leadership: Option<Duration>,
 }
 
 /// Every possible change of state, for metrics whose series exist from the start.
@@ -103,7 +103,7 @@ pub const TRANSITIONS: [(State, State, Reason); 68] = {
         (S::Observing, S::Stopped, R::Resigned),
         (S::Standby, S::Activating, R::Acquired),
         (S::Standby, S::Paused, R::Paused),
-        (S::Standby, S::Unhealthy, R::FellIll),
+        (S::Standby, S::Unhealthy, R::Unhealthy),
         (S::Standby, S::Stopped, R::Resigned),
         (S::Paused, S::Standby, R::Resumed),
         (S::Paused, S::Unhealthy, R::Resumed),
@@ -118,7 +118,7 @@ pub const TRANSITIONS: [(State, State, Reason); 68] = {
         (S::Activating, S::Standby, R::WriteFailed),
         (S::Activating, S::Standby, R::SteppedDown),
         (S::Activating, S::Paused, R::Paused),
-        (S::Activating, S::Unhealthy, R::FellIll),
+        (S::Activating, S::Unhealthy, R::Unhealthy),
         (S::Activating, S::Stopped, R::Resigned),
         (S::Leader, S::Jeopardy, R::RenewalFailed),
         (S::Leader, S::Jeopardy, R::ClockJumped),
@@ -127,25 +127,25 @@ pub const TRANSITIONS: [(State, State, Reason); 68] = {
         (S::Leader, S::Draining, R::SteppedDown),
         (S::Leader, S::Draining, R::Transferred),
         (S::Leader, S::Draining, R::Paused),
-        (S::Leader, S::Draining, R::FellIll),
+        (S::Leader, S::Draining, R::Unhealthy),
         (S::Leader, S::Standby, R::Lapsed),
         (S::Leader, S::Standby, R::Lost),
         (S::Leader, S::Standby, R::SteppedDown),
         (S::Leader, S::Standby, R::ChildEnded),
         (S::Leader, S::Paused, R::Paused),
-        (S::Leader, S::Unhealthy, R::FellIll),
+        (S::Leader, S::Unhealthy, R::Unhealthy),
         (S::Leader, S::Stopped, R::Resigned),
         (S::Jeopardy, S::Draining, R::Resigned),
         (S::Jeopardy, S::Draining, R::SteppedDown),
         (S::Jeopardy, S::Draining, R::Transferred),
         (S::Jeopardy, S::Draining, R::Paused),
-        (S::Jeopardy, S::Draining, R::FellIll),
+        (S::Jeopardy, S::Draining, R::Unhealthy),
         (S::Jeopardy, S::Standby, R::Lapsed),
         (S::Jeopardy, S::Standby, R::Lost),
         (S::Jeopardy, S::Standby, R::SteppedDown),
         (S::Jeopardy, S::Standby, R::ChildEnded),
         (S::Jeopardy, S::Paused, R::Paused),
-        (S::Jeopardy, S::Unhealthy, R::FellIll),
+        (S::Jeopardy, S::Unhealthy, R::Unhealthy),
         (S::Jeopardy, S::Stopped, R::Resigned),
         (S::Draining, S::Standby, R::Drained),
         (S::Draining, S::Standby, R::DrainOver),

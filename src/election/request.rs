@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::election::reason::Transition;
 use crate::election::status::Holder;
-use crate::lease::{Bid, Grant, LeaseId, Nonce, Sight, Successor};
+use crate::lease::{Bid, Grant, LeaseId, Nonce, Snapshot, Successor};
 
 /// A request to the store, to be sent now. The driver hands in exactly one answer for each, an
 /// unknown one when `timeout` is over.
@@ -26,11 +26,11 @@ pub struct RequestId(pub u64);
 #[derive(Clone, Debug)]
 pub enum Op {
     /// Read who holds the lease.
-    Look,
+    Read,
     /// Acquire the lease.
     Acquire(Bid),
     /// Write the term under the lease.
-    Inaugurate {
+    WriteTerm {
         /// The acquisition.
         bid: Bid,
         /// The least term.
@@ -39,7 +39,7 @@ pub enum Op {
     /// Renew the lease.
     Renew(Bid),
     /// Write the successor under the lease.
-    Nominate {
+    SetSuccessor {
         /// The acquisition.
         bid: Bid,
         /// The successor.
@@ -58,11 +58,11 @@ impl Op {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Look => "look",
+            Self::Read => "look",
             Self::Acquire(_) => "acquire",
-            Self::Inaugurate { .. } => "inaugurate",
+            Self::WriteTerm { .. } => "inaugurate",
             Self::Renew(_) => "renew",
-            Self::Nominate { .. } => "nominate",
+            Self::SetSuccessor { .. } => "nominate",
             Self::Release(_) => "release",
         }
     }
@@ -71,11 +71,11 @@ impl Op {
     #[must_use]
     pub fn lease(&self) -> Option<LeaseId> {
         match self {
-            Self::Look => None,
+            Self::Read => None,
             Self::Acquire(bid)
-            | Self::Inaugurate { bid, .. }
+            | Self::WriteTerm { bid, .. }
             | Self::Renew(bid)
-            | Self::Nominate { bid, .. }
+            | Self::SetSuccessor { bid, .. }
             | Self::Release(bid) => Some(bid.lease),
         }
     }
@@ -85,7 +85,7 @@ impl Op {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// The answer to a read.
-    Sight(Sight),
+    Snapshot(Snapshot),
     /// The answer to an acquisition.
     Grant(Grant),
     /// The answer to the write of a term: the term that was written.

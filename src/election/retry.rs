@@ -12,17 +12,17 @@ pub(super) struct RetryTimer {
     pub(super) from: Moment,
     pub(super) wait: Duration,
     /// Whether the one immediate retry has been used.
-    pub(super) hurried: bool,
+    pub(super) retried_at_once: bool,
     /// The number of delayed retries after failures.
-    pub(super) steps: u32,
+    pub(super) delayed_retries: u32,
     /// Whether wake-ups are ignored.
-    pub(super) patient: bool,
+    pub(super) ignores_wakeups: bool,
 }
 
 impl RetryTimer {
     /// Creates a timer that is due after `wait` from `from`.
     pub(super) fn after(from: Moment, wait: Duration) -> Self {
-        Self { from, wait, hurried: false, steps: 0, patient: false }
+        Self { from, wait, retried_at_once: false, delayed_retries: 0, ignores_wakeups: false }
     }
 
     /// Creates a timer that is due at once.
@@ -32,33 +32,33 @@ impl RetryTimer {
 
     /// Creates a timer that is due after `period` ± 50 %, so that candidates that collided drift
     /// apart.
-    pub(super) fn spread(now: Moment, period: Duration, jitter: f32) -> Self {
+    pub(super) fn jittered(now: Moment, period: Duration, jitter: f32) -> Self {
         Self::after(now, period.mul_f32(0.5 + jitter))
     }
 
-    /// Like [`spread`](Self::spread), but wake-ups do not bring it forward: a candidate that backs
+    /// Like [`jittered`](Self::jittered), but wake-ups do not bring it forward: a candidate that backs
     /// off must not be woken by its own writes to the store.
-    pub(super) fn apart(now: Moment, period: Duration, jitter: f32) -> Self {
-        Self { patient: true, ..Self::spread(now, period, jitter) }
+    pub(super) fn backed_off(now: Moment, period: Duration, jitter: f32) -> Self {
+        Self { ignores_wakeups: true, ..Self::jittered(now, period, jitter) }
     }
 
     /// Schedules the next attempt after a failure: at once if a connection broke for the first
     /// time, then after a quarter of `period`, doubling up to `period`. `share` scales it: 1 for a
     /// leader, less for one of many standbys.
-    pub(super) fn fail(&mut self, now: Moment, period: Duration, broken: bool, share: f32) {
+    pub(super) fn fail(&mut self, now: Moment, period: Duration, retry_now: bool, share: f32) {
         self.from = now;
-        if broken && !self.hurried && self.steps == 0 {
-            self.hurried = true;
+        if retry_now && !self.retried_at_once && self.delayed_retries == 0 {
+            self.retried_at_once = true;
             self.wait = Duration::ZERO;
         } else {
-            self.wait = (period / 4 * (1 << self.steps.min(2))).mul_f32(share);
-            self.steps += 1;
+            self.wait = (period / 4 * (1 << self.delayed_retries.min(2))).mul_f32(share);
+            self.delayed_retries += 1;
         }
     }
 
     /// Makes the attempt due now, keeping the count of failures.
-    pub(super) fn hasten(&mut self, now: Moment) {
-        if self.patient {
+    pub(super) fn make_due(&mut self, now: Moment) {
+        if self.ignores_wakeups {
             return;
         }
         self.from = now;

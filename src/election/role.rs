@@ -22,7 +22,7 @@ pub(super) enum Role {
     /// Reads the store, and bids for a lease that it has seen free.
     Standby {
         /// When to read next.
-        looks: RetryTimer,
+        next_read: RetryTimer,
         /// The bid whose outcome is not known yet.
         bidding: Option<Bidding>,
     },
@@ -43,12 +43,12 @@ pub(super) struct Bidding {
     /// When the bid was first sent, which becomes the grant's `sent`, whichever request is
     /// answered.
     pub(super) first_sent: Moment,
-    pub(super) pace: RetryTimer,
+    pub(super) retry: RetryTimer,
 }
 
 /// A lease that this candidate holds, from its grant to its end.
 #[derive(Clone, Debug)]
-pub(super) struct Tenure {
+pub(super) struct HeldLease {
     pub(super) bid: Bid,
     pub(super) belief: Belief,
     pub(super) renewal: RetryTimer,
@@ -57,7 +57,7 @@ pub(super) struct Tenure {
 /// The role between the grant and the write of the term.
 #[derive(Clone, Debug)]
 pub(super) struct Activating {
-    pub(super) tenure: Tenure,
+    pub(super) held: HeldLease,
     /// When the answer to the grant arrived: the hold counts from there (R2).
     pub(super) granted: Moment,
     /// How long to hold the lease before the term is written (R11, activation delay).
@@ -72,7 +72,7 @@ pub(super) struct Activating {
 /// The role from the write of the term to the end of the leadership.
 #[derive(Clone, Debug)]
 pub(super) struct Leader {
-    pub(super) tenure: Tenure,
+    pub(super) held: HeldLease,
     pub(super) term: u64,
     pub(super) since: Moment,
     /// Whether the last renewal failed.
@@ -83,7 +83,7 @@ pub(super) struct Leader {
 /// protect work that began under the leadership.
 #[derive(Clone, Debug)]
 pub(super) struct Draining {
-    pub(super) tenure: Tenure,
+    pub(super) held: HeldLease,
     pub(super) term: u64,
     /// The start of the leadership.
     pub(super) since: Moment,
@@ -94,18 +94,18 @@ pub(super) struct Draining {
     /// Whether the service has reported that its work is finished.
     pub(super) drained: bool,
     /// Whether every publisher has acknowledged passive.
-    pub(super) announced: bool,
+    pub(super) publish_acked: bool,
     /// Whether the candidate leaves the election for good afterwards.
     pub(super) resigning: bool,
     /// The successor to write to the record, until it is written.
-    pub(super) nomination: Option<Nomination>,
+    pub(super) pending_successor: Option<PendingSuccessor>,
 }
 
 /// A successor that is not written to the record yet.
 #[derive(Clone, Debug)]
-pub(super) struct Nomination {
+pub(super) struct PendingSuccessor {
     pub(super) successor: Successor,
-    pub(super) pace: RetryTimer,
+    pub(super) retry: RetryTimer,
 }
 
 /// A pending release: a lease that this candidate may still hold in the store, and no longer uses
@@ -116,35 +116,35 @@ pub(super) struct PendingRelease {
     /// Since when this candidate reports passive.
     pub(super) since: Moment,
     /// Whether every publisher has acknowledged passive.
-    pub(super) announced: bool,
+    pub(super) publish_acked: bool,
     /// The start and length of the time for which clients may still act on an answer, after a
     /// lapse: from the sending of the last granted request for the whole lease-duration, or from the
     /// start of a drain for its length. Clients count by clocks of their own, for whose drift the
     /// margin exists, so the release waits until that time is over by the slower clock. No later
     /// command shortens it.
-    pub(super) promised: Option<(Moment, Duration)>,
+    pub(super) client_window: Option<(Moment, Duration)>,
     /// Whether this instance has resigned since. It then waits for at most two request-timeouts, and
     /// leaves a lease that lasts longer to run out.
-    pub(super) leaving: bool,
+    pub(super) resigned: bool,
     /// When to retry, after a release whose outcome is unknown.
-    pub(super) pace: RetryTimer,
+    pub(super) retry: RetryTimer,
 }
 
 impl Role {
-    pub(super) fn tenure(&self) -> Option<&Tenure> {
+    pub(super) fn held_lease(&self) -> Option<&HeldLease> {
         match self {
-            Self::Activating(it) => Some(&it.tenure),
-            Self::Leader(it) => Some(&it.tenure),
-            Self::Draining(it) => Some(&it.tenure),
+            Self::Activating(it) => Some(&it.held),
+            Self::Leader(it) => Some(&it.held),
+            Self::Draining(it) => Some(&it.held),
             Self::Standby { .. } | Self::Resigned => None,
         }
     }
 
-    pub(super) fn tenure_mut(&mut self) -> Option<&mut Tenure> {
+    pub(super) fn held_lease_mut(&mut self) -> Option<&mut HeldLease> {
         match self {
-            Self::Activating(it) => Some(&mut it.tenure),
-            Self::Leader(it) => Some(&mut it.tenure),
-            Self::Draining(it) => Some(&mut it.tenure),
+            Self::Activating(it) => Some(&mut it.held),
+            Self::Leader(it) => Some(&mut it.held),
+            Self::Draining(it) => Some(&mut it.held),
             Self::Standby { .. } | Self::Resigned => None,
         }
     }
@@ -155,30 +155,30 @@ impl Role {
             return None;
         }
         match self {
-            Self::Standby { bidding: None, .. } => Some(Op::Look),
+            Self::Standby { bidding: None, .. } => Some(Op::Read),
             Self::Standby { bidding: Some(it), .. } => Some(Op::Acquire(it.bid.clone())),
-            Self::Activating(it) if !it.tenure.renewal.due(now) => {
-                Some(Op::Inaugurate { bid: it.tenure.bid.clone(), floor: it.floor })
+            Self::Activating(it) if !it.held.renewal.due(now) => {
+                Some(Op::WriteTerm { bid: it.held.bid.clone(), floor: it.floor })
             }
-            Self::Draining(Draining { tenure, nomination: Some(it), .. })
-                if !tenure.renewal.due(now) =>
+            Self::Draining(Draining { held, pending_successor: Some(it), .. })
+                if !held.renewal.due(now) =>
             {
-                Some(Op::Nominate { bid: tenure.bid.clone(), successor: it.successor.clone() })
+                Some(Op::SetSuccessor { bid: held.bid.clone(), successor: it.successor.clone() })
             }
-            _ => self.tenure().map(|it| Op::Renew(it.bid.clone())),
+            _ => self.held_lease().map(|it| Op::Renew(it.bid.clone())),
         }
     }
 
     /// Returns how long until an operation is due.
     pub(super) fn until_next_request(&self, now: Moment) -> Duration {
         match self {
-            Self::Standby { looks, bidding: None } => looks.left(now),
-            Self::Standby { bidding: Some(it), .. } => it.pace.left(now),
-            Self::Activating(it) => it.tenure.renewal.left(now).min(it.until_write(now)),
-            Self::Leader(it) => it.tenure.renewal.left(now),
+            Self::Standby { next_read, bidding: None } => next_read.left(now),
+            Self::Standby { bidding: Some(it), .. } => it.retry.left(now),
+            Self::Activating(it) => it.held.renewal.left(now).min(it.until_write(now)),
+            Self::Leader(it) => it.held.renewal.left(now),
             Self::Draining(it) => {
-                let naming = it.nomination.as_ref().map(|it| it.pace.left(now));
-                it.tenure.renewal.left(now).min(naming.unwrap_or(Duration::MAX))
+                let naming = it.pending_successor.as_ref().map(|it| it.retry.left(now));
+                it.held.renewal.left(now).min(naming.unwrap_or(Duration::MAX))
             }
             Self::Resigned => Duration::MAX,
         }
@@ -192,7 +192,7 @@ impl Bidding {
     }
 }
 
-impl Tenure {
+impl HeldLease {
     /// Returns whether the deadline has passed (R6). A clock jump alone does not end a leadership
     /// (R10).
     pub(super) fn is_over(&self, now: Moment) -> bool {
@@ -232,10 +232,10 @@ impl Draining {
     /// Returns how long until the lease may be released: until the service has finished its work,
     /// or its time is over. The write of a successor is given `grace` at least; a process that
     /// still lives is given `grace` beyond the drain's length. The lease is renewed meanwhile.
-    pub(super) fn left(&self, now: Moment, occupied: bool, grace: Duration) -> Duration {
+    pub(super) fn left(&self, now: Moment, workload_term: bool, grace: Duration) -> Duration {
         let work = if self.drained { Duration::ZERO } else { self.length };
-        let naming = if self.nomination.is_some() { grace } else { Duration::ZERO };
-        let living = if occupied { self.length + grace } else { Duration::ZERO };
+        let naming = if self.pending_successor.is_some() { grace } else { Duration::ZERO };
+        let living = if workload_term { self.length + grace } else { Duration::ZERO };
         work.max(naming).max(living).saturating_sub(self.began.elapsed_min(now))
     }
 }
@@ -248,31 +248,31 @@ impl PendingRelease {
         }
     }
 
-    /// Limits the wait after a resignation. The end of the promise stays where it is.
+    /// Limits the wait after a resignation. The end of that time stays where it is.
     pub(super) fn leave(&mut self, now: Moment) {
-        self.leaving = true;
-        if self.promised.is_some() {
+        self.resigned = true;
+        if self.client_window.is_some() {
             self.since = now;
         }
     }
 
     /// Returns how long clients may still act on an answer, by the slower clock.
-    pub(super) fn promise_left(&self, now: Moment) -> Duration {
-        self.promised
+    pub(super) fn client_window_left(&self, now: Moment) -> Duration {
+        self.client_window
             .map_or(Duration::ZERO, |(from, length)| length.saturating_sub(from.elapsed_min(now)))
     }
 
     /// Returns how much of the time for which clients may act on an answer was left when the
     /// release became pending.
-    pub(super) fn promise_at_start(&self) -> Duration {
-        self.promised.map_or(Duration::ZERO, |(from, length)| {
+    pub(super) fn client_window_at_start(&self) -> Duration {
+        self.client_window.map_or(Duration::ZERO, |(from, length)| {
             length.saturating_sub(from.elapsed_max(self.since))
         })
     }
 
     /// Returns what is left of the `patience` with publishers that have not acknowledged passive.
-    pub(super) fn announcing_left(&self, now: Moment, patience: Duration) -> Duration {
-        if self.announced {
+    pub(super) fn publish_wait_left(&self, now: Moment, patience: Duration) -> Duration {
+        if self.publish_acked {
             return Duration::ZERO;
         }
         patience.saturating_sub(self.since.elapsed_min(now))
@@ -282,7 +282,7 @@ impl PendingRelease {
     /// acknowledged passive, for at most `patience`, and not while clients may still act on an
     /// answer.
     pub(super) fn left(&self, now: Moment, patience: Duration) -> Duration {
-        let announcing = self.announcing_left(now, patience);
-        announcing.max(self.promise_left(now)).max(self.pace.left(now))
+        let announcing = self.publish_wait_left(now, patience);
+        announcing.max(self.client_window_left(now)).max(self.retry.left(now))
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::hold_off::HoldOff;
 use crate::clock::Moment;
 use crate::lease::{Candidate, StoreError, Successor};
 
@@ -19,29 +20,12 @@ pub struct Status {
     /// The successor that the record names.
     pub successor: Option<Successor>,
     /// The hold-off after a leadership that was given up.
-    pub aside: Option<HoldOff>,
+    pub hold_off: Option<HoldOff>,
     /// The term whose processes may still run, whether or not this candidate leads in it; always
     /// `None` where the config says that there are no processes.
-    pub occupied: Option<u64>,
+    pub workload_term: Option<u64>,
     /// The health of the store.
     pub store: StoreHealth,
-}
-
-/// How long a candidate does not bid after it gave up leadership.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HoldOff {
-    /// The whole length.
-    pub length: Duration,
-    /// The start: the first read that showed the lease free or held by another.
-    pub from: Option<Moment>,
-}
-
-impl HoldOff {
-    /// Returns how much is left at `now`.
-    #[must_use]
-    pub fn remaining(&self, now: Moment) -> Duration {
-        self.length.saturating_sub(self.from.map_or(Duration::ZERO, |from| from.elapsed_min(now)))
-    }
 }
 
 /// The state of a candidate, with the data that publishers need.

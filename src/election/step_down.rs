@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use super::hold_off::Aside;
+use super::hold_off::HoldOff;
 use super::{Command, Election, Entropy, Progress, Reason, Refusal, Role, State};
 use crate::clock::Moment;
 use crate::lease::Successor;
 
 /// Why and how a leader steps down.
-pub(super) struct Departure {
+pub(super) struct StepDown {
     pub(super) reason: Reason,
     /// Whether the candidate leaves the election for good.
     pub(super) resigning: bool,
@@ -17,8 +17,8 @@ pub(super) struct Departure {
     pub(super) successor: Option<Successor>,
 }
 
-impl Departure {
-    fn to_stay(reason: Reason) -> Self {
+impl StepDown {
+    fn without_resigning(reason: Reason) -> Self {
         Self { reason, resigning: false, successor: None }
     }
 }
@@ -29,21 +29,21 @@ impl Election {
     /// flight has ended (R3), so within two request-timeouts. A lease that lapsed before is released
     /// only if its whole length is over by then (R8), and is left to run out otherwise.
     pub(super) fn handle_resign(&mut self, now: Moment, entropy: Entropy) {
-        self.judge(now, entropy);
+        self.apply_deadlines(now, entropy);
         match &mut self.role {
             Role::Resigned => {}
             Role::Draining(it) => it.resigning = true,
             Role::Leader(_) => {
-                let departure =
-                    Departure { resigning: true, ..Departure::to_stay(Reason::Resigned) };
-                self.depart(departure, now, entropy);
+                let step_down =
+                    StepDown { resigning: true, ..StepDown::without_resigning(Reason::Resigned) };
+                self.begin_step_down(step_down, now, entropy);
             }
             Role::Standby { .. } | Role::Activating(_) => {
                 self.become_resigned(Reason::Resigned, now);
             }
         }
-        self.judge(now, entropy);
-        self.ask(now);
+        self.apply_deadlines(now, entropy);
+        self.queue_request(now);
     }
 
     /// Executes a command of an operator or of the service.
@@ -56,7 +56,7 @@ impl Election {
         now: Moment,
         entropy: Entropy,
     ) -> Result<Progress, Refusal> {
-        self.judge(now, entropy);
+        self.apply_deadlines(now, entropy);
         let outcome = match command {
             Command::StepDown { hold_off } => self.step_down(hold_off, None, now, entropy),
             Command::Transfer(successor) => {
@@ -66,78 +66,78 @@ impl Election {
             Command::Resume => self.resume(now),
             Command::Drained(term) => self.drained(term),
         };
-        self.judge(now, entropy);
-        self.ask(now);
+        self.apply_deadlines(now, entropy);
+        self.queue_request(now);
         outcome
     }
 
     /// Handles the result of a health probe that began in term `begun_in`, or in none. Ignores the
     /// result if the term has changed since.
-    pub(super) fn handle_probed(
+    pub(super) fn handle_probe_result(
         &mut self,
         probe: usize,
-        well: bool,
+        healthy: bool,
         begun_in: Option<u64>,
         now: Moment,
         entropy: Entropy,
     ) {
-        self.judge(now, entropy);
-        if begun_in == self.standing().term() && self.health.take(probe, well) {
-            if self.health.is_well() {
-                self.tell_transition(Reason::Recovered, None, now);
+        self.apply_deadlines(now, entropy);
+        if begun_in == self.standing().term() && self.health.update(probe, healthy) {
+            if self.health.is_healthy() {
+                self.notify_transition(Reason::Recovered, None, now);
             } else {
-                self.withdraw(Reason::FellIll, now, entropy);
+                self.withdraw(Reason::Unhealthy, now, entropy);
             }
         }
-        self.judge(now, entropy);
-        self.ask(now);
+        self.apply_deadlines(now, entropy);
+        self.queue_request(now);
     }
 
     /// Handles the exit of all processes of `term`, or the news that none will start. If this
     /// candidate still leads in that term, its leadership ends and it holds off for `hold_off`.
-    pub(super) fn handle_vacated(
+    pub(super) fn handle_workload_exited(
         &mut self,
         term: u64,
         hold_off: Option<Duration>,
         now: Moment,
         entropy: Entropy,
     ) {
-        self.judge(now, entropy);
-        if self.occupied == Some(term) {
-            self.occupied = None;
+        self.apply_deadlines(now, entropy);
+        if self.workload_term == Some(term) {
+            self.workload_term = None;
             if let Some(pending_release) = &mut self.pending_release {
                 pending_release.since = now;
             }
             match &mut self.role {
                 Role::Leader(_) => {
-                    self.stand_aside(hold_off.unwrap_or_default());
-                    self.become_idle(Reason::ChildEnded, now, entropy);
+                    self.start_hold_off(hold_off.unwrap_or_default());
+                    self.become_standby(Reason::ChildEnded, now, entropy);
                 }
                 Role::Draining(it) => it.drained = true,
                 _ => {}
             }
         }
-        self.judge(now, entropy);
-        self.ask(now);
+        self.apply_deadlines(now, entropy);
+        self.queue_request(now);
     }
 
     /// Returns how long until the drain is over; [`Duration::MAX`] without a drain.
     pub(super) fn until_drained(&self, now: Moment) -> Duration {
         let Role::Draining(it) = &self.role else { return Duration::MAX };
-        it.left(now, self.occupied.is_some(), self.config.request_timeout * 2)
+        it.left(now, self.workload_term.is_some(), self.config.request_timeout * 2)
     }
 
     /// Ends the drain, and with it the leadership.
     pub(super) fn end_drain(&mut self, reason: Reason, now: Moment, entropy: Entropy) {
         match &self.role {
             Role::Draining(it) if it.resigning => self.become_resigned(reason, now),
-            _ => self.become_idle(reason, now, entropy),
+            _ => self.become_standby(reason, now, entropy),
         }
     }
 
     /// Returns whether this candidate takes part, whatever the store shows.
     pub(super) fn competes(&self) -> bool {
-        let able = self.health.is_well() && self.occupied.is_none();
+        let able = self.health.is_healthy() && self.workload_term.is_none();
         able && !self.paused && !self.config.observe
     }
 
@@ -153,8 +153,12 @@ impl Election {
             (Role::Leader(_) | Role::Activating(_), None) => Reason::SteppedDown,
             _ => return Err(self.refusal()),
         };
-        self.stand_aside(hold_off);
-        self.depart(Departure { successor, ..Departure::to_stay(reason) }, now, entropy);
+        self.start_hold_off(hold_off);
+        self.begin_step_down(
+            StepDown { successor, ..StepDown::without_resigning(reason) },
+            now,
+            entropy,
+        );
         Ok(Progress::Begun)
     }
 
@@ -182,7 +186,7 @@ impl Election {
             };
         }
         self.paused = false;
-        self.tell_transition(Reason::Resumed, None, now);
+        self.notify_transition(Reason::Resumed, None, now);
         Ok(Progress::Done)
     }
 
@@ -208,16 +212,16 @@ impl Election {
     fn withdraw(&mut self, reason: Reason, now: Moment, entropy: Entropy) {
         match &mut self.role {
             Role::Leader(_) | Role::Activating(_) => {
-                if reason == Reason::FellIll {
-                    self.stand_aside(self.config.lease_duration);
+                if reason == Reason::Unhealthy {
+                    self.start_hold_off(self.config.lease_duration);
                 }
-                self.depart(Departure::to_stay(reason), now, entropy);
+                self.begin_step_down(StepDown::without_resigning(reason), now, entropy);
             }
             Role::Standby { bidding, .. } => {
                 if let Some(it) = bidding.take() {
-                    self.owe(it.bid, now, true);
+                    self.schedule_release(it.bid, now, true);
                 }
-                self.tell_transition(reason, None, now);
+                self.notify_transition(reason, None, now);
             }
             Role::Draining(_) | Role::Resigned => {}
         }
@@ -225,22 +229,22 @@ impl Election {
 
     /// Drains a leader, unless there is nothing to wait for; a candidate that is not active yet
     /// leaves at once.
-    fn depart(&mut self, departure: Departure, now: Moment, entropy: Entropy) {
+    fn begin_step_down(&mut self, step_down: StepDown, now: Moment, entropy: Entropy) {
         let waits = !self.config.drain_timeout.is_zero()
-            || departure.successor.is_some()
-            || self.occupied.is_some();
+            || step_down.successor.is_some()
+            || self.workload_term.is_some();
         match &self.role {
-            Role::Leader(_) if waits => self.become_draining(departure, now),
-            _ if departure.resigning => self.become_resigned(departure.reason, now),
-            _ => self.become_idle(departure.reason, now, entropy),
+            Role::Leader(_) if waits => self.become_draining(step_down, now),
+            _ if step_down.resigning => self.become_resigned(step_down.reason, now),
+            _ => self.become_standby(step_down.reason, now, entropy),
         }
     }
 
     /// Starts a hold-off of `length`, which counts from when the present lease is seen free or held
     /// by another. Nothing is held off without a lease, or if `length` is zero.
-    fn stand_aside(&mut self, length: Duration) {
-        let tenure = self.role.tenure();
-        self.aside =
-            tenure.filter(|_| !length.is_zero()).map(|tenure| Aside::new(tenure.bid.nonce, length));
+    fn start_hold_off(&mut self, length: Duration) {
+        let held = self.role.held_lease();
+        self.hold_off =
+            held.filter(|_| !length.is_zero()).map(|held| HoldOff::new(held.bid.nonce, length));
     }
 }

@@ -7,7 +7,7 @@ use super::role::{Bidding, Role};
 use super::{Answer, Belief, Election, Entropy, InFlight, Notice, Op, Reason};
 use super::{Holder, Observation, RetryTimer};
 use crate::clock::Moment;
-use crate::lease::{Bid, Grant, LeaseId, Record, Sight, StoreError};
+use crate::lease::{Bid, Grant, LeaseId, Record, Snapshot, StoreError};
 
 /// The largest term: no other is written after it, since beyond 2⁵³ some JSON readers cannot tell
 /// adjacent integers apart.
@@ -15,33 +15,35 @@ const LARGEST_TERM: u64 = 1 << 53;
 
 impl Election {
     /// Handles the answer to the request in flight.
-    pub(super) fn take_answer(
+    pub(super) fn on_answer(
         &mut self,
         request: InFlight,
         answer: Result<Answer, StoreError>,
         now: Moment,
         entropy: Entropy,
     ) {
-        self.note_health(&answer, now);
+        self.update_store_health(&answer, now);
         // The record in an answer is valid even if the answer is too late for its lease.
         match &answer {
-            Ok(Answer::Grant(grant)) => self.inspect(&grant.record),
-            Ok(Answer::Term(term)) => self.highest = self.highest.max(*term),
+            Ok(Answer::Grant(grant)) => self.check_record(&grant.record),
+            Ok(Answer::Term(term)) => self.highest_term = self.highest_term.max(*term),
             _ => {}
         }
         match request.op {
-            Op::Look => self.take_look(answer, now, entropy),
-            Op::Release(_) => self.take_release(&answer, now),
-            Op::Acquire(ref bid) => self.take_acquire(bid.lease, answer, now, entropy),
-            Op::Inaugurate { ref bid, .. } => {
-                self.take_inaugurate(bid.lease, answer, now, entropy);
+            Op::Read => self.on_read(answer, now, entropy),
+            Op::Release(_) => self.on_release(&answer, now),
+            Op::Acquire(ref bid) => self.on_acquire(bid.lease, answer, now, entropy),
+            Op::WriteTerm { ref bid, .. } => {
+                self.on_write_term(bid.lease, answer, now, entropy);
             }
-            Op::Renew(ref bid) => self.take_renew(bid.lease, &request, answer, now, entropy),
-            Op::Nominate { ref bid, .. } => self.take_nominate(bid.lease, answer, now, entropy),
+            Op::Renew(ref bid) => self.on_renew(bid.lease, &request, answer, now, entropy),
+            Op::SetSuccessor { ref bid, .. } => {
+                self.on_set_successor(bid.lease, answer, now, entropy)
+            }
         }
     }
 
-    fn note_health(&mut self, answer: &Result<Answer, StoreError>, now: Moment) {
+    fn update_store_health(&mut self, answer: &Result<Answer, StoreError>, now: Moment) {
         match answer {
             Ok(_) | Err(StoreError::Refused(_)) => {
                 self.store.last_success = Some(now);
@@ -55,30 +57,34 @@ impl Election {
         }
         let answered =
             matches!(answer, Ok(_) | Err(StoreError::Refused(_) | StoreError::Foreign(_)));
-        if answered && !self.heard {
-            self.heard = true;
-            self.tell_transition(Reason::StoreReached, None, now);
+        if answered && !self.store_reached {
+            self.store_reached = true;
+            self.notify_transition(Reason::StoreReached, None, now);
         }
     }
 
-    fn take_look(&mut self, answer: Result<Answer, StoreError>, now: Moment, entropy: Entropy) {
+    fn on_read(&mut self, answer: Result<Answer, StoreError>, now: Moment, entropy: Entropy) {
         let period = self.config.retry_period;
         match answer {
-            Ok(Answer::Sight(sight)) => {
-                let left = self.observe(&sight, now);
-                let sight =
-                    Sight { free: sight.free || left.is_some_and(|it| it.is_zero()), ..sight };
-                self.see(&sight, now);
-                let (bids, hurries) = (sight.free && self.may_bid(now), self.hurries(now));
-                let Role::Standby { looks, bidding } = &mut self.role else {
+            Ok(Answer::Snapshot(snapshot)) => {
+                let left = self.observe(&snapshot, now);
+                let snapshot = Snapshot {
+                    free: snapshot.free || left.is_some_and(|it| it.is_zero()),
+                    ..snapshot
+                };
+                self.apply_snapshot(&snapshot, now);
+                let (bids, reads_often) =
+                    (snapshot.free && self.may_bid(now), self.reads_often(now));
+                let Role::Standby { next_read, bidding } = &mut self.role else {
                     return;
                 };
-                let period = if hurries { period / 4 } else { period };
-                *looks = RetryTimer::spread(now, period, entropy.jitter);
+                let period = if reads_often { period / 4 } else { period };
+                *next_read = RetryTimer::jittered(now, period, entropy.jitter);
                 if let Some(left) = left.filter(|it| !it.is_zero()) {
                     // Read when the observed lease ends rather than at the next poll, with jitter
                     // between observers.
-                    looks.wait = looks.wait.min(left + period.mul_f32(entropy.jitter / 8.0));
+                    next_read.wait =
+                        next_read.wait.min(left + period.mul_f32(entropy.jitter / 8.0));
                 }
                 if bids {
                     let bid = Bid {
@@ -86,28 +92,28 @@ impl Election {
                         nonce: entropy.nonce,
                         candidate: self.config.candidate.clone(),
                         lease_duration: self.config.lease_duration,
-                        seen: sight.version,
+                        seen: snapshot.version,
                     };
                     *bidding =
-                        Some(Bidding { bid, first_sent: now, pace: RetryTimer::at_once(now) });
+                        Some(Bidding { bid, first_sent: now, retry: RetryTimer::at_once(now) });
                 }
             }
             outcome => {
-                let Role::Standby { looks, .. } = &mut self.role else {
+                let Role::Standby { next_read, .. } = &mut self.role else {
                     return;
                 };
                 match outcome {
-                    Err(StoreError::Broken(_) | StoreError::Unknown(_)) => {
-                        let broken = matches!(outcome, Err(StoreError::Broken(_)));
-                        looks.fail(now, period, broken, 0.5 + entropy.jitter / 2.0);
+                    Err(StoreError::RetryNow(_) | StoreError::Unknown(_)) => {
+                        let retry_now = matches!(outcome, Err(StoreError::RetryNow(_)));
+                        next_read.fail(now, period, retry_now, 0.5 + entropy.jitter / 2.0);
                     }
-                    _ => *looks = RetryTimer::spread(now, period, entropy.jitter),
+                    _ => *next_read = RetryTimer::jittered(now, period, entropy.jitter),
                 }
             }
         }
     }
 
-    fn take_acquire(
+    fn on_acquire(
         &mut self,
         lease: LeaseId,
         answer: Result<Answer, StoreError>,
@@ -115,48 +121,48 @@ impl Election {
         entropy: Entropy,
     ) {
         let period = self.config.retry_period;
-        let Role::Standby { bidding, looks } = &mut self.role else {
-            return self.settle(lease, &answer);
+        let Role::Standby { bidding, next_read } = &mut self.role else {
+            return self.on_late_answer(lease, &answer);
         };
         let Some(current) = bidding.take_if(|it| it.bid.lease == lease) else {
-            return self.settle(lease, &answer);
+            return self.on_late_answer(lease, &answer);
         };
         match answer {
-            Ok(Answer::Grant(grant)) => self.take_grant(current, &grant, now, entropy),
-            Err(StoreError::Broken(_) | StoreError::Unknown(_)) => {
-                let broken = matches!(answer, Err(StoreError::Broken(_)));
+            Ok(Answer::Grant(grant)) => self.on_grant(current, &grant, now, entropy),
+            Err(StoreError::RetryNow(_) | StoreError::Unknown(_)) => {
+                let retry_now = matches!(answer, Err(StoreError::RetryNow(_)));
                 let mut again = current;
-                again.pace.fail(now, period, broken, 0.5 + entropy.jitter / 2.0);
+                again.retry.fail(now, period, retry_now, 0.5 + entropy.jitter / 2.0);
                 *bidding = Some(again);
             }
             Err(StoreError::Foreign(_)) => {
-                self.owe(current.bid, now, true);
+                self.schedule_release(current.bid, now, true);
                 self.back_off(now, entropy);
             }
-            _ => *looks = RetryTimer::spread(now, period, entropy.jitter),
+            _ => *next_read = RetryTimer::jittered(now, period, entropy.jitter),
         }
     }
 
     /// Handles a grant, which counts from the first sending of its bid: too little time may be
     /// left.
-    fn take_grant(&mut self, bidding: Bidding, grant: &Grant, now: Moment, entropy: Entropy) {
+    fn on_grant(&mut self, bidding: Bidding, grant: &Grant, now: Moment, entropy: Entropy) {
         if grant.record.term.is_some_and(|term| term >= LARGEST_TERM) {
-            self.owe(bidding.bid, now, true);
+            self.schedule_release(bidding.bid, now, true);
             self.back_off(now, entropy);
             return;
         }
         let sent = bidding.first_sent;
         if sent.elapsed_max(now) >= self.config.renew_deadline || sent.jumped(now) {
-            self.owe(bidding.bid, now, true);
-            if let Role::Standby { looks, .. } = &mut self.role {
-                *looks = RetryTimer::spread(now, self.config.retry_period, entropy.jitter);
+            self.schedule_release(bidding.bid, now, true);
+            if let Role::Standby { next_read, .. } = &mut self.role {
+                *next_read = RetryTimer::jittered(now, self.config.retry_period, entropy.jitter);
             }
             return;
         }
         self.become_activating(bidding, grant, now);
     }
 
-    fn take_inaugurate(
+    fn on_write_term(
         &mut self,
         lease: LeaseId,
         answer: Result<Answer, StoreError>,
@@ -164,16 +170,16 @@ impl Election {
         entropy: Entropy,
     ) {
         let Role::Activating(it) = &mut self.role else {
-            return self.settle(lease, &answer);
+            return self.on_late_answer(lease, &answer);
         };
-        if it.tenure.bid.lease != lease {
+        if it.held.bid.lease != lease {
             return;
         }
         match answer {
             Ok(Answer::Term(term)) => self.become_leader(term, now),
-            Err(StoreError::Broken(_) | StoreError::Unknown(_)) => {
-                let broken = matches!(answer, Err(StoreError::Broken(_)));
-                it.write.fail(now, self.config.retry_period, broken, 1.0);
+            Err(StoreError::RetryNow(_) | StoreError::Unknown(_)) => {
+                let retry_now = matches!(answer, Err(StoreError::RetryNow(_)));
+                it.write.fail(now, self.config.retry_period, retry_now, 1.0);
             }
             Err(StoreError::Foreign(_)) => {
                 self.become_standby(Reason::WriteFailed, now, entropy);
@@ -183,7 +189,7 @@ impl Election {
         }
     }
 
-    fn take_renew(
+    fn on_renew(
         &mut self,
         lease: LeaseId,
         request: &InFlight,
@@ -192,26 +198,26 @@ impl Election {
         entropy: Entropy,
     ) {
         let period = self.config.retry_period;
-        let tenure = self.role.tenure_mut().filter(|it| it.bid.lease == lease);
-        let Some(tenure) = tenure else {
-            return self.settle(lease, &answer);
+        let held = self.role.held_lease_mut().filter(|it| it.bid.lease == lease);
+        let Some(held) = held else {
+            return self.on_late_answer(lease, &answer);
         };
         match answer {
             Ok(_) => {
                 // What was sent before a jump was seen says nothing about the time after it (R10).
-                if tenure.belief.suspended && !request.after_jump {
-                    tenure.renewal.hasten(now);
+                if held.belief.suspended && !request.after_jump {
+                    held.renewal.make_due(now);
                     return;
                 }
-                tenure.belief = Belief { sent: request.sent, suspended: false, ..tenure.belief };
-                tenure.renewal = RetryTimer::after(request.sent, period);
+                held.belief = Belief { sent: request.sent, suspended: false, ..held.belief };
+                held.renewal = RetryTimer::after(request.sent, period);
                 self.set_jeopardy(false, Reason::Renewed, now);
             }
             Err(StoreError::Refused(_)) => self.lose(now, entropy),
             Err(ref error) => {
-                let broken = matches!(error, StoreError::Broken(_));
-                tenure.renewal.fail(now, period, broken, 1.0);
-                if !tenure.renewal.is_immediate() {
+                let retry_now = matches!(error, StoreError::RetryNow(_));
+                held.renewal.fail(now, period, retry_now, 1.0);
+                if !held.renewal.is_immediate() {
                     self.set_jeopardy(true, Reason::RenewalFailed, now);
                 }
             }
@@ -220,7 +226,7 @@ impl Election {
 
     /// Handles the answer to the write of a successor. An unknown outcome is retried until the
     /// drain's grace is over; the lease is released with or without the successor.
-    fn take_nominate(
+    fn on_set_successor(
         &mut self,
         lease: LeaseId,
         answer: Result<Answer, StoreError>,
@@ -228,19 +234,19 @@ impl Election {
         entropy: Entropy,
     ) {
         let Role::Draining(it) = &mut self.role else {
-            return self.settle(lease, &answer);
+            return self.on_late_answer(lease, &answer);
         };
         match answer {
             Ok(_) => {
-                let named = it.nomination.take().map(|it| it.successor);
+                let named = it.pending_successor.take().map(|it| it.successor);
                 self.set_successor(named);
             }
             Err(StoreError::Refused(_)) => self.lose(now, entropy),
-            Err(StoreError::Foreign(_)) => it.nomination = None,
-            Err(StoreError::Broken(_) | StoreError::Unknown(_)) => {
-                let broken = matches!(answer, Err(StoreError::Broken(_)));
-                if let Some(nomination) = &mut it.nomination {
-                    nomination.pace.fail(now, self.config.retry_period, broken, 1.0);
+            Err(StoreError::Foreign(_)) => it.pending_successor = None,
+            Err(StoreError::RetryNow(_) | StoreError::Unknown(_)) => {
+                let retry_now = matches!(answer, Err(StoreError::RetryNow(_)));
+                if let Some(pending_successor) = &mut it.pending_successor {
+                    pending_successor.retry.fail(now, self.config.retry_period, retry_now, 1.0);
                 }
             }
         }
@@ -258,17 +264,17 @@ impl Election {
         if let Role::Leader(leader) = &mut self.role {
             leader.jeopardy = jeopardy;
         }
-        self.tell_transition(reason, None, now);
+        self.notify_transition(reason, None, now);
     }
 
-    /// Handles the answer to a release. An unknown outcome is retried for as long as `judge`
+    /// Handles the answer to a release. An unknown outcome is retried for as long as `apply_deadlines`
     /// allows.
-    fn take_release(&mut self, answer: &Result<Answer, StoreError>, now: Moment) {
+    fn on_release(&mut self, answer: &Result<Answer, StoreError>, now: Moment) {
         let Some(pending_release) = &mut self.pending_release else { return };
         match answer {
-            Err(error @ (StoreError::Broken(_) | StoreError::Unknown(_))) => {
-                let broken = matches!(error, StoreError::Broken(_));
-                pending_release.pace.fail(now, self.config.retry_period, broken, 1.0);
+            Err(error @ (StoreError::RetryNow(_) | StoreError::Unknown(_))) => {
+                let retry_now = matches!(error, StoreError::RetryNow(_));
+                pending_release.retry.fail(now, self.config.retry_period, retry_now, 1.0);
             }
             _ => self.pending_release = None,
         }
@@ -276,7 +282,7 @@ impl Election {
 
     /// Handles an answer that arrives after its bid or leadership has ended: a definite refusal
     /// cancels the pending release.
-    fn settle(&mut self, lease: LeaseId, answer: &Result<Answer, StoreError>) {
+    fn on_late_answer(&mut self, lease: LeaseId, answer: &Result<Answer, StoreError>) {
         if matches!(answer, Err(StoreError::Refused(_))) {
             self.pending_release.take_if(|pending_release| pending_release.bid.lease == lease);
         }
@@ -286,30 +292,29 @@ impl Election {
 
     /// Continues or starts the wait for a lease whose time observers count, and returns how much of
     /// it is left; `None` if there is no such lease.
-    fn observe(&mut self, sight: &Sight, now: Moment) -> Option<Duration> {
-        self.observation = Observation::see(self.observation.take(), sight, now);
+    fn observe(&mut self, snapshot: &Snapshot, now: Moment) -> Option<Duration> {
+        self.observation = Observation::update(self.observation.take(), snapshot, now);
         self.observation.as_ref().map(|it| it.left(now))
     }
 
     /// Applies what a read returned: record, hold-off, successor and holder.
-    fn see(&mut self, sight: &Sight, now: Moment) {
-        self.inspect(&sight.record);
-        if let Some(aside) = &mut self.aside {
-            aside.see(sight, now);
+    fn apply_snapshot(&mut self, snapshot: &Snapshot, now: Moment) {
+        self.check_record(&snapshot.record);
+        if let Some(hold_off) = &mut self.hold_off {
+            hold_off.update(snapshot, now);
         }
-        self.aside.take_if(|aside| aside.is_over(now));
-        self.deference = sight
-            .record
-            .successor
-            .as_ref()
-            .map(|successor| Deference::see(self.deference, successor.hold_off, sight, now));
-        self.set_successor(sight.record.successor.clone());
-        if sight.free {
-            self.past = sight.record.clone();
+        self.hold_off.take_if(|hold_off| hold_off.is_over(now));
+        self.deference =
+            snapshot.record.successor.as_ref().map(|successor| {
+                Deference::update(self.deference, successor.hold_off, snapshot, now)
+            });
+        self.set_successor(snapshot.record.successor.clone());
+        if snapshot.free {
+            self.free_record = snapshot.record.clone();
         }
         // A record seen while the lease was free does not belong to the present holder.
-        let holds = !sight.free && (sight.record.nonce != self.past.nonce);
-        let holder = match (&sight.record.holder, sight.record.term) {
+        let holds = !snapshot.free && (snapshot.record.nonce != self.free_record.nonce);
+        let holder = match (&snapshot.record.holder, snapshot.record.term) {
             (Some(candidate), Some(term)) if holds => {
                 Some(Holder { candidate: candidate.clone(), term })
             }
@@ -319,21 +324,21 @@ impl Election {
     }
 
     /// Compares the recorded term with the largest one seen, and reports each defect once (R11).
-    fn inspect(&mut self, record: &Record) {
+    fn check_record(&mut self, record: &Record) {
         let defect = match record.term {
-            None if self.highest > 0 || !self.config.rules.missing_is_free => {
+            None if self.highest_term > 0 || !self.config.rules.missing_is_free => {
                 Some(Notice::RecordMissing { hold: self.hold_for(record) })
             }
             Some(found) if found >= LARGEST_TERM => Some(Notice::TermTooLarge { found }),
-            Some(found) if found < self.highest => {
-                Some(Notice::TermFell { seen: self.highest, found })
+            Some(found) if found < self.highest_term => {
+                Some(Notice::TermFell { seen: self.highest_term, found })
             }
             _ => None,
         };
         let found = record.term.filter(|term| *term < LARGEST_TERM);
-        self.highest = self.highest.max(found.unwrap_or_default());
-        if self.defect != defect {
-            self.defect.clone_from(&defect);
+        self.highest_term = self.highest_term.max(found.unwrap_or_default());
+        if self.reported_defect != defect {
+            self.reported_defect.clone_from(&defect);
             self.notices.extend(defect);
         }
     }
@@ -343,7 +348,7 @@ impl Election {
         let hold = self.config.rules.longest_lease.unwrap_or(self.config.lease_duration);
         match record.term {
             None if self.config.rules.missing_is_free => Duration::ZERO,
-            Some(found) if found >= self.highest => Duration::ZERO,
+            Some(found) if found >= self.highest_term => Duration::ZERO,
             _ => hold,
         }
     }
@@ -353,6 +358,6 @@ impl Election {
     pub(super) fn fresh_floor(&self, grant: &Grant, now: Moment) -> u64 {
         let date = grant.date.unwrap_or_else(|| now.date());
         let millis = u64::try_from(date.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
-        millis.max(self.highest + 1)
+        millis.max(self.highest_term + 1)
     }
 }

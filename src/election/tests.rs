@@ -19,7 +19,7 @@ use super::{
 };
 use crate::clock::Moment;
 use crate::lease::{
-    Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Sight, StoreError, Version,
+    Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Snapshot, StoreError, Version,
 };
 
 const LEASE: u64 = 15_000;
@@ -56,7 +56,7 @@ fn config() -> Config {
         activation_delay: Duration::ZERO,
         drain_timeout: Duration::ZERO,
         health: None,
-        escorts: false,
+        has_workload: false,
         observe: false,
     }
 }
@@ -200,34 +200,34 @@ impl Bench {
         self.drain();
     }
 
-    fn will(&mut self, will: Command) -> Result<Progress, Refusal> {
+    fn command(&mut self, command: Command) -> Result<Progress, Refusal> {
         let entropy = self.entropy();
-        let outcome = self.election.handle(Input::Command(will), self.now, entropy);
+        let outcome = self.election.handle(Input::Command(command), self.now, entropy);
         self.drain();
         outcome
     }
 
     /// Hands in the result of the one probe, which began in this term.
-    fn probed(&mut self, well: bool, term: Option<u64>) {
+    fn probe_result(&mut self, healthy: bool, term: Option<u64>) {
         let entropy = self.entropy();
-        self.election.handle_probed(0, well, term, self.now, entropy);
+        self.election.handle_probe_result(0, healthy, term, self.now, entropy);
         self.drain();
     }
 
-    fn vacated(&mut self, term: u64, hold_off: Option<Duration>) {
+    fn workload_exited(&mut self, term: u64, hold_off: Option<Duration>) {
         let entropy = self.entropy();
-        self.election.handle_vacated(term, hold_off, self.now, entropy);
+        self.election.handle_workload_exited(term, hold_off, self.now, entropy);
         self.drain();
     }
 
     /// Returns the nonce of the lease that the candidate holds.
     fn nonce(&self) -> Nonce {
-        self.election.role.tenure().expect("a tenure").bid.nonce
+        self.election.role.held_lease().expect("the lease is held").bid.nonce
     }
 
-    fn announce(&mut self) {
+    fn publish_acked(&mut self) {
         let entropy = self.entropy();
-        self.election.handle_announced(self.now, entropy);
+        self.election.handle_publish_acked(self.now, entropy);
         self.drain();
     }
 
@@ -262,16 +262,21 @@ fn record(term: Option<u64>) -> Record {
     Record { term, holder, nonce: term.map(|term| Nonce(u128::from(term) << 100)), successor: None }
 }
 
-fn sight(free: bool, term: Option<u64>) -> Answer {
-    Answer::Sight(Sight { free, record: record(term), version: Version("1".into()), claim: None })
+fn snapshot(free: bool, term: Option<u64>) -> Answer {
+    Answer::Snapshot(Snapshot {
+        free,
+        record: record(term),
+        version: Version("1".into()),
+        claim: None,
+    })
 }
 
 fn free(term: Option<u64>) -> Answer {
-    sight(true, term)
+    snapshot(true, term)
 }
 
 fn held(term: Option<u64>) -> Answer {
-    sight(false, term)
+    snapshot(false, term)
 }
 
 fn grant(term: Option<u64>) -> Answer {
@@ -287,7 +292,7 @@ fn unknown() -> Result<Answer, StoreError> {
 }
 
 fn broken() -> Result<Answer, StoreError> {
-    Err(StoreError::Broken(failure()))
+    Err(StoreError::RetryNow(failure()))
 }
 
 fn refused() -> Result<Answer, StoreError> {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::notices::Ended;
 use super::role::{
-    Activating, Bidding, Draining, Leader, Nomination, PendingRelease, Role, Tenure,
+    Activating, Bidding, Draining, HeldLease, Leader, PendingRelease, PendingSuccessor, Role,
 };
-use super::step_down::Departure;
+use super::step_down::StepDown;
 use super::{Belief, Election, Entropy, Holder, Reason, RetryTimer};
 use crate::clock::Moment;
 use crate::lease::{Bid, Grant};
@@ -20,14 +20,14 @@ impl Election {
         assert!(matches!(self.role, Role::Standby { .. }) && self.pending_release.is_none());
         let hold = self.hold_for(&grant.record).max(self.config.activation_delay);
         let floor = match grant.record.term {
-            Some(found) if found >= self.highest => found + 1, // take_grant rules out an overflow
+            Some(found) if found >= self.highest_term => found + 1, // on_grant rules out an overflow
             _ => self.fresh_floor(grant, now),
         };
         let sent = bidding.first_sent;
         let belief = Belief { sent, length: self.config.renew_deadline, suspended: false };
         let renewal = RetryTimer::after(sent, self.config.retry_period);
         self.role = Role::Activating(Activating {
-            tenure: Tenure { bid: bidding.bid, belief, renewal },
+            held: HeldLease { bid: bidding.bid, belief, renewal },
             granted: now,
             hold,
             floor,
@@ -35,64 +35,57 @@ impl Election {
             first_write: None,
         });
         self.set_holder(None);
-        self.tell_transition(Reason::Acquired, None, now);
+        self.notify_transition(Reason::Acquired, None, now);
     }
 
     /// Starts leading in `term`, which is written under the lease, for as long as the belief lasts
     /// (R7).
     pub(super) fn become_leader(&mut self, term: u64, now: Moment) {
-        let Role::Activating(Activating { tenure, .. }) = &self.role else {
+        let Role::Activating(Activating { held, .. }) = &self.role else {
             unreachable!("only a candidate that holds the lease writes a term");
         };
-        let tenure = tenure.clone();
-        self.role = Role::Leader(Leader { tenure, term, since: now, jeopardy: false });
-        self.defect = None;
+        let held = held.clone();
+        self.role = Role::Leader(Leader { held, term, since: now, jeopardy: false });
+        self.reported_defect = None;
         self.health.forget_failures();
-        self.occupied = self.config.escorts.then_some(term);
+        self.workload_term = self.config.has_workload.then_some(term);
         self.successor = None;
         // A new leadership ends the hold-off that an earlier one left.
-        self.aside = None;
+        self.hold_off = None;
         let candidate = Arc::clone(&self.config.candidate);
         self.set_holder(Some(Holder { candidate, term }));
-        self.tell_transition(Reason::TermWritten, None, now);
+        self.notify_transition(Reason::TermWritten, None, now);
     }
 
-    /// Ends the leadership involuntarily. A release is pending unless the lease is lost or has run
-    /// out; its id is dead either way (R5, R6).
+    /// Ends the leadership, or the attempt at one, and stays in the election. A release is pending
+    /// unless the lease is lost or has run out; its id is dead either way (R5, R6).
     pub(super) fn become_standby(&mut self, reason: Reason, now: Moment, entropy: Entropy) {
-        assert!(self.role.tenure().is_some(), "only a tenure ends");
-        let looks = RetryTimer::spread(now, self.config.retry_period, entropy.jitter);
-        self.leave_tenure(Role::Standby { looks, bidding: None }, reason, now);
+        assert!(self.role.held_lease().is_some(), "only a held lease ends");
+        let next_read = RetryTimer::jittered(now, self.config.retry_period, entropy.jitter);
+        self.leave_role(Role::Standby { next_read, bidding: None }, reason, now);
     }
 
     /// Stops leading voluntarily, and renews until the service has finished its work.
-    pub(super) fn become_draining(&mut self, departure: Departure, now: Moment) {
+    pub(super) fn become_draining(&mut self, step_down: StepDown, now: Moment) {
         let Role::Leader(leader) = &self.role else {
             unreachable!("only a leader has work to end");
         };
-        let Leader { tenure, term, since, .. } = leader.clone();
-        let Departure { reason, resigning, successor } = departure;
-        let nomination =
-            successor.map(|successor| Nomination { successor, pace: RetryTimer::at_once(now) });
+        let Leader { held, term, since, .. } = leader.clone();
+        let StepDown { reason, resigning, successor } = step_down;
+        let pending_successor = successor
+            .map(|successor| PendingSuccessor { successor, retry: RetryTimer::at_once(now) });
         self.role = Role::Draining(Draining {
-            tenure,
+            held,
             term,
             since,
             began: now,
             length: self.config.drain_timeout,
             drained: false,
-            announced: false,
+            publish_acked: false,
             resigning,
-            nomination,
+            pending_successor,
         });
-        self.tell_transition(reason, None, now);
-    }
-
-    /// Ends the leadership or the bid voluntarily, and stays in the election as standby.
-    pub(super) fn become_idle(&mut self, reason: Reason, now: Moment, entropy: Entropy) {
-        assert!(!matches!(self.role, Role::Resigned));
-        let looks = RetryTimer::spread(now, self.config.retry_period, entropy.jitter);
-        self.leave_tenure(Role::Standby { looks, bidding: None }, reason, now);
+        self.notify_transition(reason, None, now);
     }
 
     /// Leaves the election for good.
@@ -101,45 +94,45 @@ impl Election {
         if let Some(pending_release) = &mut self.pending_release {
             pending_release.leave(now);
         }
-        self.leave_tenure(Role::Resigned, reason, now);
+        self.leave_role(Role::Resigned, reason, now);
     }
 
     /// Changes to the role `to`, with a pending release for any lease or bid of the old role.
-    fn leave_tenure(&mut self, to: Role, reason: Reason, now: Moment) {
+    fn leave_role(&mut self, to: Role, reason: Reason, now: Moment) {
         let ended = match mem::replace(&mut self.role, to) {
             Role::Standby { bidding, .. } => {
                 if let Some(Bidding { bid, .. }) = bidding {
-                    self.owe(bid, now, true);
+                    self.schedule_release(bid, now, true);
                 }
                 None
             }
             Role::Activating(it) => {
-                self.owe(it.tenure.bid, now, true);
+                self.schedule_release(it.held.bid, now, true);
                 None
             }
             Role::Leader(it) => {
-                let (sent, length) = (it.tenure.belief.sent, self.config.lease_duration);
+                let (sent, length) = (it.held.belief.sent, self.config.lease_duration);
                 // The whole lease is over: nothing is left to release.
                 let over = reason == Reason::Lapsed && sent.elapsed_max(now) >= length;
                 if !over {
-                    self.owe(it.tenure.bid, now, false);
+                    self.schedule_release(it.held.bid, now, false);
                 }
                 if let (Reason::Lapsed, Some(pending_release)) = (reason, &mut self.pending_release)
                 {
-                    pending_release.promised = Some((sent, length));
+                    pending_release.client_window = Some((sent, length));
                 }
                 Some(Ended { term: it.term, lasted: it.since.elapsed_max(now) })
             }
             Role::Draining(it) => {
-                let sent = it.tenure.belief.sent;
+                let sent = it.held.belief.sent;
                 let lapsed = reason == Reason::Lapsed;
                 if !(lapsed && sent.elapsed_max(now) >= self.config.lease_duration) {
-                    self.owe(it.tenure.bid, now, it.announced);
+                    self.schedule_release(it.held.bid, now, it.publish_acked);
                 }
                 if let (true, false, Some(pending_release)) =
                     (lapsed, it.drained, &mut self.pending_release)
                 {
-                    pending_release.promised = Some((it.began, it.length));
+                    pending_release.client_window = Some((it.began, it.length));
                 }
                 Some(Ended { term: it.term, lasted: it.since.elapsed_max(now) })
             }
@@ -149,25 +142,25 @@ impl Election {
             self.pending_release = None;
         }
         self.set_holder(None);
-        self.tell_transition(reason, ended, now);
+        self.notify_transition(reason, ended, now);
     }
 
-    /// Schedules the release of a lease that this candidate may hold. `announced` is true if no
+    /// Schedules the release of a lease that this candidate may hold. `publish_acked` is true if no
     /// publisher can still report active.
-    pub(super) fn owe(&mut self, bid: Bid, now: Moment, announced: bool) {
+    pub(super) fn schedule_release(&mut self, bid: Bid, now: Moment, publish_acked: bool) {
         assert!(self.pending_release.is_none(), "one lease at a time");
-        let pace = RetryTimer::at_once(now);
-        let (promised, leaving) = (None, false);
+        let retry = RetryTimer::at_once(now);
+        let (client_window, resigned) = (None, false);
         self.pending_release =
-            Some(PendingRelease { bid, since: now, announced, promised, leaving, pace });
+            Some(PendingRelease { bid, since: now, publish_acked, client_window, resigned, retry });
     }
 
     /// Drops a bid and stays away for about one lease-duration, so that another candidate may try
     /// (R5).
     pub(super) fn back_off(&mut self, now: Moment, entropy: Entropy) {
-        if let Role::Standby { looks, bidding } = &mut self.role {
+        if let Role::Standby { next_read, bidding } = &mut self.role {
             *bidding = None;
-            *looks = RetryTimer::apart(now, self.config.lease_duration, entropy.jitter);
+            *next_read = RetryTimer::backed_off(now, self.config.lease_duration, entropy.jitter);
         }
     }
 }

@@ -170,7 +170,7 @@ impl Supervisor {
     /// Reports a term without any process: it ended, or is ending, before the command could be
     /// started.
     async fn vacate_unseen(&self, it: &mut Course, published: &Published) {
-        if let Some(term) = published.status.occupied {
+        if let Some(term) = published.status.workload_term {
             it.vacated = term;
             self.control.vacated(term, None).await;
         }

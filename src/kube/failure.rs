@@ -53,7 +53,7 @@ pub enum KubeError {
     Network(String),
     /// The connection failed, or broke during the request. One immediate retry is worthwhile.
     #[error("{0}")]
-    Broken(String),
+    Disconnected(String),
     /// The token or certificate file cannot be read.
     #[error("{0}")]
     Files(String),

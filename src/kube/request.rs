@@ -218,16 +218,16 @@ pub(super) fn broken(error: &reqwest::Error, host: &str) -> KubeError {
         )),
         Cause::Unresolved(why) => KubeError::Network(format!("{why}: check --kube-api")),
         Cause::Io(kind) if error.is_connect() => {
-            KubeError::Broken(format!("no connection to the API server {host}: {kind}"))
+            KubeError::Disconnected(format!("no connection to the API server {host}: {kind}"))
         }
-        Cause::Io(kind) => {
-            KubeError::Broken(format!("the connection to the API server {host} broke: {kind}"))
-        }
+        Cause::Io(kind) => KubeError::Disconnected(format!(
+            "the connection to the API server {host} broke: {kind}"
+        )),
         Cause::Other if error.is_connect() => {
-            KubeError::Broken(format!("no connection to the API server {host}"))
+            KubeError::Disconnected(format!("no connection to the API server {host}"))
         }
         Cause::Other => {
-            KubeError::Broken(format!("the connection to {host} broke, or it speaks no HTTP"))
+            KubeError::Disconnected(format!("the connection to {host} broke, or it speaks no HTTP"))
         }
     }
 }

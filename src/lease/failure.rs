@@ -15,9 +15,10 @@ pub enum StoreError {
     /// may have been acquired before this was detected.
     #[error("{0}")]
     Foreign(Failure),
-    /// Unknown: the connection broke during the request. One immediate retry is worthwhile (R9).
+    /// Unknown, and one immediate retry is worthwhile (R9): the connection broke during the request,
+    /// or the lock was changed between its read and its write.
     #[error("{0}")]
-    Broken(Failure),
+    RetryNow(Failure),
     /// Unknown: it may have been done, or may still be. Never evidence for or against (R4).
     #[error("{0}")]
     Unknown(Failure),
@@ -27,7 +28,7 @@ impl StoreError {
     /// Returns the cause and the message.
     #[must_use]
     pub fn failure(&self) -> &Failure {
-        let (Self::Refused(it) | Self::Foreign(it) | Self::Broken(it) | Self::Unknown(it)) = self;
+        let (Self::Refused(it) | Self::Foreign(it) | Self::RetryNow(it) | Self::Unknown(it)) = self;
         it
     }
 
@@ -37,7 +38,7 @@ impl StoreError {
         match self {
             Self::Refused(_) => "refused",
             Self::Foreign(_) => "foreign",
-            Self::Broken(failure) | Self::Unknown(failure) => failure.cause.as_str(),
+            Self::RetryNow(failure) | Self::Unknown(failure) => failure.cause.as_str(),
         }
     }
 }

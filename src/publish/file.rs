@@ -264,8 +264,8 @@ mod tests {
             since: clock::now(),
             holder: None,
             successor: None,
-            aside: None,
-            occupied: None,
+            hold_off: None,
+            workload_term: None,
             store,
         };
         Published { index: sequence, sequence, ..Published::first(status) }

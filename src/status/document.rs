@@ -209,7 +209,7 @@ impl Published {
                 identity: successor.identity.as_str().into(),
                 hold_off_ms: whole_ms(successor.hold_off),
             }),
-            hold_off_remaining_ms: self.status.aside.map(|it| whole_ms(it.remaining(now))),
+            hold_off_remaining_ms: self.status.hold_off.map(|it| whole_ms(it.remaining(now))),
             drain_remaining_ms: self.status.drain_remaining(now).map(whole_ms),
             store: StoreDocument {
                 kind: about.store.into(),

@@ -23,10 +23,10 @@ use self::credential::Credential;
 use self::errors::{Op, classify, code, is_missing, not_azure};
 use self::record::Metadata;
 use self::transport::{Route, is_loopback};
-use super::{Broken, Finding, LeaseAdmin, LeaseStore};
+use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore};
 use crate::config::AzureSettings;
 use crate::lease::{
-    Bid, Cause, Failure, Grant, LeaseId, Record, Rules, Sight, StoreError, Successor, Version,
+    Bid, Cause, Failure, Grant, LeaseId, Record, Rules, Snapshot, StoreError, Successor, Version,
 };
 
 mod access;
@@ -120,7 +120,7 @@ impl Azure {
         match access.lock.get_properties(None).await {
             Ok(answer) => genuine(answer.headers()).cloned().map(Some),
             Err(error) if is_missing(&error) => Ok(None),
-            Err(error) => Err(self.failed(Op::Look, &error)),
+            Err(error) => Err(self.failed(Op::Read, &error)),
         }
     }
 
@@ -180,11 +180,11 @@ impl LeaseStore for Azure {
         Rules { longest_lease: Some(LONGEST_LEASE), missing_is_free: false }
     }
 
-    async fn look(&self) -> Result<Sight, StoreError> {
+    async fn read(&self) -> Result<Snapshot, StoreError> {
         let access = self.credential.access().await?;
         let Some(Seen { headers, record }) = self.see(&access).await? else {
             let version = Version(Arc::from("missing"));
-            return Ok(Sight { free: true, record: Record::default(), version, claim: None });
+            return Ok(Snapshot { free: true, record: Record::default(), version, claim: None });
         };
         let free = match header(&headers, "x-ms-lease-state") {
             Some("available" | "expired" | "broken") => true,
@@ -192,7 +192,7 @@ impl LeaseStore for Azure {
             _ => return Err(not_azure()),
         };
         let etag = header(&headers, "etag").ok_or_else(not_azure)?;
-        Ok(Sight { free, record, version: Version(Arc::from(etag)), claim: None })
+        Ok(Snapshot { free, record, version: Version(Arc::from(etag)), claim: None })
     }
 
     async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
@@ -205,7 +205,7 @@ impl LeaseStore for Azure {
         Ok(Grant { record, date: date(&headers) })
     }
 
-    async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
+    async fn write_term(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
         let access = self.credential.access().await?;
         let gone = || refused("the blob is gone, and the lease with it");
         let Seen { headers, record } = self.see(&access).await?.ok_or_else(gone)?;
@@ -213,7 +213,7 @@ impl LeaseStore for Azure {
             return Ok(term);
         }
         let term = next_term(record.term, floor, &self.place())?;
-        let fields = record::metadata(&headers).inaugurate(bid, term);
+        let fields = record::metadata(&headers).write_term(bid, term);
         match Self::write(&access.lock, &fields, Some(bid.lease), &headers).await {
             Ok(answer) => genuine(&answer).map(|_| term),
             Err(error) if matches!(code(&error), Some((412, "ConditionNotMet"))) => {
@@ -225,7 +225,7 @@ impl LeaseStore for Azure {
         }
     }
 
-    async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+    async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
         let access = self.credential.access().await?;
         let Some(Seen { headers, record }) = self.see(&access).await? else {
             return Err(refused("the blob is gone, and the lease with it"));
@@ -236,7 +236,7 @@ impl LeaseStore for Azure {
         if record.successor.as_ref() == Some(&successor.as_stored()) {
             return Ok(());
         }
-        let fields = record::metadata(&headers).nominate(successor);
+        let fields = record::metadata(&headers).set_successor(successor);
         match Self::write(&access.lock, &fields, Some(bid.lease), &headers).await {
             Ok(answer) => genuine(&answer).map(|_| ()),
             Err(error) => Err(self.failed(Op::Hold, &error)),
@@ -262,7 +262,7 @@ impl LeaseStore for Azure {
 
 #[async_trait]
 impl LeaseAdmin for Azure {
-    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
+    async fn break_lease(&self, at_once: bool) -> Result<BreakOutcome, StoreError> {
         let access = self.credential.access().await?;
         self.end_lease(&access, at_once).await
     }

@@ -30,10 +30,10 @@ use self::attempt::{Attempt, BREAKING, Change, NOT_OURS, holds};
 use self::directory::Place;
 use self::fault::Fault;
 use self::record::Stored;
-use super::{Broken, Finding, LeaseAdmin, LeaseStore};
+use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore};
 use crate::clock::{self, Moment};
 use crate::config::FileSettings;
-use crate::lease::{Bid, Cause, Failure, Grant, Record, Rules, Sight, StoreError, Successor};
+use crate::lease::{Bid, Cause, Failure, Grant, Record, Rules, Snapshot, StoreError, Successor};
 
 mod attempt;
 mod directory;
@@ -135,8 +135,8 @@ impl LeaseStore for FileStore {
         Rules { longest_lease: None, missing_is_free: true }
     }
 
-    async fn look(&self) -> Result<Sight, StoreError> {
-        let nothing = || Sight {
+    async fn read(&self) -> Result<Snapshot, StoreError> {
+        let nothing = || Snapshot {
             free: true,
             record: Record::default(),
             version: Stored::first().version(),
@@ -147,7 +147,7 @@ impl LeaseStore for FileStore {
             let Some(directory) = attempt.place.open()? else {
                 return Ok(nothing());
             };
-            Ok(directory.read()?.map_or_else(nothing, |stored| Sight {
+            Ok(directory.read()?.map_or_else(nothing, |stored| Snapshot {
                 free: stored.is_free(&now),
                 record: stored.record(),
                 version: stored.version(),
@@ -178,7 +178,7 @@ impl LeaseStore for FileStore {
         answer(outcome.await?)
     }
 
-    async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
+    async fn write_term(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
         let bid = bid.clone();
         let outcome = self.attempt(move |attempt| {
             attempt.change(&bid, |locked, stored| {
@@ -188,7 +188,7 @@ impl LeaseStore for FileStore {
                 if let Some(term) = stored.term_of(&bid) {
                     return Ok(Ok(term));
                 }
-                stored.inaugurate(&bid, floor).map(Ok).ok_or_else(|| {
+                stored.write_term(&bid, floor).map(Ok).ok_or_else(|| {
                     Fault::foreign(&attempt.place.record_path(), "has a term that none can follow")
                 })
             })
@@ -213,7 +213,7 @@ impl LeaseStore for FileStore {
         answer(outcome.await?)
     }
 
-    async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+    async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
         let (bid, successor) = (bid.clone(), successor.clone());
         let outcome = self.attempt(move |attempt| {
             attempt.change(&bid, |locked, stored| {
@@ -223,7 +223,7 @@ impl LeaseStore for FileStore {
                 if stored.term_of(&bid).is_none() {
                     return Ok(Err("the record is not ours, so no successor is named"));
                 }
-                stored.nominate(&successor);
+                stored.set_successor(&successor);
                 Ok(Ok(()))
             })
         });
@@ -247,30 +247,30 @@ impl LeaseStore for FileStore {
 
 #[async_trait]
 impl LeaseAdmin for FileStore {
-    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
+    async fn break_lease(&self, at_once: bool) -> Result<BreakOutcome, StoreError> {
         self.attempt(move |attempt| {
             let Some(directory) = attempt.place.open()? else {
-                return Ok(Broken::NotHeld);
+                return Ok(BreakOutcome::NotHeld);
             };
             let locked = attempt.lock(&directory)?;
             let Some(mut stored) = directory.read()? else {
-                return Ok(Broken::NotHeld);
+                return Ok(BreakOutcome::NotHeld);
             };
             let free_in = match stored.remaining(&locked.now) {
                 Some(remaining) if !remaining.is_zero() => remaining,
-                _ => return Ok(Broken::NotHeld),
+                _ => return Ok(BreakOutcome::NotHeld),
             };
             let record = stored.record();
             if at_once {
                 stored.free();
                 locked.write(stored, false, None)?;
-                return Ok(Broken::Held { record, free_in: Duration::ZERO });
+                return Ok(BreakOutcome::Held { record, free_in: Duration::ZERO });
             }
             if !stored.is_breaking() {
                 stored.let_run_out();
                 locked.write(stored, false, None)?;
             }
-            Ok(Broken::Held { record, free_in })
+            Ok(BreakOutcome::Held { record, free_in })
         })
         .await
     }

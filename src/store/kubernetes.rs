@@ -16,12 +16,12 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use self::watching::Noticed;
-use super::{Broken, Finding, LeaseAdmin, LeaseStore};
+use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore};
 use crate::clock;
 use crate::config::KubernetesSettings;
 use crate::kube::objects::Lease;
 use crate::kube::{Dated, Kube, KubeError};
-use crate::lease::{Bid, Cause, Failure, Grant, Rules, Sight, StoreError, Successor};
+use crate::lease::{Bid, Cause, Failure, Grant, Rules, Snapshot, StoreError, Successor};
 
 mod doctor;
 mod record;
@@ -57,7 +57,7 @@ impl Kubernetes {
     }
 
     /// Reads the Lease; `None` if there is none.
-    async fn read(&self) -> Result<Option<Dated<Lease>>, StoreError> {
+    async fn read_lease(&self) -> Result<Option<Dated<Lease>>, StoreError> {
         match self.kube.get(&self.settings.namespace, &self.settings.name).await {
             Ok(read) => Ok(Some(read)),
             Err(KubeError::Missing(_)) => Ok(None),
@@ -67,7 +67,7 @@ impl Kubernetes {
 
     /// Reads the Lease; refused if this bid does not hold it.
     async fn read_ours(&self, bid: &Bid) -> Result<Lease, StoreError> {
-        let lease = self.read().await?.ok_or_else(|| self.gone())?.object;
+        let lease = self.read_lease().await?.ok_or_else(|| self.gone())?.object;
         if record::is_of(&lease, bid) { Ok(lease) } else { Err(self.not_ours(&lease)) }
     }
 
@@ -135,10 +135,12 @@ impl LeaseStore for Kubernetes {
         Rules { longest_lease: None, missing_is_free: false }
     }
 
-    async fn look(&self) -> Result<Sight, StoreError> {
-        match self.read().await? {
+    async fn read(&self) -> Result<Snapshot, StoreError> {
+        match self.read_lease().await? {
             None => Ok(record::missing()),
-            Some(read) => record::sight(&read.object, &self.place()).map_err(StoreError::Foreign),
+            Some(read) => {
+                record::snapshot(&read.object, &self.place()).map_err(StoreError::Foreign)
+            }
         }
     }
 
@@ -158,7 +160,7 @@ impl LeaseStore for Kubernetes {
         }
         // The write in between may have been an earlier request of this bid.
         for _ in 0..2 {
-            let found = self.read().await?.ok_or_else(|| self.gone())?.object;
+            let found = self.read_lease().await?.ok_or_else(|| self.gone())?.object;
             if let Some(grant) = self.take(found, bid).await? {
                 return Ok(grant);
             }
@@ -166,7 +168,7 @@ impl LeaseStore for Kubernetes {
         Err(conflict(self.place()))
     }
 
-    async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
+    async fn write_term(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
         let mut lease = self.read_ours(bid).await?;
         let record = record::read(&lease, &self.place()).map_err(StoreError::Foreign)?;
         if let Some(term) = record::term_of(&record, bid) {
@@ -176,7 +178,7 @@ impl LeaseStore for Kubernetes {
             let message = format!("the Lease {} has a term that none can follow", self.place());
             StoreError::Foreign(Failure::new(Cause::Record, message))
         })?;
-        record::inaugurate(&mut lease, bid, term);
+        record::write_term(&mut lease, bid, term);
         self.write(&lease).await.map(|_| term)
     }
 
@@ -186,7 +188,7 @@ impl LeaseStore for Kubernetes {
         self.shown(&self.write(&lease).await?.object, bid)
     }
 
-    async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+    async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
         let mut lease = self.read_ours(bid).await?;
         let record = record::read(&lease, &self.place()).map_err(StoreError::Foreign)?;
         if record::term_of(&record, bid).is_none() {
@@ -195,12 +197,12 @@ impl LeaseStore for Kubernetes {
         if record.successor.as_ref() == Some(&successor.as_stored()) {
             return Ok(());
         }
-        record::nominate(&mut lease, successor);
+        record::set_successor(&mut lease, successor);
         self.write(&lease).await.map(|_| ())
     }
 
     async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
-        let mut lease = self.read().await?.ok_or_else(|| self.gone())?.object;
+        let mut lease = self.read_lease().await?.ok_or_else(|| self.gone())?.object;
         if !record::is_to_end(&lease, bid) {
             return Err(self.not_ours(&lease));
         }
@@ -215,25 +217,25 @@ impl LeaseStore for Kubernetes {
 
 #[async_trait]
 impl LeaseAdmin for Kubernetes {
-    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
-        let Some(Dated { object: mut lease, .. }) = self.read().await? else {
-            return Ok(Broken::NotHeld);
+    async fn break_lease(&self, at_once: bool) -> Result<BreakOutcome, StoreError> {
+        let Some(Dated { object: mut lease, .. }) = self.read_lease().await? else {
+            return Ok(BreakOutcome::NotHeld);
         };
-        let Sight { record, claim: Some(claim), .. } =
-            record::sight(&lease, &self.place()).map_err(StoreError::Foreign)?
+        let Snapshot { record, claim: Some(claim), .. } =
+            record::snapshot(&lease, &self.place()).map_err(StoreError::Foreign)?
         else {
-            return Ok(Broken::NotHeld);
+            return Ok(BreakOutcome::NotHeld);
         };
         let free_in = if at_once { Duration::ZERO } else { claim.lease_duration };
         if at_once {
             record::free(&mut lease, now());
         } else if record::is_broken(&lease) {
-            return Ok(Broken::Held { record, free_in });
+            return Ok(BreakOutcome::Held { record, free_in });
         } else {
             record::mark_broken(&mut lease, now());
         }
         match self.kube.replace(&lease).await {
-            Ok(_) => Ok(Broken::Held { record, free_in }),
+            Ok(_) => Ok(BreakOutcome::Held { record, free_in }),
             Err(KubeError::Conflict(_)) => {
                 let message = "the Lease changed just now, so nothing was broken: look again";
                 Err(StoreError::Unknown(Failure::new(Cause::Lease, message)))
@@ -248,7 +250,7 @@ impl LeaseAdmin for Kubernetes {
 
     async fn create(&self, floor: u64) -> Result<Vec<String>, StoreError> {
         let place = self.place();
-        let Some(Dated { object: mut lease, .. }) = self.read().await? else {
+        let Some(Dated { object: mut lease, .. }) = self.read_lease().await? else {
             let (namespace, name) = (&self.settings.namespace, &self.settings.name);
             let lease = record::free_with_term(namespace, name, floor);
             return match self.kube.create(&lease).await {
@@ -261,7 +263,7 @@ impl LeaseAdmin for Kubernetes {
         if record.term.is_some() {
             return Ok(Vec::new());
         }
-        record::write_term(&mut lease, floor);
+        record::put_term(&mut lease, floor);
         self.write(&lease).await?;
         Ok(vec![format!("wrote the first term {floor} to the Lease {place}")])
     }
@@ -281,7 +283,7 @@ fn refused(message: String) -> StoreError {
 /// by an earlier request of this one whose answer was lost.
 fn conflict(place: String) -> StoreError {
     let message = format!("the Lease {place} was changed meanwhile: it is read again");
-    StoreError::Broken(Failure::new(Cause::Lease, message))
+    StoreError::RetryNow(Failure::new(Cause::Lease, message))
 }
 
 /// Converts an error of the client, where nothing more is known: its outcome is never definite
@@ -289,8 +291,10 @@ fn conflict(place: String) -> StoreError {
 fn failed(error: KubeError) -> StoreError {
     let message = error.to_string();
     let cause = match error {
-        KubeError::Conflict(_) => return StoreError::Broken(Failure::new(Cause::Lease, message)),
-        KubeError::Broken(_) => return StoreError::Broken(Failure::new(Cause::Network, message)),
+        KubeError::Conflict(_) => return StoreError::RetryNow(Failure::new(Cause::Lease, message)),
+        KubeError::Disconnected(_) => {
+            return StoreError::RetryNow(Failure::new(Cause::Network, message));
+        }
         KubeError::Unauthorized(_) | KubeError::Forbidden(_) | KubeError::Files(_) => Cause::Auth,
         KubeError::Throttled { .. } => Cause::Throttled,
         KubeError::Timeout(_) => Cause::Timeout,

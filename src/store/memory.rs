@@ -9,10 +9,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
-use super::{Broken, Finding, LeaseAdmin, LeaseStore, Verdict};
+use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Verdict};
 use crate::clock::{self, Moment};
 use crate::lease::{
-    Bid, Cause, Failure, Grant, LeaseId, Record, Rules, Sight, StoreError, Successor, Version,
+    Bid, Cause, Failure, Grant, LeaseId, Record, Rules, Snapshot, StoreError, Successor, Version,
 };
 
 /// A handle to a lease in memory; clones share the lease.
@@ -150,11 +150,11 @@ impl LeaseStore for Memory {
         Rules { longest_lease: None, missing_is_free: true }
     }
 
-    async fn look(&self) -> Result<Sight, StoreError> {
+    async fn read(&self) -> Result<Snapshot, StoreError> {
         let boot = self.boot();
         let state = self.state();
         self.told.store(state.changes, Ordering::Relaxed);
-        Ok(Sight {
+        Ok(Snapshot {
             free: state.is_free(boot),
             record: state.record.clone(),
             version: state.version(),
@@ -179,7 +179,7 @@ impl LeaseStore for Memory {
         Ok(Grant { record: state.record.clone(), date: None })
     }
 
-    async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
+    async fn write_term(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
         let boot = self.boot();
         let mut state = self.state();
         if !state.is_of(bid) || state.is_free(boot) || state.is_breaking() {
@@ -216,7 +216,7 @@ impl LeaseStore for Memory {
         Ok(())
     }
 
-    async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+    async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
         let boot = self.boot();
         let mut state = self.state();
         if !state.is_of(bid) || state.is_free(boot) {
@@ -262,7 +262,7 @@ impl LeaseStore for Memory {
 
 #[async_trait]
 impl LeaseAdmin for Memory {
-    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
+    async fn break_lease(&self, at_once: bool) -> Result<BreakOutcome, StoreError> {
         let boot = self.boot();
         let mut state = self.state();
         let record = state.record.clone();
@@ -271,14 +271,14 @@ impl LeaseAdmin for Memory {
                 lease.breaking = true;
                 lease.until - boot
             }
-            _ => return Ok(Broken::NotHeld),
+            _ => return Ok(BreakOutcome::NotHeld),
         };
         if !at_once {
-            return Ok(Broken::Held { record, free_in });
+            return Ok(BreakOutcome::Held { record, free_in });
         }
         state.lease = None;
         self.announce(&mut state);
-        Ok(Broken::Held { record, free_in: Duration::ZERO })
+        Ok(BreakOutcome::Held { record, free_in: Duration::ZERO })
     }
 
     async fn examine(&self) -> Vec<Finding> {
@@ -320,13 +320,13 @@ mod tests {
     #[tokio::test]
     async fn a_bid_for_what_is_no_more_as_it_was_seen_is_refused() {
         let memory = Memory::new();
-        let seen = memory.look().await.unwrap().version;
+        let seen = memory.read().await.unwrap().version;
         let (a, b) = (bid(1, seen.clone()), bid(2, seen));
         memory.acquire(&a).await.unwrap();
         memory.acquire(&a).await.expect("the same bid again");
         memory.release(&a).await.unwrap();
         assert!(matches!(memory.acquire(&b).await, Err(StoreError::Refused(_))));
-        let seen = memory.look().await.unwrap().version;
+        let seen = memory.read().await.unwrap().version;
         memory.acquire(&bid(2, seen)).await.expect("seen as it is");
     }
 
@@ -334,7 +334,7 @@ mod tests {
     async fn a_change_wakes_once_those_who_have_not_seen_it() {
         let memory = Memory::new();
         let other = memory.clone();
-        let seen = other.look().await.unwrap().version;
+        let seen = other.read().await.unwrap().version;
         let mut woken = Box::pin(other.changed());
         assert!(futures::poll!(&mut woken).is_pending());
         let a = bid(1, seen);
@@ -347,7 +347,7 @@ mod tests {
         memory.release(&a).await.unwrap();
         assert!(futures::poll!(Box::pin(other.changed())).is_ready(), "between look and wait");
         memory.clear();
-        other.look().await.unwrap();
+        other.read().await.unwrap();
         assert!(futures::poll!(Box::pin(other.changed())).is_pending(), "seen already");
     }
 }

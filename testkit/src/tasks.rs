@@ -136,7 +136,7 @@ impl Election {
         let directory = self.root.path().join("tenure");
         let election = "orders".to_owned();
         let store = FileStore::open(&FileSettings { directory, is_default: false, election });
-        store.look().await.is_ok_and(|sight| sight.free)
+        store.read().await.is_ok_and(|snapshot| snapshot.free)
     }
 
     /// Starts a task in which a candidate repeatedly works as leader until it has resigned.

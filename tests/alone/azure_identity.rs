@@ -53,7 +53,7 @@ fn open(settings: AzureSettings) -> Azure {
 
 async fn lead(store: &Azure) {
     soon(store.acquire(&bid())).await.expect("the lease");
-    soon(store.inaugurate(&bid(), 1)).await.expect("the term");
+    soon(store.write_term(&bid(), 1)).await.expect("the term");
 }
 
 /// Runs one test of this file again in a child process with more environment. Returns true in the
@@ -210,21 +210,21 @@ async fn a_sign_in_that_fails_is_said_and_recovers_by_itself() {
         authority_host: Some(tokens.url()),
     };
     let store = open(settings);
-    let error = soon(store.look()).await.unwrap_err();
+    let error = soon(store.read()).await.unwrap_err();
     assert!(matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Auth));
     assert!(error.to_string().contains("token cannot be read"), "{error}");
 
     tokens.reply(Reply::Refuse);
     std::fs::write(&token_file, "assertion-SECRET").expect("written");
     until("Entra's refusal is told", async || {
-        let words = soon(store.look()).await.unwrap_err().to_string();
+        let words = soon(store.read()).await.unwrap_err().to_string();
         assert!(!words.contains("SECRET"), "{words}");
         words.contains("AADSTS700024: Client assertion is not within its valid time range")
     })
     .await;
 
     tokens.reply(Reply::Token { lifetime: Duration::from_secs(3600) });
-    until("it recovers", async || soon(store.look()).await.is_ok()).await;
+    until("it recovers", async || soon(store.read()).await.is_ok()).await;
 }
 
 /// Waits until a refusal reports the error of a secret file; a refusal causes the file to be read
@@ -331,7 +331,7 @@ async fn a_secret_that_makes_no_sense_is_named_by_its_setting() {
     for (credential, words) in table {
         let mut settings = server.settings("locks", "orders");
         settings.credential = credential;
-        let error = soon(open(settings).look()).await.unwrap_err();
+        let error = soon(open(settings).read()).await.unwrap_err();
         assert!(matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Auth));
         assert!(error.to_string().contains(words), "{error}");
         assert!(!error.to_string().contains("SECRET"), "{error}");

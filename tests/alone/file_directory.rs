@@ -25,7 +25,7 @@ async fn a_missing_directory_is_made_for_us_alone_as_soon_as_its_parent_exists()
     assert_eq!(errors.len(), 6, "{errors:?}");
     assert_misplaced(&store, &below, "make it").await;
     fs::create_dir(&place.directory).unwrap();
-    assert!(store.look().await.unwrap().free);
+    assert!(store.read().await.unwrap().free);
     assert!(!below.exists(), "a look makes nothing");
     lead(&store).await;
     assert_eq!(fs::metadata(&below).unwrap().mode() & 0o777, 0o700);
@@ -97,7 +97,7 @@ async fn a_filesystem_that_is_not_known_to_be_local_is_refused_by_name() {
     for (directory, name) in [("/proc/tty", "proc"), ("/sys/kernel", "sysfs")] {
         let store = FileStore::open(&named(Path::new(directory)));
         assert_misplaced(&store, Path::new(directory), "ext, xfs, btrfs").await;
-        let words = store.look().await.unwrap_err().to_string();
+        let words = store.read().await.unwrap_err().to_string();
         assert!(words.contains(name), "{words}");
     }
 }
@@ -138,12 +138,12 @@ async fn a_lock_that_another_process_holds_is_not_waited_for() {
     let before = fs::read(place.record()).unwrap();
     let mut other = Process::start("lock", &place.directory);
     other.line("locked").unwrap();
-    let sight = store.look().await.expect("a look needs no lock");
-    assert!(sight.record.term.is_some());
+    let snapshot = store.read().await.expect("a look needs no lock");
+    assert!(snapshot.record.term.is_some());
     let calls = async {
         [
             store.acquire(&bid).await.map(|_| ()),
-            store.inaugurate(&bid, 9).await.map(|_| ()),
+            store.write_term(&bid, 9).await.map(|_| ()),
             store.renew(&bid).await,
             store.release(&bid).await,
         ]

@@ -32,13 +32,13 @@ fn a_record_is_whole_at_every_moment_and_after_every_kill() {
         let end = clock::now();
         let length = random(30);
         while end.elapsed_max(clock::now()) < length {
-            now(store.look()).expect("a whole record, read while it is written");
+            now(store.read()).expect("a whole record, read while it is written");
         }
         process.kill();
         let told = process.told("term");
         let terms: Vec<u64> = told.iter().map(|term| term.parse().expect("a term")).collect();
-        let sight = now(store.look()).expect("a whole record");
-        let term = sight.record.term.expect("a term");
+        let snapshot = now(store.read()).expect("a whole record");
+        let term = snapshot.record.term.expect("a term");
         assert!(terms.is_sorted_by(|a, b| a < b) && terms[0] > last, "{last} {terms:?}");
         assert!(term >= terms[terms.len() - 1], "round {round}: {term} after {terms:?}");
         assert_eq!(process.told("error"), Vec::<String>::new());
@@ -126,7 +126,7 @@ fn stopped_with_the_lock(role: &str, directory: &Path) -> Process {
         now(async { store.acquire(&bid(&store).await).await }).expect_err("the lock is taken");
     assert!(matches!(&busy, StoreError::Unknown(it) if it.cause == Cause::Unavailable), "{busy:?}");
     assert!(busy.to_string().contains("stopped"), "{busy}");
-    assert!(now(store.look()).expect("a look needs no lock").free);
+    assert!(now(store.read()).expect("a look needs no lock").free);
     process
 }
 
@@ -156,7 +156,7 @@ fn what_a_candidate_stopped_with_the_lock_writes_late_is_already_over() {
     until("an answer", || process.has_told("granted"));
     let store = open(scratch.path());
     assert!(scratch.path().join("orders.json").exists());
-    assert!(now(store.look()).expect("a look").free);
+    assert!(now(store.read()).expect("a look").free);
     now(async { store.acquire(&bid(&store).await).await }).expect("granted at once");
 }
 

@@ -51,7 +51,7 @@ async fn a_record_of_a_newer_format_is_refused_as_such_and_left_as_it_is() {
     fs::write(place.record(), &newer).unwrap();
     assert_foreign(&place).await;
     assert_eq!(fs::read_to_string(place.record()).unwrap(), newer);
-    let words = place.store().look().await.unwrap_err().to_string();
+    let words = place.store().read().await.unwrap_err().to_string();
     assert!(words.contains("this version knows formats up to 1"), "{words}");
 }
 
@@ -123,7 +123,7 @@ proptest! {
             let mut bytes = fs::read(place.record()).unwrap();
             *at.get_mut(&mut bytes) = byte;
             fs::write(place.record(), &bytes).unwrap();
-            match store.look().await {
+            match store.read().await {
                 Ok(_) | Err(StoreError::Foreign(_)) => {}
                 Err(error) => panic!("{error:?}"),
             }
@@ -151,12 +151,12 @@ async fn a_lease_of_another_boot_is_over_and_its_term_is_kept() {
     let place = Place::new();
     let store = place.store();
     let (first, term) = lead(&store).await;
-    assert!(!store.look().await.unwrap().free);
+    assert!(!store.read().await.unwrap().free);
     move_to_another_boot(&place, Duration::from_secs(3600));
 
-    let sight = store.look().await.unwrap();
-    assert!(sight.free);
-    assert_eq!(sight.record.term, Some(term));
+    let snapshot = store.read().await.unwrap();
+    assert!(snapshot.free);
+    assert_eq!(snapshot.record.term, Some(term));
     for refused in [store.renew(&first).await, store.release(&first).await] {
         assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
     }
@@ -170,7 +170,7 @@ async fn another_boot_id_on_the_same_clock_frees_nothing() {
     let store = place.store();
     lead(&store).await;
     move_to_another_boot(&place, Duration::ZERO);
-    assert!(!store.look().await.unwrap().free, "containers may have boot ids of their own");
+    assert!(!store.read().await.unwrap().free, "containers may have boot ids of their own");
 }
 
 #[tokio::test]
@@ -201,10 +201,10 @@ async fn a_bid_for_a_record_that_has_changed_since_is_refused() {
     let late = fresh_bid(&store).await;
     let (bid, _) = lead(&store).await;
     store.release(&bid).await.unwrap();
-    assert!(store.look().await.unwrap().free);
+    assert!(store.read().await.unwrap().free);
     let outcome = store.acquire(&late).await;
     assert!(matches!(outcome, Err(StoreError::Refused(_))), "{outcome:?}");
-    assert!(store.look().await.unwrap().free);
+    assert!(store.read().await.unwrap().free);
 }
 
 /// Returns a clock with these readings, one per call; the last one repeats.
@@ -224,7 +224,7 @@ fn readings(seconds: &'static [u64]) -> impl Fn() -> Moment + Send + Sync {
 /// Returns whether the lease is free at this second.
 async fn free_at(place: &Place, second: &'static [u64]) -> bool {
     let store = FileStore::with_clock(&named(&place.directory), readings(second));
-    store.look().await.expect("a look").free
+    store.read().await.expect("a look").free
 }
 
 #[tokio::test]

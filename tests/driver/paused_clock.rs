@@ -7,12 +7,14 @@ use async_trait::async_trait;
 use tenure::clock::Moment;
 use tenure::driver::{Control, Driver, Publisher, Report};
 use tenure::election::{Config, Election, State};
-use tenure::lease::{Bid, Candidate, Cause, Failure, Grant, Rules, Sight, StoreError, Successor};
+use tenure::lease::{
+    Bid, Candidate, Cause, Failure, Grant, Rules, Snapshot, StoreError, Successor,
+};
 use tenure::metrics::Metrics;
 use tenure::status::publish_acks::Acknowledgements;
 use tenure::status::{About, Heartbeat, Published};
 use tenure::store::memory::Memory;
-use tenure::store::{Broken, Finding, LeaseAdmin, LeaseStore};
+use tenure::store::{BreakOutcome, Finding, LeaseAdmin, LeaseStore};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, LocalSet};
 
@@ -51,7 +53,7 @@ impl Running {
             activation_delay: Duration::ZERO,
             drain_timeout: Duration::ZERO,
             health: None,
-            escorts: false,
+            has_workload: false,
             observe: false,
         };
         let election = Election::new(config, now());
@@ -119,9 +121,9 @@ impl LeaseStore for Hanging {
         self.store.rules()
     }
 
-    async fn look(&self) -> Result<Sight, StoreError> {
+    async fn read(&self) -> Result<Snapshot, StoreError> {
         self.pass().await;
-        self.store.look().await
+        self.store.read().await
     }
 
     async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
@@ -129,9 +131,9 @@ impl LeaseStore for Hanging {
         self.store.acquire(bid).await
     }
 
-    async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
+    async fn write_term(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
         self.pass().await;
-        self.store.inaugurate(bid, floor).await
+        self.store.write_term(bid, floor).await
     }
 
     async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
@@ -144,15 +146,15 @@ impl LeaseStore for Hanging {
         self.store.release(bid).await
     }
 
-    async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+    async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
         self.pass().await;
-        self.store.nominate(bid, successor).await
+        self.store.set_successor(bid, successor).await
     }
 }
 
 #[async_trait]
 impl LeaseAdmin for Hanging {
-    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
+    async fn break_lease(&self, at_once: bool) -> Result<BreakOutcome, StoreError> {
         self.pass().await;
         self.store.break_lease(at_once).await
     }
@@ -241,10 +243,10 @@ async fn the_lease_is_not_released_before_the_files_say_passive() {
         leader.resign().await;
         leader.until(State::Stopped).await;
         tokio::time::sleep(Duration::from_millis(1500)).await;
-        assert!(!store.look().await.unwrap().free, "the files have not said so yet");
+        assert!(!store.read().await.unwrap().free, "the files have not said so yet");
         word.send_replace(u64::MAX);
         leader.task.await.unwrap();
-        assert!(store.look().await.unwrap().free);
+        assert!(store.read().await.unwrap().free);
     })
     .await;
 }
@@ -261,7 +263,7 @@ async fn files_that_hang_hold_up_the_release_for_one_request_timeout_at_most() {
         leader.task.await.unwrap();
         let took = asked.elapsed_max(now());
         assert!(took >= Duration::from_secs(2) && took < Duration::from_millis(2100), "{took:?}");
-        assert!(store.look().await.unwrap().free);
+        assert!(store.read().await.unwrap().free);
     })
     .await;
 }

@@ -103,7 +103,7 @@ fn each_transition_that_can_be_is_there_before_it_happens() {
     for it in TRANSITIONS {
         assert!(count(&before, it) < 0.5, "{it:?}");
         let (from, to, reason) = it;
-        metrics.transition(&Transition { from, to, reason, term: None, tenure: None });
+        metrics.transition(&Transition { from, to, reason, term: None, leadership: None });
     }
     let after = text(&metrics, &feed);
     assert_eq!(series(&after), TRANSITIONS.len(), "none was made only when it happened");

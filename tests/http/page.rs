@@ -59,7 +59,7 @@ fn life() -> Vec<Past> {
     for turn in 0..5 {
         for (from, to, reason) in cycle {
             let term = (to != State::Activating).then_some(TERM + turn);
-            let transition = Transition { from, to, reason, term, tenure: None };
+            let transition = Transition { from, to, reason, term, leadership: None };
             past.insert(0, Past { at: now(), transition });
             pass(ms(1_733_000));
         }

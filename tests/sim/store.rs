@@ -68,7 +68,7 @@ impl Harness for SimulatedLease {
 
     async fn advance(&self, by: Duration) {
         // A standby must have read the Lease before time passes.
-        let _ = self.candidate().look().await;
+        let _ = self.candidate().read().await;
         self.observers.pass(by);
         self.lock.advance(by);
     }

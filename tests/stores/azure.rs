@@ -35,7 +35,7 @@ async fn call(store: &Azure, op: &str, bid: &Bid) -> &'static str {
         "acquire" => outcome(&soon(store.acquire(bid)).await),
         "renew" => outcome(&soon(store.renew(bid)).await),
         "release" => outcome(&soon(store.release(bid)).await),
-        _ => outcome(&soon(store.inaugurate(bid, 1)).await),
+        _ => outcome(&soon(store.write_term(bid, 1)).await),
     }
 }
 
@@ -76,9 +76,9 @@ async fn rows(
     }
     for (op, who, expected, raw, store) in cells {
         assert_eq!(raw.lease_state().await, STATES[state], "before {op} of {who:X}");
-        let sight = soon(store.look()).await.expect("a look");
+        let snapshot = soon(store.read()).await.expect("a look");
         let free = !matches!(STATES[state], "leased" | "breaking");
-        assert_eq!(sight.free, free, "{}", STATES[state]);
+        assert_eq!(snapshot.free, free, "{}", STATES[state]);
         let brought = call(&store, op, &bid(who)).await;
         assert_eq!(brought, expected, "{op} of {who:X} in state {}", STATES[state]);
     }
@@ -120,34 +120,34 @@ async fn every_row_of_the_table_holds_on_azurite() {
 /// Runs one leadership from a missing container to its end, and the next candidate's read.
 async fn tenure(settings: AzureSettings) {
     let (store, other) = (open(settings.clone()), open(settings.clone()));
-    let sight = soon(store.look()).await.expect("a look at nothing");
-    assert!(sight.free && sight.record.term.is_none(), "{sight:?}");
+    let snapshot = soon(store.read()).await.expect("a look at nothing");
+    assert!(snapshot.free && snapshot.record.term.is_none(), "{snapshot:?}");
 
     let grant = soon(store.acquire(&bid(A))).await.expect("the first lease");
     assert_eq!(grant.record.term, None, "the record was missing");
     let off = grant.date.expect("the store's date") - tenure::clock::now().date();
     assert!(off.abs() < Duration::from_secs(60), "{off}");
-    assert_eq!(soon(store.inaugurate(&bid(A), 41)).await, Ok(41));
-    assert_eq!(soon(store.inaugurate(&bid(A), 900)).await, Ok(41), "written once");
+    assert_eq!(soon(store.write_term(&bid(A), 41)).await, Ok(41));
+    assert_eq!(soon(store.write_term(&bid(A), 900)).await, Ok(41), "written once");
 
-    let sight = soon(other.look()).await.expect("a look");
-    assert!(!sight.free);
-    assert_eq!(sight.record.term, Some(41));
-    assert_eq!(sight.record.holder, Some(bid(A).candidate));
-    assert_eq!(sight.record.nonce, Some(bid(A).nonce));
+    let snapshot = soon(other.read()).await.expect("a look");
+    assert!(!snapshot.free);
+    assert_eq!(snapshot.record.term, Some(41));
+    assert_eq!(snapshot.record.holder, Some(bid(A).candidate));
+    assert_eq!(snapshot.record.nonce, Some(bid(A).nonce));
     soon(store.renew(&bid(A))).await.expect("a renewal");
-    let renewed = soon(other.look()).await.expect("a look");
-    assert_eq!(renewed.version, sight.version, "a renewal changes nothing that can be seen");
+    let renewed = soon(other.read()).await.expect("a look");
+    assert_eq!(renewed.version, snapshot.version, "a renewal changes nothing that can be seen");
     assert_eq!(outcome(&soon(other.acquire(&bid(B))).await), "refused");
 
     soon(store.release(&bid(A))).await.expect("a release");
-    let sight = soon(other.look()).await.expect("a look");
-    assert!(sight.free && sight.record.term == Some(41), "the record stays: {sight:?}");
+    let snapshot = soon(other.read()).await.expect("a look");
+    assert!(snapshot.free && snapshot.record.term == Some(41), "the record stays: {snapshot:?}");
     let grant = soon(other.acquire(&bid(B))).await.expect("the next lease");
     assert_eq!(grant.record.term, Some(41));
-    assert_eq!(soon(other.inaugurate(&bid(B), 7)).await, Ok(42));
+    assert_eq!(soon(other.write_term(&bid(B), 7)).await, Ok(42));
     assert_eq!(outcome(&soon(store.renew(&bid(A))).await), "refused");
-    assert_eq!(outcome(&soon(store.inaugurate(&bid(A), 1)).await), "refused");
+    assert_eq!(outcome(&soon(store.write_term(&bid(A), 1)).await), "refused");
 }
 
 #[tokio::test]
@@ -190,11 +190,11 @@ async fn a_record_that_is_not_ours_is_refused_and_left_alone() {
         server.put("locks", &blob, length, metadata);
         let before = server.metadata("locks", &blob);
         let store = open(server.settings("locks", &blob));
-        assert_eq!(outcome(&soon(store.look()).await), "foreign");
+        assert_eq!(outcome(&soon(store.read()).await), "foreign");
         let error = soon(store.acquire(&bid(A))).await.unwrap_err();
         assert!(matches!(&error, StoreError::Foreign(it) if it.cause == Cause::Record));
         assert!(error.to_string().contains(&format!("locks/{blob}")), "{error}");
-        assert_eq!(outcome(&soon(store.inaugurate(&bid(A), 1)).await), "foreign");
+        assert_eq!(outcome(&soon(store.write_term(&bid(A), 1)).await), "foreign");
         soon(store.release(&bid(A))).await.expect("a lease taken on it can be given back");
         assert_eq!(outcome(&soon(store.create(1)).await), "foreign");
         assert_eq!(server.metadata("locks", &blob), before, "nothing overwritten");
@@ -225,13 +225,13 @@ async fn create_makes_what_is_missing_and_a_first_term_once() {
     let server = BlobServer::start().await;
     let store = open(server.settings("locks", "orders"));
     assert_eq!(soon(store.create(1000)).await.expect("made").len(), 2);
-    assert_eq!(soon(store.look()).await.expect("a look").record.term, Some(1000));
+    assert_eq!(soon(store.read()).await.expect("a look").record.term, Some(1000));
     assert!(soon(store.create(2000)).await.expect("nothing to do").is_empty());
 
     server.put("locks", "empty", 0, &[]);
     let store = open(server.settings("locks", "empty"));
     assert_eq!(soon(store.create(7)).await.expect("made").len(), 1);
-    assert_eq!(soon(store.look()).await.expect("a look").record.term, Some(7));
+    assert_eq!(soon(store.read()).await.expect("a look").record.term, Some(7));
 
     server.put("locks", "led", 0, &[]);
     let store = open(server.settings("locks", "led"));

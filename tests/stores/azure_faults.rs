@@ -40,11 +40,11 @@ async fn what_the_store_does_not_say_for_certain_is_unknown() {
                 "acquire" => soon(store.acquire(&bid(A))).await.map(|_| ()).unwrap_err(),
                 "renew" => soon(store.renew(&bid(A))).await.unwrap_err(),
                 "release" => soon(store.release(&bid(A))).await.unwrap_err(),
-                "look" => soon(store.look()).await.map(|_| ()).unwrap_err(),
+                "look" => soon(store.read()).await.map(|_| ()).unwrap_err(),
                 _ => {
                     let mut next = bid(A);
                     next.nonce = Nonce(99);
-                    soon(store.inaugurate(&next, 1)).await.map(|_| ()).unwrap_err()
+                    soon(store.write_term(&next, 1)).await.map(|_| ()).unwrap_err()
                 }
             };
             assert!(matches!(error, StoreError::Unknown(_)), "{op} {status} {code}: {error:?}");
@@ -65,7 +65,7 @@ async fn one_call_is_one_request() {
         let log = server.take_log();
         assert_eq!(log.len(), 1, "no retry of its own: {log:?}");
     }
-    soon(store.look()).await.expect("a look");
+    soon(store.read()).await.expect("a look");
     assert_eq!(server.take_log().len(), 1);
     soon(store.release(&bid(A))).await.expect("a release");
     assert_eq!(server.take_log().len(), 1);
@@ -88,10 +88,10 @@ async fn fault_21_a_page_in_the_place_of_an_answer_proves_nothing() {
     assert_eq!(outcome(&soon(store.acquire(&bid(A))).await), "unknown");
     assert_eq!(outcome(&soon(store.renew(&bid(A))).await), "unknown");
     assert_eq!(outcome(&soon(store.release(&bid(A))).await), "unknown");
-    assert_eq!(outcome(&soon(store.look()).await), "unknown");
+    assert_eq!(outcome(&soon(store.read()).await), "unknown");
     let mut next = bid(A);
     next.nonce = Nonce(99);
-    assert_eq!(outcome(&soon(store.inaugurate(&next, 1)).await), "unknown");
+    assert_eq!(outcome(&soon(store.write_term(&next, 1)).await), "unknown");
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn fault_21_a_redirect_is_never_followed() {
     let to = format!("{}/locks/orders", elsewhere.endpoint);
     server.inject("any", vec![Fault::Redirect(to); 3]);
     assert_eq!(outcome(&soon(store.renew(&bid(A))).await), "unknown");
-    assert_eq!(outcome(&soon(store.look()).await), "unknown");
+    assert_eq!(outcome(&soon(store.read()).await), "unknown");
     assert_eq!(outcome(&soon(store.acquire(&bid(A))).await), "unknown");
     assert!(elsewhere.take_log().is_empty());
 }
@@ -134,8 +134,8 @@ async fn a_term_whose_answer_was_lost_is_not_written_twice() {
     let store = open(server.settings("locks", "orders"));
     soon(store.acquire(&bid(A))).await.expect("the lease");
     server.inject("write", [Fault::DropAfter]);
-    assert_eq!(outcome(&soon(store.inaugurate(&bid(A), 5)).await), "broken");
-    assert_eq!(soon(store.inaugurate(&bid(A), 5)).await, Ok(5), "read again, no double step");
+    assert_eq!(outcome(&soon(store.write_term(&bid(A), 5)).await), "broken");
+    assert_eq!(soon(store.write_term(&bid(A), 5)).await, Ok(5), "read again, no double step");
 }
 
 #[tokio::test]
@@ -144,8 +144,8 @@ async fn a_record_that_changed_meanwhile_is_lost_unless_it_bears_our_nonce() {
     let mut next = bid(A);
     next.nonce = Nonce(99);
     server.inject("write", [Fault::Answer(412, "ConditionNotMet")]);
-    assert_eq!(outcome(&soon(store.inaugurate(&next, 1)).await), "refused");
-    assert_eq!(soon(store.inaugurate(&next, 1)).await, Ok(2));
+    assert_eq!(outcome(&soon(store.write_term(&next, 1)).await), "refused");
+    assert_eq!(soon(store.write_term(&next, 1)).await, Ok(2));
     let sent = server.take_log();
     let writes = sent.iter().filter(|it| it.op == "write");
     assert!(
@@ -162,7 +162,7 @@ async fn a_blob_or_container_that_is_deleted_takes_the_lease_with_it() {
     let raw = Raw::new(&server.settings("locks", "orders"));
     raw.container("DELETE").await;
     assert_eq!(outcome(&soon(store.renew(&bid(A))).await), "refused");
-    assert_eq!(outcome(&soon(store.inaugurate(&bid(A), 1)).await), "refused");
+    assert_eq!(outcome(&soon(store.write_term(&bid(A), 1)).await), "refused");
     assert_eq!(outcome(&soon(store.release(&bid(A))).await), "refused");
     let error = soon(store.acquire(&bid(B))).await.unwrap_err();
     assert!(error.to_string().contains("is being deleted"), "{error}");
@@ -189,10 +189,10 @@ async fn a_missing_blob_is_made_only_for_a_bid_that_was_told_that_it_is_missing(
         server.inject("acquire", [fault]);
         assert_ne!(outcome(&soon(store.acquire(&bid(A))).await), "granted");
     }
-    assert_eq!(soon(store.look()).await.expect("a look").record.term, None);
+    assert_eq!(soon(store.read()).await.expect("a look").record.term, None);
     for refused in [
         outcome(&soon(store.renew(&bid(A))).await),
-        outcome(&soon(store.inaugurate(&bid(A), 1)).await),
+        outcome(&soon(store.write_term(&bid(A), 1)).await),
         outcome(&soon(store.release(&bid(A))).await),
     ] {
         assert_eq!(refused, "refused");
@@ -231,7 +231,7 @@ async fn rights_that_do_not_allow_to_make_the_blob_are_named_with_the_role() {
         assert!(error.to_string().contains(word), "{error}");
     }
     server.require(Proof::Key("YW5vdGhlcg==".to_owned()));
-    let error = soon(store.look()).await.unwrap_err();
+    let error = soon(store.read()).await.unwrap_err();
     assert_eq!(error.failure().cause, Cause::Auth);
 }
 
@@ -241,8 +241,8 @@ async fn a_store_that_is_not_there_is_said_to_be_broken_and_may_come_later() {
     let server = BlobServer::start().await;
     let mut settings = server.settings("locks", "orders");
     settings.endpoint = format!("http://127.0.0.1:{port}/devstoreaccount1").parse().expect("a URL");
-    let error = soon(open(settings).look()).await.unwrap_err();
-    assert!(matches!(&error, StoreError::Broken(it) if it.cause == Cause::Network));
+    let error = soon(open(settings).read()).await.unwrap_err();
+    assert!(matches!(&error, StoreError::RetryNow(it) if it.cause == Cause::Network));
     assert!(error.to_string().contains("127.0.0.1"), "{error}");
 }
 
@@ -251,7 +251,7 @@ async fn a_name_that_does_not_resolve_is_said_to_be_one() {
     let server = BlobServer::start().await;
     let mut settings = server.settings("locks", "orders");
     settings.endpoint = "http://no-such-account.invalid".parse().expect("a URL");
-    let error = soon(open(settings).look()).await.unwrap_err();
+    let error = soon(open(settings).read()).await.unwrap_err();
     assert!(matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Network));
     assert!(error.to_string().contains("no-such-account.invalid could not be resolved"), "{error}");
 }
@@ -263,7 +263,7 @@ async fn a_certificate_that_nobody_vouches_for_is_refused_and_no_proxy_stands_be
     let mut settings = BlobServer::start().await.settings("locks", "orders");
     settings.endpoint = format!("{}/devstoreaccount1", listener.url()).parse().expect("a URL");
     settings.proxy = Some("http://127.0.0.1:1".to_owned());
-    let error = soon(open(settings).look()).await.unwrap_err();
+    let error = soon(open(settings).read()).await.unwrap_err();
     assert!(matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Network), "{error:?}");
     assert!(
         error.to_string().contains("TLS with 127.0.0.1 failed: invalid peer certificate"),
@@ -288,7 +288,7 @@ async fn asked_of_proxy(except: Option<&str>) -> Option<String> {
     };
     tokio::select! {
         line = asked => Some(line),
-        _ = soon(store.look()) => None,
+        _ = soon(store.read()) => None,
     }
 }
 

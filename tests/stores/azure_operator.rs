@@ -11,7 +11,7 @@ use bids::{A, bid, leading, open, outcome, soon};
 use blob_server::{BlobServer, Fault};
 use raw::Raw;
 use tenure::lease::{Cause, StoreError, Successor};
-use tenure::store::{Broken, LeaseAdmin, LeaseStore};
+use tenure::store::{BreakOutcome, LeaseAdmin, LeaseStore};
 
 const PERIOD: &str = "x-ms-lease-break-period";
 
@@ -22,7 +22,7 @@ fn successor() -> Successor {
 #[tokio::test]
 async fn a_successor_is_written_with_our_lease_id_over_the_record_that_was_read() {
     let (server, store) = leading().await;
-    soon(store.nominate(&bid(A), &successor())).await.expect("named");
+    soon(store.set_successor(&bid(A), &successor())).await.expect("named");
     let log = server.take_log();
     let [look, write] = &log[..] else { panic!("{log:?}") };
     assert_eq!((look.op.as_str(), write.op.as_str()), ("look", "write"));
@@ -33,7 +33,7 @@ async fn a_successor_is_written_with_our_lease_id_over_the_record_that_was_read(
     assert_eq!(metadata["tenure_hold_off_ms"], "10000");
     assert_eq!(metadata["tenure_identity"], "candidate%20A%20%28100%20%25%29");
 
-    soon(store.nominate(&bid(A), &successor())).await.expect("it stands");
+    soon(store.set_successor(&bid(A), &successor())).await.expect("it stands");
     let log = server.take_log();
     assert_eq!(log.len(), 1, "one look is enough: {log:?}");
 }
@@ -52,13 +52,13 @@ async fn what_a_successor_s_write_is_answered_decides_whether_the_lease_is_lost(
     ] {
         let told = format!("{fault:?}");
         server.inject("write", [fault]);
-        let named = soon(store.nominate(&bid(A), &successor())).await;
+        let named = soon(store.set_successor(&bid(A), &successor())).await;
         assert_eq!(outcome(&named), expected, "{told}: {named:?}");
     }
     server.inject("write", [Fault::DropAfter]);
-    let named = soon(store.nominate(&bid(A), &successor())).await;
+    let named = soon(store.set_successor(&bid(A), &successor())).await;
     assert_eq!(outcome(&named), "broken", "{named:?}");
-    soon(store.nominate(&bid(A), &successor())).await.expect("it was written");
+    soon(store.set_successor(&bid(A), &successor())).await.expect("it was written");
 }
 
 #[tokio::test]
@@ -84,10 +84,10 @@ async fn an_answer_that_there_is_no_lease_is_no_error_and_no_other_answer_is_tak
     let (server, store) = leading().await;
     for code in ["LeaseNotPresentWithLeaseOperation", "LeaseAlreadyBroken"] {
         server.inject("break", [Fault::Answer(409, code)]);
-        assert_eq!(soon(store.break_lease(false)).await, Ok(Broken::NotHeld), "{code}");
+        assert_eq!(soon(store.break_lease(false)).await, Ok(BreakOutcome::NotHeld), "{code}");
     }
     server.inject("break", [Fault::Answer(404, "BlobNotFound")]);
-    assert_eq!(soon(store.break_lease(false)).await, Ok(Broken::NotHeld));
+    assert_eq!(soon(store.break_lease(false)).await, Ok(BreakOutcome::NotHeld));
     for fault in [
         Fault::Answer(403, "AuthorizationPermissionMismatch"),
         Fault::Answer(409, "LeaseIdMismatchWithLeaseOperation"),
@@ -100,7 +100,7 @@ async fn an_answer_that_there_is_no_lease_is_no_error_and_no_other_answer_is_tak
         let broken = soon(store.break_lease(true)).await;
         assert_eq!(outcome(&broken), "unknown", "{told}: {broken:?}");
     }
-    assert!(!soon(store.look()).await.expect("a look").free, "nothing of that broke it");
+    assert!(!soon(store.read()).await.expect("a look").free, "nothing of that broke it");
 }
 
 #[tokio::test]
@@ -116,6 +116,6 @@ async fn a_lease_without_end_is_broken_at_once_or_not_at_all() {
     assert!(server.take_log().iter().all(|it| it.op == "look"), "nothing was asked of the lease");
     assert_eq!(raw.lease_state().await, "leased");
     let broken = soon(store.break_lease(true)).await.expect("broken");
-    assert!(matches!(broken, Broken::Held { free_in: Duration::ZERO, .. }), "{broken:?}");
+    assert!(matches!(broken, BreakOutcome::Held { free_in: Duration::ZERO, .. }), "{broken:?}");
     assert_eq!(raw.lease_state().await, "broken");
 }

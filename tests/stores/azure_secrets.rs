@@ -49,10 +49,10 @@ async fn everything(settings: AzureSettings) -> String {
     let store = Azure::open(settings).expect("the settings are good");
     let mut told = format!("{store:?} {bid:?}");
     let all = async {
-        told += &format!("{:?}", store.look().await);
+        told += &format!("{:?}", store.read().await);
         told += &format!("{:?}", store.create(1).await);
         told += &format!("{:?}", store.acquire(&bid).await);
-        told += &format!("{:?}", store.inaugurate(&bid, 1).await);
+        told += &format!("{:?}", store.write_term(&bid, 1).await);
         told += &format!("{:?}", store.renew(&bid).await);
         told += &format!("{:?}", store.examine().await);
         told += &format!("{:?}", store.release(&bid).await);

@@ -22,7 +22,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tenure::clock::{self, Moment};
 use tenure::config::{AzureSettings, FileSettings};
-use tenure::lease::Sight;
+use tenure::lease::Snapshot;
 use tenure::store::azure::Azure;
 use tenure::store::file::FileStore;
 use tenure::store::kubernetes::Kubernetes;
@@ -82,8 +82,8 @@ impl Harness for MemoryLock {
     }
 
     async fn bytes(&self) -> Vec<u8> {
-        let sight: Sight = self.memory.look().await.expect("a look");
-        format!("{sight:?}").into_bytes()
+        let snapshot: Snapshot = self.memory.read().await.expect("a look");
+        format!("{snapshot:?}").into_bytes()
     }
 }
 
@@ -320,7 +320,7 @@ impl Harness for LeaseLock {
 
     async fn advance(&self, by: Duration) {
         // A standby must have read the Lease before time passes.
-        let _ = self.candidate().look().await;
+        let _ = self.candidate().read().await;
         self.observers.pass(by);
     }
 

@@ -24,7 +24,7 @@ async fn leading() -> (BlobServer, FaultProxy, Azure) {
     let store = open(settings);
     soon(store.create(1)).await.expect("made");
     soon(store.acquire(&bid(A))).await.expect("the lease");
-    soon(store.inaugurate(&bid(A), 1)).await.expect("the term");
+    soon(store.write_term(&bid(A), 1)).await.expect("the term");
     server.take_log();
     (server, proxy, store)
 }
@@ -66,7 +66,7 @@ async fn what_passes_is_told_apart_and_comes_over_kept_connections() {
     proxy.take_log();
     soon(store.renew(&bid(A))).await.expect("renewed");
     assert_eq!(outcome(&soon(store.acquire(&bid(B))).await), "refused");
-    soon(store.inaugurate(&bid(A), 1)).await.expect("ours");
+    soon(store.write_term(&bid(A), 1)).await.expect("ours");
     soon(store.release(&bid(A))).await.expect("released");
     let log = proxy.take_log();
     let calls: Vec<_> = log.iter().map(|it| (it.call, it.status)).collect();
@@ -82,7 +82,7 @@ async fn what_passes_is_told_apart_and_comes_over_kept_connections() {
 async fn a_fault_is_for_its_kind_alone_and_for_as_many_as_it_was_ordered_for() {
     let (server, proxy, store) = leading().await;
     proxy.next(Call::Renew, [Fault::DropBefore(Then::Close)]);
-    soon(store.look()).await.expect("another kind");
+    soon(store.read()).await.expect("another kind");
     assert_eq!(outcome(&soon(store.renew(&bid(A))).await), "broken");
     assert_eq!(proxy.pending(), 0);
     soon(store.renew(&bid(A))).await.expect("the next one");
@@ -112,7 +112,7 @@ async fn a_request_that_was_given_up_still_reaches_the_store_behind_later_ones()
     proxy.next(Call::Renew, [Fault::Delay { request: late, answer: Duration::ZERO }]);
     let given_up = tokio::time::timeout(Duration::from_millis(50), store.renew(&bid(A))).await;
     assert!(given_up.is_err());
-    soon(store.look()).await.expect("a look");
+    soon(store.read()).await.expect("a look");
     asked(&server, &["look", "renew"]).await;
 }
 

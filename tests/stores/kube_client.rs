@@ -170,8 +170,8 @@ async fn each_failure_is_told_by_its_kind_and_in_words() {
         ),
         (Fault::Hang, |it| matches!(it, KubeError::Timeout(_)), &[]),
         (Fault::HangAfter, |it| matches!(it, KubeError::Timeout(_)), &[]),
-        (Fault::DropBefore, |it| matches!(it, KubeError::Broken(_)), &[]),
-        (Fault::DropAfter, |it| matches!(it, KubeError::Broken(_)), &[]),
+        (Fault::DropBefore, |it| matches!(it, KubeError::Disconnected(_)), &[]),
+        (Fault::DropAfter, |it| matches!(it, KubeError::Disconnected(_)), &[]),
         (Fault::Html, |it| matches!(it, KubeError::Invalid(_)), &[]),
         (
             Fault::Answer(Answer::text(404, "404 page not found")),
@@ -194,7 +194,7 @@ async fn each_failure_is_told_by_its_kind_and_in_words() {
     }
     server.stop();
     let told = get(&kube).await.unwrap_err();
-    assert!(matches!(told, KubeError::Broken(_) | KubeError::Network(_)), "{told:?}");
+    assert!(matches!(told, KubeError::Disconnected(_) | KubeError::Network(_)), "{told:?}");
     assert!(told.to_string().contains(&server.address.to_string()), "{told}");
     server.resume();
     assert!(matches!(get(&kube).await, Err(KubeError::Missing(_))), "it is well again");

@@ -130,7 +130,7 @@ async fn a_watch_that_is_cut_refused_or_unanswered_ends_with_the_reason() {
     assert_eq!(brief(next(&mut cut).await).0, "added");
     server.cut_watches();
     let told = next(&mut cut).await.unwrap();
-    assert!(matches!(told, Err(KubeError::Broken(_) | KubeError::Network(_))), "{told:?}");
+    assert!(matches!(told, Err(KubeError::Disconnected(_) | KubeError::Network(_))), "{told:?}");
     assert!(next(&mut cut).await.is_none());
     let forbidden = Answer::failure(403, "Forbidden", "leases is forbidden", Value::Null);
     for (fault, kind) in [

@@ -44,7 +44,7 @@ async fn connections_that_died_without_a_word_cost_one_renewal_and_no_more() {
     let using = async {
         let (held, _) = lead(&store, A).await;
         // Like a watch, which leaves one more connection when it ends.
-        let looks = tokio::join!(soon(store.look()), soon(store.look()), soon(store.look()));
+        let looks = tokio::join!(soon(store.read()), soon(store.read()), soon(store.read()));
         assert!(looks.0.is_ok() && looks.1.is_ok() && looks.2.is_ok());
         soon(store.renew(&held)).await.unwrap();
         silence.send_replace(1);

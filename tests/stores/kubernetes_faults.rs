@@ -16,9 +16,9 @@ use tenure::store::{LeaseAdmin, LeaseStore};
 /// Makes every call of a holder, and returns the outcomes by name.
 async fn all(store: &Kubernetes, bid: &Bid) -> Vec<(&'static str, String)> {
     vec![
-        ("look", outcome(&soon(store.look()).await)),
+        ("look", outcome(&soon(store.read()).await)),
         ("acquire", outcome(&soon(store.acquire(bid)).await)),
-        ("inaugurate", outcome(&soon(store.inaugurate(bid, 0)).await)),
+        ("inaugurate", outcome(&soon(store.write_term(bid, 0)).await)),
         ("renew", outcome(&soon(store.renew(bid)).await)),
         ("release", outcome(&soon(store.release(bid)).await)),
         ("create", outcome(&soon(store.create(1)).await)),
@@ -155,7 +155,7 @@ async fn a_bid_whose_answer_is_lost_is_granted_when_it_is_repeated() {
         let bid = seeing(&store, bid(number)).await;
         server.inject(op, [fault]);
         let lost = soon(store.acquire(&bid)).await;
-        assert!(matches!(lost, Err(StoreError::Unknown(_) | StoreError::Broken(_))), "{lost:?}");
+        assert!(matches!(lost, Err(StoreError::Unknown(_) | StoreError::RetryNow(_))), "{lost:?}");
         let stands = lease(&server);
         let landed = format!("web-{number}_instance-{number}");
         assert_eq!(stands["spec"]["holderIdentity"], landed.as_str());
@@ -163,18 +163,18 @@ async fn a_bid_whose_answer_is_lost_is_granted_when_it_is_repeated() {
         assert_eq!(counted(&lease(&server)), expected, "one acquisition");
         assert_ne!(grant.record.nonce, Some(bid.nonce), "the record is of before");
         server.inject("update leases", [Fault::DropAfter]);
-        let lost = soon(store.inaugurate(&bid, 0)).await;
+        let lost = soon(store.write_term(&bid, 0)).await;
         assert!(lost.is_err(), "{lost:?}");
-        let term = soon(store.inaugurate(&bid, 0)).await.unwrap();
+        let term = soon(store.write_term(&bid, 0)).await.unwrap();
         assert_eq!(lease(&server)["metadata"]["annotations"]["tenure.dev/term"], term.to_string());
-        assert_eq!(soon(store.inaugurate(&bid, 0)).await, Ok(term), "one term");
+        assert_eq!(soon(store.write_term(&bid, 0)).await, Ok(term), "one term");
         server.inject("update leases", [Fault::DropAfter]);
         assert!(soon(store.renew(&bid)).await.is_err());
         soon(store.renew(&bid)).await.expect("whether it has landed or not");
         server.inject("update leases", [Fault::DropAfter]);
         assert!(soon(store.release(&bid)).await.is_err());
         assert_eq!(outcome(&soon(store.release(&bid)).await), "refused", "which comes to the same");
-        assert!(soon(store.look()).await.unwrap().free);
+        assert!(soon(store.read()).await.unwrap().free);
     }
 }
 
@@ -247,12 +247,12 @@ async fn a_deleted_lease_is_lost_and_is_never_made_again_by_its_holder() {
     let store = open(&server);
     let (a, term) = lead(&store, A).await;
     server.delete("leases", "team", "orders");
-    let sight = soon(store.look()).await.unwrap();
-    assert!(sight.free);
-    assert_eq!(sight.record.term, None, "so that the next one holds before it is active");
+    let snapshot = soon(store.read()).await.unwrap();
+    assert!(snapshot.free);
+    assert_eq!(snapshot.record.term, None, "so that the next one holds before it is active");
     for call in [
         outcome(&soon(store.renew(&a)).await),
-        outcome(&soon(store.inaugurate(&a, 0)).await.map(drop)),
+        outcome(&soon(store.write_term(&a, 0)).await.map(drop)),
         outcome(&soon(store.release(&a)).await),
     ] {
         assert_eq!(call, "refused");
@@ -263,7 +263,7 @@ async fn a_deleted_lease_is_lost_and_is_never_made_again_by_its_holder() {
     assert_eq!(grant.record.term, None);
     assert!(grant.date.is_some(), "the server's date is what a first term begins at");
     let floor = term + 1_000;
-    assert_eq!(soon(store.inaugurate(&b, floor)).await, Ok(floor));
+    assert_eq!(soon(store.write_term(&b, floor)).await, Ok(floor));
 }
 
 #[tokio::test]
@@ -290,7 +290,7 @@ async fn what_is_deleted_under_a_write_is_not_made_again_by_it() {
 async fn a_namespace_that_is_missing_or_ending_is_told_and_mended() {
     let server = KubeServer::start();
     let store = Kubernetes::open(&settings(&server, "shop", "orders")).unwrap();
-    assert!(soon(store.look()).await.unwrap().free, "a read cannot tell");
+    assert!(soon(store.read()).await.unwrap().free, "a read cannot tell");
     let a = seeing(&store, bid(A)).await;
     let told = soon(store.acquire(&a)).await.unwrap_err();
     assert!(matches!(told, StoreError::Unknown(_)), "{told:?}");

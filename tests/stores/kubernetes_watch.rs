@@ -18,7 +18,7 @@ const QUIET: Duration = Duration::from_millis(400);
 
 /// Waits until a standby has seen the current state and sleeps.
 async fn asleep(standby: &Kubernetes) {
-    let _ = soon(standby.look()).await;
+    let _ = soon(standby.read()).await;
     while tokio::time::timeout(QUIET, standby.changed()).await.is_ok() {}
 }
 
@@ -34,14 +34,14 @@ async fn a_standby_is_woken_by_what_it_can_act_on() {
     let (a, _) = lead(&store, A).await;
     asleep(&standby).await;
     let successor = Successor { identity: "web-11".to_owned(), hold_off: Duration::from_secs(9) };
-    soon(store.nominate(&a, &successor)).await.unwrap();
+    soon(store.set_successor(&a, &successor)).await.unwrap();
     soon(standby.changed()).await;
     soon(store.release(&a)).await.unwrap();
     soon(standby.changed()).await;
     let b = seeing(&store, bid(B)).await;
     soon(store.acquire(&b)).await.unwrap();
     soon(standby.changed()).await;
-    soon(store.inaugurate(&b, 0)).await.unwrap();
+    soon(store.write_term(&b, 0)).await.unwrap();
     soon(standby.changed()).await;
     soon(store.break_lease(false)).await.unwrap();
     soon(standby.changed()).await;
@@ -106,7 +106,7 @@ async fn a_release_is_told_after_a_version_was_gone_and_after_watches_were_cut()
             "cut" => server.cut_watches(),
             "away" => {
                 server.stop();
-                assert!(!woken(&standby).await || soon(standby.look()).await.is_err());
+                assert!(!woken(&standby).await || soon(standby.read()).await.is_err());
                 server.resume();
             }
             _ => {

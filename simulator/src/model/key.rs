@@ -9,12 +9,12 @@
 //! - A *look* may come at any time, since a wake-up may; when the next poll is due says nothing.
 //!
 //! What it does not do: it drops no field of the election. Those that decide nothing are named in
-//! the election itself ([`Piece`]).
+//! the election itself ([`StateValue`]).
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use tenure::clock::Moment;
-use tenure::election::{Answer, Op, Piece};
+use tenure::election::{Answer, Op, StateValue};
 use tenure::lease::LeaseId;
 
 use super::peer::{LEASE_DURATION, Message, Peer, TICK};
@@ -42,7 +42,7 @@ impl World {
         let mut names = Names::default();
         let mut hasher = DefaultHasher::new();
         let mut word = |word: u8| hasher.write_u8(word);
-        peer.election.pieces(&mut |piece| self.write(peer.now, piece, &mut names, &mut word));
+        peer.election.model_state(&mut |piece| self.write(peer.now, piece, &mut names, &mut word));
         for message in [&peer.wire, &peer.late] {
             self.message(message.as_ref(), &mut names, &mut word);
         }
@@ -84,47 +84,51 @@ impl World {
         if term > self.store.term { 128 } else { (self.store.term - term).min(3) as u8 }
     }
 
-    fn write(&self, now: Moment, piece: Piece, names: &mut Names, word: &mut impl FnMut(u8)) {
+    fn write(&self, now: Moment, piece: StateValue, names: &mut Names, word: &mut impl FnMut(u8)) {
         match piece {
-            Piece::Form(form) => word(form),
-            Piece::Lease(lease) => word(names.name(lease)),
-            Piece::Looks { from, wait, patient } => {
-                word(if patient { left(from, wait, now) } else { 0 });
+            StateValue::Variant(form) => word(form),
+            StateValue::Lease(lease) => word(names.name(lease)),
+            StateValue::NextRead { from, wait, ignores_wakeups } => {
+                word(if ignores_wakeups { left(from, wait, now) } else { 0 });
             }
-            Piece::RetryTimer { from, wait, hurried, steps } => {
+            StateValue::RetryTimer { from, wait, retried_at_once, delayed_retries } => {
                 word(left(from, wait, now));
-                word((hurried || steps > 0).into());
+                word((retried_at_once || delayed_retries > 0).into());
             }
-            Piece::Belief(sent) | Piece::Sent(sent) => age(sent, now, LEASE_DURATION - 1, word),
-            Piece::Bid(from) => age(from, now, LEASE_DURATION, word),
-            Piece::FirstWrite(from) => word(ticks(from, now).min(LEASE_DURATION)),
-            Piece::Hold(granted, hold) => word(left(granted, hold, now)),
-            Piece::Claim(_) => unreachable!("the store counts the time here"),
-            Piece::PendingRelease(since) => word(ticks(since, now).min(LEASE_DURATION + 2)),
-            Piece::Wait(from, length) | Piece::Promise(from, length) => {
+            StateValue::Belief(sent) | StateValue::Sent(sent) => {
+                age(sent, now, LEASE_DURATION - 1, word)
+            }
+            StateValue::Bid(from) => age(from, now, LEASE_DURATION, word),
+            StateValue::FirstWrite(from) => word(ticks(from, now).min(LEASE_DURATION)),
+            StateValue::Hold(granted, hold) => word(left(granted, hold, now)),
+            StateValue::Claim(_) => unreachable!("the store counts the time here"),
+            StateValue::PendingRelease(since) => word(ticks(since, now).min(LEASE_DURATION + 2)),
+            StateValue::Wait(from, length) | StateValue::ClientWindow(from, length) => {
                 word(left(from, length, now))
             }
             // No floor but one above what the store would write anyway has an effect.
-            Piece::Floor(floor) => word(floor.saturating_sub(self.store.term + 1).min(9) as u8),
-            Piece::Term(term) => word(self.behind(term)),
+            StateValue::Floor(floor) => {
+                word(floor.saturating_sub(self.store.term + 1).min(9) as u8)
+            }
+            StateValue::Term(term) => word(self.behind(term)),
             // No record is older than what was seen, unless a term was seen that is not recorded.
-            Piece::Highest(term) => word(term.saturating_sub(self.store.term).min(9) as u8),
+            StateValue::Highest(term) => word(term.saturating_sub(self.store.term).min(9) as u8),
         }
     }
 
     fn message(&self, message: Option<&Message>, names: &mut Names, word: &mut impl FnMut(u8)) {
         let Some(Message { id: _, op, answer, orphan }) = message else { return word(0) };
         word(match op {
-            Op::Look => 1,
+            Op::Read => 1,
             Op::Acquire(_) => 2,
-            Op::Inaugurate { .. } => 3,
+            Op::WriteTerm { .. } => 3,
             Op::Renew(_) => 4,
             Op::Release(_) => 5,
-            Op::Nominate { .. } => 6,
+            Op::SetSuccessor { .. } => 6,
         });
         word(op.lease().map_or(0, |lease| names.name(lease)));
         word((*orphan).into());
-        if let Op::Inaugurate { floor, .. } = op {
+        if let Op::WriteTerm { floor, .. } = op {
             word(floor.saturating_sub(self.store.term + 1).min(9) as u8);
         }
         match answer {

@@ -82,7 +82,7 @@ fn config(number: u8) -> Config {
         activation_delay: Duration::ZERO,
         drain_timeout: Duration::ZERO,
         health: None,
-        escorts: false,
+        has_workload: false,
         observe: false,
     }
 }
@@ -237,7 +237,7 @@ impl Peer {
             self.late = Some(message);
         }
         let failure = Failure::new(Cause::Network, "the connection broke");
-        self.turn(Input::Answer { id, answer: Err(StoreError::Broken(failure)) });
+        self.turn(Input::Answer { id, answer: Err(StoreError::RetryNow(failure)) });
     }
 
     pub fn has_lease(&self) -> bool {
@@ -252,8 +252,8 @@ impl Peer {
 
 fn lease_of(election: &Election) -> Option<LeaseId> {
     let mut lease = None;
-    election.pieces(&mut |piece| {
-        if let tenure::election::Piece::Lease(id) = piece {
+    election.model_state(&mut |piece| {
+        if let tenure::election::StateValue::Lease(id) = piece {
             lease.get_or_insert(id);
         }
     });

@@ -5,7 +5,7 @@
 
 use tenure::election::{Answer, Op};
 use tenure::lease::{
-    Bid, Cause, Failure, Grant, LeaseId, Nonce, Record, Sight, StoreError, Version,
+    Bid, Cause, Failure, Grant, LeaseId, Nonce, Record, Snapshot, StoreError, Version,
 };
 
 /// The term in the record before anybody leads.
@@ -58,17 +58,17 @@ impl Store {
     /// Does what a request asks.
     pub fn serve(&mut self, op: &Op) -> Result<Answer, StoreError> {
         match op {
-            Op::Look => Ok(Answer::Sight(Sight {
+            Op::Read => Ok(Answer::Snapshot(Snapshot {
                 free: self.is_free(),
                 record: self.record(),
                 version: Version("".into()),
                 claim: None,
             })),
             Op::Acquire(bid) => self.acquire(bid),
-            Op::Inaugurate { bid, floor } => self.inaugurate(bid, *floor),
+            Op::WriteTerm { bid, floor } => self.write_term(bid, *floor),
             Op::Renew(bid) => self.renew(bid),
             Op::Release(bid) => self.release(bid),
-            Op::Nominate { .. } => unreachable!("nobody names a successor here"),
+            Op::SetSuccessor { .. } => unreachable!("nobody names a successor here"),
         }
     }
 
@@ -98,7 +98,7 @@ impl Store {
         Ok(Answer::Done)
     }
 
-    fn inaugurate(&mut self, bid: &Bid, floor: u64) -> Result<Answer, StoreError> {
+    fn write_term(&mut self, bid: &Bid, floor: u64) -> Result<Answer, StoreError> {
         if ![Lease::Held(bid.lease), Lease::Breaking(bid.lease)].contains(&self.lease) {
             return Err(refused());
         }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tenure::election::{Answer, Op};
 use tenure::lease::{
-    Bid, Cause, Claim, Failure, LeaseId, Nonce, Record, Sight, StoreError, Version,
+    Bid, Cause, Claim, Failure, LeaseId, Nonce, Record, Snapshot, StoreError, Version,
 };
-use tenure::store::Broken;
+use tenure::store::BreakOutcome;
 
 use super::{Stage, Step, Store};
 
@@ -36,7 +36,7 @@ fn not_ours() -> StoreError {
 
 /// Somebody wrote between our read and our write: worth another try at once.
 fn conflict() -> StoreError {
-    StoreError::Broken(Failure::new(Cause::Lease, "the object has been modified"))
+    StoreError::RetryNow(Failure::new(Cause::Lease, "the object has been modified"))
 }
 
 impl Store {
@@ -49,19 +49,21 @@ impl Store {
         wrote: &mut Option<(u64, Nonce)>,
     ) -> Step {
         match (op, stage) {
-            (Op::Look, _) => Step::Done(Ok(Answer::Sight(self.see()))),
+            (Op::Read, _) => Step::Done(Ok(Answer::Snapshot(self.see()))),
             (Op::Acquire(bid), Stage::First) => self.bid(bid, time),
             (Op::Acquire(bid), Stage::Second { .. }) => self.read_under(bid),
-            (Op::Inaugurate { bid, .. }, Stage::First) => match self.record.term {
+            (Op::WriteTerm { bid, .. }, Stage::First) => match self.record.term {
                 Some(term) if self.is_under(bid) && self.record.nonce == Some(bid.nonce) => {
                     Step::Done(Ok(Answer::Term(term)))
                 }
                 _ => self.read_under(bid),
             },
-            (Op::Nominate { bid, .. }, Stage::First) if self.record.nonce != Some(bid.nonce) => {
+            (Op::SetSuccessor { bid, .. }, Stage::First)
+                if self.record.nonce != Some(bid.nonce) =>
+            {
                 Step::Done(Err(not_ours()))
             }
-            (Op::Renew(bid) | Op::Nominate { bid, .. }, Stage::First) => self.read_under(bid),
+            (Op::Renew(bid) | Op::SetSuccessor { bid, .. }, Stage::First) => self.read_under(bid),
             (Op::Release(bid), Stage::First) => {
                 // What an operator has made of its own lease it may end as well.
                 match self.standing.as_ref().is_some_and(|it| it.lease == bid.lease) {
@@ -80,7 +82,7 @@ impl Store {
                 self.count_anew(bid, time);
                 Step::Done(Ok(Answer::Done))
             }
-            (Op::Inaugurate { bid, floor }, _) => {
+            (Op::WriteTerm { bid, floor }, _) => {
                 let term = (self.record.term.unwrap_or(0) + 1).max(*floor);
                 let (holder, nonce) = (Some(Arc::clone(&bid.candidate)), Some(bid.nonce));
                 self.record = Record { term: Some(term), holder, nonce, successor: None };
@@ -88,7 +90,7 @@ impl Store {
                 *wrote = Some((term, bid.nonce));
                 Step::Done(Ok(Answer::Term(term)))
             }
-            (Op::Nominate { successor, .. }, _) => {
+            (Op::SetSuccessor { successor, .. }, _) => {
                 let successor = Some(successor.as_stored());
                 if self.record.successor != successor {
                     self.record.successor = successor;
@@ -105,7 +107,7 @@ impl Store {
     }
 
     /// What a look sees.
-    pub(super) fn see(&self) -> Sight {
+    pub(super) fn see(&self) -> Snapshot {
         let claim = self.standing.as_ref().map(|it| Claim {
             spec: Version(it.spec.to_string().into()),
             lease_duration: it.length,
@@ -116,7 +118,7 @@ impl Store {
             true => Record { term: self.record.term, ..Record::default() },
             false => self.record.clone(),
         };
-        Sight { free: claim.is_none(), record, version: self.version.clone(), claim }
+        Snapshot { free: claim.is_none(), record, version: self.version.clone(), claim }
     }
 
     fn is_under(&self, bid: &Bid) -> bool {
@@ -165,8 +167,8 @@ impl Store {
 
     /// An operator breaks the lease: it is nobody's, and observers wait for it anew, or, at once,
     /// it is free.
-    pub(super) fn break_object(&mut self, at_once: bool, time: Duration) -> Broken {
-        let Some(standing) = self.standing.clone() else { return Broken::NotHeld };
+    pub(super) fn break_object(&mut self, at_once: bool, time: Duration) -> BreakOutcome {
+        let Some(standing) = self.standing.clone() else { return BreakOutcome::NotHeld };
         let record = self.see().record;
         if at_once {
             self.standing = None;
@@ -176,7 +178,7 @@ impl Store {
         }
         self.changed_hands();
         let free_in = if at_once { Duration::ZERO } else { standing.length };
-        Broken::Held { record, free_in }
+        BreakOutcome::Held { record, free_in }
     }
 
     /// A candidate of another kind takes the lease, for `length`: from whoever has it, or only if

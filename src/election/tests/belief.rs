@@ -77,7 +77,7 @@ fn r6_a_late_renewal_does_not_revive_a_tenure() {
     bench.sleep(DEADLINE);
     bench.answer(Ok(Answer::Done));
     assert_eq!((bench.leads(), bench.reason()), (false, Some(Reason::Lapsed)));
-    bench.announce();
+    bench.publish_acked();
     bench.next("release");
     bench.answer(Ok(Answer::Done));
     bench.next("look");

@@ -9,7 +9,7 @@ const ITS_LEASE: u64 = 20_000;
 /// A read of a Lease in its `version`, whose holder has renewed it for the `renewal`-th time.
 fn claimed(renewal: u64, version: u64) -> Result<Answer, StoreError> {
     let spec = Version(renewal.to_string().into());
-    Ok(Answer::Sight(Sight {
+    Ok(Answer::Snapshot(Snapshot {
         free: false,
         record: record(Some(7)),
         version: Version(version.to_string().into()),
@@ -18,14 +18,14 @@ fn claimed(renewal: u64, version: u64) -> Result<Answer, StoreError> {
 }
 
 /// Answers reads until the candidate bids; returns how many milliseconds that took.
-fn until_it_bids(bench: &mut Bench, mut look: impl FnMut() -> Result<Answer, StoreError>) -> u64 {
+fn until_it_bids(bench: &mut Bench, mut read: impl FnMut() -> Result<Answer, StoreError>) -> u64 {
     let mut waited = 0;
     while bench.request.as_ref().is_none_or(|it| it.op.name() == "look") {
         assert!(waited < 10 * ITS_LEASE, "it never bids");
         if bench.request.is_none() {
             waited += bench.next("look");
         }
-        bench.answer(look());
+        bench.answer(read());
     }
     bench.expect("acquire");
     waited
@@ -46,17 +46,17 @@ fn r2_an_observer_bids_once_it_has_seen_one_claim_for_its_whole_duration() {
 #[test]
 fn r2_a_renewal_begins_the_wait_anew_and_changed_metadata_does_not() {
     let mut bench = Bench::new(config());
-    let mut looks = 0;
+    let mut reads = 0;
     let waited = until_it_bids(&mut bench, || {
-        looks += 1;
-        claimed(if looks < 5 { looks } else { 4 }, looks)
+        reads += 1;
+        claimed(if reads < 5 { reads } else { 4 }, reads)
     });
     assert!(waited >= ITS_LEASE + 3 * RETRY / 2, "{waited}");
     assert!(waited <= ITS_LEASE + 3 * RETRY * 3 / 2 + RETRY / 8, "{waited}");
     let Some(Request { op: Op::Acquire(bid), .. }) = &bench.request else {
         panic!("no bid: {:?}", bench.request);
     };
-    assert_eq!(bid.seen, Version(looks.to_string().into()), "compares and sets what it saw last");
+    assert_eq!(bid.seen, Version(reads.to_string().into()), "compares and sets what it saw last");
 }
 
 #[test]

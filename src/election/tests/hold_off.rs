@@ -9,15 +9,15 @@ const HOLD_OFF: u64 = 8_000;
 fn named(free: bool, identity: &str) -> Answer {
     let successor = Some(Successor { identity: identity.into(), hold_off: ms(HOLD_OFF) });
     let record = Record { successor, ..record(Some(7)) };
-    Answer::Sight(Sight { free, record, version: Version("1".into()), claim: None })
+    Answer::Snapshot(Snapshot { free, record, version: Version("1".into()), claim: None })
 }
 
 /// Answers every read alike until a bid is in flight; returns how many milliseconds that took.
-fn until_bid(bench: &mut Bench, sight: &Answer) -> u64 {
+fn until_bid(bench: &mut Bench, snapshot: &Answer) -> u64 {
     for waited in 0..200_000 {
         match bench.request.as_ref().map(|it| it.op.name()) {
             Some("acquire") => return waited,
-            Some(_) => bench.answer(Ok(sight.clone())),
+            Some(_) => bench.answer(Ok(snapshot.clone())),
             None => {}
         }
         bench.sleep(1);
@@ -76,8 +76,8 @@ fn the_named_successor_waits_for_nobody_and_looks_more_often() {
 #[test]
 fn being_named_ends_the_hold_off_of_who_stepped_down_before() {
     let mut bench = Bench::leader();
-    bench.will(Command::StepDown { hold_off: ms(60_000) }).unwrap();
-    bench.announce();
+    bench.command(Command::StepDown { hold_off: ms(60_000) }).unwrap();
+    bench.publish_acked();
     bench.expect("release");
     bench.answer(Ok(Answer::Done));
     bench.next("look");
@@ -93,8 +93,8 @@ fn being_named_ends_the_hold_off_of_who_stepped_down_before() {
 #[test]
 fn a_hold_off_does_not_outlast_the_leadership_that_ended_it() {
     let mut bench = Bench::leader();
-    bench.will(Command::StepDown { hold_off: ms(600_000) }).unwrap();
-    bench.announce();
+    bench.command(Command::StepDown { hold_off: ms(600_000) }).unwrap();
+    bench.publish_acked();
     bench.answer(Ok(Answer::Done));
     bench.next("look");
     bench.answer(Ok(named(true, "us")));
@@ -103,21 +103,21 @@ fn a_hold_off_does_not_outlast_the_leadership_that_ended_it() {
     bench.expect("inaugurate");
     bench.answer(Ok(Answer::Term(9)));
     assert!(bench.leads());
-    assert_eq!(bench.election.status().aside, None);
+    assert_eq!(bench.election.status().hold_off, None);
 }
 
 #[test]
 fn resume_ends_a_hold_off_that_status_tells_of() {
     let mut bench = Bench::leader();
-    bench.will(Command::StepDown { hold_off: ms(600_000) }).unwrap();
-    bench.announce();
+    bench.command(Command::StepDown { hold_off: ms(600_000) }).unwrap();
+    bench.publish_acked();
     bench.answer(Ok(Answer::Done));
     bench.next("look");
     bench.answer(Ok(free(Some(8))));
     assert!(bench.request.is_none());
-    let left = |bench: &Bench| bench.election.status().aside.map(|it| it.remaining(bench.now));
+    let left = |bench: &Bench| bench.election.status().hold_off.map(|it| it.remaining(bench.now));
     assert_eq!(left(&bench), Some(ms(600_000)));
-    assert_eq!(bench.will(Command::Resume), Ok(Progress::Done));
+    assert_eq!(bench.command(Command::Resume), Ok(Progress::Done));
     assert_eq!(left(&bench), None);
     bench.next("look");
     bench.answer(Ok(free(Some(8))));
@@ -129,12 +129,12 @@ fn resume_ends_the_wait_for_a_successor_that_never_comes_until_another_is_named(
     let mut bench = Bench::new(config());
     bench.answer(Ok(named(true, "typo")));
     assert!(bench.request.is_none());
-    assert_eq!(bench.will(Command::Resume), Ok(Progress::Done));
+    assert_eq!(bench.command(Command::Resume), Ok(Progress::Done));
     bench.next("look");
     bench.answer(Ok(named(true, "typo")));
     bench.expect("acquire");
     bench.answer(Ok(Answer::Done));
-    assert_eq!(bench.will(Command::Resume), Err(Refusal { state: State::Standby }));
+    assert_eq!(bench.command(Command::Resume), Err(Refusal { state: State::Standby }));
 }
 
 #[test]
@@ -142,8 +142,8 @@ fn who_names_its_own_name_stands_aside_all_the_same() {
     let mut bench = Bench::leader();
     let nonce = bench.nonce();
     let successor = Successor { identity: "us".into(), hold_off: ms(5_000) };
-    bench.will(Command::Transfer(successor.clone())).unwrap();
-    bench.announce();
+    bench.command(Command::Transfer(successor.clone())).unwrap();
+    bench.publish_acked();
     bench.answer(Ok(Answer::Done));
     bench.next("release");
     bench.answer(Ok(Answer::Done));
@@ -151,7 +151,7 @@ fn who_names_its_own_name_stands_aside_all_the_same() {
         Record { nonce: Some(nonce), successor: Some(successor.as_stored()), ..record(Some(8)) };
     bench.next("look");
     let version = Version("1".into());
-    bench.answer(Ok(Answer::Sight(Sight { free: true, record, version, claim: None })));
+    bench.answer(Ok(Answer::Snapshot(Snapshot { free: true, record, version, claim: None })));
     assert!(bench.request.is_none(), "another of that name is to lead");
 }
 
@@ -165,7 +165,7 @@ fn a_successor_whose_time_is_over_looks_as_others_do() {
             return;
         }
     }
-    panic!("it looks too often for ever");
+    panic!("it reads too often without end");
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn health_gates_the_candidacy_from_the_start() {
         bench.next("look");
         bench.answer(Ok(free(Some(7))));
         assert_eq!(bench.state(), State::Unhealthy);
-        bench.probed(true, None);
+        bench.probe_result(true, None);
     }
     assert_eq!(bench.state(), State::Standby);
     bench.next("look");
@@ -190,8 +190,8 @@ fn healthy() -> Config {
 
 fn leader_beside_a_service() -> Bench {
     let mut bench = Bench::new(healthy());
-    bench.probed(true, None);
-    bench.probed(true, None);
+    bench.probe_result(true, None);
+    bench.probe_result(true, None);
     bench.answer(Ok(free(Some(7))));
     bench.expect("acquire");
     bench.answer(Ok(grant(Some(7))));
@@ -203,19 +203,19 @@ fn leader_beside_a_service() -> Bench {
 #[test]
 fn a_leader_whose_service_fails_so_often_in_a_row_drains_and_stands_aside() {
     let mut bench = leader_beside_a_service();
-    for well in [false, false, true, false, false] {
-        bench.probed(well, Some(8));
+    for healthy in [false, false, true, false, false] {
+        bench.probe_result(healthy, Some(8));
         assert!(bench.leads());
     }
-    bench.probed(false, Some(8));
-    assert_eq!((bench.state(), bench.reason()), (State::Draining, Some(Reason::FellIll)));
-    bench.announce();
-    bench.will(Command::Drained(None)).unwrap();
+    bench.probe_result(false, Some(8));
+    assert_eq!((bench.state(), bench.reason()), (State::Draining, Some(Reason::Unhealthy)));
+    bench.publish_acked();
+    bench.command(Command::Drained(None)).unwrap();
     bench.expect("release");
     assert_eq!(bench.state(), State::Unhealthy);
     bench.answer(Ok(Answer::Done));
-    bench.probed(true, None);
-    bench.probed(true, None);
+    bench.probe_result(true, None);
+    bench.probe_result(true, None);
     assert_eq!(bench.state(), State::Standby);
     let waited = until_bid(&mut bench, &free(Some(8)));
     assert!(waited >= LEASE, "a healthy peer should win: {waited}");
@@ -225,8 +225,8 @@ fn a_leader_whose_service_fails_so_often_in_a_row_drains_and_stands_aside() {
 fn what_was_asked_in_another_term_says_nothing_about_this_one() {
     let mut bench = leader_beside_a_service();
     for _ in 0..5 {
-        bench.probed(false, None);
-        bench.probed(false, Some(7));
+        bench.probe_result(false, None);
+        bench.probe_result(false, Some(7));
     }
     assert!(bench.leads());
 }
@@ -234,12 +234,12 @@ fn what_was_asked_in_another_term_says_nothing_about_this_one() {
 #[test]
 fn r3_a_grant_that_comes_after_we_fell_ill_is_released_and_never_active() {
     let mut bench = Bench::new(healthy());
-    bench.probed(true, None);
-    bench.probed(true, None);
+    bench.probe_result(true, None);
+    bench.probe_result(true, None);
     bench.answer(Ok(free(Some(7))));
     bench.expect("acquire");
     for _ in 0..3 {
-        bench.probed(false, None);
+        bench.probe_result(false, None);
     }
     bench.answer(Ok(grant(Some(7))));
     assert_eq!(bench.state(), State::Unhealthy);
@@ -247,19 +247,19 @@ fn r3_a_grant_that_comes_after_we_fell_ill_is_released_and_never_active() {
 }
 
 fn escorting() -> Config {
-    Config { escorts: true, drain_timeout: ms(4_000), ..config() }
+    Config { has_workload: true, drain_timeout: ms(4_000), ..config() }
 }
 
 #[test]
 fn r8_a_lease_is_not_released_while_processes_of_its_term_live() {
     let mut bench = Bench::leader_with(escorting());
     bench.resign();
-    bench.announce();
+    bench.publish_acked();
     bench.pass(3_000);
     assert_ne!(bench.request.as_ref().map(|it| it.op.name()), Some("release"));
-    bench.vacated(7, None);
+    bench.workload_exited(7, None);
     assert_eq!(bench.state(), State::Draining, "those were an earlier term's");
-    bench.vacated(8, None);
+    bench.workload_exited(8, None);
     if bench.request.is_some() {
         bench.answer(Ok(Answer::Done));
     }
@@ -269,8 +269,8 @@ fn r8_a_lease_is_not_released_while_processes_of_its_term_live() {
 #[test]
 fn r8_what_cannot_be_killed_keeps_the_lease_until_it_runs_out_and_nothing_else_begins() {
     let mut bench = Bench::leader_with(escorting());
-    bench.will(Command::StepDown { hold_off: ms(0) }).unwrap();
-    bench.announce();
+    bench.command(Command::StepDown { hold_off: ms(0) }).unwrap();
+    bench.publish_acked();
     for _ in 0..4 * LEASE {
         match bench.request.as_ref().map(|it| it.op.name()) {
             Some("renew") => bench.answer(Ok(Answer::Done)),
@@ -282,16 +282,16 @@ fn r8_what_cannot_be_killed_keeps_the_lease_until_it_runs_out_and_nothing_else_b
         bench.tick();
     }
     assert_eq!(bench.state(), State::Standby);
-    bench.vacated(8, None);
+    bench.workload_exited(8, None);
     until_bid(&mut bench, &free(Some(8)));
 }
 
 #[test]
 fn processes_that_end_by_themselves_end_the_tenure_and_stand_back() {
     let mut bench = Bench::leader_with(escorting());
-    bench.vacated(8, Some(ms(3_000)));
+    bench.workload_exited(8, Some(ms(3_000)));
     assert_eq!((bench.state(), bench.reason()), (State::Standby, Some(Reason::ChildEnded)));
-    bench.announce();
+    bench.publish_acked();
     bench.expect("release");
     bench.answer(Ok(Answer::Done));
     bench.next("look");
@@ -307,7 +307,7 @@ fn a_lost_tenure_whose_processes_live_bids_no_more_until_they_are_dead() {
         bench.next("look");
         bench.answer(Ok(free(Some(9))));
     }
-    bench.vacated(8, None);
+    bench.workload_exited(8, None);
     bench.next("look");
     bench.answer(Ok(free(Some(9))));
     bench.expect("acquire");

@@ -63,7 +63,7 @@ impl Witness {
     }
 
     /// Checks that a leader has a term under a lease whose last granted request is recent enough.
-    fn judge(&self, bench: &Bench) {
+    fn apply_deadlines(&self, bench: &Bench) {
         if !bench.leads() {
             return;
         }
@@ -130,7 +130,7 @@ impl Witness {
                 bench.election.handle_wakeup(bench.now, entropy);
                 bench.drain();
             }
-            Event::Announce => bench.announce(),
+            Event::Announce => bench.publish_acked(),
             Event::Resign => {
                 bench.resign();
                 self.resigned.get_or_insert(bench.now);
@@ -152,7 +152,7 @@ proptest! {
         for event in events {
             witness.apply(&mut bench, event);
             witness.note(&bench);
-            witness.judge(&bench);
+            witness.apply_deadlines(&bench);
         }
         bench.resign();
         prop_assert!(!bench.leads());

@@ -25,7 +25,7 @@ fn hold_until_written(bench: &mut Bench) -> u64 {
 
 fn floor(bench: &Bench) -> u64 {
     match bench.request.as_ref().map(|it| &it.op) {
-        Some(Op::Inaugurate { floor, .. }) => *floor,
+        Some(Op::WriteTerm { floor, .. }) => *floor,
         other => panic!("{other:?}"),
     }
 }

@@ -17,7 +17,7 @@ fn r8_a_lease_is_not_released_before_all_have_said_passive() {
     bench.resign();
     bench.pass(REQUEST - 1);
     assert!(bench.request.is_none(), "nobody has said passive yet");
-    bench.announce();
+    bench.publish_acked();
     bench.expect("release");
     bench.answer(Ok(Answer::Done));
     assert!(bench.election.is_finished());
@@ -53,7 +53,7 @@ fn r8_a_lapse_waits_for_the_announcement_too() {
     assert_eq!(bench.reason(), Some(Reason::Lapsed));
     bench.pass(patience - 1);
     assert!(bench.request.is_none());
-    bench.announce();
+    bench.publish_acked();
     bench.expect("release");
 }
 
@@ -62,7 +62,7 @@ fn r3_a_release_waits_for_the_request_in_flight() {
     let mut bench = Bench::leader();
     bench.next("renew");
     bench.resign();
-    bench.announce();
+    bench.publish_acked();
     bench.expect("renew");
     bench.pass(1_500);
     bench.answer(Ok(Answer::Done));
@@ -107,7 +107,7 @@ fn a_standby_and_one_that_only_looks_leave_at_once() {
     let mut bench = Bench::new(config());
     bench.expect("look");
     bench.resign();
-    assert!(bench.election.is_finished(), "a look in flight is nothing to wait for");
+    assert!(bench.election.is_finished(), "a read in flight is nothing to wait for");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn an_unknown_release_is_tried_again_within_two_request_timeouts() {
     for answer in [unknown(), broken()] {
         let mut bench = Bench::leader();
         bench.resign();
-        bench.announce();
+        bench.publish_acked();
         bench.answer(answer);
         bench.next("release");
         bench.answer(Ok(Answer::Done));
@@ -159,7 +159,7 @@ fn a_lapsed_leader_competes_anew_for_a_new_term_once_its_release_is_over() {
     bench.next("renew");
     bench.sleep(DEADLINE);
     bench.answer(unknown());
-    bench.announce();
+    bench.publish_acked();
     bench.next("release");
     for _ in 0..10 {
         if bench.request.as_ref().is_none_or(|it| it.op.name() != "release") {
@@ -171,7 +171,7 @@ fn a_lapsed_leader_competes_anew_for_a_new_term_once_its_release_is_over() {
     bench.next("look");
     bench.answer(Ok(free(Some(8))));
     bench.answer(Ok(grant(Some(8))));
-    let Some(Op::Inaugurate { floor, .. }) = bench.request.as_ref().map(|it| it.op.clone()) else {
+    let Some(Op::WriteTerm { floor, .. }) = bench.request.as_ref().map(|it| it.op.clone()) else {
         panic!("{:?}", bench.request);
     };
     assert_eq!(floor, 9);
@@ -195,7 +195,7 @@ fn lapsed() -> (Bench, Moment) {
     bench.sleep(DEADLINE - RETRY);
     bench.answer(unknown());
     assert_eq!(bench.reason(), Some(Reason::Lapsed));
-    bench.announce();
+    bench.publish_acked();
     (bench, sent)
 }
 
@@ -214,7 +214,7 @@ fn r8_a_lapse_by_a_clock_set_forward_waits_for_the_other_clock() {
     bench.now.boot += ms(DEADLINE);
     bench.tick();
     assert_eq!(bench.reason(), Some(Reason::Lapsed));
-    bench.announce();
+    bench.publish_acked();
     for _ in 0..LEASE - DEADLINE + 2 * REQUEST {
         bench.sleep(1);
         bench.tick();
@@ -260,7 +260,7 @@ fn r8_a_resignation_leaves_a_lapsed_lease_that_lasts_longer_to_run_out() {
         bench.now.raw += ms(raw);
         bench.tick();
         assert_eq!(bench.reason(), Some(Reason::Lapsed));
-        bench.announce();
+        bench.publish_acked();
         bench.resign();
         assert!(bench.request.is_none(), "released while an answer still holds");
         assert!(bench.election.is_finished(), "there is nothing to wait for");
@@ -278,7 +278,7 @@ fn r8_a_lease_left_to_run_out_waits_for_the_publishers_all_the_same() {
         bench.pass(REQUEST - 1);
         assert!(!bench.election.is_finished(), "a status file may still say active");
         if announces {
-            bench.announce();
+            bench.publish_acked();
         } else {
             bench.pass(1);
         }
@@ -294,7 +294,7 @@ fn r8_a_drain_timeout_shortens_no_lapsed_lease() {
         bench.next("renew");
         bench.sleep(LEASE - REQUEST - RETRY);
         bench.answer(unknown());
-        bench.announce();
+        bench.publish_acked();
         bench.resign();
         bench.next("release");
         assert_eq!(sent.elapsed_min(bench.now), ms(LEASE), "{drain}");
@@ -305,8 +305,8 @@ fn r8_a_drain_timeout_shortens_no_lapsed_lease() {
 fn r8_no_pause_or_step_down_shortens_a_lapsed_lease() {
     let (mut bench, sent) = lapsed();
     let step_down = Command::StepDown { hold_off: Duration::ZERO };
-    assert_eq!(bench.will(step_down), Err(Refusal { state: State::Standby }));
-    assert_eq!(bench.will(Command::Pause), Ok(Progress::Begun));
+    assert_eq!(bench.command(step_down), Err(Refusal { state: State::Standby }));
+    assert_eq!(bench.command(Command::Pause), Ok(Progress::Begun));
     assert!(bench.request.is_none());
     bench.next("release");
     assert_eq!(sent.elapsed_min(bench.now), ms(LEASE));
@@ -317,22 +317,22 @@ fn r8_a_resignation_that_finds_the_deadline_passed_takes_no_answer_back() {
     let mut bench = Bench::leader();
     bench.now.raw += ms(DEADLINE);
     bench.resign();
-    bench.announce();
+    bench.publish_acked();
     assert!(bench.request.is_none() && bench.election.is_finished());
 }
 
 #[test]
 fn r8_processes_that_end_after_a_resignation_shorten_no_lapsed_lease() {
-    let mut bench = Bench::leader_with(Config { escorts: true, ..config() });
+    let mut bench = Bench::leader_with(Config { has_workload: true, ..config() });
     let sent = bench.now;
     bench.next("renew");
     bench.sleep(DEADLINE - RETRY);
     bench.answer(unknown());
-    bench.announce();
+    bench.publish_acked();
     bench.resign();
     assert!(!bench.election.is_finished(), "a process of the term lives");
     bench.pass(LEASE - DEADLINE - REQUEST);
-    bench.vacated(8, None);
+    bench.workload_exited(8, None);
     bench.next("release");
     assert_eq!(sent.elapsed_min(bench.now), ms(LEASE));
 }

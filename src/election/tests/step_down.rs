@@ -10,7 +10,7 @@ fn draining() -> Config {
 }
 
 fn step_down(bench: &mut Bench, hold_off: u64) -> Result<Progress, Refusal> {
-    bench.will(Command::StepDown { hold_off: ms(hold_off) })
+    bench.command(Command::StepDown { hold_off: ms(hold_off) })
 }
 
 fn successor() -> Successor {
@@ -34,7 +34,7 @@ fn a_leader_that_leaves_is_passive_at_once_and_renews_until_its_drain_is_over() 
     bench.resign();
     assert_eq!((bench.leads(), bench.state()), (false, State::Draining));
     assert_eq!(bench.election.status().term(), Some(8), "the work of that term goes on");
-    bench.announce();
+    bench.publish_acked();
     renew_for(&mut bench, DRAIN - 1);
     assert_eq!(bench.state(), State::Draining);
     bench.sleep(1);
@@ -47,7 +47,7 @@ fn a_leader_that_leaves_is_passive_at_once_and_renews_until_its_drain_is_over() 
 fn the_slower_clock_counts_a_drain() {
     let mut bench = Bench::leader_with(draining());
     bench.resign();
-    bench.announce();
+    bench.publish_acked();
     bench.now.boot += ms(DRAIN);
     bench.now.wall += ms(DRAIN);
     bench.tick();
@@ -58,11 +58,11 @@ fn the_slower_clock_counts_a_drain() {
 fn a_drain_ends_early_when_the_service_says_so() {
     let mut bench = Bench::leader_with(draining());
     step_down(&mut bench, 1_000).unwrap();
-    bench.announce();
+    bench.publish_acked();
     bench.pass(100);
-    assert_eq!(bench.will(Command::Drained(Some(7))), Err(Refusal { state: State::Draining }));
+    assert_eq!(bench.command(Command::Drained(Some(7))), Err(Refusal { state: State::Draining }));
     assert_eq!(bench.state(), State::Draining, "that was the work of an earlier term");
-    assert_eq!(bench.will(Command::Drained(Some(8))), Ok(Progress::Done));
+    assert_eq!(bench.command(Command::Drained(Some(8))), Ok(Progress::Done));
     assert_eq!((bench.state(), bench.reason()), (State::Standby, Some(Reason::Drained)));
     bench.expect("release");
 }
@@ -71,9 +71,9 @@ fn a_drain_ends_early_when_the_service_says_so() {
 fn a_drained_service_is_released_only_when_all_say_passive() {
     let mut bench = Bench::leader_with(draining());
     step_down(&mut bench, 1_000).unwrap();
-    bench.will(Command::Drained(None)).unwrap();
+    bench.command(Command::Drained(None)).unwrap();
     assert!(bench.request.is_none(), "nobody has said passive yet");
-    bench.announce();
+    bench.publish_acked();
     bench.expect("release");
 }
 
@@ -98,7 +98,7 @@ fn a_drain_whose_lease_lapses_gives_it_back_when_the_drain_would_have_been_over(
     let long = 12_000;
     let mut bench = Bench::leader_with(Config { drain_timeout: ms(long), ..config() });
     step_down(&mut bench, 0).unwrap();
-    bench.announce();
+    bench.publish_acked();
     bench.next("renew");
     let mut passed = RETRY;
     while bench.state() == State::Draining {
@@ -119,7 +119,7 @@ fn a_drain_whose_lease_lapses_gives_it_back_when_the_drain_would_have_been_over(
 fn a_lease_lost_while_draining_is_not_given_back() {
     let mut bench = Bench::leader_with(draining());
     step_down(&mut bench, 0).unwrap();
-    bench.announce();
+    bench.publish_acked();
     bench.next("renew");
     bench.answer(refused());
     assert_eq!((bench.state(), bench.reason()), (State::Standby, Some(Reason::Lost)));
@@ -130,11 +130,11 @@ fn a_lease_lost_while_draining_is_not_given_back() {
 fn resigning_while_draining_ends_the_drain_no_sooner_and_leaves_for_good() {
     let mut bench = Bench::leader_with(draining());
     step_down(&mut bench, 0).unwrap();
-    bench.announce();
+    bench.publish_acked();
     bench.pass(1_000);
     bench.resign();
     assert_eq!(bench.state(), State::Draining);
-    bench.will(Command::Drained(None)).unwrap();
+    bench.command(Command::Drained(None)).unwrap();
     assert_eq!(bench.state(), State::Stopped);
 }
 
@@ -142,7 +142,7 @@ fn resigning_while_draining_ends_the_drain_no_sooner_and_leaves_for_good() {
 fn who_stepped_down_stands_aside_from_its_first_look_after_the_release() {
     let mut bench = Bench::leader();
     step_down(&mut bench, 5_000).unwrap();
-    bench.announce();
+    bench.publish_acked();
     bench.expect("release");
     bench.sleep(1_500);
     bench.answer(Ok(Answer::Done));
@@ -165,7 +165,7 @@ fn who_stepped_down_stands_aside_from_its_first_look_after_the_release() {
 fn the_slower_clock_counts_a_hold_off() {
     let mut bench = Bench::leader();
     step_down(&mut bench, 5_000).unwrap();
-    bench.announce();
+    bench.publish_acked();
     bench.answer(Ok(Answer::Done));
     bench.next("look");
     bench.answer(Ok(free(Some(8))));
@@ -181,7 +181,7 @@ fn a_hold_off_does_not_begin_while_our_own_lease_stands() {
     let mut bench = Bench::leader();
     let nonce = bench.nonce();
     step_down(&mut bench, 3_000).unwrap();
-    bench.announce();
+    bench.publish_acked();
     // The outcome of the release is never known.
     while bench.request.as_ref().is_some_and(|it| it.op.name() == "release") {
         bench.answer(unknown());
@@ -192,7 +192,7 @@ fn a_hold_off_does_not_begin_while_our_own_lease_stands() {
     for _ in 0..5 {
         bench.next("look");
         let version = Version("1".into());
-        bench.answer(Ok(Answer::Sight(Sight {
+        bench.answer(Ok(Answer::Snapshot(Snapshot {
             free: false,
             record: ours.clone(),
             version,
@@ -210,15 +210,15 @@ fn verbs_in_the_wrong_state_are_refused_and_name_it() {
     standby.answer(Ok(held(Some(7))));
     let refused = Err(Refusal { state: State::Standby });
     assert_eq!(step_down(&mut standby, 0), refused);
-    assert_eq!(standby.will(Command::Transfer(successor())), refused);
-    assert_eq!(standby.will(Command::Resume), refused);
-    assert_eq!(standby.will(Command::Drained(None)), refused);
+    assert_eq!(standby.command(Command::Transfer(successor())), refused);
+    assert_eq!(standby.command(Command::Resume), refused);
+    assert_eq!(standby.command(Command::Drained(None)), refused);
     let mut activating = Bench::activating_with(config());
     let refused = Err(Refusal { state: State::Activating });
-    assert_eq!(activating.will(Command::Transfer(successor())), refused);
+    assert_eq!(activating.command(Command::Transfer(successor())), refused);
     let mut observer = Bench::new(Config { observe: true, ..config() });
     observer.answer(Ok(held(Some(7))));
-    assert_eq!(observer.will(Command::Pause), Err(Refusal { state: State::Observing }));
+    assert_eq!(observer.command(Command::Pause), Err(Refusal { state: State::Observing }));
 }
 
 #[test]
@@ -235,14 +235,14 @@ fn an_activating_candidate_steps_down_at_once() {
 fn a_paused_candidate_looks_and_never_bids_until_it_resumes() {
     let mut bench = Bench::new(config());
     bench.answer(Ok(held(Some(7))));
-    assert_eq!(bench.will(Command::Pause), Ok(Progress::Done));
-    assert_eq!(bench.will(Command::Pause), Ok(Progress::Done), "twice is as good as once");
+    assert_eq!(bench.command(Command::Pause), Ok(Progress::Done));
+    assert_eq!(bench.command(Command::Pause), Ok(Progress::Done), "twice is as good as once");
     for _ in 0..3 {
         bench.next("look");
         bench.answer(Ok(free(Some(7))));
         assert_eq!(bench.state(), State::Paused);
     }
-    assert_eq!(bench.will(Command::Resume), Ok(Progress::Done));
+    assert_eq!(bench.command(Command::Resume), Ok(Progress::Done));
     assert_eq!(bench.state(), State::Standby);
     bench.next("look");
     bench.answer(Ok(free(Some(7))));
@@ -252,7 +252,7 @@ fn a_paused_candidate_looks_and_never_bids_until_it_resumes() {
 #[test]
 fn r3_a_grant_that_comes_after_a_pause_is_released_and_never_active() {
     let mut bench = Bench::bidding();
-    assert_eq!(bench.will(Command::Pause), Ok(Progress::Begun));
+    assert_eq!(bench.command(Command::Pause), Ok(Progress::Begun));
     bench.answer(Ok(grant(Some(7))));
     assert_eq!(bench.state(), State::Paused);
     bench.expect("release");
@@ -261,23 +261,23 @@ fn r3_a_grant_that_comes_after_a_pause_is_released_and_never_active() {
 #[test]
 fn a_leader_that_pauses_drains_first_and_may_resume_meanwhile() {
     let mut bench = Bench::leader_with(draining());
-    assert_eq!(bench.will(Command::Pause), Ok(Progress::Begun));
+    assert_eq!(bench.command(Command::Pause), Ok(Progress::Begun));
     assert_eq!(bench.state(), State::Draining);
-    bench.will(Command::Drained(None)).unwrap();
+    bench.command(Command::Drained(None)).unwrap();
     assert_eq!(bench.state(), State::Paused);
     let mut bench = Bench::leader_with(draining());
-    bench.will(Command::Pause).unwrap();
-    assert_eq!(bench.will(Command::Resume), Ok(Progress::Done));
-    bench.will(Command::Drained(None)).unwrap();
+    bench.command(Command::Pause).unwrap();
+    assert_eq!(bench.command(Command::Resume), Ok(Progress::Done));
+    bench.command(Command::Drained(None)).unwrap();
     assert_eq!(bench.state(), State::Standby);
 }
 
 #[test]
 fn a_transfer_names_the_successor_under_the_lease_before_it_is_released() {
     let mut bench = Bench::leader();
-    assert_eq!(bench.will(Command::Transfer(successor())), Ok(Progress::Begun));
+    assert_eq!(bench.command(Command::Transfer(successor())), Ok(Progress::Begun));
     assert_eq!((bench.leads(), bench.state()), (false, State::Draining));
-    bench.announce();
+    bench.publish_acked();
     bench.expect("nominate");
     bench.answer(broken());
     bench.expect("nominate");
@@ -289,9 +289,9 @@ fn a_transfer_names_the_successor_under_the_lease_before_it_is_released() {
 #[test]
 fn a_successor_that_cannot_be_named_holds_up_a_drained_service_no_longer() {
     let mut bench = Bench::leader_with(Config { drain_timeout: ms(60_000), ..config() });
-    bench.will(Command::Transfer(successor())).unwrap();
-    bench.announce();
-    bench.will(Command::Drained(None)).unwrap();
+    bench.command(Command::Transfer(successor())).unwrap();
+    bench.publish_acked();
+    bench.command(Command::Drained(None)).unwrap();
     bench.expect("nominate");
     bench.sleep(2 * REQUEST);
     bench.answer(unknown());
@@ -301,8 +301,8 @@ fn a_successor_that_cannot_be_named_holds_up_a_drained_service_no_longer() {
 #[test]
 fn a_successor_that_cannot_be_named_costs_two_request_timeouts_and_the_lease_is_given_back() {
     let mut bench = Bench::leader();
-    bench.will(Command::Transfer(successor())).unwrap();
-    bench.announce();
+    bench.command(Command::Transfer(successor())).unwrap();
+    bench.publish_acked();
     let mut waited = 0;
     while bench.request.as_ref().is_none_or(|it| it.op.name() != "release") {
         match &bench.request {

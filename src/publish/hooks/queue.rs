@@ -175,8 +175,8 @@ mod tests {
             since: at(0),
             holder: None,
             successor: None,
-            aside: None,
-            occupied: None,
+            hold_off: None,
+            workload_term: None,
             store,
         }
     }

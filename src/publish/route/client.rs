@@ -61,6 +61,6 @@ fn outcome(error: &KubeError) -> &'static str {
         KubeError::Unavailable(_) => "unavailable",
         KubeError::Invalid(_) => "invalid",
         KubeError::Timeout(_) => "timeout",
-        KubeError::Network(_) | KubeError::Broken(_) => "network",
+        KubeError::Network(_) | KubeError::Disconnected(_) => "network",
     }
 }

@@ -137,7 +137,7 @@ impl Events {
         self.know_whom().await;
         let event = self.event(past, reason, kind);
         let mut answer = self.kube.create(&event).await;
-        if matches!(answer, Err(KubeError::Broken(_))) {
+        if matches!(answer, Err(KubeError::Disconnected(_))) {
             // The pooled connection had been closed; the retry opens a new one.
             answer = self.kube.create(&event).await;
         }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     fn transition(from: State, to: State, reason: Reason) -> Transition {
-        Transition { from, to, reason, term: Some(42), tenure: None }
+        Transition { from, to, reason, term: Some(42), leadership: None }
     }
 
     #[test]

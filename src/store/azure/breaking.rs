@@ -11,7 +11,7 @@ use super::access::Access;
 use super::errors::{Op, code};
 use super::{Azure, LONGEST_LEASE, Seen, genuine, header, not_azure, refused};
 use crate::lease::{Cause, Failure, StoreError};
-use crate::store::Broken;
+use crate::store::BreakOutcome;
 
 /// The longest break period that Azure accepts, in seconds. A finite lease never has more left, so
 /// it just runs out. An infinite one, acquired since the read, does not break at once, as it would
@@ -24,12 +24,12 @@ impl Azure {
         &self,
         access: &Access,
         at_once: bool,
-    ) -> Result<Broken, StoreError> {
+    ) -> Result<BreakOutcome, StoreError> {
         let Some(Seen { headers, record }) = self.see(access).await? else {
-            return Ok(Broken::NotHeld);
+            return Ok(BreakOutcome::NotHeld);
         };
         match header(&headers, "x-ms-lease-state") {
-            Some("available" | "expired" | "broken") => return Ok(Broken::NotHeld),
+            Some("available" | "expired" | "broken") => return Ok(BreakOutcome::NotHeld),
             Some("leased")
                 if !at_once && header(&headers, "x-ms-lease-duration") == Some("infinite") =>
             {
@@ -49,11 +49,11 @@ impl Azure {
         match access.lock.break_lease(Some(options)).await {
             Ok(answer) => {
                 let free_in = rest(genuine(answer.headers())?, at_once);
-                Ok(Broken::Held { record, free_in })
+                Ok(BreakOutcome::Held { record, free_in })
             }
             Err(error) => match code(&error) {
                 Some((409, "LeaseNotPresentWithLeaseOperation" | "LeaseAlreadyBroken"))
-                | Some((404, "BlobNotFound" | "ContainerNotFound")) => Ok(Broken::NotHeld),
+                | Some((404, "BlobNotFound" | "ContainerNotFound")) => Ok(BreakOutcome::NotHeld),
                 Some((412, "ConditionNotMet")) => {
                     let message = "the record changed just now, so nothing was broken: look again";
                     Err(StoreError::Unknown(Failure::new(Cause::Lease, message)))

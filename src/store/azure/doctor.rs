@@ -92,7 +92,7 @@ async fn reach(store: &Azure, endpoint: &Url, report: &mut Report) -> bool {
             report.doubtful(CONNECTION, detail, "use an https endpoint");
         }
         Some(Err(error)) => {
-            let why = store.failed(Op::Look, &error).to_string();
+            let why = store.failed(Op::Read, &error).to_string();
             let remedy = "check firewalls, HTTPS_PROXY, and for TLS the certificate authorities of \
                           this host (SSL_CERT_FILE)";
             report.wrong(CONNECTION, why, remedy);
@@ -171,7 +171,7 @@ async fn account(store: &Azure, access: &Access, report: &mut Report) {
             }
         }
         Some(Err(error)) => {
-            let why = store.failed(Op::Look, &error).to_string();
+            let why = store.failed(Op::Read, &error).to_string();
             let remedy = "mend what the message names, and run `tenure doctor` again";
             report.wrong(CONTAINER, why, remedy);
         }

@@ -4,14 +4,14 @@
 
 use azure_core::error::{Error, ErrorKind};
 
-use super::transport::Broken;
+use super::transport::TransportError;
 use crate::lease::{Cause, Failure, StoreError};
 
 /// The kind of request, by what its refusal would mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     /// Reading lease state and metadata: a failure proves nothing about a lease.
-    Look,
+    Read,
     /// Acquiring the lease.
     Acquire,
     /// Renewing, releasing, or writing under the lease.
@@ -82,10 +82,10 @@ pub(super) fn not_azure() -> StoreError {
 }
 
 fn unanswered(error: &Error) -> StoreError {
-    if let Some(broken) = error.downcast_ref::<Broken>() {
+    if let Some(broken) = error.downcast_ref::<TransportError>() {
         let failure = Failure::new(Cause::Network, broken.message.clone());
         return if broken.again {
-            StoreError::Broken(failure)
+            StoreError::RetryNow(failure)
         } else {
             StoreError::Unknown(failure)
         };
@@ -222,7 +222,7 @@ mod tests {
             for status in [404, 409, 412] {
                 assert!(is_refused(Op::Hold, status, code), "{code}");
                 assert!(is_refused(Op::Acquire, status, code), "{code}");
-                assert!(!is_refused(Op::Look, status, code), "{code}");
+                assert!(!is_refused(Op::Read, status, code), "{code}");
             }
             assert!(!is_refused(Op::Hold, 500, code), "only the store itself can say so");
         }
@@ -254,7 +254,7 @@ mod tests {
             (503, "ServerBusy", Cause::Throttled),
         ];
         for (status, code, cause) in table {
-            for op in [Op::Look, Op::Acquire, Op::Hold, Op::Make] {
+            for op in [Op::Read, Op::Acquire, Op::Hold, Op::Make] {
                 assert!(!is_refused(op, status, code), "{status} {code}");
                 assert_eq!(classify(op, &answer(status, code)).failure().cause, cause, "{code}");
             }
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn missing_rights_name_the_role() {
-        let words = classify(Op::Look, &answer(403, "AuthorizationPermissionMismatch")).to_string();
+        let words = classify(Op::Read, &answer(403, "AuthorizationPermissionMismatch")).to_string();
         assert!(words.contains("Storage Blob Data Contributor"), "{words}");
     }
 }

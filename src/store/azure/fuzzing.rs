@@ -19,7 +19,7 @@ use super::record::OURS;
 use super::{Azure, LONGEST_LEASE, connection_string, record, token};
 use crate::config::{AzureCredential, AzureSettings, SecretSource};
 use crate::lease::{Bid, Candidate, LeaseId, Nonce, Record, StoreError, Successor, Version};
-use crate::store::{Broken, LeaseAdmin, LeaseStore};
+use crate::store::{BreakOutcome, LeaseAdmin, LeaseStore};
 
 /// The secret in the signature, which no message may show.
 const SECRET: &str = "hunter2";
@@ -39,7 +39,7 @@ pub fn azure_record(data: &[u8]) {
     let Record { term, holder, nonce, .. } = record;
     let Some(holder) = holder else { return };
     let bid = Bid { nonce: nonce.unwrap_or(Nonce(7)), candidate: Arc::clone(&holder), ..bid() };
-    let written = record::metadata(&found).inaugurate(&bid, term.unwrap_or(FLOOR));
+    let written = record::metadata(&found).write_term(&bid, term.unwrap_or(FLOOR));
     for (name, value) in &written {
         if OURS.contains(&name.as_str()) {
             assert!(value.bytes().all(|it| it.is_ascii_graphic()), "{name}: {value}");
@@ -69,7 +69,7 @@ fn nominated(found: &Headers, record: &Record) {
     }
     let successor =
         Successor { identity: identity.to_owned(), hold_off: Duration::from_micros(1_500) };
-    let written = record::metadata(found).nominate(&successor);
+    let written = record::metadata(found).set_successor(&successor);
     let read = record::read(&sent(&written), "locks/orders").expect("it is of our making");
     let successor = Some(successor.as_stored());
     assert_eq!(read, Record { successor, ..record.clone() });
@@ -133,53 +133,56 @@ pub fn azure_answer(data: &[u8]) {
     }
     let script = Arc::new(Script::read(text));
     let runtime = tokio::runtime::Builder::new_current_thread().build();
-    runtime.expect("a runtime of one thread needs nothing").block_on(tenure(&script));
+    runtime.expect("a runtime of one thread needs nothing").block_on(run_script(&script));
 }
 
-async fn tenure(script: &Arc<Script>) {
+async fn run_script(script: &Arc<Script>) {
     let transport: Arc<dyn HttpClient> = Arc::clone(script) as _;
     let settings = settings();
     let credential = Credential::open(&settings, &transport).expect("a signature needs no sign-in");
     let store = Azure { settings, transport, credential };
     let bid = bid();
 
-    let sight = store.look().await;
-    let heard = script.heard();
-    if let Some(sight) = checked(&sight, &heard) {
-        let last = heard.last().expect("there is no sight without an answer");
+    let snapshot = store.read().await;
+    let answers = script.take_given();
+    if let Some(snapshot) = checked(&snapshot, &answers) {
+        let last = answers.last().expect("there is no snapshot without an answer");
         let version = last.header("etag").unwrap_or_else(|| "missing".into());
         let state = last.header("x-ms-lease-state").unwrap_or_default();
         let free = matches!(state.as_str(), "available" | "expired" | "broken");
-        assert!((last.status == 404 && sight.free) || *sight.version.0 == version, "{sight:?}");
+        assert!(
+            (last.status == 404 && snapshot.free) || *snapshot.version.0 == version,
+            "{snapshot:?}"
+        );
         let held = matches!(state.as_str(), "leased" | "breaking");
-        assert!(last.status == 404 || if sight.free { free } else { held }, "{sight:?}");
+        assert!(last.status == 404 || if snapshot.free { free } else { held }, "{snapshot:?}");
     }
     let granted = store.acquire(&bid).await;
-    let heard = script.heard();
-    if checked(&granted, &heard).is_some() {
-        assert!(heard.iter().any(Answer::names_us), "{heard:?}");
+    let answers = script.take_given();
+    if checked(&granted, &answers).is_some() {
+        assert!(answers.iter().any(Answer::names_us), "{answers:?}");
     }
-    let term = store.inaugurate(&bid, FLOOR).await;
-    let heard = script.heard();
-    if let Some(term) = checked(&term, &heard) {
+    let term = store.write_term(&bid, FLOOR).await;
+    let answers = script.take_given();
+    if let Some(term) = checked(&term, &answers) {
         // A term with this bid's nonce has been written already, whatever it is.
         let ours = |it: &Answer| {
             it.header("x-ms-meta-tenure_nonce").and_then(|it| it.parse().ok()) == Some(bid.nonce)
         };
-        if !heard.iter().any(ours) {
+        if !answers.iter().any(ours) {
             let before =
-                heard[0].header("x-ms-meta-tenure_term").and_then(|it| it.parse::<u64>().ok());
+                answers[0].header("x-ms-meta-tenure_term").and_then(|it| it.parse::<u64>().ok());
             assert!(*term >= FLOOR && before.is_none_or(|it| *term > it), "{term}: {before:?}");
         }
     }
     let renewed = store.renew(&bid).await;
-    let heard = script.heard();
-    if checked(&renewed, &heard).is_some() {
-        assert!(heard.iter().any(Answer::names_us), "{heard:?}");
+    let answers = script.take_given();
+    if checked(&renewed, &answers).is_some() {
+        assert!(answers.iter().any(Answer::names_us), "{answers:?}");
     }
     let released = store.release(&bid).await;
-    let heard = script.heard();
-    checked(&released, &heard);
+    let answers = script.take_given();
+    checked(&released, &answers);
     operated(&store, script).await;
 }
 
@@ -187,53 +190,55 @@ async fn tenure(script: &Arc<Script>) {
 /// answer that says so, and that an infinite lease does not run out.
 async fn operated(store: &Azure, script: &Script) {
     let successor = Successor { identity: "a b".to_owned(), hold_off: Duration::from_secs(10) };
-    let named = store.nominate(&bid(), &successor).await;
-    let heard = script.heard();
-    if checked(&named, &heard).is_some() {
-        let nonce = heard[0].header("x-ms-meta-tenure_nonce").and_then(|it| it.parse().ok());
-        assert_eq!(nonce, Some(bid().nonce), "{heard:?}");
-        let stands = heard[0].header("x-ms-meta-tenure_successor").is_some();
-        assert!(stands || (heard.len() == 2 && heard[1].status < 300), "{heard:?}");
+    let named = store.set_successor(&bid(), &successor).await;
+    let answers = script.take_given();
+    if checked(&named, &answers).is_some() {
+        let nonce = answers[0].header("x-ms-meta-tenure_nonce").and_then(|it| it.parse().ok());
+        assert_eq!(nonce, Some(bid().nonce), "{answers:?}");
+        let stands = answers[0].header("x-ms-meta-tenure_successor").is_some();
+        assert!(stands || (answers.len() == 2 && answers[1].status < 300), "{answers:?}");
     }
     for at_once in [false, true] {
         let broken = store.break_lease(at_once).await;
-        let heard = script.heard();
-        let state = heard.first().and_then(|it| it.header("x-ms-lease-state")).unwrap_or_default();
+        let answers = script.take_given();
+        let state =
+            answers.first().and_then(|it| it.header("x-ms-lease-state")).unwrap_or_default();
         match &broken {
-            Ok(Broken::Held { free_in, .. }) => {
-                assert!(heard.len() == 2 && heard[1].status == 202, "{heard:?}");
-                assert!(matches!(state.as_str(), "leased" | "breaking"), "{heard:?}");
-                let endless = heard[0].header("x-ms-lease-duration").as_deref() == Some("infinite");
-                assert!(at_once || state == "breaking" || !endless, "{heard:?}");
+            Ok(BreakOutcome::Held { free_in, .. }) => {
+                assert!(answers.len() == 2 && answers[1].status == 202, "{answers:?}");
+                assert!(matches!(state.as_str(), "leased" | "breaking"), "{answers:?}");
+                let endless =
+                    answers[0].header("x-ms-lease-duration").as_deref() == Some("infinite");
+                assert!(at_once || state == "breaking" || !endless, "{answers:?}");
                 assert!((at_once || !free_in.is_zero()) && *free_in <= LONGEST_LEASE);
             }
-            Ok(Broken::NotHeld) => {
-                let gone = heard.iter().any(|it| matches!(it.status, 404 | 409));
+            Ok(BreakOutcome::NotHeld) => {
+                let gone = answers.iter().any(|it| matches!(it.status, 404 | 409));
                 let free = matches!(state.as_str(), "available" | "expired" | "broken");
-                assert!(gone || free, "{heard:?}");
+                assert!(gone || free, "{answers:?}");
             }
-            Err(_) => assert!(checked(&broken, &heard).is_none()),
+            Err(_) => assert!(checked(&broken, &answers).is_none()),
         }
     }
 }
 
 /// Checks what holds for every outcome; returns the value, if there is one.
-fn checked<'a, T>(outcome: &'a Result<T, StoreError>, heard: &[Answer]) -> Option<&'a T> {
+fn checked<'a, T>(outcome: &'a Result<T, StoreError>, answers: &[Answer]) -> Option<&'a T> {
     let error = match outcome {
         Ok(it) => {
             let azure = |it: &Answer| it.header("x-ms-request-id").is_some() || it.status == 404;
-            assert!(heard.last().is_some_and(azure), "{heard:?}");
+            assert!(answers.last().is_some_and(azure), "{answers:?}");
             return Some(it);
         }
         Err(error) => error,
     };
     let shown = format!("{error} {error:?}");
     assert!(!shown.contains(SECRET), "{shown}");
-    let named = heard.iter().any(|it| it.head.contains(&lease()) && it.head.contains("-meta-"));
+    let named = answers.iter().any(|it| it.head.contains(&lease()) && it.head.contains("-meta-"));
     assert!(!shown.contains(&lease()) || named, "{shown}");
     let definite = |it: &Answer| matches!(it.status, 200..300 | 404 | 409 | 412);
     if matches!(error, StoreError::Refused(_) | StoreError::Foreign(_)) {
-        assert!(heard.iter().any(definite), "{error}: {heard:?}");
+        assert!(answers.iter().any(definite), "{error}: {answers:?}");
     }
     None
 }
@@ -307,7 +312,7 @@ impl Answer {
 #[derive(Debug, Default)]
 struct Script {
     answers: Mutex<VecDeque<Answer>>,
-    heard: Mutex<Vec<Answer>>,
+    given: Mutex<Vec<Answer>>,
 }
 
 impl Script {
@@ -321,12 +326,12 @@ impl Script {
             Some(Answer { status, head: head.to_owned(), body: body.to_owned() })
         };
         let answers = text.split("\n--\n").take(16).filter_map(answer).collect();
-        Self { answers: Mutex::new(answers), heard: Mutex::default() }
+        Self { answers: Mutex::new(answers), given: Mutex::default() }
     }
 
     /// Returns the answers given since the last call.
-    fn heard(&self) -> Vec<Answer> {
-        std::mem::take(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner))
+    fn take_given(&self) -> Vec<Answer> {
+        std::mem::take(&mut *self.given.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -337,7 +342,7 @@ impl HttpClient for Script {
         let Some(answer) = next else {
             return Err(Error::with_message(ErrorKind::Io, "the script is over"));
         };
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).push(answer.clone());
+        self.given.lock().unwrap_or_else(PoisonError::into_inner).push(answer.clone());
         let Answer { status, head, body } = answer;
         Ok(AsyncRawResponse::from_bytes(status.into(), headers(head.lines()), body.into_bytes()))
     }

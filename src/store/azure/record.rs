@@ -90,7 +90,7 @@ pub(super) fn read(headers: &Headers, blob: &str) -> Result<Record, Failure> {
 impl Metadata {
     /// Replaces the record of an earlier leadership with that of a bid; what others have added
     /// stays.
-    pub(super) fn inaugurate(self, bid: &Bid, term: u64) -> HashMap<String, String> {
+    pub(super) fn write_term(self, bid: &Bid, term: u64) -> HashMap<String, String> {
         let mut fields = self.without_ours();
         let mut put = |name: &str, value: String| fields.insert(name.to_owned(), value);
         put(TERM, term.to_string());
@@ -104,7 +104,7 @@ impl Metadata {
     }
 
     /// Adds the successor to the present record.
-    pub(super) fn nominate(self, successor: &Successor) -> HashMap<String, String> {
+    pub(super) fn set_successor(self, successor: &Successor) -> HashMap<String, String> {
         let Self(mut fields) = self;
         fields.insert(SUCCESSOR.to_owned(), escape(&successor.identity));
         fields.insert(HOLD_OFF.to_owned(), successor.hold_off_millis().to_string());
@@ -242,7 +242,7 @@ mod tests {
             ("x-ms-meta-tenure_address", "old:1"),
             ("etag", "x"),
         ]));
-        let written = found.inaugurate(&bid("a".to_owned(), None), 3);
+        let written = found.write_term(&bid("a".to_owned(), None), 3);
         assert_eq!(written.get("team").map(String::as_str), Some("blue"));
         assert!(!written.contains_key(ADDRESS), "the address was the last holder's");
     }
@@ -255,7 +255,7 @@ mod tests {
             term: u64,
         ) {
             let bid = bid(identity, address);
-            let written = Metadata::default().inaugurate(&bid, term);
+            let written = Metadata::default().write_term(&bid, term);
             for value in written.values() {
                 prop_assert!(value.bytes().all(|b| b.is_ascii_graphic()), "{}", value);
             }

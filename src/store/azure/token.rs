@@ -26,7 +26,7 @@ use azure_identity::{
     ManagedIdentityCredentialOptions, UserAssignedId,
 };
 
-use super::transport::Broken;
+use super::transport::TransportError;
 use crate::lease::{Cause, Failure};
 
 /// The scope of a token: blobs, in every cloud.
@@ -119,7 +119,7 @@ fn why(error: &Error) -> String {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     let mut found = None;
     while let Some(error) = next {
-        if let Some(words) = error.downcast_ref::<Broken>().map(ToString::to_string) {
+        if let Some(words) = error.downcast_ref::<TransportError>().map(ToString::to_string) {
             return words;
         }
         if let Some(words) = error.downcast_ref::<Unreadable>().map(ToString::to_string) {

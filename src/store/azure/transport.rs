@@ -39,7 +39,7 @@ pub(super) enum Route<'a> {
 /// Why a request got no answer.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub(super) struct Broken {
+pub(super) struct TransportError {
     /// The message, without a URL.
     pub(super) message: String,
     /// Whether an immediate retry is worthwhile; not if a name or a certificate is wrong.
@@ -104,7 +104,7 @@ impl HttpClient for Client {
             BodyError::Broken(error) => broken(&error, host),
             BodyError::TooLong => {
                 let message = format!("the answer of {host} is longer than {LONGEST_ANSWER} bytes");
-                Error::new(ErrorKind::Io, Broken { message, again: false })
+                Error::new(ErrorKind::Io, TransportError { message, again: false })
             }
         })?;
         Ok(AsyncRawResponse::from_bytes(status.into(), headers, body))
@@ -121,12 +121,12 @@ fn outgoing(request: &Request) -> azure_core::Result<reqwest::Request> {
         Method::Put => reqwest::Method::PUT,
         other => {
             let message = format!("the method {other} is unknown");
-            return Err(Error::new(ErrorKind::Other, Broken { message, again: false }));
+            return Err(Error::new(ErrorKind::Other, TransportError { message, again: false }));
         }
     };
     let unfit = |what: &str| {
         let message = format!("{what} cannot be sent in an HTTP header");
-        Error::new(ErrorKind::Other, Broken { message, again: false })
+        Error::new(ErrorKind::Other, TransportError { message, again: false })
     };
     let mut outgoing = reqwest::Request::new(method, request.url().clone());
     for (name, value) in request.headers().iter() {
@@ -157,7 +157,7 @@ fn broken(error: &reqwest::Error, host: &str) -> Error {
         Fault::Other if error.is_connect() => (format!("no connection to {host}"), true),
         Fault::Other => (format!("the connection to {host} broke"), true),
     };
-    Error::new(kind, Broken { message, again })
+    Error::new(kind, TransportError { message, again })
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub fn file_record(data: &[u8]) {
         // Near the largest number of nanoseconds there is no room for a lease-duration.
         assert!(boot > 100 || left >= bid.lease_duration, "{left:?}");
         assert!(granted.is_of(&bid, &now));
-        match granted.inaugurate(&bid, FLOOR) {
+        match granted.write_term(&bid, FLOOR) {
             Some(term) => {
                 assert!(term >= FLOOR && record.term.is_none_or(|before| term > before));
                 assert_eq!(granted.term_of(&bid), Some(term));
@@ -60,7 +60,7 @@ fn nominated(granted: &Stored) {
     let identity = "a \"b\"".to_owned();
     let successor = Successor { identity, hold_off: Duration::from_micros(1_500) };
     let mut nominated = granted.clone();
-    nominated.nominate(&successor);
+    nominated.set_successor(&successor);
     let written = nominated.encode().expect("text and numbers can be written");
     let read = Stored::decode(&written).expect("it is of our making");
     assert_eq!(read.record(), Record { successor: Some(successor.as_stored()), ..record });

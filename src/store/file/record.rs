@@ -217,7 +217,7 @@ impl Stored {
     }
 
     /// Writes a term for the bid and returns it; `None` if there is no larger number.
-    pub(super) fn inaugurate(&mut self, bid: &Bid, floor: u64) -> Option<u64> {
+    pub(super) fn write_term(&mut self, bid: &Bid, floor: u64) -> Option<u64> {
         let next = match self.term {
             Some(term) => term.checked_add(1)?,
             None => 0,
@@ -235,7 +235,7 @@ impl Stored {
     }
 
     /// Writes the successor.
-    pub(super) fn nominate(&mut self, successor: &Successor) {
+    pub(super) fn set_successor(&mut self, successor: &Successor) {
         self.successor = Some(StoredSuccessor {
             identity: successor.identity.clone(),
             hold_off_ms: successor.hold_off_millis(),
@@ -281,7 +281,7 @@ mod tests {
     fn held() -> Stored {
         let mut stored = Stored::first();
         stored.extend(&bid(7), &at(100));
-        stored.inaugurate(&bid(7), 42);
+        stored.write_term(&bid(7), 42);
         stored
     }
 
@@ -304,7 +304,7 @@ mod tests {
     fn nominated() -> Stored {
         let mut stored = held();
         let hold_off = Duration::from_millis(10_250);
-        stored.nominate(&Successor { identity: "b".to_owned(), hold_off });
+        stored.set_successor(&Successor { identity: "b".to_owned(), hold_off });
         stored
     }
 
@@ -318,7 +318,7 @@ mod tests {
         stored.let_run_out();
         let written = stored.encode().unwrap();
         assert_eq!(Stored::decode(&written), Ok(stored.clone()));
-        stored.inaugurate(&bid(8), 0);
+        stored.write_term(&bid(8), 0);
         assert_eq!(stored.record().successor, None);
         stored.extend(&bid(8), &at(200));
         assert!(!stored.is_breaking());
@@ -351,7 +351,7 @@ mod tests {
     fn the_last_number_has_no_next_term() {
         let mut stored = held();
         stored.begin(u64::MAX);
-        assert_eq!(stored.inaugurate(&bid(8), 0), None);
+        assert_eq!(stored.write_term(&bid(8), 0), None);
         assert_eq!(stored.term(), Some(u64::MAX));
     }
 

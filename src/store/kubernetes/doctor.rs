@@ -12,7 +12,7 @@ use super::{Kubernetes, record};
 use crate::clock::{self, Moment};
 use crate::kube::objects::{AccessSpec, Lease, Metadata, SelfSubjectAccessReview};
 use crate::kube::{Dated, Kind, Kube, KubeError, rule};
-use crate::lease::Sight;
+use crate::lease::Snapshot;
 use crate::store::{Finding, Verdict};
 
 /// The longest time that one request may take; longer than any sensible request-timeout, to tell a
@@ -94,7 +94,7 @@ impl Examination<'_> {
         let wrong = |it: &Finding| it.subject == subject && it.verdict == Verdict::Wrong;
         if !self.found.iter().any(wrong) {
             let remedy = match error {
-                KubeError::Broken(_) | KubeError::Timeout(_) => {
+                KubeError::Disconnected(_) | KubeError::Timeout(_) => {
                     "check --kube-api, and look for network policies and firewalls on the way"
                 }
                 KubeError::Throttled { .. } | KubeError::Unavailable(_) => {
@@ -192,8 +192,8 @@ impl Examination<'_> {
             let detail = format!("{place} does not exist: its first leader waits a lease-duration");
             return self.say(LEASE, Verdict::Doubtful, detail, create);
         };
-        let Sight { record, claim, .. } = match record::sight(lease, &place) {
-            Ok(sight) => sight,
+        let Snapshot { record, claim, .. } = match record::snapshot(lease, &place) {
+            Ok(snapshot) => snapshot,
             Err(failure) => {
                 return self.say(LEASE, Verdict::Wrong, failure.message, "");
             }

@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 
 use crate::kube::objects::{Lease, Metadata, micro_time, read_time};
 use crate::lease::{
-    Bid, Candidate, Cause, Claim, Failure, Nonce, Record, Sight, Successor, Version,
+    Bid, Candidate, Cause, Claim, Failure, Nonce, Record, Snapshot, Successor, Version,
 };
 
 /// Which acquisition holds the Lease. client-go keeps annotations when it acquires one, so this
@@ -73,9 +73,9 @@ pub(super) fn version(lease: &Lease) -> Version {
 }
 
 /// Returns the result of reading a Lease that does not exist.
-pub(super) fn missing() -> Sight {
+pub(super) fn missing() -> Snapshot {
     let version = Version(Arc::from(MISSING));
-    Sight { free: true, record: Record::default(), version, claim: None }
+    Snapshot { free: true, record: Record::default(), version, claim: None }
 }
 
 /// Returns whether a bid is for a Lease that did not exist.
@@ -84,13 +84,13 @@ pub(super) fn is_missing(seen: &Version) -> bool {
 }
 
 /// Returns the result of reading a Lease.
-pub(super) fn sight(lease: &Lease, place: &str) -> Result<Sight, Failure> {
+pub(super) fn snapshot(lease: &Lease, place: &str) -> Result<Snapshot, Failure> {
     let mut record = read(lease, place)?;
     let claim = claim(lease, place)?;
     if claim.is_some() && !is_broken(lease) && !wrote(lease, &record) {
         record = Record { term: record.term, ..Record::default() };
     }
-    Ok(Sight { free: claim.is_none(), record, version: version(lease), claim })
+    Ok(Snapshot { free: claim.is_none(), record, version: version(lease), claim })
 }
 
 /// Returns whether the holder of the Lease wrote the record.
@@ -207,7 +207,7 @@ pub(super) fn taken_anew(namespace: &str, name: &str, bid: &Bid, now: OffsetDate
 /// Creates a Lease that is free, with a first term.
 pub(super) fn free_with_term(namespace: &str, name: &str, term: u64) -> Lease {
     let mut lease = Lease { metadata: Metadata::named(namespace, name), ..Lease::default() };
-    write_term(&mut lease, term);
+    put_term(&mut lease, term);
     lease
 }
 
@@ -236,7 +236,7 @@ pub(super) fn renew(lease: &mut Lease, bid: &Bid, now: OffsetDateTime) {
 }
 
 /// Replaces the record of an earlier leadership with that of a bid.
-pub(super) fn inaugurate(lease: &mut Lease, bid: &Bid, term: u64) {
+pub(super) fn write_term(lease: &mut Lease, bid: &Bid, term: u64) {
     let annotations = &mut lease.metadata.annotations;
     for name in [HOLDER, INSTANCE, ADDRESS, SUCCESSOR, HOLD_OFF] {
         annotations.remove(name);
@@ -248,16 +248,16 @@ pub(super) fn inaugurate(lease: &mut Lease, bid: &Bid, term: u64) {
     if let Some(address) = bid.candidate.address.clone().filter(|it| !it.is_empty()) {
         put(ADDRESS, address);
     }
-    write_term(lease, term);
+    put_term(lease, term);
 }
 
 /// Writes a term, and nothing else of a record.
-pub(super) fn write_term(lease: &mut Lease, term: u64) {
+pub(super) fn put_term(lease: &mut Lease, term: u64) {
     lease.metadata.annotations.insert(TERM.to_owned(), term.to_string());
 }
 
 /// Adds the successor to the present record.
-pub(super) fn nominate(lease: &mut Lease, successor: &Successor) {
+pub(super) fn set_successor(lease: &mut Lease, successor: &Successor) {
     let annotations: &mut BTreeMap<_, _> = &mut lease.metadata.annotations;
     annotations.insert(SUCCESSOR.to_owned(), successor.identity.clone());
     annotations.insert(HOLD_OFF.to_owned(), successor.hold_off_millis().to_string());

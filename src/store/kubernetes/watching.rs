@@ -99,7 +99,7 @@ impl Kubernetes {
         tracing::debug!(lease = self.place(), "the watch ended: {error}");
         match error {
             // The next watch continues where this one broke.
-            KubeError::Broken(_) | KubeError::Network(_) | KubeError::Timeout(_) => (),
+            KubeError::Disconnected(_) | KubeError::Network(_) | KubeError::Timeout(_) => (),
             KubeError::Forbidden(why) => {
                 noticed.refused = noticed.refused.saturating_add(1);
                 if noticed.refused == REFUSALS {

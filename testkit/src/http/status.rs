@@ -68,8 +68,8 @@ pub fn status(standing: Standing) -> Status {
         since: now(),
         holder: None,
         successor: None,
-        aside: None,
-        occupied: None,
+        hold_off: None,
+        workload_term: None,
         store,
     }
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure::lease::{Sight, StoreError, Successor};
+use tenure::lease::{Snapshot, StoreError, Successor};
 use tenure::store::kubernetes::Kubernetes;
 use tenure::store::{LeaseAdmin, LeaseStore};
 use time::OffsetDateTime;
@@ -180,7 +180,7 @@ pub async fn what_others_keep_in_a_lease_stays_there<C: Cluster>(server: C) {
     kept();
     soon(store.renew(&a)).await.unwrap();
     let successor = Successor { identity: "web-11".to_owned(), hold_off: Duration::from_secs(1) };
-    soon(store.nominate(&a, &successor)).await.unwrap();
+    soon(store.set_successor(&a, &successor)).await.unwrap();
     kept();
     soon(store.break_lease(false)).await.unwrap();
     kept();
@@ -212,9 +212,9 @@ pub async fn a_renewal_is_seen_even_where_our_clock_has_gone_back<C: Cluster>(se
     }
 }
 
-async fn sight<C: Cluster>(server: &C, spec: Value) -> Result<Sight, StoreError> {
+async fn snapshot<C: Cluster>(server: &C, spec: Value) -> Result<Snapshot, StoreError> {
     server.put(json!({"spec": spec}));
-    soon(server.open().look()).await
+    soon(server.open().read()).await
 }
 
 pub async fn missing_fields_are_read_as_client_go_reads_them_or_refused_with_a_message<
@@ -229,8 +229,8 @@ pub async fn missing_fields_are_read_as_client_go_reads_them_or_refused_with_a_m
         json!({"leaseDurationSeconds": 15, "renewTime": "2026-11-20T09:00:00.000000Z",
                "leaseTransitions": 3}),
     ] {
-        let sight = sight(&server, free.clone()).await.unwrap();
-        assert!(sight.free && sight.claim.is_none(), "{free}: {sight:?}");
+        let snapshot = snapshot(&server, free.clone()).await.unwrap();
+        assert!(snapshot.free && snapshot.claim.is_none(), "{free}: {snapshot:?}");
     }
     for held in [
         json!({"holderIdentity": "x", "leaseDurationSeconds": 7}),
@@ -238,13 +238,13 @@ pub async fn missing_fields_are_read_as_client_go_reads_them_or_refused_with_a_m
         json!({"holderIdentity": "x", "leaseDurationSeconds": 7,
                "renewTime": "2026-11-20T10:00:00.000000+01:00"}),
     ] {
-        let sight = sight(&server, held.clone()).await.unwrap();
-        assert!(!sight.free, "{held}");
-        assert_eq!(sight.claim.unwrap().lease_duration, Duration::from_secs(7));
-        assert_eq!(sight.record.term, None);
+        let snapshot = snapshot(&server, held.clone()).await.unwrap();
+        assert!(!snapshot.free, "{held}");
+        assert_eq!(snapshot.claim.unwrap().lease_duration, Duration::from_secs(7));
+        assert_eq!(snapshot.record.term, None);
     }
     let endless = json!({"holderIdentity": "x", "renewTime": "2026-11-20T09:00:00.000000Z"});
-    let told = sight(&server, endless).await.unwrap_err();
+    let told = snapshot(&server, endless).await.unwrap_err();
     assert!(matches!(told, StoreError::Foreign(_)), "{told:?}");
     for words in [server.place().as_str(), "leaseDurationSeconds", "\"x\""] {
         assert!(told.to_string().contains(words), "{told}");
@@ -264,14 +264,14 @@ pub async fn missing_fields_are_read_as_client_go_reads_them_or_refused_with_a_m
 pub async fn the_holder_is_told_apart_from_the_writer_of_the_record<C: Cluster>(server: C) {
     let store = server.open();
     let (a, term) = lead(&store, A).await;
-    let seen = soon(store.look()).await.unwrap();
+    let seen = soon(store.read()).await.unwrap();
     assert_eq!(seen.record.holder.as_deref(), Some(&*a.candidate));
     assert_eq!((seen.record.term, seen.record.nonce), (Some(term), Some(a.nonce)));
     soon(store.release(&a)).await.unwrap();
     let b = seeing(&store, bid(B)).await;
     let found = soon(store.acquire(&b)).await.unwrap().record;
     assert_eq!(found.nonce, Some(a.nonce), "the grant tells of whom it was before");
-    let seen = soon(store.look()).await.unwrap();
+    let seen = soon(store.read()).await.unwrap();
     assert_eq!(
         (seen.record.term, seen.record.holder),
         (Some(term), None),

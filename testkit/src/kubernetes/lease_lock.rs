@@ -72,14 +72,14 @@ pub fn lease(server: &KubeServer) -> Value {
 
 /// Returns the same bid with the current version.
 pub async fn seeing(store: &Kubernetes, bid: Bid) -> Bid {
-    Bid { seen: soon(store.look()).await.expect("a look").version, ..bid }
+    Bid { seen: soon(store.read()).await.expect("a look").version, ..bid }
 }
 
 /// Acquires the lease for a candidate, and writes a term.
 pub async fn lead(store: &Kubernetes, number: u128) -> (Bid, u64) {
     let bid = seeing(store, bid(number)).await;
     soon(store.acquire(&bid)).await.expect("granted");
-    let term = soon(store.inaugurate(&bid, 0)).await.expect("a term");
+    let term = soon(store.write_term(&bid, 0)).await.expect("a term");
     (bid, term)
 }
 
@@ -97,7 +97,7 @@ pub fn outcome<T>(result: &Result<T, StoreError>) -> String {
             "refused".to_owned()
         }
         Err(StoreError::Foreign(_)) => "foreign".to_owned(),
-        Err(StoreError::Broken(failure)) => format!("broken: {}", failure.cause.as_str()),
+        Err(StoreError::RetryNow(failure)) => format!("broken: {}", failure.cause.as_str()),
         Err(StoreError::Unknown(failure)) => format!("unknown: {}", failure.cause.as_str()),
     }
 }

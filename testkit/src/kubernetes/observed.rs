@@ -11,8 +11,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure::clock::Moment;
 use tenure::election::Observation;
-use tenure::lease::{Bid, Cause, Failure, Grant, LeaseId, Rules, Sight, StoreError, Successor};
-use tenure::store::{Broken, Finding, LeaseAdmin, LeaseStore};
+use tenure::lease::{Bid, Cause, Failure, Grant, LeaseId, Rules, Snapshot, StoreError, Successor};
+use tenure::store::{BreakOutcome, Finding, LeaseAdmin, LeaseStore};
 
 /// The shared state of all observers of one lock: a clock that the test advances, and the
 /// observation.
@@ -38,11 +38,11 @@ impl Observers {
     }
 
     /// Records the result of a read, and returns whether the lease is available.
-    fn see(&self, sight: &Sight) -> bool {
+    fn see(&self, snapshot: &Snapshot) -> bool {
         let now = self.now();
         let mut seen = self.0.seen.lock().expect("no test panicked with it");
-        *seen = Observation::see(seen.take(), sight, now);
-        sight.free || seen.as_ref().is_some_and(|it| it.left(now).is_zero())
+        *seen = Observation::update(seen.take(), snapshot, now);
+        snapshot.free || seen.as_ref().is_some_and(|it| it.left(now).is_zero())
     }
 
     /// Creates one more observer, with a handle of its own.
@@ -76,11 +76,11 @@ impl LeaseStore for Observed {
         self.store.rules()
     }
 
-    async fn look(&self) -> Result<Sight, StoreError> {
-        let mut sight = self.store.look().await?;
-        sight.free = self.observers.see(&sight);
-        self.last.lock().expect("no test panicked with it").free = sight.free;
-        Ok(sight)
+    async fn read(&self) -> Result<Snapshot, StoreError> {
+        let mut snapshot = self.store.read().await?;
+        snapshot.free = self.observers.see(&snapshot);
+        self.last.lock().expect("no test panicked with it").free = snapshot.free;
+        Ok(snapshot)
     }
 
     async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
@@ -97,16 +97,16 @@ impl LeaseStore for Observed {
         self.store.acquire(bid).await
     }
 
-    async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
-        self.store.inaugurate(bid, floor).await
+    async fn write_term(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
+        self.store.write_term(bid, floor).await
     }
 
     async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
         self.store.renew(bid).await
     }
 
-    async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
-        self.store.nominate(bid, successor).await
+    async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+        self.store.set_successor(bid, successor).await
     }
 
     async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
@@ -120,7 +120,7 @@ impl LeaseStore for Observed {
 
 #[async_trait]
 impl LeaseAdmin for Observed {
-    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
+    async fn break_lease(&self, at_once: bool) -> Result<BreakOutcome, StoreError> {
         self.store.break_lease(at_once).await
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use tenure::clock::{self, Moment};
 use tenure::config::FileSettings;
-use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Sight, StoreError, Version};
+use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Snapshot, StoreError, Version};
 use tenure::store::LeaseStore;
 use tenure::store::file::FileStore;
 
@@ -105,7 +105,7 @@ pub async fn bid(store: &FileStore) -> Bid {
         nonce: Nonce(draw()),
         candidate: Arc::new(Candidate { identity: "a".into(), instance, address: None }),
         lease_duration: LEASE,
-        seen: store.look().await.map_or(Version("".into()), |sight| sight.version),
+        seen: store.read().await.map_or(Version("".into()), |snapshot| snapshot.version),
     }
 }
 
@@ -149,7 +149,10 @@ fn claim(term: u64, sent: Moment) -> bool {
 /// possible.
 async fn contend(store: &FileStore) {
     loop {
-        if !definite(async || store.look().await).await.is_some_and(|sight: Sight| sight.free) {
+        if !definite(async || store.read().await)
+            .await
+            .is_some_and(|snapshot: Snapshot| snapshot.free)
+        {
             tokio::time::sleep(Duration::from_millis(2)).await;
             continue;
         }
@@ -158,7 +161,7 @@ async fn contend(store: &FileStore) {
         if definite(async || store.acquire(&bid).await).await.is_none() {
             continue;
         }
-        let Some(term) = definite(async || store.inaugurate(&bid, 1).await).await else {
+        let Some(term) = definite(async || store.write_term(&bid, 1).await).await else {
             continue;
         };
         let mut renewals = draw() % 40;
@@ -183,7 +186,7 @@ async fn write(store: &FileStore) {
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         }
-        if let Some(term) = definite(async || store.inaugurate(&bid, 1).await).await {
+        if let Some(term) = definite(async || store.write_term(&bid, 1).await).await {
             tell(&format!("term {term}"));
         }
         definite(async || store.release(&bid).await).await;

@@ -48,7 +48,7 @@ pub fn outcome<T>(result: &Result<T, StoreError>) -> &'static str {
             "refused"
         }
         Err(StoreError::Foreign(_)) => "foreign",
-        Err(StoreError::Broken(_)) => "broken",
+        Err(StoreError::RetryNow(_)) => "broken",
         Err(StoreError::Unknown(_)) => "unknown",
     }
 }
@@ -58,7 +58,7 @@ pub async fn leading() -> (BlobServer, Azure) {
     let server = BlobServer::start().await;
     let store = open(server.settings("locks", "orders"));
     soon(store.acquire(&bid(A))).await.expect("the lease");
-    soon(store.inaugurate(&bid(A), 1)).await.expect("the term");
+    soon(store.write_term(&bid(A), 1)).await.expect("the term");
     server.take_log();
     (server, store)
 }

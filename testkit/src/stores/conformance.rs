@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Record, Sight, StoreError};
+use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Record, Snapshot, StoreError};
 use tenure::store::{LeaseAdmin, Verdict};
 
 pub use breaking::*;
@@ -68,7 +68,7 @@ fn draw() -> u128 {
 async fn definite<T>(mut ask: impl AsyncFnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
     for _ in 0..500 {
         match ask().await {
-            Err(StoreError::Unknown(_) | StoreError::Broken(_)) => {
+            Err(StoreError::Unknown(_) | StoreError::RetryNow(_)) => {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
             outcome => return outcome,
@@ -77,8 +77,8 @@ async fn definite<T>(mut ask: impl AsyncFnMut() -> Result<T, StoreError>) -> Res
     panic!("no definite answer in 500 tries")
 }
 
-async fn look(store: &Arc<dyn LeaseAdmin>) -> Sight {
-    definite(async || store.look().await).await.expect("a look")
+async fn look(store: &Arc<dyn LeaseAdmin>) -> Snapshot {
+    definite(async || store.read().await).await.expect("a look")
 }
 
 impl Contender {
@@ -107,8 +107,8 @@ impl Contender {
         definite(async || self.store.acquire(&self.bid).await).await.map(|grant| grant.record)
     }
 
-    async fn inaugurate(&self, floor: u64) -> Result<u64, StoreError> {
-        definite(async || self.store.inaugurate(&self.bid, floor).await).await
+    async fn write_term(&self, floor: u64) -> Result<u64, StoreError> {
+        definite(async || self.store.write_term(&self.bid, floor).await).await
     }
 
     async fn renew(&self) -> Result<(), StoreError> {
@@ -119,7 +119,7 @@ impl Contender {
         definite(async || self.store.release(&self.bid).await).await
     }
 
-    async fn look(&self) -> Sight {
+    async fn read(&self) -> Snapshot {
         look(&self.store).await
     }
 }
@@ -130,21 +130,21 @@ fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, StoreError>) {
 }
 
 pub async fn a_fresh_lock_is_free_and_has_no_term<H: Harness>(lock: H) {
-    let sight = look(&lock.candidate()).await;
-    assert!(sight.free);
-    assert_eq!(sight.record, Record::default());
+    let snapshot = look(&lock.candidate()).await;
+    assert!(snapshot.free);
+    assert_eq!(snapshot.record, Record::default());
 }
 
 pub async fn a_look_changes_nothing<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    let (bytes, sight) = (lock.bytes().await, a.look().await);
-    assert_eq!(a.look().await, sight);
+    let (bytes, snapshot) = (lock.bytes().await, a.read().await);
+    assert_eq!(a.read().await, snapshot);
     assert_eq!(lock.bytes().await, bytes);
 }
 
 pub async fn a_granted_lease_is_not_free_and_refused_to_others<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    assert!(!a.look().await.free);
+    assert!(!a.read().await.free);
     let b = Contender::new(&lock, "b").await;
     assert_refused(b.acquire().await);
     assert_refused(b.acquire().await);
@@ -154,7 +154,7 @@ pub async fn a_granted_lease_is_not_free_and_refused_to_others<H: Harness>(lock:
 pub async fn a_fresh_lock_is_granted_without_a_term<H: Harness>(lock: H) {
     let a = Contender::new(&lock, "a").await;
     assert_eq!(a.acquire().await.expect("granted").term, None);
-    assert_eq!(a.look().await.record.term, None, "the term is written by inaugurate alone");
+    assert_eq!(a.read().await.record.term, None, "the term is written by write_term alone");
 }
 
 pub async fn the_same_bid_again_is_granted_and_counts_anew<H: Harness>(lock: H) {
@@ -162,7 +162,7 @@ pub async fn the_same_bid_again_is_granted_and_counts_anew<H: Harness>(lock: H) 
     lock.advance(H::LEASE * 2 / 3).await;
     a.acquire().await.expect("the same bid is granted again");
     lock.advance(H::LEASE * 2 / 3).await;
-    assert!(!a.look().await.free, "it must count from the second bid");
+    assert!(!a.read().await.free, "it must count from the second bid");
 }
 
 pub async fn a_renewal_counts_anew<H: Harness>(lock: H) {
@@ -170,7 +170,7 @@ pub async fn a_renewal_counts_anew<H: Harness>(lock: H) {
     lock.advance(H::LEASE * 2 / 3).await;
     a.renew().await.expect("renewed");
     lock.advance(H::LEASE * 2 / 3).await;
-    assert!(!a.look().await.free, "it must count from the renewal");
+    assert!(!a.read().await.free, "it must count from the renewal");
     let b = Contender::new(&lock, "b").await;
     assert_refused(b.acquire().await);
 }
@@ -179,34 +179,34 @@ pub async fn a_renewal_by_another_is_refused<H: Harness>(lock: H) {
     let _a = Contender::holder(&lock, "a").await;
     let b = Contender::new(&lock, "b").await;
     assert_refused(b.renew().await);
-    assert!(!b.look().await.free);
+    assert!(!b.read().await.free);
 }
 
 pub async fn a_renewal_of_what_was_never_held_is_refused<H: Harness>(lock: H) {
     let a = Contender::new(&lock, "a").await;
     assert_refused(a.renew().await);
-    assert!(a.look().await.free);
+    assert!(a.read().await.free);
 }
 
 pub async fn a_lease_that_runs_out_is_free_for_another<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    let term = a.inaugurate(5).await.expect("a term");
+    let term = a.write_term(5).await.expect("a term");
     lock.advance(H::LEASE).await;
-    let sight = a.look().await;
-    assert!(sight.free);
-    assert_eq!(sight.record.term, Some(term), "the record outlives the lease");
+    let snapshot = a.read().await;
+    assert!(snapshot.free);
+    assert_eq!(snapshot.record.term, Some(term), "the record outlives the lease");
     let b = Contender::new(&lock, "b").await;
     assert_eq!(b.acquire().await.expect("granted").term, Some(term));
     assert_refused(a.acquire().await);
     assert_refused(a.renew().await);
     // The record still has the nonce of `a`, so a store may return its term.
-    let late = a.inaugurate(0).await;
+    let late = a.write_term(0).await;
     assert!(matches!(late, Err(StoreError::Refused(_))) || late == Ok(term), "{late:?}");
     assert_refused(a.release().await);
     b.renew().await.expect("nothing that a did has touched it");
-    assert_eq!(b.look().await.record.term, Some(term));
-    assert_eq!(b.inaugurate(0).await, Ok(term + 1));
-    assert_refused(a.inaugurate(0).await);
+    assert_eq!(b.read().await.record.term, Some(term));
+    assert_eq!(b.write_term(0).await, Ok(term + 1));
+    assert_refused(a.write_term(0).await);
 }
 
 pub async fn a_late_renewal_is_granted_only_if_the_lease_is_still_there<H: Harness>(lock: H) {
@@ -214,23 +214,23 @@ pub async fn a_late_renewal_is_granted_only_if_the_lease_is_still_there<H: Harne
     lock.advance(H::LEASE).await;
     match a.renew().await {
         Ok(()) => {
-            assert!(!a.look().await.free, "granted, so it must be held");
+            assert!(!a.read().await.free, "granted, so it must be held");
             let b = Contender::new(&lock, "b").await;
             assert_refused(b.acquire().await);
         }
-        Err(StoreError::Refused(_)) => assert!(a.look().await.free, "refused, so it must be free"),
+        Err(StoreError::Refused(_)) => assert!(a.read().await.free, "refused, so it must be free"),
         Err(error) => panic!("{error:?}"),
     }
 }
 
 pub async fn a_release_frees_at_once_and_keeps_the_record<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    let term = a.inaugurate(5).await.expect("a term");
+    let term = a.write_term(5).await.expect("a term");
     a.release().await.expect("released");
-    let sight = a.look().await;
-    assert!(sight.free);
-    assert_eq!(sight.record.term, Some(term));
-    assert_eq!(sight.record.nonce, Some(a.bid.nonce));
+    let snapshot = a.read().await;
+    assert!(snapshot.free);
+    assert_eq!(snapshot.record.term, Some(term));
+    assert_eq!(snapshot.record.nonce, Some(a.bid.nonce));
     Contender::holder(&lock, "b").await;
 }
 
@@ -238,7 +238,7 @@ pub async fn a_release_by_another_is_refused_and_frees_nothing<H: Harness>(lock:
     let a = Contender::holder(&lock, "a").await;
     let b = Contender::new(&lock, "b").await;
     assert_refused(b.release().await);
-    assert!(!a.look().await.free);
+    assert!(!a.read().await.free);
     a.renew().await.expect("still a's");
 }
 
@@ -246,54 +246,54 @@ pub async fn a_released_lease_is_dead<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
     a.release().await.expect("released");
     assert_refused(a.renew().await);
-    assert_refused(a.inaugurate(0).await);
+    assert_refused(a.write_term(0).await);
     assert_refused(a.release().await);
-    assert!(a.look().await.free);
+    assert!(a.read().await.free);
 }
 
 pub async fn a_term_is_above_the_last_one_and_at_least_the_floor<H: Harness>(lock: H) {
     for (floor, expected) in [(1000, 1000), (7, 1001), (0, 1002), (5000, 5000)] {
         let holder = Contender::holder(&lock, "a").await;
-        assert_eq!(holder.inaugurate(floor).await, Ok(expected));
-        assert_eq!(holder.look().await.record.term, Some(expected));
+        assert_eq!(holder.write_term(floor).await, Ok(expected));
+        assert_eq!(holder.read().await.record.term, Some(expected));
         holder.release().await.expect("released");
     }
 }
 
 pub async fn a_term_is_written_once_in_an_acquisition<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    assert_eq!(a.inaugurate(7).await, Ok(7));
-    assert_eq!(a.inaugurate(7).await, Ok(7));
-    assert_eq!(a.inaugurate(100).await, Ok(7), "an answer was lost; the term stands");
-    assert_eq!(a.look().await.record.term, Some(7));
+    assert_eq!(a.write_term(7).await, Ok(7));
+    assert_eq!(a.write_term(7).await, Ok(7));
+    assert_eq!(a.write_term(100).await, Ok(7), "an answer was lost; the term stands");
+    assert_eq!(a.read().await.record.term, Some(7));
 }
 
 pub async fn no_term_is_written_without_the_lease<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    a.inaugurate(7).await.expect("a term");
+    a.write_term(7).await.expect("a term");
     let b = Contender::new(&lock, "b").await;
-    assert_refused(b.inaugurate(100).await);
-    assert_eq!(b.look().await.record.term, Some(7));
-    assert_eq!(b.look().await.record.nonce, Some(a.bid.nonce));
+    assert_refused(b.write_term(100).await);
+    assert_eq!(b.read().await.record.term, Some(7));
+    assert_eq!(b.read().await.record.nonce, Some(a.bid.nonce));
 }
 
 pub async fn no_term_is_written_under_a_lease_that_ran_out<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    a.inaugurate(7).await.expect("a term");
+    a.write_term(7).await.expect("a term");
     a.release().await.expect("released");
     let b = Contender::holder(&lock, "b").await;
     lock.advance(H::LEASE).await;
     if H::OBSERVED {
         Contender::holder(&lock, "c").await;
     }
-    assert_refused(b.inaugurate(100).await);
-    assert_eq!(b.look().await.record.term, Some(7));
+    assert_refused(b.write_term(100).await);
+    assert_eq!(b.read().await.record.term, Some(7));
 }
 
 pub async fn the_record_names_its_holder<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a \"quoted\" %41 name").await;
-    let term = a.inaugurate(3).await.expect("a term");
-    let record = Contender::new(&lock, "b").await.look().await.record;
+    let term = a.write_term(3).await.expect("a term");
+    let record = Contender::new(&lock, "b").await.read().await.record;
     assert_eq!(record.term, Some(term));
     assert_eq!(record.nonce, Some(a.bid.nonce));
     assert_eq!(record.holder.as_deref(), Some(&*a.bid.candidate));
@@ -301,11 +301,11 @@ pub async fn the_record_names_its_holder<H: Harness>(lock: H) {
 
 pub async fn a_renewal_keeps_the_record<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    a.inaugurate(3).await.expect("a term");
-    let record = a.look().await.record;
+    a.write_term(3).await.expect("a term");
+    let record = a.read().await.record;
     a.renew().await.expect("renewed");
     a.acquire().await.expect("granted again");
-    assert_eq!(a.look().await.record, record);
+    assert_eq!(a.read().await.record, record);
 }
 
 pub async fn of_many_bids_at_once_exactly_one_is_granted<H: Harness>(lock: H) {
@@ -314,9 +314,9 @@ pub async fn of_many_bids_at_once_exactly_one_is_granted<H: Harness>(lock: H) {
     let winners: Vec<_> =
         all.iter().zip(&granted).filter(|(_, outcome)| outcome.is_ok()).map(|(it, _)| it).collect();
     assert_eq!(winners.len(), 1, "{granted:?}");
-    let terms = join_all(all.iter().map(|it| it.inaugurate(1))).await;
+    let terms = join_all(all.iter().map(|it| it.write_term(1))).await;
     assert_eq!(terms.iter().filter(|outcome| outcome.is_ok()).count(), 1, "{terms:?}");
-    assert_eq!(all[0].look().await.record.nonce, Some(winners[0].bid.nonce));
+    assert_eq!(all[0].read().await.record.nonce, Some(winners[0].bid.nonce));
 }
 
 pub async fn a_dropped_call_does_no_harm<H: Harness>(lock: H) {
@@ -325,25 +325,25 @@ pub async fn a_dropped_call_does_no_harm<H: Harness>(lock: H) {
         drop(futures::poll!(a.store.acquire(&a.bid)));
     }
     a.acquire().await.expect("its own bid, whether it has landed or not");
-    drop(futures::poll!(a.store.inaugurate(&a.bid, 9)));
-    assert_eq!(a.inaugurate(9).await, Ok(9), "one term, whether it was written or not");
+    drop(futures::poll!(a.store.write_term(&a.bid, 9)));
+    assert_eq!(a.write_term(9).await, Ok(9), "one term, whether it was written or not");
     drop(futures::poll!(a.store.renew(&a.bid)));
     a.release().await.expect("released");
     let b = Contender::holder(&lock, "b").await;
-    assert_eq!(b.inaugurate(0).await, Ok(10), "exactly one step");
+    assert_eq!(b.write_term(0).await, Ok(10), "exactly one step");
     drop(futures::poll!(a.store.release(&a.bid)));
     b.renew().await.expect("nothing of a's lands on it");
 }
 
 pub async fn a_deleted_lock_is_free_and_lost_to_its_holder<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    a.inaugurate(7).await.expect("a term");
+    a.write_term(7).await.expect("a term");
     lock.delete().await;
-    let sight = a.look().await;
-    assert!(sight.free);
-    assert_eq!(sight.record, Record::default());
+    let snapshot = a.read().await;
+    assert!(snapshot.free);
+    assert_eq!(snapshot.record, Record::default());
     assert_refused(a.renew().await);
-    assert_refused(a.inaugurate(0).await);
+    assert_refused(a.write_term(0).await);
     assert_refused(a.release().await);
     let b = Contender::new(&lock, "b").await;
     assert_eq!(b.acquire().await.expect("granted").term, None);
@@ -353,19 +353,19 @@ pub async fn creating_writes_a_first_term_and_never_another<H: Harness>(lock: H)
     let store = lock.candidate();
     let made = definite(async || store.create(700).await).await.expect("created");
     assert!(!made.is_empty());
-    let sight = look(&store).await;
-    assert!(sight.free);
-    assert_eq!(sight.record.term, Some(700));
+    let snapshot = look(&store).await;
+    assert!(snapshot.free);
+    assert_eq!(snapshot.record.term, Some(700));
     let again = definite(async || store.create(900).await).await.expect("nothing to do");
     assert_eq!(again, Vec::<String>::new());
     assert_eq!(look(&store).await.record.term, Some(700));
     let a = Contender::holder(&lock, "a").await;
-    assert_eq!(a.inaugurate(0).await, Ok(701));
+    assert_eq!(a.write_term(0).await, Ok(701));
 }
 
 pub async fn an_examination_finds_nothing_wrong_and_changes_nothing<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    a.inaugurate(7).await.expect("a term");
+    a.write_term(7).await.expect("a term");
     let bytes = lock.bytes().await;
     let findings = a.store.examine().await;
     assert!(!findings.is_empty());
@@ -380,11 +380,11 @@ pub async fn what_is_not_ours_is_refused_and_never_overwritten<H: Harness>(_: H)
         let a = Contender::new(&lock, "a").await;
         lock.plant(foreign).await;
         let bytes = lock.bytes().await;
-        let sight = definite(async || a.store.look().await).await;
-        assert!(matches!(sight, Err(StoreError::Foreign(_))), "{foreign}: {sight:?}");
+        let snapshot = definite(async || a.store.read().await).await;
+        assert!(matches!(snapshot, Err(StoreError::Foreign(_))), "{foreign}: {snapshot:?}");
         let granted = a.acquire().await;
         assert!(matches!(granted, Err(StoreError::Foreign(_))), "{foreign}: {granted:?}");
-        let term = a.inaugurate(1).await;
+        let term = a.write_term(1).await;
         assert!(matches!(term, Err(StoreError::Foreign(_) | StoreError::Refused(_))), "{term:?}");
         let created = definite(async || a.store.create(1).await).await;
         assert!(matches!(created, Err(StoreError::Foreign(_))), "{foreign}: {created:?}");

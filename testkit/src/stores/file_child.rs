@@ -126,8 +126,8 @@ pub async fn the_other_process() {
     let store = FileStore::open(&named(directory));
     match role.as_str() {
         "bid" => {
-            let outcome = match store.look().await {
-                Ok(sight) => store.acquire(&bid(sight.version, LEASE)).await.map(|_| ()),
+            let outcome = match store.read().await {
+                Ok(snapshot) => store.acquire(&bid(snapshot.version, LEASE)).await.map(|_| ()),
                 Err(error) => Err(error),
             };
             say(format_args!("outcome: {outcome:?}"));
@@ -148,18 +148,18 @@ pub async fn the_other_process() {
 async fn compete(store: &FileStore) {
     loop {
         tokio::time::sleep(Duration::from_millis(2)).await;
-        let Ok(sight) = store.look().await else {
+        let Ok(snapshot) = store.read().await else {
             continue;
         };
-        if !sight.free {
+        if !snapshot.free {
             continue;
         }
-        let bid = bid(sight.version, LEASE);
+        let bid = bid(snapshot.version, LEASE);
         let sent = clock::now();
         if store.acquire(&bid).await.is_err() {
             continue;
         }
-        let Ok(term) = store.inaugurate(&bid, 1).await else {
+        let Ok(term) = store.write_term(&bid, 1).await else {
             continue;
         };
         let mut until = sent.boot + BELIEF;
@@ -170,7 +170,7 @@ async fn compete(store: &FileStore) {
                 let sent = clock::now();
                 match store.renew(&bid).await {
                     Ok(()) if clock::now().boot < until => until = sent.boot + BELIEF,
-                    Err(StoreError::Unknown(_) | StoreError::Broken(_)) => {}
+                    Err(StoreError::Unknown(_) | StoreError::RetryNow(_)) => {}
                     Ok(()) | Err(_) => break,
                 }
             }

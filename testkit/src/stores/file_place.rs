@@ -49,14 +49,14 @@ impl Place {
 }
 
 pub async fn fresh_bid(store: &FileStore) -> Bid {
-    bid(store.look().await.unwrap().version, LEASE)
+    bid(store.read().await.unwrap().version, LEASE)
 }
 
 /// Acquires the lease and writes a term.
 pub async fn lead(store: &FileStore) -> (Bid, u64) {
     let bid = fresh_bid(store).await;
     store.acquire(&bid).await.unwrap();
-    let term = store.inaugurate(&bid, 7).await.unwrap();
+    let term = store.write_term(&bid, 7).await.unwrap();
     (bid, term)
 }
 
@@ -64,9 +64,9 @@ pub async fn lead(store: &FileStore) -> (Bid, u64) {
 pub async fn each_call(store: &FileStore) -> Vec<(&'static str, StoreError)> {
     let bid = bid(Version("0".into()), LEASE);
     let outcomes = [
-        ("look", store.look().await.map(|_| ())),
+        ("look", store.read().await.map(|_| ())),
         ("acquire", store.acquire(&bid).await.map(|_| ())),
-        ("inaugurate", store.inaugurate(&bid, 1).await.map(|_| ())),
+        ("inaugurate", store.write_term(&bid, 1).await.map(|_| ())),
         ("renew", store.renew(&bid).await),
         ("release", store.release(&bid).await),
         ("create", store.create(1).await.map(|_| ())),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure::election::{Answer, Op};
-use tenure::lease::{Bid, Grant, Rules, Sight, StoreError, Successor};
-use tenure::store::{Broken, Finding, LeaseAdmin, LeaseStore, Verdict};
+use tenure::lease::{Bid, Grant, Rules, Snapshot, StoreError, Successor};
+use tenure::store::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Verdict};
 
 use simulator::store::{Kind, Stage, Step, Store};
 use simulator::{Instant, span};
@@ -81,9 +81,9 @@ impl LeaseStore for SimulatedLock {
         self.locked().0.rules()
     }
 
-    async fn look(&self) -> Result<Sight, StoreError> {
-        match self.ask(&Op::Look)? {
-            Answer::Sight(sight) => Ok(sight),
+    async fn read(&self) -> Result<Snapshot, StoreError> {
+        match self.ask(&Op::Read)? {
+            Answer::Snapshot(snapshot) => Ok(snapshot),
             other => unreachable!("a look is answered by {other:?}"),
         }
     }
@@ -95,8 +95,8 @@ impl LeaseStore for SimulatedLock {
         }
     }
 
-    async fn inaugurate(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
-        match self.ask(&Op::Inaugurate { bid: bid.clone(), floor })? {
+    async fn write_term(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
+        match self.ask(&Op::WriteTerm { bid: bid.clone(), floor })? {
             Answer::Term(term) => Ok(term),
             other => unreachable!("a term's write is answered by {other:?}"),
         }
@@ -110,15 +110,15 @@ impl LeaseStore for SimulatedLock {
         self.ask(&Op::Release(bid.clone())).map(|_| ())
     }
 
-    async fn nominate(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+    async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
         let (bid, successor) = (bid.clone(), successor.clone());
-        self.ask(&Op::Nominate { bid, successor }).map(|_| ())
+        self.ask(&Op::SetSuccessor { bid, successor }).map(|_| ())
     }
 }
 
 #[async_trait]
 impl LeaseAdmin for SimulatedLock {
-    async fn break_lease(&self, at_once: bool) -> Result<Broken, StoreError> {
+    async fn break_lease(&self, at_once: bool) -> Result<BreakOutcome, StoreError> {
         let (store, now) = &mut *self.locked();
         Ok(store.break_lease(at_once.then_some(Duration::ZERO), *now))
     }

@@ -10,7 +10,7 @@ use tenure::election::{
     Answer, Config, Election, Entropy, Input, Notice, Op, Reason, Request, RequestId, Status,
 };
 use tenure::lease::{
-    Candidate, Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Sight, StoreError, Version,
+    Candidate, Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Snapshot, StoreError, Version,
 };
 
 pub const LEASE: u64 = 15_000;
@@ -74,7 +74,7 @@ impl Node {
             activation_delay: Duration::ZERO,
             drain_timeout: Duration::ZERO,
             health: None,
-            escorts: false,
+            has_workload: false,
             observe: false,
         };
         let clock = Moment {
@@ -165,7 +165,7 @@ impl Store {
         let held = self.lease.filter(|(_, until)| now < *until).map(|(id, _)| id);
         let refused = || StoreError::Refused(Failure::new(Cause::Lease, "not yours"));
         match op {
-            Op::Look => Ok(Answer::Sight(Sight {
+            Op::Read => Ok(Answer::Snapshot(Snapshot {
                 free: held.is_none(),
                 record: self.record.clone(),
                 version: Version("".into()),
@@ -175,7 +175,7 @@ impl Store {
                 self.lease = Some((bid.lease, now + LEASE));
                 Ok(Answer::Grant(Grant { record: self.record.clone(), date: None }))
             }
-            Op::Inaugurate { bid, floor } if held == Some(bid.lease) => {
+            Op::WriteTerm { bid, floor } if held == Some(bid.lease) => {
                 if self.record.nonce != Some(bid.nonce) {
                     let next = self.record.term.map_or(*floor, |it| (it + 1).max(*floor));
                     self.record = Record {

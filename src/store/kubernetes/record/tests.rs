@@ -28,7 +28,7 @@ fn held() -> Lease {
 }
 
 fn spec(lease: &Lease) -> Version {
-    sight(lease, PLACE).unwrap().claim.unwrap().spec
+    snapshot(lease, PLACE).unwrap().claim.unwrap().spec
 }
 
 fn annotate(lease: &mut Lease, name: &str, value: &str) {
@@ -86,8 +86,8 @@ fn a_renewal_changes_what_all_observers_count_even_when_the_clock_does_not_move(
 fn what_is_written_beside_the_spec_makes_nobody_wait_anew() {
     let (mut lease, before) = (held(), spec(&held()));
     let version = version(&lease);
-    inaugurate(&mut lease, &bid(1), 7);
-    nominate(&mut lease, &Successor { identity: "b".to_owned(), hold_off: Duration::ZERO });
+    write_term(&mut lease, &bid(1), 7);
+    set_successor(&mut lease, &Successor { identity: "b".to_owned(), hold_off: Duration::ZERO });
     annotate(&mut lease, "team", "blue");
     lease.metadata.resource_version = "8".to_owned();
     assert_eq!(spec(&lease), before);
@@ -117,11 +117,11 @@ fn a_holder_without_a_duration_is_refused_with_the_command_that_frees_it() {
     for seconds in [None, Some(0), Some(-1)] {
         let mut lease = held();
         lease.spec.lease_duration_seconds = seconds;
-        let failure = sight(&lease, PLACE).unwrap_err();
+        let failure = snapshot(&lease, PLACE).unwrap_err();
         assert_eq!(failure.cause, Cause::Record);
         assert!(failure.message.contains("kubectl patch lease orders -n shop"), "{failure}");
         lease.spec.holder_identity = None;
-        assert!(sight(&lease, PLACE).unwrap().free, "there is nothing to wait for");
+        assert!(snapshot(&lease, PLACE).unwrap().free, "there is nothing to wait for");
     }
 }
 
@@ -130,33 +130,33 @@ fn other_fields_may_be_missing_as_for_client_go() {
     let mut lease = Lease::default();
     lease.spec.holder_identity = Some("x".to_owned());
     lease.spec.lease_duration_seconds = Some(15);
-    let seen = sight(&lease, PLACE).unwrap();
+    let seen = snapshot(&lease, PLACE).unwrap();
     assert!(!seen.free);
     assert_eq!(seen.claim.unwrap().lease_duration, Duration::from_secs(15));
     assert_eq!(next_term(&lease, None, 0), Some(1));
     lease.spec.holder_identity = Some(String::new());
-    assert!(sight(&lease, PLACE).unwrap().free);
+    assert!(snapshot(&lease, PLACE).unwrap().free);
 }
 
 #[test]
 fn under_a_holder_who_did_not_write_it_a_record_is_its_term_alone() {
     let mut lease = held();
-    inaugurate(&mut lease, &bid(1), 7);
-    let ours = sight(&lease, PLACE).unwrap().record;
+    write_term(&mut lease, &bid(1), 7);
+    let ours = snapshot(&lease, PLACE).unwrap().record;
     assert_eq!(ours.holder.as_deref(), Some(&*bid(1).candidate));
     assert_eq!((ours.term, ours.nonce), (Some(7), Some(Nonce(1))));
     let mut broken = lease.clone();
     mark_broken(&mut broken, at(1));
-    assert_eq!(sight(&broken, PLACE).unwrap().record, ours, "breaking keeps the record");
+    assert_eq!(snapshot(&broken, PLACE).unwrap().record, ours, "breaking keeps the record");
     let mut freed = lease.clone();
     free(&mut freed, at(1));
-    assert_eq!(sight(&freed, PLACE).unwrap().record, ours);
+    assert_eq!(snapshot(&freed, PLACE).unwrap().record, ours);
     let mut again = freed.clone();
     take(&mut again, &bid(2), at(2));
     let alone = Record { term: Some(7), ..Record::default() };
-    assert_eq!(sight(&again, PLACE).unwrap().record, alone);
+    assert_eq!(snapshot(&again, PLACE).unwrap().record, alone);
     lease.spec.holder_identity = Some("client-go_1".to_owned());
-    assert_eq!(sight(&lease, PLACE).unwrap().record, alone);
+    assert_eq!(snapshot(&lease, PLACE).unwrap().record, alone);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn annotations_that_nobody_of_us_wrote_are_refused_and_named() {
     ] {
         let mut lease = held();
         annotate(&mut lease, name, value);
-        let failure = sight(&lease, PLACE).unwrap_err();
+        let failure = snapshot(&lease, PLACE).unwrap_err();
         assert!(failure.message.contains(said), "{name}={value}: {failure}");
     }
 }
@@ -209,8 +209,8 @@ fn a_renewal_is_no_news_and_all_else_is() {
     lease.metadata.resource_version = "9".to_owned();
     assert_eq!(news(&lease), known);
     let changes: [fn(&mut Lease); 4] = [
-        |it| inaugurate(it, &bid(1), 7),
-        |it| nominate(it, &Successor { identity: "b".to_owned(), hold_off: Duration::ZERO }),
+        |it| write_term(it, &bid(1), 7),
+        |it| set_successor(it, &Successor { identity: "b".to_owned(), hold_off: Duration::ZERO }),
         |it| free(it, at(1)),
         |it| take(it, &bid(2), at(1)),
     ];
@@ -242,10 +242,10 @@ proptest! {
         bid.candidate = Arc::new(Candidate { identity: identity.clone(), instance, address });
         let successor = Successor { identity, hold_off: Duration::from_millis(millis) };
         let mut lease = taken_anew("shop", "orders", &bid, at(0));
-        inaugurate(&mut lease, &bid, term);
-        nominate(&mut lease, &successor);
+        write_term(&mut lease, &bid, term);
+        set_successor(&mut lease, &successor);
         let wire = serde_json::to_string(&lease).unwrap();
-        let record = sight(&serde_json::from_str(&wire).unwrap(), PLACE).unwrap().record;
+        let record = snapshot(&serde_json::from_str(&wire).unwrap(), PLACE).unwrap().record;
         prop_assert_eq!(term_of(&record, &bid), Some(term));
         prop_assert_eq!(record.holder, Some(bid.candidate));
         prop_assert_eq!(record.successor, Some(successor));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure::lease::{Record, StoreError, Successor};
-use tenure::store::Broken;
+use tenure::store::BreakOutcome;
 
 use super::{Contender, Harness, assert_refused, definite};
 
@@ -16,25 +16,25 @@ fn lasts<H: Harness>(passed: Duration) -> Duration {
 }
 
 impl Contender {
-    async fn break_lease(&self, at_once: bool) -> Broken {
+    async fn break_lease(&self, at_once: bool) -> BreakOutcome {
         definite(async || self.store.break_lease(at_once).await).await.expect("an answer")
     }
 
     /// Breaks a lease that is held, and returns its record and remaining time.
     async fn break_held(&self, at_once: bool) -> (Record, Duration) {
         match self.break_lease(at_once).await {
-            Broken::Held { record, free_in } => (record, free_in),
-            Broken::NotHeld => panic!("it is held"),
+            BreakOutcome::Held { record, free_in } => (record, free_in),
+            BreakOutcome::NotHeld => panic!("it is held"),
         }
     }
 }
 
 pub async fn a_broken_lease_runs_out_and_is_renewed_no_more<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    let term = a.inaugurate(3).await.expect("a term");
+    let term = a.write_term(3).await.expect("a term");
     lock.advance(H::LEASE / 3).await;
     let operator = Contender::new(&lock, "operator").await;
-    let before = a.look().await.record;
+    let before = a.read().await.record;
     let (record, free_in) = operator.break_held(false).await;
     assert_eq!(record, before);
     let left = lasts::<H>(H::LEASE / 3);
@@ -43,54 +43,54 @@ pub async fn a_broken_lease_runs_out_and_is_renewed_no_more<H: Harness>(lock: H)
     assert_refused(a.renew().await);
     assert_refused(a.acquire().await);
     let b = Contender::new(&lock, "b").await;
-    assert!(!b.look().await.free);
+    assert!(!b.read().await.free);
     assert_refused(b.acquire().await);
     lock.advance(H::LEASE / 3).await;
-    assert!(!b.look().await.free, "what the holder was granted is its own until it is over");
+    assert!(!b.read().await.free, "what the holder was granted is its own until it is over");
     assert_refused(b.acquire().await);
     assert_refused(a.renew().await);
-    assert_eq!(b.look().await.record.term, Some(term));
+    assert_eq!(b.read().await.record.term, Some(term));
 
     lock.advance(left.saturating_sub(H::LEASE / 3) + ROUNDING).await;
-    let sight = b.look().await;
-    assert!(sight.free);
-    assert_eq!(sight.record, record, "breaking keeps the record");
+    let snapshot = b.read().await;
+    assert!(snapshot.free);
+    assert_eq!(snapshot.record, record, "breaking keeps the record");
     assert_refused(a.renew().await);
     let b = Contender::holder(&lock, "b").await;
-    assert_eq!(b.inaugurate(0).await, Ok(term + 1));
+    assert_eq!(b.write_term(0).await, Ok(term + 1));
 }
 
 pub async fn a_lease_broken_at_once_is_free_at_once<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    let term = a.inaugurate(3).await.expect("a term");
+    let term = a.write_term(3).await.expect("a term");
     let operator = Contender::new(&lock, "operator").await;
-    let before = a.look().await.record;
+    let before = a.read().await.record;
     assert_eq!(operator.break_held(true).await, (before.clone(), Duration::ZERO));
-    let sight = operator.look().await;
-    assert!(sight.free);
-    assert_eq!(sight.record, before, "breaking keeps the record");
+    let snapshot = operator.read().await;
+    assert!(snapshot.free);
+    assert_eq!(snapshot.record, before, "breaking keeps the record");
     assert_refused(a.renew().await);
-    assert_eq!(operator.break_lease(true).await, Broken::NotHeld);
+    assert_eq!(operator.break_lease(true).await, BreakOutcome::NotHeld);
     let b = Contender::holder(&lock, "b").await;
     assert_refused(a.renew().await);
     let successor = Successor { identity: "x".to_owned(), hold_off: Duration::ZERO };
-    assert_refused(a.nominate(&successor).await);
+    assert_refused(a.set_successor(&successor).await);
     assert_refused(a.release().await);
-    assert_eq!(b.inaugurate(0).await, Ok(term + 1));
+    assert_eq!(b.write_term(0).await, Ok(term + 1));
     b.renew().await.expect("nothing of a's lands on it");
 }
 
 pub async fn breaking_what_nobody_holds_changes_nothing<H: Harness>(lock: H) {
     let a = Contender::new(&lock, "a").await;
-    assert_eq!(a.break_lease(false).await, Broken::NotHeld);
-    assert_eq!(a.break_lease(true).await, Broken::NotHeld);
-    assert_eq!(a.look().await.record, Record::default());
+    assert_eq!(a.break_lease(false).await, BreakOutcome::NotHeld);
+    assert_eq!(a.break_lease(true).await, BreakOutcome::NotHeld);
+    assert_eq!(a.read().await.record, Record::default());
     let a = Contender::holder(&lock, "a").await;
-    a.inaugurate(3).await.expect("a term");
+    a.write_term(3).await.expect("a term");
     a.release().await.expect("released");
     let bytes = lock.bytes().await;
-    assert_eq!(a.break_lease(false).await, Broken::NotHeld);
-    assert_eq!(a.break_lease(true).await, Broken::NotHeld);
+    assert_eq!(a.break_lease(false).await, BreakOutcome::NotHeld);
+    assert_eq!(a.break_lease(true).await, BreakOutcome::NotHeld);
     assert_eq!(lock.bytes().await, bytes);
     let b = Contender::holder(&lock, "b").await;
     lock.advance(H::LEASE).await;
@@ -98,33 +98,33 @@ pub async fn breaking_what_nobody_holds_changes_nothing<H: Harness>(lock: H) {
         // A caller that only reads has not observed the expiry.
         b.break_held(true).await;
     }
-    assert_eq!(b.break_lease(false).await, Broken::NotHeld);
-    assert_eq!(b.break_lease(true).await, Broken::NotHeld);
+    assert_eq!(b.break_lease(false).await, BreakOutcome::NotHeld);
+    assert_eq!(b.break_lease(true).await, BreakOutcome::NotHeld);
     Contender::holder(&lock, "c").await;
 }
 
 pub async fn breaking_again_lengthens_nothing_and_may_still_end_it_at_once<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    a.inaugurate(3).await.expect("a term");
+    a.write_term(3).await.expect("a term");
     a.break_held(false).await;
     lock.advance(H::LEASE / 3).await;
     let (_, free_in) = a.break_held(false).await;
     assert!(free_in <= lasts::<H>(H::LEASE / 3) + ROUNDING, "{free_in:?}");
-    assert!(!a.look().await.free);
+    assert!(!a.read().await.free);
     lock.advance(H::LEASE / 3).await;
-    assert!(!a.look().await.free);
+    assert!(!a.read().await.free);
     let (record, free_in) = a.break_held(true).await;
     assert_eq!((record.term, free_in), (Some(3), Duration::ZERO));
-    assert!(a.look().await.free);
+    assert!(a.read().await.free);
     assert_refused(a.renew().await);
 }
 
 pub async fn a_lease_that_is_being_broken_may_be_released<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    a.inaugurate(3).await.expect("a term");
+    a.write_term(3).await.expect("a term");
     a.break_held(false).await;
     a.release().await.expect("who has it may end it");
-    assert!(a.look().await.free);
+    assert!(a.read().await.free);
     assert_refused(a.renew().await);
     Contender::holder(&lock, "b").await;
 }
@@ -135,8 +135,8 @@ pub async fn what_is_written_under_a_breaking_lease_is_whole_or_refused<H: Harne
     let a = Contender::holder(&lock, "a").await;
     let (record, _) = a.break_held(false).await;
     assert_eq!(record, Record::default(), "no term was written yet");
-    let written = a.inaugurate(3).await;
-    let record = a.look().await.record;
+    let written = a.write_term(3).await;
+    let record = a.read().await.record;
     match &written {
         Ok(term) => assert_eq!((record.term, record.nonce), (Some(*term), Some(a.bid.nonce))),
         Err(error) => {
@@ -145,8 +145,8 @@ pub async fn what_is_written_under_a_breaking_lease_is_whole_or_refused<H: Harne
         }
     }
     let successor = Successor { identity: "b".to_owned(), hold_off: Duration::ZERO };
-    let named = a.nominate(&successor).await;
-    let successor = a.look().await.record.successor;
+    let named = a.set_successor(&successor).await;
+    let successor = a.read().await.record.successor;
     assert_eq!(successor.is_some(), named.is_ok(), "{named:?}");
     assert!(written.is_ok() || named.is_err(), "no successor without a term");
     assert!(matches!(named, Ok(()) | Err(StoreError::Refused(_))), "{named:?}");
@@ -155,12 +155,12 @@ pub async fn what_is_written_under_a_breaking_lease_is_whole_or_refused<H: Harne
 
 pub async fn a_broken_lease_is_taken_anew_as_if_it_had_never_been_broken<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    a.inaugurate(3).await.expect("a term");
+    a.write_term(3).await.expect("a term");
     a.break_held(false).await;
     lock.advance(H::LEASE + ROUNDING).await;
     let a = Contender::holder(&lock, "a").await;
     a.renew().await.expect("it is a lease like any other");
-    assert_eq!(a.inaugurate(0).await, Ok(4));
+    assert_eq!(a.write_term(0).await, Ok(4));
     a.acquire().await.expect("granted again");
-    assert!(!a.look().await.free);
+    assert!(!a.read().await.free);
 }

@@ -17,7 +17,7 @@ pub trait ObservedHarness: Harness {
 
 impl Contender {
     async fn claim(&self) -> Claim {
-        self.look().await.claim.expect("somebody holds it")
+        self.read().await.claim.expect("somebody holds it")
     }
 }
 
@@ -25,9 +25,9 @@ pub async fn only_a_renewal_changes_what_observers_wait_for<H: ObservedHarness>(
     let a = Contender::holder(&lock, "a").await;
     let first = a.claim().await;
     assert_eq!(first.lease_duration, H::LEASE);
-    a.inaugurate(3).await.expect("a term");
+    a.write_term(3).await.expect("a term");
     let b = Successor { identity: "b".to_owned(), hold_off: H::LEASE };
-    a.nominate(&b).await.expect("named");
+    a.set_successor(&b).await.expect("named");
     lock.touch().await;
     assert_eq!(a.claim().await, first);
     let mut seen = vec![first];
@@ -45,17 +45,17 @@ pub async fn only_a_renewal_changes_what_observers_wait_for<H: ObservedHarness>(
 
 pub async fn what_changes_beside_a_lease_makes_nobody_wait_anew<H: ObservedHarness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    a.inaugurate(3).await.expect("a term");
+    a.write_term(3).await.expect("a term");
     lock.advance(H::LEASE / 2).await;
-    let before = a.look().await;
+    let before = a.read().await;
     lock.touch().await;
-    let after = a.look().await;
+    let after = a.read().await;
     assert_eq!(after.claim, before.claim);
     assert_ne!(after.version, before.version, "a bid for the old one could not know of the new");
     assert!(!after.free);
     lock.advance(H::LEASE / 2).await;
     let b = Contender::holder(&lock, "b").await;
-    assert_eq!(b.inaugurate(0).await, Ok(4));
+    assert_eq!(b.write_term(0).await, Ok(4));
     assert_refused(a.renew().await);
 }
 
@@ -64,14 +64,14 @@ where
     H: ObservedHarness,
 {
     let a = Contender::holder(&lock, "a").await;
-    a.inaugurate(3).await.expect("a term");
+    a.write_term(3).await.expect("a term");
     for _ in 0..3 {
         a.renew().await.expect("renewed");
         let before = a.claim().await;
         lock.touch().await;
         let met = a.store.renew(&a.bid).await;
         assert!(
-            matches!(met, Ok(()) | Err(StoreError::Unknown(_) | StoreError::Broken(_))),
+            matches!(met, Ok(()) | Err(StoreError::Unknown(_) | StoreError::RetryNow(_))),
             "{met:?}"
         );
         if met.is_err() {
@@ -79,35 +79,35 @@ where
         }
         assert_ne!(a.claim().await, before);
     }
-    assert_eq!(a.look().await.record.term, Some(3));
+    assert_eq!(a.read().await.record.term, Some(3));
 }
 
 pub async fn a_lock_made_again_is_another_one_to_all<H: ObservedHarness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    a.inaugurate(3).await.expect("a term");
-    let before = a.look().await;
+    a.write_term(3).await.expect("a term");
+    let before = a.read().await;
     lock.delete().await;
     let late = Contender::new(&lock, "late").await;
     let b = Contender::holder(&lock, "b").await;
-    let after = b.look().await;
+    let after = b.read().await;
     assert_ne!(after.claim, before.claim);
     assert_ne!(after.version, before.version);
     assert_refused(a.renew().await);
-    assert_refused(a.inaugurate(0).await);
+    assert_refused(a.write_term(0).await);
     assert_refused(a.release().await);
     assert_refused(late.acquire().await);
     b.renew().await.expect("still b's");
-    assert_eq!(b.look().await.record.term, None);
+    assert_eq!(b.read().await.record.term, None);
     lock.delete().await;
     assert_refused(b.renew().await);
-    assert_eq!(b.look().await.claim, None, "a renewal makes nothing");
+    assert_eq!(b.read().await.claim, None, "a renewal makes nothing");
 }
 
 pub async fn a_renewal_at_the_last_instant_beats_every_bid<H: ObservedHarness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
     lock.advance(H::LEASE).await;
     let b = Contender::new(&lock, "b").await;
-    assert!(b.look().await.free, "b has waited long enough");
+    assert!(b.read().await.free, "b has waited long enough");
     a.renew().await.expect("nobody has taken it");
     assert_refused(b.acquire().await);
     a.renew().await.expect("still a's");
@@ -115,7 +115,7 @@ pub async fn a_renewal_at_the_last_instant_beats_every_bid<H: ObservedHarness>(l
 
 pub async fn of_many_who_waited_exactly_one_has_it<H: ObservedHarness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    a.inaugurate(3).await.expect("a term");
+    a.write_term(3).await.expect("a term");
     lock.advance(H::LEASE).await;
     let all = join_all((0..16).map(|_| Contender::new(&lock, "b"))).await;
     let granted = join_all(all.iter().map(Contender::acquire)).await;
@@ -125,11 +125,11 @@ pub async fn of_many_who_waited_exactly_one_has_it<H: ObservedHarness>(lock: H) 
 
 pub async fn a_released_lease_is_nobodys_to_wait_for<H: ObservedHarness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    a.inaugurate(3).await.expect("a term");
+    a.write_term(3).await.expect("a term");
     a.release().await.expect("released");
-    let sight = a.look().await;
-    assert!(sight.free && sight.claim.is_none(), "{sight:?}");
-    assert_eq!(sight.record.term, Some(3));
+    let snapshot = a.read().await;
+    assert!(snapshot.free && snapshot.claim.is_none(), "{snapshot:?}");
+    assert_eq!(snapshot.record.term, Some(3));
 }
 
 pub async fn a_holder_of_another_kind_has_it_although_our_record_stands<H>(lock: H)
@@ -137,19 +137,19 @@ where
     H: ObservedHarness,
 {
     let a = Contender::holder(&lock, "a").await;
-    a.inaugurate(3).await.expect("a term");
+    a.write_term(3).await.expect("a term");
     let ours = a.claim().await;
     lock.usurp().await;
-    let sight = a.look().await;
-    assert!(!sight.free);
-    assert_eq!(sight.record.term, Some(3), "its term is what the next one is above of");
-    assert_eq!(sight.record.nonce, None, "the record is no word of its holder's");
-    assert_eq!(sight.record.holder, None);
-    let theirs = sight.claim.expect("it is held");
+    let snapshot = a.read().await;
+    assert!(!snapshot.free);
+    assert_eq!(snapshot.record.term, Some(3), "its term is what the next one is above of");
+    assert_eq!(snapshot.record.nonce, None, "the record is no word of its holder's");
+    assert_eq!(snapshot.record.holder, None);
+    let theirs = snapshot.claim.expect("it is held");
     assert_ne!(theirs.spec, ours.spec);
     let bytes = lock.bytes().await;
     assert_refused(a.renew().await);
-    assert_refused(a.inaugurate(0).await);
+    assert_refused(a.write_term(0).await);
     assert_refused(a.release().await);
     assert_refused(a.acquire().await);
     let b = Contender::new(&lock, "b").await;
@@ -157,5 +157,5 @@ where
     assert_eq!(lock.bytes().await, bytes, "it is respected");
     lock.advance(theirs.lease_duration).await;
     let b = Contender::holder(&lock, "b").await;
-    assert_eq!(b.inaugurate(0).await, Ok(4));
+    assert_eq!(b.write_term(0).await, Ok(4));
 }
