@@ -67,7 +67,7 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.control.resign_in_passing();
+        self.control.mark_leaving();
     }
 }
 

@@ -8,8 +8,9 @@
 //! The driver decides nothing. When it wakes up, it reads the clock and calls the election.
 
 mod control;
+mod event_log;
+pub(crate) mod instance;
 mod publisher;
-mod report;
 
 use std::sync::Arc;
 
@@ -25,9 +26,9 @@ use crate::lease::{Cause, Failure, Nonce, StoreError};
 use crate::metrics::Metrics;
 use crate::status::Heartbeat;
 use crate::store::LeaseStore;
-pub use control::{Control, Order, Orders};
+pub use control::{Control, Inbox, Message};
+pub use event_log::EventLog;
 pub use publisher::Publisher;
-pub use report::Report;
 
 /// The driver of one election, with all that it uses.
 pub struct Driver {
@@ -39,12 +40,12 @@ pub struct Driver {
     pub publisher: Publisher,
     /// The metrics.
     pub metrics: Metrics,
-    /// The queue of orders for the election.
-    pub orders: Orders,
+    /// The queue of inbox for the election.
+    pub inbox: Inbox,
     /// Proof that the loop runs.
     pub heartbeat: Heartbeat,
     /// The reporter to the log.
-    pub report: Report,
+    pub log: EventLog,
     /// Reads the time: [`crate::clock::now`], or a clock of a test.
     pub now: fn() -> Moment,
 }
@@ -52,7 +53,7 @@ pub struct Driver {
 /// An event for the driver.
 enum Event {
     Answered(Answered),
-    Ordered(Order),
+    Message(Message),
     PublishAcked,
     Wakeup,
     Timeout,
@@ -99,8 +100,8 @@ impl Driver {
             let event = tokio::select! {
                 biased;
                 answered = &mut call, if !call.is_terminated() => Event::Answered(answered),
-                Some(order) = self.orders.recv() => Event::Ordered(order),
-                () = self.publisher.announced() => Event::PublishAcked,
+                Some(message) = self.inbox.recv() => Event::Message(message),
+                () = self.publisher.publish_acked() => Event::PublishAcked,
                 () = &mut changed => Event::Wakeup,
                 () = tokio::time::sleep(sleep) => Event::Timeout,
             };
@@ -117,16 +118,16 @@ impl Driver {
     fn handle(&mut self, event: Event) -> Option<Reply> {
         let (input, to) = match event {
             Event::Answered(Answered { id, answer }) => {
-                self.report.answered(&answer);
+                self.log.answered(&answer);
                 (Input::Answer { id, answer }, None)
             }
-            Event::Ordered(Order::Input { input, reply }) => (input, reply),
-            Event::Ordered(Order::Probe { probe, result, begun_in }) => {
+            Event::Message(Message::Input { input, reply }) => (input, reply),
+            Event::Message(Message::Probe { probe, result, begun_in }) => {
                 let healthy = result.succeeded;
                 self.publisher.probe(probe, result);
                 (Input::ProbeResult { probe, healthy, begun_in }, None)
             }
-            Event::Ordered(Order::Route(report)) => {
+            Event::Message(Message::Route(report)) => {
                 self.publisher.route(report);
                 return None;
             }
@@ -150,7 +151,7 @@ impl Driver {
         // Passive is published before anything else is done, in particular before a release (R8).
         self.publisher.publish(self.election.status(), transitions.clone(), self.now);
         transitions.for_each(|it| self.metrics.transition(&it));
-        notices.iter().for_each(|it| self.report.notice(it));
+        notices.iter().for_each(|it| self.log.notice(it));
         self.election.poll_request()
     }
 

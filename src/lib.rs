@@ -126,7 +126,6 @@
 
 #[doc(hidden)]
 pub mod admin;
-mod assembly;
 pub mod candidate;
 #[doc(hidden)]
 pub mod cli;

@@ -79,49 +79,52 @@ impl Metrics {
     /// Creates all series, at 0; those of the route only with a route.
     #[must_use]
     pub fn new(about: &About, has_route: bool) -> Self {
-        let maker = Maker { registry: Registry::new(), about };
+        let registrar = Registrar { registry: Registry::new(), about };
         let series = Series {
-            is_leader: maker
+            is_leader: registrar
                 .gauge("tenure_is_leader", "Whether this instance leads, judged when scraped."),
-            master_status: maker.master_status(),
-            term: maker.gauge("tenure_term", "Our term while we lead, the fencing token; else 0."),
-            valid: maker.seconds(
+            master_status: registrar.master_status(),
+            term: registrar.gauge(
+                "tenure_term",
+                "The term of this instance while it leads, the fencing token; else 0.",
+            ),
+            valid: registrar.seconds(
                 "tenure_valid_seconds",
-                "How long our leadership holds without a further renewal.",
+                "How long this instance leads without a further renewal.",
             ),
-            states: maker.states(),
-            transitions: maker.transitions(),
-            requests: maker.requests(),
-            durations: maker.durations(),
-            last_success: maker.seconds(
+            states: registrar.states(),
+            transitions: registrar.transitions(),
+            requests: registrar.requests(),
+            durations: registrar.durations(),
+            last_success: registrar.seconds(
                 "tenure_store_last_success_timestamp_seconds",
-                "When the store last answered well, in unix time; 0 if it never did.",
+                "When the store last answered, in unix time; 0 before the first answer.",
             ),
-            failures: maker.gauge(
+            failures: registrar.gauge(
                 "tenure_store_consecutive_failures",
-                "Failed requests to the store since the last good answer.",
+                "Failed requests to the store since its last answer.",
             ),
-            settings: maker.settings(),
-            file_errors: maker.counter(
+            settings: registrar.settings(),
+            file_errors: registrar.counter(
                 "tenure_status_file_errors_total",
                 "Status files that could not be written.",
             ),
-            dropped_lines: maker.counter(
+            dropped_lines: registrar.counter(
                 "tenure_log_lines_dropped_total",
-                "Log lines dropped because nobody read the log.",
+                "Log lines dropped because the log was not read fast enough.",
             ),
-            healthy: maker.gauge(
+            healthy: registrar.gauge(
                 "tenure_healthy",
-                "Whether every health probe was well when it last answered; 1 without probes.",
+                "Whether the last result of every health probe was a success; 1 without probes.",
             ),
-            hook_runs: maker.hook_runs(),
-            child_restarts: maker.counter(
+            hook_runs: registrar.hook_runs(),
+            child_restarts: registrar.counter(
                 "tenure_child_restarts_total",
                 "Starts of exec's command after the first.",
             ),
-            route_agrees: has_route.then(|| maker.route_agrees()),
-            route_requests: has_route.then(|| maker.route_requests()),
-            registry: maker.registry,
+            route_agrees: has_route.then(|| registrar.route_agrees()),
+            route_requests: has_route.then(|| registrar.route_requests()),
+            registry: registrar.registry,
         };
         Self(Arc::new(series))
     }
@@ -200,12 +203,12 @@ impl Metrics {
 }
 
 /// Creates and registers series with the election's labels.
-struct Maker<'a> {
+struct Registrar<'a> {
     registry: Registry,
     about: &'a About,
 }
 
-impl Maker<'_> {
+impl Registrar<'_> {
     fn opts(&self, name: &str, help: &str) -> Opts {
         Opts::new(name, help)
             .const_label("election", &self.about.election)
@@ -244,12 +247,12 @@ impl Maker<'_> {
     }
 
     fn states(&self) -> IntGaugeVec {
-        let opts = self.opts("tenure_state", "1 for the state that we are in, 0 for the others.");
+        let opts = self.opts("tenure_state", "1 for the state of this instance, 0 for the others.");
         self.register(IntGaugeVec::new(opts, &["state"]))
     }
 
     fn settings(&self) -> GaugeVec {
-        let opts = self.opts("tenure_setting_seconds", "How long things take by our settings.");
+        let opts = self.opts("tenure_setting_seconds", "The timings of this instance's settings.");
         let settings = self.register(GaugeVec::new(opts, &["setting"]));
         for setting in SETTINGS {
             settings.with_label_values(&[setting]);
@@ -295,7 +298,7 @@ impl Maker<'_> {
     fn route_agrees(&self) -> IntGauge {
         self.gauge(
             "tenure_route_agrees",
-            "Whether the route, as last heard, says our role and of nobody else that it leads.",
+            "Whether the route, as last read, reports the role of this instance and no other pod active.",
         )
     }
 

@@ -44,18 +44,19 @@ enum Kind {
 
 /// The result of one run.
 #[derive(Debug)]
-struct Finding {
-    well: bool,
-    said: String,
+struct Outcome {
+    succeeded: bool,
+    /// The result in words.
+    message: String,
 }
 
-impl Finding {
-    fn well(said: String) -> Self {
-        Self { well: true, said }
+impl Outcome {
+    fn success(message: String) -> Self {
+        Self { succeeded: true, message }
     }
 
-    fn unwell(said: String) -> Self {
-        Self { well: false, said }
+    fn failure(message: String) -> Self {
+        Self { succeeded: false, message }
     }
 }
 
@@ -82,7 +83,7 @@ impl Probes {
                 Kind::Tcp(tcp::Tcp { host, port, resolver: resolver.clone() })
             }
             (Probe::File { path, max_age }, _) => {
-                Kind::File(file::File { path, max_age, now, looking: None })
+                Kind::File(file::File { path, max_age, now, checking: None })
             }
             (Probe::Exec(line), _) => Kind::Exec(exec::Exec { line, starting: None }),
         };
@@ -95,14 +96,14 @@ impl Probes {
     /// Runs each probe once, concurrently; returns its name, whether it succeeded, and a message.
     pub async fn once(self) -> Vec<(String, bool, String)> {
         let Self { probes, interval, timeout, now } = self;
-        let questions = probes.into_iter().enumerate().map(|(number, mut probe)| {
+        let runs = probes.into_iter().enumerate().map(|(number, mut probe)| {
             let round = Round { number, interval, timeout, now };
             async move {
-                let Finding { well, said } = round.question(&mut probe).await;
-                (probe.name, well, said)
+                let Outcome { succeeded, message } = round.run_once(&mut probe).await;
+                (probe.name, succeeded, message)
             }
         });
-        join_all(questions).await
+        join_all(runs).await
     }
 
     /// Runs the probes until the driver is gone. Each result is passed to `report`: the index of the
@@ -116,7 +117,7 @@ impl Probes {
         let Self { probes, interval, timeout, now } = self;
         let rounds = probes.into_iter().enumerate().map(|(number, probe)| {
             let round = Round { number, interval, timeout, now };
-            round.ask(probe, published.clone(), &report)
+            round.repeat(probe, published.clone(), &report)
         });
         let mut driver = published.clone();
         let gone = async { while driver.changed().await.is_ok() {} };
@@ -136,8 +137,12 @@ struct Round {
 }
 
 impl Round {
-    async fn ask<R, F>(self, mut probe: Running, published: watch::Receiver<Published>, report: &R)
-    where
+    async fn repeat<R, F>(
+        self,
+        mut probe: Running,
+        published: watch::Receiver<Published>,
+        report: &R,
+    ) where
         R: Fn(usize, ProbeResult, Option<u64>) -> F,
         F: Future<Output = ()>,
     {
@@ -148,15 +153,15 @@ impl Round {
         loop {
             ticks.tick().await;
             let term = published.borrow().status.term();
-            let Finding { well, said } = self.question(&mut probe).await;
-            log(&probe.name, before.replace(well), well, &said);
-            let result = ProbeResult { succeeded: well, message: said, at: (self.now)() };
+            let Outcome { succeeded, message } = self.run_once(&mut probe).await;
+            log(&probe.name, before.replace(succeeded), succeeded, &message);
+            let result = ProbeResult { succeeded, message, at: (self.now)() };
             report(self.number, result, term).await;
         }
     }
 
     /// Runs the probe once.
-    async fn question(&self, probe: &mut Running) -> Finding {
+    async fn run_once(&self, probe: &mut Running) -> Outcome {
         let began = (self.now)();
         let found = match &mut probe.kind {
             Kind::Http(it) => timeout(self.timeout, it.probe()).await.ok(),
@@ -168,22 +173,22 @@ impl Round {
         match found {
             None => {
                 let bound = duration::format(self.timeout);
-                Finding::unwell(format!("no answer within {bound}"))
+                Outcome::failure(format!("no answer within {bound}"))
             }
             // For a file, its age matters, not how long the check took.
-            Some(found) if matches!(probe.kind, Kind::File(_)) || !found.well => found,
-            Some(found) => Finding::well(format!("{} in {took} ms", found.said)),
+            Some(found) if matches!(probe.kind, Kind::File(_)) || !found.succeeded => found,
+            Some(found) => Outcome::success(format!("{} in {took} ms", found.message)),
         }
     }
 }
 
 /// Logs a result; only changes are logged above debug level.
-fn log(probe: &str, before: Option<bool>, well: bool, said: &str) {
-    if before == Some(well) {
-        tracing::debug!(probe, well, "health: {said}");
-    } else if well {
-        tracing::info!(probe, "health: well: {said}");
+fn log(probe: &str, before: Option<bool>, succeeded: bool, message: &str) {
+    if before == Some(succeeded) {
+        tracing::debug!(probe, succeeded, "health probe: {message}");
+    } else if succeeded {
+        tracing::info!(probe, "health probe succeeded: {message}");
     } else {
-        tracing::warn!(probe, "health: not well: {said}");
+        tracing::warn!(probe, "health probe failed: {message}");
     }
 }

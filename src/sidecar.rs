@@ -10,10 +10,10 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::admin;
-use crate::assembly::Assembly;
 use crate::clock;
 use crate::config::{Beside, Ending, Listen, Settings, StoreSettings};
-use crate::driver::{Control, Driver, Orders};
+use crate::driver::instance::Instance;
+use crate::driver::{Control, Driver, Inbox};
 use crate::election::Command;
 use crate::kube::Kube;
 use crate::metrics::Metrics;
@@ -22,9 +22,9 @@ use crate::process::descriptors;
 use crate::publish::api::{self, App, Listener};
 use crate::publish::file::Writer;
 use crate::publish::hooks::Hooks;
-use crate::publish::route::{Events, Keeper};
+use crate::publish::route::{Events, Reconciler};
 use crate::publish::systemd::Systemd;
-use crate::status::publish_acks::Acknowledgements;
+use crate::status::publish_acks::PublishAcks;
 use crate::status::{About, Published};
 
 /// The timeout of the first write of the status files.
@@ -49,7 +49,7 @@ pub struct Sidecar {
 
 impl Sidecar {
     /// Opens the store, binds the listeners and writes the status files for the first time. With
-    /// `has_workload` the lease is not released before [`Control::vacated`]. Orders sent before this
+    /// `has_workload` the lease is not released before [`Control::workload_exited`]. Inbox sent before this
     /// returns are carried out once the sidecar runs.
     ///
     /// # Errors
@@ -60,20 +60,20 @@ impl Sidecar {
         mut settings: Settings,
         dropped_lines: Box<dyn Fn() -> usize + Send + Sync>,
         has_workload: bool,
-        (control, orders): (Control, Orders),
+        (control, inbox): (Control, Inbox),
     ) -> anyhow::Result<Self> {
         settings.max_connections = descriptors::make_room(settings.max_connections);
         let probes = Probes::new(&settings.health, clock::now)?;
-        let assembly = Assembly::of(&settings, has_workload)?;
-        let (about, published) = (assembly.about.clone(), assembly.published.clone());
-        let (metrics, heartbeat) = (assembly.metrics.clone(), assembly.heartbeat.clone());
+        let instance = Instance::of(&settings, has_workload)?;
+        let (about, published) = (instance.about.clone(), instance.published.clone());
+        let (metrics, heartbeat) = (instance.metrics.clone(), instance.heartbeat.clone());
         let listeners = listen(&settings.listen).await?;
         let admin = match &settings.admin {
             Some(it) => Some(admin::bind(it).await?),
             None => None,
         };
         let mut aside = JoinSet::new();
-        let mut acknowledgements = Acknowledgements::of_nobody();
+        let mut acks = PublishAcks::none();
         if !settings.status_files.is_empty() {
             let (names, published) = (settings.status_files.clone(), published.clone());
             let writing =
@@ -82,11 +82,11 @@ impl Sidecar {
                 .await
                 .context("a status file could not be written in time: its disk hangs")??;
             aside.spawn(writer.run());
-            acknowledgements = word;
+            acks = word;
         }
         if let Some(beside) = &settings.kubernetes {
-            let word = tell_cluster(beside, &settings, &assembly, &control, &mut aside)?;
-            acknowledgements = acknowledgements.and(word);
+            let word = tell_cluster(beside, &settings, &instance, &control, &mut aside)?;
+            acks = acks.and(word);
         }
         let hooks = Hooks::new(
             settings.hooks.clone(),
@@ -107,7 +107,7 @@ impl Sidecar {
             max_connections: settings.max_connections,
             fits: descriptors::fits,
         };
-        let driver = assembly.driver(orders, acknowledgements);
+        let driver = instance.driver(inbox, acks);
         let admin = admin.map(|bound| (bound, operating(&settings, &control, &app.published)));
         Ok(Self { driver, listeners, app, aside, probes, hooks, control, admin, systemd: None })
     }
@@ -118,7 +118,7 @@ impl Sidecar {
         Self { systemd, ..self }
     }
 
-    /// Returns a handle to send orders to this sidecar.
+    /// Returns a handle to send messages to this sidecar.
     #[must_use]
     pub fn control(&self) -> Control {
         self.control.clone()
@@ -162,7 +162,7 @@ impl Sidecar {
         });
         let probe = probes.run(published.clone(), |probe, result, term| {
             let control = control.clone();
-            async move { control.probed(probe, result, term).await }
+            async move { control.probe_finished(probe, result, term).await }
         });
         let tell = hooks.run(published, |term| {
             let control = control.clone();
@@ -185,27 +185,28 @@ impl Sidecar {
     }
 }
 
-/// Starts the publishers to the cluster, route and Events; returns the route's acknowledgements.
+/// Starts the publishers to the cluster, route and Events; returns the route's acks.
 fn tell_cluster(
     beside: &Beside,
     settings: &Settings,
-    assembly: &Assembly,
+    instance: &Instance,
     control: &Control,
     aside: &mut JoinSet<()>,
-) -> anyhow::Result<Acknowledgements> {
+) -> anyhow::Result<PublishAcks> {
     let kube = Kube::open(&beside.access, beside.request_timeout)?;
-    let published = || assembly.published.clone();
+    let published = || instance.published.clone();
     let identity = settings.identity.clone();
     if let Some(events) = Events::new((beside, kube.clone()), identity, published(), clock::now) {
         aside.spawn(events.run());
     }
-    let told = (control.clone(), assembly.metrics.clone());
+    let told = (control.clone(), instance.metrics.clone());
     let pace = settings.timings.retry_period;
-    let Some((keeper, word)) = Keeper::new((beside, kube), told, published(), pace, clock::now)
+    let Some((reconciler, word)) =
+        Reconciler::new((beside, kube), told, published(), pace, clock::now)
     else {
-        return Ok(Acknowledgements::of_nobody());
+        return Ok(PublishAcks::none());
     };
-    aside.spawn(keeper.run());
+    aside.spawn(reconciler.run());
     Ok(word)
 }
 

@@ -8,10 +8,10 @@ use tokio::sync::watch;
 
 use super::tasks::{Warden, Works};
 use super::{Candidate, Running};
-use crate::assembly::Assembly;
 use crate::config::{self, Environment, Fault, Faults, Flags, Settings, Source, Verb, duration};
 use crate::driver::Control;
-use crate::status::publish_acks::Acknowledgements;
+use crate::driver::instance::Instance;
+use crate::status::publish_acks::PublishAcks;
 
 /// The settings of a candidate that has not been started. Settings that are not given have the
 /// defaults of `tenure run`.
@@ -131,11 +131,11 @@ impl Builder {
     /// Panics outside of a tokio runtime.
     pub fn start(self) -> Result<Candidate, StartError> {
         let settings = self.settings().map_err(StartError::Settings)?;
-        let assembly = Assembly::of(&settings, true)
+        let instance = Instance::of(&settings, true)
             .map_err(|error| StartError::Store(format!("{error:#}")))?;
-        let published = assembly.published.clone();
-        let (control, orders) = Control::new();
-        let driver = assembly.driver(orders, Acknowledgements::of_nobody());
+        let published = instance.published.clone();
+        let (control, inbox) = Control::new();
+        let driver = instance.driver(inbox, PublishAcks::none());
         let (works, working) = watch::channel(Works::default());
         let (end, ended) = watch::channel(());
         let warden = Warden::new(published.clone(), working, control.clone());

@@ -102,7 +102,7 @@ async fn watch_over(
         }
         // An error means that the candidate was dropped, and with it all that could run.
         let _ = works.wait_for(|it| it.running == 0).await;
-        control.vacated(term, None).await;
+        control.workload_exited(term, None).await;
         let _ = published.wait_for(|it| it.status.workload_term != Some(term)).await;
     }
 }

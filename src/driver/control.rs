@@ -1,5 +1,5 @@
-//! The queue of orders to the driver, from operators, probes, the service and its processes. The
-//! driver takes an order between two events, and the election's reply is returned to the sender.
+//! The queue of inbox to the driver, from operators, probes, the service and its processes. The
+//! driver takes an message between two events, and the election's reply is returned to the sender.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use crate::status::{ProbeResult, RouteReport};
 /// The capacity of the queue; a sender waits while it is full.
 const QUEUE: usize = 16;
 
-/// Sends orders to one driver. Cheap to clone.
+/// Sends inbox to one driver. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Control {
-    orders: mpsc::Sender<Order>,
+    inbox: mpsc::Sender<Message>,
     /// Whether the driver has been asked to leave the election for good.
     leaving: watch::Sender<bool>,
 }
 
 /// The driver's end of the queue.
-pub type Orders = mpsc::Receiver<Order>;
+pub type Inbox = mpsc::Receiver<Message>;
 
 /// What is sent to the driver.
 #[derive(Debug)]
-pub enum Order {
+pub enum Message {
     /// An input of the election.
     Input {
         /// The input.
@@ -48,9 +48,9 @@ pub enum Order {
 impl Control {
     /// Creates a queue and returns its two ends.
     #[must_use]
-    pub fn new() -> (Self, Orders) {
-        let (sender, orders) = mpsc::channel(QUEUE);
-        (Self { orders: sender, leaving: watch::Sender::new(false) }, orders)
+    pub fn new() -> (Self, Inbox) {
+        let (sender, inbox) = mpsc::channel(QUEUE);
+        (Self { inbox: sender, leaving: watch::Sender::new(false) }, inbox)
     }
 
     /// Sends a command, and returns its outcome once the status is published.
@@ -59,37 +59,37 @@ impl Control {
     /// Returns [`Refusal`] if the command is not possible in the present state.
     pub async fn command(&self, command: Command) -> Result<Progress, Refusal> {
         let (reply, answer) = oneshot::channel();
-        self.send(Order::Input { input: Input::Command(command), reply: Some(reply) }).await;
+        self.send(Message::Input { input: Input::Command(command), reply: Some(reply) }).await;
         // A driver that has ended has stopped.
         answer.await.unwrap_or(Err(Refusal { state: State::Stopped }))
     }
 
     /// Reports the result of a health probe, which began in the term `begun_in`.
-    pub async fn probed(&self, probe: usize, result: ProbeResult, begun_in: Option<u64>) {
-        self.send(Order::Probe { probe, result, begun_in }).await;
+    pub async fn probe_finished(&self, probe: usize, result: ProbeResult, begun_in: Option<u64>) {
+        self.send(Message::Probe { probe, result, begun_in }).await;
     }
 
     /// Reports what is known of the route.
-    pub async fn routed(&self, report: RouteReport) {
-        self.send(Order::Route(report)).await;
+    pub async fn route_reported(&self, report: RouteReport) {
+        self.send(Message::Route(report)).await;
     }
 
     /// Reports that all processes of this term have exited, or that none will start. If this
     /// instance still leads in the term, it gives up the lease and holds off for `hold_off`.
-    pub async fn vacated(&self, term: u64, hold_off: Option<Duration>) {
+    pub async fn workload_exited(&self, term: u64, hold_off: Option<Duration>) {
         let input = Input::WorkloadExited { term, hold_off };
-        self.send(Order::Input { input, reply: None }).await;
+        self.send(Message::Input { input, reply: None }).await;
     }
 
     /// Makes the driver leave the election for good, and end when that is done.
     pub async fn resign(&self) {
         self.leaving.send_replace(true);
-        self.send(Order::Input { input: Input::Resign, reply: None }).await;
+        self.send(Message::Input { input: Input::Resign, reply: None }).await;
     }
 
     /// Marks the driver as leaving, for callers that cannot wait; the task that awaits
-    /// [`leaving`](Self::leaving) then sends the order.
-    pub fn resign_in_passing(&self) {
+    /// [`leaving`](Self::leaving) then sends the message.
+    pub fn mark_leaving(&self) {
         self.leaving.send_replace(true);
     }
 
@@ -99,8 +99,8 @@ impl Control {
         let _ = self.leaving.subscribe().wait_for(|leaving| *leaving).await;
     }
 
-    /// Sends an order. One to a driver that has ended no longer matters.
-    async fn send(&self, order: Order) {
-        let _ = self.orders.send(order).await;
+    /// Sends an message. One to a driver that has ended no longer matters.
+    async fn send(&self, message: Message) {
+        let _ = self.inbox.send(message).await;
     }
 }

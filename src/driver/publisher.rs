@@ -7,26 +7,26 @@ use tokio::sync::watch;
 
 use crate::clock::Moment;
 use crate::election::{Status, Transition};
-use crate::status::publish_acks::Acknowledgements;
+use crate::status::publish_acks::PublishAcks;
 use crate::status::{Judgement, Past, ProbeResult, Published, REMEMBERED, RouteReport};
 
 /// Publishes the status, and tracks whether passive has been acknowledged.
 pub struct Publisher {
     sender: watch::Sender<Published>,
-    acknowledgements: Acknowledgements,
+    acks: PublishAcks,
     /// The publication that was the first passive one after active, until files and route have
     /// acknowledged it.
-    ending: Option<u64>,
+    unacked: Option<u64>,
     /// Whether a probe or the route has changed since the last publication.
     changed: bool,
 }
 
 impl Publisher {
     /// Creates a publisher to `sender`; status files and route acknowledge through
-    /// `acknowledgements`.
+    /// `acks`.
     #[must_use]
-    pub fn new(sender: watch::Sender<Published>, acknowledgements: Acknowledgements) -> Self {
-        Self { sender, acknowledgements, ending: None, changed: false }
+    pub fn new(sender: watch::Sender<Published>, acks: PublishAcks) -> Self {
+        Self { sender, acks, unacked: None, changed: false }
     }
 
     /// Records the result of a probe. Readers are woken by the next [`publish`](Self::publish), and
@@ -71,7 +71,7 @@ impl Publisher {
             (leads(&last.status) && !leads(&status), last.sequence + 1)
         };
         if ends {
-            self.ending = Some(sequence);
+            self.unacked = Some(sequence);
         }
         let changed = std::mem::take(&mut self.changed);
         self.sender.send_modify(|last| {
@@ -97,12 +97,12 @@ impl Publisher {
 
     /// Resolves once for each end of a leadership, when every status file and the route have
     /// published passive or failed to; otherwise never. May be dropped and called again.
-    pub(super) async fn announced(&mut self) {
-        let Some(sequence) = self.ending else {
+    pub(super) async fn publish_acked(&mut self) {
+        let Some(sequence) = self.unacked else {
             return std::future::pending().await;
         };
-        self.acknowledgements.reached(sequence).await;
-        self.ending = None;
+        self.acks.reached(sequence).await;
+        self.unacked = None;
     }
 }
 
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn the_index_tells_each_change_from_all_before_even_the_clocks_own() {
         let (sender, published) = watch::channel(Published::first(standing(Standing::Standby)));
-        let mut publisher = Publisher::new(sender, Acknowledgements::of_nobody());
+        let mut publisher = Publisher::new(sender, PublishAcks::none());
         let index = |now| published.borrow().index_at(at(now));
         let mut seen = vec![index(0)];
         publisher.publish(leader(0, false), None, || at(0));
@@ -177,7 +177,7 @@ mod tests {
             ..Published::first(standing(Standing::Standby))
         };
         let (sender, mut published) = watch::channel(first);
-        let mut publisher = Publisher::new(sender, Acknowledgements::of_nobody());
+        let mut publisher = Publisher::new(sender, PublishAcks::none());
         let mut index_after = |record: &dyn Fn(&mut Publisher)| {
             record(&mut publisher);
             publisher.publish(standing(Standing::Standby), None, || at(3));
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn the_last_twenty_transitions_are_published_newest_first() {
         let (sender, published) = watch::channel(Published::first(standing(Standing::Standby)));
-        let mut publisher = Publisher::new(sender, Acknowledgements::of_nobody());
+        let mut publisher = Publisher::new(sender, PublishAcks::none());
         let (from, to) = (State::Leader, State::Jeopardy);
         let transition = |term| Transition {
             from,

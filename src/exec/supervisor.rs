@@ -172,7 +172,7 @@ impl Supervisor {
     async fn vacate_unseen(&self, it: &mut Course, published: &Published) {
         if let Some(term) = published.status.workload_term {
             it.vacated = term;
-            self.control.vacated(term, None).await;
+            self.control.workload_exited(term, None).await;
         }
     }
 
@@ -275,7 +275,7 @@ impl Supervisor {
         it.vacated = term;
         if self.mode.once {
             self.control.resign().await;
-            self.control.vacated(term, None).await;
+            self.control.workload_exited(term, None).await;
             let asked = it.asked.is_some();
             return Some(Over::AfterRelease { code: code(ended, why), asked });
         }
@@ -285,7 +285,7 @@ impl Supervisor {
         if let Some(hold_off) = hold_off {
             tracing::info!(term, hold_off = ?hold_off, "the lease is given back, and competed for later");
         }
-        self.control.vacated(term, hold_off).await;
+        self.control.workload_exited(term, hold_off).await;
         None
     }
 

@@ -5,7 +5,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use super::Finding;
+use super::Outcome;
 use crate::config::CommandLine;
 use crate::process::command::{self, End, Output, Starting};
 
@@ -19,7 +19,7 @@ pub(super) struct Exec {
 
 impl Exec {
     /// Runs the command; returns `None` on timeout.
-    pub(super) async fn probe(&mut self, bound: Duration) -> Option<Finding> {
+    pub(super) async fn probe(&mut self, bound: Duration) -> Option<Outcome> {
         let mut alarm = pin!(tokio::time::sleep(bound));
         if let Some(late) = &mut self.starting {
             // It belongs to an earlier run, so the command is killed by the drop.
@@ -40,10 +40,10 @@ impl Exec {
         let line = ended.first_line.map(|line| format!(": {line}")).unwrap_or_default();
         Some(match ended.end {
             End::TimedOut => return None,
-            End::Exited(0) => Finding::well("exit code 0".to_owned()),
-            End::Exited(code) => Finding::unwell(format!("exit code {code}{line}")),
-            End::Killed(signal) => Finding::unwell(format!("ended by signal {signal}{line}")),
-            End::NotStarted(why) => Finding::unwell(format!("could not be started: {why}")),
+            End::Exited(0) => Outcome::success("exit code 0".to_owned()),
+            End::Exited(code) => Outcome::failure(format!("exit code {code}{line}")),
+            End::Killed(signal) => Outcome::failure(format!("ended by signal {signal}{line}")),
+            End::NotStarted(why) => Outcome::failure(format!("could not be started: {why}")),
         })
     }
 }

@@ -3,7 +3,7 @@
 
 use url::Url;
 
-use super::Finding;
+use super::Outcome;
 use crate::http::client::HttpClient;
 
 /// A probe of this kind.
@@ -13,14 +13,14 @@ pub(super) struct Http {
 }
 
 impl Http {
-    pub(super) async fn probe(&self) -> Finding {
+    pub(super) async fn probe(&self) -> Outcome {
         match self.client.send(self.client.get(&self.url).build()).await {
-            Ok(code) if code.is_success() => Finding::well(code.to_string()),
+            Ok(code) if code.is_success() => Outcome::success(code.to_string()),
             Ok(code) if code.is_redirection() => {
-                Finding::unwell(format!("{code}, and redirects are not followed"))
+                Outcome::failure(format!("{code}, and redirects are not followed"))
             }
-            Ok(code) => Finding::unwell(code.to_string()),
-            Err(why) => Finding::unwell(why),
+            Ok(code) => Outcome::failure(code.to_string()),
+            Err(why) => Outcome::failure(why),
         }
     }
 }

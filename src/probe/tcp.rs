@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpStream;
 
-use super::Finding;
+use super::Outcome;
 use crate::http::resolver::Resolver;
 
 /// A probe of this kind.
@@ -16,14 +16,14 @@ pub(super) struct Tcp {
 }
 
 impl Tcp {
-    pub(super) async fn probe(&self) -> Finding {
+    pub(super) async fn probe(&self) -> Outcome {
         let addresses = match self.resolver.resolve(&self.host, self.port).await {
             Ok(addresses) => addresses,
-            Err(why) => return Finding::unwell(why.to_string()),
+            Err(why) => return Outcome::failure(why.to_string()),
         };
         match connect(&addresses).await {
-            Ok(_) => Finding::well("connected".to_owned()),
-            Err(why) => Finding::unwell(why),
+            Ok(_) => Outcome::success("connected".to_owned()),
+            Err(why) => Outcome::failure(why),
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::clock::Moment;
 use crate::config::{FileFormat, StatusFile};
 use crate::metrics::Metrics;
 use crate::status::document::{Document, rfc3339};
-use crate::status::publish_acks::Acknowledgements;
+use crate::status::publish_acks::PublishAcks;
 use crate::status::{About, Judgement, Published, Role, valid_until_boottime_ns};
 
 /// A write that takes longer is reported.
@@ -39,11 +39,11 @@ impl Writer {
         metrics: Metrics,
         published: watch::Receiver<Published>,
         now: fn() -> Moment,
-    ) -> anyhow::Result<(Self, Acknowledgements)> {
+    ) -> anyhow::Result<(Self, PublishAcks)> {
         let about = Arc::new(about);
         let (mut writers, mut words) = (Vec::new(), Vec::new());
         for file in files {
-            let (written, word) = Acknowledgements::channel();
+            let (written, word) = PublishAcks::channel();
             words.push(word);
             writers.push(FileWriter {
                 file,

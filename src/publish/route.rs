@@ -23,7 +23,7 @@ use crate::kube::objects::Metadata;
 use crate::status::Role;
 pub use events::Events;
 pub use examine::examine;
-pub use reconciler::Keeper;
+pub use reconciler::Reconciler;
 
 /// The label with the election, on every object that a route writes.
 pub(crate) const ELECTION: &str = "tenure.dev/election";

@@ -1,4 +1,4 @@
-//! Acknowledgements of publications: how far the status files and the route have published the
+//! PublishAcks of publications: how far the status files and the route have published the
 //! status, so that a release can wait for them (R8).
 
 use tokio::sync::watch;
@@ -6,12 +6,12 @@ use tokio::sync::watch;
 /// The acknowledgements of several publishers, each the sequence number of the last publication
 /// that it has published.
 #[derive(Clone, Debug)]
-pub struct Acknowledgements(Vec<watch::Receiver<u64>>);
+pub struct PublishAcks(Vec<watch::Receiver<u64>>);
 
-impl Acknowledgements {
+impl PublishAcks {
     /// Returns no acknowledgements: every publication counts as acknowledged.
     #[must_use]
-    pub fn of_nobody() -> Self {
+    pub fn none() -> Self {
         Self(Vec::new())
     }
 
@@ -46,8 +46,8 @@ impl Acknowledgements {
     }
 }
 
-impl FromIterator<Self> for Acknowledgements {
+impl FromIterator<Self> for PublishAcks {
     fn from_iter<I: IntoIterator<Item = Self>>(words: I) -> Self {
-        words.into_iter().fold(Self::of_nobody(), Self::and)
+        words.into_iter().fold(Self::none(), Self::and)
     }
 }

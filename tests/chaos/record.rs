@@ -204,7 +204,7 @@ fn fault_24_a_blob_or_container_that_is_deleted_ends_the_tenure_and_its_next_lea
     let waits = &harmed[0];
     assert!(waits.crew.candidates.iter().all(|it| changes(it, "acquired").len() < 2));
     waits.account.tables().advance(Duration::from_secs(30));
-    harmed.into_iter().for_each(|it| it.recovers("no term is recorded"));
+    harmed.into_iter().for_each(|it| it.recovers("the record has no term"));
 }
 
 #[test]

@@ -157,14 +157,11 @@ fn a_few_failures_are_forgiven_and_all_probes_must_be_well() {
     assert_eq!(probes[0]["well"], true);
     assert!(probes[0]["said"].as_str().unwrap().starts_with("200 OK in "), "{probes}");
     assert_eq!(probes[1]["probe"], file);
-    assert_eq!(
-        (&probes[1]["well"], &probes[1]["said"]),
-        (&false.into(), &"entity not found".into())
-    );
+    assert_eq!((&probes[1]["well"], &probes[1]["said"]), (&false.into(), &"no such file".into()));
     assert!(probes[1]["ms_ago"].as_u64().is_some());
     assert_eq!(probes[2]["well"], true);
     let log = candidate.log();
-    let unwell = log.lines().filter(|it| it.contains("health: not well: entity not found"));
+    let unwell = log.lines().filter(|it| it.contains("health probe failed: no such file"));
     assert_eq!(unwell.count(), 1, "a change is told once: {log}");
 }
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure::clock::Moment;
-use tenure::driver::{Control, Driver, Publisher, Report};
+use tenure::driver::{Control, Driver, EventLog, Publisher};
 use tenure::election::{Config, Election, State};
 use tenure::lease::{
     Bid, Candidate, Cause, Failure, Grant, Rules, Snapshot, StoreError, Successor,
 };
 use tenure::metrics::Metrics;
-use tenure::status::publish_acks::Acknowledgements;
+use tenure::status::publish_acks::PublishAcks;
 use tenure::status::{About, Heartbeat, Published};
 use tenure::store::memory::Memory;
 use tenure::store::{BreakOutcome, Finding, LeaseAdmin, LeaseStore};
@@ -37,10 +37,10 @@ struct Running {
 
 impl Running {
     fn start(name: &str, store: Arc<dyn LeaseAdmin>) -> Self {
-        Self::start_with(name, store, Acknowledgements::of_nobody())
+        Self::start_with(name, store, PublishAcks::none())
     }
 
-    fn start_with(name: &str, store: Arc<dyn LeaseAdmin>, word: Acknowledgements) -> Self {
+    fn start_with(name: &str, store: Arc<dyn LeaseAdmin>, word: PublishAcks) -> Self {
         let candidate =
             Candidate { identity: name.to_owned(), instance: format!("{name}-1"), address: None };
         let config = Config {
@@ -67,15 +67,15 @@ impl Running {
         let first = Published::first(election.status());
         let (sender, published) = watch::channel(first);
         let (heartbeat, metrics) = (Heartbeat::default(), Metrics::new(&about, false));
-        let (control, orders) = Control::new();
+        let (control, inbox) = Control::new();
         let driver = Driver {
             election,
             store,
             publisher: Publisher::new(sender, word),
             metrics: metrics.clone(),
-            orders,
+            inbox,
             heartbeat: heartbeat.clone(),
-            report: Report::default(),
+            log: EventLog::default(),
             now,
         };
         let task = tokio::task::spawn_local(driver.run());
@@ -237,7 +237,7 @@ async fn a_hanging_store_holds_up_an_end_for_two_request_timeouts_at_most() {
 async fn the_lease_is_not_released_before_the_files_say_passive() {
     locally(async {
         let store = Memory::with_clock(now);
-        let (word, acknowledgements) = Acknowledgements::channel();
+        let (word, acknowledgements) = PublishAcks::channel();
         let mut leader = Running::start_with("a", Arc::new(store.clone()), acknowledgements);
         leader.until(State::Leader).await;
         leader.resign().await;
@@ -255,7 +255,7 @@ async fn the_lease_is_not_released_before_the_files_say_passive() {
 async fn files_that_hang_hold_up_the_release_for_one_request_timeout_at_most() {
     locally(async {
         let store = Memory::with_clock(now);
-        let (_word, acknowledgements) = Acknowledgements::channel();
+        let (_word, acknowledgements) = PublishAcks::channel();
         let mut leader = Running::start_with("a", Arc::new(store.clone()), acknowledgements);
         leader.until(State::Leader).await;
         let asked = now();

@@ -41,7 +41,7 @@ async fn what_the_probes_say_is_told() {
     chromium.until("document.body.innerText.includes('is not well and does not compete')").await;
     chromium.until("document.body.innerText.includes('Health: not well')").await;
     chromium.until("/missing.* not well: /.test(document.body.innerText)").await;
-    let well = "/well: is there, [0-9.]+s ago/.test(document.body.innerText)";
+    let well = "/well: exists, [0-9.]+s ago/.test(document.body.innerText)";
     assert_eq!(chromium.value(well).await, true);
     keep("health", &chromium.picture().await);
     assert_eq!(chromium.complaints, Vec::<String>::new());

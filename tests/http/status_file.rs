@@ -18,7 +18,7 @@ use tenure::election::{Standing, Status};
 use tenure::metrics::Metrics;
 use tenure::publish::file::Writer;
 use tenure::status::About;
-use tenure::status::publish_acks::Acknowledgements;
+use tenure::status::publish_acks::PublishAcks;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -26,7 +26,7 @@ use tokio::time::timeout;
 struct Writing {
     feed: Option<Feed>,
     metrics: Metrics,
-    word: Acknowledgements,
+    word: PublishAcks,
     tasks: JoinSet<()>,
 }
 

@@ -11,12 +11,12 @@ use kube_server::{Fault, KubeServer};
 use serde_json::json;
 use status::{Feed, about, leading, ms, now, pass, status};
 use tenure::config::{Beside, KubeAccess, Route};
-use tenure::driver::{Control, Order, Orders};
+use tenure::driver::{Control, Inbox, Message};
 use tenure::election::Standing;
 use tenure::kube::Kube;
 use tenure::metrics::Metrics;
-use tenure::publish::route::Keeper;
-use tenure::status::publish_acks::Acknowledgements;
+use tenure::publish::route::Reconciler;
+use tenure::status::publish_acks::PublishAcks;
 use tenure::status::{Judgement, RouteState};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -28,7 +28,7 @@ struct Kept {
     server: KubeServer,
     feed: Option<Arc<Feed>>,
     metrics: Metrics,
-    word: Acknowledgements,
+    word: PublishAcks,
     running: JoinHandle<()>,
 }
 
@@ -53,10 +53,10 @@ impl Kept {
         let (control, orders) = Control::new();
         let kube = Kube::open(&beside.access, beside.request_timeout).unwrap();
         let told = (control, metrics.clone());
-        let made = Keeper::new((&beside, kube), told, feed.subscribe(), ms(10_000), now);
-        let (keeper, word) = made.unwrap();
+        let made = Reconciler::new((&beside, kube), told, feed.subscribe(), ms(10_000), now);
+        let (reconciler, word) = made.unwrap();
         #[allow(clippy::disallowed_methods, reason = "the test that starts it waits for its end")]
-        let running = tokio::spawn(keeper.run());
+        let running = tokio::spawn(reconciler.run());
         #[allow(clippy::disallowed_methods, reason = "it ends with the reconciler")]
         tokio::spawn(publish_reports(orders, Arc::downgrade(&feed)));
         Self { server, feed: Some(feed), metrics, word, running }
@@ -120,9 +120,9 @@ impl Kept {
 }
 
 /// Publishes what the reconciler reports, as the driver does.
-async fn publish_reports(mut orders: Orders, feed: Weak<Feed>) {
+async fn publish_reports(mut orders: Inbox, feed: Weak<Feed>) {
     while let Some(order) = orders.recv().await {
-        let (Order::Route(report), Some(feed)) = (order, feed.upgrade()) else { return };
+        let (Message::Route(report), Some(feed)) = (order, feed.upgrade()) else { return };
         feed.record(|last| {
             let role = Judgement::of(&last.status, now()).role();
             let route = last.route.as_mut().expect("there is a route");

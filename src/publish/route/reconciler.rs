@@ -15,7 +15,7 @@ use crate::config::{Beside, Route};
 use crate::driver::Control;
 use crate::kube::{Kube, KubeError};
 use crate::metrics::Metrics;
-use crate::status::publish_acks::Acknowledgements;
+use crate::status::publish_acks::PublishAcks;
 use crate::status::{Judgement, Published, Role, RouteReport};
 
 /// The first pause after an error, which doubles up to the longest.
@@ -24,7 +24,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
 /// The shortest interval of verifications; the longest is three times that. Fast elections verify
 /// more often: at five times their retry-period.
-const LOOK: Duration = Duration::from_secs(10);
+const VERIFY_EVERY: Duration = Duration::from_secs(10);
 
 /// After this time a disagreement of route and role is logged; a handover takes less.
 const SLOW: Duration = Duration::from_secs(5);
@@ -55,31 +55,31 @@ impl Way {
 }
 
 /// Keeps the route of one instance in agreement with its role.
-pub struct Keeper {
+pub struct Reconciler {
     way: Way,
     control: Control,
     published: watch::Receiver<Published>,
-    said: watch::Sender<u64>,
+    acked: watch::Sender<u64>,
     now: fn() -> Moment,
-    look: Duration,
+    verify_every: Duration,
     /// The last term in which this instance led.
     led: Option<u64>,
     /// The last attempt: what was wanted, when, and after how long it is repeated.
     tried: Option<(Want, Moment, Duration)>,
     /// What the route reports, or certainly cannot be made to report by a retry.
-    answered: Option<Want>,
+    settled: Option<Want>,
     failures: u32,
-    told: Told,
+    logged: Logged,
 }
 
 /// What was logged last, so that it is logged once.
 #[derive(Default)]
-struct Told {
+struct Logged {
     trouble: Option<String>,
     disagrees: bool,
 }
 
-impl Keeper {
+impl Reconciler {
     /// Creates the reconciler of a route, if there is one, with its acknowledgements. It verifies
     /// the route about ten times less often than the election renews.
     #[must_use]
@@ -89,7 +89,7 @@ impl Keeper {
         published: watch::Receiver<Published>,
         retry_period: Duration,
         now: fn() -> Moment,
-    ) -> Option<(Self, Acknowledgements)> {
+    ) -> Option<(Self, PublishAcks)> {
         let (route, pod) = (beside.route.clone()?, beside.pod.clone()?);
         let desk = Desk { kube, namespace: beside.namespace.clone(), metrics };
         let election = beside.election.clone();
@@ -99,21 +99,21 @@ impl Keeper {
                 Way::Slice(Box::new(Slice::new(desk, pod, election, service, address)))
             }
         };
-        let (said, word) = Acknowledgements::channel();
-        let keeper = Self {
+        let (acked, acks) = PublishAcks::channel();
+        let reconciler = Self {
             way,
             control,
             published,
-            said,
+            acked,
             now,
-            look: LOOK.min(retry_period * 5),
+            verify_every: VERIFY_EVERY.min(retry_period * 5),
             led: None,
             tried: None,
-            answered: None,
+            settled: None,
             failures: 0,
-            told: Told::default(),
+            logged: Logged::default(),
         };
-        Some((keeper, word))
+        Some((reconciler, acks))
     }
 
     /// Reconciles until the driver is gone and its last status is written.
@@ -122,15 +122,15 @@ impl Keeper {
         loop {
             let (want, sequence) = self.wanted();
             if self.is_due(want) {
-                self.go(want).await;
+                self.apply(want).await;
             }
-            if self.answered == Some(want) {
-                self.said.send_replace(sequence);
+            if self.settled == Some(want) {
+                self.acked.send_replace(sequence);
                 if gone {
                     return;
                 }
             }
-            self.tell_agreement();
+            self.log_agreement();
             let sleep = self.until_due(want).min(self.until_change());
             tokio::select! {
                 changed = self.published.changed(), if !gone => gone = changed.is_err(),
@@ -150,7 +150,7 @@ impl Keeper {
     }
 
     /// Tries once to make the route report what is wanted, for as long as that does not change.
-    async fn go(&mut self, want: Want) {
+    async fn apply(&mut self, want: Want) {
         let (published, now, led) = (self.published.clone(), self.now, self.led);
         let asked = published.clone();
         let still = move || want_of(&asked.borrow(), led, now()) == want;
@@ -162,35 +162,35 @@ impl Keeper {
         let overtaken = || Outcome::default().with(Trouble::Overtaken);
         let Outcome { other, trouble } = outcome.unwrap_or_else(overtaken);
         let says = self.way.known();
-        let settled =
+        let is_settled =
             says == Some(want.role()) || trouble.as_ref().is_some_and(Trouble::is_lasting);
-        self.answered = settled.then_some(want);
-        let wait = self.pace(trouble.as_ref());
+        self.settled = is_settled.then_some(want);
+        let wait = self.next_attempt_in(trouble.as_ref());
         self.tried = Some((want, now(), wait));
-        self.tell_trouble(trouble);
-        let last_error = self.told.trouble.clone();
-        self.control.routed(RouteReport { says, other, last_error }).await;
+        self.log_error(trouble);
+        let last_error = self.logged.trouble.clone();
+        self.control.route_reported(RouteReport { says, other, last_error }).await;
     }
 
     /// Returns the time until the next attempt.
-    fn pace(&mut self, trouble: Option<&Trouble>) -> Duration {
-        let look = self.look + self.look.mul_f64(2.0 * entropy());
+    fn next_attempt_in(&mut self, trouble: Option<&Trouble>) -> Duration {
+        let verify_every = self.verify_every + self.verify_every.mul_f64(2.0 * random());
         match trouble {
             Some(Trouble::Overtaken) => Duration::ZERO,
             Some(trouble) if !trouble.is_lasting() => {
                 let wait = FIRST_RETRY * 2_u32.saturating_pow(self.failures.min(10));
                 self.failures = self.failures.saturating_add(1);
-                let wait = wait.min(LONGEST_RETRY).mul_f64(0.5 + 0.5 * entropy());
+                let wait = wait.min(LONGEST_RETRY).mul_f64(0.5 + 0.5 * random());
                 match trouble {
                     Trouble::Asked(KubeError::Throttled { retry_after: Some(it), .. }) => {
-                        wait.max(*it).min(LOOK)
+                        wait.max(*it).min(VERIFY_EVERY)
                     }
                     _ => wait,
                 }
             }
             _ => {
                 self.failures = 0;
-                look
+                verify_every
             }
         }
     }
@@ -213,24 +213,26 @@ impl Keeper {
         until_change(&self.published.borrow(), (self.now)())
     }
 
-    fn tell_trouble(&mut self, trouble: Option<Trouble>) {
+    fn log_error(&mut self, trouble: Option<Trouble>) {
         if matches!(trouble, Some(Trouble::Overtaken)) {
             return;
         }
         let words = trouble.map(|it| it.to_string());
         match &words {
-            Some(words) if self.told.trouble.as_ref() != Some(words) => {
+            Some(words) if self.logged.trouble.as_ref() != Some(words) => {
                 tracing::warn!("route: {words}");
             }
-            Some(words) => tracing::debug!("route, again: {words}"),
-            None if self.told.trouble.is_some() => tracing::info!("route: it is well again"),
+            Some(words) => tracing::debug!("route, the same error again: {words}"),
+            None if self.logged.trouble.is_some() => {
+                tracing::info!("route: requests succeed again")
+            }
             None => {}
         }
-        self.told.trouble = words;
+        self.logged.trouble = words;
     }
 
     /// Logs once that route and role disagree for longer than a handover takes.
-    fn tell_agreement(&mut self) {
+    fn log_agreement(&mut self) {
         let now = (self.now)();
         let published = self.published.borrow();
         let Some((route, agreement)) = published.route.as_ref().zip(published.route_agreement(now))
@@ -239,16 +241,16 @@ impl Keeper {
         };
         let role = Judgement::of(&published.status, now).role().as_str();
         if agreement.agrees {
-            if std::mem::take(&mut self.told.disagrees) {
-                tracing::info!(role, "the route agrees with our role again");
+            if std::mem::take(&mut self.logged.disagrees) {
+                tracing::info!(role, "the route agrees with the role again");
             }
-        } else if agreement.since >= SLOW && !self.told.disagrees {
-            self.told.disagrees = true;
+        } else if agreement.since >= SLOW && !self.logged.disagrees {
+            self.logged.disagrees = true;
             tracing::warn!(
                 role,
                 says = route.report.says.map(Role::as_str),
                 other = route.report.other,
-                "the route does not agree with our role: requests may go to one who does not lead"
+                "the route does not agree with the role: requests may reach an instance that does not lead"
             );
         }
     }
@@ -292,7 +294,7 @@ async fn changed(
 }
 
 /// Returns a random number from 0 to 1.
-fn entropy() -> f64 {
+fn random() -> f64 {
     // These 24 bits contain no version or variant field.
     f64::from((Uuid::new_v4().as_u128() & 0xff_ffff) as u32) / 16_777_216.0
 }

@@ -8,12 +8,12 @@ use crate::lease::{StoreError, Successor};
 
 /// Tracks the last error, so that it is not logged again.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct EventLog {
     last_error: Option<StoreError>,
     repeats: u32,
 }
 
-impl Report {
+impl EventLog {
     /// Logs an error when it is new, and how often it occurred once the store answers again.
     pub(super) fn answered(&mut self, answer: &Result<Answer, StoreError>) {
         match answer {
@@ -28,11 +28,11 @@ impl Report {
             // Compared by outcome: in one outage the messages differ from request to request.
             Err(error) if self.last_error.as_ref().is_some_and(|it| is_alike(it, error)) => {
                 self.repeats += 1;
-                tracing::debug!(times = self.repeats + 1, "the same error again: {error}");
+                tracing::debug!(times = self.repeats + 1, "store, the same error again: {error}");
             }
             Err(error) => {
                 if self.repeats > 0 {
-                    tracing::warn!(times = self.repeats + 1, "the last error came repeatedly");
+                    tracing::warn!(times = self.repeats + 1, "the last error occurred repeatedly");
                 }
                 tracing::warn!(cause = error.failure().cause.as_str(), "store: {error}");
                 self.last_error = Some(error.clone());
@@ -44,26 +44,26 @@ impl Report {
     /// Logs a notice.
     pub(super) fn notice(&mut self, notice: &Notice) {
         match notice {
-            Notice::Transition(transition) => tell_transition(transition),
+            Notice::Transition(transition) => log_transition(transition),
             Notice::HolderChanged(Some(Holder { candidate, term })) => {
                 tracing::info!(holder = candidate.identity, term, "leader seen");
             }
-            Notice::HolderChanged(None) => tracing::debug!("the leader is not known"),
+            Notice::HolderChanged(None) => tracing::debug!("no leader known"),
             Notice::RecordMissing { hold } => tracing::warn!(
                 hold_s = hold.as_secs(),
-                "no term is recorded: whoever takes the lease holds it for {} s before leading, in \
-                 case an earlier leader lives. `tenure doctor --create` beforehand spares that wait",
+                "the record has no term: the next holder waits {} s before it leads, in case an earlier \
+                 leader is still active; `tenure doctor --create` avoids the wait",
                 hold.as_secs(),
             ),
             Notice::TermFell { seen, found } => tracing::error!(
                 seen,
                 found,
-                "the recorded term went back: the store lost writes, or somebody changed the record"
+                "the recorded term went back: the store lost writes, or the record was changed by hand"
             ),
             Notice::TermTooLarge { found } => tracing::error!(
                 found,
-                "the recorded term is too large for another to follow; if no leader lives, delete \
-                 the record, and `tenure doctor --create` begins anew"
+                "the recorded term is too large to be followed by another; if no leader is active, \
+                 delete the record and run `tenure doctor --create`"
             ),
             Notice::SuccessorNamed(Successor { identity, hold_off }) => tracing::info!(
                 successor = identity,
@@ -71,7 +71,7 @@ impl Report {
                 "successor named"
             ),
             Notice::ReleaseUnknown => tracing::warn!(
-                "the lease may not have been released: at worst it runs out by itself"
+                "the release was not confirmed: if it failed, the lease runs out by itself"
             ),
         }
     }
@@ -81,7 +81,7 @@ fn is_alike(one: &StoreError, other: &StoreError) -> bool {
     one.outcome() == other.outcome()
 }
 
-fn tell_transition(transition: &Transition) {
+fn log_transition(transition: &Transition) {
     let Transition { from, to, reason, term, leadership } = transition;
     tracing::info!(
         from = %from.as_str(),

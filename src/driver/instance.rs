@@ -7,16 +7,16 @@ use tokio::sync::watch;
 
 use crate::clock;
 use crate::config::{Health, Settings};
-use crate::driver::{Driver, Orders, Publisher, Report};
+use crate::driver::{Driver, EventLog, Inbox, Publisher};
 use crate::election::{Config, Election, HealthRule};
 use crate::lease::{Candidate, Rules};
 use crate::metrics::Metrics;
-use crate::status::publish_acks::Acknowledgements;
+use crate::status::publish_acks::PublishAcks;
 use crate::status::{About, Heartbeat, ProbeState, Published, RouteState};
 use crate::store;
 
 /// The parts, not yet running.
-pub(crate) struct Assembly {
+pub(crate) struct Instance {
     pub(crate) about: About,
     pub(crate) election: Election,
     pub(crate) store: Arc<dyn store::LeaseStore>,
@@ -26,9 +26,9 @@ pub(crate) struct Assembly {
     sender: watch::Sender<Published>,
 }
 
-impl Assembly {
+impl Instance {
     /// Builds the parts. With `has_workload` the lease is not released before
-    /// [`Control::vacated`](crate::driver::Control::vacated).
+    /// [`Control::workload_exited`](crate::driver::Control::workload_exited).
     ///
     /// # Errors
     /// Returns an error if the store's client cannot be built.
@@ -62,17 +62,17 @@ impl Assembly {
         Ok(Self { about, election, store, metrics, heartbeat, published, sender })
     }
 
-    /// Returns the driver, which takes `orders`; its publications are acknowledged through
-    /// `acknowledgements`.
-    pub(crate) fn driver(self, orders: Orders, acknowledgements: Acknowledgements) -> Driver {
+    /// Returns the driver, which takes `inbox`; its publications are acknowledged through
+    /// `acks`.
+    pub(crate) fn driver(self, inbox: Inbox, acks: PublishAcks) -> Driver {
         Driver {
             election: self.election,
             store: self.store,
-            publisher: Publisher::new(self.sender, acknowledgements),
+            publisher: Publisher::new(self.sender, acks),
             metrics: self.metrics,
-            orders,
+            inbox,
             heartbeat: self.heartbeat,
-            report: Report::default(),
+            log: EventLog::default(),
             now: clock::now,
         }
     }
