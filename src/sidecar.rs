@@ -1,56 +1,39 @@
 //! One sidecar: builds the election, its driver, and everything that reads or controls it from the
 //! settings, and runs them to the end. Knows neither signals nor arguments.
+//!
+//! The driver runs on the thread that calls [`Sidecar::run`], with the store's client and little
+//! else. Listeners, page, files, routes, hooks and probes run on another, so that none of them, and
+//! no client of theirs, can delay a renewal.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
+mod runtime;
+mod services;
 
-use anyhow::Context;
-use futures::future::OptionFuture;
 use tokio::sync::{oneshot, watch};
-use tokio::task::JoinSet;
 
-use crate::admin;
-use crate::clock;
-use crate::config::{Beside, Ending, Listen, Settings, StoreSettings};
+use crate::config::{Ending, Settings, StoreSettings};
 use crate::driver::instance::Instance;
 use crate::driver::{Control, Driver, Inbox};
-use crate::election::Command;
-use crate::kube::Kube;
 use crate::metrics::Metrics;
-use crate::probe::Probes;
 use crate::process::descriptors;
-use crate::publish::api::{self, App, Listener};
-use crate::publish::file::Writer;
-use crate::publish::hooks::Hooks;
-use crate::publish::route::{Events, Reconciler};
 use crate::publish::systemd::Systemd;
-use crate::status::publish_acks::PublishAcks;
 use crate::status::{About, Published};
-
-/// The timeout of the first write of the status files.
-const START: Duration = Duration::from_secs(5);
-
-/// The timeout of the last updates to status files, route and Events.
-const LAST_WORD: Duration = Duration::from_millis(250);
+use runtime::ServiceRuntime;
+use services::Services;
 
 /// A sidecar that is ready to run: everything that can fail at the start has been done.
 pub struct Sidecar {
     driver: Driver,
-    listeners: Vec<Listener>,
-    app: App,
-    /// The publishers that run in tasks of their own.
-    aside: JoinSet<()>,
-    probes: Probes,
-    hooks: Hooks,
+    services: Services,
+    runtime: ServiceRuntime,
     control: Control,
-    admin: Option<(admin::Bound, admin::App)>,
-    systemd: Option<Systemd>,
+    published: watch::Receiver<Published>,
+    metrics: Metrics,
 }
 
 impl Sidecar {
     /// Opens the store, binds the listeners and writes the status files for the first time. With
-    /// `has_workload` the lease is not released before [`Control::workload_exited`]. Inbox sent before this
-    /// returns are carried out once the sidecar runs.
+    /// `has_workload` the lease is not released before [`Control::workload_exited`]. Messages sent
+    /// before this returns are handled once the sidecar runs.
     ///
     /// # Errors
     /// Returns an error if a listener cannot be bound, a status file cannot be written, or the
@@ -63,59 +46,28 @@ impl Sidecar {
         (control, inbox): (Control, Inbox),
     ) -> anyhow::Result<Self> {
         settings.max_connections = descriptors::make_room(settings.max_connections);
-        let probes = Probes::new(&settings.health, clock::now)?;
         let instance = Instance::of(&settings, has_workload)?;
         let (about, published) = (instance.about.clone(), instance.published.clone());
-        let (metrics, heartbeat) = (instance.metrics.clone(), instance.heartbeat.clone());
-        let listeners = listen(&settings.listen).await?;
-        let admin = match &settings.admin {
-            Some(it) => Some(admin::bind(it).await?),
-            None => None,
-        };
-        let mut aside = JoinSet::new();
-        let mut acks = PublishAcks::none();
-        if !settings.status_files.is_empty() {
-            let (names, published) = (settings.status_files.clone(), published.clone());
-            let writing =
-                Writer::start(names, about.clone(), metrics.clone(), published, clock::now);
-            let (writer, word) = tokio::time::timeout(START, writing)
-                .await
-                .context("a status file could not be written in time: its disk hangs")??;
-            aside.spawn(writer.run());
-            acks = word;
-        }
-        if let Some(beside) = &settings.kubernetes {
-            let word = tell_cluster(beside, &settings, &instance, &control, &mut aside)?;
-            acks = acks.and(word);
-        }
-        let hooks = Hooks::new(
-            settings.hooks.clone(),
+        let metrics = instance.metrics.clone();
+        let runtime = ServiceRuntime::start()?;
+        let prepare = Services::prepare(
+            settings.clone(),
             about.clone(),
-            metrics.clone(),
-            reached_at(&listeners),
-            clock::now,
-        )?;
-        tell_start(&settings, &about);
-
-        let app = App {
-            about,
-            published,
-            metrics,
-            dropped_lines,
-            heartbeat,
-            now: clock::now,
-            max_connections: settings.max_connections,
-            fits: descriptors::fits,
-        };
+            published.clone(),
+            (metrics.clone(), dropped_lines),
+            (instance.heartbeat.clone(), control.clone()),
+        );
+        let (services, acks) = runtime.run(prepare).await?;
+        log_start(&settings, &about);
         let driver = instance.driver(inbox, acks);
-        let admin = admin.map(|bound| (bound, operating(&settings, &control, &app.published)));
-        Ok(Self { driver, listeners, app, aside, probes, hooks, control, admin, systemd: None })
+        Ok(Self { driver, services, runtime, control, published, metrics })
     }
 
     /// Adds notifications to systemd, if it is present.
     #[must_use]
-    pub fn notifying(self, systemd: Option<Systemd>) -> Self {
-        Self { systemd, ..self }
+    pub fn notifying(mut self, systemd: Option<Systemd>) -> Self {
+        self.services.systemd = systemd;
+        self
     }
 
     /// Returns a handle to send messages to this sidecar.
@@ -127,129 +79,34 @@ impl Sidecar {
     /// Returns the published status.
     #[must_use]
     pub fn published(&self) -> watch::Receiver<Published> {
-        self.app.published.clone()
+        self.published.clone()
     }
 
     /// Returns the URL of the first status listener.
     #[must_use]
     pub fn url(&self) -> Option<String> {
-        reached_at(&self.listeners)
+        self.services.url()
     }
 
     /// Returns the metrics.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        self.app.metrics.clone()
+        self.metrics.clone()
     }
 
-    /// Runs until it has resigned, on request, and the publishers have had `LAST_WORD` for their
-    /// last updates.
+    /// Runs until it has resigned, on request, and the services have ended.
     pub async fn run(self) {
-        let Self { driver, listeners, app, mut aside, probes, hooks, control, admin, systemd } =
-            self;
-        let published = app.published.clone();
+        let Self { driver, services, runtime, .. } = self;
         let (end, ended) = oneshot::channel();
         let drive = async {
             driver.run().await;
             let _ = end.send(());
         };
-        let notify = OptionFuture::from(systemd.map(|it| {
-            let (published, heartbeat) = (app.published.clone(), app.heartbeat.clone());
-            it.run(published, heartbeat, app.about.clone(), control.leaving())
-        }));
-        let serve = api::serve(listeners, app, async {
-            let _ = ended.await;
-        });
-        let probe = probes.run(published.clone(), |probe, result, term| {
-            let control = control.clone();
-            async move { control.probe_finished(probe, result, term).await }
-        });
-        let tell = hooks.run(published, |term| {
-            let control = control.clone();
-            async move {
-                // An error means that the drain is already over.
-                let _ = control.command(Command::Drained(Some(term))).await;
-            }
-        });
-        let operate = async {
-            if let Some((bound, app)) = admin {
-                admin::serve(bound, app).await;
-            }
-        };
-        tokio::join!(drive, serve, probe, tell, notify, operate);
-        // Passive was published before the release; what may be missing is the last state of the
-        // store, and an Event.
-        let _ =
-            tokio::time::timeout(LAST_WORD, async { while aside.join_next().await.is_some() {} })
-                .await;
+        tokio::join!(drive, runtime.run(services.run(ended)));
     }
 }
 
-/// Starts the publishers to the cluster, route and Events; returns the route's acks.
-fn tell_cluster(
-    beside: &Beside,
-    settings: &Settings,
-    instance: &Instance,
-    control: &Control,
-    aside: &mut JoinSet<()>,
-) -> anyhow::Result<PublishAcks> {
-    let kube = Kube::open(&beside.access, beside.request_timeout)?;
-    let published = || instance.published.clone();
-    let identity = settings.identity.clone();
-    if let Some(events) = Events::new((beside, kube.clone()), identity, published(), clock::now) {
-        aside.spawn(events.run());
-    }
-    let told = (control.clone(), instance.metrics.clone());
-    let pace = settings.timings.retry_period;
-    let Some((reconciler, word)) =
-        Reconciler::new((beside, kube), told, published(), pace, clock::now)
-    else {
-        return Ok(PublishAcks::none());
-    };
-    aside.spawn(reconciler.run());
-    Ok(word)
-}
-
-/// Returns the state of the admin listener.
-fn operating(
-    settings: &Settings,
-    control: &Control,
-    published: &watch::Receiver<Published>,
-) -> admin::App {
-    admin::App {
-        control: control.clone(),
-        published: published.clone(),
-        identity: settings.identity.clone(),
-        retry_period: settings.timings.retry_period,
-        now: clock::now,
-    }
-}
-
-/// Returns the URL at which commands of hooks reach the first status listener.
-fn reached_at(listeners: &[Listener]) -> Option<String> {
-    let address = listeners.first()?.address();
-    let Ok(mut socket) = address.parse::<SocketAddr>() else {
-        return Some(address);
-    };
-    match socket.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => socket.set_ip(Ipv4Addr::LOCALHOST.into()),
-        IpAddr::V6(ip) if ip.is_unspecified() => socket.set_ip(Ipv6Addr::LOCALHOST.into()),
-        _ => {}
-    }
-    Some(format!("http://{socket}"))
-}
-
-async fn listen(addresses: &[Listen]) -> anyhow::Result<Vec<Listener>> {
-    let mut listeners = Vec::new();
-    for address in addresses {
-        let listener = api::bind(address).await?;
-        tracing::info!(listening = listener.address(), "status listener");
-        listeners.push(listener);
-    }
-    Ok(listeners)
-}
-
-fn tell_start(settings: &Settings, about: &About) {
+fn log_start(settings: &Settings, about: &About) {
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         instance = about.instance,

@@ -7,11 +7,12 @@ mod reply;
 mod routes;
 mod watch;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
@@ -22,7 +23,7 @@ use crate::clock::Moment;
 use crate::http::listener::{self, Connections, Site, Stream};
 pub use crate::http::listener::{Listener, bind};
 use crate::metrics::Metrics;
-use crate::status::{About, Heartbeat, Published};
+use crate::status::{About, Heartbeat, Judgement, Published, Role};
 
 /// The most event streams and long polls at a time. They never take more than half of the
 /// connections, so that probes always find a slot; above that they get 503.
@@ -33,6 +34,9 @@ const MAX_BODY: u64 = 1024;
 
 /// The interval in which the listener checks whether the election loop has turned.
 const TICK: Duration = Duration::from_secs(1);
+
+/// For how long a rendered text of `/metrics` is served.
+const METRICS_HOLD: Duration = Duration::from_millis(250);
 
 /// How long event streams and long polls may take to deliver the last status.
 const LAST_WORD: Duration = Duration::from_millis(200);
@@ -64,9 +68,41 @@ pub struct App {
 struct Shared {
     app: App,
     streams: Arc<Semaphore>,
+    /// The text of `/metrics` that was rendered last.
+    metrics: Mutex<Option<Rendered>>,
     /// Ticks of this listener since the election loop last turned. A pause of the whole process
     /// stops both, and does not count as a hang.
     quiet: AtomicU32,
+}
+
+/// A text of `/metrics`.
+struct Rendered {
+    at: Moment,
+    /// The publication and the role that it shows.
+    of: (u64, Role),
+    text: Bytes,
+}
+
+impl Shared {
+    /// Returns the status that was published last. It is copied, so that no request holds the lock
+    /// that the driver needs to publish the next.
+    fn published(&self) -> Published {
+        self.app.published.borrow().clone()
+    }
+
+    /// Returns the text of `/metrics`. Rendering is the most expensive of all answers, so one text
+    /// serves all requests of [`METRICS_HOLD`], unless status or role change.
+    fn metrics_text(&self) -> Bytes {
+        let (published, now) = (self.published(), (self.app.now)());
+        let of = (published.sequence, Judgement::of(&published.status, now).role());
+        let mut last = self.metrics.lock().expect("nothing panics while the lock is held");
+        let holds = |it: &&Rendered| it.of == of && it.at.elapsed_max(now) < METRICS_HOLD;
+        if let Some(rendered) = last.as_ref().filter(holds) {
+            return rendered.text.clone();
+        }
+        let text = self.app.metrics.text(&published, (self.app.dropped_lines)(), now);
+        last.insert(Rendered { at: now, of, text: text.into() }).text.clone()
+    }
 }
 
 /// The routes, the same for every connection.
@@ -91,6 +127,7 @@ pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: impl Future<Out
     let shared = Arc::new(Shared {
         app,
         streams: Arc::new(Semaphore::new(streams)),
+        metrics: Mutex::default(),
         quiet: AtomicU32::new(0),
     });
     let paths = Arc::new(Paths(routes::router(Arc::clone(&shared))));

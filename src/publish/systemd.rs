@@ -95,6 +95,10 @@ impl Systemd {
         let (mut told, mut fed, mut feed) = (Told::default(), 0, false);
         let mut over = false;
         loop {
+            // Checked before the status, so that its consequences are not reported first.
+            if !stop.is_terminated() {
+                let _ = stop.as_mut().now_or_never();
+            }
             let due = {
                 let (published, now) = (published.borrow_and_update(), (self.now)());
                 let stopping = over || stop.is_terminated();

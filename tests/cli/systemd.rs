@@ -101,6 +101,7 @@ fn systemd_hears_ready_then_each_change_in_words_and_that_we_are_stopping() {
     leader.signal(Signal::TERM);
     assert!(leader.wait(BOUND).success());
     let stopping = first.wait_for_line("STOPPING=1");
+    first.listen();
     let last = first.heard.last().unwrap();
     assert_eq!(last, "STATUS=passive: stopped; takes no part in orders any more");
     assert!(leads < stopping, "{:#?}", first.heard);

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -32,6 +33,10 @@ const MAX_HEAD: usize = 16 * 1024;
 
 /// The most headers of a request; hyper responds with 431 above it.
 const MAX_HEADERS: usize = 64;
+
+/// After this many answers a connection lets others have their turn: a client that sends requests
+/// without waiting for answers would occupy the thread for as long as its bytes last.
+const ANSWERS_A_TURN: u32 = 8;
 
 /// Marks a response whose body is a stream without end.
 #[derive(Clone, Copy)]
@@ -95,11 +100,16 @@ where
         stalled: None,
     });
     let connections = &place.connections;
+    let answers = AtomicU32::new(1);
     let answer = service_fn(|request| {
         activity.answering();
         let (site, router) = (Arc::clone(&site), router.clone());
         let activity = Arc::clone(&activity);
+        let turn_is_over = answers.fetch_add(1, Ordering::Relaxed).is_multiple_of(ANSWERS_A_TURN);
         async move {
+            if turn_is_over {
+                tokio::task::yield_now().await;
+            }
             let response = respond(request, site.as_ref(), router).await;
             if response.extensions().get::<Streaming>().is_none() {
                 activity.answered(connections.tick());

@@ -5,10 +5,10 @@ use axum::response::{IntoResponse, Response};
 
 use super::Shared;
 use crate::clock::Moment;
+use crate::status::Published;
 
 /// Returns the status document as it is at `now`.
-pub(super) fn document(shared: &Shared, now: Moment) -> String {
-    let published = shared.app.published.borrow();
+pub(super) fn document(shared: &Shared, published: &Published, now: Moment) -> String {
     let document = published.document(&shared.app.about, now);
     serde_json::to_string(&document).expect("a document is JSON")
 }

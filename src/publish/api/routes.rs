@@ -64,8 +64,7 @@ async fn root(Shares(shared): Shares<Arc<Shared>>, request: Request) -> Response
     let accept = request.headers().get_all(ACCEPT);
     let wanted = accept.iter().any(|it| it.to_str().is_ok_and(page::is_wanted));
     let mut response = if wanted {
-        let app = &shared.app;
-        page::answer(&app.published.borrow(), &app.about, (app.now)())
+        page::answer(&shared.published(), &shared.app.about, (shared.app.now)())
     } else {
         INDEX.into_response()
     };
@@ -124,20 +123,17 @@ async fn readyz(Shares(shared): Shares<Arc<Shared>>) -> Response {
 }
 
 async fn status(Shares(shared): Shares<Arc<Shared>>) -> Response {
-    // One reading of the clock for both, so that headers and body agree.
-    let now = (shared.app.now)();
-    let judgement = Judgement::of(&shared.app.published.borrow().status, now);
-    let json = document(&shared, now);
+    // One status and one reading of the clock for both, so that headers and body agree.
+    let (published, now) = (shared.published(), (shared.app.now)());
+    let judgement = Judgement::of(&published.status, now);
+    let json = document(&shared, &published, now);
     let mut response = ([(CONTENT_TYPE, "application/json")], json).into_response();
     head(&mut response, judgement);
     response
 }
 
 async fn metrics_text(Shares(shared): Shares<Arc<Shared>>) -> Response {
-    let app = &shared.app;
-    let published = app.published.borrow().clone();
-    let text = app.metrics.text(&published, (app.dropped_lines)(), (app.now)());
-    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], shared.metrics_text()).into_response()
 }
 
 /// Returns 200 or 503, with the role and its validity.

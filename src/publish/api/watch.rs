@@ -72,7 +72,12 @@ pub(super) async fn watch(
     let mut changes = Changes::since(&shared, Some(index));
     // Without a change within the time, the present status is returned.
     let _ = timeout(wait, changes.next()).await;
-    ([(CONTENT_TYPE, "application/json")], document(&shared, (shared.app.now)())).into_response()
+    ([(CONTENT_TYPE, "application/json")], present(&shared)).into_response()
+}
+
+/// Returns the status document as it is now.
+fn present(shared: &Shared) -> String {
+    document(shared, &shared.published(), (shared.app.now)())
 }
 
 /// Returns a stream of the status: at once, at each change, and at least every ten seconds.
@@ -85,9 +90,7 @@ fn events(
         if timeout(EVERY, changes.next()).await == Ok(Next::Over) {
             return None;
         }
-        let event = Event::default()
-            .id(changes.seen.index.to_string())
-            .data(document(&shared, (shared.app.now)()));
+        let event = Event::default().id(changes.seen.index.to_string()).data(present(&shared));
         Some((Ok(event), (shared, place, changes)))
     })
     .take_until(sleep(LONGEST_STREAM))

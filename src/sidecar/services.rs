@@ -1,0 +1,208 @@
+//! All that runs beside the election: listeners, status files, route and Events, hooks, probes,
+//! systemd.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::Context;
+use futures::future::OptionFuture;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+use crate::admin;
+use crate::clock;
+use crate::config::{Beside, Listen, Settings};
+use crate::driver::Control;
+use crate::election::Command;
+use crate::kube::Kube;
+use crate::metrics::Metrics;
+use crate::probe::Probes;
+use crate::process::descriptors;
+use crate::publish::api::{self, App, Listener};
+use crate::publish::file::Writer;
+use crate::publish::hooks::Hooks;
+use crate::publish::route::{Events, Reconciler};
+use crate::publish::systemd::Systemd;
+use crate::status::publish_acks::PublishAcks;
+use crate::status::{About, Heartbeat, Published};
+
+/// The timeout of the first write of the status files.
+const START: Duration = Duration::from_secs(5);
+
+/// The timeout of the last updates to status files, route and Events.
+const LAST_WORD: Duration = Duration::from_millis(250);
+
+/// The services of one sidecar, ready to run.
+pub(super) struct Services {
+    listeners: Vec<Listener>,
+    app: App,
+    /// The publishers that run in tasks of their own.
+    publishers: JoinSet<()>,
+    probes: Probes,
+    hooks: Hooks,
+    control: Control,
+    admin: Option<(admin::Bound, admin::App)>,
+    pub(super) systemd: Option<Systemd>,
+}
+
+impl Services {
+    /// Binds the listeners, starts the publishers and writes the status files for the first time;
+    /// also returns the acknowledgements of the publishers.
+    ///
+    /// # Errors
+    /// When a listener cannot be bound, a status file cannot be written, or a client cannot be
+    /// built.
+    pub(super) async fn prepare(
+        settings: Settings,
+        about: About,
+        published: watch::Receiver<Published>,
+        (metrics, dropped_lines): (Metrics, Box<dyn Fn() -> usize + Send + Sync>),
+        (heartbeat, control): (Heartbeat, Control),
+    ) -> anyhow::Result<(Self, PublishAcks)> {
+        let probes = Probes::new(&settings.health, clock::now)?;
+        let listeners = listen(&settings.listen).await?;
+        let admin = match &settings.admin {
+            Some(it) => Some((admin::bind(it).await?, operating(&settings, &control, &published))),
+            None => None,
+        };
+        let mut publishers = JoinSet::new();
+        let mut acks = PublishAcks::none();
+        if !settings.status_files.is_empty() {
+            let (names, published) = (settings.status_files.clone(), published.clone());
+            let writing =
+                Writer::start(names, about.clone(), metrics.clone(), published, clock::now);
+            let (writer, written) = tokio::time::timeout(START, writing)
+                .await
+                .context("a status file could not be written in time: its disk hangs")??;
+            publishers.spawn(writer.run());
+            acks = written;
+        }
+        if let Some(beside) = &settings.kubernetes {
+            let told = (control.clone(), metrics.clone());
+            acks = acks.and(tell_cluster(beside, &settings, &published, told, &mut publishers)?);
+        }
+        let hooks = Hooks::new(
+            settings.hooks.clone(),
+            about.clone(),
+            metrics.clone(),
+            reached_at(&listeners),
+            clock::now,
+        )?;
+        let app = App {
+            about,
+            published,
+            metrics,
+            dropped_lines,
+            heartbeat,
+            now: clock::now,
+            max_connections: settings.max_connections,
+            fits: descriptors::fits,
+        };
+        let systemd = None;
+        let it = Self { listeners, app, publishers, probes, hooks, control, admin, systemd };
+        Ok((it, acks))
+    }
+
+    /// Returns the URL of the first status listener.
+    pub(super) fn url(&self) -> Option<String> {
+        reached_at(&self.listeners)
+    }
+
+    /// Runs until the driver has `ended`, and the publishers have had `LAST_WORD` for their last
+    /// updates.
+    pub(super) async fn run(self, ended: oneshot::Receiver<()>) {
+        let Self { listeners, app, mut publishers, probes, hooks, control, admin, systemd } = self;
+        let published = app.published.clone();
+        let notify = OptionFuture::from(systemd.map(|it| {
+            let (published, heartbeat) = (app.published.clone(), app.heartbeat.clone());
+            it.run(published, heartbeat, app.about.clone(), control.leaving())
+        }));
+        let serve = api::serve(listeners, app, async {
+            let _ = ended.await;
+        });
+        let probe = probes.run(published.clone(), |probe, result, term| {
+            let control = control.clone();
+            async move { control.probe_finished(probe, result, term).await }
+        });
+        let run_hooks = hooks.run(published, |term| {
+            let control = control.clone();
+            async move {
+                // An error means that the drain is already over.
+                let _ = control.command(Command::Drained(Some(term))).await;
+            }
+        });
+        let operate = async {
+            if let Some((bound, app)) = admin {
+                admin::serve(bound, app).await;
+            }
+        };
+        tokio::join!(serve, probe, run_hooks, notify, operate);
+        // Passive was published before the release; what may be missing is the last state of the
+        // store, and an Event.
+        let last = async { while publishers.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(LAST_WORD, last).await;
+    }
+}
+
+/// Starts the publishers to the cluster, route and Events; returns the route's acknowledgements.
+fn tell_cluster(
+    beside: &Beside,
+    settings: &Settings,
+    published: &watch::Receiver<Published>,
+    told: (Control, Metrics),
+    publishers: &mut JoinSet<()>,
+) -> anyhow::Result<PublishAcks> {
+    let kube = Kube::open(&beside.access, beside.request_timeout)?;
+    let published = || published.clone();
+    let identity = settings.identity.clone();
+    if let Some(events) = Events::new((beside, kube.clone()), identity, published(), clock::now) {
+        publishers.spawn(events.run());
+    }
+    let pace = settings.timings.retry_period;
+    let Some((reconciler, acks)) =
+        Reconciler::new((beside, kube), told, published(), pace, clock::now)
+    else {
+        return Ok(PublishAcks::none());
+    };
+    publishers.spawn(reconciler.run());
+    Ok(acks)
+}
+
+/// Returns the state of the admin listener.
+fn operating(
+    settings: &Settings,
+    control: &Control,
+    published: &watch::Receiver<Published>,
+) -> admin::App {
+    admin::App {
+        control: control.clone(),
+        published: published.clone(),
+        identity: settings.identity.clone(),
+        retry_period: settings.timings.retry_period,
+        now: clock::now,
+    }
+}
+
+/// Returns the URL at which commands of hooks reach the first status listener.
+fn reached_at(listeners: &[Listener]) -> Option<String> {
+    let address = listeners.first()?.address();
+    let Ok(mut socket) = address.parse::<SocketAddr>() else {
+        return Some(address);
+    };
+    match socket.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => socket.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => socket.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    Some(format!("http://{socket}"))
+}
+
+async fn listen(addresses: &[Listen]) -> anyhow::Result<Vec<Listener>> {
+    let mut listeners = Vec::new();
+    for address in addresses {
+        let listener = api::bind(address).await?;
+        tracing::info!(listening = listener.address(), "status listener");
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
