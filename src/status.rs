@@ -65,6 +65,8 @@ pub struct About {
     pub boot_id: String,
     /// The kind of store.
     pub store: &'static str,
+    /// The length of a lease: what was seen longer ago is not certain any more.
+    pub lease_duration: Duration,
 }
 
 /// The heartbeat of the election loop: the driver increments it, others see that it has changed.
@@ -161,6 +163,14 @@ impl Published {
     #[must_use]
     pub fn step(&self) -> u64 {
         if self.status.standing.state().is_leading() { 2 } else { 1 }
+    }
+
+    /// Returns whether the store has not answered for longer than lease-duration at `now`, so that
+    /// nothing last seen in it is certain any more.
+    #[must_use]
+    pub fn is_out_of_contact(&self, about: &About, now: Moment) -> bool {
+        let last = self.status.store.last_success;
+        last.is_none_or(|last| last.elapsed_max(now) > about.lease_duration)
     }
 
     /// Returns whether the last result of every probe was a success; true without probes.

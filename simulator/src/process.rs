@@ -276,7 +276,8 @@ impl Node {
     /// Returns whether work of its leadership continues under its lease at this instant.
     pub fn drains(&self, now: Instant) -> bool {
         let Some(process) = &self.process else { return false };
-        let left = process.status.drain_remaining(self.clocks.read(now));
+        let now = self.clocks.read(now);
+        let left = process.status.drain_remaining(now).min(process.status.protected_for(now));
         let over = process.work.is_none_or(|it| it.over);
         !self.machine_stands && !over && left.is_some_and(|it| !it.is_zero())
     }

@@ -45,6 +45,7 @@ impl Instance {
             instance: candidate.instance.clone(),
             boot_id: clock::boot_id().unwrap_or_default(),
             store: store.kind(),
+            lease_duration: settings.timings.lease_duration,
         };
         let terms = terms(settings, candidate, store.rules(), has_workload);
         let election = Election::new(terms, clock::now());

@@ -132,8 +132,8 @@ impl Status {
     pub fn work_remaining(&self, now: Moment) -> Duration {
         match &self.standing {
             Standing::Leader { belief, .. } => belief.until_end(now),
-            Standing::Draining { belief, began, length, .. } => {
-                length.saturating_sub(began.elapsed_max(now)).min(belief.until_end(now))
+            Standing::Draining { belief, .. } => {
+                self.drain_remaining(now).unwrap_or_default().min(belief.until_end(now))
             }
             _ => Duration::ZERO,
         }
@@ -157,14 +157,23 @@ impl Status {
         !self.remaining(now).is_zero()
     }
 
-    /// Returns how long work that began under the leadership stays protected at `now`: what is left
-    /// of drain-timeout or of the belief, whichever ends first; `None` without a drain.
+    /// Returns what is left of drain-timeout at `now`; `None` without a drain.
     #[must_use]
     pub fn drain_remaining(&self, now: Moment) -> Option<Duration> {
         match &self.standing {
-            Standing::Draining { belief, began, length, .. } => {
-                Some(length.saturating_sub(began.elapsed_max(now)).min(belief.remaining(now)))
+            Standing::Draining { began, length, .. } => {
+                Some(length.saturating_sub(began.elapsed_max(now)))
             }
+            _ => None,
+        }
+    }
+
+    /// Returns how long the lease still protects the work of a drain at `now` if no renewal follows;
+    /// `None` without a drain.
+    #[must_use]
+    pub fn protected_for(&self, now: Moment) -> Option<Duration> {
+        match &self.standing {
+            Standing::Draining { belief, .. } => Some(belief.remaining(now)),
             _ => None,
         }
     }

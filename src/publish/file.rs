@@ -282,6 +282,7 @@ mod tests {
             instance: "us-1".to_owned(),
             boot_id: "this".to_owned(),
             store: "memory",
+            lease_duration: Duration::from_secs(15),
         };
         let (sender, receiver) = watch::channel(published(1, Standing::Starting));
         let metrics = Metrics::new(&about, false);

@@ -56,9 +56,13 @@ pub struct Document<'a> {
     /// The rest of this instance's hold-off, after it gave up leadership.
     #[serde(default)]
     pub hold_off_remaining_ms: Option<u64>,
-    /// How long work begun as leader stays protected while this instance drains.
+    /// The time until the deadline of a drain; `null` without a drain.
     #[serde(default)]
     pub drain_remaining_ms: Option<u64>,
+    /// How long the lease certainly protects the work of a drain, if no renewal follows; `null`
+    /// without a drain.
+    #[serde(default)]
+    pub protected_for_ms: Option<u64>,
     /// The health of the store.
     #[serde(default)]
     pub store: StoreDocument<'a>,
@@ -87,6 +91,12 @@ pub struct HolderDocument<'a> {
     /// Its term.
     #[serde(default)]
     pub term: u64,
+    /// The time since the store last answered, which is when this was last known.
+    #[serde(default)]
+    pub seen_ms_ago: u64,
+    /// Whether that is longer than lease-duration ago: another may lead, or none.
+    #[serde(default)]
+    pub stale: bool,
 }
 
 /// The successor in the status document.
@@ -204,6 +214,8 @@ impl Published {
                 identity: holder.candidate.identity.as_str().into(),
                 address: holder.candidate.address.as_deref().map(Cow::from),
                 term: holder.term,
+                seen_ms_ago: store.last_success.map_or(0, |then| whole_ms(then.elapsed_max(now))),
+                stale: self.is_out_of_contact(about, now),
             }),
             successor: self.status.successor.as_ref().map(|successor| SuccessorDocument {
                 identity: successor.identity.as_str().into(),
@@ -211,6 +223,7 @@ impl Published {
             }),
             hold_off_remaining_ms: self.status.hold_off.map(|it| whole_ms(it.remaining(now))),
             drain_remaining_ms: self.status.drain_remaining(now).map(whole_ms),
+            protected_for_ms: self.status.protected_for(now).map(whole_ms),
             store: StoreDocument {
                 kind: about.store.into(),
                 last_success_ms_ago: store.last_success.map(|then| whole_ms(then.elapsed_max(now))),

@@ -63,6 +63,7 @@ impl Running {
             instance: format!("{name}-1"),
             boot_id: String::new(),
             store: store.kind(),
+            lease_duration: Duration::from_secs(15),
         };
         let first = Published::first(election.status());
         let (sender, published) = watch::channel(first);

@@ -231,9 +231,10 @@ async fn the_status_document_has_its_fields_and_no_others() {
         "role": "active", "term": 42, "valid_for_ms": 9_588,
         "valid_until_boottime_ns": 1_010_000_000_000_u64,
         "boot_id": "5ca1ab1e-0000-4000-8000-000000000000", "since": "2026-11-20T09:00:00Z",
-        "index": 2, "holder": {"identity": "us", "address": "10.0.3.7:8080", "term": 42},
+        "index": 2, "holder": {"identity": "us", "address": "10.0.3.7:8080", "term": 42, "seen_ms_ago": 412,
+            "stale": false},
         "store": {"kind": "azure", "last_success_ms_ago": 412, "failures": 2, "last_error": "no route"},
-        "drain_remaining_ms": null, "hold_off_remaining_ms": null, "successor": null,
+        "drain_remaining_ms": null, "protected_for_ms": null, "hold_off_remaining_ms": null, "successor": null,
         "health": null, "route": null, "transitions": [],
         "version": env!("CARGO_PKG_VERSION"),
     });
@@ -244,6 +245,7 @@ async fn the_status_document_has_its_fields_and_no_others() {
     let nulls = [
         "/successor",
         "/drain_remaining_ms",
+        "/protected_for_ms",
         "/hold_off_remaining_ms",
         "/term",
         "/holder",
@@ -258,9 +260,19 @@ async fn the_status_document_has_its_fields_and_no_others() {
     let document = server.get("/status").await.json();
     assert_eq!(
         document["holder"],
-        serde_json::json!({"identity": "them", "address": null, "term": 43})
+        serde_json::json!({"identity": "them", "address": null, "term": 43, "seen_ms_ago": 0,
+            "stale": false})
     );
     assert_eq!((&document["term"], &document["index"]), (&serde_json::Value::Null, &4.into()));
+
+    // The store does not answer for longer than a lease lasts.
+    assert_eq!(server.code("/standby").await, 200);
+    pass(ms(15_000));
+    assert_eq!(server.code("/standby").await, 200);
+    pass(ms(1));
+    assert_eq!(server.code("/standby").await, 503);
+    let holder = server.get("/status").await.json()["holder"].clone();
+    assert_eq!((&holder["seen_ms_ago"], &holder["stale"]), (&15_001.into(), &true.into()));
 }
 
 #[tokio::test]

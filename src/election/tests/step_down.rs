@@ -78,19 +78,22 @@ fn a_drained_service_is_released_only_when_all_say_passive() {
 }
 
 #[test]
-fn a_drain_tells_how_long_its_work_is_protected() {
+fn a_drain_reports_its_own_deadline_and_how_long_the_lease_is_certain() {
     let mut bench = Bench::leader_with(draining());
     assert_eq!(bench.election.status().drain_remaining(bench.now), None);
     bench.sleep(1_000);
     step_down(&mut bench, 0).unwrap();
-    let remaining = |bench: &Bench| bench.election.status().drain_remaining(bench.now);
-    assert_eq!(remaining(&bench), Some(ms(DRAIN)));
+    let remaining = |bench: &Bench| {
+        let status = bench.election.status();
+        (status.drain_remaining(bench.now).unwrap(), status.protected_for(bench.now).unwrap())
+    };
+    assert_eq!(remaining(&bench), (ms(DRAIN), ms(DEADLINE - 1_000)));
     bench.sleep(5_000);
-    assert_eq!(remaining(&bench), Some(ms(1_000)));
+    assert_eq!(remaining(&bench), (ms(1_000), ms(DEADLINE - 6_000)));
     let mut bench = Bench::leader_with(Config { drain_timeout: ms(60_000), ..config() });
     bench.sleep(4_000);
     step_down(&mut bench, 0).unwrap();
-    assert_eq!(remaining(&bench), Some(ms(DEADLINE - 4_000)), "no longer than the belief");
+    assert_eq!(remaining(&bench), (ms(60_000), ms(DEADLINE - 4_000)));
 }
 
 #[test]

@@ -100,8 +100,10 @@ fn least_remaining(uri: &Uri) -> Result<Duration, Box<Response>> {
 }
 
 async fn standby(Shares(shared): Shares<Arc<Shared>>) -> Response {
-    let judgement = shared.judge();
-    answer(judgement.state == State::Standby, judgement)
+    let (published, now) = (shared.published(), (shared.app.now)());
+    let judgement = Judgement::of(&published.status, now);
+    let could_take_over = !published.is_out_of_contact(&shared.app.about, now);
+    answer(judgement.state == State::Standby && could_take_over, judgement)
 }
 
 async fn livez(Shares(shared): Shares<Arc<Shared>>) -> Response {
