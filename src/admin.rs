@@ -125,7 +125,7 @@ impl Site for Paths {
 pub async fn serve(bound: Bound, app: App) {
     let Bound { listener, guard } = bound;
     // So few connections fit into the reserve of file descriptors, whatever the limit.
-    let connections = Connections::new(MAX_CONNECTIONS, std::convert::identity);
+    let connections = Connections::new(MAX_CONNECTIONS, MAX_CONNECTIONS, std::convert::identity);
     let mut published = app.published.clone();
     let paths = Arc::new(Paths(Arc::new(Shared { app, guard })));
     let mut tasks = JoinSet::new();

@@ -8,7 +8,7 @@ mod limits;
 
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -44,6 +44,34 @@ pub enum Listener {
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+}
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Peer {
+    /// A process on this host, over a unix socket.
+    Local,
+    /// An address; IPv4 in IPv6 is IPv4.
+    Address(IpAddr),
+}
+
+impl Peer {
+    /// Returns whether it is beyond this host.
+    fn is_remote(self) -> bool {
+        matches!(self, Self::Address(address) if !address.is_loopback())
+    }
+}
+
+impl Stream {
+    /// Returns the other end.
+    pub(crate) fn peer(&self) -> Peer {
+        match self {
+            Self::Unix(_) => Peer::Local,
+            Self::Tcp(stream) => stream
+                .peer_addr()
+                .map_or(Peer::Local, |address| Peer::Address(address.ip().to_canonical())),
+        }
+    }
 }
 
 /// The file of a unix socket, removed on drop unless it has been replaced.

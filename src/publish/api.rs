@@ -5,6 +5,7 @@
 
 mod reply;
 mod routes;
+mod streams;
 mod watch;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,7 +16,6 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -24,9 +24,11 @@ use crate::http::listener::{self, Connections, Site, Stream};
 pub use crate::http::listener::{Listener, bind};
 use crate::metrics::Metrics;
 use crate::status::{About, Heartbeat, Judgement, Published, Role};
+use streams::Streams;
 
 /// The most event streams and long polls at a time. They never take more than half of the
-/// connections, so that probes always find a slot; above that they get 503.
+/// connections, so that probes always find a slot, and one peer never gets more than half of them;
+/// above that they get 503.
 pub const MAX_STREAMS: usize = 128;
 
 /// The most bytes of a request's body; no request needs one.
@@ -60,6 +62,8 @@ pub struct App {
     pub now: fn() -> Moment,
     /// The most connections at a time, over all listeners.
     pub max_connections: usize,
+    /// The most connections of one address beyond loopback.
+    pub max_connections_per_peer: usize,
     /// Returns how many of the given connections fit into the current limit of open files.
     pub fits: fn(usize) -> usize,
 }
@@ -67,7 +71,7 @@ pub struct App {
 /// State shared by the handlers.
 struct Shared {
     app: App,
-    streams: Arc<Semaphore>,
+    streams: Streams,
     /// The text of `/metrics` that was rendered last.
     metrics: Mutex<Option<Rendered>>,
     /// Ticks of this listener since the election loop last turned. A pause of the whole process
@@ -122,11 +126,11 @@ impl Site for Paths {
 /// Serves the listeners until `shutdown`, then closes all connections; subscribers first receive
 /// the last status if the driver is gone by then.
 pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: impl Future<Output = ()>) {
-    let connections = Connections::new(app.max_connections, app.fits);
+    let connections = Connections::new(app.max_connections, app.max_connections_per_peer, app.fits);
     let streams = MAX_STREAMS.min(app.max_connections.div_ceil(2));
     let shared = Arc::new(Shared {
         app,
-        streams: Arc::new(Semaphore::new(streams)),
+        streams: Streams::new(streams),
         metrics: Mutex::default(),
         quiet: AtomicU32::new(0),
     });
@@ -138,10 +142,8 @@ pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: impl Future<Out
     tasks.spawn(connections.sweep());
     tasks.spawn(watch_the_election(Arc::clone(&shared)));
     shutdown.await;
-    // All permits are free when every stream has ended. A stream that is not read must not delay
-    // this.
-    let all = u32::try_from(streams).unwrap_or(u32::MAX);
-    let _ = timeout(LAST_WORD, shared.streams.acquire_many(all)).await;
+    // A stream that is not read must not delay this.
+    let _ = timeout(LAST_WORD, shared.streams.ended()).await;
 }
 
 /// Counts for how long the election loop has not turned while this listener ran.

@@ -96,6 +96,7 @@ impl Services {
             heartbeat,
             now: clock::now,
             max_connections: settings.max_connections,
+            max_connections_per_peer: 64,
             fits: descriptors::fits,
         };
         let systemd = None;

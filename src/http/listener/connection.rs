@@ -64,7 +64,7 @@ pub(crate) async fn accept<T: Site>(listener: Listener, connections: Connections
         match accepted {
             Ok(stream) => {
                 failing = false;
-                if let Some(place) = connections.take().await {
+                if let Some(place) = connections.take(stream.peer()).await {
                     let activity = Arc::clone(&place.activity);
                     let (site, router) = (Arc::clone(&site), site.router(&stream));
                     let task = match stream {
@@ -101,7 +101,9 @@ where
     });
     let connections = &place.connections;
     let answers = AtomicU32::new(1);
-    let answer = service_fn(|request| {
+    let peer = place.activity.peer();
+    let answer = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
         activity.answering();
         let (site, router) = (Arc::clone(&site), router.clone());
         let activity = Arc::clone(&activity);

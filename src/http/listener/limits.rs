@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+use super::Peer;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval};
@@ -22,10 +23,13 @@ const SWEEP: Duration = Duration::from_millis(500);
 /// byte.
 const PATIENCE: u32 = 10;
 
-/// The slots for connections, of all listeners together.
+/// The slots for connections, of all listeners together. A tenth of them is kept for peers without
+/// any connection.
 #[derive(Clone)]
 pub(crate) struct Connections {
     max: usize,
+    /// The most connections of one address beyond loopback.
+    max_per_peer: usize,
     /// Returns how many of the given connections fit into the current limit of open files.
     fits: fn(usize) -> usize,
     /// One permit for each connection that may be open.
@@ -39,8 +43,8 @@ pub(crate) struct Connections {
 }
 
 /// The activity of one connection.
-#[derive(Default)]
 pub(super) struct Activity {
+    peer: Peer,
     phase: AtomicU8,
     /// When it began or was last answered, as a count of such events on all connections; the
     /// smallest is the oldest.
@@ -85,25 +89,32 @@ pub(super) struct Place {
 }
 
 impl Connections {
-    pub(crate) fn new(max: usize, fits: fn(usize) -> usize) -> Self {
+    pub(crate) fn new(max: usize, max_per_peer: usize, fits: fn(usize) -> usize) -> Self {
         let free = Arc::new(Semaphore::new(max));
         let (scarce, short) = Default::default();
-        Self { max, fits, free, scarce, short, taken: Arc::default(), next: Arc::default() }
+        let (taken, next) = Default::default();
+        Self { max, max_per_peer, fits, free, scarce, short, taken, next }
     }
 
-    /// Takes a slot. If all are taken, closes a connection to make room; returns `None` if all are
-    /// busy.
-    pub(super) async fn take(&self) -> Option<Place> {
-        let permit = match Arc::clone(&self.free).try_acquire_owned() {
-            Ok(permit) => permit,
-            // A connection that was ended is closed a little later. Without waiting for that, a
-            // burst would open more files than there are slots, at the store's expense.
-            Err(_) if self.make_room() => Arc::clone(&self.free).acquire_owned().await.ok()?,
-            Err(_) => return None,
-        };
+    /// Takes a slot for a connection of `peer`. If all that it may use are taken, closes a connection
+    /// to make room; returns `None` if all are busy.
+    pub(super) async fn take(&self, peer: Peer) -> Option<Place> {
+        let held = self.lock().values().filter(|it| it.peer == peer).count();
+        if peer.is_remote() && held >= self.max_per_peer {
+            let its_own = |it: &Activity| it.peer == peer && it.waits();
+            if !end_oldest(&mut self.lock(), its_own) {
+                return None;
+            }
+        }
+        let kept = if held == 0 { 0 } else { self.max / 10 };
+        if self.free.available_permits() <= kept && !self.make_room() {
+            return None;
+        }
+        // A connection that was ended is closed a little later. Without waiting for that, a burst
+        // would open more files than there are slots, at the store's expense.
+        let permit = Arc::clone(&self.free).acquire_owned().await.ok()?;
         let id = self.tick();
-        let activity = Arc::new(Activity::default());
-        activity.idle_since.store(id, Ordering::Relaxed);
+        let activity = Arc::new(Activity::new(peer, id));
         self.lock().insert(id, Arc::clone(&activity));
         Some(Place { id, activity, connections: self.clone(), _permit: permit })
     }
@@ -198,6 +209,21 @@ impl Drop for Place {
 }
 
 impl Activity {
+    fn new(peer: Peer, id: u64) -> Self {
+        Self {
+            peer,
+            phase: AtomicU8::new(IDLE),
+            idle_since: AtomicU64::new(id),
+            partial: AtomicBool::new(false),
+            swept: AtomicU32::new(0),
+            task: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn peer(&self) -> Peer {
+        self.peer
+    }
+
     /// Sets the connection's task, once.
     pub(super) fn is_of(&self, task: AbortHandle) {
         let _ = self.task.set(task);

@@ -9,22 +9,22 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Query, State as Shares};
+use axum::extract::{Extension, Query, State as Shares};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt};
 use serde::Deserialize;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::watch::Receiver;
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
 use super::reply::{bad, bad_duration, document};
+use super::streams::Slot;
 use crate::config::duration;
 use crate::election::State;
-use crate::http::listener::Streaming;
+use crate::http::listener::{Peer, Streaming};
 use crate::status::{Judgement, Published, Role};
 
 /// The longest interval between two events.
@@ -51,14 +51,15 @@ pub(super) struct Asked {
 
 pub(super) async fn watch(
     Shares(shared): Shares<Arc<Shared>>,
+    Extension(peer): Extension<Peer>,
     Query(asked): Query<Asked>,
 ) -> Response {
-    let Ok(place) = Arc::clone(&shared.streams).try_acquire_owned() else {
-        let body = "there are as many event streams already as there may be\n";
+    let Some(slot) = shared.streams.take(peer) else {
+        let body = "too many event streams, of all clients or of this one\n";
         return (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "5")], body).into_response();
     };
     let Some(index) = asked.index else {
-        let mut response = Sse::new(events(shared, place)).into_response();
+        let mut response = Sse::new(events(shared, slot)).into_response();
         response.extensions_mut().insert(Streaming);
         return response;
     };
@@ -81,17 +82,14 @@ fn present(shared: &Shared) -> String {
 }
 
 /// Returns a stream of the status: at once, at each change, and at least every ten seconds.
-fn events(
-    shared: Arc<Shared>,
-    place: OwnedSemaphorePermit,
-) -> impl Stream<Item = Result<Event, Infallible>> {
+fn events(shared: Arc<Shared>, slot: Slot) -> impl Stream<Item = Result<Event, Infallible>> {
     let changes = Changes::since(&shared, None);
-    futures::stream::unfold((shared, place, changes), |(shared, place, mut changes)| async {
+    futures::stream::unfold((shared, slot, changes), |(shared, slot, mut changes)| async {
         if timeout(EVERY, changes.next()).await == Ok(Next::Over) {
             return None;
         }
         let event = Event::default().id(changes.seen.index.to_string()).data(present(&shared));
-        Some((Ok(event), (shared, place, changes)))
+        Some((Ok(event), (shared, slot, changes)))
     })
     .take_until(sleep(LONGEST_STREAM))
 }

@@ -52,6 +52,7 @@ impl Server {
             heartbeat: heartbeat.clone(),
             now,
             max_connections,
+            max_connections_per_peer: max_connections,
             fits: std::convert::identity,
         };
         let address = tcp.address().parse().expect("it says its address");
