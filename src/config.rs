@@ -32,6 +32,7 @@ mod resolve;
 mod service;
 mod shutdown_budget;
 mod store_url;
+mod table;
 mod timings;
 mod values;
 mod warnings;
@@ -44,10 +45,11 @@ pub use health::{Health, Probe};
 pub use hooks::{HOOK_GRACE, Hook, Hooks};
 pub(crate) use kubernetes::names::slice as slice_name;
 pub use kubernetes::{Beside, KubeAccess, KubernetesSettings, Route};
-pub use layers::{Arity, Flags, SETTINGS, Setting, UnderExec, Verb};
+pub use layers::Flags;
 pub use resolve::{Loaded, load, load_to_look};
 pub use shutdown_budget::Ending;
-pub use warnings::Doubt;
+pub use table::{CREDENTIALS, Kind, SETTINGS, Setting, UnderExec, Verb};
+pub use warnings::Warning;
 
 use store_url::StoreUrl;
 

@@ -9,7 +9,9 @@ use tokio::sync::watch;
 use super::tasks::{Warden, Works};
 use super::{Candidate, Running};
 use crate::assembly::Assembly;
-use crate::config::{self, Environment, Fault, Faults, Flags, Settings, Source, Verb, duration};
+use crate::config::{
+    self, Environment, Fault, Faults, Flags, SETTINGS, Setting, Settings, Source, Verb, duration,
+};
 use crate::driver::Control;
 use crate::status::publish_acks::Acknowledgements;
 
@@ -25,27 +27,6 @@ pub struct Builder {
     /// Names that are not settings of a candidate.
     unknown: Vec<String>,
 }
-
-/// The settings of an election and its store; all others belong to the sidecar.
-const OURS: [&str; 17] = [
-    "election",
-    "identity",
-    "advertise",
-    "observe",
-    "store",
-    "azure-endpoint",
-    "azure-blob-prefix",
-    "azure-insecure-http",
-    "kube-api",
-    "kube-token-file",
-    "kube-ca-file",
-    "lease-duration",
-    "renew-deadline",
-    "retry-period",
-    "request-timeout",
-    "activation-delay",
-    "drain-timeout",
-];
 
 /// Why a candidate could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -111,8 +92,7 @@ impl Builder {
     /// counts. Settings of the sidecar (listeners, files, hooks, probes, logs) are not accepted,
     /// and make [`start`](Self::start) fail.
     pub fn setting(mut self, name: &str, value: &str) -> Self {
-        let setting = config::SETTINGS.iter().find(|it| it.name == name);
-        match setting.filter(|it| OURS.contains(&it.name)) {
+        match Setting::named(name).filter(|it| it.in_library) {
             Some(setting) => {
                 self.flags.insert(setting.name, vec![value.to_owned()]);
             }
@@ -169,8 +149,8 @@ impl Builder {
 }
 
 fn unknown(name: &str) -> Fault {
-    let of_sidecar = config::SETTINGS.iter().any(|it| it.name == name);
-    let problem = if of_sidecar {
+    let known = SETTINGS.iter().filter(|it| it.in_library).map(|it| it.name).collect::<Vec<_>>();
+    let problem = if Setting::named(name).is_some() {
         "is a setting of the sidecar, which a candidate inside a service does not have"
     } else {
         "is not a setting"
@@ -180,18 +160,6 @@ fn unknown(name: &str) -> Fault {
         value: None,
         source: Source::Program,
         problem: problem.to_owned(),
-        remedy: format!("leave it out; there are {}", OURS.join(", ")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_setting_of_a_candidate_is_one_of_the_sidecars_too() {
-        for name in OURS {
-            assert!(config::SETTINGS.iter().any(|it| it.name == name), "{name}");
-        }
+        remedy: format!("leave it out; there are {}", known.join(", ")),
     }
 }

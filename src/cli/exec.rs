@@ -60,7 +60,7 @@ pub async fn run(args: Args, environment: Environment) -> ExitCode {
         None => environment,
     };
     let Args { wait, once, max_hold, settings, command } = args;
-    let loaded = match load(&settings.flags(), &environment, Verb::Exec) {
+    let loaded = match load(&settings.flags, &environment, Verb::Exec) {
         Ok(loaded) => loaded,
         Err(faults) => {
             terminal::complain(&faults.to_string());
@@ -89,7 +89,7 @@ pub async fn run(args: Args, environment: Environment) -> ExitCode {
     let mode = Mode { once, wait, max_hold };
     let outcome = match logs::start(settings.log_format, &settings.log_level) {
         Ok(logs) => {
-            settings::tell(&loaded);
+            settings::log(&loaded);
             lead(loaded.settings, &environment, task, mode, &logs).await
         }
         Err(error) => Err(error),

@@ -10,6 +10,7 @@ use url::{Host, Url};
 use super::environment::Environment;
 use super::faults::{Fault, Problem, Source, without_secrets};
 use super::store_url::DEVELOPMENT_ACCOUNT;
+use super::table::CREDENTIALS;
 use super::{AzureCredential, SecretSource, endpoint};
 
 /// Azurite's key, which Microsoft documents; it is not secret.
@@ -60,14 +61,11 @@ pub(super) fn credential(
     faults: &mut Vec<Fault>,
 ) -> AzureCredential {
     type Make = fn(SecretSource) -> AzureCredential;
-    let kinds: [(&str, Make); 3] = [
-        ("AZURE_STORAGE_CONNECTION_STRING", AzureCredential::ConnectionString),
-        ("AZURE_STORAGE_KEY", AzureCredential::Key),
-        ("AZURE_STORAGE_SAS_TOKEN", AzureCredential::Sas),
-    ];
+    let makes: [Make; 3] =
+        [AzureCredential::ConnectionString, AzureCredential::Key, AzureCredential::Sas];
     // All are read before one is chosen, so that every fault is reported.
-    let mut found = kinds.map(|(name, make)| secret(name, environment, faults).map(make));
-    if let Some(credential) = found.iter_mut().find_map(Option::take) {
+    let found = CREDENTIALS.map(|name| secret(name, environment, faults));
+    if let Some(credential) = found.into_iter().zip(makes).find_map(|(it, make)| it.map(make)) {
         return credential;
     }
     if account == DEVELOPMENT_ACCOUNT {

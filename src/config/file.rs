@@ -9,7 +9,7 @@ use std::path::Path;
 use config::{FileFormat, Source as _, ValueKind};
 
 use super::faults::{Fault, Problem, Source};
-use super::layers::{Arity, Raw, Setting, file_settings};
+use super::table::{self, Raw, Setting};
 
 /// The most bytes of a settings file.
 const LARGEST: u64 = 1 << 20;
@@ -86,7 +86,7 @@ pub(super) fn keys(
     let mut table: Vec<_> = table.into_iter().collect();
     table.sort_by(|(a, _), (b, _)| a.cmp(b));
     for (key, value) in table {
-        let Some(setting) = file_settings().find(|it| it.name == key) else {
+        let Some(setting) = Setting::named(&key).filter(|it| it.is_key()) else {
             faults.push(Fault::new(&key, None, source.clone(), unknown(&key, &value.kind)));
             continue;
         };
@@ -133,7 +133,7 @@ fn is_deep(text: &str) -> bool {
 
 fn values(setting: &Setting, kind: ValueKind) -> Result<Vec<String>, Problem> {
     match kind {
-        ValueKind::Array(items) if setting.arity == Arity::Many => {
+        ValueKind::Array(items) if setting.is_list => {
             items.into_iter().map(|it| scalar(it.kind)).collect()
         }
         ValueKind::Array(_) => {
@@ -182,12 +182,8 @@ fn unknown(key: &str, kind: &ValueKind) -> Problem {
              such as AZURE_STORAGE_KEY_FILE",
         );
     }
-    let nearest = file_settings()
-        .map(|it| (strsim::damerau_levenshtein(&plain, it.name), it.name))
-        .filter(|(distance, name)| *distance <= name.len().div_ceil(3).min(4))
-        .min();
-    let remedy = match (nearest, kind) {
-        (Some((_, name)), _) => format!("did you mean {name}?"),
+    let remedy = match (table::nearest_key(&plain), kind) {
+        (Some(name), _) => format!("did you mean {name}?"),
         (None, ValueKind::Table(_)) => {
             "the keys of the file are flat, named like the flags: azure-endpoint, for instance"
                 .to_owned()
@@ -307,7 +303,7 @@ mod tests {
                 (format!("{quoted}: 1"), FileFormat::Yaml)
             };
             let (raw, faults) = keys(Path::new("f"), &text, format);
-            let known = file_settings().any(|it| it.name == key);
+            let known = Setting::named(&key).is_some_and(Setting::is_key);
             prop_assert_eq!(raw.len(), usize::from(known));
             prop_assert_eq!(faults.len(), usize::from(!known));
         }

@@ -14,7 +14,7 @@ use route::Kind;
 use super::faults::{Problem, Source};
 use super::resolve::Reader;
 use super::store_url::StoreUrl;
-use super::warnings::Doubt;
+use super::warnings::Warning;
 use super::{StoreSettings, values};
 
 mod access;
@@ -120,7 +120,7 @@ impl Reader<'_> {
         let service = self.optional("kube-service", names::label);
         let (api, route, service) = (api?, route?, service?);
         let (token_file, ca_file) = (token_file?, ca_file?);
-        self.doubt_unused(store, route);
+        self.warn_unused(store, route);
         let asker = match store {
             Some(StoreUrl::Kubernetes { .. }) => Some("store"),
             _ => route.map(|_| "kube-route"),
@@ -202,7 +202,7 @@ impl Reader<'_> {
     }
 
     /// Warns of settings that have no effect.
-    fn doubt_unused(&mut self, store: Option<&StoreUrl>, route: Option<Kind>) {
+    fn warn_unused(&mut self, store: Option<&StoreUrl>, route: Option<Kind>) {
         let in_cluster = matches!(store, Some(StoreUrl::Kubernetes { .. })) || route.is_some();
         let no_cluster = "neither store nor route is in Kubernetes";
         for (subject, used, why) in [
@@ -213,14 +213,14 @@ impl Reader<'_> {
             ("kube-service", route.is_some(), "there is no --kube-route endpointslice"),
         ] {
             if !used && self.source(subject) != Source::Default {
-                self.doubt(subject, format!("it has no effect, since {why}"), "take it out");
+                self.warn(subject, format!("it has no effect, since {why}"), "take it out");
             }
         }
     }
 
     /// Records a warning.
-    fn doubt(&mut self, subject: &'static str, problem: impl Into<String>, remedy: &str) {
+    fn warn(&mut self, subject: &'static str, problem: impl Into<String>, remedy: &str) {
         let (problem, remedy) = (problem.into(), remedy.to_owned());
-        self.doubts.push(Doubt { subject, problem, remedy });
+        self.warnings.push(Warning { subject, problem, remedy });
     }
 }

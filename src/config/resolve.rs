@@ -7,12 +7,13 @@ use std::time::Duration;
 use super::environment::Environment;
 use super::faults::{Fault, Faults, Problem, Source, without_secrets};
 use super::kubernetes::Cluster;
-use super::layers::{Flags, Layers, Raw, SETTINGS, Verb, gather};
+use super::layers::{Flags, Layers, gather};
 use super::store_url::{self, StoreUrl};
+use super::table::{Raw, Setting, Verb};
 use super::timings::{self, Limits};
 use super::{
-    AzureSettings, Doubt, FileSettings, LogFormat, Settings, StoreSettings, Timings, azure, values,
-    warnings,
+    AzureSettings, FileSettings, LogFormat, Settings, StoreSettings, Timings, Warning, azure,
+    values, warnings,
 };
 
 /// Valid settings, with notes and warnings.
@@ -24,7 +25,7 @@ pub struct Loaded {
     /// known.
     pub notes: Vec<String>,
     /// Warnings about settings that may not do what was intended.
-    pub doubts: Vec<Doubt>,
+    pub warnings: Vec<Warning>,
 }
 
 /// Reads flags, environment and file into valid settings for a command that is about to start.
@@ -57,12 +58,18 @@ pub(super) struct Reader<'a> {
     /// Whether a sidecar is about to start.
     pub(super) starting: bool,
     /// Warnings that depend on which settings were given, and not on the result.
-    pub(super) doubts: Vec<Doubt>,
+    pub(super) warnings: Vec<Warning>,
 }
 
 impl<'a> Reader<'a> {
     fn of(flags: &Flags, environment: &'a Environment, verb: Verb, starting: bool) -> Self {
-        Self { layers: gather(flags, environment), environment, verb, starting, doubts: Vec::new() }
+        Self {
+            layers: gather(flags, environment),
+            environment,
+            verb,
+            starting,
+            warnings: Vec::new(),
+        }
     }
 
     fn load(mut self) -> Result<Loaded, Faults> {
@@ -70,9 +77,9 @@ impl<'a> Reader<'a> {
         let Layers { faults, notes, .. } = self.layers;
         match settings {
             Some(settings) if faults.is_empty() => {
-                let mut doubts = self.doubts;
-                doubts.extend(warnings::of(&settings, self.environment, self.verb));
-                Ok(Loaded { settings, notes, doubts })
+                let mut warnings = self.warnings;
+                warnings.extend(warnings::of(&settings, self.environment, self.verb));
+                Ok(Loaded { settings, notes, warnings })
             }
             _ => Err(Faults(faults)),
         }
@@ -128,10 +135,8 @@ impl Reader<'_> {
 
     /// Returns the value of a setting after precedence, else its default.
     pub(super) fn raw(&self, name: &str) -> Option<Raw> {
-        let said = self.layers.raw.get(name).cloned();
-        let setting = SETTINGS.iter().find(|it| it.name == name);
-        said.or_else(|| {
-            let default = setting?.default_for(self.verb)?;
+        self.layers.raw.get(name).cloned().or_else(|| {
+            let default = Setting::named(name)?.default_for(self.verb)?;
             Some(Raw { values: vec![default.to_owned()], source: Source::Default })
         })
     }

@@ -6,8 +6,8 @@ use super::admin::{self, Admin};
 use super::faults::{Problem, without_secrets};
 use super::health::{self, Health};
 use super::hooks::{self, Hook, Hooks};
-use super::layers::Raw;
 use super::resolve::Reader;
+use super::table::Raw;
 use super::{Listen, duration, values};
 
 impl Reader<'_> {

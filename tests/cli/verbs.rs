@@ -128,7 +128,7 @@ fn the_help_groups_its_settings_and_ends_with_examples() {
     let run = tenure(&["run", "--help"], &[]).out;
     let (settings, examples) = run.split_once("Examples:").expect("examples come last");
     for heading in
-        ["Election:", "Store:", "Kubernetes:", "Timings:", "Status:", "Logs:", "File of settings:"]
+        ["Election:", "Store:", "Kubernetes:", "Timings:", "Status:", "Logs:", "Settings file:"]
     {
         assert!(settings.contains(heading), "{heading}");
     }

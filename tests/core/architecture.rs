@@ -214,46 +214,6 @@ fn the_library_shows_candidates_and_the_clock_and_nothing_else() {
     assert_eq!(shown, expected);
 }
 
-#[test]
-fn every_setting_is_in_the_readme_and_in_the_help() {
-    let readme = include_str!("../../README.md");
-    let help = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"))
-        .args(["run", "--help"])
-        .output()
-        .unwrap();
-    let help = String::from_utf8(help.stdout).unwrap();
-    for setting in &tenure::config::SETTINGS {
-        assert!(readme.contains(&format!("`{}`", setting.name)), "{} in README.md", setting.name);
-        let taken = setting.is_flag_of(tenure::config::Verb::Run);
-        let helped = help.contains(&format!("--{} <", setting.name))
-            || help.contains(&format!("--{}[", setting.name));
-        assert_eq!(helped, taken, "{} in the help", setting.name);
-    }
-}
-
-#[test]
-fn every_setting_of_run_is_a_value_of_the_charts_by_its_name_in_camel_case() {
-    let library = include_str!("../../helm/tenure-lib/values.yaml");
-    let application = include_str!("../../helm/tenure/values.yaml");
-    let schema = include_str!("../../helm/tenure/values.schema.json");
-    for setting in &tenure::config::SETTINGS {
-        let mut words = setting.name.split('-');
-        let mut name = words.next().unwrap().to_owned();
-        for word in words {
-            name.push_str(&word[..1].to_uppercase());
-            name.push_str(&word[1..]);
-        }
-        let taken = setting.is_flag_of(tenure::config::Verb::Run);
-        for (file, key) in [
-            (library, format!("\n  {name}: ")),
-            (application, format!("\n  {name}: ")),
-            (schema, format!("\"{name}\": {{")),
-        ] {
-            assert_eq!(file.contains(&key), taken, "{name}: {}", setting.name);
-        }
-    }
-}
-
 /// A panic ends the process at once, as a kill does, so that it is never half-dead.
 #[test]
 fn fault_35_the_shipped_binary_aborts_on_a_panic_and_nothing_catches_one() {

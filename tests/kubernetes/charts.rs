@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use manifests::{
     assert_plain_probes, assert_restricted, assert_valid, containers, render, run, text,
 };
-use tenure::config::{self, Arity, Ending, Environment, Flags, SETTINGS, StoreSettings, Verb};
+use tenure::config::{self, Ending, Environment, Flags, SETTINGS, StoreSettings, Verb};
 use values::{azure, everything, port, with};
 
 const LIBRARY: &str = "helm/tenure-lib";
@@ -144,7 +144,7 @@ fn tenure_takes_the_flags_that_the_chart_gives_it_and_doubts_none() {
     for values in matrix() {
         let flags = render(&values).flags();
         let loaded = read(&flags).unwrap_or_else(|faults| panic!("{flags:?}: {faults}"));
-        assert_eq!(loaded.doubts, [], "{flags:?}");
+        assert_eq!(loaded.warnings, [], "{flags:?}");
         let settings = loaded.settings;
         assert_eq!(settings.election, "orders");
         let expected = match values["store"].as_str() {
@@ -230,7 +230,7 @@ fn each_setting_of_run_is_a_value_of_its_name() {
         let flags = render(&values).flags();
         for setting in settings.clone().filter(|it| it.name != unused) {
             let value = &values["election"][key(setting.name)];
-            let list = if setting.arity == Arity::Many { value.clone() } else { json!([value]) };
+            let list = if setting.is_list { value.clone() } else { json!([value]) };
             for value in list.as_array().unwrap() {
                 let value = value.as_str().map_or(value.to_string(), str::to_owned);
                 let flag = format!("--{}={value}", setting.name);

@@ -23,14 +23,14 @@ impl Reader<'_> {
     ) -> Option<KubeAccess> {
         if let Some(api) = api {
             if api.scheme() == "http" && ca_file.is_some() {
-                self.doubt(
+                self.warn(
                     "kube-ca-file",
                     "it has no effect, since the API server is asked by plain http",
                     "take it out",
                 );
             }
             if api.scheme() == "https" && token_file.is_none() {
-                self.doubt(
+                self.warn(
                     "kube-api",
                     "nobody signs in there: the token of a service account is for its own cluster \
                      alone, and no other is named",

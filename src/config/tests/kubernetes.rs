@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::warnings::Doubt;
+use super::super::warnings::Warning;
 use super::super::{Beside, Route};
 use super::*;
 
@@ -393,22 +393,22 @@ fn a_lease_lasts_whole_seconds_of_which_there_is_one() {
 
 #[test]
 fn what_nothing_reads_is_doubted() {
-    let doubts = |flags: &[(&'static str, &str)]| Pod::new().load(flags).unwrap().doubts;
-    let subjects = |found: &[Doubt]| -> Vec<&str> { found.iter().map(|it| it.subject).collect() };
+    let warnings = |flags: &[(&'static str, &str)]| Pod::new().load(flags).unwrap().warnings;
+    let subjects = |found: &[Warning]| -> Vec<&str> { found.iter().map(|it| it.subject).collect() };
     let memory = ("store", "memory:");
     let named = [("kube-api", "https://a.test"), ("kube-token-file", "/t"), ("kube-ca-file", "/c")];
     let label = ("kube-label", "role");
-    assert_eq!(doubts(&[STORE, named[0], named[1], named[2]]), []);
-    assert_eq!(doubts(&[memory, LABEL, named[0], named[1], named[2], label]), []);
+    assert_eq!(warnings(&[STORE, named[0], named[1], named[2]]), []);
+    assert_eq!(warnings(&[memory, LABEL, named[0], named[1], named[2], label]), []);
     assert_eq!(
-        subjects(&doubts(&[memory, named[0], named[1], named[2], label, SERVICE])),
+        subjects(&warnings(&[memory, named[0], named[1], named[2], label, SERVICE])),
         ["kube-api", "kube-token-file", "kube-ca-file", "kube-label", "kube-service"]
     );
-    assert_eq!(subjects(&doubts(&[STORE, SLICE, SERVICE, label])), ["kube-label"]);
-    let anonymous = doubts(&[STORE, named[0]]);
+    assert_eq!(subjects(&warnings(&[STORE, SLICE, SERVICE, label])), ["kube-label"]);
+    let anonymous = warnings(&[STORE, named[0]]);
     assert_eq!(subjects(&anonymous), ["kube-api"]);
     assert!(anonymous[0].remedy.contains("--kube-token-file"), "{anonymous:?}");
-    let plain = doubts(&[STORE, ("kube-api", "http://127.0.0.1:8001"), named[2]]);
+    let plain = warnings(&[STORE, ("kube-api", "http://127.0.0.1:8001"), named[2]]);
     assert_eq!(subjects(&plain), ["kube-ca-file"]);
 }
 
