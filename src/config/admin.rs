@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::faults::Problem;
-use super::{Listen, values};
+use super::values::{self, Listen};
 
 /// The fewest characters of a token.
 const SHORTEST: usize = 16;

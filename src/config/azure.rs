@@ -3,15 +3,86 @@
 //! Files of secrets are not read here, and no credential is tried; the backend does that, again and
 //! again while it runs. No message contains a secret.
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use url::{Host, Url};
 
+use super::endpoint;
 use super::environment::Environment;
 use super::faults::{Fault, Problem, Source, without_secrets};
 use super::store_url::DEVELOPMENT_ACCOUNT;
 use super::table::CREDENTIALS;
-use super::{AzureCredential, SecretSource, endpoint};
+
+/// Settings of `azure:`.
+#[derive(Clone, Debug)]
+pub struct AzureSettings {
+    /// The endpoint of the account, without a trailing slash.
+    pub endpoint: Url,
+    /// The name of the account.
+    pub account: String,
+    /// The container.
+    pub container: String,
+    /// The name of the blob: PREFIX/ELECTION.
+    pub blob: String,
+    /// The credential.
+    pub credential: AzureCredential,
+    /// The bound on one request.
+    pub request_timeout: Duration,
+    /// The value of `HTTPS_PROXY`, if set.
+    pub proxy: Option<String>,
+    /// The value of `NO_PROXY`, if set.
+    pub no_proxy: Option<String>,
+}
+
+/// Credentials for Azure, in the order of preference.
+#[derive(Clone, Debug)]
+pub enum AzureCredential {
+    /// `AZURE_STORAGE_CONNECTION_STRING` or `…_FILE`.
+    ConnectionString(SecretSource),
+    /// `AZURE_STORAGE_KEY` or `…_FILE`.
+    Key(SecretSource),
+    /// `AZURE_STORAGE_SAS_TOKEN` or `…_FILE`.
+    Sas(SecretSource),
+    /// Workload identity: `AZURE_FEDERATED_TOKEN_FILE` with `AZURE_CLIENT_ID`, `AZURE_TENANT_ID`,
+    /// `AZURE_AUTHORITY_HOST`.
+    WorkloadIdentity {
+        /// `AZURE_FEDERATED_TOKEN_FILE`.
+        token_file: PathBuf,
+        /// `AZURE_CLIENT_ID`.
+        client_id: String,
+        /// `AZURE_TENANT_ID`.
+        tenant_id: String,
+        /// `AZURE_AUTHORITY_HOST`.
+        authority_host: Option<String>,
+    },
+    /// Managed identity; user-assigned if `AZURE_CLIENT_ID` is set.
+    ManagedIdentity {
+        /// `AZURE_CLIENT_ID`.
+        client_id: Option<String>,
+    },
+    /// The login of the Azure CLI.
+    AzureCli,
+}
+
+/// The source of a secret.
+#[derive(Clone)]
+pub enum SecretSource {
+    /// The value itself.
+    Value(String),
+    /// A file that holds it, read again when it changes.
+    File(PathBuf),
+}
+
+impl fmt::Debug for SecretSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value(_) => f.write_str("Value(…)"),
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+        }
+    }
+}
 
 /// Azurite's key, which Microsoft documents; it is not secret.
 const DEVELOPMENT_KEY: &str =

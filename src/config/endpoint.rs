@@ -3,6 +3,7 @@
 use url::Url;
 
 use super::faults::Problem;
+use super::values;
 
 /// Parses an endpoint and strips the trailing slash. `write` is the remedy for an invalid one, and
 /// `secrets` tells where credentials belong.
@@ -28,5 +29,5 @@ pub(super) fn read(text: &str, write: &str, secrets: &str) -> Result<Url, Proble
 
 /// Returns whether requests to the URL may leave this machine in plain http.
 pub(super) fn is_plain_beyond(url: &Url) -> bool {
-    url.scheme() == "http" && url.host().is_none_or(|host| !super::values::is_loopback(&host))
+    url.scheme() == "http" && url.host().is_none_or(|host| !values::is_loopback(&host))
 }

@@ -10,6 +10,7 @@ use url::{Host, Url};
 use super::command_line::{self, CommandLine};
 use super::duration;
 use super::faults::{Problem, without_secrets};
+use super::values;
 
 /// The health of the local service; without probes it is always healthy.
 #[derive(Clone, Debug)]
@@ -170,7 +171,7 @@ fn max_age(query: &str) -> Result<Duration, Problem> {
             "write ?max_age=30s; or ? as %3F if it belongs to the name",
         ));
     };
-    let age = super::values::duration(age).map_err(|it| {
+    let age = values::duration(age).map_err(|it| {
         Problem::new(format!("has a max_age that {}", it.problem), "write ?max_age=30s")
     })?;
     if age.is_zero() {

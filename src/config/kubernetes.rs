@@ -11,14 +11,13 @@ use url::Url;
 
 use route::Kind;
 
-use super::faults::{Problem, Source};
-use super::resolve::Reader;
+use super::faults::{Problem, Source, Warning};
+use super::kubernetes_names as names;
+use super::reader::Reader;
 use super::store_url::StoreUrl;
-use super::warnings::Warning;
-use super::{StoreSettings, values};
+use super::values;
 
 mod access;
-pub(super) mod names;
 mod route;
 
 /// How to reach the API server.
@@ -144,7 +143,7 @@ impl Reader<'_> {
         namespace: Option<String>,
         name: String,
         request_timeout: Option<Duration>,
-    ) -> Option<StoreSettings> {
+    ) -> Option<KubernetesSettings> {
         let Some(namespace) = namespace.or_else(|| cluster.namespace.clone()) else {
             let problem = Problem::new(
                 "names no namespace, and nothing else does: POD_NAMESPACE is not set, and there is \
@@ -154,12 +153,12 @@ impl Reader<'_> {
             self.fault_of("store", problem);
             return None;
         };
-        Some(StoreSettings::Kubernetes(KubernetesSettings {
+        Some(KubernetesSettings {
             access: cluster.access.clone()?,
             namespace,
             name,
             request_timeout: request_timeout?,
-        }))
+        })
     }
 
     /// Returns what is written besides the lease; `Some(None)` if neither the store nor a route is
@@ -167,7 +166,7 @@ impl Reader<'_> {
     pub(super) fn beside(
         &mut self,
         cluster: Option<Cluster>,
-        store: Option<&StoreSettings>,
+        lease: Option<&KubernetesSettings>,
         advertise: Option<&str>,
         election: Option<&str>,
         request_timeout: Option<Duration>,
@@ -180,10 +179,6 @@ impl Reader<'_> {
         if let (Some(Route::EndpointSlice { service, .. }), Some(election)) = (&route, election) {
             self.check_slice(service, election)?;
         }
-        let lease = match store {
-            Some(StoreSettings::Kubernetes(lease)) => Some(lease),
-            _ => None,
-        };
         let pod = self.environment.get("POD_NAME").filter(|it| names::subdomain(it).is_ok());
         let (namespace, pod) = match (cluster.namespace, pod) {
             (Some(namespace), Some(pod)) => (namespace, Some(pod.to_owned())),

@@ -4,17 +4,18 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::azure::{self, AzureSettings};
 use super::environment::Environment;
-use super::faults::{Fault, Faults, Problem, Source, without_secrets};
+use super::faults::{Faults, Problem, Source, Warning};
 use super::kubernetes::Cluster;
-use super::layers::{Flags, Layers, gather};
+use super::layers::{Flags, Layers};
+use super::reader::Reader;
+use super::settings::{FileSettings, Settings, StoreSettings};
 use super::store_url::{self, StoreUrl};
-use super::table::{Raw, Setting, Verb};
-use super::timings::{self, Limits};
-use super::{
-    AzureSettings, FileSettings, LogFormat, Settings, StoreSettings, Timings, Warning, azure,
-    values, warnings,
-};
+use super::table::Verb;
+use super::timings::{self, Limits, Timings};
+use super::values::{self, LogFormat};
+use super::warnings;
 
 /// Valid settings, with notes and warnings.
 #[derive(Clone, Debug)]
@@ -49,29 +50,7 @@ pub fn load_to_look(
     Reader::of(flags, environment, verb, false).load()
 }
 
-/// Reads values one by one and records faults. `None` from any of its methods means that a fault
-/// has been recorded.
-pub(super) struct Reader<'a> {
-    layers: Layers,
-    pub(super) environment: &'a Environment,
-    pub(super) verb: Verb,
-    /// Whether a sidecar is about to start.
-    pub(super) starting: bool,
-    /// Warnings that depend on which settings were given, and not on the result.
-    pub(super) warnings: Vec<Warning>,
-}
-
-impl<'a> Reader<'a> {
-    fn of(flags: &Flags, environment: &'a Environment, verb: Verb, starting: bool) -> Self {
-        Self {
-            layers: gather(flags, environment),
-            environment,
-            verb,
-            starting,
-            warnings: Vec::new(),
-        }
-    }
-
+impl Reader<'_> {
     fn load(mut self) -> Result<Loaded, Faults> {
         let settings = self.settings();
         let Layers { faults, notes, .. } = self.layers;
@@ -98,9 +77,12 @@ impl Reader<'_> {
         let url = self.optional("store", store_url::parse);
         let cluster = self.cluster(url.as_ref().and_then(Option::as_ref));
         let store = self.store(url, election.as_deref(), request_timeout, cluster.as_ref());
+        let lease = match &store {
+            Some(StoreSettings::Kubernetes(lease)) => Some(lease),
+            _ => None,
+        };
         let host = advertise.as_ref().and_then(Option::as_deref);
-        let kubernetes =
-            self.beside(cluster, store.as_ref(), host, election.as_deref(), request_timeout);
+        let kubernetes = self.beside(cluster, lease, host, election.as_deref(), request_timeout);
         let stop_timeout = self.one("stop-timeout", values::duration);
         self.check_timings(timings, store.as_ref(), stop_timeout);
         let listen = self.many("listen", values::listen);
@@ -131,69 +113,6 @@ impl Reader<'_> {
             log_format: log_format?,
             log_level: log_level?,
         })
-    }
-
-    /// Returns the value of a setting after precedence, else its default.
-    pub(super) fn raw(&self, name: &str) -> Option<Raw> {
-        self.layers.raw.get(name).cloned().or_else(|| {
-            let default = Setting::named(name)?.default_for(self.verb)?;
-            Some(Raw { values: vec![default.to_owned()], source: Source::Default })
-        })
-    }
-
-    pub(super) fn source(&self, name: &str) -> Source {
-        self.raw(name).map_or(Source::Default, |it| it.source)
-    }
-
-    pub(super) fn fault(
-        &mut self,
-        name: &str,
-        value: Option<&str>,
-        source: Source,
-        problem: Problem,
-    ) {
-        self.layers.faults.push(Fault::new(name, value, source, problem));
-    }
-
-    pub(super) fn many<T>(
-        &mut self,
-        name: &'static str,
-        read: impl Fn(&[String]) -> Result<T, Problem>,
-    ) -> Option<T> {
-        let raw = self.raw(name).unwrap_or(Raw { values: Vec::new(), source: Source::Default });
-        read(&raw.values)
-            .map_err(|it| self.fault(name, Some(&raw.values.join(",")), raw.source, it))
-            .ok()
-    }
-
-    pub(super) fn optional<T>(
-        &mut self,
-        name: &'static str,
-        read: impl Fn(&str) -> Result<T, Problem>,
-    ) -> Option<Option<T>> {
-        let Some(raw) = self.raw(name) else {
-            return Some(None);
-        };
-        let value = raw.values.first().map_or("", String::as_str);
-        match read(value) {
-            Ok(it) => Some(Some(it)),
-            Err(problem) => {
-                // A misplaced secret must not reach a log through a message.
-                let shown =
-                    if value.contains(':') { without_secrets(value) } else { value.to_owned() };
-                self.fault(name, Some(&shown), raw.source, problem);
-                None
-            }
-        }
-    }
-
-    /// Parses a setting that was given or has a default.
-    pub(super) fn one<T>(
-        &mut self,
-        name: &'static str,
-        read: impl Fn(&str) -> Result<T, Problem>,
-    ) -> Option<T> {
-        self.optional(name, read)?
     }
 
     /// Returns `--identity`, else the pod's name, else the host name.
@@ -256,20 +175,6 @@ impl Reader<'_> {
         }
     }
 
-    /// Formats the sources of settings, to end a sentence about all of them.
-    pub(super) fn sources(&self, names: &[&str]) -> String {
-        let all: Vec<_> =
-            names.iter().map(|name| format!("{name}: {}", self.source(name))).collect();
-        format!(" [{}]", all.join(", "))
-    }
-
-    /// Records a fault of a setting of one value.
-    pub(super) fn fault_of(&mut self, name: &'static str, problem: Problem) {
-        let raw = self.raw(name);
-        let value = raw.as_ref().and_then(|it| it.values.first()).map(String::as_str);
-        self.fault(name, value, self.source(name), problem);
-    }
-
     fn store(
         &mut self,
         url: Option<Option<StoreUrl>>,
@@ -283,9 +188,9 @@ impl Reader<'_> {
         let prefix = self.optional("azure-blob-prefix", values::blob_prefix);
         match url? {
             None => self.default_store(election),
-            Some(StoreUrl::Kubernetes { namespace, name }) => {
-                self.lease(cluster?, namespace, name, request_timeout)
-            }
+            Some(StoreUrl::Kubernetes { namespace, name }) => self
+                .lease(cluster?, namespace, name, request_timeout)
+                .map(StoreSettings::Kubernetes),
             Some(StoreUrl::Memory) => Some(StoreSettings::Memory),
             Some(StoreUrl::File(directory)) => Some(file(directory, false, election?)),
             Some(StoreUrl::Azure { account, container }) => {

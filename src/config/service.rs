@@ -3,12 +3,13 @@
 //! admin socket, the token file.
 
 use super::admin::{self, Admin};
+use super::duration;
 use super::faults::{Problem, without_secrets};
 use super::health::{self, Health};
 use super::hooks::{self, Hook, Hooks};
-use super::resolve::Reader;
+use super::reader::Reader;
 use super::table::Raw;
-use super::{Listen, duration, values};
+use super::values::{self, Listen};
 
 impl Reader<'_> {
     /// Reads the probes and their timings.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Component, PathBuf};
 
 use super::faults::Problem;
-use super::kubernetes::names;
+use super::kubernetes_names as names;
 
 /// The default account of Azurite.
 pub(super) const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";

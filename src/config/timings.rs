@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use super::Timings;
 use super::duration::format;
 use super::faults::Problem;
 use super::values::SHORTEST;
@@ -13,6 +12,23 @@ const LEAST_MARGIN: Duration = Duration::from_millis(200);
 
 /// The shortest and the longest finite lease in Azure.
 const AZURE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(60));
+
+/// The timings of the election. They must satisfy `renew-deadline ≥ 2 × retry-period +
+/// request-timeout`, and leave a tenth of `lease-duration` (at least 200 ms) after
+/// `renew-deadline`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timings {
+    /// From each grant to the expiry of the lease in the store.
+    pub lease_duration: Duration,
+    /// From the sending of the last granted request until this instance no longer reports active.
+    pub renew_deadline: Duration,
+    /// The time between renewals of a leader; the mean time between reads of a standby.
+    pub retry_period: Duration,
+    /// The bound on one request to the store.
+    pub request_timeout: Duration,
+    /// From the grant until the new leader reports active.
+    pub activation_delay: Duration,
+}
 
 /// The lease-durations that a store supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,58 @@
 //! Parses single values: names, addresses, files, numbers, words.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use url::Host;
 
+use super::duration;
 use super::faults::Problem;
-use super::{FileFormat, Listen, LogFormat, StatusFile, duration};
+
+/// An address of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// A unix socket.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A status file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its format, by the file name extension.
+    pub format: FileFormat,
+}
+
+/// The format of a status file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileFormat {
+    /// The status document.
+    Json,
+    /// Lines that a shell can source.
+    Env,
+}
+
+/// The format of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines.
+    Json,
+}
 
 /// The most bytes of a unix socket's path.
 const LONGEST_SOCKET: usize = 107;

@@ -3,26 +3,19 @@
 
 use std::net::IpAddr;
 
+use super::duration;
+use super::environment::Environment;
+use super::faults::Warning;
 use super::health::Probe;
+use super::settings::Settings;
 use super::shutdown_budget::Ending;
-use super::{Environment, Settings, Verb, duration};
+use super::table::Verb;
 
 /// The default of Kubernetes' `terminationGracePeriodSeconds`, in seconds.
 const KUBERNETES: u64 = 30;
 
 /// The default of systemd's `TimeoutStopSec`, in seconds.
 const SYSTEMD: u64 = 90;
-
-/// A warning.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
-    /// Its subject, in a word.
-    pub subject: &'static str,
-    /// What happens with these settings.
-    pub problem: String,
-    /// What to do if that is not intended.
-    pub remedy: String,
-}
 
 /// Returns all warnings about valid settings.
 #[must_use]

@@ -100,6 +100,31 @@ fn each_module_uses_only_the_ones_below_it() {
 }
 
 #[test]
+fn the_modules_of_the_settings_use_each_other_without_a_circle() {
+    let files = shipped("config");
+    // The module is the first part of the path below src/config: kubernetes/route.rs is of kubernetes.
+    let module_of = |path: &Path| {
+        let below = path.iter().skip_while(|it| *it != "config").nth(1);
+        below.map(|it| Path::new(it).file_stem().unwrap().to_str().unwrap().to_owned())
+    };
+    let mut left: Vec<(String, Vec<&str>)> = Vec::new();
+    for (path, text) in &files {
+        let Some(module) = module_of(path) else { continue };
+        let is_inside = path.parent().unwrap().file_name().unwrap() != "config";
+        let prefix = if is_inside { "super::super::" } else { "super::" };
+        left.push((module, names_after(text, prefix).collect()));
+    }
+    // Takes away the modules that use nothing of the rest, until nothing is left.
+    while !left.is_empty() {
+        let (rest, leaves): (Vec<_>, Vec<_>) = left.iter().cloned().partition(|(module, used)| {
+            left.iter().any(|(other, _)| other != module && used.contains(&other.as_str()))
+        });
+        assert!(!leaves.is_empty(), "a circle among {rest:?}");
+        left = rest;
+    }
+}
+
+#[test]
 fn the_core_uses_lease_and_clock_and_nothing_that_acts() {
     for (path, text) in shipped("election") {
         for used in names_after(&text, "crate::") {

@@ -7,8 +7,9 @@ use url::{Host, Url};
 
 use super::super::endpoint;
 use super::super::faults::{Problem, Source};
-use super::super::resolve::Reader;
-use super::{KubeAccess, names};
+use super::super::kubernetes_names as names;
+use super::super::reader::Reader;
+use super::KubeAccess;
 
 impl Reader<'_> {
     /// Returns `--kube-api`, else the API server of this pod's cluster with the credentials of its

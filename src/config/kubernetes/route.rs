@@ -4,8 +4,9 @@
 use std::net::IpAddr;
 
 use super::super::faults::{Problem, Source};
-use super::super::resolve::Reader;
-use super::{Cluster, Route, names};
+use super::super::kubernetes_names as names;
+use super::super::reader::Reader;
+use super::{Cluster, Route};
 
 /// The kinds of routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

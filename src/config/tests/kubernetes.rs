@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::warnings::Warning;
 use super::super::{Beside, Route};
+use std::time::Duration;
+
 use super::*;
 
 /// A typical pod: it has a service account, and its manifest passes name and namespace.

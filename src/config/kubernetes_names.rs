@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::super::faults::Problem;
+use super::faults::Problem;
 
 /// The longest DNS label, and the longest name in the key of a label.
 const LABEL: usize = 63;
@@ -19,12 +19,12 @@ fn plain(it: char) -> bool {
 }
 
 /// Validates a DNS label (RFC 1123), the form of the names of namespaces and Services.
-pub(in super::super) fn label(text: &str) -> Result<String, Problem> {
+pub(super) fn label(text: &str) -> Result<String, Problem> {
     name(text, LABEL, "a-z, 0-9 and -", |it| plain(it) || it == '-')
 }
 
 /// Validates a DNS subdomain (RFC 1123), the form of the names of Leases and pods.
-pub(in super::super) fn subdomain(text: &str) -> Result<String, Problem> {
+pub(super) fn subdomain(text: &str) -> Result<String, Problem> {
     name(text, SUBDOMAIN, "a-z, 0-9, - and .", |it| plain(it) || matches!(it, '-' | '.'))
 }
 
