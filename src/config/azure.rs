@@ -102,18 +102,18 @@ pub(super) fn usual_endpoint(account: &str) -> Option<Url> {
 pub(super) fn endpoint(text: &str, insecure: bool) -> Result<Url, Problem> {
     const WRITE: &str = "write https://ACCOUNT.blob.DOMAIN, or http://127.0.0.1:10000/ACCOUNT for \
                          Azurite";
-    const SECRETS: &str = "credentials come by environment, such as AZURE_STORAGE_SAS_TOKEN";
+    const SECRETS: &str = "pass credentials in the environment, such as AZURE_STORAGE_SAS_TOKEN";
     let url = endpoint::read(text, WRITE, SECRETS)?;
     let is_address = !matches!(url.host(), Some(Host::Domain(_)));
     if is_address && url.path() == "/" {
         return Err(Problem::new(
-            "names no account, neither in its host nor in its path",
+            "names no account in its host or its path",
             format!("write {}/ACCOUNT", text.trim_end_matches('/')),
         ));
     }
     if !insecure && endpoint::is_plain_beyond(&url) {
         return Err(Problem::new(
-            "is plain http beyond this machine: whoever is on the way can read and change \
+            "is plain http to another machine: anyone on the network path can read and change \
              everything",
             "write https://…, or allow it with --azure-insecure-http",
         ));
@@ -166,7 +166,7 @@ fn secret(name: &str, environment: &Environment, faults: &mut Vec<Fault>) -> Opt
     match (environment.get(name), environment.get(&file)) {
         (Some(_), Some(_)) => {
             let problem = Problem::new(
-                format!("is given twice, by {name} and by {file}"),
+                format!("is set twice, by {name} and by {file}"),
                 "unset one of the two",
             );
             faults.push(Fault::new(name, None, Source::Variable(file), problem));
@@ -213,7 +213,7 @@ pub(super) fn proxy(
         let usable = Url::parse(&with_scheme).is_ok_and(|url| url.has_host());
         if !usable {
             let shown = without_secrets(value);
-            let problem = Problem::new("is no address of a proxy", "write http://host:port");
+            let problem = Problem::new("is not the address of a proxy", "write http://host:port");
             faults.push(Fault::new(name, Some(&shown), Source::Variable(name.to_owned()), problem));
         }
     }
@@ -271,7 +271,7 @@ mod tests {
         let (_, faults) =
             picked(&[("AZURE_STORAGE_KEY", "hidden"), ("AZURE_STORAGE_KEY_FILE", "/key")]);
         let text = super::super::Faults(faults).to_string();
-        assert!(text.contains("given twice") && !text.contains("hidden"), "{text}");
+        assert!(text.contains("set twice") && !text.contains("hidden"), "{text}");
     }
 
     #[test]
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(faults, []);
         proxy(&Environment::of([("HTTPS_PROXY", "http://me:hidden@:x")]), &mut faults);
         let text = super::super::Faults(faults).to_string();
-        assert!(text.contains("no address") && !text.contains("hidden"), "{text}");
+        assert!(text.contains("not the address") && !text.contains("hidden"), "{text}");
     }
 
     proptest! {

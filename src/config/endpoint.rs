@@ -21,7 +21,7 @@ pub(super) fn read(text: &str, write: &str, secrets: &str) -> Result<Url, Proble
     }
     let bare = url.username().is_empty() && url.password().is_none();
     if !bare || url.query().is_some() || url.fragment().is_some() {
-        let problem = "has more in it than host and path";
+        let problem = "has more than host and path";
         return Err(Problem::new(problem, format!("{write}; {secrets}")));
     }
     Ok(url)

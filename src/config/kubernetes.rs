@@ -146,8 +146,7 @@ impl Reader<'_> {
     ) -> Option<KubernetesSettings> {
         let Some(namespace) = namespace.or_else(|| cluster.namespace.clone()) else {
             let problem = Problem::new(
-                "names no namespace, and nothing else does: POD_NAMESPACE is not set, and there is \
-                 no service account",
+                "names no namespace, POD_NAMESPACE is not set, and there is no service account",
                 format!("write kubernetes:NAMESPACE/{name}"),
             );
             self.fault_of("store", problem);
@@ -208,7 +207,7 @@ impl Reader<'_> {
             ("kube-service", route.is_some(), "there is no --kube-route endpointslice"),
         ] {
             if !used && self.source(subject) != Source::Default {
-                self.warn(subject, format!("it has no effect, since {why}"), "take it out");
+                self.warn(subject, format!("it has no effect, since {why}"), "remove it");
             }
         }
     }

@@ -44,7 +44,7 @@ pub(super) fn gather(flags: &Flags, environment: &Environment) -> Layers {
     let known = |name: &str| SETTINGS.iter().any(|it| it.variable() == name);
     for name in environment.names().filter(|it| it.starts_with("TENURE_")) {
         if !known(name) && !OTHER_VARIABLES.contains(&name) {
-            layers.notes.push(format!("the variable {name} is no setting and is not read"));
+            layers.notes.push(format!("the variable {name} is not a setting and is ignored"));
         }
     }
     layers

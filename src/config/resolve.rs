@@ -126,7 +126,7 @@ impl Reader<'_> {
         };
         values::identity(&value)
             .map_err(|mut problem| {
-                problem.remedy = "name this instance with --identity".to_owned();
+                problem.remedy = "set --identity".to_owned();
                 self.fault("identity", Some(&value), source, problem);
             })
             .ok()
@@ -219,11 +219,12 @@ impl Reader<'_> {
     fn default_store(&mut self, election: Option<&str>) -> Option<StoreSettings> {
         if self.environment.in_kubernetes() {
             let problem = Problem::new(
-                "is not named, and its default is a file: in Kubernetes each pod would lead alone",
+                "is not set, and its default is a file: in Kubernetes each pod would lead on its \
+                 own",
                 format!(
-                    "name a store that all pods share: --store kubernetes:{} for a Lease in the \
-                     pod's namespace, azure://ACCOUNT/CONTAINER; or file:///DIRECTORY if it is \
-                     meant",
+                    "set a store that all pods share: --store kubernetes:{} for a Lease in the \
+                     pod's namespace, azure://ACCOUNT/CONTAINER; or file:///DIRECTORY if that is \
+                     intended",
                     election.filter(|it| *it != "default").unwrap_or("orders"),
                 ),
             );

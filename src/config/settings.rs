@@ -75,7 +75,8 @@ impl Settings {
             if items.is_empty() { "none".to_owned() } else { items.join(",") }
         };
         format!(
-            "election={} identity={:?} advertise={} store={} kube-api={} kube-route={} lease-duration={} renew-deadline={} \
+            "election={} identity={:?} advertise={} store={} kube-api={} kube-route={} \
+             lease-duration={} renew-deadline={} \
              retry-period={} request-timeout={} activation-delay={} observe={} listen={} \
              status-file={} admin={} health={} drain-timeout={} hooks={}",
             self.election,

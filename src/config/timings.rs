@@ -97,8 +97,8 @@ fn renewals(
         (Some(_), Some(room)) => (
             "stop-timeout",
             format!(
-                "leaves {} of renew-deadline, {}, and needed are {renewals} = {}, so that one \
-                 renewal that fails does not cost the lead",
+                "leaves {} of renew-deadline, {}; needed are {renewals} = {}, so that one failed \
+                 renewal does not end leadership",
                 format(it.renew_deadline.saturating_sub(stop.unwrap_or_default())),
                 format(it.renew_deadline),
                 format(it.renew_deadline.saturating_sub(room)),
@@ -107,8 +107,7 @@ fn renewals(
         _ => {
             let stop = stop.map(|it| format!(" and under exec + stop-timeout, {},", format(it)));
             let problem = format!(
-                "is shorter than {renewals}{} = {}, so that one renewal that fails would cost the \
-                 lead",
+                "is shorter than {renewals}{} = {}, so one failed renewal would end leadership",
                 stop.unwrap_or_default(),
                 format(needed),
             );
@@ -164,9 +163,9 @@ fn kubernetes(it: &Timings, stop: Option<Duration>) -> Option<Problem> {
     let lease = it.lease_duration;
     let shortest = Duration::from_secs(1);
     let problem = if lease < shortest {
-        "is shorter than the 1s that a Lease in Kubernetes lasts at least"
+        "is shorter than 1s, the minimum of a Lease in Kubernetes"
     } else if lease.subsec_nanos() > 0 {
-        "is no whole number of seconds, as a Lease in Kubernetes wants it"
+        "is not a whole number of seconds, which a Lease in Kubernetes requires"
     } else {
         return None;
     };
@@ -182,9 +181,9 @@ fn azure(it: &Timings, stop: Option<Duration>) -> Option<Problem> {
         return None;
     }
     let problem = if whole || lease < shortest || lease > longest {
-        "is outside of the 15s to 60s that Azure allows"
+        "is outside the 15s to 60s that Azure allows"
     } else {
-        "is no whole number of seconds, as Azure wants it"
+        "is not a whole number of seconds, which Azure requires"
     };
     let down = Duration::from_secs(lease.as_secs()).clamp(shortest, longest);
     let up = Duration::from_secs(lease.as_secs() + 1).clamp(shortest, longest);

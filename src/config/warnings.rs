@@ -38,8 +38,8 @@ fn drain_hook(settings: &Settings) -> Option<Warning> {
     Some(Warning {
         subject: "on-drain",
         problem: format!(
-            "it may take hook-timeout, {}, and the lease is released after drain-timeout, {}: what \
-             it still does then, it does while another may lead",
+            "it may run for hook-timeout, {}, but the lease is released after drain-timeout, {}: \
+             the rest of its work would run while another instance may lead",
             duration::format(hook),
             duration::format(drain)
         ),
@@ -56,8 +56,8 @@ fn short_drain(settings: &Settings, verb: Verb) -> Option<Warning> {
     Some(Warning {
         subject: "drain-timeout",
         problem: format!(
-            "an end by will leaves the command {} between SIGTERM and SIGKILL, less than the {} of \
-             stop-timeout when renewals fail",
+            "a graceful shutdown leaves the command {} between SIGTERM and SIGKILL, less than \
+             stop-timeout, {}, when renewals fail",
             duration::format(drain),
             duration::format(stop)
         ),
@@ -82,10 +82,10 @@ fn own_probe(settings: &Settings, verb: Verb) -> Option<Warning> {
     Some(Warning {
         subject: "health",
         problem: format!(
-            "{probe} must be well before the command is started: if it is the command that answers \
-             there, it never is"
+            "{probe} must succeed before the command is started: if the command itself answers \
+             it, the command is never started"
         ),
-        remedy: "ask for what the command needs; its own end is seen without a probe".to_owned(),
+        remedy: "probe what the command needs; its exit is noticed without a probe".to_owned(),
     })
 }
 
@@ -103,9 +103,9 @@ fn ending(settings: &Settings, environment: &Environment) -> Option<Warning> {
         return None;
     }
     Some(Warning {
-        subject: "end",
+        subject: "shutdown",
         problem: format!(
-            "{who} kills {waits}s after SIGTERM unless told otherwise, and an end may take {ending}"
+            "{who} sends SIGKILL {waits}s after SIGTERM by default, and shutdown may take {ending}"
         ),
         remedy: format!("set {setting}, or more"),
     })

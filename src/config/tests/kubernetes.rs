@@ -119,8 +119,8 @@ fn the_api_server_is_found_by_address_of_either_kind_and_by_name() {
     for (name, value, words) in [
         ("KUBERNETES_SERVICE_HOST", "a b", "neither an address"),
         ("KUBERNETES_SERVICE_HOST", "user@host/path?", "neither an address"),
-        ("KUBERNETES_SERVICE_PORT", "tcp://10.0.0.1:443", "no port"),
-        ("KUBERNETES_SERVICE_PORT", "0", "no port"),
+        ("KUBERNETES_SERVICE_PORT", "tcp://10.0.0.1:443", "not a port"),
+        ("KUBERNETES_SERVICE_PORT", "0", "not a port"),
     ] {
         let faults = Pod::new().with(name, value).faults(&[STORE]);
         let [fault] = &faults[..] else { panic!("{faults:?}") };
@@ -231,13 +231,13 @@ fn a_route_by_label_has_its_key() {
     for (bad, words) in [
         ("role/", "1 to 63"),
         ("/role", "domain"),
-        ("a/b/c", "other characters"),
+        ("a/b/c", "other than letters"),
         ("Example.org/role", "domain"),
         ("-role", "begins or ends"),
         ("role.", "begins or ends"),
-        ("ro le", "other characters"),
+        ("ro le", "other than letters"),
         (&"x".repeat(64), "1 to 63"),
-        ("tenure.dev/election", "names the election"),
+        ("tenure.dev/election", "the name of the election"),
     ] {
         let faults = pod.faults(&[STORE, LABEL, ("kube-label", bad)]);
         let [fault] = &faults[..] else { panic!("{faults:?}") };
@@ -273,9 +273,9 @@ fn a_route_by_slice_has_its_service_and_the_pods_address() {
     }
     for (advertise, problem) in [
         ("orders-1:80", "no IP address"),
-        ("127.0.0.1:80", "no other pod reaches"),
-        ("[::]:80", "no other pod reaches"),
-        ("169.254.1.1", "no other pod reaches"),
+        ("127.0.0.1:80", "other pods cannot reach"),
+        ("[::]:80", "other pods cannot reach"),
+        ("169.254.1.1", "other pods cannot reach"),
     ] {
         let faults = pod.faults(&[&all[..], &[("advertise", advertise)]].concat());
         let [fault] = &faults[..] else { panic!("{faults:?}") };
@@ -354,10 +354,10 @@ fn plain_http_stays_on_this_machine() {
         assert_eq!(found.access.api.as_str(), url);
     }
     for (bad, words) in [
-        ("http://10.0.0.1:8080", "plain http beyond"),
-        ("http://api.test", "plain http beyond"),
-        ("https://user:hidden@host", "more in it"),
-        ("https://host/?token=hidden", "more in it"),
+        ("http://10.0.0.1:8080", "plain http to another machine"),
+        ("http://api.test", "plain http to another machine"),
+        ("https://user:hidden@host", "has more than"),
+        ("https://host/?token=hidden", "has more than"),
         ("10.0.0.1:6443", "is not a URL"),
         ("ftp://host", "neither https nor http"),
         ("https://", "is not a URL"),
@@ -381,9 +381,9 @@ fn a_lease_lasts_whole_seconds_of_which_there_is_one() {
         assert!(times(good).is_ok(), "{good}");
     }
     for (bad, words, remedy) in [
-        ("1s500ms", "no whole number", "set lease-duration to 1s"),
-        ("15s1ms", "no whole number", "set lease-duration to 15s"),
-        ("999ms", "shorter than the 1s", "set lease-duration to 1s"),
+        ("1s500ms", "not a whole number", "set lease-duration to 1s"),
+        ("15s1ms", "not a whole number", "set lease-duration to 15s"),
+        ("999ms", "shorter than 1s", "set lease-duration to 1s"),
     ] {
         let faults = times(bad).unwrap_err().0;
         let [fault] = &faults[..] else { panic!("{faults:?}") };
