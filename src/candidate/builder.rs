@@ -9,9 +9,7 @@ use tokio::sync::watch;
 use super::tasks::{Warden, Works};
 use super::{Candidate, Running};
 use crate::assembly::Assembly;
-use crate::config::{
-    self, Environment, Fault, Faults, Flags, SETTINGS, Setting, Settings, Source, Verb, duration,
-};
+use crate::config::{self, Environment, Fault, Faults, Flags, Settings, Source, Verb, duration};
 use crate::driver::Control;
 use crate::status::publish_acks::Acknowledgements;
 
@@ -92,7 +90,7 @@ impl Builder {
     /// counts. Settings of the sidecar (listeners, files, hooks, probes, logs) are not accepted,
     /// and make [`start`](Self::start) fail.
     pub fn setting(mut self, name: &str, value: &str) -> Self {
-        match Setting::named(name).filter(|it| it.in_library) {
+        match config::Setting::named(name).filter(|it| it.in_library) {
             Some(setting) => {
                 self.flags.insert(setting.name, vec![value.to_owned()]);
             }
@@ -149,8 +147,9 @@ impl Builder {
 }
 
 fn unknown(name: &str) -> Fault {
-    let known = SETTINGS.iter().filter(|it| it.in_library).map(|it| it.name).collect::<Vec<_>>();
-    let problem = if Setting::named(name).is_some() {
+    let known = config::SETTINGS.iter().filter(|it| it.in_library).map(|it| it.name);
+    let known = known.collect::<Vec<_>>().join(", ");
+    let problem = if config::Setting::named(name).is_some() {
         "is a setting of the sidecar, which a candidate inside a service does not have"
     } else {
         "is not a setting"
@@ -160,6 +159,6 @@ fn unknown(name: &str) -> Fault {
         value: None,
         source: Source::Program,
         problem: problem.to_owned(),
-        remedy: format!("leave it out; there are {}", known.join(", ")),
+        remedy: format!("remove it; the settings of a candidate are {known}"),
     }
 }

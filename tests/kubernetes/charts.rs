@@ -9,7 +9,9 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use manifests::{assert_plain_probes, assert_restricted, assert_valid, containers, render, run};
-use tenure::config::{self, Ending, Environment, Flags, SETTINGS, StoreSettings, Verb};
+use tenure::config::{
+    self, Ending, Environment, Flags, Kind, SETTINGS, Setting, StoreSettings, Verb,
+};
 use values::{azure, everything, port, with};
 
 const LIBRARY: &str = "helm/tenure-lib";
@@ -121,7 +123,7 @@ fn read(flags: &[String]) -> Result<config::Loaded, config::Faults> {
     for flag in flags {
         let (name, value) = flag.strip_prefix("--").unwrap().split_once('=').unwrap();
         let value = value.replace("/run/tenure", folder.path().to_str().unwrap());
-        let setting = SETTINGS.iter().find(|it| it.name == name).unwrap();
+        let setting = Setting::named(name).unwrap();
         assert!(setting.is_flag_of(Verb::Run), "{name}");
         all.entry(setting.name).or_default().push(value);
     }
@@ -166,30 +168,25 @@ fn tenure_takes_the_flags_that_the_chart_gives_it_and_doubts_none() {
 }
 
 /// Returns a value for a setting that is not its default.
-fn sample(name: &str) -> Value {
-    match name {
-        "observe" | "azure-insecure-http" => json!(true),
-        "lease-duration" => json!("1m"),
-        "renew-deadline" => json!("28s"),
-        "max-connections" => json!(1_000_000),
-        "health-failures" | "health-successes" => json!(7),
-        "listen" => json!(["127.0.0.1:4041", "0.0.0.0:4042"]),
-        "status-file" => json!(["/run/tenure/a.json", "/run/tenure/b.env"]),
-        "health" => json!(["tcp://127.0.0.1:1", "exec:/bin/a 'b,c'"]),
-        "admin" => json!("127.0.0.1:4043"),
-        "store" => json!("azure://orders/other"),
-        "config" => json!("/etc/tenure.toml"),
-        "kube-api" | "azure-endpoint" => json!("https://other.example"),
-        "on-active" | "on-passive" | "on-drain" | "on-leader-change" => {
-            json!("http://127.0.0.1:8080/hook")
-        }
-        "kube-route" => json!("label"),
-        "log-format" => json!("text"),
-        _ if name.ends_with("-file") => json!("/etc/a"),
-        _ if name.ends_with("-timeout") => json!("1500ms"),
-        _ if name.ends_with("-period") || name.ends_with("-interval") => json!("3s"),
-        _ if name.ends_with("-delay") => json!("1s"),
-        _ => json!("other"),
+fn sample(setting: &Setting) -> Value {
+    match (setting.name, setting.kind) {
+        ("lease-duration", _) => json!("1m"),
+        ("renew-deadline", _) => json!("28s"),
+        ("max-connections", _) => json!(1_000_000),
+        ("listen", _) => json!(["127.0.0.1:4041", "0.0.0.0:4042"]),
+        ("status-file", _) => json!(["/run/tenure/a.json", "/run/tenure/b.env"]),
+        ("health", _) => json!(["tcp://127.0.0.1:1", "exec:/bin/a 'b,c'"]),
+        ("admin", _) => json!("127.0.0.1:4043"),
+        ("store", _) => json!("azure://orders/other"),
+        ("config", _) => json!("/etc/tenure.toml"),
+        (_, Kind::Text("URL", _)) => json!("https://other.example"),
+        (_, Kind::Text("HOOK", _)) => json!("http://127.0.0.1:8080/hook"),
+        (_, Kind::Text(..)) => json!("other"),
+        (_, Kind::Choice(_, words)) => json!(words[0]),
+        (_, Kind::Switch) => json!(true),
+        (_, Kind::Count) => json!(7),
+        (_, Kind::Duration) => json!("1500ms"),
+        (_, Kind::Path) => json!("/etc/a"),
     }
 }
 
@@ -198,7 +195,7 @@ fn each_setting_of_run_is_a_value_of_its_name() {
     let settings = SETTINGS.iter().filter(|it| it.is_flag_of(Verb::Run));
     let mut election = json!({});
     for setting in settings.clone() {
-        election[camel_case(setting.name)] = sample(setting.name);
+        election[camel_case(setting.name)] = sample(setting);
     }
     let mut values = with(azure(), json!({"container": port(), "replicas": 1}));
     values["election"] = election;
