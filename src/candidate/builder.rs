@@ -147,18 +147,20 @@ impl Builder {
 }
 
 fn unknown(name: &str) -> Fault {
+    let (problem, near) = match config::Setting::named(name) {
+        Some(_) => ("is a setting of the sidecar, which a candidate inside a service lacks", None),
+        None => ("is not a setting", config::Setting::nearest(name, |it| it.in_library)),
+    };
     let known = config::SETTINGS.iter().filter(|it| it.in_library).map(|it| it.name);
-    let known = known.collect::<Vec<_>>().join(", ");
-    let problem = if config::Setting::named(name).is_some() {
-        "is a setting of the sidecar, which a candidate inside a service does not have"
-    } else {
-        "is not a setting"
+    let remedy = match near {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("remove it; there are {}", known.collect::<Vec<_>>().join(", ")),
     };
     Fault {
         setting: name.to_owned(),
         value: None,
         source: Source::Program,
         problem: problem.to_owned(),
-        remedy: format!("remove it; the settings of a candidate are {known}"),
+        remedy,
     }
 }

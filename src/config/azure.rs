@@ -89,7 +89,7 @@ const DEVELOPMENT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 /// Returns the default endpoint of an account.
-pub(super) fn usual_endpoint(account: &str) -> Option<Url> {
+pub(super) fn default_endpoint(account: &str) -> Option<Url> {
     let text = if account == DEVELOPMENT_ACCOUNT {
         format!("http://127.0.0.1:10000/{DEVELOPMENT_ACCOUNT}")
     } else {
@@ -111,7 +111,7 @@ pub(super) fn endpoint(text: &str, insecure: bool) -> Result<Url, Problem> {
             format!("write {}/ACCOUNT", text.trim_end_matches('/')),
         ));
     }
-    if !insecure && endpoint::is_plain_beyond(&url) {
+    if !insecure && endpoint::is_remote_plain_http(&url) {
         return Err(Problem::new(
             "is plain http to another machine: anyone on the network path can read and change \
              everything",
@@ -146,8 +146,8 @@ pub(super) fn credential(
     if let Some(token_file) = environment.get("AZURE_FEDERATED_TOKEN_FILE") {
         return AzureCredential::WorkloadIdentity {
             token_file: token_file.into(),
-            client_id: wanted("AZURE_CLIENT_ID", environment, faults),
-            tenant_id: wanted("AZURE_TENANT_ID", environment, faults),
+            client_id: required("AZURE_CLIENT_ID", environment, faults),
+            tenant_id: required("AZURE_TENANT_ID", environment, faults),
             authority_host: environment.get("AZURE_AUTHORITY_HOST").map(str::to_owned),
         };
     }
@@ -178,7 +178,7 @@ fn secret(name: &str, environment: &Environment, faults: &mut Vec<Fault>) -> Opt
     }
 }
 
-fn wanted(name: &str, environment: &Environment, faults: &mut Vec<Fault>) -> String {
+fn required(name: &str, environment: &Environment, faults: &mut Vec<Fault>) -> String {
     environment.get(name).map(str::to_owned).unwrap_or_else(|| {
         let problem = Problem::new(
             "is not set, and AZURE_FEDERATED_TOKEN_FILE is: workload identity needs both",
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn azurite_alone_means_its_usual_address_and_key() {
-        let endpoint = usual_endpoint(DEVELOPMENT_ACCOUNT).unwrap();
+        let endpoint = default_endpoint(DEVELOPMENT_ACCOUNT).unwrap();
         assert_eq!(endpoint.as_str(), "http://127.0.0.1:10000/devstoreaccount1");
         let credential =
             credential(DEVELOPMENT_ACCOUNT, &Environment::of([("", "")]), &mut Vec::new());

@@ -11,7 +11,7 @@ use rustix::fs::{Access, AtFlags, CWD};
 use super::faults::Problem;
 
 /// The search path if `PATH` is not set, as in glibc.
-const USUAL_PATH: &str = "/bin:/usr/bin";
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// A command that can be run without a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,7 +174,7 @@ pub fn find(program: &str, path: Option<&str>) -> Result<PathBuf, Unusable> {
         return usable(Path::new(program)).map(|()| PathBuf::from(program));
     }
     let mut refused = None;
-    for directory in path.unwrap_or(USUAL_PATH).split(':') {
+    for directory in path.unwrap_or(DEFAULT_PATH).split(':') {
         let file = Path::new(if directory.is_empty() { "." } else { directory }).join(program);
         match usable(&file) {
             Ok(()) => return Ok(file),

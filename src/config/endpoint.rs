@@ -28,6 +28,6 @@ pub(super) fn read(text: &str, write: &str, secrets: &str) -> Result<Url, Proble
 }
 
 /// Returns whether requests to the URL may leave this machine in plain http.
-pub(super) fn is_plain_beyond(url: &Url) -> bool {
+pub(super) fn is_remote_plain_http(url: &Url) -> bool {
     url.scheme() == "http" && url.host().is_none_or(|host| !values::is_loopback(&host))
 }

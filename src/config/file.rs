@@ -9,7 +9,7 @@ use std::path::Path;
 use config::{FileFormat, Source as _, ValueKind};
 
 use super::faults::{Fault, Problem, Source};
-use super::table::{self, Raw, Setting};
+use super::table::{Raw, Setting};
 
 /// The most bytes of a settings file.
 const LARGEST: u64 = 1 << 20;
@@ -181,7 +181,7 @@ fn unknown(key: &str, kind: &ValueKind) -> Problem {
              environment, such as AZURE_STORAGE_KEY_FILE",
         );
     }
-    let remedy = match (table::nearest_key(&plain), kind) {
+    let remedy = match (Setting::nearest(&plain, Setting::is_key), kind) {
         (Some(name), _) => format!("did you mean {name}?"),
         (None, ValueKind::Table(_)) => {
             "the keys of the file are flat, named like the flags: azure-endpoint, for instance"

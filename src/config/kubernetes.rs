@@ -97,7 +97,7 @@ impl fmt::Display for Route {
 #[derive(Debug)]
 pub(super) struct Cluster {
     /// Whether the store or a route is in Kubernetes.
-    asked: bool,
+    is_used: bool,
     /// How to reach the API server, if known.
     access: Option<KubeAccess>,
     /// The namespace of this pod, if known.
@@ -120,20 +120,20 @@ impl Reader<'_> {
         let (api, route, service) = (api?, route?, service?);
         let (token_file, ca_file) = (token_file?, ca_file?);
         self.warn_unused(store, route);
-        let asker = match store {
+        let requester = match store {
             Some(StoreUrl::Kubernetes { .. }) => Some("store"),
             _ => route.map(|_| "kube-route"),
         };
         // Without access the route may have further faults; all are reported.
-        let (access, namespace) = match asker {
-            Some(asker) => {
-                let access = self.access(asker, api, token_file, ca_file);
+        let (access, namespace) = match requester {
+            Some(requester) => {
+                let access = self.access(requester, api, token_file, ca_file);
                 (access, self.own_namespace()?)
             }
             None => (None, None),
         };
-        let asked = asker.is_some();
-        Some(Cluster { asked, access, namespace, route, label: label?, service })
+        let is_used = requester.is_some();
+        Some(Cluster { is_used, access, namespace, route, label: label?, service })
     }
 
     /// Returns the Lease that a store URL names.
@@ -172,7 +172,7 @@ impl Reader<'_> {
     ) -> Option<Option<Beside>> {
         let cluster = cluster?;
         let route = self.route(&cluster, advertise)?;
-        if !cluster.asked {
+        if !cluster.is_used {
             return Some(None);
         }
         if let (Some(Route::EndpointSlice { service, .. }), Some(election)) = (&route, election) {

@@ -197,7 +197,7 @@ impl Reader<'_> {
                 let faults = &mut self.layers.faults;
                 let credential = azure::credential(&account, self.environment, faults);
                 let (proxy, no_proxy) = azure::proxy(self.environment, faults);
-                let endpoint = endpoint?.or_else(|| azure::usual_endpoint(&account))?;
+                let endpoint = endpoint?.or_else(|| azure::default_endpoint(&account))?;
                 let election = election?;
                 Some(StoreSettings::Azure(Box::new(AzureSettings {
                     endpoint,

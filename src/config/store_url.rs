@@ -55,7 +55,7 @@ const KINDS: &str =
     "file:///DIRECTORY, azure://ACCOUNT/CONTAINER, kubernetes:[NAMESPACE/]NAME or memory:";
 
 /// Schemes of planned stores, to tell an unsupported store from a misspelling.
-const TO_COME: [&str; 6] = ["etcd", "zookeeper", "mongodb", "redis", "postgres", "s3"];
+const PLANNED: [&str; 6] = ["etcd", "zookeeper", "mongodb", "redis", "postgres", "s3"];
 
 /// Parses a store URL.
 ///
@@ -81,7 +81,7 @@ pub(super) fn parse(text: &str) -> Result<StoreUrl, Problem> {
 }
 
 fn unsupported(scheme: &str, rest: &str) -> Problem {
-    if TO_COME.contains(&scheme) {
+    if PLANNED.contains(&scheme) {
         let problem = format!("names the store {scheme}:, which this version does not support");
         return Problem::new(problem, format!("write {KINDS}"));
     }

@@ -88,6 +88,16 @@ impl Setting {
         SETTINGS.iter().find(|it| it.name == name)
     }
 
+    /// Returns the name of the setting that was most likely meant, among those of a kind.
+    pub fn nearest(misspelt: &str, of: impl Fn(&Self) -> bool) -> Option<&'static str> {
+        let names = SETTINGS.iter().filter(|it| of(it)).map(|it| it.name);
+        names
+            .map(|it| (strsim::damerau_levenshtein(misspelt, it), it))
+            .filter(|(distance, name)| *distance <= name.len().div_ceil(3).min(4))
+            .min()
+            .map(|(_, name)| name)
+    }
+
     /// Returns the default for a command, if it does not depend on the environment.
     #[must_use]
     pub fn default_for(&self, verb: Verb) -> Option<&'static str> {
@@ -114,15 +124,6 @@ impl Setting {
     pub fn variable(&self) -> String {
         format!("TENURE_{}", self.name.to_ascii_uppercase().replace('-', "_"))
     }
-}
-
-/// Returns the key of the settings file that a misspelt one is most likely meant to be.
-pub(super) fn nearest_key(misspelt: &str) -> Option<&'static str> {
-    let keys = SETTINGS.iter().filter(|it| it.is_key());
-    keys.map(|it| (strsim::damerau_levenshtein(misspelt, it.name), it.name))
-        .filter(|(distance, name)| *distance <= name.len().div_ceil(3).min(4))
-        .min()
-        .map(|(_, name)| name)
 }
 
 /// An unparsed value and its source.
@@ -264,7 +265,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "kube-service",
         kind: Kind::Text("NAME", "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"),
-        help: "Service without a selector for the route `endpointslice`; its address is `POD_IP`, \
+        help: "Service without a selector for the route `endpointslice`; its endpoint is `POD_IP`, \
                else the host of `advertise`",
         ..KUBERNETES
     },

@@ -24,7 +24,7 @@ pub(super) fn of(settings: &Settings, environment: &Environment, verb: Verb) -> 
         drain_hook(settings),
         short_drain(settings, verb),
         own_probe(settings, verb),
-        ending(settings, environment),
+        shutdown(settings, environment),
     ]
     .into_iter()
     .flatten()
@@ -90,7 +90,7 @@ fn own_probe(settings: &Settings, verb: Verb) -> Option<Warning> {
 }
 
 /// Warns of a shutdown that takes longer than the default grace period of Kubernetes or systemd.
-fn ending(settings: &Settings, environment: &Environment) -> Option<Warning> {
+fn shutdown(settings: &Settings, environment: &Environment) -> Option<Warning> {
     let ending = Ending::of(settings);
     let (who, waits, setting) = if environment.in_kubernetes() {
         ("Kubernetes", KUBERNETES, format!("terminationGracePeriodSeconds: {}", ending.seconds()))
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_leave_no_doubt() {
+    fn the_defaults_cause_no_warning() {
         for verb in [Verb::Run, Verb::Exec] {
             for variable in ["A", "KUBERNETES_SERVICE_HOST", "INVOCATION_ID"] {
                 assert_eq!(warnings(verb, &[], variable), []);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_by_will_should_not_be_shorter_than_one_by_loss() {
+    fn a_graceful_shutdown_should_not_be_shorter_than_a_forced_one() {
         assert_eq!(warnings(Verb::Exec, &[("drain-timeout", "3s")], "A"), []);
         let found = warnings(Verb::Exec, &[("drain-timeout", "1s")], "A");
         assert!(found[0].problem.contains("leaves the command 1s"), "{found:?}");
@@ -152,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_of_what_may_be_the_command_itself_is_doubted() {
-        for (probe, doubted) in [
+    fn a_probe_of_what_may_be_the_command_itself_is_warned_of() {
+        for (probe, warned) in [
             ("http://127.0.0.1:8080/healthz", true),
             ("http://[::1]:8080/", true),
             ("tcp://localhost:5432", true),
@@ -162,13 +162,13 @@ mod tests {
             ("file:/run/ready", false),
         ] {
             let found = warnings(Verb::Exec, &[("health", probe)], "A");
-            assert_eq!(found.iter().any(|it| it.problem.contains(probe)), doubted, "{found:?}");
+            assert_eq!(found.iter().any(|it| it.problem.contains(probe)), warned, "{found:?}");
             assert_eq!(warnings(Verb::Run, &[("health", probe)], "A"), []);
         }
     }
 
     #[test]
-    fn an_end_longer_than_the_usual_patience_is_told_with_its_sum() {
+    fn a_shutdown_longer_than_the_default_grace_is_warned_of_with_its_sum() {
         // 2 × 2s and 1s are added to the drain-timeout.
         let of = |drain, variable| warnings(Verb::Run, &[("drain-timeout", drain)], variable);
         assert_eq!(of("25s", "KUBERNETES_SERVICE_HOST"), []);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_that_an_end_calls_take_their_time() {
+    fn hooks_that_a_shutdown_runs_take_their_time() {
         for (hook, seconds) in
             [("on-active", 18), ("on-passive", 29), ("on-drain", 29), ("on-leader-change", 29)]
         {

@@ -17,7 +17,7 @@ impl Reader<'_> {
     /// other API server is sent it unless its file is named.
     pub(super) fn access(
         &mut self,
-        asker: &'static str,
+        requester: &'static str,
         api: Option<Url>,
         token_file: Option<PathBuf>,
         ca_file: Option<PathBuf>,
@@ -46,7 +46,7 @@ impl Reader<'_> {
                 "set it: --kube-api https://HOST:6443 --kube-token-file PATH --kube-ca-file PATH, \
                  or --kube-api http://127.0.0.1:8001 with a `kubectl proxy`",
             );
-            self.fault_of(asker, problem);
+            self.fault_of(requester, problem);
             return None;
         }
         let api = self.in_cluster();
@@ -58,7 +58,7 @@ impl Reader<'_> {
                 "set automountServiceAccountToken: true for the pod (or its ServiceAccount), or \
                  set --kube-token-file",
             );
-            self.fault_of(asker, problem);
+            self.fault_of(requester, problem);
             return None;
         }
         Some(KubeAccess {
@@ -119,7 +119,7 @@ impl Reader<'_> {
 pub(super) fn api(text: &str) -> Result<Url, Problem> {
     const WRITE: &str = "write https://HOST:6443, or http://127.0.0.1:8001 with a `kubectl proxy`";
     let url = endpoint::read(text, WRITE, "pass a token with --kube-token-file")?;
-    if endpoint::is_plain_beyond(&url) {
+    if endpoint::is_remote_plain_http(&url) {
         return Err(Problem::new(
             "is plain http to another machine: anyone on the network path can read the token and \
              change everything",
