@@ -17,15 +17,14 @@ use super::values;
 pub struct Health {
     /// The probes; all must succeed.
     pub probes: Vec<Probe>,
-    /// The time from the start of one run of a probe to the start of the next; default 2 s. Too
-    /// long detects a dead service late; too short wastes work.
+    /// The time from the start of one run of a probe to the start of the next.
     pub interval: Duration,
-    /// The bound on one run; default 1 s, at most `interval`.
+    /// The bound on one run; at most `interval`.
     pub timeout: Duration,
     /// After this many failures in a row a leader drains and resigns, and a standby stops
-    /// competing; default 3, at least 1.
+    /// competing.
     pub failures: u32,
-    /// After this many successes in a row the instance competes; default 2, at least 1.
+    /// After this many successes in a row the instance competes.
     pub successes: u32,
 }
 

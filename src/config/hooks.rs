@@ -23,8 +23,7 @@ pub struct Hooks {
     pub on_drain: Option<Hook>,
     /// Runs when another holder or term is seen.
     pub on_leader_change: Option<Hook>,
-    /// The bound on one run, after which a command is ended with its process group; default 10 s,
-    /// more than 0. Too short interrupts work; too long makes a hook that hangs delay the next one.
+    /// The bound on one run, after which a command is ended with its process group.
     pub timeout: Duration,
 }
 

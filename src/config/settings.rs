@@ -42,13 +42,10 @@ pub struct Settings {
     pub admin: Option<Admin>,
     /// The health probes, which must succeed for this instance to compete.
     pub health: Health,
-    /// The longest time from reporting passive to releasing the lease, for work begun as leader;
-    /// default 0 s, under `exec` 10 s. Too short interrupts work; too long delays the next leader
-    /// if the service never reports that it has finished.
+    /// The longest time from reporting passive to releasing the lease, for work begun as leader.
     pub drain_timeout: Duration,
     /// Under `exec`, when renewals fail: the time from the command's SIGTERM to its SIGKILL, which
-    /// is sent at renew-deadline; default 3 s. Too long ends the command for an outage that might
-    /// have passed.
+    /// is sent at renew-deadline.
     pub stop_timeout: Duration,
     /// The hooks, which run on changes.
     pub hooks: Hooks,

@@ -7,48 +7,30 @@ use tenure::config::{Kind, SETTINGS, Setting, UnderExec, Verb};
 
 use crate::paths::repository;
 
-const LIBRARY: &str = "helm/tenure-lib";
-const CHART: &str = "helm/tenure";
+const README: &str = "README.md";
+const VALUES: [&str; 2] = ["helm/tenure-lib/values.yaml", "helm/tenure/values.yaml"];
+const SCHEMAS: [&str; 2] = ["helm/tenure-lib/values.schema.json", "helm/tenure/values.schema.json"];
 const DASHBOARD: &str = "monitoring/dashboard.json";
 const RULES: &str = "monitoring/rules.yaml";
 
-/// A file of the repository, with the content that it should have.
-pub struct Generated {
-    /// Its path from the root of the repository.
-    pub path: String,
-    /// What it should contain.
-    pub content: String,
-}
-
-impl Generated {
-    /// Returns whether the file has another content.
-    pub fn is_stale(&self) -> bool {
-        std::fs::read_to_string(repository().join(&self.path)).ok().as_ref() != Some(&self.content)
-    }
-}
-
-/// Returns all files that are generated, as a whole or in part.
-pub fn files() -> Vec<Generated> {
-    let values = between(&format!("{LIBRARY}/values.yaml"), "settings", &values());
+/// Returns the paths of the generated files that have another content than they should, with that
+/// content.
+pub fn stale() -> Vec<(&'static str, String)> {
+    let values = between(VALUES[0], "settings", &values());
     let shared = &values[values.find("# -- Base name").expect("its first value")..];
-    let schema = replaced(&read(&format!("{LIBRARY}/values.schema.json")), "election", &schema());
-    let rules = read(RULES);
-    [
-        ("README.md".to_owned(), between("README.md", "settings", &readme())),
-        (
-            format!("{CHART}/values.yaml"),
-            between(&format!("{CHART}/values.yaml"), "sidecar", shared),
-        ),
-        (format!("{CHART}/values.schema.json"), schema_of_chart(&schema)),
-        (format!("{LIBRARY}/values.yaml"), values.clone()),
-        (format!("{LIBRARY}/values.schema.json"), schema),
-        (format!("{CHART}/files/rules.yaml"), rules.clone()),
-        (format!("{CHART}/files/dashboard.json"), read(DASHBOARD)),
-        ("deploy/components/monitoring/dashboard.json".to_owned(), read(DASHBOARD)),
-        ("deploy/components/monitoring/prometheusrule.yaml".to_owned(), prometheus_rule(&rules)),
-    ]
-    .map(|(path, content)| Generated { path, content })
-    .into()
+    let schema = replaced(&read(SCHEMAS[0]), "election", &schema());
+    let files = [
+        (README, between(README, "settings", &readme())),
+        (VALUES[1], between(VALUES[1], "sidecar", shared)),
+        (VALUES[0], values),
+        (SCHEMAS[1], schema_of_chart(&schema)),
+        (SCHEMAS[0], schema),
+        ("helm/tenure/files/rules.yaml", read(RULES)),
+        ("helm/tenure/files/dashboard.json", read(DASHBOARD)),
+        ("deploy/components/monitoring/dashboard.json", read(DASHBOARD)),
+        ("deploy/components/monitoring/prometheusrule.yaml", prometheus_rule(&read(RULES))),
+    ];
+    files.into_iter().filter(|(path, content)| read(path) != *content).collect()
 }
 
 fn read(path: &str) -> String {
@@ -98,45 +80,37 @@ const IN_CHARTS: &[(&str, &str, &str, &str)] = &[
     ("store", "", "^(kubernetes|azure|[a-z][a-z0-9]*:.*)$", "Null: the value `store` of the chart"),
     ("azure-blob-prefix", "", "^[A-Za-z0-9._/-]*$", "Null: the namespace; \"\": none"),
     ("kube-route", "", "", "Set by `routing.mode`; other values are rejected"),
-    (
-        "kube-service",
-        "",
-        "",
-        "The name of its Service with routing.mode label, too. Null: the release's name and -leader",
-    ),
-    (
-        "listen",
-        r#"["[::]:4040"]"#,
-        "",
-        "The kubelet must be able to reach one address; [::] means all addresses, and all IPv4 \
-         addresses if the node has no IPv6",
-    ),
+    ("kube-service", "", "", NAME_OF_SERVICE),
+    ("listen", "[\"[::]:4040\"]", "", REACHABLE),
     (
         "status-file",
         "",
         r"^/run/tenure/.+\.(json|env)$",
-        "In /run/tenure, which is then mounted in your container too",
+        "In /run/tenure, mounted in your container too",
     ),
     (
         "admin",
         "unix:/run/tenure/admin.sock",
         "",
-        "For `kubectl exec POD -c tenure -- /tenure step-down`",
+        "For `kubectl exec POD -c tenure -- /tenure pause`",
     ),
     (
         "drain-timeout",
         "",
         "",
-        "When the pod terminates, a native sidecar is stopped after the service, and waits for \
-         this time too",
+        "A native sidecar waits for this time after your service has stopped",
     ),
     (
         "config",
         "",
         r"^/.+\.(toml|ya?ml)$",
-        "Mounted with `sidecar.volumeMounts`; the values here override it",
+        "Mounted by `sidecar.volumeMounts`; values here override it",
     ),
 ];
+const NAME_OF_SERVICE: &str =
+    "The name of its Service with routing.mode label, too. Null: the release's name and -leader";
+const REACHABLE: &str = "The kubelet must be able to reach one address; [::] means all addresses, \
+                         and all IPv4 addresses if the node has no IPv6";
 
 /// Durations, as Tenure writes them.
 const DURATION: &str =
@@ -238,7 +212,7 @@ fn of_one(it: &InChart) -> Value {
 
 /// Returns the chart's schema, with the properties of the library's.
 fn schema_of_chart(library: &str) -> String {
-    let text = read(&format!("{CHART}/values.schema.json"));
+    let text = read(SCHEMAS[1]);
     let parsed: Value = serde_json::from_str(library).expect("JSON");
     let keys = parsed["properties"].as_object().expect("properties").keys();
     keys.fold(text, |text, key| replaced(&text, key, property(library, key)))

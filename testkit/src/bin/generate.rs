@@ -6,24 +6,24 @@ use testkit::generated;
 use testkit::paths::repository;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let check = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => false,
-        ["--check"] => true,
+    let mut arguments = std::env::args().skip(1);
+    let check = match (arguments.next().as_deref(), arguments.next()) {
+        (None, _) => false,
+        (Some("--check"), None) => true,
         _ => {
             eprintln!("usage: tests/generate [--check]");
             return ExitCode::from(2);
         }
     };
-    let stale: Vec<_> = generated::files().into_iter().filter(|it| it.is_stale()).collect();
-    for file in &stale {
+    let stale = generated::stale();
+    for (path, content) in &stale {
         if check {
-            eprintln!("{} is stale: run tests/generate", file.path);
-        } else if let Err(error) = std::fs::write(repository().join(&file.path), &file.content) {
-            eprintln!("{} cannot be written: {error}", file.path);
+            eprintln!("{path} is stale: run tests/generate");
+        } else if let Err(error) = std::fs::write(repository().join(path), content) {
+            eprintln!("{path} cannot be written: {error}");
             return ExitCode::FAILURE;
         } else {
-            println!("wrote {}", file.path);
+            println!("wrote {path}");
         }
     }
     if check && !stale.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
