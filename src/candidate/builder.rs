@@ -26,27 +26,6 @@ pub struct Builder {
     unknown: Vec<String>,
 }
 
-/// The settings of an election and its store; all others belong to the sidecar.
-const OURS: [&str; 17] = [
-    "election",
-    "identity",
-    "advertise",
-    "observe",
-    "store",
-    "azure-endpoint",
-    "azure-blob-prefix",
-    "azure-insecure-http",
-    "kube-api",
-    "kube-token-file",
-    "kube-ca-file",
-    "lease-duration",
-    "renew-deadline",
-    "retry-period",
-    "request-timeout",
-    "activation-delay",
-    "drain-timeout",
-];
-
 /// Why a candidate could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -111,8 +90,7 @@ impl Builder {
     /// counts. Settings of the sidecar (listeners, files, hooks, probes, logs) are not accepted,
     /// and make [`start`](Self::start) fail.
     pub fn setting(mut self, name: &str, value: &str) -> Self {
-        let setting = config::SETTINGS.iter().find(|it| it.name == name);
-        match setting.filter(|it| OURS.contains(&it.name)) {
+        match config::Setting::named(name).filter(|it| it.in_library) {
             Some(setting) => {
                 self.flags.insert(setting.name, vec![value.to_owned()]);
             }
@@ -169,29 +147,20 @@ impl Builder {
 }
 
 fn unknown(name: &str) -> Fault {
-    let of_sidecar = config::SETTINGS.iter().any(|it| it.name == name);
-    let problem = if of_sidecar {
-        "is a setting of the sidecar, which a candidate inside a service does not have"
-    } else {
-        "is not a setting"
+    let (problem, near) = match config::Setting::named(name) {
+        Some(_) => ("is a setting of the sidecar, which a candidate inside a service lacks", None),
+        None => ("is not a setting", config::Setting::nearest(name, |it| it.in_library)),
+    };
+    let known = config::SETTINGS.iter().filter(|it| it.in_library).map(|it| it.name);
+    let remedy = match near {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("remove it; there are {}", known.collect::<Vec<_>>().join(", ")),
     };
     Fault {
         setting: name.to_owned(),
         value: None,
         source: Source::Program,
         problem: problem.to_owned(),
-        remedy: format!("leave it out; there are {}", OURS.join(", ")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_setting_of_a_candidate_is_one_of_the_sidecars_too() {
-        for name in OURS {
-            assert!(config::SETTINGS.iter().any(|it| it.name == name), "{name}");
-        }
+        remedy,
     }
 }

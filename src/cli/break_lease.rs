@@ -61,7 +61,7 @@ pub struct Args {
 /// Breaks the lease and prints the consequences. Exits with 0 when it is done or nobody holds the
 /// lease, 1 on failure, 2 on wrong settings or usage.
 pub async fn run(args: Args, environment: &Environment) -> ExitCode {
-    let settings = match load_to_look(&args.settings.flags(), environment, Verb::Run) {
+    let settings = match load_to_look(&args.settings.flags, environment, Verb::Run) {
         Ok(loaded) => loaded.settings,
         Err(faults) => {
             terminal::complain(&faults.to_string());

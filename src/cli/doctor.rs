@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::ExecSettingsArgs;
 use super::terminal::{self, Colour, Style, harmless};
 use crate::clock;
-use crate::config::{Environment, Faults, SETTINGS, Settings, Verb, duration, load_to_look};
+use crate::config::{Environment, Faults, Setting, Settings, Verb, duration, load_to_look};
 use crate::publish::route;
 use crate::store::{self, Finding, LeaseAdmin, Verdict};
 
@@ -53,7 +53,7 @@ pub struct Args {
 /// well, 1 if something is wrong, 2 on wrong usage.
 pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     let mut report = Report { style: Style::of_stdout(environment), wrong: false };
-    let flags = args.settings.flags();
+    let flags = args.settings.flags;
     let of_exec = args.exec || flags.keys().any(|it| is_of_exec_alone(it));
     let verb = if of_exec { Verb::Exec } else { Verb::Run };
     let loaded = match load_to_look(&flags, environment, verb) {
@@ -98,7 +98,7 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
 
 /// Returns whether a flag exists for `tenure exec` only.
 fn is_of_exec_alone(flag: &str) -> bool {
-    SETTINGS.iter().any(|it| it.name == flag && !it.is_flag_of(Verb::Run))
+    Setting::named(flag).is_some_and(|it| !it.is_flag_of(Verb::Run))
 }
 
 fn finding(verdict: Verdict, subject: &'static str, detail: impl Into<String>) -> Finding {

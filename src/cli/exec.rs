@@ -22,18 +22,18 @@ use crate::sidecar::Sidecar;
 /// The arguments of `tenure exec`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// Longest wait for the lease; exit code 75 when it is over. 0s tries once
+    /// Longest time to wait for the lease, then exit with 75; 0s tries once
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = "Command")]
     wait: Option<Duration>,
-    /// Run CMD once, as a lock does, and exit with its code; 76 if the lead is lost meanwhile
+    /// Run CMD once, as under a lock, and exit with its code; 76 if leadership is lost meanwhile
     #[arg(long, help_heading = "Command")]
     once: bool,
-    /// Longest that CMD may run; then it is ended, and with --once the exit code is 124
+    /// Longest time that CMD may run before it is stopped; with --once the exit code is then 124
     #[arg(long, value_name = "DURATION", value_parser = hold, help_heading = "Command")]
     max_hold: Option<Duration>,
     #[command(flatten)]
     settings: ExecSettingsArgs,
-    /// The command, with its arguments; no shell reads it
+    /// The command and its arguments, run without a shell
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
@@ -41,9 +41,7 @@ pub struct Args {
 /// Parses `--max-hold`. Zero is rejected: the command would be ended as soon as it starts.
 fn hold(text: &str) -> Result<Duration, String> {
     match duration::parse(text) {
-        Ok(it) if it.is_zero() => {
-            Err("leaves the command no time; leave it out for no bound".into())
-        }
+        Ok(it) if it.is_zero() => Err("leaves the command no time; omit it for no limit".into()),
         other => other,
     }
 }
@@ -60,7 +58,7 @@ pub async fn run(args: Args, environment: Environment) -> ExitCode {
         None => environment,
     };
     let Args { wait, once, max_hold, settings, command } = args;
-    let loaded = match load(&settings.flags(), &environment, Verb::Exec) {
+    let loaded = match load(&settings.flags, &environment, Verb::Exec) {
         Ok(loaded) => loaded,
         Err(faults) => {
             terminal::complain(&faults.to_string());
@@ -73,7 +71,7 @@ pub async fn run(args: Args, environment: Environment) -> ExitCode {
         return ExitCode::from(2);
     }
     if settings.observe {
-        terminal::complain("observe: an observer never leads, and would never run the command");
+        terminal::complain("observe: an observer never leads, so the command would never run");
         return ExitCode::from(2);
     }
     let task = match task(command, settings, &environment) {
@@ -82,14 +80,14 @@ pub async fn run(args: Args, environment: Environment) -> ExitCode {
     };
     if let Err(error) = reexec::reachable() {
         terminal::complain(&format!(
-            "{OURSELVES} cannot be run, and with it the command's keeper: {error}; mount /proc"
+            "{OURSELVES} cannot be run, which the command's watchdog needs: {error}; mount /proc"
         ));
         return ExitCode::FAILURE;
     }
     let mode = Mode { once, wait, max_hold };
     let outcome = match logs::start(settings.log_format, &settings.log_level) {
         Ok(logs) => {
-            settings::tell(&loaded);
+            settings::log(&loaded);
             lead(loaded.settings, &environment, task, mode, &logs).await
         }
         Err(error) => Err(error),

@@ -14,7 +14,7 @@ use crate::sidecar::Sidecar;
 /// Runs until a signal ends it. Exits with 0 after an orderly end, 1 when it cannot begin, 2 on
 /// wrong settings, 128 + n at a second signal n.
 pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
-    let loaded = match load(&args.flags(), environment, Verb::Run) {
+    let loaded = match load(&args.flags, environment, Verb::Run) {
         Ok(loaded) => loaded,
         Err(faults) => {
             terminal::complain(&faults.to_string());
@@ -28,7 +28,7 @@ pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
     }
     let outcome = match logs::start(settings.log_format, &settings.log_level) {
         Ok(logs) => {
-            settings::tell(&loaded);
+            settings::log(&loaded);
             sidecar(loaded.settings, Systemd::from(environment), &logs).await
         }
         Err(error) => Err(error),

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::faults::Problem;
-use super::{Listen, values};
+use super::values::{self, Listen};
 
 /// The fewest characters of a token.
 const SHORTEST: usize = 16;
@@ -47,7 +47,7 @@ pub(super) fn address(text: &str) -> Result<Listen, Problem> {
                          --admin-token-file";
     match values::address(text) {
         Ok(Listen::Tcp(it)) if !it.ip().to_canonical().is_loopback() => Err(Problem::new(
-            "is an address beyond loopback, and whoever reaches this listener may end a lead",
+            "is not a loopback address, and anyone who reaches this listener can end leadership",
             format!("write 127.0.0.1:{} with --admin-token-file, or unix:/path", it.port()),
         )),
         Ok(it) => Ok(it),
@@ -61,28 +61,28 @@ pub(super) fn socket(path: &Path, starting: bool) -> Result<(), Problem> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     if !directory.is_dir() {
         return Err(Problem::new(
-            format!("is in {}, which is no directory", directory.display()),
-            format!("make it first: mkdir -p {}", directory.display()),
+            format!("is in {}, which is not a directory", directory.display()),
+            format!("create it first: mkdir -p {}", directory.display()),
         ));
     }
     let other = "choose another path, or end that process";
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Problem::new(
-            format!("cannot be looked at: {error}"),
-            "name a path that we may write to",
+            format!("cannot be inspected: {error}"),
+            "choose a path that Tenure can write to",
         )),
         Ok(found) if !found.file_type().is_socket() => {
-            Err(Problem::new("is a file that is no socket", "move it away, or choose another path"))
+            Err(Problem::new("is a file, not a socket", "move it away, or choose another path"))
         }
         Ok(_) if !starting => Ok(()),
         Ok(_) => match connect(path) {
             alive if is_alive(alive) => {
-                Err(Problem::new("is the socket of a process that is alive", other))
+                Err(Problem::new("is the socket of a running process", other))
             }
             Ok(()) | Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(()),
             Err(error) => {
-                Err(Problem::new(format!("is a socket that is not ours: {error}"), other))
+                Err(Problem::new(format!("is a socket that cannot be checked: {error}"), other))
             }
         },
     }
@@ -118,20 +118,20 @@ pub fn token(path: &Path) -> Result<String, String> {
 
 pub(super) fn checked_token(path: &Path) -> Result<String, Problem> {
     let make =
-        format!("make one: (umask 077; head -c 32 /dev/urandom | base64 > {})", path.display());
+        format!("create one: (umask 077; head -c 32 /dev/urandom | base64 > {})", path.display());
     let cannot = |error: std::io::Error| {
         Problem::new(
             format!("cannot be read: {error}"),
-            format!("name a file that we may read, or {make}"),
+            format!("name a file that Tenure can read, or {make}"),
         )
     };
     let found = std::fs::metadata(path).map_err(cannot)?;
     if !found.is_file() || found.len() > LARGEST {
-        return Err(Problem::new("is no file of one line", make));
+        return Err(Problem::new("is not a file of one line", make));
     }
     if found.mode() & 0o006 != 0 {
         return Err(Problem::new(
-            format!("has the mode {:04o}, which lets others at it", found.mode() & 0o7777),
+            format!("has mode {:04o}, which gives other users access", found.mode() & 0o7777),
             format!(
                 "chmod o-rw {}; for a secret of Kubernetes: defaultMode: 0440 and an fsGroup",
                 path.display()
@@ -143,9 +143,9 @@ pub(super) fn checked_token(path: &Path) -> Result<String, Problem> {
     let problem = if token.is_empty() {
         "is empty".to_owned()
     } else if !token.iter().all(u8::is_ascii_graphic) {
-        "holds something else than one word of printable ASCII characters".to_owned()
+        "contains something other than one word of printable ASCII characters".to_owned()
     } else if token.len() < SHORTEST {
-        format!("holds a token shorter than {SHORTEST} characters")
+        format!("contains a token shorter than {SHORTEST} characters")
     } else {
         return Ok(String::from_utf8_lossy(token).into_owned());
     };
@@ -167,11 +167,11 @@ mod tests {
             assert!(matches!(address(good), Ok(Listen::Tcp(_))), "{good}");
         }
         for (bad, problem, remedy) in [
-            ("0.0.0.0:41", "beyond loopback", "127.0.0.1:41"),
-            ("[::]:41", "beyond loopback", "127.0.0.1:41"),
-            ("10.0.0.1:41", "beyond loopback", "127.0.0.1:41"),
+            ("0.0.0.0:41", "not a loopback", "127.0.0.1:41"),
+            ("[::]:41", "not a loopback", "127.0.0.1:41"),
+            ("10.0.0.1:41", "not a loopback", "127.0.0.1:41"),
             ("unix:x", "begin with /", "unix:/run"),
-            ("off", "no IP address", "unix:/run"),
+            ("off", "not an IP address", "unix:/run"),
             ("", "empty", "unix:/run"),
         ] {
             let found = address(bad).unwrap_err();
@@ -190,7 +190,7 @@ mod tests {
 
         let listener = UnixListener::bind(&path).unwrap();
         let taken = socket(&path, true).unwrap_err();
-        assert!(taken.problem.contains("process that is alive"), "{taken:?}");
+        assert!(taken.problem.contains("running process"), "{taken:?}");
         assert_eq!(socket(&path, false), Ok(()), "it may be the one that is asked about");
         assert!(Admin::Unix(path.clone()).is_taken());
         drop(listener);
@@ -201,7 +201,7 @@ mod tests {
         std::fs::write(&path, "").unwrap();
         for starting in [true, false] {
             let file = socket(&path, starting).unwrap_err();
-            assert!(file.problem.contains("no socket"), "{file:?}");
+            assert!(file.problem.contains("not a socket"), "{file:?}");
         }
     }
 
@@ -222,7 +222,7 @@ mod tests {
             waiting.push(socket);
         }
         assert_eq!(connect(&path), Err(Errno::AGAIN), "else this tests nothing");
-        assert!(socket(&path, true).unwrap_err().problem.contains("alive"));
+        assert!(socket(&path, true).unwrap_err().problem.contains("running"));
     }
 
     #[test]
@@ -239,8 +239,8 @@ mod tests {
             std::fs::remove_file(&path).unwrap();
         }
         for (content, mode, words) in [
-            (&b"0123456789abcdef"[..], 0o644, "the mode 0644"),
-            (b"0123456789abcdef", 0o602, "the mode 0602"),
+            (&b"0123456789abcdef"[..], 0o644, "mode 0644"),
+            (b"0123456789abcdef", 0o602, "mode 0602"),
             (b"", 0o600, "is empty"),
             (b"\n \n", 0o600, "is empty"),
             (b"0123456789abcde\n", 0o600, "shorter than 16"),
@@ -252,6 +252,6 @@ mod tests {
             assert!(found.contains(words) && !found.contains("0123"), "{found}");
         }
         assert!(token(&place.path().join("none")).unwrap_err().contains("cannot be read"));
-        assert!(token(place.path()).unwrap_err().contains("is no file"));
+        assert!(token(place.path()).unwrap_err().contains("is not a file"));
     }
 }

@@ -3,21 +3,93 @@
 //! Files of secrets are not read here, and no credential is tried; the backend does that, again and
 //! again while it runs. No message contains a secret.
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use url::{Host, Url};
 
+use super::endpoint;
 use super::environment::Environment;
 use super::faults::{Fault, Problem, Source, without_secrets};
 use super::store_url::DEVELOPMENT_ACCOUNT;
-use super::{AzureCredential, SecretSource, endpoint};
+use super::table::CREDENTIALS;
+
+/// Settings of `azure:`.
+#[derive(Clone, Debug)]
+pub struct AzureSettings {
+    /// The endpoint of the account, without a trailing slash.
+    pub endpoint: Url,
+    /// The name of the account.
+    pub account: String,
+    /// The container.
+    pub container: String,
+    /// The name of the blob: PREFIX/ELECTION.
+    pub blob: String,
+    /// The credential.
+    pub credential: AzureCredential,
+    /// The bound on one request.
+    pub request_timeout: Duration,
+    /// The value of `HTTPS_PROXY`, if set.
+    pub proxy: Option<String>,
+    /// The value of `NO_PROXY`, if set.
+    pub no_proxy: Option<String>,
+}
+
+/// Credentials for Azure, in the order of preference.
+#[derive(Clone, Debug)]
+pub enum AzureCredential {
+    /// `AZURE_STORAGE_CONNECTION_STRING` or `…_FILE`.
+    ConnectionString(SecretSource),
+    /// `AZURE_STORAGE_KEY` or `…_FILE`.
+    Key(SecretSource),
+    /// `AZURE_STORAGE_SAS_TOKEN` or `…_FILE`.
+    Sas(SecretSource),
+    /// Workload identity: `AZURE_FEDERATED_TOKEN_FILE` with `AZURE_CLIENT_ID`, `AZURE_TENANT_ID`,
+    /// `AZURE_AUTHORITY_HOST`.
+    WorkloadIdentity {
+        /// `AZURE_FEDERATED_TOKEN_FILE`.
+        token_file: PathBuf,
+        /// `AZURE_CLIENT_ID`.
+        client_id: String,
+        /// `AZURE_TENANT_ID`.
+        tenant_id: String,
+        /// `AZURE_AUTHORITY_HOST`.
+        authority_host: Option<String>,
+    },
+    /// Managed identity; user-assigned if `AZURE_CLIENT_ID` is set.
+    ManagedIdentity {
+        /// `AZURE_CLIENT_ID`.
+        client_id: Option<String>,
+    },
+    /// The login of the Azure CLI.
+    AzureCli,
+}
+
+/// The source of a secret.
+#[derive(Clone)]
+pub enum SecretSource {
+    /// The value itself.
+    Value(String),
+    /// A file that holds it, read again when it changes.
+    File(PathBuf),
+}
+
+impl fmt::Debug for SecretSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value(_) => f.write_str("Value(…)"),
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+        }
+    }
+}
 
 /// Azurite's key, which Microsoft documents; it is not secret.
 const DEVELOPMENT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 /// Returns the default endpoint of an account.
-pub(super) fn usual_endpoint(account: &str) -> Option<Url> {
+pub(super) fn default_endpoint(account: &str) -> Option<Url> {
     let text = if account == DEVELOPMENT_ACCOUNT {
         format!("http://127.0.0.1:10000/{DEVELOPMENT_ACCOUNT}")
     } else {
@@ -30,18 +102,18 @@ pub(super) fn usual_endpoint(account: &str) -> Option<Url> {
 pub(super) fn endpoint(text: &str, insecure: bool) -> Result<Url, Problem> {
     const WRITE: &str = "write https://ACCOUNT.blob.DOMAIN, or http://127.0.0.1:10000/ACCOUNT for \
                          Azurite";
-    const SECRETS: &str = "credentials come by environment, such as AZURE_STORAGE_SAS_TOKEN";
+    const SECRETS: &str = "pass credentials in the environment, such as AZURE_STORAGE_SAS_TOKEN";
     let url = endpoint::read(text, WRITE, SECRETS)?;
     let is_address = !matches!(url.host(), Some(Host::Domain(_)));
     if is_address && url.path() == "/" {
         return Err(Problem::new(
-            "names no account, neither in its host nor in its path",
+            "names no account in its host or its path",
             format!("write {}/ACCOUNT", text.trim_end_matches('/')),
         ));
     }
-    if !insecure && endpoint::is_plain_beyond(&url) {
+    if !insecure && endpoint::is_remote_plain_http(&url) {
         return Err(Problem::new(
-            "is plain http beyond this machine: whoever is on the way can read and change \
+            "is plain http to another machine: anyone on the network path can read and change \
              everything",
             "write https://…, or allow it with --azure-insecure-http",
         ));
@@ -60,14 +132,11 @@ pub(super) fn credential(
     faults: &mut Vec<Fault>,
 ) -> AzureCredential {
     type Make = fn(SecretSource) -> AzureCredential;
-    let kinds: [(&str, Make); 3] = [
-        ("AZURE_STORAGE_CONNECTION_STRING", AzureCredential::ConnectionString),
-        ("AZURE_STORAGE_KEY", AzureCredential::Key),
-        ("AZURE_STORAGE_SAS_TOKEN", AzureCredential::Sas),
-    ];
+    let makes: [Make; 3] =
+        [AzureCredential::ConnectionString, AzureCredential::Key, AzureCredential::Sas];
     // All are read before one is chosen, so that every fault is reported.
-    let mut found = kinds.map(|(name, make)| secret(name, environment, faults).map(make));
-    if let Some(credential) = found.iter_mut().find_map(Option::take) {
+    let found = CREDENTIALS.map(|name| secret(name, environment, faults));
+    if let Some(credential) = found.into_iter().zip(makes).find_map(|(it, make)| it.map(make)) {
         return credential;
     }
     if account == DEVELOPMENT_ACCOUNT {
@@ -77,8 +146,8 @@ pub(super) fn credential(
     if let Some(token_file) = environment.get("AZURE_FEDERATED_TOKEN_FILE") {
         return AzureCredential::WorkloadIdentity {
             token_file: token_file.into(),
-            client_id: wanted("AZURE_CLIENT_ID", environment, faults),
-            tenant_id: wanted("AZURE_TENANT_ID", environment, faults),
+            client_id: required("AZURE_CLIENT_ID", environment, faults),
+            tenant_id: required("AZURE_TENANT_ID", environment, faults),
             authority_host: environment.get("AZURE_AUTHORITY_HOST").map(str::to_owned),
         };
     }
@@ -97,7 +166,7 @@ fn secret(name: &str, environment: &Environment, faults: &mut Vec<Fault>) -> Opt
     match (environment.get(name), environment.get(&file)) {
         (Some(_), Some(_)) => {
             let problem = Problem::new(
-                format!("is given twice, by {name} and by {file}"),
+                format!("is set twice, by {name} and by {file}"),
                 "unset one of the two",
             );
             faults.push(Fault::new(name, None, Source::Variable(file), problem));
@@ -109,7 +178,7 @@ fn secret(name: &str, environment: &Environment, faults: &mut Vec<Fault>) -> Opt
     }
 }
 
-fn wanted(name: &str, environment: &Environment, faults: &mut Vec<Fault>) -> String {
+fn required(name: &str, environment: &Environment, faults: &mut Vec<Fault>) -> String {
     environment.get(name).map(str::to_owned).unwrap_or_else(|| {
         let problem = Problem::new(
             "is not set, and AZURE_FEDERATED_TOKEN_FILE is: workload identity needs both",
@@ -144,7 +213,7 @@ pub(super) fn proxy(
         let usable = Url::parse(&with_scheme).is_ok_and(|url| url.has_host());
         if !usable {
             let shown = without_secrets(value);
-            let problem = Problem::new("is no address of a proxy", "write http://host:port");
+            let problem = Problem::new("is not the address of a proxy", "write http://host:port");
             faults.push(Fault::new(name, Some(&shown), Source::Variable(name.to_owned()), problem));
         }
     }
@@ -202,7 +271,7 @@ mod tests {
         let (_, faults) =
             picked(&[("AZURE_STORAGE_KEY", "hidden"), ("AZURE_STORAGE_KEY_FILE", "/key")]);
         let text = super::super::Faults(faults).to_string();
-        assert!(text.contains("given twice") && !text.contains("hidden"), "{text}");
+        assert!(text.contains("set twice") && !text.contains("hidden"), "{text}");
     }
 
     #[test]
@@ -214,7 +283,7 @@ mod tests {
 
     #[test]
     fn azurite_alone_means_its_usual_address_and_key() {
-        let endpoint = usual_endpoint(DEVELOPMENT_ACCOUNT).unwrap();
+        let endpoint = default_endpoint(DEVELOPMENT_ACCOUNT).unwrap();
         assert_eq!(endpoint.as_str(), "http://127.0.0.1:10000/devstoreaccount1");
         let credential =
             credential(DEVELOPMENT_ACCOUNT, &Environment::of([("", "")]), &mut Vec::new());
@@ -262,7 +331,7 @@ mod tests {
         assert_eq!(faults, []);
         proxy(&Environment::of([("HTTPS_PROXY", "http://me:hidden@:x")]), &mut faults);
         let text = super::super::Faults(faults).to_string();
-        assert!(text.contains("no address") && !text.contains("hidden"), "{text}");
+        assert!(text.contains("not the address") && !text.contains("hidden"), "{text}");
     }
 
     proptest! {

@@ -11,7 +11,7 @@ use rustix::fs::{Access, AtFlags, CWD};
 use super::faults::Problem;
 
 /// The search path if `PATH` is not set, as in glibc.
-const USUAL_PATH: &str = "/bin:/usr/bin";
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// A command that can be run without a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,19 +48,18 @@ pub(super) fn parse(text: &str, path: Option<&str>) -> Result<CommandLine, Probl
         return Err(Problem::new("is empty", WRITE));
     }
     if text.contains('\0') {
-        return Err(Problem::new("has a NUL in it", WRITE));
+        return Err(Problem::new("contains a NUL", WRITE));
     }
     let Some(words) = shlex::split(text) else {
         return Err(Problem::new(
-            "has a quote that is opened and not closed, or a \\ at its end",
-            "close it; a quote that is meant itself is written \\' or \\\"",
+            "has an unclosed quote, or a \\ at its end",
+            "close it; write a literal quote as \\' or \\\"",
         ));
     };
     if let Some(word) = shell_word(text) {
         return Err(Problem::new(
-            format!("has {word}, which means something to a shell, and none runs it"),
-            "write it as sh -c '…'; or put single quotes around the word if the program is to get \
-             it as it is",
+            format!("has {word}, which only a shell interprets, and no shell runs it"),
+            "write sh -c '…'; or put single quotes around the word to pass it literally",
         ));
     }
     let mut words = words.into_iter();
@@ -149,16 +148,16 @@ fn problem(program: &str, unusable: &Unusable) -> Problem {
             format!("write env before it if {program} is to be a variable")
         }
         Unusable::NotFound(_) if program.starts_with('~') => {
-            "write the path in full: no shell is there to know ~".to_owned()
+            "write the path in full: only a shell expands ~".to_owned()
         }
         Unusable::NotFound(_) => {
-            "install the program, or name its path in full; it must be on this machine, in this \
-             container"
+            "install the program, or name its path in full; it must exist on this machine, in \
+             this container"
                 .to_owned()
         }
         Unusable::NotExecutable(_) => {
-            "make it a program that we may run: chmod +x, and in a script a first line such as \
-             #!/bin/sh that names an interpreter which is there"
+            "make it executable: chmod +x, and for a script a first line such as #!/bin/sh with \
+             an interpreter that exists"
                 .to_owned()
         }
     };
@@ -175,7 +174,7 @@ pub fn find(program: &str, path: Option<&str>) -> Result<PathBuf, Unusable> {
         return usable(Path::new(program)).map(|()| PathBuf::from(program));
     }
     let mut refused = None;
-    for directory in path.unwrap_or(USUAL_PATH).split(':') {
+    for directory in path.unwrap_or(DEFAULT_PATH).split(':') {
         let file = Path::new(if directory.is_empty() { "." } else { directory }).join(program);
         match usable(&file) {
             Ok(()) => return Ok(file),
@@ -183,9 +182,7 @@ pub fn find(program: &str, path: Option<&str>) -> Result<PathBuf, Unusable> {
             Err(it) => refused = refused.or(Some(it)),
         }
     }
-    Err(refused.unwrap_or_else(|| {
-        Unusable::NotFound(format!("names {program:?}, which PATH does not lead to"))
-    }))
+    Err(refused.unwrap_or_else(|| Unusable::NotFound(format!("{program:?} was not found in PATH"))))
 }
 
 fn usable(file: &Path) -> Result<(), Unusable> {
@@ -193,16 +190,16 @@ fn usable(file: &Path) -> Result<(), Unusable> {
     let refused = |what: String| Err(Unusable::NotExecutable(what));
     match std::fs::metadata(file) {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            return refused(format!("names {shown}, which we may not reach"));
+            return refused(format!("{shown} cannot be accessed"));
         }
-        Err(_) => return Err(Unusable::NotFound(format!("names {shown}, which is not there"))),
+        Err(_) => return Err(Unusable::NotFound(format!("{shown} does not exist"))),
         Ok(found) if !found.is_file() => {
-            return refused(format!("names {shown}, which is no file"));
+            return refused(format!("{shown} is not a file"));
         }
         Ok(_) => {}
     }
     if rustix::fs::accessat(CWD, file, Access::EXEC_OK, AtFlags::EACCESS).is_err() {
-        return refused(format!("names {shown}, which we may not execute"));
+        return refused(format!("{shown} is not executable"));
     }
     script(file)
 }
@@ -224,13 +221,13 @@ fn script(file: &Path) -> Result<(), Unusable> {
             && rustix::fs::accessat(CWD, interpreter, Access::EXEC_OK, AtFlags::EACCESS).is_ok();
         if !runs {
             return Err(Unusable::NotExecutable(format!(
-                "names {shown}, a script for {:?}, which cannot be run",
+                "{shown} is a script for {:?}, which cannot be run",
                 interpreter.display().to_string()
             )));
         }
     } else if !start.contains(&0) && str::from_utf8(&start).is_ok() {
         return Err(Unusable::NotExecutable(format!(
-            "names {shown}, a text without a first line such as #!/bin/sh, which only a shell would run"
+            "{shown} is a text file without a first line such as #!/bin/sh"
         )));
     }
     Ok(())
@@ -273,8 +270,8 @@ mod tests {
             ("  ", "is empty", "write a program"),
             ("# all", "names no program", "write a program"),
             ("''", "names no program", "write a program"),
-            ("sh\0", "has a NUL", "write a program"),
-            ("sh -c 'a", "not closed", "close it"),
+            ("sh\0", "contains a NUL", "write a program"),
+            ("sh -c 'a", "unclosed", "close it"),
             ("sh \\", "at its end", "close it"),
             ("sh a | sh b", "has |,", "sh -c '…'"),
             ("sh a && sh b", "has &&,", "sh -c '…'"),
@@ -283,12 +280,12 @@ mod tests {
             ("sh -c x $TENURE_TERM y", "has $TENURE_TERM,", "single quotes"),
             ("sh \"a ${B} c\"", "has ${B},", "single quotes"),
             ("sh `date`", "has `date`,", "single quotes"),
-            ("there-is-no-such", "PATH does not lead to", "install"),
-            ("/nonexistent/x", "/nonexistent/x, which is not there", "install"),
-            ("~/x", "is not there", "know ~"),
-            ("A=1 sh", "PATH does not lead to", "write env before it"),
-            ("/etc", "is no file", "chmod +x"),
-            ("/etc/passwd", "may not execute", "chmod +x"),
+            ("there-is-no-such", "was not found in PATH", "install"),
+            ("/nonexistent/x", "/nonexistent/x does not exist", "install"),
+            ("~/x", "does not exist", "expands ~"),
+            ("A=1 sh", "was not found in PATH", "write env before it"),
+            ("/etc", "is not a file", "chmod +x"),
+            ("/etc/passwd", "is not executable", "chmod +x"),
         ] {
             let found = parse(text, None).unwrap_err();
             assert!(found.problem.contains(problem), "{text}: {found:?}");

@@ -71,7 +71,7 @@ pub fn format(duration: Duration) -> String {
 
 fn unreadable(rest: &str) -> String {
     match rest.chars().next() {
-        Some('.' | ',') => "has a fraction, and only whole numbers are taken".to_owned(),
+        Some('.' | ',') => "has a fraction; only whole numbers are accepted".to_owned(),
         Some('-' | '+') => "has a sign".to_owned(),
         Some(other) => format!("has {other:?} where a number with a unit should be"),
         None => "is empty".to_owned(),

@@ -3,6 +3,7 @@
 use url::Url;
 
 use super::faults::Problem;
+use super::values;
 
 /// Parses an endpoint and strips the trailing slash. `write` is the remedy for an invalid one, and
 /// `secrets` tells where credentials belong.
@@ -20,13 +21,13 @@ pub(super) fn read(text: &str, write: &str, secrets: &str) -> Result<Url, Proble
     }
     let bare = url.username().is_empty() && url.password().is_none();
     if !bare || url.query().is_some() || url.fragment().is_some() {
-        let problem = "has more in it than host and path";
+        let problem = "has more than host and path";
         return Err(Problem::new(problem, format!("{write}; {secrets}")));
     }
     Ok(url)
 }
 
 /// Returns whether requests to the URL may leave this machine in plain http.
-pub(super) fn is_plain_beyond(url: &Url) -> bool {
-    url.scheme() == "http" && url.host().is_none_or(|host| !super::values::is_loopback(&host))
+pub(super) fn is_remote_plain_http(url: &Url) -> bool {
+    url.scheme() == "http" && url.host().is_none_or(|host| !values::is_loopback(&host))
 }

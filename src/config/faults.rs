@@ -1,4 +1,5 @@
-//! Faults in the settings, each with its setting, value, source and remedy.
+//! Faults in the settings, each with its setting, value, source and remedy; warnings about valid
+//! settings.
 //!
 //! Faults contain no secrets: a value that may contain one is omitted or redacted before the fault
 //! is created.
@@ -116,6 +117,17 @@ impl fmt::Display for Faults {
 }
 
 impl std::error::Error for Faults {}
+
+/// A warning about valid settings that may not do what was intended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// Its subject, in a word.
+    pub subject: &'static str,
+    /// What happens with these settings.
+    pub problem: String,
+    /// What to do if that is not intended.
+    pub remedy: String,
+}
 
 /// Quotes a value on one line, truncated to 120 characters.
 fn quote(value: &str) -> String {

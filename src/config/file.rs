@@ -9,7 +9,7 @@ use std::path::Path;
 use config::{FileFormat, Source as _, ValueKind};
 
 use super::faults::{Fault, Problem, Source};
-use super::layers::{Arity, Raw, Setting, file_settings};
+use super::table::{Raw, Setting};
 
 /// The most bytes of a settings file.
 const LARGEST: u64 = 1 << 20;
@@ -34,14 +34,14 @@ fn text(path: &Path) -> Result<String, Problem> {
     let cannot = |error: std::io::Error| {
         Problem::new(
             format!("cannot be read: {error}"),
-            "name a file that is there and that we may read",
+            "name a file that exists and that Tenure can read",
         )
     };
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(cannot)?;
     file.take(LARGEST + 1).read_to_string(&mut text).map_err(cannot)?;
     if text.len() as u64 > LARGEST {
-        return Err(Problem::new("is larger than 1 MiB", "name a file of settings"));
+        return Err(Problem::new("is larger than 1 MiB", "name a settings file"));
     }
     Ok(text)
 }
@@ -50,10 +50,9 @@ fn format(path: &Path) -> Result<FileFormat, Problem> {
     match path.extension().and_then(|it| it.to_str()) {
         Some("toml") => Ok(FileFormat::Toml),
         Some("yaml" | "yml") => Ok(FileFormat::Yaml),
-        _ => Err(Problem::new(
-            "has an ending that tells no format",
-            "give the file the ending .toml, .yaml or .yml",
-        )),
+        _ => {
+            Err(Problem::new("has an unknown extension", "use the extension .toml, .yaml or .yml"))
+        }
     }
 }
 
@@ -65,7 +64,7 @@ pub(super) fn keys(
     let source = Source::File(path.to_owned());
     if format == FileFormat::Yaml && is_deep(text) {
         let problem = Problem::new(
-            "has a line that opens more levels than a file of settings has",
+            "has a line that opens more levels than a settings file has",
             "write each setting on a line of its own, and its values as a list at most",
         );
         return (Vec::new(), vec![Fault::new("config", path.to_str(), source, problem)]);
@@ -74,8 +73,8 @@ pub(super) fn keys(
         Ok(table) => table,
         Err(error) => {
             let problem = Problem::new(
-                format!("cannot be understood: {}", without_excerpt(&error.to_string())),
-                "mend the file; each line is one setting, such as election = \"orders\" in TOML \
+                format!("cannot be parsed: {}", without_excerpt(&error.to_string())),
+                "correct the file; each line is one setting, such as election = \"orders\" in TOML \
                  or election: orders in YAML",
             );
             return (Vec::new(), vec![Fault::new("config", path.to_str(), source, problem)]);
@@ -86,7 +85,7 @@ pub(super) fn keys(
     let mut table: Vec<_> = table.into_iter().collect();
     table.sort_by(|(a, _), (b, _)| a.cmp(b));
     for (key, value) in table {
-        let Some(setting) = file_settings().find(|it| it.name == key) else {
+        let Some(setting) = Setting::named(&key).filter(|it| it.is_key()) else {
             faults.push(Fault::new(&key, None, source.clone(), unknown(&key, &value.kind)));
             continue;
         };
@@ -112,7 +111,7 @@ fn without_excerpt(message: &str) -> String {
         // The text before these words is the duplicated key, which may be a whole table.
         first.rfind("duplicated key").map_or(first, |at| &first[at..]).to_owned()
     } else {
-        "it is not one table of keys with values".to_owned()
+        "it is not a table of keys and values".to_owned()
     }
 }
 
@@ -133,11 +132,11 @@ fn is_deep(text: &str) -> bool {
 
 fn values(setting: &Setting, kind: ValueKind) -> Result<Vec<String>, Problem> {
     match kind {
-        ValueKind::Array(items) if setting.arity == Arity::Many => {
+        ValueKind::Array(items) if setting.is_list => {
             items.into_iter().map(|it| scalar(it.kind)).collect()
         }
         ValueKind::Array(_) => {
-            Err(Problem::new("is a list, and takes one value", "write the one value"))
+            Err(Problem::new("is a list, and the setting takes one value", "write a single value"))
         }
         other => Ok(vec![scalar(other)?]),
     }
@@ -172,27 +171,23 @@ fn unknown(key: &str, kind: &ValueKind) -> Problem {
         if plain.starts_with("kube") {
             return Problem::new(
                 problem,
-                "credentials are never settings: take it out, and name a file of its own by \
-                 kube-token-file",
+                "credentials are never settings: remove it, and set kube-token-file to a file \
+                 with the token",
             );
         }
         return Problem::new(
             problem,
-            "credentials are never settings: take it out of the file and give it by environment, \
-             such as AZURE_STORAGE_KEY_FILE",
+            "credentials are never settings: remove it from the file and pass it in the \
+             environment, such as AZURE_STORAGE_KEY_FILE",
         );
     }
-    let nearest = file_settings()
-        .map(|it| (strsim::damerau_levenshtein(&plain, it.name), it.name))
-        .filter(|(distance, name)| *distance <= name.len().div_ceil(3).min(4))
-        .min();
-    let remedy = match (nearest, kind) {
-        (Some((_, name)), _) => format!("did you mean {name}?"),
+    let remedy = match (Setting::nearest(&plain, Setting::is_key), kind) {
+        (Some(name), _) => format!("did you mean {name}?"),
         (None, ValueKind::Table(_)) => {
             "the keys of the file are flat, named like the flags: azure-endpoint, for instance"
                 .to_owned()
         }
-        (None, _) => "take it out; `tenure run --help` names all settings".to_owned(),
+        (None, _) => "remove it; `tenure run --help` lists all settings".to_owned(),
     };
     Problem::new(problem, remedy)
 }
@@ -247,7 +242,7 @@ mod tests {
         ] {
             let text = faults(text, format);
             assert!(text.contains("line 2") || text.contains("line 3"), "{text}");
-            assert!(text.contains("cannot be understood") && !text.contains("hidden"), "{text}");
+            assert!(text.contains("cannot be parsed") && !text.contains("hidden"), "{text}");
         }
     }
 
@@ -269,7 +264,7 @@ mod tests {
             let text = faults(text, FileFormat::Yaml);
             assert!(!text.contains("hidden") && !text.contains("4711"), "{text}");
         }
-        assert!(faults("hidden", FileFormat::Yaml).contains("not one table of keys"));
+        assert!(faults("hidden", FileFormat::Yaml).contains("not a table of keys"));
     }
 
     #[test]
@@ -307,7 +302,7 @@ mod tests {
                 (format!("{quoted}: 1"), FileFormat::Yaml)
             };
             let (raw, faults) = keys(Path::new("f"), &text, format);
-            let known = file_settings().any(|it| it.name == key);
+            let known = Setting::named(&key).is_some_and(Setting::is_key);
             prop_assert_eq!(raw.len(), usize::from(known));
             prop_assert_eq!(faults.len(), usize::from(!known));
         }

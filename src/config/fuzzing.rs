@@ -5,8 +5,7 @@ use std::path::Path;
 
 use config::FileFormat;
 
-use super::layers::Arity::Many;
-use super::layers::file_settings;
+use super::table::Setting;
 use super::{azure, duration as durations, faults, file, store_url as urls};
 
 /// Marks in inputs what must not appear in messages.
@@ -55,9 +54,9 @@ pub fn settings_file(data: &[u8]) {
     let format = if first % 2 == 0 { FileFormat::Toml } else { FileFormat::Yaml };
     let (taken, faults) = file::keys(Path::new("f"), text, format);
     for (name, raw) in taken {
-        let setting = file_settings().find(|it| it.name == name);
+        let setting = Setting::named(name).filter(|it| it.is_key());
         assert!(setting.is_some(), "{name}");
-        assert!(raw.values.len() == 1 || setting.is_some_and(|it| it.arity == Many), "{raw:?}");
+        assert!(raw.values.len() == 1 || setting.is_some_and(|it| it.is_list), "{raw:?}");
     }
     for fault in faults {
         assert!(!fault.problem.is_empty() && !fault.remedy.is_empty(), "{fault:?}");

@@ -10,21 +10,21 @@ use url::{Host, Url};
 use super::command_line::{self, CommandLine};
 use super::duration;
 use super::faults::{Problem, without_secrets};
+use super::values;
 
 /// The health of the local service; without probes it is always healthy.
 #[derive(Clone, Debug)]
 pub struct Health {
     /// The probes; all must succeed.
     pub probes: Vec<Probe>,
-    /// The time from the start of one run of a probe to the start of the next; default 2 s. Too
-    /// long detects a dead service late; too short wastes work.
+    /// The time from the start of one run of a probe to the start of the next.
     pub interval: Duration,
-    /// The bound on one run; default 1 s, at most `interval`.
+    /// The bound on one run; at most `interval`.
     pub timeout: Duration,
     /// After this many failures in a row a leader drains and resigns, and a standby stops
-    /// competing; default 3, at least 1.
+    /// competing.
     pub failures: u32,
-    /// After this many successes in a row the instance competes; default 2, at least 1.
+    /// After this many successes in a row the instance competes.
     pub successes: u32,
 }
 
@@ -91,26 +91,26 @@ pub(super) fn probe(text: &str, path: Option<&str>) -> Result<Probe, Problem> {
                 Ok(port) => format!("write tcp://{scheme}:{port}, or http://{scheme}:{port}/PATH"),
                 Err(_) => KINDS.to_owned(),
             };
-            Err(Problem::new("names no kind of probe", remedy))
+            Err(Problem::new("is not a kind of probe", remedy))
         }
     }
 }
 
 /// Parses an HTTP URL for a probe or a webhook: without user and fragment.
 pub(super) fn web(text: &str) -> Result<Url, Problem> {
-    const WRITE: &str = "write an address such as http://127.0.0.1:8080/healthz";
-    let url = Url::parse(text)
-        .map_err(|error| Problem::new(format!("is no web address: {error}"), WRITE))?;
+    const WRITE: &str = "write a URL such as http://127.0.0.1:8080/healthz";
+    let url =
+        Url::parse(text).map_err(|error| Problem::new(format!("is not a URL: {error}"), WRITE))?;
     let rest = text.split_once(':').map_or("", |(_, rest)| rest);
     let two_slashes = rest.starts_with("//") && !rest.starts_with("///");
     let problem = if !two_slashes || text.contains('\\') {
-        "is no web address with two / before its host"
+        "is not a URL with two / before its host"
     } else if text.contains(|it: char| it.is_whitespace() || it.is_control()) {
-        "has a space or a line's end in it"
+        "contains a space or a line break"
     } else if !url.username().is_empty() || url.password().is_some() {
         return Err(Problem::new(
-            "has a user or password in it",
-            "take it out: a setting is no place for credentials",
+            "contains a user or password",
+            "remove it: settings must not contain credentials",
         ));
     } else if url.fragment().is_some() {
         "has a fragment, which is never sent"
@@ -125,13 +125,13 @@ pub(super) fn web(text: &str) -> Result<Url, Problem> {
 fn tcp(text: &str) -> Result<Probe, Problem> {
     const WRITE: &str = "write a host and a port, such as tcp://127.0.0.1:5432 or tcp://[::1]:5432";
     let url = Url::parse(text)
-        .map_err(|error| Problem::new(format!("is no host with a port: {error}"), WRITE))?;
+        .map_err(|error| Problem::new(format!("is not a host with a port: {error}"), WRITE))?;
     let bare = text.strip_prefix("tcp://").is_some_and(|it| !it.contains(['@', '?', '#', '%']));
     if !bare || !matches!(url.path(), "" | "/") {
-        return Err(Problem::new("has more or less in it than a host and a port", WRITE));
+        return Err(Problem::new("is not just a host and a port", WRITE));
     }
     let (Some(host), Some(port @ 1..)) = (url.host_str(), url.port()) else {
-        return Err(Problem::new("lacks a host or a port", WRITE));
+        return Err(Problem::new("has no host or no port", WRITE));
     };
     let host = Host::parse(host)
         .map_err(|error| Problem::new(format!("names no host: {error}"), WRITE))?;
@@ -143,7 +143,7 @@ fn tcp(text: &str) -> Result<Probe, Problem> {
 }
 
 fn file(text: &str, rest: &str) -> Result<Probe, Problem> {
-    const WRITE: &str = "write the file in full, such as file:/run/orders/alive?max_age=30s";
+    const WRITE: &str = "write an absolute path, such as file:/run/orders/alive?max_age=30s";
     let local = rest.starts_with('/') && (!rest.starts_with("//") || rest.starts_with("///"));
     let url = Url::parse(text).ok().filter(|_| local);
     let path = url
@@ -151,7 +151,7 @@ fn file(text: &str, rest: &str) -> Result<Probe, Problem> {
         .and_then(|it| it.to_file_path().ok())
         .filter(|it| !it.as_os_str().as_encoded_bytes().contains(&0) && it.file_name().is_some());
     let (Some(url), Some(path)) = (url, path) else {
-        return Err(Problem::new("names no file from the root on", WRITE));
+        return Err(Problem::new("is not an absolute path", WRITE));
     };
     if url.fragment().is_some() {
         return Err(Problem::new("has a fragment", "write # as %23 if it belongs to the name"));
@@ -166,16 +166,16 @@ fn file(text: &str, rest: &str) -> Result<Probe, Problem> {
 fn max_age(query: &str) -> Result<Duration, Problem> {
     let Some(age) = query.strip_prefix("max_age=") else {
         return Err(Problem::new(
-            "has something else after its ? than max_age",
+            "has a query other than max_age",
             "write ?max_age=30s; or ? as %3F if it belongs to the name",
         ));
     };
-    let age = super::values::duration(age).map_err(|it| {
+    let age = values::duration(age).map_err(|it| {
         Problem::new(format!("has a max_age that {}", it.problem), "write ?max_age=30s")
     })?;
     if age.is_zero() {
         return Err(Problem::new(
-            "has a max_age of 0s, which every file is past",
+            "has a max_age of 0s, which every file exceeds",
             "write ?max_age=30s",
         ));
     }
@@ -227,36 +227,36 @@ mod tests {
         for (text, problem, remedy) in [
             ("", "empty item", "tcp://HOST:PORT"),
             ("localhost", "not a URL", "exec:CMD"),
-            ("localhost:80", "no kind", "tcp://localhost:80"),
-            ("htp://x/", "no kind", "http://HOST/PATH"),
-            ("http:", "no web address", "http://127.0.0.1"),
+            ("localhost:80", "not a kind", "tcp://localhost:80"),
+            ("htp://x/", "not a kind", "http://HOST/PATH"),
+            ("http:", "is not a URL", "http://127.0.0.1"),
             ("http:x/y", "two /", "http://127.0.0.1"),
             ("http:///x", "two /", "http://127.0.0.1"),
-            ("http://", "no web address", "http://127.0.0.1"),
-            ("http://a:99999/", "no web address", "http://127.0.0.1"),
+            ("http://", "is not a URL", "http://127.0.0.1"),
+            ("http://a:99999/", "is not a URL", "http://127.0.0.1"),
             ("http://a:0/", "port 0", "http://127.0.0.1"),
             ("http://a/#b", "fragment", "http://127.0.0.1"),
             ("http://a/b c", "a space", "http://127.0.0.1"),
-            ("http://me:hidden@a/", "user or password", "take it out"),
-            ("tcp:a:1", "more or less", "tcp://127.0.0.1:5432"),
-            ("tcp://a", "lacks", "tcp://127.0.0.1:5432"),
-            ("tcp://:1", "no host", "tcp://127.0.0.1:5432"),
-            ("tcp://a:0", "lacks", "tcp://127.0.0.1:5432"),
-            ("tcp://a:1/b", "more or less", "tcp://127.0.0.1:5432"),
-            ("tcp://a:1?b", "more or less", "tcp://127.0.0.1:5432"),
-            ("tcp://me:hidden@a:1", "more or less", "tcp://127.0.0.1:5432"),
-            ("tcp://a:99999", "no host with a port", "tcp://127.0.0.1:5432"),
-            ("file:x", "from the root", "file:/run"),
-            ("file://x/y", "from the root", "file:/run"),
-            ("file:/", "from the root", "file:/run"),
-            ("file:/a%00b", "from the root", "file:/run"),
+            ("http://me:hidden@a/", "user or password", "remove it"),
+            ("tcp:a:1", "not just", "tcp://127.0.0.1:5432"),
+            ("tcp://a", "no port", "tcp://127.0.0.1:5432"),
+            ("tcp://:1", "empty host", "tcp://127.0.0.1:5432"),
+            ("tcp://a:0", "no port", "tcp://127.0.0.1:5432"),
+            ("tcp://a:1/b", "not just", "tcp://127.0.0.1:5432"),
+            ("tcp://a:1?b", "not just", "tcp://127.0.0.1:5432"),
+            ("tcp://me:hidden@a:1", "not just", "tcp://127.0.0.1:5432"),
+            ("tcp://a:99999", "not a host with a port", "tcp://127.0.0.1:5432"),
+            ("file:x", "absolute", "file:/run"),
+            ("file://x/y", "absolute", "file:/run"),
+            ("file:/", "absolute", "file:/run"),
+            ("file:/a%00b", "absolute", "file:/run"),
             ("file:/a#b", "fragment", "%23"),
             ("file:/a?age=1s", "than max_age", "%3F"),
             ("file:/a?max_age=1", "max_age that has no unit", "max_age=30s"),
             ("file:/a?max_age=0s", "every file", "max_age=30s"),
             ("exec:", "is empty", "write a program"),
-            ("exec:/nonexistent", "not there", "install"),
-            ("exec:sh 'x", "not closed", "close it"),
+            ("exec:/nonexistent", "does not exist", "install"),
+            ("exec:sh 'x", "unclosed", "close it"),
         ] {
             let found = probe(text, None).unwrap_err();
             assert!(found.problem.contains(problem), "{text}: {found:?}");
@@ -276,7 +276,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_shown_of_a_probe_is_read_back(
-            host in "[a-z]{1,8}(\\.[a-z]{1,8}){0,2}", port in 1_u16.., name in "[a-zA-Z0-9 _?#%ä.-]{0,8}[a-z]",
+            host in "[a-z]{1,8}(\\.[a-z]{1,8}){0,2}", port in 1_u16.., name in "[a-zA-Z0-9 \
+            _?#%ä.-]{0,8}[a-z]",
             age in proptest::option::of(1_u64..100_000),
         ) {
             let max_age = age.map(Duration::from_millis);

@@ -23,8 +23,7 @@ pub struct Hooks {
     pub on_drain: Option<Hook>,
     /// Runs when another holder or term is seen.
     pub on_leader_change: Option<Hook>,
-    /// The bound on one run, after which a command is ended with its process group; default 10 s,
-    /// more than 0. Too short interrupts work; too long makes a hook that hangs delay the next one.
+    /// The bound on one run, after which a command is ended with its process group.
     pub timeout: Duration,
 }
 
@@ -68,10 +67,8 @@ pub(super) fn hook(text: &str, path: Option<&str>) -> Result<Hook, Problem> {
         Some(("http" | "https", _)) => health::web(text).map(Hook::Webhook),
         Some((scheme, _)) if scheme.bytes().all(|it| it.is_ascii_alphanumeric()) => {
             Err(Problem::new(
-                format!(
-                    "begins with {scheme}://, and hooks are posted by http:// and https:// alone"
-                ),
-                "write an http:// or https:// address, or a command line",
+                format!("begins with {scheme}://, and a webhook is http:// or https://"),
+                "write an http:// or https:// URL, or a command line",
             ))
         }
         _ => command_line::parse(text, path).map(Hook::Command),
@@ -103,10 +100,10 @@ mod tests {
         for (text, problem, remedy) in [
             ("", "is empty", "write a program"),
             ("ftp://x/y", "begins with ftp://", "https://"),
-            ("http://", "no web address", "http://127.0.0.1"),
-            ("http://me:hidden@x/", "user or password", "take it out"),
+            ("http://", "is not a URL", "http://127.0.0.1"),
+            ("http://me:hidden@x/", "user or password", "remove it"),
             ("http://a/ b", "a space", "http://127.0.0.1"),
-            ("/nonexistent/x", "not there", "install"),
+            ("/nonexistent/x", "does not exist", "install"),
         ] {
             let found = hook(text, None).unwrap_err();
             assert!(found.problem.contains(problem), "{text}: {found:?}");

@@ -11,14 +11,13 @@ use url::Url;
 
 use route::Kind;
 
-use super::faults::{Problem, Source};
-use super::resolve::Reader;
+use super::faults::{Problem, Source, Warning};
+use super::kubernetes_names as names;
+use super::reader::Reader;
 use super::store_url::StoreUrl;
-use super::warnings::Doubt;
-use super::{StoreSettings, values};
+use super::values;
 
 mod access;
-pub(super) mod names;
 mod route;
 
 /// How to reach the API server.
@@ -109,7 +108,7 @@ impl fmt::Display for Route {
 #[derive(Debug)]
 pub(super) struct Cluster {
     /// Whether the store or a route is in Kubernetes.
-    asked: bool,
+    is_used: bool,
     /// How to reach the API server, if known.
     access: Option<KubeAccess>,
     /// The namespace of this pod, if known.
@@ -131,21 +130,21 @@ impl Reader<'_> {
         let service = self.optional("kube-service", names::label);
         let (api, route, service) = (api?, route?, service?);
         let (token_file, ca_file) = (token_file?, ca_file?);
-        self.doubt_unused(store, route);
-        let asker = match store {
+        self.warn_unused(store, route);
+        let requester = match store {
             Some(StoreUrl::Kubernetes { .. }) => Some("store"),
             _ => route.map(|_| "kube-route"),
         };
         // Without access the route may have further faults; all are reported.
-        let (access, namespace) = match asker {
-            Some(asker) => {
-                let access = self.access(asker, api, token_file, ca_file);
+        let (access, namespace) = match requester {
+            Some(requester) => {
+                let access = self.access(requester, api, token_file, ca_file);
                 (access, self.own_namespace()?)
             }
             None => (None, None),
         };
-        let asked = asker.is_some();
-        Some(Cluster { asked, access, namespace, route, label: label?, service })
+        let is_used = requester.is_some();
+        Some(Cluster { is_used, access, namespace, route, label: label?, service })
     }
 
     /// Returns the Lease that a store URL names.
@@ -155,22 +154,21 @@ impl Reader<'_> {
         namespace: Option<String>,
         name: String,
         request_timeout: Option<Duration>,
-    ) -> Option<StoreSettings> {
+    ) -> Option<KubernetesSettings> {
         let Some(namespace) = namespace.or_else(|| cluster.namespace.clone()) else {
             let problem = Problem::new(
-                "names no namespace, and nothing else does: POD_NAMESPACE is not set, and there is \
-                 no service account",
+                "names no namespace, POD_NAMESPACE is not set, and there is no service account",
                 format!("write kubernetes:NAMESPACE/{name}"),
             );
             self.fault_of("store", problem);
             return None;
         };
-        Some(StoreSettings::Kubernetes(KubernetesSettings {
+        Some(KubernetesSettings {
             access: cluster.access.clone()?,
             namespace,
             name,
             request_timeout: request_timeout?,
-        }))
+        })
     }
 
     /// Returns what is written besides the lease; `Some(None)` if neither the store nor a route is
@@ -178,23 +176,19 @@ impl Reader<'_> {
     pub(super) fn beside(
         &mut self,
         cluster: Option<Cluster>,
-        store: Option<&StoreSettings>,
+        lease: Option<&KubernetesSettings>,
         advertise: Option<&str>,
         election: Option<&str>,
         request_timeout: Option<Duration>,
     ) -> Option<Option<Beside>> {
         let cluster = cluster?;
         let route = self.route(&cluster, advertise)?;
-        if !cluster.asked {
+        if !cluster.is_used {
             return Some(None);
         }
         if let (Some(Route::EndpointSlice { service, .. }), Some(election)) = (&route, election) {
             self.check_slice(service, election)?;
         }
-        let lease = match store {
-            Some(StoreSettings::Kubernetes(lease)) => Some(lease),
-            _ => None,
-        };
         let pod = self.environment.get("POD_NAME").filter(|it| names::subdomain(it).is_ok());
         let (namespace, pod) = match (cluster.namespace, pod) {
             (Some(namespace), Some(pod)) => (namespace, Some(pod.to_owned())),
@@ -213,7 +207,7 @@ impl Reader<'_> {
     }
 
     /// Warns of settings that have no effect.
-    fn doubt_unused(&mut self, store: Option<&StoreUrl>, route: Option<Kind>) {
+    fn warn_unused(&mut self, store: Option<&StoreUrl>, route: Option<Kind>) {
         let in_cluster = matches!(store, Some(StoreUrl::Kubernetes { .. })) || route.is_some();
         let no_cluster = "neither store nor route is in Kubernetes";
         for (subject, used, why) in [
@@ -224,14 +218,14 @@ impl Reader<'_> {
             ("kube-service", route.is_some(), "there is no --kube-route endpointslice"),
         ] {
             if !used && self.source(subject) != Source::Default {
-                self.doubt(subject, format!("it has no effect, since {why}"), "take it out");
+                self.warn(subject, format!("it has no effect, since {why}"), "remove it");
             }
         }
     }
 
     /// Records a warning.
-    fn doubt(&mut self, subject: &'static str, problem: impl Into<String>, remedy: &str) {
+    fn warn(&mut self, subject: &'static str, problem: impl Into<String>, remedy: &str) {
         let (problem, remedy) = (problem.into(), remedy.to_owned());
-        self.doubts.push(Doubt { subject, problem, remedy });
+        self.warnings.push(Warning { subject, problem, remedy });
     }
 }

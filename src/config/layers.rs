@@ -1,5 +1,4 @@
-//! The table of all settings, and their unparsed values by precedence: flag, variable, file,
-//! default.
+//! The unparsed values of the settings by precedence: flag, variable, file.
 
 use std::collections::BTreeMap;
 
@@ -7,159 +6,13 @@ use super::command_line::{Quoted, quoted};
 use super::environment::Environment;
 use super::faults::{Fault, Problem, Source};
 use super::file;
-
-/// How many values a setting takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arity {
-    /// One.
-    One,
-    /// Any number: the flag several times, commas in the variable, a list in the file.
-    Many,
-    /// A boolean; the flag without a value means true.
-    Switch,
-}
-
-/// The command that settings are read for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
-    /// `tenure run`.
-    Run,
-    /// `tenure exec`.
-    Exec,
-}
-
-/// How `tenure exec` treats a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnderExec {
-    /// As `tenure run` does.
-    Same,
-    /// With another default.
-    Default(&'static str),
-    /// Only `exec` has the flag. `tenure run` ignores the variable and the key, since both commands
-    /// may share them.
-    Alone,
-}
-
-/// A setting: one name for flag, variable and key of the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setting {
-    /// The name.
-    pub name: &'static str,
-    /// How many values it takes.
-    pub arity: Arity,
-    /// The default, if it does not depend on the environment; see also [`Setting::default_for`].
-    pub default: Option<&'static str>,
-    /// How `tenure exec` treats it.
-    pub under_exec: UnderExec,
-}
-
-impl Setting {
-    /// Returns the default for a command, if it does not depend on the environment.
-    #[must_use]
-    pub fn default_for(&self, verb: Verb) -> Option<&'static str> {
-        match (verb, self.under_exec) {
-            (Verb::Exec, UnderExec::Default(it)) => Some(it),
-            _ => self.default,
-        }
-    }
-
-    /// Returns whether the command has it as a flag.
-    #[must_use]
-    pub fn is_flag_of(&self, verb: Verb) -> bool {
-        verb == Verb::Exec || self.under_exec != UnderExec::Alone
-    }
-
-    /// Returns the name of its variable.
-    #[must_use]
-    pub fn variable(&self) -> String {
-        format!("TENURE_{}", self.name.to_ascii_uppercase().replace('-', "_"))
-    }
-}
-
-const fn one(name: &'static str, default: Option<&'static str>) -> Setting {
-    Setting { name, arity: Arity::One, default, under_exec: UnderExec::Same }
-}
-
-const fn many(name: &'static str, default: Option<&'static str>) -> Setting {
-    Setting { arity: Arity::Many, ..one(name, default) }
-}
-
-const fn switch(name: &'static str) -> Setting {
-    Setting { arity: Arity::Switch, ..one(name, Some("false")) }
-}
-
-impl Setting {
-    const fn under_exec(self, under_exec: UnderExec) -> Self {
-        Self { under_exec, ..self }
-    }
-}
-
-/// All settings of `tenure run` and `tenure exec`.
-pub const SETTINGS: [Setting; 39] = [
-    one("election", Some("default")),
-    one("identity", None),
-    one("advertise", None),
-    switch("observe"),
-    one("store", None),
-    one("azure-endpoint", None),
-    one("azure-blob-prefix", None),
-    switch("azure-insecure-http"),
-    one("kube-api", None),
-    one("kube-token-file", None),
-    one("kube-ca-file", None),
-    one("kube-route", None),
-    one("kube-label", Some("tenure.dev/role")),
-    one("kube-service", None),
-    one("lease-duration", Some("15s")),
-    one("renew-deadline", Some("10s")),
-    one("retry-period", Some("2s")),
-    one("request-timeout", Some("2s")),
-    one("activation-delay", Some("0s")),
-    many("listen", Some("127.0.0.1:4040")).under_exec(UnderExec::Default("127.0.0.1:0")),
-    one("max-connections", Some("512")),
-    many("status-file", None),
-    one("admin", None),
-    one("admin-token-file", None),
-    many("health", None),
-    one("health-interval", Some("2s")),
-    one("health-timeout", Some("1s")),
-    one("health-failures", Some("3")),
-    one("health-successes", Some("2")),
-    one("drain-timeout", Some("0s")).under_exec(UnderExec::Default("10s")),
-    one("stop-timeout", Some("3s")).under_exec(UnderExec::Alone),
-    one("on-active", None),
-    one("on-passive", None),
-    one("on-drain", None),
-    one("on-leader-change", None),
-    one("hook-timeout", Some("10s")),
-    one("log-format", None),
-    one("log-level", Some("info")),
-    // Last, because it names the file, and is not a key of the file.
-    one(CONFIG, None),
-];
-
-/// The setting that names the file.
-const CONFIG: &str = "config";
+use super::table::{CONFIG, Raw, SETTINGS, Setting};
 
 /// Variables with the prefix of settings that are read elsewhere.
 const OTHER_VARIABLES: [&str; 3] = ["TENURE_URL", "TENURE_INSIDE", "TENURE_TERM"];
 
-/// Returns the settings that a file may contain.
-pub(super) fn file_settings() -> impl Iterator<Item = &'static Setting> {
-    SETTINGS.iter().filter(|it| it.name != CONFIG)
-}
-
 /// The flags that were given, by setting.
 pub type Flags = BTreeMap<&'static str, Vec<String>>;
-
-/// An unparsed value and its source.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Raw {
-    /// One value, or any number for a list.
-    pub(super) values: Vec<String>,
-    /// Where they came from.
-    pub(super) source: Source,
-}
 
 /// The unparsed values after precedence.
 #[derive(Debug, Default)]
@@ -176,8 +29,8 @@ pub(super) struct Layers {
 #[must_use]
 pub(super) fn gather(flags: &Flags, environment: &Environment) -> Layers {
     let mut layers = Layers::default();
-    for setting in &SETTINGS {
-        if let Some(raw) = said(setting, flags, environment, &mut layers.faults) {
+    for setting in SETTINGS {
+        if let Some(raw) = given(setting, flags, environment, &mut layers.faults) {
             layers.raw.insert(setting.name, raw);
         }
     }
@@ -191,13 +44,14 @@ pub(super) fn gather(flags: &Flags, environment: &Environment) -> Layers {
     let known = |name: &str| SETTINGS.iter().any(|it| it.variable() == name);
     for name in environment.names().filter(|it| it.starts_with("TENURE_")) {
         if !known(name) && !OTHER_VARIABLES.contains(&name) {
-            layers.notes.push(format!("the variable {name} is no setting and is not read"));
+            layers.notes.push(format!("the variable {name} is not a setting and is ignored"));
         }
     }
     layers
 }
 
-fn said(
+/// Returns the value of a setting from its flag, else from its variable.
+fn given(
     setting: &Setting,
     flags: &Flags,
     environment: &Environment,
@@ -217,10 +71,7 @@ fn said(
         return None;
     }
     let value = environment.get(&variable)?;
-    let values = match setting.arity {
-        Arity::Many => items(value),
-        Arity::One | Arity::Switch => vec![value.to_owned()],
-    };
+    let values = if setting.is_list { items(value) } else { vec![value.to_owned()] };
     Some(Raw { values, source: Source::Variable(variable) })
 }
 

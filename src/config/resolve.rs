@@ -4,16 +4,18 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::azure::{self, AzureSettings};
 use super::environment::Environment;
-use super::faults::{Fault, Faults, Problem, Source, without_secrets};
+use super::faults::{Faults, Problem, Source, Warning};
 use super::kubernetes::Cluster;
-use super::layers::{Flags, Layers, Raw, SETTINGS, Verb, gather};
+use super::layers::{Flags, Layers};
+use super::reader::Reader;
+use super::settings::{FileSettings, Settings, StoreSettings};
 use super::store_url::{self, StoreUrl};
-use super::timings::{self, Limits};
-use super::{
-    AzureSettings, Doubt, FileSettings, LogFormat, Settings, StoreSettings, Timings, azure, values,
-    warnings,
-};
+use super::table::Verb;
+use super::timings::{self, Limits, Timings};
+use super::values::{self, LogFormat};
+use super::warnings;
 
 /// Valid settings, with notes and warnings.
 #[derive(Clone, Debug)]
@@ -24,7 +26,7 @@ pub struct Loaded {
     /// known.
     pub notes: Vec<String>,
     /// Warnings about settings that may not do what was intended.
-    pub doubts: Vec<Doubt>,
+    pub warnings: Vec<Warning>,
 }
 
 /// Reads flags, environment and file into valid settings for a command that is about to start.
@@ -48,31 +50,15 @@ pub fn load_to_look(
     Reader::of(flags, environment, verb, false).load()
 }
 
-/// Reads values one by one and records faults. `None` from any of its methods means that a fault
-/// has been recorded.
-pub(super) struct Reader<'a> {
-    layers: Layers,
-    pub(super) environment: &'a Environment,
-    pub(super) verb: Verb,
-    /// Whether a sidecar is about to start.
-    pub(super) starting: bool,
-    /// Warnings that depend on which settings were given, and not on the result.
-    pub(super) doubts: Vec<Doubt>,
-}
-
-impl<'a> Reader<'a> {
-    fn of(flags: &Flags, environment: &'a Environment, verb: Verb, starting: bool) -> Self {
-        Self { layers: gather(flags, environment), environment, verb, starting, doubts: Vec::new() }
-    }
-
+impl Reader<'_> {
     fn load(mut self) -> Result<Loaded, Faults> {
         let settings = self.settings();
         let Layers { faults, notes, .. } = self.layers;
         match settings {
             Some(settings) if faults.is_empty() => {
-                let mut doubts = self.doubts;
-                doubts.extend(warnings::of(&settings, self.environment, self.verb));
-                Ok(Loaded { settings, notes, doubts })
+                let mut warnings = self.warnings;
+                warnings.extend(warnings::of(&settings, self.environment, self.verb));
+                Ok(Loaded { settings, notes, warnings })
             }
             _ => Err(Faults(faults)),
         }
@@ -91,9 +77,12 @@ impl Reader<'_> {
         let url = self.optional("store", store_url::parse);
         let cluster = self.cluster(url.as_ref().and_then(Option::as_ref));
         let store = self.store(url, election.as_deref(), request_timeout, cluster.as_ref());
+        let lease = match &store {
+            Some(StoreSettings::Kubernetes(lease)) => Some(lease),
+            _ => None,
+        };
         let host = advertise.as_ref().and_then(Option::as_deref);
-        let kubernetes =
-            self.beside(cluster, store.as_ref(), host, election.as_deref(), request_timeout);
+        let kubernetes = self.beside(cluster, lease, host, election.as_deref(), request_timeout);
         let stop_timeout = self.one("stop-timeout", values::duration);
         self.check_timings(timings, store.as_ref(), stop_timeout);
         let listen = self.many("listen", values::listen);
@@ -126,71 +115,6 @@ impl Reader<'_> {
         })
     }
 
-    /// Returns the value of a setting after precedence, else its default.
-    pub(super) fn raw(&self, name: &str) -> Option<Raw> {
-        let said = self.layers.raw.get(name).cloned();
-        let setting = SETTINGS.iter().find(|it| it.name == name);
-        said.or_else(|| {
-            let default = setting?.default_for(self.verb)?;
-            Some(Raw { values: vec![default.to_owned()], source: Source::Default })
-        })
-    }
-
-    pub(super) fn source(&self, name: &str) -> Source {
-        self.raw(name).map_or(Source::Default, |it| it.source)
-    }
-
-    pub(super) fn fault(
-        &mut self,
-        name: &str,
-        value: Option<&str>,
-        source: Source,
-        problem: Problem,
-    ) {
-        self.layers.faults.push(Fault::new(name, value, source, problem));
-    }
-
-    pub(super) fn many<T>(
-        &mut self,
-        name: &'static str,
-        read: impl Fn(&[String]) -> Result<T, Problem>,
-    ) -> Option<T> {
-        let raw = self.raw(name).unwrap_or(Raw { values: Vec::new(), source: Source::Default });
-        read(&raw.values)
-            .map_err(|it| self.fault(name, Some(&raw.values.join(",")), raw.source, it))
-            .ok()
-    }
-
-    pub(super) fn optional<T>(
-        &mut self,
-        name: &'static str,
-        read: impl Fn(&str) -> Result<T, Problem>,
-    ) -> Option<Option<T>> {
-        let Some(raw) = self.raw(name) else {
-            return Some(None);
-        };
-        let value = raw.values.first().map_or("", String::as_str);
-        match read(value) {
-            Ok(it) => Some(Some(it)),
-            Err(problem) => {
-                // A misplaced secret must not reach a log through a message.
-                let shown =
-                    if value.contains(':') { without_secrets(value) } else { value.to_owned() };
-                self.fault(name, Some(&shown), raw.source, problem);
-                None
-            }
-        }
-    }
-
-    /// Parses a setting that was given or has a default.
-    pub(super) fn one<T>(
-        &mut self,
-        name: &'static str,
-        read: impl Fn(&str) -> Result<T, Problem>,
-    ) -> Option<T> {
-        self.optional(name, read)?
-    }
-
     /// Returns `--identity`, else the pod's name, else the host name.
     fn identity(&mut self) -> Option<String> {
         if self.raw("identity").is_some() {
@@ -202,7 +126,7 @@ impl Reader<'_> {
         };
         values::identity(&value)
             .map_err(|mut problem| {
-                problem.remedy = "name this instance with --identity".to_owned();
+                problem.remedy = "set --identity".to_owned();
                 self.fault("identity", Some(&value), source, problem);
             })
             .ok()
@@ -251,20 +175,6 @@ impl Reader<'_> {
         }
     }
 
-    /// Formats the sources of settings, to end a sentence about all of them.
-    pub(super) fn sources(&self, names: &[&str]) -> String {
-        let all: Vec<_> =
-            names.iter().map(|name| format!("{name}: {}", self.source(name))).collect();
-        format!(" [{}]", all.join(", "))
-    }
-
-    /// Records a fault of a setting of one value.
-    pub(super) fn fault_of(&mut self, name: &'static str, problem: Problem) {
-        let raw = self.raw(name);
-        let value = raw.as_ref().and_then(|it| it.values.first()).map(String::as_str);
-        self.fault(name, value, self.source(name), problem);
-    }
-
     fn store(
         &mut self,
         url: Option<Option<StoreUrl>>,
@@ -278,16 +188,16 @@ impl Reader<'_> {
         let prefix = self.optional("azure-blob-prefix", values::blob_prefix);
         match url? {
             None => self.default_store(election),
-            Some(StoreUrl::Kubernetes { namespace, name }) => {
-                self.lease(cluster?, namespace, name, request_timeout)
-            }
+            Some(StoreUrl::Kubernetes { namespace, name }) => self
+                .lease(cluster?, namespace, name, request_timeout)
+                .map(StoreSettings::Kubernetes),
             Some(StoreUrl::Memory) => Some(StoreSettings::Memory),
             Some(StoreUrl::File(directory)) => Some(file(directory, false, election?)),
             Some(StoreUrl::Azure { account, container }) => {
                 let faults = &mut self.layers.faults;
                 let credential = azure::credential(&account, self.environment, faults);
                 let (proxy, no_proxy) = azure::proxy(self.environment, faults);
-                let endpoint = endpoint?.or_else(|| azure::usual_endpoint(&account))?;
+                let endpoint = endpoint?.or_else(|| azure::default_endpoint(&account))?;
                 let election = election?;
                 Some(StoreSettings::Azure(Box::new(AzureSettings {
                     endpoint,
@@ -309,11 +219,12 @@ impl Reader<'_> {
     fn default_store(&mut self, election: Option<&str>) -> Option<StoreSettings> {
         if self.environment.in_kubernetes() {
             let problem = Problem::new(
-                "is not named, and its default is a file: in Kubernetes each pod would lead alone",
+                "is not set, and its default is a file: in Kubernetes each pod would lead on its \
+                 own",
                 format!(
-                    "name a store that all pods share: --store kubernetes:{} for a Lease in the \
-                     pod's namespace, azure://ACCOUNT/CONTAINER; or file:///DIRECTORY if it is \
-                     meant",
+                    "set a store that all pods share: --store kubernetes:{} for a Lease in the \
+                     pod's namespace, azure://ACCOUNT/CONTAINER; or file:///DIRECTORY if that is \
+                     intended",
                     election.filter(|it| *it != "default").unwrap_or("orders"),
                 ),
             );

@@ -3,12 +3,13 @@
 //! admin socket, the token file.
 
 use super::admin::{self, Admin};
+use super::duration;
 use super::faults::{Problem, without_secrets};
 use super::health::{self, Health};
 use super::hooks::{self, Hook, Hooks};
-use super::layers::Raw;
-use super::resolve::Reader;
-use super::{Listen, duration, values};
+use super::reader::Reader;
+use super::table::Raw;
+use super::values::{self, Listen};
 
 impl Reader<'_> {
     /// Reads the probes and their timings.
@@ -21,8 +22,8 @@ impl Reader<'_> {
         let (interval, timeout) = (interval?, timeout?);
         if timeout > interval {
             let problem = format!(
-                "is longer than health-interval, {}, so that a service that hangs would be found \
-                 dead later than after health-interval × health-failures{}",
+                "is longer than health-interval, {}, so a service that hangs would be detected \
+                 later than after health-interval × health-failures{}",
                 duration::format(interval),
                 self.sources(&["health-interval"]),
             );
@@ -52,7 +53,7 @@ impl Reader<'_> {
         for text in &values {
             let probe = match health::probe(text, path) {
                 Ok(probe) if probes.contains(&probe) => {
-                    Err(Problem::new("is named twice", "name each probe once"))
+                    Err(Problem::new("is listed twice", "list each probe once"))
                 }
                 other => other,
             };
@@ -96,8 +97,8 @@ impl Reader<'_> {
             && !matches!(&address, Some(Listen::Tcp(it)) if it.port() == 0)
         {
             let problem = Problem::new(
-                format!("is an address of the status listener, too{}", self.sources(&["listen"])),
-                "name another: operators and whoever asks are let in by different doors",
+                format!("is also an address of the status listener{}", self.sources(&["listen"])),
+                "use another address: the two listeners have different access rules",
             );
             self.fault_of("admin", problem);
         }
@@ -110,8 +111,9 @@ impl Reader<'_> {
             }
             (Some(Listen::Tcp(_)), None) => {
                 let problem = Problem::new(
-                    "is an address, which every user of this machine reaches, and there is no token",
-                    "name a file that holds one by --admin-token-file, or write unix:/path",
+                    "is an address that every user of this machine can reach, and there is no \
+                     token",
+                    "set --admin-token-file to a file with a token, or write unix:/path",
                 );
                 self.fault_of("admin", problem);
                 None
@@ -119,8 +121,9 @@ impl Reader<'_> {
             (socket, token_file) => {
                 if token_file.is_some() {
                     let problem = Problem::new(
-                        "is for an admin listener by address, and there is none",
-                        "take it out, or write an address such as --admin 127.0.0.1:4041",
+                        "applies only to an admin listener on a loopback address, and there is \
+                         none",
+                        "remove it, or set an address such as --admin 127.0.0.1:4041",
                     );
                     self.fault_of("admin-token-file", problem);
                 }

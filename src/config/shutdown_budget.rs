@@ -4,8 +4,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::hooks::HOOK_GRACE;
-use super::{Hooks, Settings, duration};
+use super::duration;
+use super::hooks::{HOOK_GRACE, Hooks};
+use super::settings::Settings;
 
 /// For everything without a setting: signals, the last update of files and subscribers, process
 /// exit.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Component, PathBuf};
 
 use super::faults::Problem;
-use super::kubernetes::names;
+use super::kubernetes_names as names;
 
 /// The default account of Azurite.
 pub(super) const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
@@ -55,7 +55,7 @@ const KINDS: &str =
     "file:///DIRECTORY, azure://ACCOUNT/CONTAINER, kubernetes:[NAMESPACE/]NAME or memory:";
 
 /// Schemes of planned stores, to tell an unsupported store from a misspelling.
-const TO_COME: [&str; 6] = ["etcd", "zookeeper", "mongodb", "redis", "postgres", "s3"];
+const PLANNED: [&str; 6] = ["etcd", "zookeeper", "mongodb", "redis", "postgres", "s3"];
 
 /// Parses a store URL.
 ///
@@ -75,14 +75,14 @@ pub(super) fn parse(text: &str) -> Result<StoreUrl, Problem> {
         "azure" => azure(rest),
         "kubernetes" => kubernetes(rest),
         "memory" if rest.is_empty() => Ok(StoreUrl::Memory),
-        "memory" => Err(Problem::new("says more than memory:", "write memory: alone")),
+        "memory" => Err(Problem::new("has text after memory:", "write memory: alone")),
         _ => Err(unsupported(scheme, rest)),
     }
 }
 
 fn unsupported(scheme: &str, rest: &str) -> Problem {
-    if TO_COME.contains(&scheme) {
-        let problem = format!("names a kind of store, {scheme}:, that this version does not have");
+    if PLANNED.contains(&scheme) {
+        let problem = format!("names the store {scheme}:, which this version does not support");
         return Problem::new(problem, format!("write {KINDS}"));
     }
     let host = rest.trim_start_matches('/').split(['/', '?']).next().unwrap_or_default();
@@ -90,11 +90,11 @@ fn unsupported(scheme: &str, rest: &str) -> Problem {
         && is_account(account)
     {
         return Problem::new(
-            "is a web address of Azure's",
+            "is the URL of a storage account in Azure",
             format!("write azure://{account}/CONTAINER"),
         );
     }
-    let problem = "names a kind of store that does not exist";
+    let problem = "names an unknown kind of store";
     let near = |it: &&str| strsim::damerau_levenshtein(&scheme.to_ascii_lowercase(), it) <= 2;
     match ["file", "azure", "kubernetes", "memory"].into_iter().find(near) {
         Some(kind) => Problem::new(problem, format!("did you mean {kind}:? Write {KINDS}")),
@@ -103,13 +103,13 @@ fn unsupported(scheme: &str, rest: &str) -> Problem {
 }
 
 fn file(text: &str, rest: &str) -> Result<StoreUrl, Problem> {
-    const WRITE: &str = "write the directory in full, with three slashes: file:///var/lib/tenure";
+    const WRITE: &str = "write an absolute path, with three slashes: file:///var/lib/tenure";
     let Some(path) = rest.strip_prefix("//").filter(|it| it.starts_with('/')) else {
-        return Err(Problem::new("names no directory from the root on", WRITE));
+        return Err(Problem::new("is not an absolute path", WRITE));
     };
     if path.contains(['?', '#']) {
         return Err(Problem::new(
-            "has a query or fragment, and file: takes none",
+            "has a query or fragment, which file: does not accept",
             "write ? as %3F and # as %23 if they belong to the directory's name",
         ));
     }
@@ -130,9 +130,9 @@ fn azure(rest: &str) -> Result<StoreUrl, Problem> {
     const WRITE: &str = "write azure://ACCOUNT/CONTAINER";
     if rest.contains(['?', '#', '@']) {
         return Err(Problem::new(
-            "has more in it than account and container",
+            "has more than account and container",
             format!(
-                "{WRITE}; credentials come by environment, such as AZURE_STORAGE_SAS_TOKEN_FILE"
+                "{WRITE}; pass credentials in the environment, such as AZURE_STORAGE_SAS_TOKEN_FILE"
             ),
         ));
     }
@@ -159,15 +159,15 @@ fn azure(rest: &str) -> Result<StoreUrl, Problem> {
     }
     if !is_account(account) {
         return Err(Problem::new(
-            format!("names the account {account:?}, which none can be called"),
+            format!("names the account {account:?}, which is not a valid name"),
             "accounts are 3 to 24 lower-case letters and digits",
         ));
     }
     if !is_container(container) {
         return Err(Problem::new(
-            format!("names the container {container:?}, which none can be called"),
-            "containers are 3 to 63 lower-case letters, digits and single dashes, first and last \
-             no dash",
+            format!("names the container {container:?}, which is not a valid name"),
+            "containers are 3 to 63 lower-case letters, digits and single dashes, and begin and \
+             end with no dash",
         ));
     }
     Ok(StoreUrl::Azure { account: account.to_owned(), container: container.to_owned() })
@@ -177,8 +177,8 @@ fn kubernetes(rest: &str) -> Result<StoreUrl, Problem> {
     const WRITE: &str = "write kubernetes:NAME, or kubernetes:NAMESPACE/NAME";
     if rest.contains(['?', '#', '@']) {
         return Err(Problem::new(
-            "has more in it than namespace and name",
-            format!("{WRITE}; the API server is named by --kube-api, a token by --kube-token-file"),
+            "has more than namespace and name",
+            format!("{WRITE}; set the API server with --kube-api, a token with --kube-token-file"),
         ));
     }
     if let Some(path) = rest.strip_prefix("//") {
@@ -186,7 +186,7 @@ fn kubernetes(rest: &str) -> Result<StoreUrl, Problem> {
             "" => WRITE.to_owned(),
             path => format!("write kubernetes:{path}, without slashes before it"),
         };
-        return Err(Problem::new("names a host, and kubernetes: takes none", remedy));
+        return Err(Problem::new("names a host, which kubernetes: does not accept", remedy));
     }
     let (namespace, name) = match rest.split_once('/') {
         Some((namespace, name)) => (Some(namespace), name),
@@ -253,33 +253,33 @@ mod tests {
         for (text, problem, remedy) in [
             ("", "not a URL", "file:///"),
             ("/var/lib/x", "not a URL", "write file:///var/lib/x"),
-            ("file:", "from the root", "three slashes"),
-            ("file:dir", "from the root", "three slashes"),
-            ("file://dir/x", "from the root", "three slashes"),
+            ("file:", "absolute", "three slashes"),
+            ("file:dir", "absolute", "three slashes"),
+            ("file://dir/x", "absolute", "three slashes"),
             ("file:///a?b", "query", "%3F"),
             ("file:///a%00b", "no directory", "three slashes"),
-            ("memory:x", "more than memory:", "alone"),
+            ("memory:x", "after memory:", "alone"),
             ("azure:acct/box", "no account", "azure://ACCOUNT/CONTAINER"),
             ("azure://acct", "no account", "azure://ACCOUNT/CONTAINER"),
             ("azure://acct/box/blob", "more than", "--azure-blob-prefix"),
-            ("azure://acct/box?sig=x", "more in it", "AZURE_STORAGE_SAS_TOKEN_FILE"),
+            ("azure://acct/box?sig=x", "has more than", "AZURE_STORAGE_SAS_TOKEN_FILE"),
             ("azure://Acct/box", "\"Acct\"", "lower-case"),
             ("azure://acct/a--b", "\"a--b\"", "single dashes"),
             ("azure://acct.blob.core.windows.net/box", "by its host", "azure://acct/box"),
-            ("https://acct.blob.core.windows.net/box", "web address", "azure://acct/CONTAINER"),
-            ("etcd://host", "does not have", "memory:"),
+            ("https://acct.blob.core.windows.net/box", "the URL of", "azure://acct/CONTAINER"),
+            ("etcd://host", "does not support", "memory:"),
             ("kubernetes:", "empty name", "kubernetes:NAME"),
             ("kubernetes:a/", "empty name", "kubernetes:NAME"),
             ("kubernetes:/a", "empty namespace", "kubernetes:NAME"),
             ("kubernetes:a/b/c", "more than", "kubernetes:NAMESPACE/NAME"),
             ("kubernetes://a/b", "names a host", "write kubernetes:a/b,"),
-            ("kubernetes:a/b?token=x", "more in it", "--kube-token-file"),
+            ("kubernetes:a/b?token=x", "has more than", "--kube-token-file"),
             ("kubernetes:Prod/b", "namespace \"Prod\"", "such as prod"),
             ("kubernetes:a.b/c", "namespace \"a.b\"", "such as a-b"),
             ("kubernetes:a/Orders EU", "Lease \"Orders EU\"", "such as orders-eu"),
-            ("kubernets:a/b", "does not exist", "did you mean kubernetes:?"),
-            ("azur://a/b", "does not exist", "did you mean azure:?"),
-            ("carrier-pigeon:", "does not exist", "write file:///"),
+            ("kubernets:a/b", "unknown kind", "did you mean kubernetes:?"),
+            ("azur://a/b", "unknown kind", "did you mean azure:?"),
+            ("carrier-pigeon:", "unknown kind", "write file:///"),
         ] {
             let found = parse(text).unwrap_err();
             assert!(found.problem.contains(problem), "{text}: {found:?}");

@@ -266,7 +266,7 @@ fn azure_binds_the_lease_and_other_stores_do_not() {
 fn in_kubernetes_a_store_must_be_named() {
     let pod = ("KUBERNETES_SERVICE_HOST", "10.0.0.1");
     let text = loaded(&[], &[pod]).unwrap_err().to_string();
-    assert!(text.contains("each pod would lead alone"), "{text}");
+    assert!(text.contains("each pod would lead on its own"), "{text}");
     for store in ["file:///dir", "memory:", "azure://acct/box"] {
         assert!(loaded(&[("store", &[store])], &[pod]).is_ok(), "{store}");
     }
@@ -316,7 +316,9 @@ fn an_unknown_variable_is_a_note_and_no_fault() {
 
 #[test]
 fn a_file_that_cannot_be_had_is_a_fault_of_config() {
-    for (name, words) in [("/nonexistent.toml", "cannot be read"), ("/dev/null", "no format")] {
+    for (name, words) in
+        [("/nonexistent.toml", "cannot be read"), ("/dev/null", "unknown extension")]
+    {
         let faults = loaded(&[], &[("TENURE_CONFIG", name)]).unwrap_err();
         assert_eq!(faults.0.len(), 1);
         let text = faults.to_string();

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use super::Timings;
 use super::duration::format;
 use super::faults::Problem;
 use super::values::SHORTEST;
@@ -13,6 +12,23 @@ const LEAST_MARGIN: Duration = Duration::from_millis(200);
 
 /// The shortest and the longest finite lease in Azure.
 const AZURE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(60));
+
+/// The timings of the election. They must satisfy `renew-deadline ≥ 2 × retry-period +
+/// request-timeout`, and leave a tenth of `lease-duration` (at least 200 ms) after
+/// `renew-deadline`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timings {
+    /// From each grant to the expiry of the lease in the store.
+    pub lease_duration: Duration,
+    /// From the sending of the last granted request until this instance no longer reports active.
+    pub renew_deadline: Duration,
+    /// The time between renewals of a leader; the mean time between reads of a standby.
+    pub retry_period: Duration,
+    /// The bound on one request to the store.
+    pub request_timeout: Duration,
+    /// From the grant until the new leader reports active.
+    pub activation_delay: Duration,
+}
 
 /// The lease-durations that a store supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,44 +71,44 @@ pub(super) fn check(
 
 /// Returns the least renew-deadline: one renewal may fail and, under `exec`, time is left to stop
 /// the command.
-fn needed(it: &Timings, stop: Option<Duration>) -> Duration {
-    it.retry_period * 2 + it.request_timeout + stop.unwrap_or_default()
+fn needed(timings: &Timings, stop: Option<Duration>) -> Duration {
+    timings.retry_period * 2 + timings.request_timeout + stop.unwrap_or_default()
 }
 
 /// Checks `renew-deadline ≥ 2 × retry-period + request-timeout`; under `exec`, of `renew-deadline −
 /// stop-timeout`.
 fn renewals(
-    it: &Timings,
+    timings: &Timings,
     limits: Limits,
     stop: Option<Duration>,
 ) -> Option<(&'static str, Problem)> {
-    let needed = needed(it, stop);
-    if it.renew_deadline >= needed {
+    let needed = needed(timings, stop);
+    if timings.renew_deadline >= needed {
         return None;
     }
-    let longest = it.lease_duration.saturating_sub(least_margin(it.lease_duration));
+    let longest = timings.lease_duration.saturating_sub(least_margin(timings.lease_duration));
     let renewals = format!(
         "2 × retry-period + request-timeout = 2 × {} + {}",
-        format(it.retry_period),
-        format(it.request_timeout),
+        format(timings.retry_period),
+        format(timings.request_timeout),
     );
-    let room = it.renew_deadline.checked_sub(self::needed(it, None)).filter(|_| stop.is_some());
+    let room =
+        timings.renew_deadline.checked_sub(self::needed(timings, None)).filter(|_| stop.is_some());
     let (name, problem) = match (stop, room) {
         (Some(_), Some(room)) => (
             "stop-timeout",
             format!(
-                "leaves {} of renew-deadline, {}, and needed are {renewals} = {}, so that one \
-                 renewal that fails does not cost the lead",
-                format(it.renew_deadline.saturating_sub(stop.unwrap_or_default())),
-                format(it.renew_deadline),
-                format(it.renew_deadline.saturating_sub(room)),
+                "leaves {} of renew-deadline, {}; needed are {renewals} = {}, so that one failed \
+                 renewal does not end leadership",
+                format(timings.renew_deadline.saturating_sub(stop.unwrap_or_default())),
+                format(timings.renew_deadline),
+                format(timings.renew_deadline.saturating_sub(room)),
             ),
         ),
         _ => {
             let stop = stop.map(|it| format!(" and under exec + stop-timeout, {},", format(it)));
             let problem = format!(
-                "is shorter than {renewals}{} = {}, so that one renewal that fails would cost the \
-                 lead",
+                "is shorter than {renewals}{} = {}, so one failed renewal would end leadership",
                 stop.unwrap_or_default(),
                 format(needed),
             );
@@ -106,30 +122,34 @@ fn renewals(
         (Some(shorter), Some(longer)) => format!("{shorter}, or {longer}"),
         (Some(shorter), None) if room.is_some_and(|it| !it.is_zero()) => shorter,
         (None, Some(longer)) => format!("{longer}, or shorten retry-period or request-timeout"),
-        _ => proposal(it, limits, stop),
+        _ => proposal(timings, limits, stop),
     };
     Some((name, Problem::new(problem, remedy)))
 }
 
 /// Checks `lease-duration − renew-deadline`, the margin for clock drift and pauses.
-fn margin(it: &Timings, limits: Limits, stop: Option<Duration>) -> Option<Problem> {
-    let least = least_margin(it.lease_duration);
-    if it.lease_duration.checked_sub(it.renew_deadline).is_some_and(|margin| margin >= least) {
+fn margin(timings: &Timings, limits: Limits, stop: Option<Duration>) -> Option<Problem> {
+    let least = least_margin(timings.lease_duration);
+    if timings
+        .lease_duration
+        .checked_sub(timings.renew_deadline)
+        .is_some_and(|margin| margin >= least)
+    {
         return None;
     }
-    let problem = if it.renew_deadline >= it.lease_duration {
-        format!("is not shorter than lease-duration, {}", format(it.lease_duration))
+    let problem = if timings.renew_deadline >= timings.lease_duration {
+        format!("is not shorter than lease-duration, {}", format(timings.lease_duration))
     } else {
         format!(
             "leaves {} to the end of lease-duration, {}; needed are {} (a tenth, and 200ms)",
-            format(it.lease_duration.saturating_sub(it.renew_deadline)),
-            format(it.lease_duration),
+            format(timings.lease_duration.saturating_sub(timings.renew_deadline)),
+            format(timings.lease_duration),
             format(least),
         )
     };
-    let longest = it.lease_duration.saturating_sub(least);
-    let remedy = if needed(it, stop) <= longest {
-        let lease = shortest_lease(it.renew_deadline, limits);
+    let longest = timings.lease_duration.saturating_sub(least);
+    let remedy = if needed(timings, stop) <= longest {
+        let lease = shortest_lease(timings.renew_deadline, limits);
         let or = match limits {
             Limits::Azure if lease > AZURE.1 => String::new(),
             Limits::Azure | Limits::Kubernetes | Limits::None => {
@@ -138,52 +158,57 @@ fn margin(it: &Timings, limits: Limits, stop: Option<Duration>) -> Option<Proble
         };
         format!("set renew-deadline to at most {}{or}", format(longest))
     } else {
-        proposal(it, limits, stop)
+        proposal(timings, limits, stop)
     };
     Some(Problem::new(problem, remedy))
 }
 
 /// Checks that `leaseDurationSeconds` would be a whole number above zero.
-fn kubernetes(it: &Timings, stop: Option<Duration>) -> Option<Problem> {
-    let lease = it.lease_duration;
+fn kubernetes(timings: &Timings, stop: Option<Duration>) -> Option<Problem> {
+    let lease = timings.lease_duration;
     let shortest = Duration::from_secs(1);
     let problem = if lease < shortest {
-        "is shorter than the 1s that a Lease in Kubernetes lasts at least"
+        "is shorter than 1s, the minimum of a Lease in Kubernetes"
     } else if lease.subsec_nanos() > 0 {
-        "is no whole number of seconds, as a Lease in Kubernetes wants it"
+        "is not a whole number of seconds, which a Lease in Kubernetes requires"
     } else {
         return None;
     };
     let down = Duration::from_secs(lease.as_secs()).max(shortest);
-    Some(Problem::new(problem, nearest(it, [down, down + shortest], Limits::Kubernetes, stop)))
+    Some(Problem::new(problem, nearest(timings, [down, down + shortest], Limits::Kubernetes, stop)))
 }
 
-fn azure(it: &Timings, stop: Option<Duration>) -> Option<Problem> {
-    let lease = it.lease_duration;
+fn azure(timings: &Timings, stop: Option<Duration>) -> Option<Problem> {
+    let lease = timings.lease_duration;
     let (shortest, longest) = AZURE;
     let whole = lease.subsec_nanos() == 0;
     if (shortest..=longest).contains(&lease) && whole {
         return None;
     }
     let problem = if whole || lease < shortest || lease > longest {
-        "is outside of the 15s to 60s that Azure allows"
+        "is outside the 15s to 60s that Azure allows"
     } else {
-        "is no whole number of seconds, as Azure wants it"
+        "is not a whole number of seconds, which Azure requires"
     };
     let down = Duration::from_secs(lease.as_secs()).clamp(shortest, longest);
     let up = Duration::from_secs(lease.as_secs() + 1).clamp(shortest, longest);
-    Some(Problem::new(problem, nearest(it, [down, up], Limits::Azure, stop)))
+    Some(Problem::new(problem, nearest(timings, [down, up], Limits::Azure, stop)))
 }
 
 /// Returns the remedy for an unsupported lease-duration: the first of `leases` that is valid with
 /// the other timings, if one is.
-fn nearest(it: &Timings, leases: [Duration; 2], limits: Limits, stop: Option<Duration>) -> String {
+fn nearest(
+    timings: &Timings,
+    leases: [Duration; 2],
+    limits: Limits,
+    stop: Option<Duration>,
+) -> String {
     let fits = |lease: &Duration| {
-        check(&Timings { lease_duration: *lease, ..*it }, limits, stop).is_empty()
+        check(&Timings { lease_duration: *lease, ..*timings }, limits, stop).is_empty()
     };
     match leases.into_iter().find(fits) {
         Some(nearest) => format!("set lease-duration to {}", format(nearest)),
-        None => proposal(it, limits, stop),
+        None => proposal(timings, limits, stop),
     }
 }
 
@@ -202,11 +227,13 @@ fn shortest_lease(deadline: Duration, limits: Limits) -> Duration {
 }
 
 /// Proposes timings that are valid together, in the proportions of the defaults.
-fn proposal(it: &Timings, limits: Limits, stop: Option<Duration>) -> String {
+fn proposal(timings: &Timings, limits: Limits, stop: Option<Duration>) -> String {
     let lease = match limits {
-        Limits::None => it.lease_duration.max(SHORTEST * 100),
-        Limits::Kubernetes => Duration::from_secs(it.lease_duration.as_secs().max(1)),
-        Limits::Azure => Duration::from_secs(it.lease_duration.clamp(AZURE.0, AZURE.1).as_secs()),
+        Limits::None => timings.lease_duration.max(SHORTEST * 100),
+        Limits::Kubernetes => Duration::from_secs(timings.lease_duration.as_secs().max(1)),
+        Limits::Azure => {
+            Duration::from_secs(timings.lease_duration.clamp(AZURE.0, AZURE.1).as_secs())
+        }
     };
     let part = |of: u32| {
         let ms = u64::try_from((lease * of / 15).as_millis()).unwrap_or(u64::MAX);

@@ -1,12 +1,58 @@
 //! Parses single values: names, addresses, files, numbers, words.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use url::Host;
 
+use super::duration;
 use super::faults::Problem;
-use super::{FileFormat, Listen, LogFormat, StatusFile, duration};
+
+/// An address of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// A unix socket.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A status file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its format, by the file name extension.
+    pub format: FileFormat,
+}
+
+/// The format of a status file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileFormat {
+    /// The status document.
+    Json,
+    /// Lines that a shell can source.
+    Env,
+}
+
+/// The format of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines.
+    Json,
+}
 
 /// The most bytes of a unix socket's path.
 const LONGEST_SOCKET: usize = 107;
@@ -22,7 +68,7 @@ pub(super) fn election(text: &str) -> Result<String, Problem> {
     } else if text.len() > 63 {
         "is longer than 63 characters"
     } else if !text.chars().all(|it| alphanumeric(it) || it == '-' || it == '.') {
-        "has other characters than a-z, 0-9, - and ."
+        "has characters other than a-z, 0-9, - and ."
     } else if !text.starts_with(alphanumeric) || !text.ends_with(alphanumeric) {
         "begins or ends with - or ."
     } else {
@@ -79,7 +125,7 @@ pub(super) fn blob_prefix(text: &str) -> Result<String, Problem> {
     } else if trimmed.split('/').any(|it| it.is_empty() || it.ends_with('.')) {
         "has a segment that is empty or ends with a dot"
     } else if !trimmed.split('/').all(|it| it.chars().all(plain)) {
-        "has other characters than letters, digits, - _ . and /"
+        "has characters other than letters, digits, - _ . and /"
     } else {
         return Ok(trimmed.to_owned());
     };
@@ -110,7 +156,7 @@ pub(super) fn path(text: &str) -> Result<PathBuf, Problem> {
     let problem = if text.is_empty() {
         "is empty"
     } else if text.contains('\0') {
-        "has a NUL in it"
+        "contains a NUL"
     } else {
         return Ok(PathBuf::from(text));
     };
@@ -131,7 +177,7 @@ pub(super) fn switch(text: &str) -> Result<bool, Problem> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "1" => Ok(true),
         "false" | "no" | "off" | "0" => Ok(false),
-        _ => Err(Problem::new("is neither yes nor no", "write true or false")),
+        _ => Err(Problem::new("is not a boolean", "write true or false")),
     }
 }
 
@@ -139,7 +185,7 @@ pub(super) fn switch(text: &str) -> Result<bool, Problem> {
 pub(super) fn max_connections(text: &str) -> Result<usize, Problem> {
     match text.parse::<usize>() {
         Ok(number @ 1..=65_535) => Ok(number),
-        _ => Err(Problem::new("is not a number from 1 to 65535", "write a number such as the 512")),
+        _ => Err(Problem::new("is not a number from 1 to 65535", "write a number such as 512")),
     }
 }
 
@@ -158,14 +204,14 @@ pub(super) fn listen(texts: &[String]) -> Result<Vec<Listen>, Problem> {
     for text in texts {
         if text == OFF {
             return Err(Problem::new(
-                "has off beside an address",
-                "write off alone, or take it out",
+                "has off next to an address",
+                "write off alone, or remove it",
             ));
         }
         let one = address(text)?;
         let any_port = matches!(&one, Listen::Tcp(it) if it.port() == 0);
         if all.contains(&one) && !any_port {
-            return Err(Problem::new(format!("names {text} twice"), "name each address once"));
+            return Err(Problem::new(format!("has {text} twice"), "list each address once"));
         }
         all.push(one);
     }
@@ -176,11 +222,11 @@ pub(super) fn listen(texts: &[String]) -> Result<Vec<Listen>, Problem> {
 pub(super) fn address(text: &str) -> Result<Listen, Problem> {
     if let Some(path) = text.strip_prefix("unix:") {
         let problem = if !path.starts_with('/') {
-            "names a socket that does not begin with /"
+            "names a socket whose path does not begin with /"
         } else if path.len() > LONGEST_SOCKET {
             "names a socket whose path is longer than the 107 bytes that the system allows"
         } else if path.contains('\0') {
-            "has a NUL in it"
+            "contains a NUL"
         } else {
             return Ok(Listen::Unix(PathBuf::from(path)));
         };
@@ -202,7 +248,7 @@ pub(super) fn address(text: &str) -> Result<Listen, Problem> {
         let problem = if text.is_empty() {
             "has an empty item".to_owned()
         } else {
-            format!("has {text:?}, which is no IP address with a port")
+            format!("has {text:?}, which is not an IP address with a port")
         };
         Problem::new(problem, remedy)
     })
@@ -217,17 +263,17 @@ pub(super) fn status_files(texts: &[String]) -> Result<Vec<StatusFile>, Problem>
             Some("json") => FileFormat::Json,
             Some("env") => FileFormat::Env,
             _ if text.is_empty() => {
-                return Err(Problem::new("has an empty item", "take it out"));
+                return Err(Problem::new("has an empty item", "remove it"));
             }
             _ => {
                 return Err(Problem::new(
-                    format!("has {text:?}, whose ending chooses no format"),
-                    "let the name end in .json, or in .env for a file that a shell can source",
+                    format!("has {text:?}, whose extension is neither .json nor .env"),
+                    "use the extension .json, or .env for a file that a shell can source",
                 ));
             }
         };
         if all.iter().any(|it| it.path == path) {
-            return Err(Problem::new(format!("names {text} twice"), "name each file once"));
+            return Err(Problem::new(format!("has {text} twice"), "list each file once"));
         }
         all.push(StatusFile { path, format });
     }
@@ -239,7 +285,7 @@ pub(super) fn log_format(text: &str) -> Result<LogFormat, Problem> {
     match text {
         "text" => Ok(LogFormat::Text),
         "json" => Ok(LogFormat::Json),
-        _ => Err(Problem::new("is no format of logs", "write text or json")),
+        _ => Err(Problem::new("is not a log format", "write text or json")),
     }
 }
 
@@ -258,12 +304,12 @@ pub(super) fn log_level(text: &str) -> Result<String, Problem> {
     let bare = text.split(',').map(str::trim).filter(|it| !it.contains(['=', '[']));
     for word in bare {
         if !levels.contains(&word.to_ascii_lowercase().as_str()) {
-            return Err(Problem::new(format!("has {word:?}, which is no level"), REMEDY));
+            return Err(Problem::new(format!("has {word:?}, which is not a level"), REMEDY));
         }
     }
     tracing_subscriber::EnvFilter::builder()
         .parse(text)
-        .map_err(|error| Problem::new(format!("is no filter: {error}"), REMEDY))?;
+        .map_err(|error| Problem::new(format!("is not a filter: {error}"), REMEDY))?;
     Ok(text.to_owned())
 }
 

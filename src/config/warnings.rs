@@ -3,9 +3,13 @@
 
 use std::net::IpAddr;
 
+use super::duration;
+use super::environment::Environment;
+use super::faults::Warning;
 use super::health::Probe;
+use super::settings::Settings;
 use super::shutdown_budget::Ending;
-use super::{Environment, Settings, Verb, duration};
+use super::table::Verb;
 
 /// The default of Kubernetes' `terminationGracePeriodSeconds`, in seconds.
 const KUBERNETES: u64 = 30;
@@ -13,25 +17,14 @@ const KUBERNETES: u64 = 30;
 /// The default of systemd's `TimeoutStopSec`, in seconds.
 const SYSTEMD: u64 = 90;
 
-/// A warning.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doubt {
-    /// Its subject, in a word.
-    pub subject: &'static str,
-    /// What happens with these settings.
-    pub problem: String,
-    /// What to do if that is not intended.
-    pub remedy: String,
-}
-
 /// Returns all warnings about valid settings.
 #[must_use]
-pub(super) fn of(settings: &Settings, environment: &Environment, verb: Verb) -> Vec<Doubt> {
+pub(super) fn of(settings: &Settings, environment: &Environment, verb: Verb) -> Vec<Warning> {
     [
         drain_hook(settings),
         short_drain(settings, verb),
         own_probe(settings, verb),
-        ending(settings, environment),
+        shutdown(settings, environment),
     ]
     .into_iter()
     .flatten()
@@ -39,14 +32,14 @@ pub(super) fn of(settings: &Settings, environment: &Environment, verb: Verb) -> 
 }
 
 /// Warns of a drain hook that may still run when the drain is over.
-fn drain_hook(settings: &Settings) -> Option<Doubt> {
+fn drain_hook(settings: &Settings) -> Option<Warning> {
     let (drain, hook) = (settings.drain_timeout, settings.hooks.timeout);
     settings.hooks.on_drain.as_ref().filter(|_| hook > drain)?;
-    Some(Doubt {
+    Some(Warning {
         subject: "on-drain",
         problem: format!(
-            "it may take hook-timeout, {}, and the lease is released after drain-timeout, {}: what \
-             it still does then, it does while another may lead",
+            "it may run for hook-timeout, {}, but the lease is released after drain-timeout, {}: \
+             the rest of its work would run while another instance may lead",
             duration::format(hook),
             duration::format(drain)
         ),
@@ -55,16 +48,16 @@ fn drain_hook(settings: &Settings) -> Option<Doubt> {
 }
 
 /// Warns of a command that has less time to stop in a graceful handover than when renewals fail.
-fn short_drain(settings: &Settings, verb: Verb) -> Option<Doubt> {
+fn short_drain(settings: &Settings, verb: Verb) -> Option<Warning> {
     let (drain, stop) = (settings.drain_timeout, settings.stop_timeout);
     if verb == Verb::Run || drain >= stop {
         return None;
     }
-    Some(Doubt {
+    Some(Warning {
         subject: "drain-timeout",
         problem: format!(
-            "an end by will leaves the command {} between SIGTERM and SIGKILL, less than the {} of \
-             stop-timeout when renewals fail",
+            "a graceful shutdown leaves the command {} between SIGTERM and SIGKILL, less than \
+             stop-timeout, {}, when renewals fail",
             duration::format(drain),
             duration::format(stop)
         ),
@@ -74,7 +67,7 @@ fn short_drain(settings: &Settings, verb: Verb) -> Option<Doubt> {
 
 /// Warns of a probe of this host under `exec`, where the command starts only after the probe
 /// succeeds.
-fn own_probe(settings: &Settings, verb: Verb) -> Option<Doubt> {
+fn own_probe(settings: &Settings, verb: Verb) -> Option<Warning> {
     let here = |host: &str| {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let address = host.parse::<IpAddr>();
@@ -86,18 +79,18 @@ fn own_probe(settings: &Settings, verb: Verb) -> Option<Doubt> {
         Probe::File { .. } | Probe::Exec(_) => false,
     };
     let probe = settings.health.probes.iter().find(asks_here).filter(|_| verb == Verb::Exec)?;
-    Some(Doubt {
+    Some(Warning {
         subject: "health",
         problem: format!(
-            "{probe} must be well before the command is started: if it is the command that answers \
-             there, it never is"
+            "{probe} must succeed before the command is started: if the command itself answers \
+             it, the command is never started"
         ),
-        remedy: "ask for what the command needs; its own end is seen without a probe".to_owned(),
+        remedy: "probe what the command needs; its exit is noticed without a probe".to_owned(),
     })
 }
 
 /// Warns of a shutdown that takes longer than the default grace period of Kubernetes or systemd.
-fn ending(settings: &Settings, environment: &Environment) -> Option<Doubt> {
+fn shutdown(settings: &Settings, environment: &Environment) -> Option<Warning> {
     let ending = Ending::of(settings);
     let (who, waits, setting) = if environment.in_kubernetes() {
         ("Kubernetes", KUBERNETES, format!("terminationGracePeriodSeconds: {}", ending.seconds()))
@@ -109,10 +102,10 @@ fn ending(settings: &Settings, environment: &Environment) -> Option<Doubt> {
     if ending.seconds() <= waits {
         return None;
     }
-    Some(Doubt {
-        subject: "end",
+    Some(Warning {
+        subject: "shutdown",
         problem: format!(
-            "{who} kills {waits}s after SIGTERM unless told otherwise, and an end may take {ending}"
+            "{who} sends SIGKILL {waits}s after SIGTERM by default, and shutdown may take {ending}"
         ),
         remedy: format!("set {setting}, or more"),
     })
@@ -123,44 +116,44 @@ mod tests {
     use super::super::{Flags, load};
     use super::*;
 
-    fn doubts(verb: Verb, flags: &[(&'static str, &str)], variable: &str) -> Vec<Doubt> {
+    fn warnings(verb: Verb, flags: &[(&'static str, &str)], variable: &str) -> Vec<Warning> {
         let flags: Flags =
             flags.iter().map(|(name, value)| (*name, vec![(*value).to_owned()])).collect();
         let surroundings = Environment::of([(variable, "x"), ("TENURE_STORE", "memory:")]);
-        load(&flags, &surroundings, verb).unwrap().doubts
+        load(&flags, &surroundings, verb).unwrap().warnings
     }
 
     #[test]
-    fn the_defaults_leave_no_doubt() {
+    fn the_defaults_cause_no_warning() {
         for verb in [Verb::Run, Verb::Exec] {
             for variable in ["A", "KUBERNETES_SERVICE_HOST", "INVOCATION_ID"] {
-                assert_eq!(doubts(verb, &[], variable), []);
+                assert_eq!(warnings(verb, &[], variable), []);
             }
         }
     }
 
     #[test]
     fn a_hook_of_the_drain_should_fit_into_the_drain() {
-        let of = |drain| doubts(Verb::Run, &[("on-drain", "sh"), ("drain-timeout", drain)], "A");
+        let of = |drain| warnings(Verb::Run, &[("on-drain", "sh"), ("drain-timeout", drain)], "A");
         assert_eq!(of("10s"), []);
         let found = of("9s999ms");
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].problem.contains("hook-timeout, 10s"), "{found:?}");
         assert_eq!(found[0].remedy, "set drain-timeout to at least 10s");
-        assert_eq!(doubts(Verb::Run, &[("on-active", "sh")], "A"), []);
+        assert_eq!(warnings(Verb::Run, &[("on-active", "sh")], "A"), []);
     }
 
     #[test]
-    fn an_end_by_will_should_not_be_shorter_than_one_by_loss() {
-        assert_eq!(doubts(Verb::Exec, &[("drain-timeout", "3s")], "A"), []);
-        let found = doubts(Verb::Exec, &[("drain-timeout", "1s")], "A");
+    fn a_graceful_shutdown_should_not_be_shorter_than_a_forced_one() {
+        assert_eq!(warnings(Verb::Exec, &[("drain-timeout", "3s")], "A"), []);
+        let found = warnings(Verb::Exec, &[("drain-timeout", "1s")], "A");
         assert!(found[0].problem.contains("leaves the command 1s"), "{found:?}");
-        assert_eq!(doubts(Verb::Run, &[("drain-timeout", "1s")], "A"), []);
+        assert_eq!(warnings(Verb::Run, &[("drain-timeout", "1s")], "A"), []);
     }
 
     #[test]
-    fn a_probe_of_what_may_be_the_command_itself_is_doubted() {
-        for (probe, doubted) in [
+    fn a_probe_of_what_may_be_the_command_itself_is_warned_of() {
+        for (probe, warned) in [
             ("http://127.0.0.1:8080/healthz", true),
             ("http://[::1]:8080/", true),
             ("tcp://localhost:5432", true),
@@ -168,16 +161,16 @@ mod tests {
             ("https://example.org/", false),
             ("file:/run/ready", false),
         ] {
-            let found = doubts(Verb::Exec, &[("health", probe)], "A");
-            assert_eq!(found.iter().any(|it| it.problem.contains(probe)), doubted, "{found:?}");
-            assert_eq!(doubts(Verb::Run, &[("health", probe)], "A"), []);
+            let found = warnings(Verb::Exec, &[("health", probe)], "A");
+            assert_eq!(found.iter().any(|it| it.problem.contains(probe)), warned, "{found:?}");
+            assert_eq!(warnings(Verb::Run, &[("health", probe)], "A"), []);
         }
     }
 
     #[test]
-    fn an_end_longer_than_the_usual_patience_is_told_with_its_sum() {
+    fn a_shutdown_longer_than_the_default_grace_is_warned_of_with_its_sum() {
         // 2 × 2s and 1s are added to the drain-timeout.
-        let of = |drain, variable| doubts(Verb::Run, &[("drain-timeout", drain)], variable);
+        let of = |drain, variable| warnings(Verb::Run, &[("drain-timeout", drain)], variable);
         assert_eq!(of("25s", "KUBERNETES_SERVICE_HOST"), []);
         let found = of("25s1ms", "KUBERNETES_SERVICE_HOST");
         let words = "31s = drain-timeout 25s1ms + 2 × request-timeout 2s + 1s";
@@ -189,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_that_an_end_calls_take_their_time() {
+    fn hooks_that_a_shutdown_runs_take_their_time() {
         for (hook, seconds) in
             [("on-active", 18), ("on-passive", 29), ("on-drain", 29), ("on-leader-change", 29)]
         {

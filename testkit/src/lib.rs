@@ -9,6 +9,7 @@
 
 pub mod azure;
 pub mod faults;
+pub mod generated;
 pub mod http;
 pub mod kubernetes;
 pub mod paths;

@@ -228,7 +228,12 @@ async fn all_settings_that_are_wrong_are_named_at_once_with_what_would_be_right(
         ["election", "health", "identity", "leese-duration", "observe", "renew-deadline", "store"];
     assert_eq!(named, wrong, "{error}");
     let text = error.to_string();
-    for words in ["\"nfs://nowhere\" (set by the program)", "leese-duration (set by", "sidecar"] {
+    for words in [
+        "\"nfs://nowhere\" (set by the program)",
+        "leese-duration (set by",
+        "did you mean lease-duration?",
+        "sidecar",
+    ] {
         assert!(text.contains(words), "{words} in {text}");
     }
     assert!(!text.contains("flag"), "{text}");

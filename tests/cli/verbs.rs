@@ -26,9 +26,9 @@ fn fault_36_each_kind_of_bad_setting_exits_with_2_and_says_what_to_do() {
         (
             &[],
             &[("KUBERNETES_SERVICE_HOST", "h")],
-            &["store (default)", "lead alone", "kubernetes:orders"],
+            &["store (default)", "lead on its own", "kubernetes:orders"],
         ),
-        (&["--store", "kubernetes:a/orders"], &[], &["no pod", "--kube-api https://HOST"]),
+        (&["--store", "kubernetes:a/orders"], &[], &["not a pod", "--kube-api https://HOST"]),
         (&["--store", "kubernetes:a/B"], &[], &["the Lease \"B\"", "such as b"]),
         (&["--lease-duration", "15"], &[], &["no unit", "write 15s"]),
         (&["--renew-deadline", "5s"], &[], &["2 × 2s + 2s = 6s", "from 6s to 13s500ms"]),
@@ -42,13 +42,13 @@ fn fault_36_each_kind_of_bad_setting_exits_with_2_and_says_what_to_do() {
         (
             &["--store", "azure://acct/box"],
             &[("AZURE_STORAGE_KEY", "hidden"), ("AZURE_STORAGE_KEY_FILE", "/x")],
-            &["given twice", "unset one"],
+            &["set twice", "unset one"],
         ),
         (&["--listen", "4040"], &[], &["listen = \"4040\"", "write 127.0.0.1:4040"]),
         (&["--max-connections", "0"], &[], &["max-connections", "65535"]),
         (&["--status-file", "/x.txt"], &[], &["status-file", ".env"]),
         (&["--log-format", "xml"], &[], &["log-format", "text or json"]),
-        (&["--log-level", "inof"], &[], &["log-level", "no level"]),
+        (&["--log-level", "inof"], &[], &["log-level", "not a level"]),
         (&["--config", "/nonexistent.toml"], &[], &["config", "cannot be read"]),
         (&["--config", "/dev/null"], &[], &["config", ".toml, .yaml or .yml"]),
     ];
@@ -128,7 +128,7 @@ fn the_help_groups_its_settings_and_ends_with_examples() {
     let run = tenure(&["run", "--help"], &[]).out;
     let (settings, examples) = run.split_once("Examples:").expect("examples come last");
     for heading in
-        ["Election:", "Store:", "Kubernetes:", "Timings:", "Status:", "Logs:", "File of settings:"]
+        ["Election:", "Store:", "Kubernetes:", "Timings:", "Status:", "Logs:", "Settings file:"]
     {
         assert!(settings.contains(heading), "{heading}");
     }

@@ -99,6 +99,31 @@ fn each_module_uses_only_the_ones_below_it() {
 }
 
 #[test]
+fn the_modules_of_the_settings_use_each_other_without_a_circle() {
+    let files = shipped("config");
+    // The module is the first part of the path below src/config: kubernetes/route.rs is of kubernetes.
+    let module_of = |path: &Path| {
+        let below = path.iter().skip_while(|it| *it != "config").nth(1);
+        below.map(|it| Path::new(it).file_stem().unwrap().to_str().unwrap().to_owned())
+    };
+    let mut left: Vec<(String, Vec<&str>)> = Vec::new();
+    for (path, text) in &files {
+        let Some(module) = module_of(path) else { continue };
+        let is_inside = path.parent().unwrap().file_name().unwrap() != "config";
+        let prefix = if is_inside { "super::super::" } else { "super::" };
+        left.push((module, names_after(text, prefix).collect()));
+    }
+    // Takes away the modules that use nothing of the rest, until nothing is left.
+    while !left.is_empty() {
+        let (rest, leaves): (Vec<_>, Vec<_>) = left.iter().cloned().partition(|(module, used)| {
+            left.iter().any(|(other, _)| other != module && used.contains(&other.as_str()))
+        });
+        assert!(!leaves.is_empty(), "a circle among {rest:?}");
+        left = rest;
+    }
+}
+
+#[test]
 fn the_core_uses_lease_and_clock_and_nothing_that_acts() {
     for (path, text) in shipped("election") {
         for used in names_after(&text, "crate::") {
@@ -207,46 +232,6 @@ fn the_library_shows_candidates_and_the_clock_and_nothing_else() {
     let expected =
         ["pub mod candidate;", "pub mod clock;", "pub use candidate::{Candidate, StartError};"];
     assert_eq!(shown, expected);
-}
-
-#[test]
-fn every_setting_is_in_the_readme_and_in_the_help() {
-    let readme = include_str!("../../README.md");
-    let help = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"))
-        .args(["run", "--help"])
-        .output()
-        .unwrap();
-    let help = String::from_utf8(help.stdout).unwrap();
-    for setting in &tenure::config::SETTINGS {
-        assert!(readme.contains(&format!("`{}`", setting.name)), "{} in README.md", setting.name);
-        let taken = setting.is_flag_of(tenure::config::Verb::Run);
-        let helped = help.contains(&format!("--{} <", setting.name))
-            || help.contains(&format!("--{}[", setting.name));
-        assert_eq!(helped, taken, "{} in the help", setting.name);
-    }
-}
-
-#[test]
-fn every_setting_of_run_is_a_value_of_the_charts_by_its_name_in_camel_case() {
-    let library = include_str!("../../helm/tenure-lib/values.yaml");
-    let application = include_str!("../../helm/tenure/values.yaml");
-    let schema = include_str!("../../helm/tenure/values.schema.json");
-    for setting in &tenure::config::SETTINGS {
-        let mut words = setting.name.split('-');
-        let mut name = words.next().unwrap().to_owned();
-        for word in words {
-            name.push_str(&word[..1].to_uppercase());
-            name.push_str(&word[1..]);
-        }
-        let taken = setting.is_flag_of(tenure::config::Verb::Run);
-        for (file, key) in [
-            (library, format!("\n  {name}: ")),
-            (application, format!("\n  {name}: ")),
-            (schema, format!("\"{name}\": {{")),
-        ] {
-            assert_eq!(file.contains(&key), taken, "{name}: {}", setting.name);
-        }
-    }
 }
 
 /// A panic ends the process at once, as a kill does, so that it is never half-dead.

@@ -7,6 +7,7 @@ mod dashboard;
 mod deploy_systemd;
 mod examples;
 mod exec;
+mod generated;
 mod kubernetes;
 mod monitoring;
 mod pages;

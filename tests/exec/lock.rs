@@ -46,9 +46,9 @@ fn a_command_that_cannot_be_run_is_told_before_anything_is_acquired() {
     let script = place.path().join("script");
     std::fs::write(&script, "#!/bin/sh\n").unwrap();
     for (command, code, words) in [
-        ("no-such-command", 127, "PATH does not lead to"),
-        ("/nonexistent/command", 127, "is not there"),
-        (script.to_str().unwrap(), 126, "may not execute"),
+        ("no-such-command", 127, "was not found in PATH"),
+        ("/nonexistent/command", 127, "does not exist"),
+        (script.to_str().unwrap(), 126, "is not executable"),
     ] {
         let ran = run(&place, &[], &[command]);
         let said = String::from_utf8(ran.stderr).unwrap();

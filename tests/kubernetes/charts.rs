@@ -1,16 +1,17 @@
 //! The charts: what they render for each kind of pod, store and route is valid, hardened, and
 //! accepted by Tenure.
 
-use testkit::kubernetes::{chart_values as values, manifests, yaml};
+use testkit::generated::camel_case;
+use testkit::kubernetes::{chart_values as values, manifests};
 
 use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use manifests::{
-    assert_plain_probes, assert_restricted, assert_valid, containers, render, run, text,
+use manifests::{assert_plain_probes, assert_restricted, assert_valid, containers, render, run};
+use tenure::config::{
+    self, Ending, Environment, Flags, Kind, SETTINGS, Setting, StoreSettings, Verb,
 };
-use tenure::config::{self, Arity, Ending, Environment, Flags, SETTINGS, StoreSettings, Verb};
 use values::{azure, everything, port, with};
 
 const LIBRARY: &str = "helm/tenure-lib";
@@ -122,7 +123,7 @@ fn read(flags: &[String]) -> Result<config::Loaded, config::Faults> {
     for flag in flags {
         let (name, value) = flag.strip_prefix("--").unwrap().split_once('=').unwrap();
         let value = value.replace("/run/tenure", folder.path().to_str().unwrap());
-        let setting = SETTINGS.iter().find(|it| it.name == name).unwrap();
+        let setting = Setting::named(name).unwrap();
         assert!(setting.is_flag_of(Verb::Run), "{name}");
         all.entry(setting.name).or_default().push(value);
     }
@@ -144,7 +145,7 @@ fn tenure_takes_the_flags_that_the_chart_gives_it_and_doubts_none() {
     for values in matrix() {
         let flags = render(&values).flags();
         let loaded = read(&flags).unwrap_or_else(|faults| panic!("{flags:?}: {faults}"));
-        assert_eq!(loaded.doubts, [], "{flags:?}");
+        assert_eq!(loaded.warnings, [], "{flags:?}");
         let settings = loaded.settings;
         assert_eq!(settings.election, "orders");
         let expected = match values["store"].as_str() {
@@ -167,60 +168,34 @@ fn tenure_takes_the_flags_that_the_chart_gives_it_and_doubts_none() {
 }
 
 /// Returns a value for a setting that is not its default.
-fn sample(name: &str) -> Value {
-    match name {
-        "observe" | "azure-insecure-http" => json!(true),
-        "lease-duration" => json!("1m"),
-        "renew-deadline" => json!("28s"),
-        "max-connections" => json!(1_000_000),
-        "health-failures" | "health-successes" => json!(7),
-        "listen" => json!(["127.0.0.1:4041", "0.0.0.0:4042"]),
-        "status-file" => json!(["/run/tenure/a.json", "/run/tenure/b.env"]),
-        "health" => json!(["tcp://127.0.0.1:1", "exec:/bin/a 'b,c'"]),
-        "admin" => json!("127.0.0.1:4043"),
-        "store" => json!("azure://orders/other"),
-        "config" => json!("/etc/tenure.toml"),
-        "kube-api" | "azure-endpoint" => json!("https://other.example"),
-        "on-active" | "on-passive" | "on-drain" | "on-leader-change" => {
-            json!("http://127.0.0.1:8080/hook")
-        }
-        "kube-route" => json!("label"),
-        "log-format" => json!("text"),
-        _ if name.ends_with("-file") => json!("/etc/a"),
-        _ if name.ends_with("-timeout") => json!("1500ms"),
-        _ if name.ends_with("-period") || name.ends_with("-interval") => json!("3s"),
-        _ if name.ends_with("-delay") => json!("1s"),
-        _ => json!("other"),
+fn sample(setting: &Setting) -> Value {
+    match (setting.name, setting.kind) {
+        ("lease-duration", _) => json!("1m"),
+        ("renew-deadline", _) => json!("28s"),
+        ("max-connections", _) => json!(1_000_000),
+        ("listen", _) => json!(["127.0.0.1:4041", "0.0.0.0:4042"]),
+        ("status-file", _) => json!(["/run/tenure/a.json", "/run/tenure/b.env"]),
+        ("health", _) => json!(["tcp://127.0.0.1:1", "exec:/bin/a 'b,c'"]),
+        ("admin", _) => json!("127.0.0.1:4043"),
+        ("store", _) => json!("azure://orders/other"),
+        ("config", _) => json!("/etc/tenure.toml"),
+        (_, Kind::Text("URL", _)) => json!("https://other.example"),
+        (_, Kind::Text("HOOK", _)) => json!("http://127.0.0.1:8080/hook"),
+        (_, Kind::Text(..)) => json!("other"),
+        (_, Kind::Choice(_, words)) => json!(words[0]),
+        (_, Kind::Switch) => json!(true),
+        (_, Kind::Count) => json!(7),
+        (_, Kind::Duration) => json!("1500ms"),
+        (_, Kind::Path) => json!("/etc/a"),
     }
 }
 
 #[test]
 fn each_setting_of_run_is_a_value_of_its_name() {
     let settings = SETTINGS.iter().filter(|it| it.is_flag_of(Verb::Run));
-    let key = |name: &str| {
-        let words = name.split('-').enumerate();
-        let capital = |(at, word): (usize, &str)| match (at, word.split_at(1)) {
-            (0, _) => word.to_owned(),
-            (_, (first, rest)) => first.to_uppercase() + rest,
-        };
-        words.map(capital).collect::<String>()
-    };
-    let defaults = yaml::document(&text("helm/tenure/values.yaml"));
     let mut election = json!({});
     for setting in settings.clone() {
-        let value = &defaults["election"][key(setting.name)];
-        assert!(defaults["election"].as_object().unwrap().contains_key(&key(setting.name)));
-        // The chart has its own defaults for these.
-        let own = ["election", "listen", "admin"].contains(&setting.name);
-        if let (Some(default), false) = (setting.default, own) {
-            let said = value.as_str().map_or(value.to_string(), str::to_owned);
-            assert_eq!(said, default, "{}", setting.name);
-        }
-        election[key(setting.name)] = sample(setting.name);
-    }
-    let known = settings.clone().map(|it| key(it.name)).collect::<Vec<_>>();
-    for name in defaults["election"].as_object().unwrap().keys() {
-        assert!(known.contains(name), "{name} is no setting");
+        election[camel_case(setting.name)] = sample(setting);
     }
     let mut values = with(azure(), json!({"container": port(), "replicas": 1}));
     values["election"] = election;
@@ -229,8 +204,8 @@ fn each_setting_of_run_is_a_value_of_its_name() {
         values["election"]["kubeRoute"] = json!(mode);
         let flags = render(&values).flags();
         for setting in settings.clone().filter(|it| it.name != unused) {
-            let value = &values["election"][key(setting.name)];
-            let list = if setting.arity == Arity::Many { value.clone() } else { json!([value]) };
+            let value = &values["election"][camel_case(setting.name)];
+            let list = if setting.is_list { value.clone() } else { json!([value]) };
             for value in list.as_array().unwrap() {
                 let value = value.as_str().map_or(value.to_string(), str::to_owned);
                 let flag = format!("--{}={value}", setting.name);

@@ -238,10 +238,6 @@ fn pods_are_spread_over_nodes_and_zones() {
 
 #[test]
 fn what_watches_tenure_is_what_monitoring_has() {
-    for name in ["rules.yaml", "dashboard.json"] {
-        let (source, copy) = (format!("monitoring/{name}"), format!("helm/tenure/files/{name}"));
-        assert_eq!(text(&source), text(&copy), "cp {source} {copy}");
-    }
     let labels = json!({"release": "kube-prometheus-stack"});
     let rendered = render(&json!({
         "podMonitor": {"enabled": true, "labels": labels, "interval": "30s"},

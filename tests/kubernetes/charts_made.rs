@@ -47,21 +47,6 @@ fn a_chart_of_ones_own_takes_the_sidecar_from_the_library() {
     assert!(refused.contains("election.renewDeadline is 1s"), "{refused}");
 }
 
-#[test]
-fn both_charts_have_the_same_values_for_the_sidecar() {
-    let (library, application) =
-        (text("helm/tenure-lib/values.yaml"), text("helm/tenure/values.yaml"));
-    let shared = &library[library.find("# -- Base name").unwrap()..];
-    assert!(application.contains(shared), "the part of helm/tenure-lib/values.yaml is another");
-    let schema = |chart: &str| -> Value {
-        serde_json::from_str(&text(&format!("{chart}/values.schema.json"))).unwrap()
-    };
-    let (library, application) = (schema(LIBRARY), schema(APPLICATION));
-    for (key, it) in library["properties"].as_object().unwrap() {
-        assert_eq!(application["properties"][key], *it, "{key}");
-    }
-}
-
 /// Returns every value of a file as a path, and whether the line above documents it.
 fn documented(values: &str) -> Vec<(String, bool)> {
     let lines: Vec<&str> = values.lines().collect();

@@ -120,7 +120,7 @@ fn the_component_puts_in_the_sidecar_that_the_chart_renders() {
     assert_eq!(ours["envFrom"][0]["configMapRef"]["name"], settings(&built)["metadata"]["name"]);
 
     let loaded = read(list(&ours["args"]), &settings(&built)["data"], Verb::Run);
-    assert_eq!(loaded.doubts, []);
+    assert_eq!(loaded.warnings, []);
     assert_eq!(loaded.settings.store.to_string(), "kubernetes:shop/worker");
     assert_eq!(loaded.settings.election, "worker");
     let grace = built.pod()["terminationGracePeriodSeconds"].as_u64().unwrap();
@@ -153,7 +153,7 @@ fn a_kustomization_as_the_readme_has_it_brings_sidecar_settings_and_monitoring()
         let shown: Value =
             serde_json::from_str(board["data"]["tenure.json"].as_str().unwrap()).unwrap();
         let source: Value = serde_json::from_str(&text("monitoring/dashboard.json")).unwrap();
-        assert_eq!(shown, source, "cp monitoring/dashboard.json deploy/components/monitoring/");
+        assert_eq!(shown, source);
         let monitor = &built.the("PodMonitor", "orders-tenure")["spec"];
         let port = &built.container("tenure")["ports"][0]["name"];
         assert_eq!(monitor["podMetricsEndpoints"][0]["port"], *port);
@@ -174,7 +174,7 @@ fn the_snippet_is_short_and_whole() {
     assert_eq!(container["image"], render(&json!({})).container("tenure")["image"]);
     assert!(container["resources"]["limits"]["cpu"].is_null());
     let loaded = read(list(&container["args"]), &json!({}), Verb::Run);
-    assert_eq!(loaded.doubts, []);
+    assert_eq!(loaded.warnings, []);
     assert_eq!(loaded.settings.store.to_string(), "kubernetes:shop/orders");
 
     pod["enableServiceLinks"] = json!(false);
@@ -202,7 +202,7 @@ fn exec_runs_in_anothers_image_from_where_the_init_container_put_it() {
         assert_eq!(shared["readOnly"] == true, is_read_only);
     }
     let loaded = read(&command[2..], &settings(&built)["data"], Verb::Exec);
-    assert_eq!(loaded.doubts, []);
+    assert_eq!(loaded.warnings, []);
     assert_eq!(loaded.settings.store.to_string(), "kubernetes:shop/batch");
     let grace = built.pod()["terminationGracePeriodSeconds"].as_u64().unwrap();
     assert!(grace >= Ending::of(&loaded.settings).seconds());

@@ -8,7 +8,7 @@ use rustix::fs::Access;
 
 use super::finding;
 use crate::clock;
-use crate::config::{Admin, Doubt, Ending, Hook, Loaded, Settings};
+use crate::config::{Admin, Ending, Hook, Loaded, Settings, Warning};
 use crate::probe::Probes;
 use crate::store::{Finding, Verdict};
 
@@ -19,7 +19,7 @@ pub(super) async fn examine(loaded: &Loaded) -> Vec<Finding> {
     findings.extend(health(settings).await);
     findings.extend(settings.hooks.iter().map(|(name, it)| hook(name, it)));
     findings.extend(settings.admin.as_ref().map(admin));
-    findings.extend(loaded.doubts.iter().map(doubt));
+    findings.extend(loaded.warnings.iter().map(doubt));
     findings
 }
 
@@ -93,7 +93,7 @@ fn admin(admin: &Admin) -> Finding {
     finding(Verdict::Well, "admin", detail)
 }
 
-fn doubt(doubt: &Doubt) -> Finding {
+fn doubt(doubt: &Warning) -> Finding {
     Finding {
         remedy: Some(doubt.remedy.clone()),
         ..finding(Verdict::Doubtful, doubt.subject, doubt.problem.clone())

@@ -7,8 +7,9 @@ use url::{Host, Url};
 
 use super::super::endpoint;
 use super::super::faults::{Problem, Source};
-use super::super::resolve::Reader;
-use super::{KubeAccess, names};
+use super::super::kubernetes_names as names;
+use super::super::reader::Reader;
+use super::KubeAccess;
 
 impl Reader<'_> {
     /// Returns `--kube-api`, else the API server of this pod's cluster with the credentials of its
@@ -16,37 +17,36 @@ impl Reader<'_> {
     /// other API server is sent it unless its file is named.
     pub(super) fn access(
         &mut self,
-        asker: &'static str,
+        requester: &'static str,
         api: Option<Url>,
         token_file: Option<PathBuf>,
         ca_file: Option<PathBuf>,
     ) -> Option<KubeAccess> {
         if let Some(api) = api {
             if api.scheme() == "http" && ca_file.is_some() {
-                self.doubt(
+                self.warn(
                     "kube-ca-file",
-                    "it has no effect, since the API server is asked by plain http",
-                    "take it out",
+                    "it has no effect, since kube-api is plain http",
+                    "remove it",
                 );
             }
             if api.scheme() == "https" && token_file.is_none() {
-                self.doubt(
+                self.warn(
                     "kube-api",
-                    "nobody signs in there: the token of a service account is for its own cluster \
-                     alone, and no other is named",
-                    "name its file by --kube-token-file",
+                    "requests to it are anonymous: a service account's token is for its own \
+                     cluster only, and no other token is set",
+                    "set --kube-token-file",
                 );
             }
             return Some(KubeAccess { api, token_file, ca_file });
         }
         if !self.environment.in_kubernetes() {
             let problem = Problem::new(
-                "needs an API server, and this is no pod of Kubernetes: KUBERNETES_SERVICE_HOST is \
-                 not set",
-                "name it: --kube-api https://HOST:6443 --kube-token-file PATH --kube-ca-file PATH, \
-                 or --kube-api http://127.0.0.1:8001 beside a `kubectl proxy`",
+                "needs an API server, and this is not a pod: KUBERNETES_SERVICE_HOST is not set",
+                "set it: --kube-api https://HOST:6443 --kube-token-file PATH --kube-ca-file PATH, \
+                 or --kube-api http://127.0.0.1:8001 with a `kubectl proxy`",
             );
-            self.fault_of(asker, problem);
+            self.fault_of(requester, problem);
             return None;
         }
         let api = self.in_cluster();
@@ -54,14 +54,11 @@ impl Reader<'_> {
         let token = account.join("token");
         if token_file.is_none() && !token.is_file() {
             let problem = Problem::new(
-                format!(
-                    "needs the token of a service account, and there is no {}",
-                    token.display()
-                ),
+                format!("needs a service account's token, and there is no {}", token.display()),
                 "set automountServiceAccountToken: true for the pod (or its ServiceAccount), or \
-                 name a file by --kube-token-file",
+                 set --kube-token-file",
             );
-            self.fault_of(asker, problem);
+            self.fault_of(requester, problem);
             return None;
         }
         Some(KubeAccess {
@@ -78,10 +75,7 @@ impl Reader<'_> {
         let host = self.environment.get(HOST).unwrap_or_default().to_owned();
         let port = self.environment.get(PORT).unwrap_or("443").to_owned();
         if !port.parse::<u16>().is_ok_and(|it| it > 0) {
-            let problem = Problem::new(
-                "is no port of an API server",
-                "unset it for 443, or name the API server by --kube-api",
-            );
+            let problem = Problem::new("is not a port", "unset it for 443, or set --kube-api");
             self.fault(PORT, Some(&port), Source::Variable(PORT.to_owned()), problem);
             return None;
         }
@@ -91,8 +85,8 @@ impl Reader<'_> {
         let url = Url::parse(&format!("https://{in_url}:{port}")).ok().filter(|_| is_host);
         if url.is_none() {
             let problem = Problem::new(
-                "is neither an address nor the name of a host",
-                "leave it as Kubernetes sets it, or name the API server by --kube-api",
+                "is neither an address nor a host name",
+                "leave it as Kubernetes sets it, or set --kube-api",
             );
             self.fault(HOST, Some(&host), Source::Variable(HOST.to_owned()), problem);
         }
@@ -106,10 +100,8 @@ impl Reader<'_> {
             return match names::label(&value) {
                 Ok(value) => Some(Some(value)),
                 Err(mut problem) => {
-                    problem.remedy = format!(
-                        "have it set by {}",
-                        names::downward(VARIABLE, "metadata.namespace")
-                    );
+                    problem.remedy =
+                        format!("set it with {}", names::downward(VARIABLE, "metadata.namespace"));
                     let source = Source::Variable(VARIABLE.to_owned());
                     self.fault(VARIABLE, Some(&value), source, problem);
                     None
@@ -125,14 +117,13 @@ impl Reader<'_> {
 /// Parses the URL of an API server. Plain http is allowed on loopback only: elsewhere an
 /// eavesdropper could read the token and produce two leaders.
 pub(super) fn api(text: &str) -> Result<Url, Problem> {
-    const WRITE: &str =
-        "write https://HOST:6443, or http://127.0.0.1:8001 beside a `kubectl proxy`";
-    let url = endpoint::read(text, WRITE, "a token comes by --kube-token-file")?;
-    if endpoint::is_plain_beyond(&url) {
+    const WRITE: &str = "write https://HOST:6443, or http://127.0.0.1:8001 with a `kubectl proxy`";
+    let url = endpoint::read(text, WRITE, "pass a token with --kube-token-file")?;
+    if endpoint::is_remote_plain_http(&url) {
         return Err(Problem::new(
-            "is plain http beyond this machine: whoever is on the way can read the token and \
+            "is plain http to another machine: anyone on the network path can read the token and \
              change everything",
-            "write https://…, with --kube-ca-file for the certificates that vouch for it",
+            "write https://…, with --kube-ca-file for its CA certificates",
         ));
     }
     Ok(url)

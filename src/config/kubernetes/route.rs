@@ -4,8 +4,9 @@
 use std::net::IpAddr;
 
 use super::super::faults::{Problem, Source};
-use super::super::resolve::Reader;
-use super::{Cluster, Route, names};
+use super::super::kubernetes_names as names;
+use super::super::reader::Reader;
+use super::{Cluster, Route};
 
 /// The kinds of routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub(super) fn kind(text: &str) -> Result<Kind, Problem> {
         "label" => Ok(Kind::Label),
         "endpointslice" => Ok(Kind::EndpointSlice),
         _ => Err(Problem::new(
-            "is no kind of route",
+            "is not a kind of route",
             "write label or endpointslice, or leave it out for none",
         )),
     }
@@ -41,9 +42,13 @@ impl Reader<'_> {
             (Kind::Label, None) => Some(Route::Label { key: cluster.label.clone() }),
             (Kind::Label, Some(_)) => {
                 let problem = Problem::new(
-                    format!("is for --kube-route endpointslice{}", self.sources(&["kube-route"])),
                     format!(
-                        "take it out: with a label the Service selects its pods by {}: active",
+                        "applies only to --kube-route endpointslice{}",
+                        self.sources(&["kube-route"])
+                    ),
+                    format!(
+                        "remove it: with --kube-route label the Service selects its pods by {}: \
+                         active",
                         cluster.label
                     ),
                 );
@@ -54,8 +59,8 @@ impl Reader<'_> {
                 let address = self.pod_address(advertise);
                 if service.is_none() {
                     let problem = Problem::new(
-                        "needs a Service, and none is named",
-                        "name one that has no selector: --kube-service NAME",
+                        "needs a Service, and kube-service is not set",
+                        "set --kube-service to a Service without a selector",
                     );
                     self.fault_of("kube-route", problem);
                 }
@@ -71,8 +76,8 @@ impl Reader<'_> {
         let name = names::slice(service, election);
         let Err(problem) = names::subdomain(&name) else { return Some(()) };
         let problem = Problem::new(
-            format!("makes {name} the name of the EndpointSlice, which {}", problem.problem),
-            "have each of its parts between dots begin and end with a-z or 0-9",
+            format!("gives the EndpointSlice the name {name}, which {}", problem.problem),
+            "begin and end each part between dots with a-z or 0-9",
         );
         self.fault_of("election", problem);
         None
@@ -84,7 +89,7 @@ impl Reader<'_> {
         let named = match pod {
             None => {
                 let problem = Problem::new(
-                    "needs to know the pod, and POD_NAME is not set",
+                    "needs the pod's name, and POD_NAME is not set",
                     format!(
                         "add to the container: {}",
                         names::downward("POD_NAME", "metadata.name")
@@ -96,7 +101,7 @@ impl Reader<'_> {
             Some(pod) => names::subdomain(&pod)
                 .map_err(|mut problem| {
                     problem.remedy =
-                        format!("have it set by {}", names::downward("POD_NAME", "metadata.name"));
+                        format!("set it with {}", names::downward("POD_NAME", "metadata.name"));
                     let source = Source::Variable("POD_NAME".to_owned());
                     self.fault("POD_NAME", Some(&pod), source, problem);
                 })
@@ -105,8 +110,8 @@ impl Reader<'_> {
         if cluster.namespace.is_none() {
             let add = names::downward("POD_NAMESPACE", "metadata.namespace");
             let problem = Problem::new(
-                "needs to know the pod's namespace, and neither POD_NAMESPACE nor a service \
-                 account says it",
+                "needs the pod's namespace, and there is neither POD_NAMESPACE nor a service \
+                 account",
                 format!("add to the container: {add}"),
             );
             self.fault_of("kube-route", problem);
@@ -131,11 +136,11 @@ impl Reader<'_> {
             Some(Ok(address)) => return Some(address),
             Some(Err(problem)) => (
                 "advertise",
-                format!("{problem}, and without POD_IP it is what the EndpointSlice would hold"),
+                format!("{problem}, and without POD_IP it is the address for the EndpointSlice"),
             ),
             None => (
                 "kube-route",
-                "needs the pod's address, and neither POD_IP nor --advertise says it".to_owned(),
+                "needs the pod's address, and neither POD_IP nor --advertise is set".to_owned(),
             ),
         };
         self.fault_of(name, Problem::new(problem, add()));

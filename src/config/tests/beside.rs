@@ -40,7 +40,7 @@ fn the_rule_of_exec_binds_exec_alone_though_both_share_a_file() {
         loaded_for(Verb::Exec, config, &[("TENURE_RETRY_PERIOD", "2s")]).unwrap_err().to_string();
     for words in [
         &format!("stop-timeout = \"5s\" (file {})", path.display()),
-        "leaves 5s of renew-deadline, 10s, and needed are",
+        "leaves 5s of renew-deadline, 10s; needed are",
         "2 × 2s + 2s = 6s",
         "retry-period: variable TENURE_RETRY_PERIOD",
         "remedy: set stop-timeout to at most 4s, or set renew-deadline from 11s to 13s500ms",
@@ -106,13 +106,13 @@ fn hooks_are_found_by_path() {
     let path = place.path().to_str().unwrap();
     let variables = [("PATH", path), ("TENURE_ON_ACTIVE", "notify --all")];
     let refused = loaded(&[], &variables).unwrap_err().to_string();
-    assert!(refused.contains("may not execute") && refused.contains("chmod +x"), "{refused}");
+    assert!(refused.contains("is not executable") && refused.contains("chmod +x"), "{refused}");
     std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let found = loaded(&[], &variables).unwrap().hooks.on_active;
     let expected = CommandLine { program: hook, arguments: vec!["--all".to_owned()] };
     assert_eq!(found, Some(Hook::Command(expected)));
     let missing = loaded(&[], &[("TENURE_ON_ACTIVE", "notify")]).unwrap_err().to_string();
-    assert!(missing.contains("PATH does not lead to"), "{missing}");
+    assert!(missing.contains("was not found in PATH"), "{missing}");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn an_admin_listener_by_address_goes_with_a_token() {
         (
             &[("admin", &["unix:/tmp/a"]), ("admin-token-file", &[token])],
             "admin-token-file",
-            "by address",
+            "on a loopback address",
         ),
         (
             &[("admin", &["127.0.0.1:1"]), ("admin-token-file", &["/nonexistent"])],
@@ -138,11 +138,11 @@ fn an_admin_listener_by_address_goes_with_a_token() {
         (
             &[("admin", &["127.0.0.1:4040"]), ("admin-token-file", &[token])],
             "admin",
-            "status listener, too",
+            "also an address of the status listener",
         ),
         (&[("admin", &["unix:/tmp/a"]), ("listen", &["unix:/tmp/a"])], "admin", "status listener"),
-        (&[("admin", &["0.0.0.0:1"])], "admin", "beyond loopback"),
-        (&[("admin", &["unix:/nonexistent/a"])], "admin", "no directory"),
+        (&[("admin", &["0.0.0.0:1"])], "admin", "not a loopback"),
+        (&[("admin", &["unix:/nonexistent/a"])], "admin", "not a directory"),
     ] {
         let found = faults_of(Verb::Run, flags);
         assert_eq!(found.len(), 1, "{flags:?}: {found:?}");
@@ -164,7 +164,7 @@ fn who_only_looks_may_find_the_admin_socket_of_a_live_process() {
     let flags = Flags::from([("admin", vec![format!("unix:{}", path.display())])]);
     let surroundings = Environment::of([("A", "")]);
     let started = load(&flags, &surroundings, Verb::Run).unwrap_err().to_string();
-    assert!(started.contains("alive"), "{started}");
+    assert!(started.contains("running process"), "{started}");
     let looked = load_to_look(&flags, &surroundings, Verb::Run).unwrap().settings;
     assert_eq!(looked.admin, Some(Admin::Unix(path)));
 }

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::warnings::Doubt;
 use super::super::{Beside, Route};
+use std::time::Duration;
+
 use super::*;
 
 /// A typical pod: it has a service account, and its manifest passes name and namespace.
@@ -118,8 +119,8 @@ fn the_api_server_is_found_by_address_of_either_kind_and_by_name() {
     for (name, value, words) in [
         ("KUBERNETES_SERVICE_HOST", "a b", "neither an address"),
         ("KUBERNETES_SERVICE_HOST", "user@host/path?", "neither an address"),
-        ("KUBERNETES_SERVICE_PORT", "tcp://10.0.0.1:443", "no port"),
-        ("KUBERNETES_SERVICE_PORT", "0", "no port"),
+        ("KUBERNETES_SERVICE_PORT", "tcp://10.0.0.1:443", "not a port"),
+        ("KUBERNETES_SERVICE_PORT", "0", "not a port"),
     ] {
         let faults = Pod::new().with(name, value).faults(&[STORE]);
         let [fault] = &faults[..] else { panic!("{faults:?}") };
@@ -230,13 +231,13 @@ fn a_route_by_label_has_its_key() {
     for (bad, words) in [
         ("role/", "1 to 63"),
         ("/role", "domain"),
-        ("a/b/c", "other characters"),
+        ("a/b/c", "other than letters"),
         ("Example.org/role", "domain"),
         ("-role", "begins or ends"),
         ("role.", "begins or ends"),
-        ("ro le", "other characters"),
+        ("ro le", "other than letters"),
         (&"x".repeat(64), "1 to 63"),
-        ("tenure.dev/election", "names the election"),
+        ("tenure.dev/election", "the name of the election"),
     ] {
         let faults = pod.faults(&[STORE, LABEL, ("kube-label", bad)]);
         let [fault] = &faults[..] else { panic!("{faults:?}") };
@@ -272,9 +273,9 @@ fn a_route_by_slice_has_its_service_and_the_pods_address() {
     }
     for (advertise, problem) in [
         ("orders-1:80", "no IP address"),
-        ("127.0.0.1:80", "no other pod reaches"),
-        ("[::]:80", "no other pod reaches"),
-        ("169.254.1.1", "no other pod reaches"),
+        ("127.0.0.1:80", "other pods cannot reach"),
+        ("[::]:80", "other pods cannot reach"),
+        ("169.254.1.1", "other pods cannot reach"),
     ] {
         let faults = pod.faults(&[&all[..], &[("advertise", advertise)]].concat());
         let [fault] = &faults[..] else { panic!("{faults:?}") };
@@ -353,10 +354,10 @@ fn plain_http_stays_on_this_machine() {
         assert_eq!(found.access.api.as_str(), url);
     }
     for (bad, words) in [
-        ("http://10.0.0.1:8080", "plain http beyond"),
-        ("http://api.test", "plain http beyond"),
-        ("https://user:hidden@host", "more in it"),
-        ("https://host/?token=hidden", "more in it"),
+        ("http://10.0.0.1:8080", "plain http to another machine"),
+        ("http://api.test", "plain http to another machine"),
+        ("https://user:hidden@host", "has more than"),
+        ("https://host/?token=hidden", "has more than"),
         ("10.0.0.1:6443", "is not a URL"),
         ("ftp://host", "neither https nor http"),
         ("https://", "is not a URL"),
@@ -380,9 +381,9 @@ fn a_lease_lasts_whole_seconds_of_which_there_is_one() {
         assert!(times(good).is_ok(), "{good}");
     }
     for (bad, words, remedy) in [
-        ("1s500ms", "no whole number", "set lease-duration to 1s"),
-        ("15s1ms", "no whole number", "set lease-duration to 15s"),
-        ("999ms", "shorter than the 1s", "set lease-duration to 1s"),
+        ("1s500ms", "not a whole number", "set lease-duration to 1s"),
+        ("15s1ms", "not a whole number", "set lease-duration to 15s"),
+        ("999ms", "shorter than 1s", "set lease-duration to 1s"),
     ] {
         let faults = times(bad).unwrap_err().0;
         let [fault] = &faults[..] else { panic!("{faults:?}") };
@@ -393,22 +394,22 @@ fn a_lease_lasts_whole_seconds_of_which_there_is_one() {
 
 #[test]
 fn what_nothing_reads_is_doubted() {
-    let doubts = |flags: &[(&'static str, &str)]| Pod::new().load(flags).unwrap().doubts;
-    let subjects = |found: &[Doubt]| -> Vec<&str> { found.iter().map(|it| it.subject).collect() };
+    let warnings = |flags: &[(&'static str, &str)]| Pod::new().load(flags).unwrap().warnings;
+    let subjects = |found: &[Warning]| -> Vec<&str> { found.iter().map(|it| it.subject).collect() };
     let memory = ("store", "memory:");
     let named = [("kube-api", "https://a.test"), ("kube-token-file", "/t"), ("kube-ca-file", "/c")];
     let label = ("kube-label", "role");
-    assert_eq!(doubts(&[STORE, named[0], named[1], named[2]]), []);
-    assert_eq!(doubts(&[memory, LABEL, named[0], named[1], named[2], label]), []);
+    assert_eq!(warnings(&[STORE, named[0], named[1], named[2]]), []);
+    assert_eq!(warnings(&[memory, LABEL, named[0], named[1], named[2], label]), []);
     assert_eq!(
-        subjects(&doubts(&[memory, named[0], named[1], named[2], label, SERVICE])),
+        subjects(&warnings(&[memory, named[0], named[1], named[2], label, SERVICE])),
         ["kube-api", "kube-token-file", "kube-ca-file", "kube-label", "kube-service"]
     );
-    assert_eq!(subjects(&doubts(&[STORE, SLICE, SERVICE, label])), ["kube-label"]);
-    let anonymous = doubts(&[STORE, named[0]]);
+    assert_eq!(subjects(&warnings(&[STORE, SLICE, SERVICE, label])), ["kube-label"]);
+    let anonymous = warnings(&[STORE, named[0]]);
     assert_eq!(subjects(&anonymous), ["kube-api"]);
     assert!(anonymous[0].remedy.contains("--kube-token-file"), "{anonymous:?}");
-    let plain = doubts(&[STORE, ("kube-api", "http://127.0.0.1:8001"), named[2]]);
+    let plain = warnings(&[STORE, ("kube-api", "http://127.0.0.1:8001"), named[2]]);
     assert_eq!(subjects(&plain), ["kube-ca-file"]);
 }
 

@@ -77,7 +77,7 @@ fn under_exec_there_is_time_to_stop_in() {
             usual,
             "4s1ms",
             "stop-timeout",
-            "leaves 5s999ms of renew-deadline, 10s, and needed are 2 × retry-period + \
+            "leaves 5s999ms of renew-deadline, 10s; needed are 2 × retry-period + \
              request-timeout = 2 × 2s + 2s = 6s",
             "stop-timeout to at most 4s, or set renew-deadline from 10s1ms to 13s500ms",
         ),

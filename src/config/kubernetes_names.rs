@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::super::faults::Problem;
+use super::faults::Problem;
 
 /// The longest DNS label, and the longest name in the key of a label.
 const LABEL: usize = 63;
@@ -19,12 +19,12 @@ fn plain(it: char) -> bool {
 }
 
 /// Validates a DNS label (RFC 1123), the form of the names of namespaces and Services.
-pub(in super::super) fn label(text: &str) -> Result<String, Problem> {
+pub(super) fn label(text: &str) -> Result<String, Problem> {
     name(text, LABEL, "a-z, 0-9 and -", |it| plain(it) || it == '-')
 }
 
 /// Validates a DNS subdomain (RFC 1123), the form of the names of Leases and pods.
-pub(in super::super) fn subdomain(text: &str) -> Result<String, Problem> {
+pub(super) fn subdomain(text: &str) -> Result<String, Problem> {
     name(text, SUBDOMAIN, "a-z, 0-9, - and .", |it| plain(it) || matches!(it, '-' | '.'))
 }
 
@@ -41,9 +41,9 @@ fn name(
     } else if text.len() > longest {
         format!("is longer than {longest} characters")
     } else if !text.chars().all(&allowed) {
-        format!("has other characters than {all}")
+        format!("has characters other than {all}")
     } else if !text.split('.').all(is_whole) {
-        "begins or ends, or has a part that does, with something else than a-z and 0-9".to_owned()
+        "has a part between dots that does not begin and end with a-z or 0-9".to_owned()
     } else {
         return Ok(text.to_owned());
     };
@@ -67,15 +67,15 @@ pub(super) fn label_key(text: &str) -> Result<String, Problem> {
     let problem = if text.is_empty() {
         "is empty"
     } else if prefix.is_some_and(|it| subdomain(it).is_err()) {
-        "has something else than a domain of at most 253 characters before its slash"
+        "has a prefix that is not a domain of at most 253 characters"
     } else if name.is_empty() || name.len() > LABEL {
         "has a name that is not 1 to 63 characters long"
     } else if !name.chars().all(allowed) {
-        "has other characters in its name than letters, digits, - _ and ."
+        "has characters in its name other than letters, digits, - _ and ."
     } else if !name.starts_with(alphanumeric) || !name.ends_with(alphanumeric) {
         "has a name that begins or ends with - _ or ."
     } else if text == ELECTION {
-        "is the label that names the election"
+        "is the label for the name of the election"
     } else {
         return Ok(text.to_owned());
     };
@@ -85,14 +85,14 @@ pub(super) fn label_key(text: &str) -> Result<String, Problem> {
 /// Parses an address that an `EndpointSlice` may contain; an error says what is wrong with it.
 pub(super) fn address(text: &str) -> Result<IpAddr, String> {
     let Ok(address) = text.parse::<IpAddr>().map(|it| it.to_canonical()) else {
-        return Err("names no IP address".to_owned());
+        return Err("has no IP address".to_owned());
     };
     let link_local = match address {
         IpAddr::V4(it) => it.is_link_local(),
         IpAddr::V6(it) => it.is_unicast_link_local(),
     };
     if address.is_loopback() || address.is_unspecified() || address.is_multicast() || link_local {
-        return Err("names an address that no other pod reaches".to_owned());
+        return Err("is an address that other pods cannot reach".to_owned());
     }
     Ok(address)
 }

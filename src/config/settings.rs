@@ -1,0 +1,136 @@
+//! The validated settings.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::admin::Admin;
+use super::azure::AzureSettings;
+use super::duration;
+use super::health::Health;
+use super::hooks::Hooks;
+use super::kubernetes::{Beside, KubernetesSettings, Route};
+use super::store_url::StoreUrl;
+use super::timings::Timings;
+use super::values::{Listen, LogFormat, StatusFile};
+
+/// The validated settings of `tenure run` or `tenure exec`.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Name of the election.
+    pub election: String,
+    /// The identity of this instance, for people.
+    pub identity: String,
+    /// The address of the local service, published while this instance leads.
+    pub advertise: Option<String>,
+    /// The store that keeps the lease.
+    pub store: StoreSettings,
+    /// What is written to Kubernetes besides the lease; `None` if neither the store nor a route is
+    /// in Kubernetes.
+    pub kubernetes: Option<Beside>,
+    /// The timings of the election.
+    pub timings: Timings,
+    /// Whether this instance only observes and never competes.
+    pub observe: bool,
+    /// The addresses of the status listener; empty for none.
+    pub listen: Vec<Listen>,
+    /// The most connections on the status listener.
+    pub max_connections: usize,
+    /// The status files.
+    pub status_files: Vec<StatusFile>,
+    /// The address of the admin listener.
+    pub admin: Option<Admin>,
+    /// The health probes, which must succeed for this instance to compete.
+    pub health: Health,
+    /// The longest time from reporting passive to releasing the lease, for work begun as leader.
+    pub drain_timeout: Duration,
+    /// Under `exec`, when renewals fail: the time from the command's SIGTERM to its SIGKILL, which
+    /// is sent at renew-deadline.
+    pub stop_timeout: Duration,
+    /// The hooks, which run on changes.
+    pub hooks: Hooks,
+    /// The format of log lines.
+    pub log_format: LogFormat,
+    /// The log filter: an `EnvFilter` directive.
+    pub log_level: String,
+}
+
+impl Settings {
+    /// Formats the settings in one line for the log at the start: everything that distinguishes
+    /// this run, and no secrets.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let Timings {
+            lease_duration,
+            renew_deadline,
+            retry_period,
+            request_timeout,
+            activation_delay,
+        } = self.timings;
+        let beside = self.kubernetes.as_ref();
+        let list = |items: Vec<String>| {
+            if items.is_empty() { "none".to_owned() } else { items.join(",") }
+        };
+        format!(
+            "election={} identity={:?} advertise={} store={} kube-api={} kube-route={} \
+             lease-duration={} renew-deadline={} \
+             retry-period={} request-timeout={} activation-delay={} observe={} listen={} \
+             status-file={} admin={} health={} drain-timeout={} hooks={}",
+            self.election,
+            self.identity,
+            self.advertise.as_deref().unwrap_or("none"),
+            self.store,
+            beside.map_or("none".to_owned(), |it| it.access.api.to_string()),
+            beside.and_then(|it| it.route.as_ref()).map_or("none".to_owned(), Route::to_string),
+            duration::format(lease_duration),
+            duration::format(renew_deadline),
+            duration::format(retry_period),
+            duration::format(request_timeout),
+            duration::format(activation_delay),
+            self.observe,
+            list(self.listen.iter().map(ToString::to_string).collect()),
+            list(self.status_files.iter().map(|it| it.path.display().to_string()).collect()),
+            self.admin.as_ref().map_or("none".to_owned(), ToString::to_string),
+            list(self.health.probes.iter().map(ToString::to_string).collect()),
+            duration::format(self.drain_timeout),
+            list(self.hooks.iter().map(|(name, hook)| format!("{name}:{hook}")).collect()),
+        )
+    }
+}
+
+/// The store that keeps the lease, with what is needed to reach it.
+#[derive(Clone, Debug)]
+pub enum StoreSettings {
+    /// A record in a directory of one host.
+    File(FileSettings),
+    /// A lease on a blob.
+    Azure(Box<AzureSettings>),
+    /// A Lease in Kubernetes.
+    Kubernetes(KubernetesSettings),
+    /// The memory of this process.
+    Memory,
+}
+
+impl fmt::Display for StoreSettings {
+    /// Names the store, without secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(it) => StoreUrl::File(it.directory.clone()).fmt(f),
+            Self::Azure(it) => write!(f, "azure://{}/{}/{}", it.account, it.container, it.blob),
+            Self::Kubernetes(it) => write!(f, "kubernetes:{}/{}", it.namespace, it.name),
+            Self::Memory => StoreUrl::Memory.fmt(f),
+        }
+    }
+}
+
+/// Settings of `file:`.
+#[derive(Clone, Debug)]
+pub struct FileSettings {
+    /// The directory.
+    pub directory: PathBuf,
+    /// Whether this is the default runtime directory, which is created if missing, and must belong
+    /// to this user with mode 0700.
+    pub is_default: bool,
+    /// Name of the election, which the names of the files contain.
+    pub election: String,
+}

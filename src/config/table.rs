@@ -1,0 +1,450 @@
+//! The table of all settings. Of it are made the flags and their help, the variables, the keys of
+//! the file, the settings of the library, and by `tests/generate` the README's table and the values
+//! of the charts.
+
+use super::faults::Source;
+
+/// What a setting's values are like. What exactly is valid is decided where it is parsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A boolean; the flag without a value means true.
+    Switch,
+    /// A duration such as `15s`.
+    Duration,
+    /// A whole number from 1.
+    Count,
+    /// The path of a file.
+    Path,
+    /// One of these words, with the name of the value.
+    Choice(&'static str, &'static [&'static str]),
+    /// Other text: the name of the value, and a regular expression that it matches, empty for any
+    /// text.
+    Text(&'static str, &'static str),
+}
+
+impl Kind {
+    /// Returns the name of the value in the help.
+    #[must_use]
+    pub const fn value_name(self) -> &'static str {
+        match self {
+            Self::Switch => "BOOL",
+            Self::Duration => "DURATION",
+            Self::Count => "NUMBER",
+            Self::Path => "PATH",
+            Self::Choice(name, _) | Self::Text(name, _) => name,
+        }
+    }
+}
+
+/// The command that settings are read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// `tenure run`.
+    Run,
+    /// `tenure exec`.
+    Exec,
+}
+
+/// How `tenure exec` treats a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnderExec {
+    /// As `tenure run` does.
+    Same,
+    /// With another default.
+    Default(&'static str),
+    /// Only `exec` has the flag. `tenure run` ignores the variable and the key, since both commands
+    /// may share them.
+    Alone,
+}
+
+/// A setting: one name for flag, variable and key of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The name.
+    pub name: &'static str,
+    /// The heading of its group in the help.
+    pub heading: &'static str,
+    /// What its values are like.
+    pub kind: Kind,
+    /// Whether it takes several values: the flag several times, commas in the variable, a list in
+    /// the file.
+    pub is_list: bool,
+    /// The default, if it does not depend on the environment; see also [`Setting::default_for`].
+    pub default: Option<&'static str>,
+    /// In words, what applies without a value if there is no `default`; empty for nothing.
+    pub otherwise: &'static str,
+    /// How `tenure exec` treats it.
+    pub under_exec: UnderExec,
+    /// Whether it is a setting of the library too, which has an election and a store only.
+    pub in_library: bool,
+    /// What it means, without a final stop. Names of settings are in backticks.
+    pub help: &'static str,
+}
+
+impl Setting {
+    /// Returns the setting of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        SETTINGS.iter().find(|it| it.name == name)
+    }
+
+    /// Returns the name of the setting that was most likely meant, among those of a kind.
+    pub fn nearest(misspelt: &str, of: impl Fn(&Self) -> bool) -> Option<&'static str> {
+        let names = SETTINGS.iter().filter(|it| of(it)).map(|it| it.name);
+        names
+            .map(|it| (strsim::damerau_levenshtein(misspelt, it), it))
+            .filter(|(distance, name)| *distance <= name.len().div_ceil(3).min(4))
+            .min()
+            .map(|(_, name)| name)
+    }
+
+    /// Returns the default for a command, if it does not depend on the environment.
+    #[must_use]
+    pub fn default_for(&self, verb: Verb) -> Option<&'static str> {
+        match (verb, self.under_exec) {
+            (Verb::Exec, UnderExec::Default(it)) => Some(it),
+            _ => self.default,
+        }
+    }
+
+    /// Returns whether the command has it as a flag.
+    #[must_use]
+    pub fn is_flag_of(&self, verb: Verb) -> bool {
+        verb == Verb::Exec || self.under_exec != UnderExec::Alone
+    }
+
+    /// Returns whether it can be in a settings file.
+    #[must_use]
+    pub fn is_key(&self) -> bool {
+        self.name != CONFIG
+    }
+
+    /// Returns the name of its variable.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        format!("TENURE_{}", self.name.to_ascii_uppercase().replace('-', "_"))
+    }
+}
+
+/// An unparsed value and its source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Raw {
+    /// One value, or any number for a list.
+    pub(super) values: Vec<String>,
+    /// Where they came from.
+    pub(super) source: Source,
+}
+
+/// The setting that names the settings file.
+pub(super) const CONFIG: &str = "config";
+
+/// The variables of credentials, in the order of preference. A credential is never a flag or a key;
+/// the variable with `_FILE` at its end names a file that holds it.
+pub const CREDENTIALS: [&str; 3] =
+    ["AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"];
+
+// What the settings of one heading have in common.
+const ELECTION: Setting = Setting {
+    name: "",
+    heading: "Election",
+    kind: Kind::Switch,
+    is_list: false,
+    default: None,
+    otherwise: "",
+    under_exec: UnderExec::Same,
+    in_library: true,
+    help: "",
+};
+const STORE: Setting = Setting { heading: "Store", ..ELECTION };
+const TIMING: Setting = Setting { heading: "Timings", kind: Kind::Duration, ..ELECTION };
+const SIDECAR: Setting = Setting { in_library: false, ..ELECTION };
+const KUBERNETES: Setting = Setting { heading: "Kubernetes", kind: Kind::Path, ..SIDECAR };
+const STATUS: Setting = Setting { heading: "Status", ..SIDECAR };
+const OPERATING: Setting = Setting { heading: "Operating", kind: Kind::Path, ..SIDECAR };
+const HEALTH: Setting = Setting { heading: "Health", ..SIDECAR };
+const DRAIN: Setting = Setting { heading: "Drain", kind: Kind::Duration, ..SIDECAR };
+const HOOK: Setting = Setting { heading: "Hooks", kind: Kind::Text("HOOK", ""), ..SIDECAR };
+const LOG: Setting = Setting { heading: "Logs", ..SIDECAR };
+
+/// All settings of `tenure run` and `tenure exec`.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "election",
+        kind: Kind::Text("NAME", "^[a-z0-9]([-.a-z0-9]{0,61}[a-z0-9])?$"),
+        default: Some("default"),
+        help: "Name that candidates compete for: 1 to 63 of `a-z 0-9 - .`",
+        ..ELECTION
+    },
+    Setting {
+        name: "identity",
+        kind: Kind::Text("NAME", "^[ -~]{1,128}$"),
+        otherwise: "`POD_NAME`, else the host name",
+        help: "Name of this instance, for operators",
+        ..ELECTION
+    },
+    Setting {
+        name: "advertise",
+        kind: Kind::Text("ADDRESS", "^[!-~]{1,255}$"),
+        help: "Address of the service, published while this instance leads",
+        ..ELECTION
+    },
+    Setting {
+        name: "observe",
+        default: Some("false"),
+        help: "Never compete, only report who leads",
+        ..ELECTION
+    },
+    Setting {
+        name: "store",
+        kind: Kind::Text("URL", "^[a-z][a-z0-9]*:"),
+        otherwise: "`file:` in the runtime directory; in Kubernetes none: it must be named",
+        help: "Where the lease is kept: `file:///DIRECTORY`, `azure://ACCOUNT/CONTAINER`, \
+               `kubernetes:[NAMESPACE/]NAME` or `memory:`",
+        ..STORE
+    },
+    Setting {
+        name: "azure-endpoint",
+        kind: Kind::Text("URL", "^https?://"),
+        otherwise: "`https://ACCOUNT.blob.core.windows.net`",
+        help: "Endpoint of the storage account, for other clouds and for Azurite",
+        ..STORE
+    },
+    Setting {
+        name: "azure-blob-prefix",
+        kind: Kind::Text("PREFIX", "^[A-Za-z0-9._/-]+$"),
+        help: "Prefix of the blob's name, which is then `PREFIX/ELECTION`",
+        ..STORE
+    },
+    Setting {
+        name: "azure-insecure-http",
+        default: Some("false"),
+        help: "Allow plain http to an endpoint on another machine",
+        ..STORE
+    },
+    Setting {
+        name: "kube-api",
+        kind: Kind::Text("URL", "^https?://"),
+        otherwise: "the pod's own cluster",
+        in_library: true,
+        help: "URL of the API server, for the store and the route: `https://HOST:PORT`, or plain \
+               http to a `kubectl proxy` on this machine",
+        ..KUBERNETES
+    },
+    Setting {
+        name: "kube-token-file",
+        otherwise: "the service account's; with `kube-api` none",
+        in_library: true,
+        help: "File with the token for the API server, read again when it changes",
+        ..KUBERNETES
+    },
+    Setting {
+        name: "kube-ca-file",
+        otherwise: "the service account's; with `kube-api` those of the system",
+        in_library: true,
+        help: "File with the CA certificates that authenticate the API server",
+        ..KUBERNETES
+    },
+    Setting {
+        name: "kube-route",
+        kind: Kind::Choice("ROUTE", &["label", "endpointslice"]),
+        help: "How a Service follows the leader: `label` (each pod is labelled active or passive) \
+               or `endpointslice` (only the leader is behind `kube-service`); needs `POD_NAME`, \
+               and `POD_NAMESPACE` or a service account",
+        ..KUBERNETES
+    },
+    Setting {
+        name: "kube-label",
+        kind: Kind::Text(
+            "KEY",
+            "^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+        ),
+        default: Some("tenure.dev/role"),
+        help: "Key of the pods' label for the route `label`; its value is `active` or `passive`",
+        ..KUBERNETES
+    },
+    Setting {
+        name: "kube-service",
+        kind: Kind::Text("NAME", "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"),
+        help: "Service without a selector for the route `endpointslice`; its endpoint is `POD_IP`, \
+               else the host of `advertise`",
+        ..KUBERNETES
+    },
+    Setting {
+        name: "lease-duration",
+        default: Some("15s"),
+        help: "How long the store keeps the lease after each grant. Shorter: a dead leader is \
+               replaced sooner. Longer: leadership survives longer outages of the store",
+        ..TIMING
+    },
+    Setting {
+        name: "renew-deadline",
+        default: Some("10s"),
+        help: "How long the leader reports active after it sent the last granted request; at least \
+               2 × `retry-period` + `request-timeout`. The rest of `lease-duration` is the margin \
+               for clock drift and pauses",
+        ..TIMING
+    },
+    Setting {
+        name: "retry-period",
+        default: Some("2s"),
+        help: "Time between renewals of the leader; mean time between reads of a standby",
+        ..TIMING
+    },
+    Setting {
+        name: "request-timeout",
+        default: Some("2s"),
+        help: "Time limit for one request to the store",
+        ..TIMING
+    },
+    Setting {
+        name: "activation-delay",
+        default: Some("0s"),
+        help: "How long a new leader holds the lease before it reports active, for resources that \
+               cannot check a term",
+        ..TIMING
+    },
+    Setting {
+        name: "listen",
+        kind: Kind::Text("ADDRESS", "^(off|unix:/.+|.+:[0-9]{1,5})$"),
+        is_list: true,
+        default: Some("127.0.0.1:4040"),
+        under_exec: UnderExec::Default("127.0.0.1:0"),
+        help: "Address of the status listener: `IP:PORT`, `unix:/PATH`, or `off`",
+        ..STATUS
+    },
+    Setting {
+        name: "max-connections",
+        kind: Kind::Count,
+        default: Some("512"),
+        help: "Maximum number of connections to the status listener",
+        ..STATUS
+    },
+    Setting {
+        name: "status-file",
+        kind: Kind::Text("PATH", r"\.(json|env)$"),
+        is_list: true,
+        help: "File that always contains the current status, `.json` or `.env`",
+        ..STATUS
+    },
+    Setting {
+        name: "admin",
+        kind: Kind::Text("ADDRESS", r"^(unix:/.+|(127\.[0-9.]+|\[::1\]|localhost):[0-9]{1,5})$"),
+        help: "Address of the admin listener: `unix:/PATH` for the same user, or a loopback \
+               address with `admin-token-file`",
+        ..OPERATING
+    },
+    Setting {
+        name: "admin-token-file",
+        help: "File with the token for an `admin` that is a loopback address: one line of at least \
+               16 characters, not readable by others",
+        ..OPERATING
+    },
+    Setting {
+        name: "health",
+        kind: Kind::Text("PROBE", "^(https?://|tcp:|file:|exec:)"),
+        is_list: true,
+        help: "Probe that must succeed for this instance to compete: `http://HOST/PATH` or \
+               `https://HOST/PATH` (answers 2xx), `tcp://HOST:PORT` (accepts a connection), \
+               `file:/PATH?max_age=30s` (exists and is no older), `exec:CMD` (exits with 0); all \
+               probes must succeed",
+        ..HEALTH
+    },
+    Setting {
+        name: "health-interval",
+        kind: Kind::Duration,
+        default: Some("2s"),
+        help: "Time between two runs of each probe",
+        ..HEALTH
+    },
+    Setting {
+        name: "health-timeout",
+        kind: Kind::Duration,
+        default: Some("1s"),
+        help: "Time limit for one run of a probe; at most `health-interval`",
+        ..HEALTH
+    },
+    Setting {
+        name: "health-failures",
+        kind: Kind::Count,
+        default: Some("3"),
+        help: "Failures in a row after which a leader drains and resigns, and a standby stops \
+               competing",
+        ..HEALTH
+    },
+    Setting {
+        name: "health-successes",
+        kind: Kind::Count,
+        default: Some("2"),
+        help: "Successes in a row after which an instance competes, also at start",
+        ..HEALTH
+    },
+    Setting {
+        name: "drain-timeout",
+        default: Some("0s"),
+        under_exec: UnderExec::Default("10s"),
+        in_library: true,
+        help: "Longest time from reporting passive to releasing the lease, for the service to \
+               finish its work; ends early with `tenure drained`, or when `on-drain` or the \
+               command of `tenure exec` has ended",
+        ..DRAIN
+    },
+    Setting {
+        name: "stop-timeout",
+        default: Some("3s"),
+        under_exec: UnderExec::Alone,
+        help: "Time from the command's SIGTERM to its SIGKILL when renewals fail; SIGKILL is sent \
+               when this instance stops reporting active",
+        ..DRAIN
+    },
+    Setting {
+        name: "on-active",
+        help: "Hook that runs when this instance becomes active: a command line, run without a \
+               shell, or an `http://` or `https://` URL that receives the status document by POST",
+        ..HOOK
+    },
+    Setting {
+        name: "on-passive",
+        help: "Hook that runs when this instance becomes passive",
+        ..HOOK
+    },
+    Setting {
+        name: "on-drain",
+        help: "Hook that runs when a drain begins; the lease is released when it has ended",
+        ..HOOK
+    },
+    Setting {
+        name: "on-leader-change",
+        help: "Hook that runs when another holder or term is seen, on standbys too",
+        ..HOOK
+    },
+    Setting {
+        name: "hook-timeout",
+        kind: Kind::Duration,
+        default: Some("10s"),
+        help: "Time limit for one run of a hook",
+        ..HOOK
+    },
+    Setting {
+        name: "log-format",
+        kind: Kind::Choice("FORMAT", &["text", "json"]),
+        otherwise: "`text` on a terminal, else `json`",
+        help: "Format of log lines: `text` or `json`",
+        ..LOG
+    },
+    Setting {
+        name: "log-level",
+        kind: Kind::Text("FILTER", ""),
+        default: Some("info"),
+        help: "Log level: `error`, `warn`, `info`, `debug`, `trace` or `off`, also for a target: \
+               `info,tenure::store=debug`",
+        ..LOG
+    },
+    // Last, because it names the file of the others.
+    Setting {
+        name: CONFIG,
+        heading: "Settings file",
+        kind: Kind::Text("PATH", r"\.(toml|ya?ml)$"),
+        help: "TOML or YAML file with the settings above, by its ending",
+        ..SIDECAR
+    },
+];

@@ -1,0 +1,250 @@
+//! The files of the repository that repeat something else: the settings, the values that both
+//! charts share, the dashboard, the alerts. `tests/generate` writes them; a test of the ring `docs`
+//! checks that none is stale.
+
+use serde_json::{Value, json};
+use tenure::config::{Kind, SETTINGS, Setting, UnderExec, Verb};
+
+use crate::paths::repository;
+
+const README: &str = "README.md";
+const VALUES: [&str; 2] = ["helm/tenure-lib/values.yaml", "helm/tenure/values.yaml"];
+const SCHEMAS: [&str; 2] = ["helm/tenure-lib/values.schema.json", "helm/tenure/values.schema.json"];
+const DASHBOARD: &str = "monitoring/dashboard.json";
+const RULES: &str = "monitoring/rules.yaml";
+
+/// Returns the paths of the generated files that have another content than they should, with that
+/// content.
+pub fn stale() -> Vec<(&'static str, String)> {
+    let values = between(VALUES[0], "settings", &values());
+    let shared = &values[values.find("# -- Base name").expect("its first value")..];
+    let schema = replaced(&read(SCHEMAS[0]), "election", &schema());
+    let files = [
+        (README, between(README, "settings", &readme())),
+        (VALUES[1], between(VALUES[1], "sidecar", shared)),
+        (VALUES[0], values),
+        (SCHEMAS[1], schema_of_chart(&schema)),
+        (SCHEMAS[0], schema),
+        ("helm/tenure/files/rules.yaml", read(RULES)),
+        ("helm/tenure/files/dashboard.json", read(DASHBOARD)),
+        ("deploy/components/monitoring/dashboard.json", read(DASHBOARD)),
+        ("deploy/components/monitoring/prometheusrule.yaml", prometheus_rule(&read(RULES))),
+    ];
+    files.into_iter().filter(|(path, content)| read(path) != *content).collect()
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(repository().join(path)).unwrap_or_else(|it| panic!("{path}: {it}"))
+}
+
+/// Returns a file with `content` between its lines with `BEGIN generated: NAME` and
+/// `END generated: NAME`.
+fn between(path: &str, name: &str, content: &str) -> String {
+    let text = read(path);
+    let find = |marker: &str| {
+        let marker = format!("{marker} generated: {name}");
+        text.find(&marker).unwrap_or_else(|| panic!("{path} has no line with {marker}"))
+    };
+    let (begin, end) = (find("BEGIN"), find("END"));
+    let begin = begin + text[begin..].find('\n').expect("a line") + 1;
+    let end = text[..end].rfind('\n').expect("a line") + 1;
+    [&text[..begin], content, &text[end..]].concat()
+}
+
+// --- the settings in README.md -----------------------------------------------------------------
+
+fn readme() -> String {
+    let row = |it: &Setting| {
+        let default = match (it.default, it.under_exec) {
+            _ if it.kind == Kind::Switch => "off".to_owned(),
+            (Some(run), UnderExec::Default(exec)) => format!("`{run}`; `exec`: `{exec}`"),
+            (Some(only), UnderExec::Alone) => format!("`{only}`; `exec` only"),
+            (Some(default), UnderExec::Same) => format!("`{default}`"),
+            (None, _) if it.otherwise.is_empty() => "none".to_owned(),
+            (None, _) => it.otherwise.to_owned(),
+        };
+        let repeatable = if it.is_list { "; repeatable" } else { "" };
+        format!("| `{}` | {default} | {}{repeatable} |\n", it.name, it.help)
+    };
+    let rows = SETTINGS.iter().map(row).collect::<String>();
+    format!("| setting | default | meaning |\n|---|---|---|\n{rows}")
+}
+
+// --- the settings in the charts ----------------------------------------------------------------
+
+/// What differs in the charts: the setting, its default as YAML, the pattern of its values, a
+/// remark. What is empty does not differ.
+const IN_CHARTS: &[(&str, &str, &str, &str)] = &[
+    ("election", "null", "", "Null: the release's name"),
+    ("advertise", "", "", "For example `$(POD_IP):8080`"),
+    ("store", "", "^(kubernetes|azure|[a-z][a-z0-9]*:.*)$", "Null: the value `store` of the chart"),
+    ("azure-blob-prefix", "", "^[A-Za-z0-9._/-]*$", "Null: the namespace; \"\": none"),
+    ("kube-route", "", "", "Set by `routing.mode`; other values are rejected"),
+    ("kube-service", "", "", NAME_OF_SERVICE),
+    ("listen", "[\"[::]:4040\"]", "", REACHABLE),
+    (
+        "status-file",
+        "",
+        r"^/run/tenure/.+\.(json|env)$",
+        "In /run/tenure, mounted in your container too",
+    ),
+    (
+        "admin",
+        "unix:/run/tenure/admin.sock",
+        "",
+        "For `kubectl exec POD -c tenure -- /tenure pause`",
+    ),
+    (
+        "drain-timeout",
+        "",
+        "",
+        "A native sidecar waits for this time after your service has stopped",
+    ),
+    (
+        "config",
+        "",
+        r"^/.+\.(toml|ya?ml)$",
+        "Mounted by `sidecar.volumeMounts`; values here override it",
+    ),
+];
+const NAME_OF_SERVICE: &str =
+    "The name of its Service with routing.mode label, too. Null: the release's name and -leader";
+const REACHABLE: &str = "The kubelet must be able to reach one address; [::] means all addresses, \
+                         and all IPv4 addresses if the node has no IPv6";
+
+/// Durations, as Tenure writes them.
+const DURATION: &str =
+    "^(0|[1-9][0-9]*)(h([0-9]+m)?([0-9]+s)?([0-9]+ms)?|m([0-9]+s)?([0-9]+ms)?|s([0-9]+ms)?|ms)$";
+
+/// A setting as a value of the charts.
+struct InChart {
+    setting: &'static Setting,
+    /// Its default as YAML.
+    default: &'static str,
+    pattern: &'static str,
+    remark: &'static str,
+}
+
+fn in_charts() -> impl Iterator<Item = InChart> {
+    SETTINGS.iter().filter(|it| it.is_flag_of(Verb::Run)).map(|setting| {
+        let own = IN_CHARTS.iter().find(|it| it.0 == setting.name);
+        let &(_, default, pattern, remark) = own.unwrap_or(&("", "", "", ""));
+        let usual_default = setting.default.unwrap_or(if setting.is_list { "[]" } else { "null" });
+        let usual_pattern = match setting.kind {
+            Kind::Text(_, pattern) => pattern,
+            Kind::Duration => DURATION,
+            // A path of the container, which has no working directory of its own.
+            Kind::Path => "^/",
+            Kind::Switch | Kind::Count | Kind::Choice(..) => "",
+        };
+        let or = |it: &'static str, usual| if it.is_empty() { usual } else { it };
+        let (default, pattern) = (or(default, usual_default), or(pattern, usual_pattern));
+        InChart { setting, default, pattern, remark }
+    })
+}
+
+/// Returns the name of a setting in camelCase.
+pub fn camel_case(name: &str) -> String {
+    let mut words = name.split('-');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |name, word| name + &word[..1].to_uppercase() + &word[1..])
+}
+
+/// Returns the `election` of the values, each setting with a comment.
+fn values() -> String {
+    let value = |InChart { setting, default, remark, .. }: InChart| {
+        let mut comment = format!("{}.", setting.help);
+        if !remark.is_empty() {
+            comment += &format!(" {remark}.");
+        } else if !setting.otherwise.is_empty() {
+            comment += &format!(" Null: {}.", setting.otherwise);
+        }
+        for other in SETTINGS {
+            let name = camel_case(other.name);
+            comment = comment.replace(&format!("`{}`", other.name), &format!("`{name}`"));
+        }
+        let mut text = String::new();
+        let mut line = "  # --".to_owned();
+        for word in comment.split(' ') {
+            if line.chars().count() + 1 + word.chars().count() > 108 {
+                text += &format!("{line}\n");
+                line = "  #".to_owned();
+            }
+            line += &format!(" {word}");
+        }
+        format!("{text}{line}\n  {}: {default}\n", camel_case(setting.name))
+    };
+    in_charts().map(value).collect()
+}
+
+/// Returns the `election` of the schema, a line for each setting.
+fn schema() -> String {
+    let line = |it: InChart| format!("        {:?}: {}", camel_case(it.setting.name), of_one(&it));
+    let lines = in_charts().map(line).collect::<Vec<_>>().join(",\n");
+    format!(
+        "{{\n      \"type\": \"object\",\n      \"additionalProperties\": false,\n      \
+         \"properties\": {{\n{lines}\n      }}\n    }}"
+    )
+}
+
+fn of_one(it: &InChart) -> Value {
+    let mut schema = match it.setting.kind {
+        Kind::Switch => json!({"type": "boolean"}),
+        Kind::Count => json!({"type": "integer", "minimum": 1}),
+        Kind::Choice(_, words) => json!({"type": "string", "enum": words}),
+        _ if it.pattern.is_empty() => json!({"type": "string", "minLength": 1}),
+        _ => json!({"type": "string", "pattern": it.pattern}),
+    };
+    if it.setting.is_list {
+        schema = json!({"type": "array", "items": schema});
+        // A list with a default is never empty: for nothing there is a word.
+        if it.setting.default.is_some() {
+            schema["minItems"] = json!(1);
+        }
+    } else if it.default == "null" || it.setting.default.is_none() {
+        schema["type"] = json!([schema["type"], "null"]);
+        if let Some(words) = schema.get_mut("enum").and_then(Value::as_array_mut) {
+            words.push(Value::Null);
+        }
+    }
+    schema
+}
+
+/// Returns the chart's schema, with the properties of the library's.
+fn schema_of_chart(library: &str) -> String {
+    let text = read(SCHEMAS[1]);
+    let parsed: Value = serde_json::from_str(library).expect("JSON");
+    let keys = parsed["properties"].as_object().expect("properties").keys();
+    keys.fold(text, |text, key| replaced(&text, key, property(library, key)))
+}
+
+/// Returns the schema of a property at the top level, in the text of a whole schema.
+fn property<'a>(schema: &'a str, key: &str) -> &'a str {
+    let begin = format!("\n    \"{key}\": ");
+    let start = schema.find(&begin).unwrap_or_else(|| panic!("no property {key}")) + begin.len();
+    let length = schema[start..].find("\n    }").expect("its end") + "\n    }".len();
+    &schema[start..start + length]
+}
+
+/// Returns the schema with another property at the top level.
+fn replaced(schema: &str, key: &str, property_of_key: &str) -> String {
+    schema.replacen(
+        &format!("\n    \"{key}\": {}", property(schema, key)),
+        &format!("\n    \"{key}\": {property_of_key}"),
+        1,
+    )
+}
+
+// --- the alerts --------------------------------------------------------------------------------
+
+/// Returns the rules as a PrometheusRule.
+fn prometheus_rule(rules: &str) -> String {
+    let groups = &rules[rules.find("groups:\n").expect("groups")..];
+    let indented =
+        |line: &str| if line.is_empty() { "\n".to_owned() } else { format!("  {line}\n") };
+    format!(
+        "# {RULES} as a PrometheusRule.\napiVersion: monitoring.coreos.com/v1\nkind: \
+         PrometheusRule\nmetadata:\n  name: tenure\nspec:\n{}",
+        groups.lines().map(indented).collect::<String>()
+    )
+}
