@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use axum::Router;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -115,7 +116,7 @@ impl Site for Paths {
     }
 
     /// Bodies are limited after authorization.
-    fn refusal(&self, _: u64) -> Option<Response> {
+    fn refusal(&self, _: &HeaderMap, _: u64) -> Option<Response> {
         None
     }
 }

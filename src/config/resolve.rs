@@ -87,6 +87,9 @@ impl Reader<'_> {
         self.check_timings(timings, store.as_ref(), stop_timeout);
         let listen = self.many("listen", values::listen);
         let max_connections = self.one("max-connections", values::max_connections);
+        let max_connections_per_peer =
+            self.one("max-connections-per-peer", values::max_connections);
+        let allowed_hosts = self.many("allowed-hosts", values::host_names);
         let status_files = self.many("status-file", values::status_files);
         let admin = self.admin(listen.as_deref());
         let health = self.health();
@@ -104,6 +107,8 @@ impl Reader<'_> {
             observe: observe?,
             listen: listen?,
             max_connections: max_connections?,
+            max_connections_per_peer: max_connections_per_peer?,
+            allowed_hosts: allowed_hosts?,
             status_files: status_files?,
             admin: admin?,
             health: health?,

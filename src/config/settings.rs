@@ -36,6 +36,11 @@ pub struct Settings {
     pub listen: Vec<Listen>,
     /// The most connections on the status listener.
     pub max_connections: usize,
+    /// The most connections to it of one address beyond loopback.
+    pub max_connections_per_peer: usize,
+    /// The names, beside those of loopback, that the `Host` header of its requests may have; empty
+    /// for loopback alone on loopback, and any elsewhere.
+    pub allowed_hosts: Vec<String>,
     /// The status files.
     pub status_files: Vec<StatusFile>,
     /// The address of the admin listener.

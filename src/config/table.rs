@@ -320,6 +320,23 @@ pub const SETTINGS: &[Setting] = &[
         ..STATUS
     },
     Setting {
+        name: "max-connections-per-peer",
+        kind: Kind::Count,
+        default: Some("64"),
+        help: "Maximum number of connections of one address beyond loopback; a tenth of \
+               `max-connections` is kept for addresses that have none",
+        ..STATUS
+    },
+    Setting {
+        name: "allowed-hosts",
+        kind: Kind::Text("NAME", r"^[A-Za-z0-9.\[\]:-]+$"),
+        is_list: true,
+        otherwise: "loopback names on a loopback address, any elsewhere",
+        help: "Host that requests to the status listener may name in their `Host` header, without \
+               a port; loopback names are always allowed",
+        ..STATUS
+    },
+    Setting {
         name: "status-file",
         kind: Kind::Text("PATH", r"\.(json|env)$"),
         is_list: true,

@@ -51,7 +51,7 @@ static TOKEN_FILE: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// For each setting a valid value that is not its default; all are valid together.
-static SAMPLES: LazyLock<[(&str, &[&str]); 38]> = LazyLock::new(|| {
+static SAMPLES: LazyLock<[(&str, &[&str]); 40]> = LazyLock::new(|| {
     let token_file: &'static [&'static str] = vec![TOKEN_FILE.as_str()].leak();
     [
         ("election", &["orders"]),
@@ -75,6 +75,8 @@ static SAMPLES: LazyLock<[(&str, &[&str]); 38]> = LazyLock::new(|| {
         ("activation-delay", &["1s"]),
         ("listen", &["127.0.0.1:1", "unix:/s"]),
         ("max-connections", &["7"]),
+        ("max-connections-per-peer", &["5"]),
+        ("allowed-hosts", &["tenure.internal"]),
         ("status-file", &["/a.json", "/b.env"]),
         ("admin", &["127.0.0.1:2"]),
         ("admin-token-file", token_file),

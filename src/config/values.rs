@@ -189,6 +189,22 @@ pub(super) fn max_connections(text: &str) -> Result<usize, Problem> {
     }
 }
 
+/// Parses the names of hosts, without ports.
+pub(super) fn host_names(texts: &[String]) -> Result<Vec<String>, Problem> {
+    for text in texts {
+        if text.is_empty() {
+            return Err(Problem::new("has an empty item", "remove it"));
+        }
+        if Host::parse(text).is_err() {
+            return Err(Problem::new(
+                format!("has {text:?}, which is not the name of a host"),
+                "write a name such as tenure.internal or an address, without a port",
+            ));
+        }
+    }
+    Ok(texts.to_vec())
+}
+
 /// The word for no listener.
 const OFF: &str = "off";
 
@@ -348,6 +364,15 @@ mod tests {
             assert!(identity(bad).is_err(), "{bad:?}");
         }
         assert!(advertise("10.0.0.1:80").is_ok() && advertise("a b").is_err());
+    }
+
+    #[test]
+    fn host_names_have_no_port() {
+        let good = strings(&["web-1.internal", "10.0.0.1", "[fd00::1]"]);
+        assert_eq!(host_names(&good), Ok(good.clone()));
+        for bad in ["", "web-1:80", "a b", "http://a"] {
+            assert!(host_names(&strings(&[bad])).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Responses come from memory and are judged at each request. No lock is held across an await, and
 //! no request, however slow or frequent, reaches the election.
 
+mod hosts;
 mod reply;
 mod routes;
 mod streams;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -24,6 +25,7 @@ use crate::http::listener::{self, Connections, Site, Stream};
 pub use crate::http::listener::{Listener, bind};
 use crate::metrics::Metrics;
 use crate::status::{About, Heartbeat, Judgement, Published, Role};
+use hosts::Hosts;
 use streams::Streams;
 
 /// The most event streams and long polls at a time. They never take more than half of the
@@ -64,6 +66,8 @@ pub struct App {
     pub max_connections: usize,
     /// The most connections of one address beyond loopback.
     pub max_connections_per_peer: usize,
+    /// The names of the setting `allowed-hosts`.
+    pub allowed_hosts: Vec<String>,
     /// Returns how many of the given connections fit into the current limit of open files.
     pub fits: fn(usize) -> usize,
 }
@@ -109,17 +113,21 @@ impl Shared {
     }
 }
 
-/// The routes, the same for every connection.
-struct Paths(Router);
+/// The routes of a listener, the same for every connection.
+struct Paths {
+    router: Router,
+    hosts: Hosts,
+}
 
 impl Site for Paths {
     fn router(&self, _: &Stream) -> Router {
-        self.0.clone()
+        self.router.clone()
     }
 
-    fn refusal(&self, body: u64) -> Option<Response> {
-        let refusal = (StatusCode::PAYLOAD_TOO_LARGE, "no request here needs a body\n");
-        (body > MAX_BODY).then(|| refusal.into_response())
+    fn refusal(&self, headers: &HeaderMap, body: u64) -> Option<Response> {
+        let too_large = (StatusCode::PAYLOAD_TOO_LARGE, "no request here needs a body\n");
+        let too_large = (body > MAX_BODY).then(|| too_large.into_response());
+        too_large.or_else(|| self.hosts.refusal(headers))
     }
 }
 
@@ -134,10 +142,12 @@ pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: impl Future<Out
         metrics: Mutex::default(),
         quiet: AtomicU32::new(0),
     });
-    let paths = Arc::new(Paths(routes::router(Arc::clone(&shared))));
+    let router = routes::router(Arc::clone(&shared));
     let mut tasks = JoinSet::new();
     for listener in listeners {
-        tasks.spawn(listener::accept(listener, connections.clone(), Arc::clone(&paths)));
+        let hosts = Hosts::of(&listener, &shared.app.allowed_hosts);
+        let paths = Arc::new(Paths { router: router.clone(), hosts });
+        tasks.spawn(listener::accept(listener, connections.clone(), paths));
     }
     tasks.spawn(connections.sweep());
     tasks.spawn(watch_the_election(Arc::clone(&shared)));

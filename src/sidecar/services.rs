@@ -96,7 +96,8 @@ impl Services {
             heartbeat,
             now: clock::now,
             max_connections: settings.max_connections,
-            max_connections_per_peer: 64,
+            max_connections_per_peer: settings.max_connections_per_peer,
+            allowed_hosts: settings.allowed_hosts.clone(),
             fits: descriptors::fits,
         };
         let systemd = None;

@@ -173,6 +173,7 @@ fn sample(setting: &Setting) -> Value {
         ("lease-duration", _) => json!("1m"),
         ("renew-deadline", _) => json!("28s"),
         ("max-connections", _) => json!(1_000_000),
+        ("allowed-hosts", _) => json!(["tenure.internal"]),
         ("listen", _) => json!(["127.0.0.1:4041", "0.0.0.0:4042"]),
         ("status-file", _) => json!(["/run/tenure/a.json", "/run/tenure/b.env"]),
         ("health", _) => json!(["tcp://127.0.0.1:1", "exec:/bin/a 'b,c'"]),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONNECTION};
-use axum::http::{HeaderValue, Request, Response};
+use axum::http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
@@ -47,9 +47,9 @@ pub(crate) trait Site: Send + Sync + 'static {
     /// Returns the router for one connection.
     fn router(&self, stream: &Stream) -> Router;
 
-    /// Returns the response to a request whose body has at most `body` bytes, if that is too large
-    /// to be processed.
-    fn refusal(&self, body: u64) -> Option<Response<Body>>;
+    /// Returns the response to a request that is not processed, by its headers or by its body of at
+    /// most `body` bytes.
+    fn refusal(&self, headers: &HeaderMap, body: u64) -> Option<Response<Body>>;
 }
 
 /// Accepts connections forever, and owns their tasks.
@@ -145,7 +145,7 @@ async fn respond<T: Site>(
 ) -> Response<Body> {
     // A body without a length may be of any size.
     let body = request.body().size_hint().upper().unwrap_or(u64::MAX);
-    let mut response = match site.refusal(body) {
+    let mut response = match site.refusal(request.headers(), body) {
         Some(refusal) => refusal,
         None => match router.call(request).await {
             Ok(response) => response,

@@ -53,6 +53,7 @@ impl Server {
             now,
             max_connections,
             max_connections_per_peer: max_connections,
+            allowed_hosts: vec!["tenure".to_owned(), "x".to_owned()],
             fits: std::convert::identity,
         };
         let address = tcp.address().parse().expect("it says its address");

@@ -1,0 +1,100 @@
+//! Which requests are answered, by the host that they name: a web page must not read the status of a
+//! listener on loopback through a name of its own that it resolves to loopback (DNS rebinding).
+
+use std::net::IpAddr;
+
+use axum::http::header::HOST;
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+
+use crate::http::listener::Listener;
+
+/// The hosts that requests to one listener may name.
+pub(super) enum Hosts {
+    /// Any: the listener is a unix socket, or is meant for other machines and no names are set.
+    Any,
+    /// These, and the names and addresses of loopback.
+    Named(Vec<String>),
+}
+
+impl Hosts {
+    /// Returns the hosts of a listener, given the names of the setting `allowed-hosts`.
+    pub(super) fn of(listener: &Listener, allowed: &[String]) -> Self {
+        let Listener::Tcp(bound) = listener else { return Self::Any };
+        let on_loopback = bound.local_addr().is_ok_and(|address| address.ip().is_loopback());
+        if on_loopback || !allowed.is_empty() { Self::Named(allowed.to_vec()) } else { Self::Any }
+    }
+
+    /// Returns the response to a request that is not answered. One that names no host comes from no
+    /// browser.
+    pub(super) fn refusal(&self, headers: &HeaderMap) -> Option<Response> {
+        if headers.get("sec-fetch-site").is_some_and(|it| it == "cross-site") {
+            let body = "requests of pages of other sites are not answered\n";
+            return Some((StatusCode::FORBIDDEN, body).into_response());
+        }
+        let host = headers.get(HOST)?;
+        let Self::Named(allowed) = self else { return None };
+        let host: Option<Authority> = host.to_str().ok().and_then(|it| it.parse().ok());
+        let name = host.as_ref().map_or("", |it| it.host());
+        let is_allowed = is_loopback(name) || allowed.iter().any(|it| is_same(it, name));
+        (!is_allowed).then(|| {
+            let body = "this listener does not answer requests for this host; to allow it, name it \
+                        with --allowed-hosts\n";
+            (StatusCode::MISDIRECTED_REQUEST, body).into_response()
+        })
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse().map(|it: IpAddr| it.is_loopback());
+    address.unwrap_or_else(|_| is_same("localhost", host))
+}
+
+/// Returns whether two names are the same host; a final dot and the case do not matter.
+fn is_same(one: &str, other: &str) -> bool {
+    one.eq_ignore_ascii_case(other.strip_suffix('.').unwrap_or(other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(hosts: &Hosts, name: &'static str, value: &str) -> Option<u16> {
+        let mut headers = HeaderMap::new();
+        headers.insert(name, value.parse().unwrap());
+        hosts.refusal(&headers).map(|it| it.status().as_u16())
+    }
+
+    #[test]
+    fn loopback_and_named_hosts_are_answered_and_no_other() {
+        let hosts = Hosts::Named(vec!["web-1.internal".to_owned()]);
+        for host in [
+            "localhost",
+            "LocalHost:4040",
+            "localhost.:1",
+            "127.0.0.1:4040",
+            "127.9.9.9",
+            "[::1]:4040",
+            "web-1.internal:80",
+            "WEB-1.internal.",
+        ] {
+            assert_eq!(code(&hosts, "host", host), None, "{host}");
+        }
+        for host in ["evil.example", "10.0.0.1", "localhost.evil.example", "", "a b", "[::2]"] {
+            assert_eq!(code(&hosts, "host", host), Some(421), "{host}");
+            assert_eq!(code(&Hosts::Any, "host", host), None, "{host}");
+        }
+        assert!(hosts.refusal(&HeaderMap::new()).is_none());
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_not_answered() {
+        for hosts in [Hosts::Any, Hosts::Named(Vec::new())] {
+            assert_eq!(code(&hosts, "sec-fetch-site", "cross-site"), Some(403));
+            for site in ["same-origin", "same-site", "none"] {
+                assert_eq!(code(&hosts, "sec-fetch-site", site), None, "{site}");
+            }
+        }
+    }
+}
