@@ -105,6 +105,7 @@ impl Belief {
 
     /// Returns what is left by the lease clocks alone; at zero the leadership is over (R6).
     #[must_use]
+    #[inline]
     pub fn until_end(&self, now: Moment) -> Duration {
         self.length.saturating_sub(self.sent.elapsed_max(now))
     }
@@ -143,6 +144,7 @@ impl Status {
 
     /// Returns whether this candidate leads at `now`.
     #[must_use]
+    #[inline]
     pub fn is_leader(&self, now: Moment) -> bool {
         !self.remaining(now).is_zero()
     }
@@ -150,6 +152,7 @@ impl Status {
     /// Returns how long work that began under the leadership stays protected at `now`: what is left
     /// of drain-timeout or of the belief, whichever ends first; `None` without a drain.
     #[must_use]
+    #[inline]
     pub fn drain_remaining(&self, now: Moment) -> Option<Duration> {
         match &self.standing {
             Standing::Draining { belief, began, length, .. } => {
