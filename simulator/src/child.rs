@@ -53,10 +53,10 @@ impl Node {
     /// Children that cannot be ended, and those whose lease clocks stopped or went back, are
     /// outside the claim.
     fn acts_by_child(&self, now: Instant) -> bool {
-        let moment = self.moment(now);
-        let jumped = |it: &Belief| it.suspended || it.sent.jumped(moment);
-        let claimed = |it: &Child| !it.immortal && !jumped(&it.belief);
-        !self.machine_stands && self.escort.child.as_ref().is_some_and(claimed)
+        let Some(child) = &self.escort.child else { return false };
+        let belief = &child.belief;
+        let jumped = || belief.suspended || belief.sent.jumped(self.moment(now));
+        !self.machine_stands && !child.immortal && !jumped()
     }
 }
 

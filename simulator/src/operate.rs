@@ -72,7 +72,7 @@ impl Process {
     }
 
     /// Records the result of a read.
-    pub fn looked(&mut self, answer: &Answer, identity: &str, now: Moment) {
+    pub fn looked(&mut self, answer: &Answer, node: u8, now: Moment) {
         let Answer::Sight(sight) = answer else { return };
         self.observation = Observation::see(self.observation.take(), sight, now);
         let over = self.observation.as_ref().is_some_and(|it| it.left(now).is_zero());
@@ -80,7 +80,8 @@ impl Process {
             if sight.free || over || sight.record.nonce != aside.nonce {
                 aside.from.get_or_insert(now);
             }
-            let named = sight.record.successor.as_ref().is_some_and(|it| it.identity == identity);
+            let successor = sight.record.successor.as_ref();
+            let named = successor.is_some_and(|it| it.identity == identity(node));
             aside.called = named && sight.record.nonce != aside.nonce;
             if aside.from.is_some_and(|from| went_back(from, now)) {
                 aside.from = Some(now);

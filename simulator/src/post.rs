@@ -243,7 +243,7 @@ impl World<'_> {
             }
             process.refused = matches!(answer, Err(StoreError::Refused(_)));
             if let Ok(answer) = &answer {
-                process.looked(answer, &operate::identity(node), moment);
+                process.looked(answer, node, moment);
             }
             if answer.is_ok() && renews {
                 process.renewed_at = process.sent_at;

@@ -270,15 +270,18 @@ impl Node {
     /// reports nothing.
     pub fn believes(&self, now: Instant) -> bool {
         let Some(process) = &self.process else { return false };
-        !self.machine_stands && process.status.is_leader(self.clocks.read(now))
+        let leads = matches!(process.status.standing, Standing::Leader { .. });
+        leads && !self.machine_stands && process.status.is_leader(self.clocks.read(now))
     }
 
     /// Returns whether work of its leadership continues under its lease at this instant.
     pub fn drains(&self, now: Instant) -> bool {
         let Some(process) = &self.process else { return false };
+        if self.machine_stands || process.work.is_none_or(|it| it.over) {
+            return false;
+        }
         let left = process.status.drain_remaining(self.clocks.read(now));
-        let over = process.work.is_none_or(|it| it.over);
-        !self.machine_stands && !over && left.is_some_and(|it| !it.is_zero())
+        left.is_some_and(|it| !it.is_zero())
     }
 
     /// Returns whether nothing of its own prevents it from competing.

@@ -1,9 +1,6 @@
 //! The event queue, ordered by true time; events of one instant keep the order in which they were
 //! scheduled.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
-
 use super::Instant;
 
 /// A scheduled event.
@@ -102,43 +99,29 @@ impl Event {
     }
 }
 
-/// An event with its time and its sequence number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Planned {
-    at: Instant,
-    number: u32,
-    event: Event,
-}
-
-impl Ord for Planned {
-    /// Reversed, because the heap pops the greatest.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.number).cmp(&(self.at, self.number))
-    }
-}
-
-impl PartialOrd for Planned {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// The pending events.
+/// The pending events, the next one last.
+///
+/// A handful of them is pending at any time, and most are scheduled for soon, so that a sorted list
+/// is cheaper than a heap.
 #[derive(Debug, Default)]
 pub struct Queue {
-    heap: BinaryHeap<Planned>,
-    planned: u32,
+    pending: Vec<(Instant, Event)>,
 }
 
 impl Queue {
-    /// Schedules an event.
+    /// Schedules an event, after those of the same instant.
     pub fn plan(&mut self, at: Instant, event: Event) {
-        self.planned += 1;
-        self.heap.push(Planned { at, number: self.planned, event });
+        let sooner = self.pending.iter().rev().take_while(|it| it.0 <= at).count();
+        self.pending.insert(self.pending.len() - sooner, (at, event));
+    }
+
+    /// Returns when the next event is due.
+    pub fn next_at(&self) -> Option<Instant> {
+        self.pending.last().map(|it| it.0)
     }
 
     /// Removes and returns the next event.
     pub fn pop(&mut self) -> Option<(Instant, Event)> {
-        self.heap.pop().map(|it| (it.at, it.event))
+        self.pending.pop()
     }
 }

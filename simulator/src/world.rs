@@ -307,12 +307,11 @@ impl<'a> World<'a> {
     fn publish(&mut self, node: u8, moment: Moment) {
         let it = &mut self.nodes[usize::from(node)];
         let Some(process) = &mut it.process else { return };
-        let status = process.election.status();
-        let (was, is) = (process.status.term(), status.term());
-        let leads = status.is_leader(moment);
         let leading = |it: &Status| matches!(it.standing, Standing::Leader { .. });
-        let (led, leads_on) = (leading(&process.status), leading(&status));
-        process.status = status;
+        let (was, led) = (process.status.term(), leading(&process.status));
+        process.status = process.election.status();
+        let (is, leads_on) = (process.status.term(), leading(&process.status));
+        let leads = process.status.is_leader(moment);
         process.restart_if_back(moment);
         let renewed_at = process.renewed_at;
         process.jumped_at.take_if(|jumped| was != is || renewed_at >= *jumped);

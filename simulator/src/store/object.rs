@@ -23,7 +23,7 @@ pub(super) struct Standing {
     nonce: Option<Nonce>,
     pub(super) length: Duration,
     /// Counts what observers see change.
-    spec: u64,
+    spec: Version,
     /// An operator has put himself in the holder's place.
     broken: bool,
     /// When it would be over for who had seen it written: for the judge alone, no store knows.
@@ -107,7 +107,7 @@ impl Store {
     /// What a look sees.
     pub(super) fn see(&self) -> Sight {
         let claim = self.standing.as_ref().map(|it| Claim {
-            spec: Version(it.spec.to_string().into()),
+            spec: it.spec.clone(),
             lease_duration: it.length,
         });
         // Of a record whose writer does not hold the lease, a holder's look tells the term alone.
@@ -147,7 +147,7 @@ impl Store {
             lease,
             nonce,
             length,
-            spec: self.specs,
+            spec: Version(self.specs.to_string().into()),
             broken: false,
             until: time + length,
         });
