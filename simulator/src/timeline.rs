@@ -5,6 +5,8 @@
 
 use std::fmt::Write;
 
+use tenure::election::Transition;
+
 use super::{Instant, SECOND};
 
 /// An interval of one candidate.
@@ -28,6 +30,8 @@ pub struct Chart {
     pub absent: Vec<Bar>,
     /// The answers that clients received: the node, when, and whether it was active.
     pub answers: Vec<(u8, Instant, bool)>,
+    /// The transitions of the candidates.
+    pub transitions: Vec<(u8, Instant, Transition)>,
 }
 
 /// Records that something holds from now until `until`; `until == now` ends it.

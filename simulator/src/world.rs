@@ -157,14 +157,7 @@ impl<'a> World<'a> {
 
     /// Plays to the end, or to the first violation.
     pub fn play(&mut self) -> Outcome {
-        while let Some((at, event)) = self.queue.pop() {
-            debug_assert!(at >= self.now, "time went back");
-            self.now = at;
-            self.handle(event);
-            if self.judge.violation.is_some() || self.examination.is_over() {
-                break;
-            }
-        }
+        while !self.is_over() && self.step() {}
         Outcome {
             length: self.now,
             faults: self.faults,
@@ -172,6 +165,45 @@ impl<'a> World<'a> {
             history: self.history,
             violation: self.judge.violation.clone(),
         }
+    }
+
+    /// Advances true time to `until`, unless the episode is over earlier.
+    pub fn play_until(&mut self, until: Instant) {
+        while !self.is_over() && self.queue.next_at().is_some_and(|at| at <= until) {
+            self.step();
+        }
+        if !self.is_over() {
+            self.now = until;
+        }
+    }
+
+    /// Returns the true time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Returns the first violation so far.
+    pub fn violation(&self) -> Option<&Violation> {
+        self.judge.violation.as_ref()
+    }
+
+    /// Returns the candidates that report at this instant that they lead, with their terms.
+    pub fn leaders(&self) -> Vec<(u8, u64)> {
+        let leads = self.nodes.iter().filter(|it| it.believes(self.now));
+        leads.filter_map(|it| Some((it.index, it.process.as_ref()?.status.term()?))).collect()
+    }
+
+    fn is_over(&self) -> bool {
+        self.judge.violation.is_some() || self.examination.is_over()
+    }
+
+    /// Handles the next event, if there is one.
+    pub fn step(&mut self) -> bool {
+        let Some((at, event)) = self.queue.pop() else { return false };
+        debug_assert!(at >= self.now, "time went back");
+        self.now = at;
+        self.handle(event);
+        true
     }
 
     fn handle(&mut self, event: Event) {
@@ -270,6 +302,9 @@ impl<'a> World<'a> {
     pub(super) fn settle(&mut self, node: u8, moment: Moment) {
         self.publish(node, moment);
         while let Some(change) = self.nodes[usize::from(node)].change() {
+            if let Some(chart) = &mut self.chart {
+                chart.transitions.push((node, self.now, change));
+            }
             self.changed(node, change, moment);
         }
         self.show_keeper(node);
