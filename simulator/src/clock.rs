@@ -1,6 +1,7 @@
 //! The clocks of one machine: boot, raw and wall. Each is linear in true time until it is
 //! disturbed.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use tenure::clock::Moment;
@@ -18,6 +19,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3_600);
 pub struct Clocks {
     /// The true time of the readings.
     at: Instant,
+    /// The last readings, because several are taken at one instant.
+    last: Cell<Option<(Instant, Moment)>>,
     boot: Line,
     raw: Line,
     wall: Line,
@@ -54,11 +57,17 @@ impl Clocks {
     /// Creates clocks with the same drift; boot and raw begin at `start`.
     pub fn new(drift_ppm: i64, start: [u64; 2]) -> Self {
         let line = |reading| Line { reading, ppm: drift_ppm };
-        Self { at: 0, boot: line(start[0]), raw: line(start[1]), wall: line(EPOCH) }
+        let last = Cell::new(None);
+        Self { at: 0, last, boot: line(start[0]), raw: line(start[1]), wall: line(EPOCH) }
     }
 
     /// Returns the readings at `now`.
     pub fn read(&self, now: Instant) -> Moment {
+        if let Some((at, moment)) = self.last.get()
+            && at == now
+        {
+            return moment;
+        }
         let elapsed = now - self.at;
         let advance = self.boot.advance(elapsed);
         // Most of the time, the three clocks have the same rate.
@@ -67,7 +76,9 @@ impl Clocks {
             let advance = if same { advance } else { line.advance(elapsed) };
             Duration::from_nanos(line.reading.saturating_add_signed(advance))
         };
-        Moment { boot: read(self.boot), raw: read(self.raw), wall: read(self.wall) }
+        let moment = Moment { boot: read(self.boot), raw: read(self.raw), wall: read(self.wall) };
+        self.last.set(Some((now, moment)));
+        moment
     }
 
     /// Returns the true time in which the boot clock, which drives timers, advances by `wait`.
@@ -84,6 +95,7 @@ impl Clocks {
             line.reading = line.read(elapsed);
         }
         self.at = now;
+        self.last.set(None);
     }
 
     fn line(&mut self, which: Which) -> &mut Line {

@@ -230,9 +230,9 @@ impl World<'_> {
         let Message { node, life, id, .. } = *message;
         let renews = matches!(message.op, Op::Renew(_));
         let moment = it.moment(self.now);
-        let answer = message.answer.take();
+        let answer = if it.life == life { message.answer.take() } else { None };
         self.post.free(index);
-        let Some(answer) = answer.filter(|_| it.life == life) else { return };
+        let Some(answer) = answer else { return };
         if let Some(process) = &mut it.process
             && process.waits_for == Some(id)
         {
