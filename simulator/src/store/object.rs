@@ -106,10 +106,10 @@ impl Store {
 
     /// What a look sees.
     pub(super) fn see(&self) -> Sight {
-        let claim = self.standing.as_ref().map(|it| Claim {
-            spec: it.spec.clone(),
-            lease_duration: it.length,
-        });
+        let claim = self
+            .standing
+            .as_ref()
+            .map(|it| Claim { spec: it.spec.clone(), lease_duration: it.length });
         // Of a record whose writer does not hold the lease, a holder's look tells the term alone.
         let stranger = self.standing.as_ref().is_some_and(|it| it.nonce != self.record.nonce);
         let record = match stranger {
