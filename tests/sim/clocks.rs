@@ -31,7 +31,7 @@ const FIRST: Target = Target::Node(0);
 const OTHER: Target = Target::Node(1);
 
 fn fault(at: Instant, length: Span, target: Target, kind: Kind) -> Fault {
-    Fault { spell: 0, at, length, target, kind }
+    Fault { phase: 0, at, length, target, kind }
 }
 
 fn cut_off(at: Instant) -> Fault {
@@ -59,7 +59,7 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     /// Plays to the fault.
     fn to_the_fault(scenario: &'a Scenario, kept: &'a [u32]) -> Self {
-        let mut run = Self { world: World::new(scenario, kept).charted(), duals: Vec::new() };
+        let mut run = Self { world: World::new(scenario, kept).with_timeline(), duals: Vec::new() };
         run.to(BEGIN - 1);
         assert_eq!(run.leader(), Some(0), "the first leads until the fault");
         run
@@ -90,13 +90,13 @@ impl<'a> Run<'a> {
 
     /// Returns how often a candidate changed its state for this reason.
     fn changed(&self, node: u8, reason: Reason) -> usize {
-        let transitions = &self.world.chart().expect("it is charted").transitions;
+        let transitions = &self.world.timeline().expect("it is charted").transitions;
         transitions.iter().filter(|(who, _, it)| *who == node && it.reason == reason).count()
     }
 
     /// Returns the terms that were led, in the order of their beginnings.
     fn terms(&self) -> Vec<u64> {
-        let transitions = &self.world.chart().expect("it is charted").transitions;
+        let transitions = &self.world.timeline().expect("it is charted").transitions;
         let begins = |from: State, to: State| !from.is_leading() && to == State::Leader;
         let leads = transitions.iter().filter(|(.., it)| begins(it.from, it.to));
         leads.filter_map(|(.., it)| it.term).collect()
@@ -197,7 +197,7 @@ fn fault_09_a_wall_clock_set_by_an_hour_costs_one_renewal_and_no_term() {
             let scenario = led_by_the_first(Nature::Jumpy, vec![set_wall(BEGIN, target, by)]);
             with(&scenario, |mut run| {
                 run.to(BEGIN);
-                assert_eq!(run.leader() != Some(0), leads, "judged at the first question");
+                assert_eq!(run.leader() != Some(0), leads, "evaluated at the first question");
                 assert_eq!(run.changed(0, Reason::ClockJumped), 0);
                 run.to(BEGIN + 30 * SECOND);
                 assert_eq!(run.changed(0, Reason::ClockJumped), usize::from(leads));
