@@ -66,7 +66,7 @@ impl<'a> Run<'a> {
     }
 
     /// Plays to the instant at which a machine continues, before anything runs on it.
-    fn to_the_wake_up(&mut self, at: Instant) {
+    fn wake_up(&mut self, at: Instant) {
         self.to(at - 1);
         while self.world.now() < at {
             self.world.step();
@@ -116,7 +116,7 @@ fn fault_07_after_a_suspend_of_60_s_the_first_question_is_answered_passive() {
         let suspend = fault(BEGIN, asleep, FIRST, Kind::Suspend { wall_stands: false });
         with(&led_by_the_first(Nature::Sleepy, vec![suspend]), |mut run| {
             let old = run.terms()[0];
-            run.to_the_wake_up(BEGIN + asleep);
+            run.wake_up(BEGIN + asleep);
             assert_eq!(run.changed(0, Reason::Lapsed), 0, "nothing of the election has run since");
             assert_ne!(run.leader(), Some(0), "it woke, and answers by the clock");
             run.to(BEGIN + asleep + 60 * SECOND);
@@ -174,7 +174,7 @@ fn fault_08_beyond_the_margin_a_wall_clock_that_was_set_right_ends_the_belief() 
         for pause in [MARGIN, 2 * MARGIN, 60 * SECOND] {
             with(&paused(after, pause, true), |mut run| {
                 let wakes = BEGIN + after + pause;
-                run.to_the_wake_up(wakes);
+                run.wake_up(wakes);
                 assert_eq!(run.changed(0, Reason::ClockJumped), 0, "the election has not run");
                 assert_ne!(run.leader(), Some(0), "the wall clock shows the pause");
                 run.to(wakes + 30 * SECOND);
