@@ -9,7 +9,7 @@ which no election does; the figure is an upper bound for what Patroni's election
 import contextlib, json, os, pathlib, random, shutil, statistics, subprocess, sys, tempfile, time
 
 from handovers import etcd, milliseconds
-from processes import ROOT, ask, free_port, now, until
+from processes import ROOT, ask, free_port, now, row, until
 
 NODES = "abc"
 PAUSE = 0.01  # seconds between two rounds of requests: the resolution
@@ -112,5 +112,4 @@ def switchover(count):
     print(f"\n{'':<60} {'patroni':>18} {'worst':>18}")
     for what, times in zip(("patronictl switchover: nobody leads", "  from the command to the next leader",
                             "  the command itself"), zip(*results)):
-        print(f"{what + f', median of {count}':<60} {milliseconds(statistics.median(times)):>18} "
-              f"{milliseconds(max(times)):>18}", flush=True)
+        row(f"{what}, median of {count}", milliseconds(statistics.median(times)), milliseconds(max(times)))

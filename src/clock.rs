@@ -80,6 +80,7 @@ impl Moment {
     /// Returns the larger advance of the two lease clocks (boot, raw) from `self` to `later`, which
     /// ends a belief. Zero if neither advanced.
     #[must_use]
+    #[inline]
     pub fn elapsed_max(self, later: Moment) -> Duration {
         let (boot, raw) = self.advances(later);
         boot.max(raw)
@@ -88,6 +89,7 @@ impl Moment {
     /// Returns the smaller advance of the two lease clocks from `self` to `later`, which ends a
     /// wait.
     #[must_use]
+    #[inline]
     pub fn elapsed_min(self, later: Moment) -> Duration {
         let (boot, raw) = self.advances(later);
         boot.min(raw)
@@ -97,6 +99,7 @@ impl Moment {
     /// clock went back, or the wall clock advanced over 1 s further than the lease clocks, as it
     /// does after a pause that no guest clock saw.
     #[must_use]
+    #[inline]
     pub fn jumped(self, later: Moment) -> bool {
         later.boot < self.boot
             || later.raw < self.raw
@@ -111,6 +114,7 @@ impl Moment {
         OffsetDateTime::UNIX_EPOCH + self.wall
     }
 
+    #[inline]
     fn advances(self, later: Moment) -> (Duration, Duration) {
         (later.boot.saturating_sub(self.boot), later.raw.saturating_sub(self.raw))
     }

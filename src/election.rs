@@ -204,11 +204,13 @@ impl Election {
     }
 
     /// Returns the request to send now, if there is one.
+    #[inline]
     pub fn poll_request(&mut self) -> Option<Request> {
         self.outbox.take()
     }
 
     /// Returns the next notice for the log and the metrics.
+    #[inline]
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
     }
@@ -231,6 +233,7 @@ impl Election {
 
     /// Returns the status for the publishers.
     #[must_use]
+    #[inline]
     pub fn status(&self) -> Status {
         Status {
             standing: self.standing(),

@@ -1,58 +1,58 @@
-//! What must hold, and whether it does: at each true instant, over each term, in each calm.
+//! Checks the properties: at each true instant, over all terms, and in each period without faults.
 //!
-//! What it does not do: it changes nothing of the world. It knows the truth, which no candidate
-//! does: true time, which request the store has done, who wrote which term.
+//! It changes nothing in the world, and knows what no candidate does: true time, which requests the
+//! store has performed, and which candidate wrote which term.
 
 use tenure::lease::Nonce;
 
 use super::Instant;
 
-/// What was violated.
+/// The property that was violated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Two candidates believed at one true instant.
+    /// Two candidates believed at one true instant that they lead.
     DualLeaders,
-    /// Two clients acted at one true instant on the words of two leaders.
+    /// Two clients acted at one true instant on the answers of two leaders.
     DualClients,
-    /// A term was not larger than all before, or two leaders bore the same.
+    /// A term was not greater than all before, or two leaders had the same one.
     TermFell,
-    /// A leader without a term of its own under the lease.
+    /// A leader had not written its term under the lease.
     TermUnwritten,
-    /// A tenure whose deadline had passed was led again.
+    /// A leadership whose deadline had passed was resumed.
     Revived,
-    /// A jump of the clocks was seen, and forgotten before a later renewal was granted.
+    /// A clock jump was detected, and forgotten before a later renewal was granted.
     JumpForgotten,
-    /// A second request was sent while one was under way.
+    /// A second request was sent while one was in flight.
     TwoRequests,
-    /// A candidate had left, and its lease was still there, though nothing had gone wrong and no
-    /// child lived that nothing can end.
+    /// A candidate resigned without disturbance, and its lease was not released, although no
+    /// unkillable child was alive.
     LeftBehind,
-    /// Two children lived, or one beside another's leader, at one true instant.
+    /// At one true instant two children were alive, or a child and another leader.
     DualChildren,
-    /// A lease was given back before its drain was over, its processes had ended, or, where it lapsed,
+    /// A lease was released before its drain was over or its processes had exited, or a lapsed lease
     /// before its whole length was over by the slower clock.
     ReleasedEarly,
-    /// A lease was not renewed through its drain, though nothing had gone wrong.
+    /// A lease lapsed in an undisturbed drain.
     DrainLapsed,
-    /// A leader was deposed for its health by probes that were begun before its term.
-    DeposedByThePast,
-    /// Who stepped down bid before its hold-off was over.
+    /// A leadership ended because of probes that began before the term.
+    StaleProbeCounted,
+    /// A candidate bid before its hold-off was over.
     HoldOffBroken,
-    /// Who is paused, not well, or has processes of an earlier term, bid or led.
-    TookPart,
-    /// A leader counted its lease as lost, which the store had not said.
-    LostUnsaid,
-    /// Look after look came at one pace, as those of others may.
-    Unjittered,
-    /// A transfer in peace went to another than the one named.
-    WrongHeir,
+    /// A candidate bid or led while it was paused, unhealthy, or had processes of an earlier term.
+    Ineligible,
+    /// A leader counted its lease as lost, although the store had not refused it.
+    LostUnrefused,
+    /// Many reads in a row came at equal intervals.
+    NoJitter,
+    /// An undisturbed transfer went to another candidate than the one named.
+    WrongSuccessor,
     /// An observer led.
     ObserverLed,
     /// No leader within the bound after the faults had stopped.
     Leaderless,
-    /// The next leader came too late after one that resigned.
+    /// The handover after a resignation took too long.
     SlowHandover,
-    /// The election broke one of its own assertions.
+    /// An assertion of the election failed.
     Panicked,
 }
 
@@ -61,32 +61,32 @@ pub enum Kind {
 pub struct Violation {
     pub kind: Kind,
     pub at: Instant,
-    /// In words.
+    /// The description.
     pub text: String,
 }
 
-/// A term that was written, and by whom.
+/// A term that was written, and its writer.
 #[derive(Clone, Copy, Debug)]
-pub struct Tenure {
+pub struct Leadership {
     pub term: u64,
     pub nonce: Nonce,
     pub node: u8,
     pub life: u32,
-    /// The leader stepped down voluntarily: what it promised before holds no longer than this.
-    pub kept_until: Option<Instant>,
+    /// Until when earlier answers may be acted on, after the leader stepped down voluntarily.
+    pub revoked_at: Option<Instant>,
 }
 
-/// The judge of one episode.
+/// The checker of one episode.
 #[derive(Debug, Default)]
-pub struct Judge {
-    /// Terms as they were written, in true order.
-    pub tenures: Vec<Tenure>,
-    /// No later term may be lower.
+pub struct Checker {
+    /// The terms in the order in which they were written.
+    pub leaderships: Vec<Leadership>,
+    /// A later term must be greater.
     pub floor: u64,
-    /// The largest term of all.
+    /// The greatest term.
     pub highest: u64,
-    /// A term came again after the record was set back by somebody who had not been told of it:
-    /// terms promise nothing any more in this episode.
+    /// Whether a term occurred again after the record was set back, so that terms guarantee nothing in
+    /// the rest of this episode.
     pub terms_void: bool,
     /// Whether the record was lost or set back since the last term was written.
     pub record_lost: bool,
@@ -94,33 +94,33 @@ pub struct Judge {
     pub violation: Option<Violation>,
 }
 
-impl Judge {
-    /// Notes a violation, if it is the first.
-    pub fn accuse(&mut self, kind: Kind, at: Instant, text: impl FnOnce() -> String) {
+impl Checker {
+    /// Records a violation, if it is the first.
+    pub fn report(&mut self, kind: Kind, at: Instant, text: impl FnOnce() -> String) {
         if self.violation.is_none() {
             self.violation = Some(Violation { kind, at, text: text() });
         }
     }
 
-    /// The store wrote a term. `heard` is the largest that its writer was ever told; `clock` is the
-    /// least unix milliseconds that the writer's sources could have told.
-    pub fn written(&mut self, tenure: Tenure, heard: u64, clock: u64, now: Instant) {
-        let Tenure { term, node, nonce, .. } = tenure;
-        if self.tenures.iter().rev().any(|it| it.nonce == nonce) {
+    /// Records that the store wrote a term. `seen_term` is the greatest that its writer has seen, and
+    /// `clock` the lowest unix milliseconds that it can have read.
+    pub fn written(&mut self, leadership: Leadership, seen_term: u64, clock: u64, now: Instant) {
+        let Leadership { term, node, nonce, .. } = leadership;
+        if self.leaderships.iter().rev().any(|it| it.nonce == nonce) {
             return; // a late copy of the same write, where the record had been set back
         }
-        if term <= heard {
-            self.accuse(Kind::TermFell, now, || {
-                format!("candidate {node} wrote term {term}, though it had been told of {heard}")
+        if term <= seen_term {
+            self.report(Kind::TermFell, now, || {
+                format!("candidate {node} wrote term {term}, although it had seen {seen_term}")
             });
         }
-        // Where the record was lost, terms grow only if the clock is ahead of every earlier one.
+        // After a loss of the record, terms grow only if the clock is ahead of every earlier one.
         if self.record_lost && clock <= self.floor {
             self.floor = 0;
         }
         let floor = self.floor;
         if term <= floor {
-            self.accuse(Kind::TermFell, now, || {
+            self.report(Kind::TermFell, now, || {
                 format!("candidate {node} wrote term {term} after {floor}")
             });
         }
@@ -128,26 +128,26 @@ impl Judge {
         self.highest = self.highest.max(term);
         self.floor = self.floor.max(term);
         self.record_lost = false;
-        self.tenures.push(tenure);
+        self.leaderships.push(leadership);
     }
 
-    /// The tenure of a leader in this term.
-    pub fn tenure(&self, term: u64, node: u8, life: u32) -> Option<usize> {
-        let is_it = |it: &Tenure| it.term == term && it.node == node && it.life == life;
-        self.tenures.iter().rposition(is_it)
+    /// Returns the index of the leadership of this process in this term.
+    pub fn find(&self, term: u64, node: u8, life: u32) -> Option<usize> {
+        let is_it = |it: &Leadership| it.term == term && it.node == node && it.life == life;
+        self.leaderships.iter().rposition(is_it)
     }
 
-    /// A leader gives this term up by will: whoever acts on its word does so until then at most.
-    pub fn take_back(&mut self, term: u64, node: u8, life: u32, until: Instant) {
-        if let Some(tenure) = self.tenure(term, node, life) {
-            let kept = &mut self.tenures[tenure].kept_until;
+    /// Records that a leader stepped down voluntarily: clients act on its answers no longer than `until`.
+    pub fn revoke(&mut self, term: u64, node: u8, life: u32, until: Instant) {
+        if let Some(index) = self.find(term, node, life) {
+            let kept = &mut self.leaderships[index].revoked_at;
             *kept = Some(kept.map_or(until, |it| it.min(until)));
         }
     }
 
-    /// Whether a leader's word was taken back by now.
-    pub fn is_taken_back(&self, term: u64, node: u8, life: u32, now: Instant) -> bool {
-        let tenure = self.tenure(term, node, life).map(|it| self.tenures[it]);
-        tenure.and_then(|it| it.kept_until).is_some_and(|until| until <= now)
+    /// Returns whether the answers of a leader are revoked at `now`.
+    pub fn is_revoked(&self, term: u64, node: u8, life: u32, now: Instant) -> bool {
+        let leadership = self.find(term, node, life).map(|it| self.leaderships[it]);
+        leadership.and_then(|it| it.revoked_at).is_some_and(|until| until <= now)
     }
 }

@@ -16,7 +16,7 @@ use super::{Instant, MILLI, SECOND, Span, span};
 
 /// The supervised processes of one candidate.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Escort {
+pub struct Workload {
     pub child: Option<Child>,
     /// Counts the terms; launches, exits and reports with an earlier number are stale.
     stamp: u32,
@@ -36,7 +36,7 @@ pub struct Child {
     /// When the drain began, and its length.
     drain: Option<(Moment, std::time::Duration)>,
     /// Whether only a restart of the machine ends it.
-    pub immortal: bool,
+    pub unkillable: bool,
 }
 
 impl Child {
@@ -53,24 +53,24 @@ impl Node {
     /// Children that cannot be ended, and those whose lease clocks stopped or went back, are
     /// outside the claim.
     fn acts_by_child(&self, now: Instant) -> bool {
-        let moment = self.moment(now);
-        let jumped = |it: &Belief| it.suspended || it.sent.jumped(moment);
-        let claimed = |it: &Child| !it.immortal && !jumped(&it.belief);
-        !self.machine_stands && self.escort.child.as_ref().is_some_and(claimed)
+        let Some(child) = &self.workload.child else { return false };
+        let belief = &child.belief;
+        let jumped = || belief.suspended || belief.sent.jumped(self.moment(now));
+        !self.machine_stands && !child.unkillable && !jumped()
     }
 }
 
 impl World<'_> {
     /// Schedules the launch of a child, after a candidate has become leader.
-    pub(super) fn escort(&mut self, node: u8, term: u64) {
+    pub(super) fn plan_launch(&mut self, node: u8, term: u64) {
         let it = &mut self.nodes[usize::from(node)];
         if !it.plan.has_workload {
             return;
         }
-        it.escort.stamp += 1;
-        it.escort.term = term;
-        it.escort.hold_off = None;
-        let stamp = it.escort.stamp;
+        it.workload.stamp += 1;
+        it.workload.term = term;
+        it.workload.hold_off = None;
+        let stamp = it.workload.stamp;
         let soon = self.now + self.rng.u64(MILLI..400 * MILLI);
         self.queue.plan(soon, Event::Launch { node, stamp });
     }
@@ -79,31 +79,31 @@ impl World<'_> {
     pub(super) fn launch(&mut self, node: u8, stamp: u32) {
         let moment = self.nodes[usize::from(node)].moment(self.now);
         let it = &mut self.nodes[usize::from(node)];
-        let Some(process) = it.process.as_ref().filter(|_| it.escort.stamp == stamp) else {
+        let Some(process) = it.process.as_ref().filter(|_| it.workload.stamp == stamp) else {
             return;
         };
-        let term = it.escort.term;
+        let term = it.workload.term;
         let (belief, lease) = match (&process.status.standing, process.lease) {
             (Standing::Leader { belief, .. }, Some(lease))
                 if process.status.is_leader(moment) && process.status.term() == Some(term) =>
             {
                 (*belief, lease)
             }
-            _ => return self.vacate(node, stamp, 0),
+            _ => return self.plan_workload_exit(node, stamp, 0),
         };
-        let spell = self.examination.step() == Step::Spell;
-        let immortal = spell && self.rng.u8(..50) == 0;
-        it.escort.child = Some(Child { term, lease, belief, drain: None, immortal });
-        self.tell(|_| format!("candidate {node} starts the child of term {term}"));
-        self.queue.plan(self.now, Event::Keeper { node, stamp });
-        self.judge_child(node);
+        let phase = self.examination.step() == Step::Phase;
+        let unkillable = phase && self.rng.u8(..50) == 0;
+        it.workload.child = Some(Child { term, lease, belief, drain: None, unkillable });
+        self.log(|_| format!("candidate {node} starts the child of term {term}"));
+        self.queue.plan(self.now, Event::Watchdog { node, stamp });
+        self.check_children(node);
     }
 
     /// Passes the published status to the watchdog, and ends the child if its term is over.
-    pub(super) fn show_keeper(&mut self, node: u8) {
+    pub(super) fn update_watchdog(&mut self, node: u8) {
         let it = &mut self.nodes[usize::from(node)];
-        let (Some(child), Some(process)) = (&mut it.escort.child, &it.process) else { return };
-        let stamp = it.escort.stamp;
+        let (Some(child), Some(process)) = (&mut it.workload.child, &it.process) else { return };
+        let stamp = it.workload.stamp;
         match &process.status.standing {
             Standing::Leader { term, belief, .. } if *term == child.term => child.belief = *belief,
             Standing::Draining { term, belief, began, length } if *term == child.term => {
@@ -119,7 +119,7 @@ impl World<'_> {
 
     /// Asks a child to exit: some do so soon, some late, some never.
     fn ask_to_end(&mut self, node: u8, stamp: u32, drain: Span) {
-        self.queue.plan(self.now, Event::Keeper { node, stamp });
+        self.queue.plan(self.now, Event::Watchdog { node, stamp });
         if self.rng.u8(..3) > 0 {
             let at = self.now + self.rng.u64(MILLI..drain + SECOND);
             self.queue.plan(at, Event::ChildEnds { node, stamp });
@@ -128,41 +128,41 @@ impl World<'_> {
 
     /// Runs the watchdog's timer: kills the child if its deadline has passed by the machine's
     /// clocks.
-    pub(super) fn keep(&mut self, node: u8, stamp: u32) {
+    pub(super) fn run_watchdog(&mut self, node: u8, stamp: u32) {
         let it = &mut self.nodes[usize::from(node)];
-        let Some(child) = it.escort.child.filter(|_| it.escort.stamp == stamp) else { return };
+        let Some(child) = it.workload.child.filter(|_| it.workload.stamp == stamp) else { return };
         let remaining = child.remaining(it.moment(self.now));
         if remaining.is_zero() {
             return self.kill(node);
         }
         // The machine's clocks are never fast enough for this to be late.
         let wait = (span(remaining) * 9 / 10).max(MILLI);
-        self.queue.plan(self.now + wait, Event::Keeper { node, stamp });
+        self.queue.plan(self.now + wait, Event::Watchdog { node, stamp });
     }
 
     /// Runs the watchdog at once, after a change of the clocks.
-    pub(super) fn wake_keeper(&mut self, node: u8) {
+    pub(super) fn wake_watchdog(&mut self, node: u8) {
         let it = &self.nodes[usize::from(node)];
-        if it.escort.child.is_some() {
-            self.queue.plan(self.now, Event::Keeper { node, stamp: it.escort.stamp });
+        if it.workload.child.is_some() {
+            self.queue.plan(self.now, Event::Watchdog { node, stamp: it.workload.stamp });
         }
     }
 
     /// Kills the child.
     pub(super) fn kill(&mut self, node: u8) {
         let it = &mut self.nodes[usize::from(node)];
-        if it.escort.child.take_if(|it| !it.immortal).is_some() {
-            let stamp = it.escort.stamp;
-            self.tell(|_| format!("the child of candidate {node} is killed"));
+        if it.workload.child.take_if(|it| !it.unkillable).is_some() {
+            let stamp = it.workload.stamp;
+            self.log(|_| format!("the child of candidate {node} is killed"));
             let soon = self.rng.u64(MILLI..30 * MILLI);
-            self.vacate(node, stamp, soon);
+            self.plan_workload_exit(node, stamp, soon);
         }
     }
 
     /// Kills the child even if it was immortal: the machine restarts, or the obstacle is gone.
-    pub(super) fn bury(&mut self, node: u8) {
-        if let Some(child) = &mut self.nodes[usize::from(node)].escort.child {
-            child.immortal = false;
+    pub(super) fn remove_child(&mut self, node: u8) {
+        if let Some(child) = &mut self.nodes[usize::from(node)].workload.child {
+            child.unkillable = false;
             self.kill(node);
         }
     }
@@ -175,29 +175,31 @@ impl World<'_> {
         hold_off: Option<Span>,
     ) -> bool {
         let it = &mut self.nodes[usize::from(node)];
-        let its = it.escort.stamp;
-        if stamp.is_some_and(|stamp| stamp != its) || it.escort.child.is_none_or(|it| it.immortal) {
+        let its = it.workload.stamp;
+        if stamp.is_some_and(|stamp| stamp != its)
+            || it.workload.child.is_none_or(|it| it.unkillable)
+        {
             return false;
         }
-        it.escort.child = None;
-        it.escort.hold_off = hold_off;
-        self.tell(|_| format!("the child of candidate {node} ends"));
+        it.workload.child = None;
+        it.workload.hold_off = hold_off;
+        self.log(|_| format!("the child of candidate {node} ends"));
         let soon = self.rng.u64(MILLI..30 * MILLI);
-        self.vacate(node, its, soon);
+        self.plan_workload_exit(node, its, soon);
         true
     }
 
-    fn vacate(&mut self, node: u8, stamp: u32, soon: Span) {
-        self.queue.plan(self.now + soon, Event::Vacated { node, stamp });
+    fn plan_workload_exit(&mut self, node: u8, stamp: u32, soon: Span) {
+        self.queue.plan(self.now + soon, Event::WorkloadExited { node, stamp });
     }
 
     /// Notifies the candidate that no process of its term is left.
-    pub(super) fn vacated(&mut self, node: u8, stamp: u32) {
+    pub(super) fn workload_exited(&mut self, node: u8, stamp: u32) {
         let it = &mut self.nodes[usize::from(node)];
-        let Some(process) = it.process.as_mut().filter(|_| it.escort.stamp == stamp) else {
+        let Some(process) = it.process.as_mut().filter(|_| it.workload.stamp == stamp) else {
             return;
         };
-        let (term, hold_off) = (it.escort.term, it.escort.hold_off);
+        let (term, hold_off) = (it.workload.term, it.workload.hold_off);
         if let Some(work) = process.work.as_mut().filter(|it| it.term == Some(term)) {
             work.over = true;
         }
@@ -207,14 +209,14 @@ impl World<'_> {
     }
 
     /// Checks that no other node's child runs, now that this node's child runs or the node leads.
-    pub(super) fn judge_child(&mut self, node: u8) {
+    pub(super) fn check_children(&mut self, node: u8) {
         if !self.scenario.faithful {
             return;
         }
         let acts = |it: &&Node| it.index != node && it.acts_by_child(self.now);
         if let Some(other) = self.nodes.iter().find(acts).map(|it| it.index) {
             let say = || format!("candidate {node} leads while a child of {other} lives");
-            self.judge.accuse(Kind::DualChildren, self.now, say);
+            self.checker.report(Kind::DualChildren, self.now, say);
         }
     }
 }

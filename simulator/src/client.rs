@@ -42,7 +42,7 @@ impl Client {
 
     /// Processes the answer that arrives now (`None` is passive), and returns it if it is still
     /// valid.
-    pub fn told(&mut self, now: Instant) -> Option<Acting> {
+    pub fn receive(&mut self, now: Instant) -> Option<Acting> {
         let answer = self.answer.take();
         self.acting = answer.map(|it| Acting {
             term: it.term,

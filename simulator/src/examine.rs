@@ -1,20 +1,18 @@
-//! The examination after each spell, that is, after each period of faults: all faults end, and the
-//! election must show liveness.
+//! The examination of liveness after each phase of faults: all faults end, and a leader must emerge.
 //!
-//! After each spell a leader must emerge within the bound; then that leader hands over, and the
-//! next must follow within the time of a graceful handover. After the last spell one leader after
-//! another is killed for good until only one candidate is left, so that each shows that it can
-//! lead.
+//! After each phase a leader must emerge within the bound; then that leader hands over, and the next
+//! must follow within the time of a graceful handover. After the last phase, one leader after
+//! another is killed for good until only one candidate is left, which proves that each can lead.
 
 use tenure::election::{Input, State};
 
 use super::checker::Kind;
-use super::faults::{Heir, Kind as Fault};
-use super::network::Illness;
+use super::faults::{Kind as Fault, TransferTarget};
+use super::network::Defect;
 use super::operate;
 use super::process::Node;
 use super::queue::Event;
-use super::service::Mood;
+use super::service::Health;
 use super::store;
 use super::world::World;
 use super::{Instant, MILLI, SECOND, Span, span};
@@ -22,24 +20,24 @@ use super::{Instant, MILLI, SECOND, Span, span};
 /// The progress of an episode.
 #[derive(Debug, Default)]
 pub struct Examination {
-    spell: usize,
-    /// When the spell began.
-    spell_began: Instant,
+    phase: usize,
+    /// The start of the phase.
+    phase_began: Instant,
     step: Step,
     /// The leader and its life when the last step began.
     leader: Option<(u8, u32)>,
     /// The identity that must lead next, if one was named.
-    heir: Option<String>,
+    successor: Option<String>,
     may_return: bool,
     /// Until when a third party may hold the lease.
-    pub strangers_until: Instant,
+    pub third_party_until: Instant,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Step {
-    /// The spell goes on.
+    /// Faults are injected.
     #[default]
-    Spell,
+    Phase,
     /// At the end of this step there must be a leader.
     Recovery,
     /// Hold-offs expire.
@@ -48,7 +46,7 @@ pub enum Step {
     Handover,
     /// At the end of this step there must be a different leader, although one candidate can do no
     /// more than acquire the lease.
-    Illness,
+    Defect,
     /// At the end of this step there must be a different leader; repeated until no other candidate
     /// is left.
     Killing,
@@ -69,34 +67,34 @@ impl Examination {
 }
 
 impl World<'_> {
-    /// Schedules the faults of the next spell, and its end.
-    pub(super) fn begin_spell(&mut self) {
-        let spell = self.examination.spell;
-        self.examination.step = Step::Spell;
+    /// Schedules the faults of the next phase, and its end.
+    pub(super) fn begin_phase(&mut self) {
+        let phase = self.examination.phase;
+        self.examination.step = Step::Phase;
         let faults = &self.scenario.faults;
-        let of_spell = |it: &&u32| usize::from(faults[**it as usize].spell) == spell;
-        self.upcoming = self.kept.iter().filter(of_spell).copied().collect();
+        let of_phase = |it: &&u32| usize::from(faults[**it as usize].phase) == phase;
+        self.upcoming = self.kept.iter().filter(of_phase).copied().collect();
         // Popped from the end, so the earliest comes last.
         self.upcoming.sort_by_key(|it| std::cmp::Reverse(faults[*it as usize].at));
-        self.examination.spell_began = self.now;
-        self.plan_strike();
-        self.queue.plan(self.now + self.scenario.spells[spell], Event::Examine);
+        self.examination.phase_began = self.now;
+        self.plan_injection();
+        self.queue.plan(self.now + self.scenario.phases[phase], Event::Examine);
     }
 
     /// Schedules only the next fault, so that the queue stays short.
-    pub(super) fn plan_strike(&mut self) {
+    pub(super) fn plan_injection(&mut self) {
         if let Some(fault) = self.upcoming.pop() {
-            let at = self.examination.spell_began + self.scenario.faults[fault as usize].at;
-            self.queue.plan(at, Event::Strike { fault });
+            let at = self.examination.phase_began + self.scenario.faults[fault as usize].at;
+            self.queue.plan(at, Event::Inject { fault });
         }
     }
 
     /// Evaluates the current step and begins the next.
     pub(super) fn examine(&mut self) {
         match self.examination.step {
-            Step::Spell => {
+            Step::Phase => {
                 self.examination.leader = None;
-                let begin = self.calm_down();
+                let begin = self.end_faults();
                 let bound = self.recovery_bound();
                 self.next_step(Step::Recovery, begin + bound);
             }
@@ -121,20 +119,23 @@ impl World<'_> {
                     self.examination.leader = None;
                 }
                 if self.expect_leader(Kind::SlowHandover, "the leader left") {
-                    self.expect_heir();
+                    self.expect_successor();
                     if let Some((before, _)) = before {
                         self.resume(usize::from(before));
-                        self.set_mood(usize::from(before), Mood::Well);
+                        self.set_health(usize::from(before), Health::Healthy);
                     }
-                    self.fall_ill();
+                    self.crash_beside_a_defect();
                 }
             }
-            Step::Illness => {
-                self.nodes.iter_mut().for_each(|it| it.link.illness = None);
-                if self.expect_leader(Kind::Leaderless, "the leader crashed with an ill heir") {
-                    self.examination.spell += 1;
-                    if self.examination.spell < self.scenario.spells.len() {
-                        self.begin_spell();
+            Step::Defect => {
+                self.nodes.iter_mut().for_each(|it| it.link.defect = None);
+                if self.expect_leader(
+                    Kind::Leaderless,
+                    "the leader crashed beside a defective standby",
+                ) {
+                    self.examination.phase += 1;
+                    if self.examination.phase < self.scenario.phases.len() {
+                        self.begin_phase();
                     } else {
                         self.kill_leader();
                     }
@@ -155,12 +156,12 @@ impl World<'_> {
     }
 
     /// Ends all faults, and returns when their last effect is over.
-    fn calm_down(&mut self) -> Instant {
+    fn end_faults(&mut self) -> Instant {
         self.lasting.clear();
-        self.snared = 0;
+        self.trapped = 0;
         self.relink();
-        self.nodes.iter_mut().for_each(|it| (it.resumes, it.trapped) = (false, false));
-        let mut begin = self.now.max(self.last_arrival).max(self.examination.strangers_until);
+        self.nodes.iter_mut().for_each(|it| (it.resumes, it.cut_when_leading) = (false, false));
+        let mut begin = self.now.max(self.last_arrival).max(self.examination.third_party_until);
         let leaving = 2 * self.scenario.longest(|it| it.request_timeout);
         for index in 0..self.nodes.len() {
             let it = &mut self.nodes[index];
@@ -176,14 +177,14 @@ impl World<'_> {
                 }
             }
             let awake = it.asleep_until <= self.now;
-            self.set_mood(index, Mood::Well);
-            self.bury(index as u8);
+            self.set_health(index, Health::Healthy);
+            self.remove_child(index as u8);
             self.resume(index);
             if awake {
                 self.turn(index as u8, Input::Timeout);
             }
         }
-        self.tell(|_| "calm".to_owned());
+        self.log(|_| "all faults end".to_owned());
         begin
     }
 
@@ -198,7 +199,7 @@ impl World<'_> {
                 .iter()
                 .map(|it| it.process.as_ref().map(|it| it.status.standing.state()))
                 .collect();
-            self.judge.accuse(kind, self.now, || format!("no leader since {since}: {states:?}"));
+            self.checker.report(kind, self.now, || format!("no leader since {since}: {states:?}"));
             return false;
         }
         self.examination.leader = leader;
@@ -213,21 +214,21 @@ impl World<'_> {
         let bound = self.handover_bound() + drain;
         let (look, second) = (self.scenario.longest(|it| it.retry_period), SECOND);
         let hold_off = 3 * look + 2 * second;
-        self.examination.heir = None;
+        self.examination.successor = None;
         match (self.rng.u8(..6), probing) {
             (0, _) => {
                 self.operate(usize::from(leader), Fault::StepDown, hold_off);
                 bound
             }
             (1, _) => {
-                let heir = self.nodes.iter().rfind(|it| it.index != leader && it.is_fit());
-                let heir = heir.map(|it| it.index);
-                let Some(heir) = heir.filter(|_| self.is_recorded(leader)) else {
+                let successor = self.nodes.iter().rfind(|it| it.index != leader && it.is_fit());
+                let successor = successor.map(|it| it.index);
+                let Some(successor) = successor.filter(|_| self.is_recorded(leader)) else {
                     self.resign(usize::from(leader), SECOND);
                     return bound;
                 };
-                self.examination.heir = Some(operate::identity(heir));
-                let to = Heir::Node(heir);
+                self.examination.successor = Some(operate::identity(successor));
+                let to = TransferTarget::Node(successor);
                 self.operate(usize::from(leader), Fault::Transfer { to }, hold_off);
                 bound
             }
@@ -235,7 +236,7 @@ impl World<'_> {
                 let hold_off =
                     self.rng.u64(100 * MILLI..self.scenario.longest(|it| it.lease_duration));
                 self.examination.may_return = true;
-                let to = Heir::Nobody;
+                let to = TransferTarget::Nobody;
                 self.operate(usize::from(leader), Fault::Transfer { to }, hold_off);
                 bound + hold_off * 11 / 10 + 2 * look
             }
@@ -244,7 +245,7 @@ impl World<'_> {
                 bound
             }
             (4, Some(probing)) => {
-                self.set_mood(usize::from(leader), Mood::Ill);
+                self.set_health(usize::from(leader), Health::Unhealthy);
                 let found = u64::from(probing.rule.failures + 1) * (probing.interval + 100 * MILLI);
                 bound + found
             }
@@ -263,40 +264,40 @@ impl World<'_> {
     }
 
     /// Checks that the named successor leads.
-    fn expect_heir(&mut self) {
-        let (Some(heir), Some((leader, _))) =
-            (self.examination.heir.take(), self.examination.leader)
+    fn expect_successor(&mut self) {
+        let (Some(successor), Some((leader, _))) =
+            (self.examination.successor.take(), self.examination.leader)
         else {
             return;
         };
         let name = operate::identity(leader);
-        if name != heir {
-            self.judge.accuse(Kind::WrongHeir, self.now, || {
-                format!("candidate {leader} leads, called {name}, and {heir} was named")
+        if name != successor {
+            self.checker.report(Kind::WrongSuccessor, self.now, || {
+                format!("candidate {leader} leads, named {name}, instead of {successor}")
             });
         }
     }
 
-    /// Gives one standby an illness, and crashes the leader.
-    fn fall_ill(&mut self) {
+    /// Gives one standby a defect, and crashes the leader.
+    fn crash_beside_a_defect(&mut self) {
         let Some((leader, _)) = self.examination.leader else { return };
-        let illness = match self.rng.bool() {
-            true => Illness::CannotWrite,
-            false => Illness::NeverHears,
+        let defect = match self.rng.bool() {
+            true => Defect::CannotWrite,
+            false => Defect::LosesGrants,
         };
-        let heirs = self.nodes.iter_mut().filter(|it| it.index != leader && !it.plan.observe);
-        if let Some(heir) = heirs.last() {
-            heir.link.illness = Some(illness);
+        let standbys = self.nodes.iter_mut().filter(|it| it.index != leader && !it.plan.observe);
+        if let Some(successor) = standbys.last() {
+            successor.link.defect = Some(defect);
         }
         self.crash(usize::from(leader), Some(SECOND));
         self.examination.leader = None;
-        // The ill candidate gives up after a lease-duration, and its last bid expires after
+        // The defective candidate gives up after a lease-duration, and its last bid expires after
         // another. The next leader waits for activation-delay and hold once more.
         let wasted = 2 * self.scenario.longest(|it| it.lease_duration)
             + self.scenario.longest(|it| it.activation_delay)
             + self.hold();
         let bound = self.recovery_bound() + wasted;
-        self.next_step(Step::Illness, self.now + bound);
+        self.next_step(Step::Defect, self.now + bound);
     }
 
     /// Kills the leader for good, if another candidate is left.
@@ -321,7 +322,7 @@ impl World<'_> {
             + 2 * timings.longest(|it| it.request_timeout)
             + timings.longest(|it| it.activation_delay);
         // Clocks may be as slow as the claim allows.
-        let base = base + self.hold() + self.longest_aside() + self.draining_bound();
+        let base = base + self.hold() + self.longest_hold_off() + self.draining_bound();
         base * 11 / 10 + 200 * MILLI + self.probing_bound()
     }
 
@@ -337,7 +338,7 @@ impl World<'_> {
     fn draining_bound(&self) -> Span {
         let drains = |it: &Node| {
             let state = it.process.as_ref().map(|it| it.status.standing.state());
-            it.escort.child.is_some() || matches!(state, Some(State::Draining | State::Stopped))
+            it.workload.child.is_some() || matches!(state, Some(State::Draining | State::Stopped))
         };
         if !self.nodes.iter().any(drains) {
             return 0;
@@ -359,7 +360,8 @@ impl World<'_> {
     /// record is missing, or its term is lower than one that a candidate has seen.
     fn hold(&self) -> Span {
         let term = self.store.term();
-        let told = self.nodes.iter().filter_map(|it| it.process.as_ref()).map(|it| it.heard).max();
+        let told =
+            self.nodes.iter().filter_map(|it| it.process.as_ref()).map(|it| it.seen_term).max();
         match (self.store.kind(), term) {
             (store::Kind::Host, None) => 0,
             (_, Some(term)) if told.unwrap_or(0) <= term => 0,

@@ -1,153 +1,154 @@
-//! What can go wrong, as values: each fault of a schedule says what, to whom and for how long.
+//! Faults as values: the kind, the target, and the length of each fault of a schedule.
 //!
-//! What it does not do: nothing here acts; the world does.
+//! Nothing here takes effect; [`super::inject`] injects them.
 
 use fastrand::Rng;
 
 use super::clock::Which;
 use super::{MILLI, SECOND, Span};
 
-/// Whom a fault strikes.
+/// The nodes that a fault affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// This node.
     Node(u8),
-    /// Whoever leads when it strikes, else the first node.
+    /// The leader at the time of the fault, or the first node.
     Leader,
-    /// Whoever has the lease in the store when it strikes, leading or not, else nobody.
+    /// The holder of the lease in the store at the time of the fault, leading or not, if there is one.
     Holder,
-    /// All of them.
+    /// All nodes.
     All,
 }
 
-/// Whom a transfer names.
+/// The successor that a transfer names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heir {
-    /// This node, which may be dead, observe, or bear the same name as another.
+pub enum TransferTarget {
+    /// This node, which may be dead, an observer, or have the same name as another.
     Node(u8),
-    /// A name that nobody bears.
+    /// A name that no candidate has.
     Nobody,
 }
 
-/// What the network does to each message while a fault lasts; chances in percent.
+/// What the network does to each message during a fault; probabilities in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weather {
-    /// Lost before the store.
+    /// The request is lost.
     pub lost_before: u8,
-    /// Done by the store, the answer lost.
+    /// The store performs the request, and the answer is lost.
     pub lost_after: u8,
-    /// Sent to the store once more, later.
+    /// The request reaches the store a second time, later.
     pub twice: u8,
-    /// Held up for up to `delay`, so that messages overtake each other.
+    /// The message is delayed by up to `delay`, so that messages overtake each other.
     pub late: u8,
-    /// How long at most.
+    /// The longest delay.
     pub delay: Span,
-    /// The connection breaks, before or after.
+    /// The connection breaks, before or after the request.
     pub broken: u8,
-    /// A look shows the store as it was a few changes ago.
+    /// A read returns the state of a few changes ago.
     pub stale: u8,
 }
 
-/// How a store errs; the classes of its error tables.
+/// An error of the store, by the classes of its error tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// 500, 503, 429, 401, 403, a redirect, a page for people: not done.
+    /// 500, 503, 429, 401, 403, a redirect, an HTML page: not done.
     Unknown,
-    /// The same, and it was done.
+    /// The same, although it was done.
     UnknownYetDone,
-    /// The answer names another lease, though it was done: refused.
+    /// The answer names another lease, although it was done: refused.
     OtherLease,
-    /// The record is of another's making.
+    /// The record was not written by Tenure.
     Foreign,
 }
 
 /// One kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// Bad weather between a node and the store.
+    /// A bad connection between a node and the store.
     Weather(Weather),
-    /// Cut off from the store: connections are refused, or nothing ever comes back.
+    /// No connection to the store: connections are refused, or get no answer.
     Cut { refused: bool },
-    /// The store errs, in this share of requests (percent).
+    /// The store returns an error for this share of requests (percent).
     Outage { error: Error, share: u8 },
-    /// SIGSTOP, a cgroup's freezer, a starved CPU: the process stands, its clocks run.
+    /// SIGSTOP, a cgroup's freezer, CPU starvation: the process stops, and its clocks run.
     Pause,
-    /// The machine sleeps: boot runs on, raw stands; the wall clock stands too if `wall_stands`.
+    /// The machine is suspended: boot runs, raw stands still; the wall clock also stands still if
+    /// `wall_stands`.
     Suspend { wall_stands: bool },
-    /// A pause that no guest clock sees; the wall clock is put right at its end if `synced`.
+    /// A pause that no guest clock sees; the wall clock is corrected at its end if `synced`.
     Freeze { synced: bool },
-    /// The machine is restored from a picture of a moment ago: both lease clocks go back, and the
-    /// wall clock by this share of it (percent).
+    /// The machine is restored from a recent snapshot: both lease clocks go back, and the wall clock
+    /// by this share of that (percent).
     Restore { wall: u8 },
-    /// The next renewal that the store grants catches the leader: it is stopped until its belief
-    /// is all but over, reads the answer then, and is cut off.
-    Snare,
-    /// The next grant catches its candidate: it is stopped until little is left of it, reads the
-    /// answer then, and is cut off as soon as it leads.
-    GrantSnare,
-    /// A clock is set, by so many nanoseconds.
+    /// When the store grants the next renewal, the leader is stopped until its belief is almost over;
+    /// then it reads the answer, and has no connection.
+    RenewalTrap,
+    /// When the store grants the next bid, the candidate is stopped until little of the grant is left;
+    /// then it reads the answer, and has no connection as soon as it leads.
+    GrantTrap,
+    /// A clock is set forward or back by this many nanoseconds.
     Jump { which: Which, by: i64 },
     /// Boot and wall clock are slewed.
     Slew { ppm: i32 },
-    /// SIGKILL, a panic, power: gone at once, and back after the fault's length.
+    /// SIGKILL, a panic, a power failure: ends at once, and starts again after the fault's length.
     Crash,
-    /// SIGTERM, and back after the fault's length.
+    /// SIGTERM; starts again after the fault's length.
     Resign,
-    /// An operator has it step down, with the fault's length as hold-off.
+    /// An operator's step-down, with the fault's length as hold-off.
     StepDown,
-    /// An operator has it give way to another, for whom others wait for the fault's length.
-    Transfer { to: Heir },
-    /// An operator takes it out of the election for the fault's length.
+    /// An operator's transfer, with the fault's length as hold-off.
+    Transfer { to: TransferTarget },
+    /// An operator's pause, for the fault's length.
     TakeOut,
-    /// The service beside it is not well; now and then it says that it is, if it flaps.
-    Ill { flaps: bool },
-    /// The process of its term ends by itself; others are let go first for the fault's length.
+    /// The service is unhealthy, or alternates if `flaps`.
+    Unhealthy { flaps: bool },
+    /// The supervised process exits by itself, with the fault's length as hold-off.
     ChildEnds,
-    /// Publishers take this long to say passive.
+    /// Publishers take this long to publish passive.
     SlowPublisher,
-    /// An operator breaks the lease; `None` lets it run out.
+    /// An operator breaks the lease, after a period in seconds; `None` lets it run out.
     Break { period: Option<u8> },
     /// The record is lost, with the lease if `whole`.
     Lose { whole: bool },
-    /// The record shows a term lower by `by`; the lease is freed if `freed`.
+    /// The term in the record is lowered by `by`; the lease is freed if `freed`.
     SetBack { by: u32, freed: bool },
-    /// A third party gives the lease an id of its own.
+    /// A third party changes the id of the lease.
     Change,
-    /// Somebody writes beside the lease and its record.
+    /// A third party writes to fields outside of lease and record.
     Touch,
-    /// A third party takes the lease, if it is free, for the fault's length.
-    Squat,
-    /// The store falls back to the state that it had at the last fault of this kind.
+    /// A third party acquires the lease for the fault's length, if it is free.
+    TakenByOther,
+    /// The store returns to its state at the last fault of this kind.
     Rollback,
 }
 
 /// A fault of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {
-    /// In which spell of faults.
-    pub spell: u8,
-    /// When it strikes, counted from the spell's begin.
+    /// The phase of faults.
+    pub phase: u8,
+    /// The time from the start of the phase.
     pub at: Span,
-    /// How long it lasts, where it does.
+    /// The length, if the kind has one.
     pub length: Span,
-    /// Whom.
+    /// The affected nodes.
     pub target: Target,
-    /// What.
+    /// The kind.
     pub kind: Kind,
 }
 
-/// Draws a length between two, each order of magnitude as likely as the next.
+/// Draws a length between two limits, with a uniform logarithm.
 pub fn log_span(rng: &mut Rng, least: Span, most: Span) -> Span {
     let ratio = (most.max(least + 1) as f64 / least as f64).ln();
     ((least as f64) * (ratio * rng.f64()).exp()) as Span
 }
 
-/// Draws a number of either sign.
+/// Draws the sign of a number.
 fn signed(rng: &mut Rng, size: Span) -> i64 {
     if rng.bool() { size.cast_signed() } else { -size.cast_signed() }
 }
 
-/// Draws one fault; `lease` is the length to which faults are proportioned.
+/// Draws one fault, with a length in proportion to `lease`.
 pub fn draw(rng: &mut Rng, nodes: u8, lease: Span, faithful: bool) -> Fault {
     let target = match rng.u8(..10) {
         0..=4 => Target::Leader,
@@ -157,17 +158,21 @@ pub fn draw(rng: &mut Rng, nodes: u8, lease: Span, faithful: bool) -> Fault {
     let mut length = log_span(rng, lease / 100, lease * 2);
     let kind = match rng.u8(..126) {
         124..=125 => Kind::Touch,
-        122..=123 => Kind::GrantSnare,
+        122..=123 => Kind::GrantTrap,
         100..=103 => Kind::StepDown,
         104..=108 => {
-            let to = if rng.u8(..5) == 0 { Heir::Nobody } else { Heir::Node(rng.u8(..nodes)) };
+            let to = if rng.u8(..5) == 0 {
+                TransferTarget::Nobody
+            } else {
+                TransferTarget::Node(rng.u8(..nodes))
+            };
             Kind::Transfer { to }
         }
         109..=112 => Kind::TakeOut,
-        113..=118 => Kind::Ill { flaps: rng.u8(..3) == 0 },
+        113..=118 => Kind::Unhealthy { flaps: rng.u8(..3) == 0 },
         119..=121 => Kind::ChildEnds,
         0..=13 => Kind::Weather(weather(rng, lease)),
-        14..=15 => Kind::Snare,
+        14..=15 => Kind::RenewalTrap,
         16..=27 => Kind::Cut { refused: rng.bool() },
         28..=37 => outage(rng),
         38..=46 => Kind::Pause,
@@ -180,7 +185,7 @@ pub fn draw(rng: &mut Rng, nodes: u8, lease: Span, faithful: bool) -> Fault {
         86..=88 => Kind::SlowPublisher,
         89..=91 => Kind::Break { period: None },
         92 => Kind::Change,
-        93..=94 => Kind::Squat,
+        93..=94 => Kind::TakenByOther,
         95 => Kind::Lose { whole: rng.bool() },
         96 => Kind::SetBack { by: rng.u32(1..1_000), freed: false },
         _ if faithful => Kind::Pause,
@@ -194,22 +199,24 @@ pub fn draw(rng: &mut Rng, nodes: u8, lease: Span, faithful: bool) -> Fault {
     if matches!(kind, Kind::StepDown | Kind::Transfer { .. } | Kind::ChildEnds) {
         length = log_span(rng, 100 * MILLI, lease);
     }
-    if matches!(kind, Kind::Snare | Kind::GrantSnare) {
+    if matches!(kind, Kind::RenewalTrap | Kind::GrantTrap) {
         length = lease * 2;
     }
     let target = match kind {
-        Kind::GrantSnare => Target::All,
-        Kind::Snare | Kind::StepDown | Kind::Transfer { .. } | Kind::ChildEnds => Target::Leader,
+        Kind::GrantTrap => Target::All,
+        Kind::RenewalTrap | Kind::StepDown | Kind::Transfer { .. } | Kind::ChildEnds => {
+            Target::Leader
+        }
         Kind::Crash | Kind::Resign | Kind::TakeOut if target == Target::All => Target::Leader,
         _ => target,
     };
-    Fault { spell: 0, at: 0, length, target, kind }
+    Fault { phase: 0, at: 0, length, target, kind }
 }
 
-/// Draws several faults that hurt together: the leader is cut off, stopped or frozen, meanwhile the
-/// record is lost or the lease broken, and whoever comes in between is struck too.
+/// Draws three faults that overlap: the leader is disconnected, stopped or frozen; meanwhile the
+/// record is lost or the lease is broken; then the next holder is affected too.
 pub fn ambush(rng: &mut Rng, lease: Span, faithful: bool) -> Vec<Fault> {
-    let fault = |at, length, target, kind| Fault { spell: 0, at, length, target, kind };
+    let fault = |at, length, target, kind| Fault { phase: 0, at, length, target, kind };
     let long = rng.u64(lease / 2..lease * 3 / 2);
     let first = match rng.u8(..4) {
         0 => Kind::Pause,

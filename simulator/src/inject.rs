@@ -11,7 +11,7 @@ use super::faults::{Fault, Kind, Target};
 use super::network::Link;
 use super::process::Node;
 use super::queue::Event;
-use super::service::Mood;
+use super::service::Health;
 use super::store;
 use super::timeline;
 use super::world::World;
@@ -19,26 +19,26 @@ use super::{Instant, Span, span};
 
 impl World<'_> {
     /// Begins a fault of the schedule.
-    pub(super) fn strike(&mut self, index: u32) {
-        self.plan_strike();
+    pub(super) fn inject(&mut self, index: u32) {
+        self.plan_injection();
         let fault = self.scenario.faults[index as usize];
-        let mask = self.struck(fault.target);
-        let mut strikes = false;
+        let mask = self.targets(fault.target);
+        let mut injected = false;
         match fault.kind {
             Kind::Weather(_)
             | Kind::Cut { .. }
             | Kind::Outage { .. }
-            | Kind::Snare
-            | Kind::GrantSnare => {
+            | Kind::RenewalTrap
+            | Kind::GrantTrap => {
                 self.last(index, mask, fault.length);
-                strikes = true;
+                injected = true;
             }
             Kind::SlowPublisher => {
                 self.each(mask, |world, node| {
                     world.nodes[node].publisher_delay = fault.length;
                 });
                 self.last(index, mask, fault.length);
-                strikes = true;
+                injected = true;
             }
             Kind::Pause
             | Kind::Suspend { .. }
@@ -50,71 +50,74 @@ impl World<'_> {
             | Kind::Resign
             | Kind::StepDown
             | Kind::Transfer { .. } => {
-                self.each(mask, |world, node| strikes |= world.strike_node(node, &fault));
+                self.each(mask, |world, node| injected |= world.inject_node(node, &fault));
             }
             Kind::TakeOut => {
-                self.each(mask, |world, node| strikes |= world.strike_node(node, &fault));
+                self.each(mask, |world, node| injected |= world.inject_node(node, &fault));
                 self.last(index, mask, fault.length);
             }
-            Kind::Ill { flaps } => {
-                let mood = if flaps { Mood::Flapping } else { Mood::Ill };
+            Kind::Unhealthy { flaps } => {
+                let health = if flaps { Health::Flapping } else { Health::Unhealthy };
                 self.each(mask, |world, node| {
-                    strikes |= world.nodes[node].plan.probing.is_some();
-                    world.set_mood(node, mood);
+                    injected |= world.nodes[node].plan.probing.is_some();
+                    world.set_health(node, health);
                 });
                 self.last(index, mask, fault.length);
             }
             Kind::ChildEnds => {
                 let hold_off = Some(fault.length);
                 self.each(mask, |world, node| {
-                    strikes |= world.child_ends(node as u8, None, hold_off);
+                    injected |= world.child_ends(node as u8, None, hold_off);
                 });
             }
-            _ => strikes = self.strike_store(&fault),
+            _ => injected = self.inject_store(&fault),
         }
-        self.faults += u64::from(strikes);
-        if strikes {
-            self.tell(|_| {
+        self.faults += u64::from(injected);
+        if injected {
+            self.log(|_| {
                 format!("fault {index}: {:?} for {} ms", fault.kind, fault.length / 1_000_000)
             });
         }
     }
 
     /// Ends a lasting fault.
-    pub(super) fn heal(&mut self, index: u32) {
+    pub(super) fn end_fault(&mut self, index: u32) {
         let Some(at) = self.lasting.iter().position(|(it, _)| *it == index) else { return };
         let (_, mask) = self.lasting.swap_remove(at);
-        if matches!(self.scenario.faults[index as usize].kind, Kind::Snare | Kind::GrantSnare) {
-            self.snared &= !mask;
+        if matches!(self.scenario.faults[index as usize].kind, Kind::RenewalTrap | Kind::GrantTrap)
+        {
+            self.trapped &= !mask;
         }
         match self.scenario.faults[index as usize].kind {
             Kind::SlowPublisher => {
                 self.each(mask, |world, node| world.nodes[node].publisher_delay = 0);
             }
             Kind::TakeOut => self.each(mask, Self::resume),
-            Kind::Ill { .. } => self.each(mask, |world, node| world.set_mood(node, Mood::Well)),
+            Kind::Unhealthy { .. } => {
+                self.each(mask, |world, node| world.set_health(node, Health::Healthy))
+            }
             _ => {}
         }
         self.relink();
-        self.tell(|_| format!("fault {index} is over"));
+        self.log(|_| format!("fault {index} is over"));
     }
 
     fn last(&mut self, index: u32, mask: u8, length: Span) {
         self.lasting.push((index, mask));
         self.relink();
-        self.queue.plan(self.now + length, Event::Heal { fault: index });
+        self.queue.plan(self.now + length, Event::EndFault { fault: index });
     }
 
-    fn each(&mut self, mask: u8, mut strike: impl FnMut(&mut Self, usize)) {
+    fn each(&mut self, mask: u8, mut inject: impl FnMut(&mut Self, usize)) {
         for node in 0..self.nodes.len() {
             if mask & (1 << node) != 0 {
-                strike(self, node);
+                inject(self, node);
             }
         }
     }
 
     /// Returns the nodes that a target stands for now, one bit each.
-    fn struck(&self, target: Target) -> u8 {
+    fn targets(&self, target: Target) -> u8 {
         let leader = || self.nodes.iter().position(|it| it.believes(self.now)).unwrap_or(0);
         match target {
             Target::Node(node) => 1 << node,
@@ -135,10 +138,10 @@ impl World<'_> {
         for (node, it) in self.nodes.iter_mut().enumerate() {
             let mut link = Link::default();
             for (index, mask) in &self.lasting {
-                let caught = self.snared & (1 << node) != 0;
+                let caught = self.trapped & (1 << node) != 0;
                 match self.scenario.faults[*index as usize].kind {
                     _ if mask & (1 << node) == 0 => {}
-                    Kind::Snare | Kind::GrantSnare if caught => link.cut = Some(false),
+                    Kind::RenewalTrap | Kind::GrantTrap if caught => link.cut = Some(false),
                     kind => link.worsen(kind),
                 }
             }
@@ -154,17 +157,17 @@ impl World<'_> {
         }
         // The watchdog of the child finds its pipe closed.
         self.kill(node as u8);
-        if let Some(chart) = &mut self.chart {
+        if let Some(timeline) = &mut self.timeline {
             let until = down.map_or(Instant::MAX, |down| self.now + down);
-            timeline::note(&mut chart.absent, node as u8, self.now, until);
-            timeline::note(&mut chart.beliefs, node as u8, self.now, self.now);
+            timeline::record(&mut timeline.absent, node as u8, self.now, until);
+            timeline::record(&mut timeline.beliefs, node as u8, self.now, self.now);
         }
         if let Some(down) = down {
             let it = &mut self.nodes[node];
             it.starts_at = self.now + down;
             self.queue.plan(it.starts_at, Event::Start { node: node as u8 });
         }
-        self.tell(|_| format!("candidate {node} crashes"));
+        self.log(|_| format!("candidate {node} crashes"));
     }
 
     /// Asks a process to resign; another starts `down` after it has exited.
@@ -172,7 +175,7 @@ impl World<'_> {
         let it = &mut self.nodes[node];
         let Some(process) = &mut it.process else { return };
         process.back_after = down;
-        self.tell(|_| format!("candidate {node} resigns"));
+        self.log(|_| format!("candidate {node} resigns"));
         self.turn(node as u8, Input::Resign);
     }
 
@@ -183,16 +186,16 @@ impl World<'_> {
         if it.process.is_some() {
             return;
         }
-        self.bury(node);
+        self.remove_child(node);
         let it = &mut self.nodes[usize::from(node)];
         it.start(rules, self.now);
-        self.tell(|_| format!("candidate {node} starts"));
-        self.probe_anew(usize::from(node));
+        self.log(|_| format!("candidate {node} starts"));
+        self.start_probes(usize::from(node));
         self.turn(node, Input::Timeout);
     }
 
     /// Begins a fault of the store, and returns whether it took effect.
-    fn strike_store(&mut self, fault: &Fault) -> bool {
+    fn inject_store(&mut self, fault: &Fault) -> bool {
         let kind = self.store.kind();
         let host = kind == store::Kind::Host;
         let news = self.store.news();
@@ -208,20 +211,20 @@ impl World<'_> {
             Kind::Change if !host => {
                 self.store.change_lease(self.faults, self.now);
                 let length = self.scenario.longest(|it| it.lease_duration);
-                self.examination.strangers_until = self.now + length;
+                self.examination.third_party_until = self.now + length;
             }
             Kind::Touch if kind == store::Kind::Object => self.store.touch(),
-            Kind::Squat if !host => {
+            Kind::TakenByOther if !host => {
                 let length = seconds(fault.length);
-                self.store.squat(self.faults, length, self.now);
-                self.examination.strangers_until = self.now + span(length);
+                self.store.take_by_other(self.faults, length, self.now);
+                self.examination.third_party_until = self.now + span(length);
             }
             // Deleting a record on one host frees the lease behind its holder's back.
             Kind::Lose { whole } if held || (whole && !self.scenario.faithful) => {
                 self.store.lose(whole);
-                self.judge.record_lost = true;
+                self.checker.record_lost = true;
                 if host {
-                    self.judge.floor = 0;
+                    self.checker.floor = 0;
                     self.resource.forget();
                 }
             }
@@ -246,8 +249,8 @@ impl World<'_> {
 
     /// Handles a record that was set back to an earlier term: the later terms can occur again.
     fn set_back(&mut self) {
-        self.judge.record_lost = true;
-        self.judge.floor = self.store.term().unwrap_or(0);
+        self.checker.record_lost = true;
+        self.checker.floor = self.store.term().unwrap_or(0);
         self.resource.forget();
     }
 }

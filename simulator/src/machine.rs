@@ -1,4 +1,4 @@
-//! What faults do to one machine and its clocks: they stop, sleep, freeze, are set or restored.
+//! The faults of one machine and its clocks: stop, suspend, freeze, set, restore.
 
 use super::clock::Which;
 use super::faults::{Fault, Kind};
@@ -9,12 +9,13 @@ use super::timeline;
 use super::world::World;
 use super::{SECOND, Span, span};
 
-/// A freeze that the wall clock shows for certain: over the second that it must be ahead.
+/// The shortest freeze that the wall clock certainly shows: more than the second that it must be
+/// ahead.
 const SEEN_FREEZE: Span = 2 * SECOND;
 
 impl World<'_> {
-    /// A fault of one machine or process; says whether it was let happen.
-    pub(super) fn strike_node(&mut self, node: usize, fault: &Fault) -> bool {
+    /// Injects a fault of one machine or process, and returns whether it took effect.
+    pub(super) fn inject_node(&mut self, node: usize, fault: &Fault) -> bool {
         let it = &mut self.nodes[node];
         if it.asleep_until > self.now {
             return false;
@@ -53,12 +54,12 @@ impl World<'_> {
         true
     }
 
-    /// Whether a node's clocks may err in this way.
+    /// Returns whether a node may have clock errors of this kind.
     fn allows(&self, node: usize, nature: Nature) -> bool {
         !self.scenario.faithful || self.nodes[node].plan.nature == nature
     }
 
-    /// The driver finds out within its longest sleep; the judge at once.
+    /// Lets the driver notice within its longest sleep, and the checker at once.
     fn disturbed(&mut self, node: usize) {
         let share = self.rng.f64();
         let it = &mut self.nodes[node];
@@ -67,9 +68,9 @@ impl World<'_> {
         }
         it.nap(share, self.now, &mut self.queue);
         if it.believes(self.now) {
-            self.judge_belief(node as u8);
+            self.check_belief(node as u8);
         }
-        self.wake_keeper(node as u8);
+        self.wake_watchdog(node as u8);
     }
 
     fn jump(&mut self, node: usize, which: Which, by: i64) -> bool {
@@ -81,7 +82,7 @@ impl World<'_> {
         if which == Which::Wall {
             it.wall_disturbed = true;
         } else {
-            // Two lease clocks that are both wrong may hide a pause from each other.
+            // If both lease clocks are wrong, neither may show a pause.
             let recent = it.disturbed.is_some_and(|last| self.now < last + apart);
             if self.scenario.faithful && recent {
                 return false;
@@ -118,8 +119,8 @@ impl World<'_> {
         }
     }
 
-    /// Both lease clocks go back by more than a lease-duration, so that each belief began in what
-    /// is their future now; the wall clock by a part of it.
+    /// Sets both lease clocks back by more than a lease-duration, so that each belief began in their
+    /// future, and the wall clock by a part of that.
     fn restore(&mut self, node: usize, wall: u8, length: Span) -> bool {
         if !self.allows(node, Nature::Virtual) {
             return false;
@@ -134,49 +135,48 @@ impl World<'_> {
         true
     }
 
-    /// A renewal of this node was granted: a snare that waits for one catches it.
-    pub(super) fn spring(&mut self, node: u8) {
+    /// Springs a trap that waits for a granted renewal of this node.
+    pub(super) fn spring_renewal_trap(&mut self, node: u8) {
         let bit = 1 << node;
-        if !self.is_awaited(node, Kind::Snare) {
+        if !self.is_trap_set(node, Kind::RenewalTrap) {
             return;
         }
-        self.snared |= bit;
+        self.trapped |= bit;
         self.relink();
         let timings = self.nodes[usize::from(node)].plan.timings;
         let left = span(timings.renew_deadline) - span(timings.retry_period);
         let length = left / 100 * self.rng.u64(70..100);
         self.sleep(usize::from(node), Sleep::Stopped, length);
-        self.tell(|_| format!("candidate {node} is snared for {} ms", length / 1_000_000));
+        self.log(|_| format!("candidate {node} is stopped for {} ms", length / 1_000_000));
     }
 
-    /// A bid of this node was granted: a snare that waits for one stops it until little is left, and
-    /// cuts it off as soon as it leads.
-    pub(super) fn spring_on_grant(&mut self, node: u8) {
-        if !self.is_awaited(node, Kind::GrantSnare) {
+    /// Springs a trap that waits for a granted bid of this node.
+    pub(super) fn spring_grant_trap(&mut self, node: u8) {
+        if !self.is_trap_set(node, Kind::GrantTrap) {
             return;
         }
         let it = &mut self.nodes[usize::from(node)];
-        it.trapped = true;
+        it.cut_when_leading = true;
         let length = span(it.plan.timings.renew_deadline) / 100 * self.rng.u64(50..95);
         self.sleep(usize::from(node), Sleep::Stopped, length);
-        self.tell(|_| format!("candidate {node} is trapped for {} ms", length / 1_000_000));
+        self.log(|_| format!("candidate {node} is stopped for {} ms", length / 1_000_000));
     }
 
-    /// Whether a snare of this kind waits for this node.
-    fn is_awaited(&self, node: u8, kind: Kind) -> bool {
+    /// Returns whether a trap of this kind waits for this node.
+    fn is_trap_set(&self, node: u8, kind: Kind) -> bool {
         let bit = 1 << node;
         let waits = |(index, mask): &(u32, u8)| {
             mask & bit != 0 && self.scenario.faults[*index as usize].kind == kind
         };
         let it = &self.nodes[usize::from(node)];
         let awake = it.asleep_until <= self.now && it.restless_until <= self.now;
-        self.snared & bit == 0 && awake && self.lasting.iter().any(waits)
+        self.trapped & bit == 0 && awake && self.lasting.iter().any(waits)
     }
 
-    /// A trapped node leads: it is cut off.
+    /// Disconnects a trapped node that has become leader.
     pub(super) fn close_trap(&mut self, node: u8) {
-        if std::mem::take(&mut self.nodes[usize::from(node)].trapped) {
-            self.snared |= 1 << node;
+        if std::mem::take(&mut self.nodes[usize::from(node)].cut_when_leading) {
+            self.trapped |= 1 << node;
             self.relink();
         }
     }
@@ -189,14 +189,14 @@ impl World<'_> {
         if let Some(process) = &mut it.process {
             process.disturb(self.now + length);
         }
-        if let Some(chart) = &mut self.chart {
-            timeline::note(&mut chart.absent, node as u8, self.now, self.now + length);
+        if let Some(timeline) = &mut self.timeline {
+            timeline::record(&mut timeline.absent, node as u8, self.now, self.now + length);
         }
-        self.queue.plan(self.now + length, Event::GoOn { node: node as u8 });
+        self.queue.plan(self.now + length, Event::Continue { node: node as u8 });
     }
 
-    /// A node goes on after it stood still.
-    pub(super) fn go_on(&mut self, node: u8) {
+    /// Continues a node after a stop.
+    pub(super) fn continue_machine(&mut self, node: u8) {
         let it = &mut self.nodes[usize::from(node)];
         it.machine_stands = false;
         let Some((sleep, length)) = it.sleep.take() else { return };
@@ -212,7 +212,7 @@ impl World<'_> {
             Sleep::Frozen { synced } => {
                 it.wall_disturbed |= !synced;
                 it.clocks.froze(length, synced, self.now);
-                // Whoever counts by this machine's clocks stood still with it.
+                // Clients that use this machine's clocks stopped with it.
                 if it.plan.nature == Nature::Freezing
                     && let Some(acting) = &mut self.clients[usize::from(node)].acting
                     && acting.until > self.now - length
@@ -221,7 +221,7 @@ impl World<'_> {
                 }
             }
         }
-        self.tell(|_| format!("candidate {node} goes on"));
+        self.log(|_| format!("candidate {node} continues"));
         self.disturbed(usize::from(node));
         if std::mem::take(&mut self.nodes[usize::from(node)].resumes) {
             self.resume(usize::from(node));

@@ -1,30 +1,30 @@
-//! The election that ships, under a model checker: every order of a few candidates' turns, of
-//! requests and answers lost, late and doubled, of lapse of time, crashes, resignations and breaks.
+//! The production election under a model checker: every order of the inputs of a few candidates, of
+//! lost, late and duplicate requests and answers, of expiry, crashes, resignations and breaks.
 //!
-//! What it does not do: it retells nothing of the election. [`tenure::election::Election`] itself
-//! is called; the world around it follows the driver's rule and Microsoft's lease tables.
+//! It contains no model of the election: it calls [`tenure::election::Election`]. The world around
+//! that follows the driver's rule and Microsoft's lease tables.
 //!
-//! What is without bound: time, elections, terms, renewals. Two states that act alike from now on
-//! are one (`key`), so that the states are finite and every run of any length is among them.
+//! Unbounded: time, elections, terms, renewals. States with the same future behavior are equal
+//! (`key`), so there is a finite number of them, which includes runs of every length.
 //!
-//! What bounds it: the number of candidates, two requests of each under way at once (the one that
-//! it waits for and one that is late, orphaned or a duplicate), and how many faults a run has
-//! ([`Bounds`]). A fault is anything but a candidate that is called within the tick in which it is
-//! due, and asks a store that answers within that tick.
+//! Bounded: the number of candidates, two requests of each in flight at once (the current one, and
+//! one that is late, orphaned or a duplicate), and the number of faults in a run ([`Bounds`]).
+//! Anything is a fault but a candidate that is called within the tick in which it is due, and a
+//! store that answers within that tick.
 //!
-//! What the abstraction loses:
-//! - Time comes in ticks: lease-duration 3, renew-deadline 2, retry-period and request-timeout 1,
-//!   so the margin is 1. Orders within a tick are all tried; lengths between are not.
-//! - Both lease clocks miss the same ticks, and the wall clock is true: suspend, slews and steps
-//!   are the simulator's. A missed tick is the margin itself, a second one a jump (R10).
-//! - The record is never lost, so R11's hold never comes; no activation delay; nobody observes.
-//! - An error is a broken connection. One that comes at its timeout differs in the wait after it
-//!   alone, and every longer wait is among what is tried. Foreign records are the unit tests'.
-//! - A look and its answer are one event, and only at a free lease: a look changes nothing in the
-//!   store, and the bid that follows it may be as late as any.
-//! - The resource that checks terms is not played. Whatever the order of writes, it never takes an
-//!   older term's after a newer's, as long as no two who believe have one term; and it takes the
-//!   newest leader's, as long as a term that begins is above all before it. Both are checked.
+//! Not covered by the abstraction:
+//! - Time advances in ticks: lease-duration 3, renew-deadline 2, retry-period and request-timeout 1,
+//!   so the margin is 1. All orders within a tick are tried, but no lengths in between.
+//! - Both lease clocks miss the same ticks, and the wall clock is accurate: the simulator covers
+//!   suspend, slews and steps. A missed tick is the whole margin, a second one a jump (R10).
+//! - The record is never lost, so there is no hold (R11); no activation delay; no observers.
+//! - Each error is a broken connection. A timeout differs only in the wait after it, and every longer
+//!   wait is tried. Unit tests cover foreign records.
+//! - A read and its answer are one event, and occur only at a free lease: a read changes nothing in
+//!   the store, and the bid that follows it may be arbitrarily late.
+//! - The resource that checks terms is not part of it. It never accepts a write of an older term after
+//!   one of a newer, as long as no two leaders have one term, and accepts those of the newest leader,
+//!   as long as each term is greater than all before. Both are checked.
 
 mod key;
 mod peer;
@@ -51,7 +51,7 @@ impl PartialEq for World {
     }
 }
 
-/// What is checked.
+/// The model for the checker.
 #[derive(Debug)]
 pub struct Checked {
     pub bounds: Bounds,
@@ -80,14 +80,14 @@ impl Model for Checked {
             Property::always("at most one candidate is active", |_, it: &World| {
                 it.active(|peer| !it.is_deceived(peer)).count() <= 1
             }),
-            Property::always("all who are active have terms of their own", |_, it: &World| {
+            Property::always("no two active candidates have the same term", |_, it: &World| {
                 it.active(|peer| it.active(|other| peer.term() == other.term()).count() > 1).count()
                     == 0
             }),
-            Property::always("a term that begins is above all before it", |_, it: &World| {
+            Property::always("each term is greater than all before", |_, it: &World| {
                 it.wrong.is_none()
             }),
-            Property::always("no term begins before it is recorded", |_, it: &World| {
+            Property::always("no term begins before it is written", |_, it: &World| {
                 it.led <= it.store.term
             }),
             Property::always("no candidate has two requests in flight", |_, it: &World| {
@@ -96,7 +96,7 @@ impl Model for Checked {
             Property::always("no lapsed lease is released before it is over", |_, it: &World| {
                 !it.peers.iter().any(|peer| peer.early)
             }),
-            Property::always("who was told to stop is active no more", |_, it: &World| {
+            Property::always("a candidate that resigned is not active", |_, it: &World| {
                 !it.peers.iter().any(|peer| peer.stopping && peer.believes())
             }),
             Property::always("a leader arises once faults stop", |_, it: &World| it.recovers()),
@@ -104,37 +104,38 @@ impl Model for Checked {
         ];
         if self.bounds.candidates > 1 {
             all.push(Property::sometimes(
-                "a successor before the old leader knows",
+                "a successor before the old leader has noticed",
                 |_, it: &World| {
                     let unaware =
                         |peer: &Peer| !peer.believes() && peer.standing().term().is_some();
                     it.active(|_| true).count() > 0 && it.peers.iter().any(|peer| unaware(peer))
                 },
             ));
-            all.push(Property::sometimes("two believe after a break at once", |_, it: &World| {
-                it.active(|_| true).count() > 1
-            }));
+            all.push(Property::sometimes(
+                "two active candidates after a break at once",
+                |_, it: &World| it.active(|_| true).count() > 1,
+            ));
         }
         all
     }
 }
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Debug)]
 pub struct Checkup {
-    /// States that differ.
+    /// The number of distinct states.
     pub states: usize,
-    /// Events tried, over all states.
+    /// The number of events tried, over all states.
     pub events: usize,
-    /// The longest of the shortest runs to each state.
+    /// The length of the longest of the shortest runs to each state.
     pub depth: usize,
-    /// What should never happen and does, with the shortest run to it.
+    /// The violated properties, each with the shortest run to it.
     pub failures: Vec<String>,
-    /// What could happen and never did: the bounds are too narrow, or a check ended early.
+    /// The situations that never occurred: the bounds are too narrow, or the check ended early.
     pub unseen: Vec<&'static str>,
 }
 
-/// Goes through every state within the bounds, or to the first failure.
+/// Visits every state within the bounds, or stops at the first failure.
 pub fn check(bounds: Bounds, threads: usize) -> Checkup {
     let checker = Checked { bounds }.checker().threads(threads);
     let checker = checker.finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
@@ -146,7 +147,7 @@ pub fn check(bounds: Bounds, threads: usize) -> Checkup {
             (Expectation::Sometimes, None) => unseen.push(property.name),
             (Expectation::Always, Some(run)) => {
                 let events: Vec<_> = run.clone().into_actions();
-                failures.push(format!("not so: {}, after {events:?}", property.name));
+                failures.push(format!("violated: {}, after {events:?}", property.name));
             }
             _ => {}
         }

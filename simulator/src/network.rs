@@ -19,16 +19,16 @@ pub struct Link {
     /// The kind of error that the store returns, and the share of requests in percent.
     pub error: Option<(Error, u8)>,
     /// What this candidate alone cannot do while it is examined.
-    pub illness: Option<Illness>,
+    pub defect: Option<Defect>,
 }
 
 /// A fault of one candidate that looks healthy: it can acquire the lease, and nothing more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Illness {
+pub enum Defect {
     /// Its writes fail.
     CannotWrite,
     /// The answers to its bids are lost.
-    NeverHears,
+    LosesGrants,
 }
 
 /// The fate of one request.
@@ -64,7 +64,7 @@ pub struct Message {
     pub fate: Fate,
     pub answer: Option<Result<Answer, StoreError>>,
     /// The highest term that its sender had seen.
-    pub heard: u64,
+    pub seen_term: u64,
 }
 
 impl std::fmt::Display for Fate {
@@ -79,17 +79,17 @@ impl std::fmt::Display for Fate {
             write!(f, ", connection broken")?;
         }
         if let Some(back) = self.stale {
-            write!(f, ", told of {back} changes ago")?;
+            write!(f, ", stale by {back} changes")?;
         }
         self.error.map_or(Ok(()), |error| write!(f, ", the store errs: {error:?}"))
     }
 }
 
 /// Returns true with a probability in percent, and counts it as a fault.
-fn strikes(rng: &mut Rng, percent: u8, faults: &mut u64) -> bool {
-    let strikes = percent > 0 && rng.u8(..100) < percent;
-    *faults += u64::from(strikes);
-    strikes
+fn happens(rng: &mut Rng, percent: u8, faults: &mut u64) -> bool {
+    let happens = percent > 0 && rng.u8(..100) < percent;
+    *faults += u64::from(happens);
+    happens
 }
 
 /// Draws the delay of a message on a healthy link.
@@ -106,11 +106,11 @@ impl Fate {
         let (there, back) = (delay(rng), delay(rng));
         let mut fate =
             Self { there: Some(there), between: back, back: Some(back), ..Self::default() };
-        match (link.illness, op) {
-            (Some(Illness::CannotWrite), Op::WriteTerm { .. }) => {
+        match (link.defect, op) {
+            (Some(Defect::CannotWrite), Op::WriteTerm { .. }) => {
                 fate.error = Some(Error::Unknown);
             }
-            (Some(Illness::NeverHears), Op::Acquire(_)) => fate.back = None,
+            (Some(Defect::LosesGrants), Op::Acquire(_)) => fate.back = None,
             _ => {}
         }
         if let Some(refused) = link.cut {
@@ -121,31 +121,31 @@ impl Fate {
         }
         let weather = &link.weather;
         if weather.delay > 0 {
-            if strikes(rng, weather.late, faults) {
+            if happens(rng, weather.late, faults) {
                 fate.there = Some(there + rng.u64(..weather.delay));
             }
-            if strikes(rng, weather.late, faults) {
+            if happens(rng, weather.late, faults) {
                 fate.back = Some(back + rng.u64(..weather.delay));
             }
-            if strikes(rng, weather.twice, faults) {
+            if happens(rng, weather.twice, faults) {
                 fate.again = Some(rng.u64(..weather.delay));
             }
-            if strikes(rng, weather.lost_before, faults) {
+            if happens(rng, weather.lost_before, faults) {
                 fate.there = None;
             }
-            if strikes(rng, weather.lost_after, faults) {
+            if happens(rng, weather.lost_after, faults) {
                 fate.back = None;
             }
-            if strikes(rng, weather.broken, faults) {
+            if happens(rng, weather.broken, faults) {
                 fate.broken = true;
                 *if rng.bool() { &mut fate.there } else { &mut fate.back } = None;
             }
         }
-        if strikes(rng, weather.stale, faults) {
+        if happens(rng, weather.stale, faults) {
             fate.stale = Some(rng.u8(1..=Store::KEPT));
         }
         if let Some((error, share)) = link.error
-            && strikes(rng, share, faults)
+            && happens(rng, share, faults)
         {
             fate.error = Some(error);
         }
@@ -158,12 +158,12 @@ impl Fate {
         let in_time = |span: Option<Span>| span.is_some_and(|it| it < slow);
         let single = self.again.is_none() && !self.broken && self.error.is_none();
         let single = single && self.stale.is_none();
-        single && link.illness.is_none() && in_time(self.there) && in_time(self.back)
+        single && link.defect.is_none() && in_time(self.there) && in_time(self.back)
     }
 
     /// Returns when the candidate learns the outcome, counted from the sending; `None` if it never
     /// does. An operation of several requests takes longer by the delays between them.
-    pub fn heard_after(&self, requests: u64) -> Option<Span> {
+    pub fn answered_after(&self, requests: u64) -> Option<Span> {
         let more = (requests - 1) * self.between;
         match (self.there, self.back) {
             (Some(there), Some(back)) => Some(there + more + back),

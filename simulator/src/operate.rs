@@ -9,9 +9,9 @@ use tenure::election::{
 use tenure::lease::{Bid, LeaseId, Nonce, Successor};
 
 use super::checker;
-use super::faults::{Heir, Kind};
+use super::faults::{Kind, TransferTarget};
 use super::process::Process;
-use super::service::is_by_will;
+use super::service::is_voluntary;
 use super::world::World;
 use super::{Instant, MILLI, Span, span};
 
@@ -37,7 +37,7 @@ impl Work {
 
 /// A hold-off, as the checker counts it.
 #[derive(Clone, Copy, Debug)]
-pub struct Aside {
+pub struct HoldOff {
     nonce: Option<Nonce>,
     pub length: Duration,
     from: Option<Moment>,
@@ -57,7 +57,7 @@ impl Process {
         {
             work.began = now;
         }
-        if let Some((ended, ..)) = &mut self.last_word
+        if let Some((ended, ..)) = &mut self.passive_since
             && went_back(*ended, now)
         {
             *ended = now;
@@ -65,28 +65,29 @@ impl Process {
     }
 
     /// Records that the candidate must hold off after its current lease.
-    fn stands_aside(&mut self, length: Duration) {
+    fn begin_hold_off(&mut self, length: Duration) {
         let nonce = self.nonce;
-        self.aside =
-            (!length.is_zero()).then_some(Aside { nonce, length, from: None, called: false });
+        self.hold_off =
+            (!length.is_zero()).then_some(HoldOff { nonce, length, from: None, called: false });
     }
 
     /// Records the result of a read.
-    pub fn looked(&mut self, answer: &Answer, identity: &str, now: Moment) {
+    pub fn note_read(&mut self, answer: &Answer, node: u8, now: Moment) {
         let Answer::Snapshot(sight) = answer else { return };
         self.observation = Observation::update(self.observation.take(), sight, now);
         let over = self.observation.as_ref().is_some_and(|it| it.left(now).is_zero());
-        if let Some(aside) = &mut self.aside {
-            if sight.free || over || sight.record.nonce != aside.nonce {
-                aside.from.get_or_insert(now);
+        if let Some(hold_off) = &mut self.hold_off {
+            if sight.free || over || sight.record.nonce != hold_off.nonce {
+                hold_off.from.get_or_insert(now);
             }
-            let named = sight.record.successor.as_ref().is_some_and(|it| it.identity == identity);
-            aside.called = named && sight.record.nonce != aside.nonce;
-            if aside.from.is_some_and(|from| went_back(from, now)) {
-                aside.from = Some(now);
+            let successor = sight.record.successor.as_ref();
+            let named = successor.is_some_and(|it| it.identity == identity(node));
+            hold_off.called = named && sight.record.nonce != hold_off.nonce;
+            if hold_off.from.is_some_and(|from| went_back(from, now)) {
+                hold_off.from = Some(now);
             }
-            if aside.from.is_some_and(|from| from.elapsed_min(now) >= aside.length) {
-                self.aside = None;
+            if hold_off.from.is_some_and(|from| from.elapsed_min(now) >= hold_off.length) {
+                self.hold_off = None;
             }
         }
     }
@@ -94,8 +95,12 @@ impl Process {
 
 impl World<'_> {
     /// Sends a command of an operator or the service to a candidate.
-    pub(super) fn will(&mut self, node: u8, will: Command) -> Option<Result<Progress, Refusal>> {
-        let asked = match &will {
+    pub(super) fn command(
+        &mut self,
+        node: u8,
+        command: Command,
+    ) -> Option<Result<Progress, Refusal>> {
+        let asked = match &command {
             Command::StepDown { hold_off } => Some(*hold_off),
             Command::Transfer(successor) => Some(successor.hold_off),
             _ => None,
@@ -104,9 +109,9 @@ impl World<'_> {
         {
             process.asked_hold_off = Some(span(hold_off));
         }
-        let said = will.clone();
-        let outcome = self.turn(node, Input::Command(will));
-        self.tell(|_| format!("candidate {node} is asked for {said:?}: {outcome:?}"));
+        let said = command.clone();
+        let outcome = self.turn(node, Input::Command(command));
+        self.log(|_| format!("candidate {node} is asked for {said:?}: {outcome:?}"));
         if let Some(process) = &mut self.nodes[usize::from(node)].process
             && outcome.is_some_and(|it| it.is_ok())
         {
@@ -122,19 +127,19 @@ impl World<'_> {
     /// Injects an operator's command, and returns whether it was accepted.
     pub(super) fn operate(&mut self, node: usize, kind: Kind, length: Span) -> bool {
         let hold_off = Duration::from_nanos(length);
-        let will = match kind {
+        let command = match kind {
             Kind::StepDown => Command::StepDown { hold_off },
             Kind::Transfer { to } => {
                 let identity = match to {
-                    Heir::Node(heir) => identity(heir),
-                    Heir::Nobody => "nobody".to_owned(),
+                    TransferTarget::Node(successor) => identity(successor),
+                    TransferTarget::Nobody => "nobody".to_owned(),
                 };
                 Command::Transfer(Successor { identity, hold_off })
             }
             Kind::TakeOut => Command::Pause,
             _ => return false,
         };
-        self.will(node as u8, will).is_some_and(|it| it.is_ok())
+        self.command(node as u8, command).is_some_and(|it| it.is_ok())
     }
 
     /// Resumes a paused candidate.
@@ -145,7 +150,7 @@ impl World<'_> {
                 it.resumes = true;
                 return;
             }
-            self.will(node as u8, Command::Resume);
+            self.command(node as u8, Command::Resume);
         }
     }
 
@@ -156,9 +161,9 @@ impl World<'_> {
             (from, reason, &mut self.nodes[usize::from(node)].process)
         {
             // The leader that named it as successor has ended its hold-off.
-            process.aside = None;
+            process.hold_off = None;
         }
-        if from.is_leading() && !to.is_leading() && is_by_will(reason) {
+        if from.is_leading() && !to.is_leading() && is_voluntary(reason) {
             self.gave_up(node, change, moment);
         }
         if let (true, Reason::Lapsed, Some(process)) =
@@ -170,11 +175,11 @@ impl World<'_> {
             (from, &mut self.nodes[usize::from(node)].process)
         {
             match (reason, process.asked_hold_off.take()) {
-                (Reason::SteppedDown, Some(asked)) => process.stands_aside(nanos(asked)),
+                (Reason::SteppedDown, Some(asked)) => process.begin_hold_off(nanos(asked)),
                 (Reason::Unhealthy, _) => {
                     let lease = self.nodes[usize::from(node)].plan.timings.lease_duration;
                     let process = self.nodes[usize::from(node)].process.as_mut();
-                    process.into_iter().for_each(|it| it.stands_aside(lease));
+                    process.into_iter().for_each(|it| it.begin_hold_off(lease));
                 }
                 _ => {}
             }
@@ -182,7 +187,7 @@ impl World<'_> {
         let refused = self.nodes[usize::from(node)].process.as_ref().is_some_and(|it| it.refused);
         if reason == Reason::Lost && !refused {
             let say = || format!("candidate {node} lost a lease that the store did not refuse");
-            self.judge.accuse(checker::Kind::LostUnsaid, self.now, say);
+            self.checker.report(checker::Kind::LostUnrefused, self.now, say);
         }
         if from == State::Draining {
             self.drain_ended(node, reason, term, moment);
@@ -202,9 +207,9 @@ impl World<'_> {
             let asked = process.asked_hold_off.take().map(nanos).unwrap_or_default();
             match reason {
                 Reason::SteppedDown | Reason::Transferred | Reason::ChildEnded => {
-                    process.stands_aside(asked);
+                    process.begin_hold_off(asked);
                 }
-                Reason::Unhealthy => process.stands_aside(timings.lease_duration),
+                Reason::Unhealthy => process.begin_hold_off(timings.lease_duration),
                 _ => {}
             }
             process.work = Some(Work {
@@ -217,13 +222,13 @@ impl World<'_> {
             });
         }
         if let Some(term) = term {
-            self.judge.take_back(term, node, life, self.now + kept(drain));
+            self.checker.revoke(term, node, life, self.now + kept(drain));
         }
         if reason == Reason::Unhealthy {
-            self.judge_deposed(node, term);
+            self.check_health_loss(node, term);
         }
         if to == State::Draining {
-            self.begin_work_end(node, span(drain));
+            self.plan_drained(node, span(drain));
         }
     }
 
@@ -235,45 +240,47 @@ impl World<'_> {
         // release.
         let ended = process.work.as_ref().is_some_and(|it| it.over);
         if let (true, Some(term)) = (reason == Reason::Drained || ended, term) {
-            self.judge.take_back(term, node, life, self.now);
+            self.checker.revoke(term, node, life, self.now);
         }
         let Some(work) = &mut process.work else { return };
         // A clock that goes back does not reopen a drain that is over.
         work.over |= !work.goes_on(moment);
-        let calm = process.disturbed_at.is_none_or(|at| at + 2 * lease < work.since);
-        if reason == Reason::Lapsed && calm {
+        let undisturbed = process.disturbed_at.is_none_or(|at| at + 2 * lease < work.since);
+        if reason == Reason::Lapsed && undisturbed {
             let say = || format!("candidate {node} let its lease lapse in a drain");
-            self.judge.accuse(checker::Kind::DrainLapsed, self.now, say);
+            self.checker.report(checker::Kind::DrainLapsed, self.now, say);
         }
     }
 
     /// Checks that a request is allowed now.
-    pub(super) fn judge_request(&mut self, node: u8, op: &Op, moment: Moment) {
+    pub(super) fn check_request(&mut self, node: u8, op: &Op, moment: Moment) {
         let it = &mut self.nodes[usize::from(node)];
         let Some(process) = &mut it.process else { return };
-        let alike = matches!(op, Op::Read) && process.looks_again(self.now);
+        let alike = matches!(op, Op::Read) && process.reads_at_one_pace(self.now);
         let it = &self.nodes[usize::from(node)];
         let Some(process) = &it.process else { return };
-        let accused = match op {
+        let violation = match op {
             Op::Release(bid) => self.too_early(node, bid, moment),
-            Op::Read if alike => Some((checker::Kind::Unjittered, "after as long as ever")),
-            Op::Acquire(_) if process.paused => Some((checker::Kind::TookPart, "though paused")),
-            Op::Acquire(_) if it.plan.probing.is_some() && !process.told.is_well() => {
-                Some((checker::Kind::TookPart, "though its service is not well"))
+            Op::Read if alike => Some((checker::Kind::NoJitter, "after as long as ever")),
+            Op::Acquire(_) if process.paused => {
+                Some((checker::Kind::Ineligible, "although it is paused"))
+            }
+            Op::Acquire(_) if it.plan.probing.is_some() && !process.probe_results.is_healthy() => {
+                Some((checker::Kind::Ineligible, "although its service is unhealthy"))
             }
             Op::Acquire(_)
-                if it.escort.child.is_some_and(|child| Some(child.term) == process.led) =>
+                if it.workload.child.is_some_and(|child| Some(child.term) == process.led) =>
             {
-                Some((checker::Kind::TookPart, "while its old child lives"))
+                Some((checker::Kind::Ineligible, "while its old child lives"))
             }
-            Op::Acquire(_) if process.aside.is_some_and(|it| !it.called) => {
+            Op::Acquire(_) if process.hold_off.is_some_and(|it| !it.called) => {
                 Some((checker::Kind::HoldOffBroken, "before its hold-off is over"))
             }
             _ => None,
         };
-        if let Some((kind, why)) = accused {
+        if let Some((kind, why)) = violation {
             let name = op.name();
-            self.judge.accuse(kind, self.now, || format!("candidate {node} sends {name} {why}"));
+            self.checker.report(kind, self.now, || format!("candidate {node} sends {name} {why}"));
         }
         // A clock that goes back does not forbid a release that was allowed.
         if let (Op::Release(_), Some(process)) = (op, &mut self.nodes[usize::from(node)].process) {
@@ -282,9 +289,9 @@ impl World<'_> {
     }
 
     /// Records that all publishers of a candidate have published passive.
-    pub(super) fn announced(&mut self, node: u8) {
+    pub(super) fn publish_acked(&mut self, node: u8) {
         if let Some(process) = &mut self.nodes[usize::from(node)].process
-            && let Some((.., said)) = &mut process.last_word
+            && let Some((.., said)) = &mut process.passive_since
         {
             *said = true;
         }
@@ -297,7 +304,7 @@ impl World<'_> {
         moment: Moment,
     ) -> Option<(checker::Kind, &'static str)> {
         let it = &self.nodes[usize::from(node)];
-        if it.escort.child.is_some_and(|child| child.lease == bid.lease) {
+        if it.workload.child.is_some_and(|child| child.lease == bid.lease) {
             return Some((checker::Kind::ReleasedEarly, "while the child of that lease lives"));
         }
         let waits = |(ended, nonce, said): (Moment, Option<Nonce>, bool)| {
@@ -306,7 +313,7 @@ impl World<'_> {
                 && ended.elapsed_min(moment) < it.plan.timings.request_timeout
         };
         let process = it.process.as_ref()?;
-        if process.last_word.is_some_and(waits) {
+        if process.passive_since.is_some_and(waits) {
             return Some((checker::Kind::ReleasedEarly, "before all publishers say passive"));
         }
         let lasts = |(lease, sent): (LeaseId, Moment)| {
@@ -321,10 +328,10 @@ impl World<'_> {
     }
 
     /// Returns the longest remaining hold-off of all candidates, for the bounds of the examination.
-    pub(super) fn longest_aside(&self) -> Span {
-        let aside = self.nodes.iter().filter_map(|it| it.process.as_ref()?.aside);
+    pub(super) fn longest_hold_off(&self) -> Span {
+        let hold_off = self.nodes.iter().filter_map(|it| it.process.as_ref()?.hold_off);
         let deference = self.store.successor().map(|it| it.hold_off);
-        let longest = aside.map(|it| it.length).chain(deference).max();
+        let longest = hold_off.map(|it| it.length).chain(deference).max();
         longest.map_or(0, |it| span(it) + 2 * self.scenario.longest(|it| it.retry_period))
     }
 }

@@ -4,7 +4,7 @@
 use tenure::election::{Answer, Input, Op, Request, RequestId};
 use tenure::lease::{Cause, Failure, StoreError};
 
-use super::checker::{self, Tenure};
+use super::checker::{self, Leadership};
 use super::faults::Error;
 use super::network::{self, Fate, Message};
 use super::operate;
@@ -31,7 +31,7 @@ impl Post {
         self.messages[index as usize].node
     }
 
-    fn keep(&mut self, message: Message) -> u32 {
+    fn insert(&mut self, message: Message) -> u32 {
         if let Some(free) = self.spare.pop() {
             self.messages[free as usize] = message;
             return free;
@@ -40,7 +40,7 @@ impl Post {
         self.messages.len() as u32 - 1
     }
 
-    fn free(&mut self, index: u32) {
+    fn remove(&mut self, index: u32) {
         self.spare.push(index);
     }
 
@@ -66,11 +66,11 @@ impl World<'_> {
         let it = &mut self.nodes[usize::from(node)];
         let fate = Fate::draw(&mut it.network, &it.link, &op, &mut self.faults);
         let life = it.life;
-        let mut heard_of = 0;
+        let mut seen_term = 0;
         if let Some(process) = &mut it.process {
             if process.waits_for.is_some() {
-                let say = || format!("candidate {node} has two requests under way");
-                self.judge.accuse(checker::Kind::TwoRequests, self.now, say);
+                let say = || format!("candidate {node} has two requests in flight");
+                self.checker.report(checker::Kind::TwoRequests, self.now, say);
             }
             process.waits_for = Some(id);
             process.sent_at = self.now;
@@ -81,7 +81,7 @@ impl World<'_> {
             if !fate.is_well(&it.link) {
                 process.disturb(self.now);
             }
-            heard_of = process.heard;
+            seen_term = process.seen_term;
         }
         let requests = match &op {
             Op::Read => 1,
@@ -89,13 +89,13 @@ impl World<'_> {
             Op::Acquire(_) | Op::Renew(_) | Op::Release(_) => self.store.most_requests(&op),
         };
         let patience = it.clocks.timer(timeout);
-        let heard = fate.heard_after(requests);
-        if heard.is_none_or(|heard| heard >= patience) {
+        let answered = fate.answered_after(requests);
+        if answered.is_none_or(|after| after >= patience) {
             let at = self.now + patience;
             self.queue.plan(at, Event::GiveUp { node, life, request: id.0 as u32 });
         }
         let name = op.name();
-        self.tell(|_| format!("candidate {node} sends {name}, {fate}"));
+        self.log(|_| format!("candidate {node} sends {name}, {fate}"));
         let message = Message {
             node,
             life,
@@ -105,19 +105,19 @@ impl World<'_> {
             copy: false,
             fate,
             answer: None,
-            heard: heard_of,
+            seen_term,
         };
-        if let (true, Some(heard)) = (fate.broken, heard) {
+        if let (true, Some(after)) = (fate.broken, answered) {
             let answer = Some(Err(network::broken()));
-            let told = self.post.keep(Message { answer, ..message.clone() });
-            self.queue.plan(self.now + heard, Event::Deliver { message: told });
+            let message = self.post.insert(Message { answer, ..message.clone() });
+            self.queue.plan(self.now + after, Event::Deliver { message });
         }
         let Some(there) = fate.there else { return };
         if let Some(later) = fate.again {
-            let copy = self.post.keep(Message { copy: true, ..message.clone() });
+            let copy = self.post.insert(Message { copy: true, ..message.clone() });
             self.plan_arrival(self.now + there + later, copy);
         }
-        let message = self.post.keep(message);
+        let message = self.post.insert(message);
         self.plan_arrival(self.now + there, message);
     }
 
@@ -139,8 +139,8 @@ impl World<'_> {
         let (bids, renews) = (matches!(op, Op::Acquire(_)), matches!(op, Op::Renew(_)));
         let answer = match (done, fate.error) {
             (Step::More(Stage::Missing), _) if copy || !self.is_waiting(node, life, id) => {
-                // Nobody is told that the blob is missing, so nobody makes it.
-                return self.post.free(index);
+                // No candidate learns that the blob is missing, so none creates it.
+                return self.post.remove(index);
             }
             (Step::More(stage), _) => {
                 self.post.get(index).stage = stage;
@@ -153,23 +153,23 @@ impl World<'_> {
         };
         let (granted, renewed) = (answer.is_ok() && bids, answer.is_ok() && renews);
         self.post.get(index).answer = Some(answer);
-        self.tell(|world| world.post.describe(index));
+        self.log(|world| world.post.describe(index));
         match fate.back {
             Some(back) => self.queue.plan(self.now + back, Event::Deliver { message: index }),
-            None => self.post.free(index),
+            None => self.post.remove(index),
         }
         if renewed {
-            self.spring(node);
+            self.spring_renewal_trap(node);
         }
         if granted {
-            self.spring_on_grant(node);
+            self.spring_grant_trap(node);
         }
     }
 
     /// Performs one request in the store.
     fn serve(&mut self, index: u32) -> Step {
         let message = self.post.get(index);
-        let Message { node, life, heard, fate, .. } = *message;
+        let Message { node, life, seen_term, fate, .. } = *message;
         if let (Op::Read, Some(back)) = (&message.op, fate.stale)
             && let Some(sight) = self.store.earlier(back)
         {
@@ -179,20 +179,20 @@ impl World<'_> {
         let news = self.store.news();
         let done = self.store.step(&message.op, message.stage, self.now, &mut wrote);
         if let Some((term, nonce)) = wrote {
-            let tenure = Tenure { term, nonce, node, life, kept_until: None };
+            let leadership = Leadership { term, nonce, node, life, revoked_at: None };
             let clock = self.least_clock(node);
-            self.judge.written(tenure, heard, clock, self.now);
+            self.checker.written(leadership, seen_term, clock, self.now);
             self.mix(term);
         }
         if self.store.kind() != Kind::Blob && self.store.news() != news {
             self.wake_standbys();
         }
-        if let Some(chart) = &mut self.chart {
+        if let Some(timeline) = &mut self.timeline {
             for it in &self.nodes {
                 let lease = it.process.as_ref().and_then(|it| it.lease);
                 let until = lease.and_then(|lease| self.store.leased_until(lease));
                 if let Some(until) = until {
-                    timeline::note(&mut chart.lease, it.index, self.now, until);
+                    timeline::record(&mut timeline.lease, it.index, self.now, until);
                 }
             }
         }
@@ -230,20 +230,20 @@ impl World<'_> {
         let Message { node, life, id, .. } = *message;
         let renews = matches!(message.op, Op::Renew(_));
         let moment = it.moment(self.now);
-        let answer = message.answer.take();
-        self.post.free(index);
-        let Some(answer) = answer.filter(|_| it.life == life) else { return };
+        let answer = if it.life == life { message.answer.take() } else { None };
+        self.post.remove(index);
+        let Some(answer) = answer else { return };
         if let Some(process) = &mut it.process
             && process.waits_for == Some(id)
         {
-            process.heard = process.heard.max(told_term(&answer));
+            process.seen_term = process.seen_term.max(answered_term(&answer));
             // A candidate that was refused owes no release, even if an operator freed the lease.
             if matches!(answer, Err(StoreError::Refused(_))) {
                 process.disturb(self.now);
             }
             process.refused = matches!(answer, Err(StoreError::Refused(_)));
             if let Ok(answer) = &answer {
-                process.looked(answer, &operate::identity(node), moment);
+                process.note_read(answer, node, moment);
             }
             if answer.is_ok() && renews {
                 process.renewed_at = process.sent_at;
@@ -261,7 +261,7 @@ impl World<'_> {
 }
 
 /// Returns the term in an answer; 0 if there is none.
-fn told_term(answer: &Result<Answer, StoreError>) -> u64 {
+fn answered_term(answer: &Result<Answer, StoreError>) -> u64 {
     match answer {
         Ok(Answer::Snapshot(sight)) => sight.record.term.unwrap_or(0),
         Ok(Answer::Grant(grant)) => grant.record.term.unwrap_or(0),

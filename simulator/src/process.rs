@@ -12,13 +12,13 @@ use tenure::election::{
 };
 use tenure::lease::{Candidate, LeaseId, Nonce, Rules};
 
-use super::child::Escort;
+use super::child::Workload;
 use super::clock::Clocks;
 use super::network::Link;
-use super::operate::{Aside, Work};
+use super::operate::{HoldOff, Work};
 use super::queue::{Event, Queue};
 use super::scenario::{NodePlan, Timings};
-use super::service::{Service, Told};
+use super::service::{ProbeResults, Service};
 use super::{Instant, MILLI, SECOND, Span};
 
 /// A machine with one candidate.
@@ -50,9 +50,9 @@ pub struct Node {
     /// The service next to the candidate.
     pub service: Service,
     /// The supervised processes of its terms.
-    pub escort: Escort,
-    /// Whether a snare waits until it leads.
-    pub trapped: bool,
+    pub workload: Workload,
+    /// Whether a trap disconnects it as soon as it leads.
+    pub cut_when_leading: bool,
     /// Whether it must be resumed when it wakes up.
     pub resumes: bool,
     /// Randomness for the core.
@@ -89,7 +89,7 @@ pub struct Process {
     /// How long after its exit it starts again.
     pub back_after: Span,
     /// The highest term that it has seen.
-    pub heard: u64,
+    pub seen_term: u64,
     /// The lease of its last request.
     pub lease: Option<LeaseId>,
     /// The last term that it led.
@@ -113,19 +113,19 @@ pub struct Process {
     /// Whether an operator paused it.
     pub paused: bool,
     /// The results of its probes.
-    pub told: Told,
+    pub probe_results: ProbeResults,
     /// The drain after its last leadership.
     pub work: Option<Work>,
     /// Its hold-off.
-    pub aside: Option<Aside>,
+    pub hold_off: Option<HoldOff>,
     /// When its last leadership ended, under which nonce, and whether all publishers have published
     /// that.
-    pub last_word: Option<(Moment, Option<Nonce>, bool)>,
+    pub passive_since: Option<(Moment, Option<Nonce>, bool)>,
     /// Whether the last answer was a refusal.
     pub refused: bool,
     /// When it last read the store, the interval before that, and how many similar intervals in a
     /// row.
-    pub looks: (Instant, Span, u32),
+    pub reads: (Instant, Span, u32),
     /// The lease that it observes, in stores where observers measure the time.
     pub observation: Option<Observation>,
     /// The hold-off of the current command.
@@ -135,12 +135,12 @@ pub struct Process {
 impl Process {
     /// Records a read, and returns whether so many intervals in a row were alike that they cannot
     /// have jitter.
-    pub fn looks_again(&mut self, now: Instant) -> bool {
-        let (last, before, alike) = self.looks;
+    pub fn reads_at_one_pace(&mut self, now: Instant) -> bool {
+        let (last, before, alike) = self.reads;
         let gap = now - last;
         let again = gap > SECOND && gap.abs_diff(before) < 60 * MILLI;
-        self.looks = (now, gap, if again { alike + 1 } else { 0 });
-        self.looks.2 >= 16
+        self.reads = (now, gap, if again { alike + 1 } else { 0 });
+        self.reads.2 >= 16
     }
 
     /// Records a disturbance.
@@ -150,7 +150,7 @@ impl Process {
 
     /// Records what the published belief amounts to at this moment. A belief that is over must stay
     /// over; after a jump of the clocks only a later renewal may restore it.
-    pub fn note(&mut self, moment: Moment, now: Instant) {
+    pub fn record(&mut self, moment: Moment, now: Instant) {
         if let Standing::Leader { term, belief, .. } = &self.status.standing {
             self.believed = Some(belief.sent);
             if belief.until_end(moment).is_zero() {
@@ -182,9 +182,9 @@ impl Node {
             publisher_delay: 0,
             starts_at: 0,
             service: Service::default(),
-            escort: Escort::default(),
+            workload: Workload::default(),
             resumes: false,
-            trapped: false,
+            cut_when_leading: false,
             rng: Rng::with_seed(seed),
             network: Rng::with_seed(!seed),
         }
@@ -229,7 +229,7 @@ impl Node {
             wakes_at: Instant::MAX,
             ended: 0,
             back_after: 0,
-            heard: 0,
+            seen_term: 0,
             lease: None,
             led: None,
             over: None,
@@ -241,12 +241,12 @@ impl Node {
             lapsed: None,
             nonce: None,
             paused: false,
-            told: Told::default(),
+            probe_results: ProbeResults::default(),
             work: None,
-            aside: None,
-            last_word: None,
+            hold_off: None,
+            passive_since: None,
             refused: false,
-            looks: (now, 0, 0),
+            reads: (now, 0, 0),
             observation: None,
             asked_hold_off: None,
         });
@@ -270,25 +270,29 @@ impl Node {
     /// reports nothing.
     pub fn believes(&self, now: Instant) -> bool {
         let Some(process) = &self.process else { return false };
-        !self.machine_stands && process.status.is_leader(self.clocks.read(now))
+        let leads = matches!(process.status.standing, Standing::Leader { .. });
+        leads && !self.machine_stands && process.status.is_leader(self.clocks.read(now))
     }
 
     /// Returns whether work of its leadership continues under its lease at this instant.
     pub fn drains(&self, now: Instant) -> bool {
         let Some(process) = &self.process else { return false };
-        let now = self.clocks.read(now);
-        let left = process.status.drain_remaining(now).min(process.status.protected_for(now));
-        let over = process.work.is_none_or(|it| it.over);
-        !self.machine_stands && !over && left.is_some_and(|it| !it.is_zero())
+        if self.machine_stands || process.work.is_none_or(|it| it.over) {
+            return false;
+        }
+        let left = process.status.drain_remaining(self.clocks.read(now));
+        left.is_some_and(|it| !it.is_zero())
     }
 
     /// Returns whether nothing of its own prevents it from competing.
     pub fn is_fit(&self) -> bool {
         let fit = |it: &Process| {
-            let well = self.plan.probing.is_none() || it.told.is_well();
-            well && !it.paused && it.aside.is_none()
+            let well = self.plan.probing.is_none() || it.probe_results.is_healthy();
+            well && !it.paused && it.hold_off.is_none()
         };
-        !self.plan.observe && self.escort.child.is_none() && self.process.as_ref().is_some_and(fit)
+        !self.plan.observe
+            && self.workload.child.is_none()
+            && self.process.as_ref().is_some_and(fit)
     }
 
     /// Returns whether its wall clock was never wrong beyond its drift.
@@ -325,12 +329,12 @@ impl Node {
     }
 
     /// Returns the next request of the core.
-    pub fn command(&mut self) -> Option<Request> {
+    pub fn poll_request(&mut self) -> Option<Request> {
         self.process.as_mut()?.election.poll_request()
     }
 
     /// Returns the next state transition of the core.
-    pub fn change(&mut self) -> Option<Transition> {
+    pub fn poll_transition(&mut self) -> Option<Transition> {
         let process = self.process.as_mut()?;
         while let Some(notice) = process.election.poll_notice() {
             if let Notice::Transition(change) = notice {

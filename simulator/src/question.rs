@@ -19,7 +19,7 @@ impl World<'_> {
         let there = self.rng.u64(MILLI / 10..30 * MILLI);
         self.queue.plan(self.now + there, Event::Question { client, stamp });
         if again {
-            let pause = match self.chart {
+            let pause = match self.timeline {
                 None => self.rng.u64(2 * SECOND..30 * SECOND),
                 Some(_) => SECOND,
             };
@@ -42,56 +42,56 @@ impl World<'_> {
             life: node.life,
             valid_for_ms: judgement.valid_for_ms(),
         });
-        if let Some(chart) = &mut self.chart {
-            chart.answers.push((client, self.now, answer.is_some()));
+        if let Some(timeline) = &mut self.timeline {
+            timeline.answers.push((client, self.now, answer.is_some()));
         }
         if answer.is_none() && it.acting.is_none() {
             return;
         }
         it.answer = answer;
         let back = self.rng.u64(MILLI / 10..30 * MILLI);
-        self.queue.plan(self.now + back, Event::Told { client, stamp });
+        self.queue.plan(self.now + back, Event::Answered { client, stamp });
     }
 
     /// Delivers the answer: the client acts on it, or stops acting.
-    pub(super) fn told(&mut self, client: u8, stamp: u32) {
+    pub(super) fn answered(&mut self, client: u8, stamp: u32) {
         let it = &mut self.clients[usize::from(client)];
         if it.question != stamp {
             return;
         }
-        let Some(acting) = it.told(self.now) else { return };
-        if let Some(chart) = &mut self.chart {
-            timeline::note(&mut chart.acting, client, self.now, acting.until);
+        let Some(acting) = it.receive(self.now) else { return };
+        if let Some(timeline) = &mut self.timeline {
+            timeline::record(&mut timeline.acting, client, self.now, acting.until);
         }
         let taken = self.resource.write(acting.term, client, acting.life);
-        if let (Err((node, _)), false) = (taken, self.judge.terms_void) {
+        if let (Err((node, _)), false) = (taken, self.checker.terms_void) {
             let say = || format!("candidates {client} and {node} led in one term, {}", acting.term);
-            self.judge.accuse(Kind::TermFell, self.now, say);
+            self.checker.report(Kind::TermFell, self.now, say);
         }
-        self.judge_acting(client, acting);
+        self.check_acting(client, acting);
     }
 
-    fn is_taken_back(&self, client: u8, acting: Acting) -> bool {
-        self.judge.is_taken_back(acting.term, client, acting.life, self.now)
+    fn is_revoked(&self, client: u8, acting: Acting) -> bool {
+        self.checker.is_revoked(acting.term, client, acting.life, self.now)
     }
 
     /// Checks that no other client acts, now that this one does, unless a leader ended its validity
     /// voluntarily.
-    fn judge_acting(&mut self, client: u8, acting: Acting) {
-        if !self.scenario.faithful || self.is_taken_back(client, acting) {
+    fn check_acting(&mut self, client: u8, acting: Acting) {
+        if !self.scenario.faithful || self.is_revoked(client, acting) {
             return;
         }
         for (other, it) in self.clients.iter().enumerate() {
             let Some(its) = it.acting.filter(|its| its.until > self.now) else { continue };
             let other = other as u8;
-            if other != client && !self.is_taken_back(other, its) {
+            if other != client && !self.is_revoked(other, its) {
                 let say = || {
                     format!(
-                        "clients act on the words of {client} in term {} and of {other} in {}",
+                        "clients act on answers of {client} in term {} and of {other} in {}",
                         acting.term, its.term
                     )
                 };
-                return self.judge.accuse(Kind::DualClients, self.now, say);
+                return self.checker.report(Kind::DualClients, self.now, say);
             }
         }
     }

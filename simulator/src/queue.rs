@@ -1,9 +1,6 @@
 //! The event queue, ordered by true time; events of one instant keep the order in which they were
 //! scheduled.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
-
 use super::Instant;
 
 /// A scheduled event.
@@ -14,7 +11,7 @@ pub enum Event {
     /// A driver's request times out.
     GiveUp { node: u8, life: u32, request: u32 },
     /// All publishers of a node have published passive.
-    Announced { node: u8, stamp: u32 },
+    PublishAcked { node: u8, stamp: u32 },
     /// The store notifies a standby of a change.
     Changed { node: u8 },
     /// A message reaches the store.
@@ -22,7 +19,7 @@ pub enum Event {
     /// An answer reaches the candidate.
     Deliver { message: u32 },
     /// The machine or process of a node continues.
-    GoOn { node: u8 },
+    Continue { node: u8 },
     /// A process starts.
     Start { node: u8 },
     /// A client sends a request, a periodic one if `again`.
@@ -30,11 +27,11 @@ pub enum Event {
     /// A request reaches a candidate's listener.
     Question { client: u8, stamp: u32 },
     /// The answer reaches the client.
-    Told { client: u8, stamp: u32 },
+    Answered { client: u8, stamp: u32 },
     /// A fault of the schedule begins.
-    Strike { fault: u32 },
+    Inject { fault: u32 },
     /// A lasting fault ends.
-    Heal { fault: u32 },
+    EndFault { fault: u32 },
     /// A probe of a service begins.
     Probe { node: u8, probe: u8, stamp: u32 },
     /// A probe ends.
@@ -44,12 +41,12 @@ pub enum Event {
     /// A child starts, if its candidate still leads.
     Launch { node: u8, stamp: u32 },
     /// A watchdog checks the deadline of its child.
-    Keeper { node: u8, stamp: u32 },
+    Watchdog { node: u8, stamp: u32 },
     /// A child exits, as it was asked to.
     ChildEnds { node: u8, stamp: u32 },
     /// A candidate is notified that no process of its term is left.
-    Vacated { node: u8, stamp: u32 },
-    /// The next step of the examination after a spell.
+    WorkloadExited { node: u8, stamp: u32 },
+    /// The next step of the examination after a phase of faults.
     Examine,
 }
 
@@ -59,13 +56,13 @@ impl Event {
         match self {
             Self::Wake { node, .. }
             | Self::GiveUp { node, .. }
-            | Self::Announced { node, .. }
+            | Self::PublishAcked { node, .. }
             | Self::Changed { node }
             | Self::Probe { node, .. }
             | Self::Probed { node, .. }
             | Self::Drained { node, .. }
             | Self::Launch { node, .. }
-            | Self::Vacated { node, .. }
+            | Self::WorkloadExited { node, .. }
             | Self::Start { node } => Some(node),
             Self::Question { client, .. } => Some(client),
             _ => None,
@@ -78,67 +75,53 @@ impl Event {
         let (kind, a, b) = match self {
             Self::Wake { node, stamp } => (1, node, u64::from(stamp)),
             Self::GiveUp { node, request, .. } => (2, node, u64::from(request)),
-            Self::Announced { node, stamp } => (3, node, u64::from(stamp)),
+            Self::PublishAcked { node, stamp } => (3, node, u64::from(stamp)),
             Self::Changed { node } => (4, node, 0),
             Self::Arrive { message } => (5, 0, u64::from(message)),
             Self::Deliver { message } => (6, 0, u64::from(message)),
-            Self::GoOn { node } => (7, node, 0),
+            Self::Continue { node } => (7, node, 0),
             Self::Start { node } => (8, node, 0),
             Self::Ask { client, again } => (9, client, u64::from(again)),
             Self::Question { client, stamp } => (10, client, u64::from(stamp)),
-            Self::Told { client, stamp } => (11, client, u64::from(stamp)),
-            Self::Strike { fault } => (12, 0, u64::from(fault)),
-            Self::Heal { fault } => (13, 0, u64::from(fault)),
+            Self::Answered { client, stamp } => (11, client, u64::from(stamp)),
+            Self::Inject { fault } => (12, 0, u64::from(fault)),
+            Self::EndFault { fault } => (13, 0, u64::from(fault)),
             Self::Examine => (14, 0, 0),
             Self::Probe { node, probe, stamp } => (15, node, index(probe, stamp)),
             Self::Probed { node, probe, stamp } => (16, node, index(probe, stamp)),
             Self::Drained { node, stamp } => (17, node, u64::from(stamp)),
             Self::Launch { node, stamp } => (18, node, u64::from(stamp)),
-            Self::Keeper { node, stamp } => (19, node, u64::from(stamp)),
+            Self::Watchdog { node, stamp } => (19, node, u64::from(stamp)),
             Self::ChildEnds { node, stamp } => (20, node, u64::from(stamp)),
-            Self::Vacated { node, stamp } => (21, node, u64::from(stamp)),
+            Self::WorkloadExited { node, stamp } => (21, node, u64::from(stamp)),
         };
         kind << 56 | u64::from(a) << 48 | b
     }
 }
 
-/// An event with its time and its sequence number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Planned {
-    at: Instant,
-    number: u32,
-    event: Event,
-}
-
-impl Ord for Planned {
-    /// Reversed, because the heap pops the greatest.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.number).cmp(&(self.at, self.number))
-    }
-}
-
-impl PartialOrd for Planned {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// The pending events.
+/// The pending events, the next one last.
+///
+/// A handful of them is pending at any time, and most are scheduled for soon, so that a sorted list
+/// is cheaper than a heap.
 #[derive(Debug, Default)]
 pub struct Queue {
-    heap: BinaryHeap<Planned>,
-    planned: u32,
+    pending: Vec<(Instant, Event)>,
 }
 
 impl Queue {
-    /// Schedules an event.
+    /// Schedules an event, after those of the same instant.
     pub fn plan(&mut self, at: Instant, event: Event) {
-        self.planned += 1;
-        self.heap.push(Planned { at, number: self.planned, event });
+        let sooner = self.pending.iter().rev().take_while(|it| it.0 <= at).count();
+        self.pending.insert(self.pending.len() - sooner, (at, event));
+    }
+
+    /// Returns when the next event is due.
+    pub fn next_at(&self) -> Option<Instant> {
+        self.pending.last().map(|it| it.0)
     }
 
     /// Removes and returns the next event.
     pub fn pop(&mut self) -> Option<(Instant, Event)> {
-        self.heap.pop().map(|it| (it.at, it.event))
+        self.pending.pop()
     }
 }

@@ -1,8 +1,7 @@
-//! One episode's settings and schedule, drawn from its seed.
+//! The settings and the schedule of one episode, drawn from its seed.
 //!
-//! What it does not do: it plays nothing. A *faithful* episode keeps the assumptions of the claim
-//! (the world leaves out what would break them); any other breaks them on purpose, and is held to
-//! what terms promise alone.
+//! A *faithful* episode keeps the assumptions of the claim: the world skips faults that would violate
+//! them. Any other episode violates them on purpose, and only its terms are checked.
 
 use std::time::Duration;
 
@@ -13,17 +12,17 @@ use super::service::Probing;
 use super::store::Kind;
 use super::{MILLI, SECOND, Span, span};
 
-/// How a node's clocks may go wrong, so that in a faithful episode errors of several kinds never
-/// add up to more than the claim allows.
+/// The kind of clock errors of a node. It has one kind in a faithful episode, so that errors of
+/// several kinds do not add up to more than the claim allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nature {
     /// Freezes that no guest clock sees, up to the margin.
     Freezing,
-    /// Freezes of any length over a second and a half, after which the wall clock is put right.
+    /// Freezes of at least two seconds, after which the wall clock is corrected.
     Virtual,
     /// Boot and wall clock are slewed.
     Slewed,
-    /// The machine sleeps now and then.
+    /// The machine is suspended.
     Sleepy,
     /// One clock at a time is set forward or back.
     Jumpy,
@@ -45,20 +44,20 @@ pub struct Timings {
 pub struct NodePlan {
     pub timings: Timings,
     pub observe: bool,
-    /// How the service beside it is asked whether it is well.
+    /// The probes of its service.
     pub probing: Option<Probing>,
-    /// Whether processes run in its terms.
+    /// Whether it supervises a process in its terms.
     pub has_workload: bool,
-    /// Whether its service says when it has ended its work.
+    /// Whether its service reports the end of its work.
     pub says_drained: bool,
     pub nature: Nature,
-    /// The rate error of its clocks, in millionths.
+    /// The rate error of its clocks, in parts per million.
     pub drift_ppm: i64,
-    /// The same of the client beside it.
+    /// The rate error of its client's clock.
     pub client_ppm: i64,
     /// The longest freeze that the margin allows.
     pub freeze_budget: Span,
-    /// The totals that boot and raw begin with.
+    /// The initial readings of boot and raw.
     pub clock_start: [u64; 2],
 }
 
@@ -73,8 +72,8 @@ pub struct Scenario {
     pub seeded: Option<u64>,
     pub nodes: Vec<NodePlan>,
     pub faults: Vec<Fault>,
-    /// How long each spell of faults lasts; after each the election is examined in calm.
-    pub spells: Vec<Span>,
+    /// The length of each phase of faults, after which the election is examined without faults.
+    pub phases: Vec<Span>,
 }
 
 impl Scenario {
@@ -96,7 +95,7 @@ impl Scenario {
             let observe = index >= 2 && rng.u8(..8) == 0;
             nodes.push(NodePlan::draw(&mut rng, timings, observe));
         }
-        // One candidate's lease is timed by the others' clocks, and by the store's, too.
+        // The clocks of the other candidates and of the store time a candidate's lease, too.
         let shares = nodes.iter().map(|it| it.timings.drift_share());
         let share = shares.fold(f64::INFINITY, f64::min);
         nodes.iter_mut().for_each(|it| it.keep_to(share));
@@ -114,14 +113,14 @@ impl Scenario {
             seeded,
             nodes,
             faults: Vec::new(),
-            spells: Vec::new(),
+            phases: Vec::new(),
         };
         scenario.plan(&mut rng);
         scenario
     }
 
-    /// Three candidates with the default settings on a blob, clocks that run true, and a schedule
-    /// by hand.
+    /// Creates an episode with three candidates on a blob, the default settings, accurate clocks, and
+    /// these faults.
     pub fn by_hand(nature: Nature, faults: Vec<Fault>) -> Self {
         let timings = Timings {
             lease_duration: Duration::from_secs(15),
@@ -151,23 +150,23 @@ impl Scenario {
             seeded: Some(1),
             nodes: vec![node; 3],
             faults,
-            spells: vec![600 * SECOND],
+            phases: vec![600 * SECOND],
         }
     }
 
-    /// The longest of a setting among the candidates that compete.
+    /// Returns the longest value of a setting.
     pub fn longest(&self, of: impl Fn(&Timings) -> Duration) -> Span {
         let lengths = self.nodes.iter().map(|node| span(of(&node.timings)));
         lengths.max().unwrap_or_default()
     }
 
-    /// The longest wait that anybody times: for an observed lease, or R11's hold.
+    /// Returns the longest wait that a candidate times: for an observed lease, or R11's hold.
     pub fn longest_wait(&self) -> Span {
         let hold = if self.store == Kind::Blob { 60 * SECOND } else { 0 };
         self.longest(|it| it.lease_duration).max(hold)
     }
 
-    /// Whether all candidates have the same timings.
+    /// Returns whether all candidates have the same timings.
     pub fn are_alike(&self) -> bool {
         self.nodes.iter().all(|node| node.timings == self.nodes[0].timings)
     }
@@ -176,26 +175,26 @@ impl Scenario {
         let lease = self.longest(|it| it.lease_duration);
         let nodes = u8::try_from(self.nodes.len()).unwrap_or(u8::MAX);
         let gap = log_span(rng, 4 * SECOND, lease);
-        for spell in 0..3 {
+        for phase in 0..3 {
             let end = 600 * SECOND + rng.u64(..600) * SECOND;
-            // Some spells begin in peace.
+            // Some phases begin without faults.
             let mut at = if rng.bool() { lease * 2 } else { 0 };
             while at < end {
                 let drawn = match rng.u8(..30) {
                     0 => faults::ambush(rng, lease, self.faithful),
                     _ => vec![faults::draw(rng, nodes, lease, self.faithful)],
                 };
-                let placed = drawn.into_iter().map(|it| Fault { spell, at: at + it.at, ..it });
+                let placed = drawn.into_iter().map(|it| Fault { phase, at: at + it.at, ..it });
                 self.faults.extend(placed.filter(|it| it.at < end));
                 at += log_span(rng, gap / 8, gap * 2);
             }
-            self.spells.push(end);
+            self.phases.push(end);
         }
     }
 }
 
 impl Timings {
-    /// Settings that the daemon would accept.
+    /// Draws settings that `tenure run` would accept.
     fn draw(rng: &mut Rng, store: Kind) -> Self {
         let lease_duration = match (rng.u8(..6), store) {
             (0, _) => Duration::from_secs(15),
@@ -226,7 +225,8 @@ impl Timings {
         }
     }
 
-    /// The largest rate error, in millionths, that leaves something of the margin for pauses.
+    /// Returns the largest rate error, in parts per million, that leaves a part of the margin for
+    /// pauses.
     fn drift_share(&self) -> f64 {
         let margin = 1.0 - self.renew_deadline.as_secs_f64() / self.lease_duration.as_secs_f64();
         margin / 6.0 * 1_000_000.0
@@ -234,8 +234,8 @@ impl Timings {
 }
 
 impl NodePlan {
-    /// Scales the rate errors down to what the smallest margin of all candidates allows: to a
-    /// `share`, in millionths, no larger than its own.
+    /// Scales the rate errors down to what the smallest margin of all candidates allows: to a `share`,
+    /// in parts per million, no larger than its own.
     fn keep_to(&mut self, share: f64) {
         let factor = share / self.timings.drift_share();
         for ppm in [&mut self.drift_ppm, &mut self.client_ppm] {
@@ -251,8 +251,8 @@ impl NodePlan {
             3 => Nature::Sleepy,
             _ => Nature::Jumpy,
         };
-        // Three clocks may err: this node's, the store's and a client's. What is left of the
-        // margin is for freezes.
+        // Three clocks have errors: this node's, the store's and a client's. The rest of the margin
+        // is for freezes.
         let most = timings.drift_share() / 1_000_000.0;
         let length = |duration: Duration, factor: f64| duration.as_secs_f64() * factor;
         let left = length(timings.lease_duration, 1.0 - most)

@@ -36,16 +36,16 @@ impl Probing {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Service {
-    pub mood: Mood,
+    pub health: Health,
     pub probes: [Probe; 2],
 }
 
 /// How a service responds to probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mood {
+pub enum Health {
     #[default]
-    Well,
-    Ill,
+    Healthy,
+    Unhealthy,
     /// Alternates between healthy and unhealthy.
     Flapping,
 }
@@ -67,7 +67,7 @@ pub struct Probe {
 
 /// The probe results of one process, as the checker counts them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Told {
+pub struct ProbeResults {
     streaks: [Streak; 2],
     well: bool,
 }
@@ -81,9 +81,9 @@ struct Streak {
     in_term: (Option<u64>, u32),
 }
 
-impl Told {
+impl ProbeResults {
     /// Returns whether the results allow it to compete.
-    pub fn is_well(&self) -> bool {
+    pub fn is_healthy(&self) -> bool {
         self.well
     }
 
@@ -106,7 +106,7 @@ impl Told {
         self.streaks.iter_mut().filter(|it| !it.well).for_each(|it| it.length = 0);
     }
 
-    fn condemns(&self, term: Option<u64>, rule: &HealthRule) -> bool {
+    fn are_unhealthy(&self, term: Option<u64>, rule: &HealthRule) -> bool {
         let streaks = &self.streaks[..rule.probes];
         streaks.iter().any(|it| it.in_term.0 == term && it.in_term.1 >= rule.failures)
     }
@@ -114,7 +114,7 @@ impl Told {
 
 impl World<'_> {
     /// Restarts resting probes after a change that they may detect.
-    pub(super) fn stir(&mut self, node: usize) {
+    pub(super) fn restart_probes(&mut self, node: usize) {
         let it = &mut self.nodes[node];
         let Some(probing) = it.plan.probing.filter(|_| it.process.is_some()) else { return };
         for probe in 0..probing.rule.probes {
@@ -129,33 +129,33 @@ impl World<'_> {
     }
 
     /// Starts the probes of a new process.
-    pub(super) fn probe_anew(&mut self, node: usize) {
+    pub(super) fn start_probes(&mut self, node: usize) {
         self.nodes[node].service.probes.iter_mut().for_each(|it| it.turns = false);
-        self.stir(node);
+        self.restart_probes(node);
     }
 
-    pub(super) fn set_mood(&mut self, node: usize, mood: Mood) {
-        self.nodes[node].service.mood = mood;
-        self.stir(node);
+    pub(super) fn set_health(&mut self, node: usize, health: Health) {
+        self.nodes[node].service.health = health;
+        self.restart_probes(node);
     }
 
     /// Begins a run of a probe.
     pub(super) fn probe(&mut self, node: u8, probe: u8, stamp: u32) {
-        let spell = self.examination.step() == Step::Spell;
+        let phase = self.examination.step() == Step::Phase;
         let it = &mut self.nodes[usize::from(node)];
         let its = &mut it.service.probes[usize::from(probe)];
         let Some(process) = it.process.as_ref().filter(|_| its.stamp == stamp && its.turns) else {
             return;
         };
         its.begun_in = process.status.term();
-        its.well = match it.service.mood {
-            Mood::Well => true,
-            Mood::Ill => false,
-            Mood::Flapping => self.rng.bool(),
+        its.well = match it.service.health {
+            Health::Healthy => true,
+            Health::Unhealthy => false,
+            Health::Flapping => self.rng.bool(),
         };
         let lease = span(it.plan.timings.lease_duration);
         let takes = match self.rng.u8(..6) {
-            0 if spell => log_span(&mut self.rng, 50 * MILLI, lease),
+            0 if phase => log_span(&mut self.rng, 50 * MILLI, lease),
             _ => self.rng.u64(MILLI..50 * MILLI),
         };
         its.ends_at = self.now + takes;
@@ -177,14 +177,14 @@ impl World<'_> {
         let (Some(probing), Some(process)) = (it.plan.probing, &mut it.process) else { return };
         let counts = process.status.term() == begun_in;
         if counts {
-            process.told.take(index, well, begun_in, &probing.rule);
+            process.probe_results.take(index, well, begun_in, &probing.rule);
         }
         let input = Input::ProbeResult { probe: index, healthy: well, begun_in };
         let _ = process.election.handle(input, moment, entropy);
         let rests = counts
-            && it.service.mood != Mood::Flapping
-            && well == (it.service.mood == Mood::Well)
-            && process.told.streaks[index].length >= probing.enough();
+            && it.service.health != Health::Flapping
+            && well == (it.service.health == Health::Healthy)
+            && process.probe_results.streaks[index].length >= probing.enough();
         let its = &mut it.service.probes[index];
         if rests {
             its.turns = false;
@@ -196,19 +196,19 @@ impl World<'_> {
 
     /// Checks that a leader that left because of an unhealthy service had enough failures in its
     /// term.
-    pub(super) fn judge_deposed(&mut self, node: u8, term: Option<u64>) {
+    pub(super) fn check_health_loss(&mut self, node: u8, term: Option<u64>) {
         let it = &self.nodes[usize::from(node)];
         let (Some(process), Some(probing)) = (&it.process, it.plan.probing) else { return };
-        if !process.told.condemns(term, &probing.rule) {
+        if !process.probe_results.are_unhealthy(term, &probing.rule) {
             let say =
-                || format!("candidate {node} was found ill in term {term:?} by earlier probes");
-            self.judge.accuse(Kind::DeposedByThePast, self.now, say);
+                || format!("candidate {node} became unhealthy in term {term:?} by earlier probes");
+            self.checker.report(Kind::StaleProbeCounted, self.now, say);
         }
     }
 
     /// Notifies the service of a drain. Some services report the end of their work, and some report
     /// it for another term.
-    pub(super) fn begin_work_end(&mut self, node: u8, drain: Span) {
+    pub(super) fn plan_drained(&mut self, node: u8, drain: Span) {
         let it = &mut self.nodes[usize::from(node)];
         let Some(process) = &mut it.process else { return };
         if drain == 0 || !it.plan.says_drained {
@@ -234,13 +234,13 @@ impl World<'_> {
         }
         let named = if current && stamp.is_multiple_of(2) { None } else { term };
         if process.led.is_some() {
-            self.will(node, Command::Drained(named));
+            self.command(node, Command::Drained(named));
         }
     }
 }
 
 /// Returns whether a leader that left for this reason did so voluntarily.
-pub fn is_by_will(reason: Reason) -> bool {
+pub fn is_voluntary(reason: Reason) -> bool {
     use Reason::{ChildEnded, Paused, Resigned, SteppedDown, Transferred, Unhealthy};
     matches!(reason, Resigned | SteppedDown | Transferred | Paused | Unhealthy | ChildEnded)
 }

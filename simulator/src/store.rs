@@ -1,7 +1,7 @@
 //! The simulated store: a blob by Microsoft's lease tables, a Lease of Kubernetes, or a record on
 //! one host, with a clock of its own.
 //!
-//! What it does not do: it loses nothing and errs never; the network and the faults do.
+//! It loses nothing and returns no errors; the network and the faults do.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ mod object;
 use blob_lease::{Lease, Refusal};
 use object::Standing;
 
-/// Which kind of store.
+/// The kind of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A blob of Azure: a lease by the tables, the record beside it.
+    /// An Azure blob: a lease by the tables, and a record.
     Blob,
-    /// A Lease of Kubernetes: an object that is compared and set, whose observers count the time.
+    /// A Lease of Kubernetes: an object with compare-and-set, whose observers measure the time.
     Object,
-    /// A record on one host, as `file:` and `memory:` keep it.
+    /// A record on one host, as in `file:` and `memory:`.
     Host,
 }
 
@@ -40,47 +40,47 @@ pub enum Kind {
 #[derive(Clone, Debug)]
 pub struct Store {
     kind: Kind,
-    /// How much faster than true time the store's clock runs, in millionths.
+    /// The rate error of the store's clock, in parts per million.
     ppm: i64,
-    /// Whether there is a blob at all.
+    /// Whether the blob or object exists.
     exists: bool,
     lease: Lease<LeaseId>,
-    /// Whose lease stands in the object.
+    /// The lease in the object.
     standing: Option<Standing>,
-    /// Counts what stood there.
+    /// Counts the leases in the object, for its version.
     specs: u64,
     record: Record,
-    /// Counts the changes of the record (blob), of record and lease (host), of anything (object).
+    /// Counts the changes of the record (blob), of record and lease (host), or of anything (object).
     changes: u64,
-    /// Counts the changes that a standby is told of.
+    /// Counts the changes that standbys are notified of.
     news: u64,
-    /// What looks at the object saw, the last first.
+    /// The previous states of the object, the last first.
     earlier: VecDeque<Snapshot>,
     version: Version,
 }
 
-/// How far an operation of several requests has come.
+/// The progress of an operation that takes several requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
     /// Nothing is done yet.
     #[default]
     First,
-    /// The bid was answered that there is no blob: its candidate asks for one to be made.
+    /// The bid found no blob: the next request creates it.
     Missing,
-    /// The blob was made, by this bid or another: its candidate asks for the lease again.
+    /// The blob was created, by this bid or another: the next request acquires the lease.
     Made,
-    /// The lease was granted, or the record read in this version: one request is left.
+    /// The lease was granted, or the record was read in this version: one request is left.
     Second { seen: u64 },
-    /// Ours was found in this version of the object: it is left to write.
+    /// The candidate's lease was found in this version of the object: the write is left.
     Third { seen: u64 },
 }
 
-/// What came of one request.
+/// The result of one request.
 #[derive(Debug)]
 pub enum Step {
     /// The operation has ended.
     Done(Result<Answer, StoreError>),
-    /// It goes on with another request.
+    /// The operation continues with another request.
     More(Stage),
 }
 
@@ -88,16 +88,16 @@ fn refused(Refusal(_, code): Refusal) -> StoreError {
     StoreError::Refused(Failure::new(Cause::Lease, code))
 }
 
-/// The lease id of a third party.
-pub fn stranger(number: u64) -> LeaseId {
+/// Returns the lease id of a third party.
+pub fn third_party(number: u64) -> LeaseId {
     LeaseId::from_random(u128::from(number) | 1 << 100)
 }
 
 impl Store {
-    /// How many changes ago a look may be told of.
+    /// The number of changes by which a read may be stale.
     pub const KEPT: u8 = 4;
 
-    /// A store whose clock drifts so.
+    /// Creates an empty store with this rate error.
     pub fn new(kind: Kind, ppm: i64) -> Self {
         Self {
             kind,
@@ -114,12 +114,12 @@ impl Store {
         }
     }
 
-    /// Which kind it is.
+    /// Returns the kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// How many requests an operation on the lease takes at most.
+    /// Returns the maximum number of requests of an operation on the lease.
     pub fn most_requests(&self, op: &Op) -> u64 {
         match (self.kind, op) {
             (Kind::Blob, Op::Acquire(_)) => 4,
@@ -129,12 +129,12 @@ impl Store {
         }
     }
 
-    /// What looks at an object saw so many changes ago, if it is known.
+    /// Returns what a read of the object showed this many changes ago, if known.
     pub fn earlier(&self, back: u8) -> Option<Snapshot> {
         self.earlier.get(usize::from(back) - 1).cloned()
     }
 
-    /// What the election must know of it.
+    /// Returns the properties that the election depends on.
     pub fn rules(&self) -> Rules {
         match self.kind {
             Kind::Blob => {
@@ -145,33 +145,34 @@ impl Store {
         }
     }
 
-    /// The store's own time.
+    /// Returns the time of the store's clock.
     pub fn time(&self, now: Instant) -> Duration {
         let drift = now.cast_signed() * self.ppm / 1_000_000;
         Duration::from_nanos((EPOCH + now).saturating_add_signed(drift))
     }
 
-    /// The term of the record.
+    /// Returns the term of the record.
     pub fn term(&self) -> Option<u64> {
         self.record.term
     }
 
-    /// What the record bears as its writer's.
+    /// Returns the nonce of the acquisition that wrote the record.
     pub fn nonce(&self) -> Option<Nonce> {
         self.record.nonce
     }
 
-    /// Whom the record names to follow.
+    /// Returns the successor that the record names.
     pub fn successor(&self) -> Option<&Successor> {
         self.record.successor.as_ref()
     }
 
-    /// Counts what standbys are told of: a renewal is no news, and a blob tells nobody.
+    /// Returns the number of changes that standbys are notified of. A renewal is not one, and a blob
+    /// notifies nobody.
     pub fn news(&self) -> u64 {
         self.news
     }
 
-    /// Whether this lease is the one that is held, and not breaking.
+    /// Returns whether this lease is held, and not breaking.
     pub fn is_leased_to(&self, lease: LeaseId) -> bool {
         if self.kind == Kind::Object {
             return self.stands(lease);
@@ -179,7 +180,7 @@ impl Store {
         matches!(&self.lease, Lease::Leased { id, .. } if *id == lease)
     }
 
-    /// Until when this lease is held, by a store's clock that runs true.
+    /// Returns until when this lease is held, by an accurate clock.
     pub fn leased_until(&self, lease: LeaseId) -> Option<Instant> {
         if let Some(standing) = self.standing.as_ref().filter(|_| self.stands(lease)) {
             return Some(super::span(standing.until) - EPOCH);
@@ -192,7 +193,7 @@ impl Store {
         }
     }
 
-    /// Whether somebody has the lease.
+    /// Returns whether the lease is held.
     pub fn is_leased(&mut self, now: Instant) -> bool {
         if self.kind == Kind::Object {
             let time = self.time(now);
@@ -212,13 +213,13 @@ impl Store {
         self.news += u64::from(self.kind == Kind::Host);
     }
 
-    /// The object changed in a way that a standby is told of.
+    /// Records a change that standbys are notified of.
     fn changed_hands(&mut self) {
         self.touched();
         self.news += 1;
     }
 
-    /// Does one request of an operation. `wrote` is set to the term that it wrote.
+    /// Performs one request of an operation. `wrote` is set to the term that it wrote.
     pub fn step(
         &mut self,
         op: &Op,
@@ -265,7 +266,7 @@ impl Store {
         Snapshot { free, record: self.record.clone(), version: self.version.clone(), claim: None }
     }
 
-    /// A request for the lease makes no blob: what is missing is made for a bid that was told so.
+    /// Acquires the lease of a blob. A missing blob is created only after a bid has found it missing.
     fn take(&mut self, bid: &Bid, stage: Stage, time: Duration) -> Step {
         if self.kind == Kind::Host {
             return Step::Done(self.take_as_seen(bid, time));
@@ -282,7 +283,7 @@ impl Store {
         }
     }
 
-    /// On one host the lease is taken only as it was seen free.
+    /// Acquires the lease on one host, which must be unchanged since it was read as free.
     fn take_as_seen(&mut self, bid: &Bid, time: Duration) -> Result<Answer, StoreError> {
         let again = self.is_of(bid);
         let free = !matches!(self.lease.state(time), "leased" | "breaking");
@@ -326,7 +327,7 @@ impl Store {
         }
     }
 
-    /// Writes the record under the lease; says whether it did, or had before.
+    /// Writes the record under the lease. Returns the term, and whether it was written now.
     fn write(
         &mut self,
         bid: &Bid,
@@ -399,10 +400,10 @@ impl Store {
     }
 }
 
-/// What others do to it behind the candidates' backs.
+/// Changes by operators and third parties.
 impl Store {
-    /// An operator breaks the lease, after a period or (`None`) letting it run out. Nothing to
-    /// break is nothing done.
+    /// Breaks the lease, after a period, or by letting it run out (`None`). Does nothing if it is not
+    /// held.
     pub fn break_lease(&mut self, period: Option<Duration>, now: Instant) -> BreakOutcome {
         let time = self.time(now);
         if self.kind == Kind::Object {
@@ -421,29 +422,29 @@ impl Store {
         BreakOutcome::Held { record, free_in }
     }
 
-    /// Somebody gives the lease an id of their own; an object's, a candidate of another kind takes
-    /// it, and does not renew it.
+    /// Changes the lease id. In an object, a candidate of another kind acquires the lease, and does not
+    /// renew it.
     pub fn change_lease(&mut self, number: u64, now: Instant) {
         if let Some(length) = self.standing.as_ref().map(|it| it.length) {
             self.take_object(number, length, false, self.time(now));
         }
         self.is_leased(now);
         if let Lease::Leased { id, .. } = &mut self.lease {
-            *id = stranger(number);
+            *id = third_party(number);
         }
     }
 
-    /// A third party takes the lease if it is free.
-    pub fn squat(&mut self, number: u64, length: Duration, now: Instant) {
+    /// Acquires the lease for a third party, if it is free.
+    pub fn take_by_other(&mut self, number: u64, length: Duration, now: Instant) {
         let time = self.time(now);
         if self.kind == Kind::Object {
             self.take_object(number, length, true, time);
             return;
         }
-        let _ = self.lease.acquire(stranger(number), Some(length), time);
+        let _ = self.lease.acquire(third_party(number), Some(length), time);
     }
 
-    /// The record is lost; the lease too, if it was deleted as a whole.
+    /// Deletes the record, and also the lease if `whole`.
     pub fn lose(&mut self, whole: bool) {
         self.record = Record::default();
         if whole {
@@ -454,14 +455,14 @@ impl Store {
         self.changed_hands();
     }
 
-    /// Somebody writes beside lease and record: a label, an annotation of their own.
+    /// Writes to a field outside of lease and record: a label, an annotation.
     pub fn touch(&mut self) {
         if self.kind == Kind::Object && self.exists {
             self.touched();
         }
     }
 
-    /// The record shows a lower term of a holder long gone; the lease is freed, if `freed`.
+    /// Restores a record with a lower term; frees the lease if `freed`.
     pub fn set_back(&mut self, by: u64, freed: bool) {
         let Some(term) = self.record.term else { return };
         self.record.term = Some(term.saturating_sub(by).max(1));
@@ -473,14 +474,14 @@ impl Store {
         self.changed_hands();
     }
 
-    /// A first record of a term that was written long ago.
+    /// Writes a first record.
     pub fn seed(&mut self, term: u64) {
         self.exists = true;
         self.record = Record { term: Some(term), nonce: Some(Nonce(1)), ..Record::default() };
         self.touched();
     }
 
-    /// The store's date in milliseconds, as whole seconds tell it.
+    /// Returns the store's date in unix milliseconds, rounded down to seconds.
     pub fn unix_millis(&self, now: Instant) -> u64 {
         self.time(now).as_secs() * 1_000
     }

@@ -5,6 +5,8 @@
 
 use std::fmt::Write;
 
+use tenure::election::Transition;
+
 use super::{Instant, SECOND};
 
 /// An interval of one candidate.
@@ -17,7 +19,7 @@ pub struct Bar {
 
 /// The recorded intervals of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Chart {
+pub struct Timeline {
     /// The holder of the store's lease.
     pub lease: Vec<Bar>,
     /// Candidates that believe that they lead.
@@ -28,10 +30,12 @@ pub struct Chart {
     pub absent: Vec<Bar>,
     /// The answers that clients received: the node, when, and whether it was active.
     pub answers: Vec<(u8, Instant, bool)>,
+    /// The transitions of the candidates.
+    pub transitions: Vec<(u8, Instant, Transition)>,
 }
 
 /// Records that something holds from now until `until`; `until == now` ends it.
-pub fn note(bars: &mut Vec<Bar>, node: u8, now: Instant, until: Instant) {
+pub fn record(bars: &mut Vec<Bar>, node: u8, now: Instant, until: Instant) {
     match bars.iter_mut().rev().find(|it| it.node == node) {
         Some(last) if last.until >= now => last.until = until,
         _ if until > now => bars.push(Bar { node, from: now, until }),
@@ -81,8 +85,8 @@ impl Frame<'_> {
         )
     }
 
-    /// Draws the chart as SVG.
-    pub fn draw(&self, chart: &Chart) -> String {
+    /// Draws the timeline as SVG.
+    pub fn draw(&self, timeline: &Timeline) -> String {
         let height = TOP + ROW * f64::from(self.nodes + 1) + 64.0;
         let width = LEFT + WIDTH + 30.0;
         let mut svg = format!(
@@ -93,11 +97,11 @@ impl Frame<'_> {
         );
         self.axis(&mut svg, height);
         let _ = writeln!(svg, "<text x=\"16\" y=\"{}\">the store's lease</text>", TOP + 24.0);
-        for bar in &chart.lease {
+        for bar in &timeline.lease {
             svg += &self.bar(bar, TOP + 8.0, 24.0, &format!("n{}", bar.node));
         }
         for node in 0..self.nodes {
-            self.candidate(&mut svg, chart, node);
+            self.candidate(&mut svg, timeline, node);
         }
         for (index, (at, words)) in self.marks.iter().enumerate() {
             let (x, y) = (self.x(*at), 50.0 + 16.0 * (index % 2) as f64);
@@ -139,7 +143,7 @@ impl Frame<'_> {
         }
     }
 
-    fn candidate(&self, svg: &mut String, chart: &Chart, node: u8) {
+    fn candidate(&self, svg: &mut String, timeline: &Timeline, node: u8) {
         let y = TOP + ROW * f64::from(node + 1);
         let class = format!("n{node}");
         let _ = writeln!(
@@ -152,16 +156,16 @@ impl Frame<'_> {
         );
         let of =
             |bars: &[Bar]| bars.iter().filter(|it| it.node == node).copied().collect::<Vec<_>>();
-        for bar in of(&chart.absent) {
+        for bar in of(&timeline.absent) {
             *svg += &self.bar(&bar, y, 50.0, "gone");
         }
-        for bar in of(&chart.beliefs) {
+        for bar in of(&timeline.beliefs) {
             *svg += &self.bar(&bar, y + 6.0, 18.0, &class);
         }
-        for bar in of(&chart.acting) {
+        for bar in of(&timeline.acting) {
             *svg += &self.bar(&bar, y + 28.0, 10.0, &format!("{class} acts"));
         }
-        for (_, at, active) in chart.answers.iter().filter(|(it, ..)| *it == node) {
+        for (_, at, active) in timeline.answers.iter().filter(|(it, ..)| *it == node) {
             if (self.from..self.until).contains(at) {
                 let class = if *active { class.as_str() } else { "no" };
                 let (x, y) = (self.x(*at), y + 45.0);

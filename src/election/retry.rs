@@ -76,6 +76,7 @@ impl RetryTimer {
     }
 
     /// Returns how long until the attempt is due. A clock that went back does not extend it.
+    #[inline]
     pub(super) fn left(&self, now: Moment) -> Duration {
         if went_back(self.from, now) {
             return Duration::ZERO;
@@ -85,6 +86,7 @@ impl RetryTimer {
 }
 
 /// Returns whether a lease clock shows less at `now` than at `from`.
+#[inline]
 pub(super) fn went_back(from: Moment, now: Moment) -> bool {
     now.boot < from.boot || now.raw < from.raw
 }

@@ -89,6 +89,7 @@ impl Belief {
 
     /// Returns what is left by the lease clocks alone; at zero the leadership is over (R6).
     #[must_use]
+    #[inline]
     pub fn until_end(&self, now: Moment) -> Duration {
         self.length.saturating_sub(self.sent.elapsed_max(now))
     }
@@ -153,12 +154,14 @@ impl Status {
 
     /// Returns whether this candidate leads at `now`.
     #[must_use]
+    #[inline]
     pub fn is_leader(&self, now: Moment) -> bool {
         !self.remaining(now).is_zero()
     }
 
     /// Returns what is left of drain-timeout at `now`; `None` without a drain.
     #[must_use]
+    #[inline]
     pub fn drain_remaining(&self, now: Moment) -> Option<Duration> {
         match &self.standing {
             Standing::Draining { began, length, .. } => {

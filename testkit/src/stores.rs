@@ -5,4 +5,3 @@ pub mod conformance;
 pub mod file_child;
 pub mod file_place;
 pub mod simulated_lock;
-pub mod two_node;

@@ -3,7 +3,6 @@
 #![allow(clippy::disallowed_methods, reason = "tests use the real clock and environment")]
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-mod core;
 mod cut;
 mod disk;
 mod dns_tls;

@@ -5,6 +5,7 @@
 
 mod dashboard;
 mod deploy_systemd;
+mod evidence;
 mod examples;
 mod exec;
 mod generated;

@@ -83,7 +83,7 @@ fn drawn_clocks_keep_to_the_margin_of_every_candidate() {
 }
 
 fn at(seconds: u64, length: u64, target: Target, kind: Kind) -> Fault {
-    Fault { spell: 0, at: seconds * SECOND, length: length * SECOND, target, kind }
+    Fault { phase: 0, at: seconds * SECOND, length: length * SECOND, target, kind }
 }
 
 fn play(scenario: &Scenario) -> Outcome {
@@ -96,7 +96,7 @@ fn kind(outcome: &Outcome) -> Option<checker::Kind> {
 }
 
 #[test]
-fn the_judge_sees_two_leaders_where_the_lease_is_freed_behind_the_holders_back() {
+fn the_checker_sees_two_leaders_where_the_lease_is_freed_behind_the_holders_back() {
     // The episode is declared faithful, but violates an assumption: the lease is broken at once,
     // and another candidate gets it while the leader still believes.
     let kind_of_break = Kind::Break { period: Some(0) };
@@ -109,7 +109,7 @@ fn the_judge_sees_two_leaders_where_the_lease_is_freed_behind_the_holders_back()
 }
 
 #[test]
-fn the_judge_sees_two_leaders_where_a_pause_beyond_the_margin_goes_unseen() {
+fn the_checker_sees_two_leaders_where_a_pause_beyond_the_margin_goes_unseen() {
     let mut scenario = Scenario::by_hand(
         Nature::Freezing,
         vec![at(60, 14, Target::Leader, Kind::Freeze { synced: false })],

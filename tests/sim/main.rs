@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod campaigns;
+mod clocks;
 mod model;
 mod store;

@@ -28,7 +28,7 @@ fn main() -> anyhow::Result<ExitCode> {
         println!("{failure}");
     }
     for name in &checkup.unseen {
-        println!("not seen: {name}");
+        println!("did not occur: {name}");
     }
     Ok(if checkup.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -112,14 +112,14 @@ fn draw(figure: Figure) -> String {
             "stopped",
         ),
     };
-    let fault = faults::Fault { spell: 0, at: STRUCK, length, target: Target::Leader, kind };
+    let fault = faults::Fault { phase: 0, at: STRUCK, length, target: Target::Leader, kind };
     let scenario = Scenario::by_hand(Nature::Sleepy, vec![fault]);
-    let mut world = World::new(&scenario, &[0]).charted();
+    let mut world = World::new(&scenario, &[0]).with_timeline();
     world.play();
-    let chart = world.chart().expect("it was asked for");
+    let timeline = world.timeline().expect("it was asked for");
     let led = |bar: &&Bar| bar.from > STRUCK;
-    let next = chart.beliefs.iter().find(led).expect("another leads");
-    let lost = chart.lease.iter().rev().find(|it| it.until > STRUCK && it.from < STRUCK);
+    let next = timeline.beliefs.iter().find(led).expect("another leads");
+    let lost = timeline.lease.iter().rev().find(|it| it.until > STRUCK && it.from < STRUCK);
     let lost = lost.expect("there was a leader").until;
     let marks = [
         (STRUCK, word),
@@ -135,7 +135,7 @@ fn draw(figure: Figure) -> String {
         marks: &marks[..shown],
         nodes: 3,
     }
-    .draw(chart)
+    .draw(timeline)
 }
 
 /// Replays one episode, with all of its faults or the chosen ones.
@@ -149,7 +149,7 @@ fn replay(seed: u64, episode: u64, arguments: &Arguments) -> Tally {
     let mut world = World::new(&scenario, &kept);
     if arguments.trace {
         println!("{scenario:#?}");
-        world = world.traced();
+        world = world.with_trace();
     }
     let outcome = world.play();
     for line in world.lines() {
@@ -173,7 +173,7 @@ fn report(seed: u64, found: &Found) {
     let kept: Vec<String> = kept.iter().map(u32::to_string).collect();
     let faults = if kept.is_empty() { "none".to_owned() } else { kept.join(",") };
     eprintln!(
-        "see it again:\n  cargo run --profile sim -p simulator --bin simulate -- --seed {seed} --episode \
+        "replay it:\n  cargo run --profile sim -p simulator --bin simulate -- --seed {seed} --episode \
          {episode} --faults {faults} --trace"
     );
 }
@@ -198,12 +198,12 @@ fn counts(tally: &Tally) -> [(&'static str, u64); 5] {
             tally.count(&[
                 Kind::ReleasedEarly,
                 Kind::DrainLapsed,
-                Kind::DeposedByThePast,
+                Kind::StaleProbeCounted,
                 Kind::HoldOffBroken,
-                Kind::TookPart,
-                Kind::WrongHeir,
-                Kind::LostUnsaid,
-                Kind::Unjittered,
+                Kind::Ineligible,
+                Kind::WrongSuccessor,
+                Kind::LostUnrefused,
+                Kind::NoJitter,
             ]),
         ),
         ("broken", tally.count(&[Kind::TwoRequests, Kind::Panicked])),

@@ -1,15 +1,14 @@
-//! When two states of the world are the same: what the model leaves out, and why that loses
-//! nothing.
+//! The equality of two states of the world: what it ignores, and why that loses nothing.
 //!
-//! - *Time* counts from now. An age beyond the longest length that it is compared with is as good
-//!   as that length.
-//! - *Terms* count from the recorded one. How far a term is behind matters to no rule.
-//! - *Lease ids* are random, so only which of them are equal matters; they are numbered as met.
-//! - *Candidates* are alike, so their order does not matter.
-//! - A *look* may come at any time, since a wake-up may; when the next poll is due says nothing.
+//! - *Time* is relative to now. An age beyond the longest length that it is compared with is equal to
+//!   that length.
+//! - *Terms* are relative to the recorded one. No rule depends on how far a term is behind.
+//! - *Lease ids* are random, so only their equality matters; they are numbered in order of occurrence.
+//! - *Candidates* are interchangeable, so their order does not matter.
+//! - A *read* may come at any time, since a wake-up may; so the time of the next one does not matter.
 //!
-//! What it does not do: it drops no field of the election. Those that decide nothing are named in
-//! the election itself ([`StateValue`]).
+//! It ignores no field of the election by itself: the election names those that decide nothing
+//! ([`Piece`]).
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -22,7 +21,7 @@ use super::store::Lease;
 use super::world::World;
 
 impl World {
-    /// Names the state.
+    /// Returns the key of the state.
     pub fn key(&self) -> u64 {
         let mut peers: Vec<u64> = self.peers.iter().map(|peer| self.peer_key(peer)).collect();
         peers.sort_unstable();
@@ -60,7 +59,7 @@ impl World {
             word(said.status.remaining(peer.now).as_secs() as u8);
             word(said.status.term().map_or(0, |term| self.behind(term)));
         }
-        // What the store and the operator hold against it.
+        // What the store and the operator know of it.
         for (place, name) in names.0.clone().iter().enumerate() {
             if self.store.holder() == Some(*name) {
                 word(100 + place as u8);
@@ -80,7 +79,7 @@ impl World {
     }
 
     fn behind(&self, term: u64) -> u8 {
-        // A term above the recorded one would be a fault of its own, told by 128.
+        // A term above the recorded one would be a violation of its own, encoded as 128.
         if term > self.store.term { 128 } else { (self.store.term - term).min(3) as u8 }
     }
 
@@ -106,12 +105,12 @@ impl World {
             StateValue::Wait(from, length) | StateValue::ClientWindow(from, length) => {
                 word(left(from, length, now))
             }
-            // No floor but one above what the store would write anyway has an effect.
+            // Only a floor above what the store would write anyway has an effect.
             StateValue::Floor(floor) => {
                 word(floor.saturating_sub(self.store.term + 1).min(9) as u8)
             }
             StateValue::Term(term) => word(self.behind(term)),
-            // No record is older than what was seen, unless a term was seen that is not recorded.
+            // No record is older than the terms seen, unless a seen term is not recorded.
             StateValue::Highest(term) => word(term.saturating_sub(self.store.term).min(9) as u8),
         }
     }
@@ -140,7 +139,7 @@ impl World {
     }
 }
 
-/// Ids in the order in which they were met.
+/// The ids in the order in which they occurred.
 #[derive(Default)]
 struct Names(Vec<LeaseId>);
 
@@ -159,7 +158,7 @@ fn ticks(from: Moment, now: Moment) -> u8 {
     (from.elapsed_max(now).as_millis() / TICK.as_millis()).min(200) as u8
 }
 
-/// How old by the lease clocks, and how much of that they missed.
+/// Returns an age by the lease clocks, and how much of it they missed.
 fn age(from: Moment, now: Moment, most: u8, word: &mut impl FnMut(u8)) {
     let age = ticks(from, now).min(most);
     word(age);

@@ -1,6 +1,6 @@
-//! One candidate of the model: the election that ships, its clock, and its requests on the way.
+//! One candidate of the model: the production election, its clock, and its requests in transit.
 //!
-//! What it does not do: it decides nothing. It follows the driver's rule: one event, then drain.
+//! It makes no decisions, and follows the driver's rule: one input, then drain.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,39 +15,39 @@ use tenure::lease::{Candidate, Cause, Failure, LeaseId, Nonce, Rules, StoreError
 /// One tick of the model. The margin of one tick is then as long as the pause that R10 overlooks.
 pub const TICK: Duration = Duration::from_secs(1);
 
-/// In ticks: what the store counts from each grant.
+/// The length of a lease after each grant, in ticks.
 pub const LEASE_DURATION: u8 = 3;
 
 const RENEW_DEADLINE: u32 = 2;
 
-/// One candidate, with all that is on its way to the store and back.
+/// One candidate, with its requests and answers in transit.
 #[derive(Clone, Debug)]
 pub struct Peer {
     pub election: Election,
-    /// Which candidate this is; it enters its ids alone.
+    /// The index of this candidate; only its ids depend on it.
     pub number: u8,
     pub now: Moment,
-    /// The lease that it has, bids for, or owes.
+    /// The lease that it holds, bids for, or has to release.
     pub lease: Option<LeaseId>,
-    /// The term that it has just begun to lead in.
+    /// The term in which it has just become leader.
     pub began: Option<u64>,
-    /// How many leases it has bid for, in all its lives.
+    /// The number of leases that it has bid for, over all its restarts.
     pub drawn: u64,
     /// The request that the driver waits for.
     pub wire: Option<Message>,
-    /// A second one, that nobody waits for: late, or a duplicate.
+    /// A second request that the driver does not wait for: late, or a duplicate.
     pub late: Option<Message>,
-    /// What the slowest publisher still says of a leadership that is over.
+    /// What the slowest publisher still reports of a leadership that is over.
     pub said: Option<Said>,
-    /// Whether it ever sent a request while another was under way.
+    /// Whether it ever sent a request while another was in flight.
     pub hasty: bool,
     /// The lease that lapsed while it led, and from when that lease counts.
     pub lapsed: Option<(LeaseId, Moment)>,
     /// Whether it ever released a lapsed lease before its whole length was over.
     pub early: bool,
-    /// Whether it was told to stop.
+    /// Whether it was told to resign.
     pub stopping: bool,
-    /// Whether the publishers have yet to report that they say passive.
+    /// Whether the publishers have yet to acknowledge passive.
     pub unannounced: bool,
 }
 
@@ -58,14 +58,14 @@ pub struct Said {
     pub lease: Option<LeaseId>,
 }
 
-/// A request on its way, or its answer.
+/// A request in transit, or its answer.
 #[derive(Clone, Debug)]
 pub struct Message {
     pub id: RequestId,
     pub op: Op,
-    /// What the store answered, once it has.
+    /// The answer of the store, if it has answered.
     pub answer: Option<Result<Answer, StoreError>>,
-    /// Whether the process that sent it is gone.
+    /// Whether the process that sent it has ended.
     pub orphan: bool,
 }
 
@@ -109,7 +109,7 @@ impl Peer {
         }
     }
 
-    /// The process begins anew; what it had sent may still be on its way.
+    /// Restarts the process; its requests may still be in transit.
     pub fn restart(&mut self, keep: bool) {
         self.election = Election::new(config(self.number), self.now);
         self.lease = None;
@@ -118,18 +118,18 @@ impl Peer {
         if keep {
             self.late = wire;
         }
-        // The answer of a request has nobody to come to.
+        // No process receives the answer of the request.
         self.late.take_if(|late| late.answer.is_some());
         if let Some(late) = &mut self.late {
             late.orphan = true;
         }
-        // The listener is gone. What the killed one's file still says it would itself say for as
-        // long, had it not been killed and never been called again.
+        // The listener has ended. The file of the killed process reports what the process itself would
+        // report for as long, if it had not been killed and were never called again.
         self.unannounced = false;
         self.stopping = false;
     }
 
-    /// A tick of true time, which the wall clock shows; the lease clocks may miss it.
+    /// Advances true time and the wall clock by a tick, which the lease clocks may miss.
     pub fn tick(&mut self, slow: bool) {
         self.now.wall += TICK;
         if !slow {
@@ -139,7 +139,7 @@ impl Peer {
         self.said = None;
     }
 
-    /// Whether anybody who asks this candidate, or reads its file, is told that it leads.
+    /// Returns whether this candidate or its file reports that it leads.
     pub fn is_active(&self) -> bool {
         self.believes() || self.said.as_ref().is_some_and(|it| it.status.is_leader(self.now))
     }
@@ -157,7 +157,7 @@ impl Peer {
         self.election.status().standing
     }
 
-    /// Whether the election has something to do, or its clock has jumped.
+    /// Returns whether something is due in the election, or its clock has jumped.
     pub fn is_due(&self) -> bool {
         let jumped = matches!(self.standing(), Standing::Leader { belief, .. }
             if !belief.suspended && belief.sent.jumped(self.now));
@@ -173,7 +173,7 @@ impl Peer {
         ((u128::from(self.number) + 1) << 32) | u128::from(drawn)
     }
 
-    /// One turn of the driver.
+    /// Runs one turn of the driver.
     pub fn turn(&mut self, input: Input) {
         let before = self.election.status();
         let lease = self.lease;
@@ -229,7 +229,7 @@ impl Peer {
         self.turn(Input::Answer { id: message.id, answer });
     }
 
-    /// The driver gives up waiting: the connection broke, or the request's time is up.
+    /// Ends the wait of the driver: the connection broke, or the request timed out.
     pub fn fail(&mut self, keep: bool) {
         let Some(message) = self.wire.take() else { return };
         let id = message.id;
@@ -244,7 +244,7 @@ impl Peer {
         self.lease.is_some()
     }
 
-    /// Whether time that passes now is time that it waits for something that could be done.
+    /// Returns whether it would wait through the next tick for something that is possible now.
     pub fn is_waiting(&self) -> bool {
         self.wire.is_some() || self.unannounced || self.has_lease() && self.is_due()
     }

@@ -1,21 +1,20 @@
-//! What becomes of a state when nothing goes wrong any more: from every state that was reached, a
-//! leader must arise.
+//! Liveness: once faults stop, a leader must arise from every state that was reached.
 //!
-//! The checker's own `eventually` is sound only where no path comes back to where it was, and here
-//! a leader renews for ever. So each state is followed along one fair path, on which each request
-//! is answered at once, each candidate is called when it is due, and all clocks agree.
+//! The checker's own `eventually` is sound only without cycles, and here a leader renews for ever. So
+//! each state is followed along one fair path, on which each request is answered at once, each
+//! candidate is called when it is due, and all clocks agree.
 //!
-//! What it does not do: it spends no bounds and adds no state.
+//! It uses up no bounds and adds no states.
 
 use super::peer::LEASE_DURATION;
 use super::world::{Bounds, Event, World};
 
-/// In ticks: a lease that nobody knows of runs out, a candidate that stood back comes in, and
-/// three requests are answered; twice, since the first may find a break.
+/// The bound in ticks: an unknown lease runs out, a candidate that backed off returns, and three
+/// requests are answered; twice, since the first may find a break.
 const RECOVERY: u8 = 4 * LEASE_DURATION;
 
 impl World {
-    /// Whether a leader arises within a bound once faults stop.
+    /// Returns whether a leader arises within the bound once faults stop.
     pub fn recovers(&self) -> bool {
         let mut world = self.clone();
         world.left = Bounds { bids: None, faults: None, each: Default::default(), ..world.left };
@@ -28,10 +27,10 @@ impl World {
         false
     }
 
-    /// Lets everything happen that may happen at this instant. Whether somebody leads then, in a
-    /// lease that the store keeps for it.
+    /// Handles everything that is possible at this instant. Returns whether a candidate leads then, under
+    /// a lease that it holds in the store.
     fn settle(&mut self) -> bool {
-        // Each candidate asks a few times at most; the store is asked no more than this.
+        // Each candidate sends a few requests at most.
         for _ in 0..8 {
             let mut moved = false;
             for who in 0..self.left.candidates {

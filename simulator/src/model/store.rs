@@ -1,36 +1,36 @@
-//! The store of the model: one lease by Microsoft's tables, and the record beside it.
+//! The store of the model: one lease by Microsoft's tables, and its record.
 //!
-//! What it does not do: its time comes in whole ticks, the record is never lost, and a broken
-//! lease is as good as none, since no request of the election tells the two apart.
+//! Its time advances in whole ticks, the record is never lost, and a broken lease is equal to a free
+//! one, since no request of the election distinguishes the two.
 
 use tenure::election::{Answer, Op};
 use tenure::lease::{
     Bid, Cause, Failure, Grant, LeaseId, Nonce, Record, Snapshot, StoreError, Version,
 };
 
-/// The term in the record before anybody leads.
+/// The term in the record before the first leader.
 pub const FIRST_TERM: u64 = 1;
 
 /// The lease and its record.
 #[derive(Clone, Debug)]
 pub struct Store {
     pub lease: Lease,
-    /// Ticks of the store since the lease was last granted.
+    /// The ticks since the last grant.
     pub age: u8,
-    /// How many ticks a lease lasts.
+    /// The length of a lease in ticks.
     pub length: u8,
     pub term: u64,
     pub nonce: Nonce,
 }
 
-/// Who has the lease.
+/// The holder of the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
     Free,
     Held(LeaseId),
     /// An operator broke it, and it runs out without a renewal.
     Breaking(LeaseId),
-    /// It ran out. Whoever had it may renew it, until another takes it.
+    /// It expired. The last holder may renew it until another acquires it.
     Expired(LeaseId),
 }
 
@@ -43,7 +43,7 @@ impl Store {
         matches!(self.lease, Lease::Free | Lease::Expired(_))
     }
 
-    /// A tick of true time passes; the store's clock is the true one.
+    /// Advances the store's clock, which is accurate, by a tick.
     pub fn tick(&mut self) {
         self.age = (self.age + 1).min(self.length);
         if self.age == self.length {
@@ -55,7 +55,7 @@ impl Store {
         }
     }
 
-    /// Does what a request asks.
+    /// Performs a request.
     pub fn serve(&mut self, op: &Op) -> Result<Answer, StoreError> {
         match op {
             Op::Read => Ok(Answer::Snapshot(Snapshot {
@@ -117,7 +117,7 @@ impl Store {
         Ok(Answer::Done)
     }
 
-    /// Whose lease it is, or was until nobody took it.
+    /// Returns the holder, or the last one if the lease has expired.
     pub fn holder(&self) -> Option<LeaseId> {
         match self.lease {
             Lease::Free => None,

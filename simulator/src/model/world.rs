@@ -1,7 +1,7 @@
-//! The world of the model: candidates, store, and everything that may happen next.
+//! The world of the model: the candidates, the store, and all possible next events.
 //!
-//! What it does not do: no event is ever forced. A candidate may be called late, a request may
-//! never be answered, time may pass or not; so every pause and every order is among what is tried.
+//! No event is forced. A candidate may be called late, a request may never be answered, time may pass
+//! or not; so every pause and every order is tried.
 
 use std::sync::Arc;
 use tenure::election::Input;
@@ -11,16 +11,16 @@ use tenure::lease::LeaseId;
 use super::peer::{LEASE_DURATION, Peer};
 use super::store::{FIRST_TERM, Lease, Store};
 
-/// What goes wrong, or is done to the candidates.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A tick passes while a candidate's request, its answer, or its due turn waits.
     Delay,
-    /// A request or its answer is lost, late or doubled.
+    /// A request or its answer is lost, late or duplicated.
     Failure,
-    /// A candidate is killed, and starts anew.
+    /// A candidate is killed, and restarts.
     Crash,
-    /// A candidate is told to stop, and starts anew.
+    /// A candidate resigns, and restarts.
     Resignation,
     /// An operator breaks the lease, and it runs out.
     Break,
@@ -42,25 +42,25 @@ impl Fault {
     ];
 }
 
-/// How much is tried. `None` is without end.
+/// The bounds of a check. `None` is unbounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bounds {
     pub candidates: u8,
-    /// Leases that each candidate bids for.
+    /// The number of leases that each candidate bids for.
     pub bids: Option<u8>,
-    /// Faults of all kinds together.
+    /// The number of faults of all kinds.
     pub faults: Option<u8>,
-    /// Faults of each kind.
+    /// The number of faults of each kind.
     pub each: [Option<u8>; Fault::ALL.len()],
 }
 
 impl Bounds {
-    /// So many faults of any kind, and elections without end.
+    /// Returns bounds with this number of faults of any kind, and unbounded elections.
     pub fn of_faults(candidates: u8, faults: u8) -> Self {
         Self { candidates, bids: None, faults: Some(faults), each: Default::default() }
     }
 
-    /// Lets none but some kinds happen.
+    /// Limits the faults to these kinds.
     pub fn only(mut self, kinds: &[Fault]) -> Self {
         for fault in Fault::ALL {
             if !kinds.contains(&fault) {
@@ -70,7 +70,7 @@ impl Bounds {
         self
     }
 
-    /// How many more of a fault there may be.
+    /// Returns how many more faults of a kind are possible.
     fn left(&self, fault: Fault) -> u8 {
         let of = |left: Option<u8>| left.unwrap_or(u8::MAX);
         of(self.faults).min(of(self.each[fault as usize]))
@@ -87,30 +87,30 @@ impl Bounds {
     }
 }
 
-/// One thing that happens; the number is the candidate's.
+/// An event; the number is the candidate's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Time passes. The lease clocks of the candidates whose bits are set do not see it.
+    /// Time passes. The lease clocks of the candidates whose bits are set miss it.
     Tick { slow: u8 },
-    /// The driver calls, since something is due.
+    /// The driver calls the election, since something is due.
     Turn(u8),
-    /// It looks, sees the lease free, and bids.
+    /// It reads that the lease is free, and bids.
     Look(u8),
-    /// The store serves its request; `twice` leaves a duplicate on the way.
+    /// The store performs its request; `twice` leaves a duplicate in transit.
     Serve { who: u8, twice: bool },
-    /// The answer arrives; `twice` leaves a duplicate on the way.
+    /// The answer arrives; `twice` leaves a duplicate in transit.
     Answer { who: u8, twice: bool },
-    /// The driver gives up waiting; `late` leaves the request, or its answer, on the way.
+    /// The request times out; `late` leaves it, or its answer, in transit.
     Fail { who: u8, late: bool },
-    /// What nobody waits for gets on: a request to the store, an answer to the candidate.
+    /// A late message arrives: a request at the store, or an answer at the candidate.
     Late(u8),
-    /// All publishers say passive.
+    /// All publishers acknowledge passive.
     Announce(u8),
-    /// It is told to stop.
+    /// It is told to resign.
     Resign(u8),
-    /// It has stopped, and starts anew.
+    /// It has resigned, and restarts.
     Restart(u8),
-    /// It is killed and starts anew; `late` leaves its request on the way.
+    /// It is killed and restarts; `late` leaves its request in transit.
     Crash { who: u8, late: bool },
     /// An operator breaks the lease, and it runs out.
     Break,
@@ -118,18 +118,18 @@ pub enum Event {
     Seize,
 }
 
-/// One state of everything.
+/// A state of the world.
 #[derive(Clone, Debug)]
 pub struct World {
     pub peers: Vec<Arc<Peer>>,
     pub store: Store,
-    /// What is left of each bound.
+    /// The remaining bounds.
     pub left: Bounds,
-    /// Leases that were freed behind the back of whoever believed in them.
+    /// The leases that were freed while a candidate believed in them.
     pub seized: Vec<LeaseId>,
-    /// The largest term that anybody led in.
+    /// The greatest term that was led.
     pub led: u64,
-    /// What went wrong on the way here, beyond what can be seen from here.
+    /// A violation on the path to this state that the state itself does not show.
     pub wrong: Option<&'static str>,
 }
 
@@ -153,7 +153,7 @@ impl World {
         Arc::make_mut(&mut self.peers[usize::from(who)])
     }
 
-    /// Everything that may happen next.
+    /// Adds all possible next events.
     pub fn events(&self, events: &mut Vec<Event>) {
         for who in 0..self.left.candidates {
             self.events_of(who, events);
@@ -169,7 +169,7 @@ impl World {
         self.ticks(events);
     }
 
-    /// A tick with every set of slow clocks.
+    /// Adds a tick with every set of slow clocks.
     fn ticks(&self, events: &mut Vec<Event>) {
         if self.waiting() > self.left.left(Fault::Delay) {
             return;
@@ -190,7 +190,7 @@ impl World {
         }
     }
 
-    /// How many candidates a tick would keep waiting.
+    /// Returns how many candidates would wait through a tick.
     fn waiting(&self) -> u8 {
         self.peers.iter().map(|peer| u8::from(peer.is_waiting())).sum()
     }
@@ -232,7 +232,7 @@ impl World {
         }
     }
 
-    /// What a candidate may do by itself while no request of its is under way.
+    /// Adds what a candidate may do by itself while it has no request in flight.
     fn idle_events(&self, who: u8, events: &mut Vec<Event>) {
         let peer = self.peer(who);
         if peer.election.is_finished() {
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    /// Lets an event happen; `None` if it can not.
+    /// Applies an event; returns `None` if it is impossible.
     pub fn happen(&mut self, event: Event) -> Option<()> {
         self.apply(event)?;
         for who in 0..self.left.candidates {
@@ -317,8 +317,8 @@ impl World {
         }
     }
 
-    /// A wake-up, the look and its answer at one instant: a look changes nothing in the store, and
-    /// its bid may still be late.
+    /// Handles a wake-up, the read and its answer at one instant: a read changes nothing in the store,
+    /// and its bid may still be late.
     fn look(&mut self, who: u8) -> Option<()> {
         self.peer_mut(who).turn(Input::Wakeup);
         let mut message = self.peer_mut(who).wire.take()?;
@@ -349,7 +349,7 @@ impl World {
             }
             Some(answer) => {
                 let peer = self.peer_mut(who);
-                // Of two answers to one request the first counts, and the other is late.
+                // The first of two answers to one request counts, and the other is late.
                 if let Some(wire) = peer.wire.take_if(|wire| wire.id == message.id) {
                     peer.late = Some(wire);
                 }
@@ -358,7 +358,7 @@ impl World {
         }
     }
 
-    /// Drops what can have no effect any more, so that states that act alike are alike.
+    /// Drops what can no longer have an effect, so that states with the same future are equal.
     fn forget(&mut self) {
         let holder = self.store.holder();
         for who in 0..self.left.candidates {
@@ -380,13 +380,13 @@ impl World {
         });
     }
 
-    /// The candidates that are active and meet a condition.
+    /// Returns the active candidates that meet a condition.
     pub fn active(&self, meets: impl Fn(&Peer) -> bool) -> impl Iterator<Item = &Peer> {
         let peers = self.peers.iter().map(AsRef::as_ref);
         peers.filter(move |peer| peer.is_active() && meets(peer))
     }
 
-    /// Whether a candidate believes in a lease that was freed behind its back.
+    /// Returns whether a candidate believes in a lease that was freed behind its back.
     pub fn is_deceived(&self, peer: &Peer) -> bool {
         let said = peer.said.as_ref().and_then(|it| it.lease);
         [peer.lease, said].into_iter().flatten().any(|id| self.seized.contains(&id))

@@ -9,24 +9,24 @@ pub struct Refusal(pub u16, pub &'static str);
 const MISMATCH: Refusal = Refusal(409, "LeaseIdMismatchWithLeaseOperation");
 const NOT_PRESENT: Refusal = Refusal(409, "LeaseNotPresentWithLeaseOperation");
 
-/// The lease, as it was when it was last touched; `Id` is what tells one holder from another.
+/// The state of the lease after the last request; `Id` identifies a holder.
 #[derive(Clone, Debug, Default)]
 pub enum Lease<Id> {
-    /// Nobody has it.
+    /// Not held.
     #[default]
     Available,
-    /// Somebody has it until then, or without end.
+    /// Held until then, or without end.
     Leased { id: Id, length: Option<Duration>, until: Option<Duration> },
-    /// Somebody has it until then, and cannot renew it.
+    /// Held until then, and not renewable.
     Breaking { id: Id, until: Duration },
-    /// It was broken.
+    /// Broken.
     Broken { id: Id },
-    /// It ran out; its length would count anew with a renewal.
+    /// Expired; a renewal restores it for its length.
     Expired { id: Id, length: Option<Duration> },
 }
 
 impl<Id: Clone + PartialEq> Lease<Id> {
-    /// The state's name at a time.
+    /// Returns the name of the state at a time.
     pub fn state(&mut self, now: Duration) -> &'static str {
         self.settle(now);
         match self {
@@ -38,12 +38,12 @@ impl<Id: Clone + PartialEq> Lease<Id> {
         }
     }
 
-    /// Whether somebody has it without end.
+    /// Returns whether it is held without end.
     pub fn is_endless(&self) -> bool {
         matches!(self, Self::Leased { until: None, .. })
     }
 
-    /// Lets time do its work.
+    /// Applies the passing of time.
     fn settle(&mut self, now: Duration) {
         match self {
             Self::Leased { id, length, until: Some(until) } if *until <= now => {
@@ -56,7 +56,7 @@ impl<Id: Clone + PartialEq> Lease<Id> {
         }
     }
 
-    /// Takes the lease for `length`, or without end; counts anew where it is held by this id.
+    /// Acquires the lease for `length`, or without end; renews it if this id holds it.
     pub fn acquire(
         &mut self,
         proposed: Id,
@@ -78,7 +78,7 @@ impl<Id: Clone + PartialEq> Lease<Id> {
         Ok(())
     }
 
-    /// Counts the lease anew, one that ran out too.
+    /// Renews the lease, also an expired one.
     pub fn renew(&mut self, asked: &Id, now: Duration) -> Result<(), Refusal> {
         self.settle(now);
         match self {
@@ -94,7 +94,7 @@ impl<Id: Clone + PartialEq> Lease<Id> {
         }
     }
 
-    /// Frees the lease.
+    /// Releases the lease.
     pub fn release(&mut self, asked: &Id, now: Duration) -> Result<(), Refusal> {
         self.settle(now);
         match self {
@@ -111,7 +111,7 @@ impl<Id: Clone + PartialEq> Lease<Id> {
         }
     }
 
-    /// Gives the lease another id, without counting it anew.
+    /// Changes the id of the lease, without renewing it.
     pub fn change(&mut self, asked: &Id, proposed: &Id, now: Duration) -> Result<(), Refusal> {
         self.settle(now);
         match self {
@@ -128,8 +128,8 @@ impl<Id: Clone + PartialEq> Lease<Id> {
         }
     }
 
-    /// Breaks the lease after `period`, if that is shorter than what is left of it, and says how
-    /// long it lasts yet.
+    /// Breaks the lease after `period`, if that is shorter than what is left, and returns how long it
+    /// still lasts.
     pub fn break_lease(
         &mut self,
         period: Option<Duration>,
@@ -153,7 +153,7 @@ impl<Id: Clone + PartialEq> Lease<Id> {
         Ok(rest)
     }
 
-    /// Says whether a write with this lease id may be done.
+    /// Returns whether a write with this lease id is allowed.
     pub fn check_write(&mut self, given: Option<&Id>, now: Duration) -> Result<(), Refusal> {
         self.settle(now);
         match (&*self, given) {
@@ -173,7 +173,7 @@ impl<Id: Clone + PartialEq> Lease<Id> {
         }
     }
 
-    /// A write was done: a lease that had ended is gone for good, and cannot be renewed.
+    /// Records a write: an expired lease can no longer be renewed after it.
     pub fn written(&mut self, now: Duration) {
         if matches!(self.state(now), "broken" | "expired") {
             *self = Self::Available;

@@ -1,8 +1,7 @@
-//! The simulated Lease of Kubernetes: an object that is compared and set, and whose lease nobody
-//! counts but those who look at it.
+//! The simulated Lease of Kubernetes: an object with compare-and-set, whose lease is timed by its
+//! observers.
 //!
-//! Each operation is a read and a write of the version that was read, as the store's are; what
-//! comes between the two makes the write fail.
+//! Each operation is a read, and a write that fails if the object has changed since.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +14,18 @@ use tenure::store::BreakOutcome;
 
 use super::{Stage, Step, Store};
 
-/// Whose lease stands in the object.
+/// The lease in the object.
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
     lease: LeaseId,
-    /// What it was taken with; a third party has none.
+    /// The nonce of the acquisition; `None` for a third party.
     nonce: Option<Nonce>,
     pub(super) length: Duration,
-    /// Counts what observers see change.
-    spec: u64,
-    /// An operator has put himself in the holder's place.
+    /// What changes with each renewal, as observers see it.
+    spec: Version,
+    /// Whether an operator has broken it.
     broken: bool,
-    /// When it would be over for who had seen it written: for the judge alone, no store knows.
+    /// When it is over for an observer that saw the write. For the checker only.
     pub(super) until: Duration,
 }
 
@@ -34,13 +33,13 @@ fn not_ours() -> StoreError {
     StoreError::Refused(Failure::new(Cause::Lease, "the lease is not ours"))
 }
 
-/// Somebody wrote between our read and our write: worth another try at once.
+/// Returns the error of a write whose object changed since it was read.
 fn conflict() -> StoreError {
     StoreError::RetryNow(Failure::new(Cause::Lease, "the object has been modified"))
 }
 
 impl Store {
-    /// Does one request of an operation on the object.
+    /// Performs one request of an operation on the object.
     pub(super) fn step_object(
         &mut self,
         op: &Op,
@@ -65,7 +64,7 @@ impl Store {
             }
             (Op::Renew(bid) | Op::SetSuccessor { bid, .. }, Stage::First) => self.read_under(bid),
             (Op::Release(bid), Stage::First) => {
-                // What an operator has made of its own lease it may end as well.
+                // A holder may release its own lease also after an operator has broken it.
                 match self.standing.as_ref().is_some_and(|it| it.lease == bid.lease) {
                     true => Step::More(Stage::Third { seen: self.changes }),
                     false => Step::Done(Err(not_ours())),
@@ -106,15 +105,15 @@ impl Store {
         }
     }
 
-    /// What a look sees.
+    /// Returns the result of a read.
     pub(super) fn see(&self) -> Snapshot {
-        let claim = self.standing.as_ref().map(|it| Claim {
-            spec: Version(it.spec.to_string().into()),
-            lease_duration: it.length,
-        });
-        // Of a record whose writer does not hold the lease, a holder's look tells the term alone.
-        let stranger = self.standing.as_ref().is_some_and(|it| it.nonce != self.record.nonce);
-        let record = match stranger {
+        let claim = self
+            .standing
+            .as_ref()
+            .map(|it| Claim { spec: it.spec.clone(), lease_duration: it.length });
+        // If the holder did not write the record, only the term is known.
+        let third_party = self.standing.as_ref().is_some_and(|it| it.nonce != self.record.nonce);
+        let record = match third_party {
             true => Record { term: self.record.term, ..Record::default() },
             false => self.record.clone(),
         };
@@ -132,7 +131,7 @@ impl Store {
         Step::Done(Err(not_ours()))
     }
 
-    /// The lease is taken only from what was seen: who saw it has waited, the store has not.
+    /// Acquires the lease if the object is the version that the candidate has seen.
     fn bid(&mut self, bid: &Bid, time: Duration) -> Step {
         if self.version != bid.seen {
             return Step::More(Stage::Second { seen: self.changes });
@@ -149,7 +148,7 @@ impl Store {
             lease,
             nonce,
             length,
-            spec: self.specs,
+            spec: Version(self.specs.to_string().into()),
             broken: false,
             until: time + length,
         });
@@ -193,7 +192,7 @@ impl Store {
         if !self.exists || free_only && self.standing.is_some() {
             return;
         }
-        self.stand(super::stranger(number), None, length, time);
+        self.stand(super::third_party(number), None, length, time);
         self.changed_hands();
     }
 }
