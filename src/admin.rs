@@ -83,7 +83,7 @@ async fn bind_as(admin: &Admin) -> anyhow::Result<Bound> {
         }
         Admin::Tcp { address, token_file } => {
             if !address.ip().is_loopback() {
-                bail!("the admin listener listens on loopback alone, and {address} is not there");
+                bail!("the admin listener must listen on loopback, but {address} is not loopback");
             }
             let file = TokenFile::new(token_file);
             file.read().await.map_err(|fault| anyhow::anyhow!(fault))?;

@@ -73,7 +73,7 @@ impl Kube {
     /// Returns an error if the URL is not usable for requests.
     pub fn open(access: &KubeAccess, request_timeout: Duration) -> anyhow::Result<Self> {
         let Some(host) = access.api.host_str() else {
-            anyhow::bail!("the URL of the Kubernetes API names no host");
+            anyhow::bail!("the URL of the Kubernetes API has no host");
         };
         let host = match access.api.port_or_known_default() {
             Some(port) => format!("{host}:{port}"),
@@ -119,7 +119,7 @@ impl Kube {
                 _ => return Ok(listed),
             }
         }
-        Err(KubeError::Invalid(format!("there are too many {} to list", K::RESOURCE.plural)))
+        Err(KubeError::Invalid(format!("too many {} to list", K::RESOURCE.plural)))
     }
 
     /// Creates an object.
@@ -225,5 +225,5 @@ fn decode<K: Kind>(value: Value) -> Result<K, KubeError> {
 }
 
 fn unfit<K: Kind>() -> KubeError {
-    KubeError::Invalid(format!("the API server answered what is no {}", K::RESOURCE.kind))
+    KubeError::Invalid(format!("the API server's answer is not a valid {}", K::RESOURCE.kind))
 }

@@ -90,7 +90,7 @@ impl Guard {
     pub(super) async fn admit(&self, caller: Caller, head: &Parts) -> Result<(), Denial> {
         let headers = &head.headers;
         if headers.contains_key(ORIGIN) {
-            let error = "a request with an Origin is a browser's, and none may call here";
+            let error = "requests with an Origin header, as browsers send, are not allowed";
             return Err(Denial::Forbidden(error.to_owned()));
         }
         match self {
@@ -104,12 +104,12 @@ impl Guard {
                 }
                 let Some(token) = bearer(headers) else {
                     return Err(Denial::Unauthorized(
-                        "a bearer token is wanted; send Authorization: Bearer TOKEN",
+                        "a bearer token is required; send Authorization: Bearer TOKEN",
                     ));
                 };
                 match file.is(token).await {
                     Ok(true) => Ok(()),
-                    Ok(false) => Err(Denial::Unauthorized("this is not the token")),
+                    Ok(false) => Err(Denial::Unauthorized("the bearer token is wrong")),
                     // Details of the local file go to the log, not to an unauthorized caller.
                     Err(fault) => Err(Denial::Unavailable(fault)),
                 }
@@ -122,9 +122,9 @@ fn admit_user(caller: Caller, ours: u32) -> Result<(), Denial> {
     match caller {
         Caller::Process { uid, .. } if uid == ours || uid == ROOT => Ok(()),
         Caller::Process { uid, .. } => Err(Denial::Forbidden(format!(
-            "this socket is for uid {ours} and root, and you are uid {uid}"
+            "only uid {ours} and root may use this socket, but the caller is uid {uid}"
         ))),
-        _ => Err(Denial::Forbidden(format!("this socket is for uid {ours} and root"))),
+        _ => Err(Denial::Forbidden(format!("only uid {ours} and root may use this socket"))),
     }
 }
 

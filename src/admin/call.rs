@@ -123,8 +123,8 @@ fn object(body: &[u8]) -> Result<Map<String, Value>, Fault> {
     let wrong = |error: String| Fault { field: None, error };
     match serde_json::from_slice(body) {
         Ok(Value::Object(fields)) => Ok(fields),
-        Ok(_) => Err(wrong("the body is JSON, but no object; write it as {…}".to_owned())),
-        Err(error) => Err(wrong(format!("the body is no JSON: {error}"))),
+        Ok(_) => Err(wrong("the body is not a JSON object; write it as {…}".to_owned())),
+        Err(error) => Err(wrong(format!("the body is not valid JSON: {error}"))),
     }
 }
 
@@ -134,42 +134,44 @@ fn hold_off(fields: &Map<String, Value>) -> Result<Duration, Fault> {
         None => Ok(USUAL_HOLD_OFF),
         Some(Value::String(text)) => match duration::parse(text) {
             Ok(Duration::ZERO) => {
-                Err(fault("hold_off", format!("gives others no time to go first; {right}")))
+                Err(fault("hold_off", format!("must be longer than zero; {right}")))
             }
             Ok(it) if it <= LONGEST_HOLD_OFF => Ok(it),
             Ok(_) => Err(fault("hold_off", "is longer than 1h; pause this instance instead")),
             Err(error) => Err(fault("hold_off", format!("{error}; {right}"))),
         },
-        Some(other) => Err(fault("hold_off", format!("is {}, no text; {right}", kind_of(other)))),
+        Some(other) => {
+            Err(fault("hold_off", format!("is {}, not a string; {right}", kind_of(other))))
+        }
     }
 }
 
 fn successor(fields: &Map<String, Value>, ours: &str) -> Result<String, Fault> {
-    let right = "name the candidate that is to lead, by its identity";
+    let right = "set the identity of the next leader";
     match fields.get("to") {
         None => Err(fault("to", format!("is missing; {right}"))),
         Some(Value::String(text)) if text.is_empty() => {
             Err(fault("to", format!("is empty; {right}")))
         }
         Some(Value::String(text)) if text == ours => {
-            Err(fault("to", "is this instance itself; name another candidate"))
+            Err(fault("to", "is this instance; set another candidate"))
         }
         Some(Value::String(text)) if text.len() > LONGEST_IDENTITY => {
             Err(fault("to", format!("is longer than {LONGEST_IDENTITY} characters; {right}")))
         }
         Some(Value::String(text)) if !text.bytes().all(|it| matches!(it, b' '..=b'~')) => {
-            Err(fault("to", "has a character that is not printable ASCII, so it is nobody's name"))
+            Err(fault("to", "has a character that is not printable ASCII, so no identity matches"))
         }
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(other) => Err(fault("to", format!("is {}, no text; {right}", kind_of(other)))),
+        Some(other) => Err(fault("to", format!("is {}, not a string; {right}", kind_of(other)))),
     }
 }
 
 fn term(fields: &Map<String, Value>) -> Result<Option<u64>, Fault> {
     fields.get("term").map_or(Ok(None), |value| {
-        let right = "write the number of the term that drains, or leave it out";
+        let right = "set the number of the draining term, or omit it";
         value.as_u64().map(Some).ok_or_else(|| {
-            fault("term", format!("is {}, no whole number; {right}", kind_of(value)))
+            fault("term", format!("is {}, not a whole number; {right}", kind_of(value)))
         })
     })
 }
@@ -177,7 +179,7 @@ fn term(fields: &Map<String, Value>) -> Result<Option<u64>, Fault> {
 fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
-        Value::Bool(_) => "true or false",
+        Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
         Value::String(_) => "text",
         Value::Array(_) => "a list",

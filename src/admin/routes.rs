@@ -96,7 +96,7 @@ async fn read(body: Body) -> Result<Bytes, Reply> {
         Ok(Ok(whole)) => Ok(whole.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Reply::too_large(MAX_BODY)),
         Ok(Err(_)) => {
-            let error = "the body broke off".to_owned();
+            let error = "the body is incomplete".to_owned();
             Err(Reply::bad_body(Fault { field: None, error }))
         }
         Err(_) => Err(Reply::too_slow(BODY_TIME)),

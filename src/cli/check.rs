@@ -31,7 +31,7 @@ pub struct Args {
     /// A status file to read instead, .json or .env
     #[arg(long, value_name = "PATH", conflicts_with = "url")]
     file: Option<PathBuf>,
-    /// Active only with that much time left
+    /// Active only if at least this much time is left
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "0s")]
     min_remaining: Duration,
 }
@@ -78,7 +78,7 @@ fn of_sidecar(heard: &Heard, least: Duration, now: Moment) -> Answer {
     if remaining.is_zero() {
         return Answer::Passive(match document.role {
             Role::Passive => harmless(&document.state),
-            Role::Active => "its answer came when it no longer held".to_owned(),
+            Role::Active => "the answer had expired when it arrived".to_owned(),
         });
     }
     enough(document.term, remaining, least)
@@ -87,7 +87,7 @@ fn of_sidecar(heard: &Heard, least: Duration, now: Moment) -> Answer {
 fn enough(term: Option<u64>, remaining: Duration, least: Duration) -> Answer {
     if remaining < least {
         let (left, least) = (spoken(remaining), duration::format(least));
-        return Answer::Passive(format!("leads for {left} still, and asked were {least}"));
+        return Answer::Passive(format!("leads, but only {left} are left of the required {least}"));
     }
     let term = term.map_or(String::new(), |it| format!("term {it}, "));
     Answer::Active(format!("{term}{} left", spoken(remaining)))
@@ -113,12 +113,12 @@ fn of_file(said: &Said, least: Duration, now: Moment, boot: Option<&str>) -> Ans
     match boot {
         Some(boot) if boot == said.boot_id => {}
         // The writer of the file ended with that boot.
-        Some(_) => return Answer::Passive("the file was written before this boot".to_owned()),
-        None => return Answer::Unknown("this system does not tell its boot id".to_owned()),
+        Some(_) => return Answer::Passive("the file was written before the last boot".to_owned()),
+        None => return Answer::Unknown("the boot id of this system is unknown".to_owned()),
     }
     let remaining = Duration::from_nanos(said.valid_until_boottime_ns).saturating_sub(now.boot);
     if remaining.is_zero() {
-        return Answer::Passive("the file has not been renewed in time".to_owned());
+        return Answer::Passive("the file has expired".to_owned());
     }
     enough(said.term, remaining, least)
 }

@@ -23,29 +23,29 @@ const EXAMINATION: Duration = Duration::from_secs(90);
 /// it.
 const GOOD_MARGIN: Duration = Duration::from_secs(5);
 
-/// The settings of `tenure run` or `tenure exec`, and what to make.
+/// The settings of `tenure run` or `tenure exec`, and whether to create what is missing.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-It takes the settings of `tenure run`, with --exec those of `tenure exec`, from the same flags,
+Reads the settings of `tenure run`, or with --exec those of `tenure exec`, from the same flags,
 variables and file.
 
 Examples:
   tenure doctor --store azure://myaccount/elections --election orders
   tenure doctor --store azure://myaccount/elections --election orders --create
-      makes container and lock beforehand, which spares the first leader a wait of a minute
+      creates container and lock, so that the first leader need not wait a minute
 
-Exit codes: 0 all is well, 1 something is wrong, 2 bad usage")]
+Exit codes: 0 no errors found, 1 an error was found, 2 bad usage")]
 pub struct Args {
     #[command(flatten)]
     settings: ExecSettingsArgs,
-    /// Examine the settings as `tenure exec` takes them, not `tenure run`
-    #[arg(long, help_heading = "What they are for")]
+    /// Check the settings of `tenure exec` instead of `tenure run`
+    #[arg(long, help_heading = "Command")]
     exec: bool,
-    /// Make what is missing in the store
-    #[arg(long, help_heading = "Making what is missing")]
+    /// Create what is missing in the store
+    #[arg(long, help_heading = "Creating")]
     create: bool,
-    /// Do not ask whether a leader lives: it is known that none does
-    #[arg(long, requires = "create", help_heading = "Making what is missing")]
+    /// Do not ask whether a leader is alive
+    #[arg(long, requires = "create", help_heading = "Creating")]
     yes: bool,
 }
 
@@ -60,7 +60,7 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
         Ok(loaded) => loaded,
         Err(faults) => {
             of_faults(&faults).into_iter().for_each(|it| report.tell(&it));
-            report.tell(&finding(Verdict::Skipped, "store", "the settings come first"));
+            report.tell(&finding(Verdict::Skipped, "store", "fix the settings first"));
             return report.end();
         }
     };
@@ -74,18 +74,18 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
             match tokio::time::timeout(EXAMINATION, store.examine()).await {
                 Ok(findings) => findings.iter().for_each(|it| report.tell(it)),
                 Err(_) => report.tell(&Finding {
-                    remedy: Some("look for a firewall between us and the store".to_owned()),
+                    remedy: Some("check for a firewall between this host and the store".to_owned()),
                     ..finding(
                         Verdict::Wrong,
                         "store",
-                        format!("no end after {}", duration::format(EXAMINATION)),
+                        format!("not finished after {}", duration::format(EXAMINATION)),
                     )
                 }),
             }
         }
         Err(error) => report.tell(&Finding {
-            remedy: Some("mend the settings of the store".to_owned()),
-            ..finding(Verdict::Wrong, "store", format!("cannot be opened: {error:#}"))
+            remedy: Some("fix the settings of the store".to_owned()),
+            ..finding(Verdict::Wrong, "store", format!("failed to open: {error:#}"))
         }),
     }
     of_timings(settings).iter().for_each(|it| report.tell(it));
@@ -123,8 +123,8 @@ fn of_timings(settings: &Settings) -> Vec<Finding> {
     let pauses = Finding {
         remedy: (!roomy).then(|| {
             format!(
-                "where machines are paused for up to {}, as when they are moved, lengthen \
-                 lease-duration; or have the resource check the term",
+                "if machines may be paused for up to {}, as in live migration, raise \
+                 lease-duration, or let the resource check the term",
                 duration::format(GOOD_MARGIN)
             )
         }),
@@ -132,8 +132,8 @@ fn of_timings(settings: &Settings) -> Vec<Finding> {
             if roomy { Verdict::Well } else { Verdict::Doubtful },
             "pauses",
             format!(
-                "clock drift and pauses that nobody sees may take {} together (lease-duration \
-                 less renew-deadline)",
+                "tolerates {} of clock drift and undetected pauses together (lease-duration minus \
+                 renew-deadline)",
                 duration::format(margin)
             ),
         )
@@ -143,7 +143,7 @@ fn of_timings(settings: &Settings) -> Vec<Finding> {
         Verdict::Well,
         "outages",
         format!(
-            "a leader stays leader while the store is away for up to {}",
+            "a leader survives store outages of up to {}",
             duration::format(it.renew_deadline.saturating_sub(it.retry_period))
         ),
     );
@@ -151,7 +151,7 @@ fn of_timings(settings: &Settings) -> Vec<Finding> {
         Verdict::Well,
         "handover",
         format!(
-            "after a stop within about {}, after a crash within about {}",
+            "within about {} after a shutdown, {} after a crash",
             duration::format(settings.drain_timeout + look + it.activation_delay),
             duration::format(it.lease_duration + look + it.activation_delay)
         ),
@@ -162,9 +162,9 @@ fn of_timings(settings: &Settings) -> Vec<Finding> {
         Verdict::Well,
         "dead service",
         if health.probes.is_empty() {
-            "would not be noticed: there is no --health".to_owned()
+            "is not detected: --health is not set".to_owned()
         } else {
-            format!("loses the lead to another within about {}", duration::format(ill + look))
+            format!("another instance leads within about {}", duration::format(ill + look))
         },
     );
     vec![pauses, retries, handover, dead_service]
@@ -181,20 +181,25 @@ async fn create(
     if !yes {
         if !std::io::stdin().is_terminal() {
             terminal::complain(
-                "--create asks whether no leader is alive, and there is no terminal to ask on\n  \
-                 say so with --yes",
+                "--create asks whether no leader is alive, but standard input is not a terminal\n  \
+                 confirm with --yes",
             );
             return false;
         }
         let question = format!(
-            "A new term lets its first leader begin at once. That is safe only while nobody \
-             leads.\nIs it sure that no leader of {:?} is alive now? [y/N] ",
+            "A new term lets the first leader start at once. That is safe only while no instance \
+             leads.\n\
+             Are you sure that no leader of {:?} is alive? [y/N] ",
             settings.election
         );
         if !terminal::agrees(question).await {
             report.tell(&Finding {
-                remedy: Some("end all candidates of this election first".to_owned()),
-                ..finding(Verdict::Wrong, "create", "nothing was made, since a leader may be alive")
+                remedy: Some("stop all candidates of this election first".to_owned()),
+                ..finding(
+                    Verdict::Wrong,
+                    "create",
+                    "nothing was created, since a leader may be alive",
+                )
             });
             return true;
         }

@@ -27,11 +27,11 @@ pub(super) struct Said {
 
 /// Reads a status file.
 pub(super) fn read(path: &Path) -> Result<Said, String> {
-    let cannot = |error: std::io::Error| format!("cannot be read: {error}");
+    let cannot = |error: std::io::Error| format!("could not be read: {error}");
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(cannot)?;
     if !file.metadata().map_err(cannot)?.is_file() {
-        return Err("is no regular file".to_owned());
+        return Err("is not a regular file".to_owned());
     }
     let mut text = String::new();
     file.take(LONGEST + 1).read_to_string(&mut text).map_err(cannot)?;
@@ -43,19 +43,20 @@ pub(super) fn read(path: &Path) -> Result<Said, String> {
 
 pub(super) fn parse(text: &str) -> Result<Said, String> {
     if text.trim_start().starts_with('{') {
-        return serde_json::from_str(text).map_err(|error| format!("is no status file: {error}"));
+        return serde_json::from_str(text)
+            .map_err(|error| format!("is not a status file: {error}"));
     }
     let value = |name: &str| {
         text.lines().find_map(|line| unquoted(line.strip_prefix(name)?.strip_prefix('=')?))
     };
-    let wanted = |name: &str| value(name).ok_or(format!("is no status file: it has no {name}"));
+    let wanted = |name: &str| value(name).ok_or(format!("is not a status file: {name} is missing"));
     let number = |name: &str| {
-        wanted(name)?.parse().map_err(|_| format!("is no status file: {name} is no number"))
+        wanted(name)?.parse().map_err(|_| format!("is not a status file: {name} is not a number"))
     };
     let role = match wanted("TENURE_ROLE")?.as_str() {
         "active" => Role::Active,
         "passive" => Role::Passive,
-        _ => return Err("is no status file: TENURE_ROLE is no role".to_owned()),
+        _ => return Err("is not a status file: TENURE_ROLE is not a role".to_owned()),
     };
     Ok(Said {
         role,

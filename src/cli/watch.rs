@@ -25,11 +25,11 @@ const SILENCE: Duration = Duration::from_secs(25);
 /// The interval of the checks for a closed output.
 const GLANCE: Duration = Duration::from_millis(250);
 
-/// Whom to watch.
+/// The sidecar to watch.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
-  tenure watch                                  # on a terminal: a line of words a change
+  tenure watch                                  # on a terminal: a line of text per change
   tenure watch | jq --unbuffered -r .role
   tenure watch | while read -r status; do ./on-change \"$status\"; done")]
 pub struct Args {

@@ -101,22 +101,32 @@ impl Running {
             }
             Report::Failed(error) => {
                 let error = std::io::Error::from_raw_os_error(error);
-                tracing::error!(term = self.term, %error, "command could not be started");
+                tracing::error!(term = self.term, %error, "failed to start the command");
                 self.ended = Some(Ended::Exited(super::reexec::CANNOT_RUN.into()));
             }
             Report::Overdue => {
                 self.why.get_or_insert(Why::Lost);
-                tracing::warn!(term = self.term, "belief nears its end: command is asked to end");
+                tracing::warn!(
+                    term = self.term,
+                    "lease about to expire: sending SIGTERM to the command"
+                );
             }
             Report::Stopped(signal) => self.stopped(signal),
             Report::Exited(_) | Report::Signalled(_) => {
                 self.ended = Ended::of(report);
                 match report {
                     Report::Signalled(signal) => {
-                        tracing::info!(term = self.term, signal, "command was ended by a signal");
+                        if self.why.is_none() {
+                            tracing::warn!(term = self.term, signal, "command killed by a signal");
+                        } else {
+                            tracing::info!(term = self.term, signal, "command killed by a signal");
+                        }
+                    }
+                    Report::Exited(code) if code != 0 && self.why.is_none() => {
+                        tracing::warn!(term = self.term, code, "command exited");
                     }
                     Report::Exited(code) => {
-                        tracing::info!(term = self.term, code, "command ended");
+                        tracing::info!(term = self.term, code, "command exited");
                     }
                     _ => {}
                 }
@@ -151,7 +161,7 @@ impl Running {
         }
         tracing::error!(
             term = self.term,
-            "the command's keeper was killed, and the command with it"
+            "the watchdog of the command was killed, and the command with it"
         );
         if let Some(group) = self.group {
             while group_lives(group) {

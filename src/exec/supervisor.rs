@@ -139,7 +139,7 @@ impl Supervisor {
             running.follow(&status.standing, signal, now);
             let held = self.mode.max_hold.is_some_and(|it| running.since.elapsed_max(now) >= it);
             if held && running.why.is_none() && running.ended.is_none() {
-                tracing::info!(term = running.term, "held for as long as --max-hold allows");
+                tracing::info!(term = running.term, "--max-hold is over: stopping the command");
                 running.why = Some(Why::Held);
                 let _ = self.control.command(Command::StepDown { hold_off: AFTER_HOLD }).await;
             }
@@ -182,7 +182,7 @@ impl Supervisor {
         let holder = status.holder.as_ref().map(|it| it.candidate.identity.as_str());
         let state = status.standing.state().as_str();
         let wait = duration::format(self.mode.wait.unwrap_or_default());
-        tracing::warn!(holder, state, "no lease within --wait {wait}: the command is not run");
+        tracing::warn!(holder, state, "no lease within --wait {wait}: the command was not run");
     }
 
     /// Returns whether `--wait` is over.
@@ -216,7 +216,7 @@ impl Supervisor {
                 None
             }
             Err(error) => {
-                tracing::error!(%error, "the command's keeper could not be started");
+                tracing::error!(%error, "failed to start the watchdog of the command");
                 self.over(it, term, Ended::Exited(CANNOT_RUN.into()), None, now).await
             }
         }
@@ -283,7 +283,7 @@ impl Supervisor {
         let by_itself = why.is_none() && it.asked.is_none();
         let hold_off = by_itself.then(|| it.back_off.after(ran));
         if let Some(hold_off) = hold_off {
-            tracing::info!(term, hold_off = ?hold_off, "the lease is given back, and competed for later");
+            tracing::info!(term, hold_off = ?hold_off, "releasing the lease; competing again after the hold-off");
         }
         self.control.vacated(term, hold_off).await;
         None

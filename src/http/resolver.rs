@@ -43,7 +43,7 @@ fn ask(host: &str) -> Shared<BoxFuture<'static, Answer>> {
             .map(Iterator::collect)
             .unwrap_or_default();
         if found.is_empty() {
-            return Err(format!("the name {host} could not be resolved").into());
+            return Err(format!("failed to resolve {host}").into());
         }
         Ok(found)
     };

@@ -115,7 +115,7 @@ impl Access {
             }
             (Ok(None) | Err(_), Some(known)) => Ok(Arc::clone(known)),
             (Err(why), None) => Err(KubeError::Files(why)),
-            (Ok(None), None) => Err(KubeError::Files("there is no client".to_owned())),
+            (Ok(None), None) => Err(KubeError::Files("no HTTP client".to_owned())),
         }
     }
 
@@ -145,23 +145,23 @@ impl Access {
     fn client(&self, authorities: Option<&[u8]>) -> Result<reqwest::Client, String> {
         let settings = match authorities {
             Some(pem) => client::trusting(roots(pem).ok_or_else(|| {
-                format!("{} holds no certificate in PEM", named(self.authorities_file.as_deref()))
+                format!("{} contains no PEM certificate", named(self.authorities_file.as_deref()))
             })?),
             None => client::tls_settings(self.tls),
         };
-        let settings = settings.map_err(|_| "TLS could not be set up".to_owned())?;
+        let settings = settings.map_err(|_| "failed to set up TLS".to_owned())?;
         client::builder(settings, self.resolver.clone())
             .pool_idle_timeout(IDLE)
             // Each connection that died unnoticed costs one request, and renew-deadline has time
             // for one.
             .pool_max_idle_per_host(1)
             .build()
-            .map_err(|_| "the HTTP client could not be set up".to_owned())
+            .map_err(|_| "failed to set up the HTTP client".to_owned())
     }
 
     fn header(&self, token: &[u8]) -> Result<HeaderValue, String> {
         let token = token.trim_ascii();
-        let unfit = || format!("{} holds no token", named(self.token_file.as_deref()));
+        let unfit = || format!("{} contains no token", named(self.token_file.as_deref()));
         if token.is_empty() {
             return Err(unfit());
         }
@@ -186,7 +186,7 @@ impl Access {
             task.await.ok()
         };
         let read = tokio::time::timeout(PATIENCE, reading).await.ok().flatten();
-        read.unwrap_or_else(|| Err("token and certificates take too long to read".to_owned()))
+        read.unwrap_or_else(|| Err("timed out reading the token and certificates".to_owned()))
     }
 
     /// Reads the token, for `tenure doctor`.
@@ -209,7 +209,7 @@ fn contents(path: Option<&Path>, setting: &str) -> Result<Option<Vec<u8>>, Strin
     match read {
         Ok(_) => Ok(Some(bytes)),
         Err(error) => Err(format!(
-            "{} cannot be read: {}; mount a service account token, or check {setting}",
+            "failed to read {}: {}; mount a service account token, or check {setting}",
             path.display(),
             error.kind()
         )),

@@ -112,35 +112,36 @@ impl Asked<'_> {
             401 => KubeError::Unauthorized(self.unauthorized(&said)),
             403 => KubeError::Forbidden(self.forbidden(status, &said)),
             404 if status.details.kind == "namespaces" => KubeError::NoNamespace(format!(
-                "the namespace {} does not exist: create it, or name another",
+                "the namespace {} does not exist: create it, or set another",
                 self.namespace
             )),
             404 if status.kind == "Status" && !status.details.name.is_empty() => {
                 KubeError::Missing(format!("{what} does not exist"))
             }
             404 => KubeError::Invalid(format!(
-                "{host} knows nothing of {}: it is no Kubernetes API server, or an old one; check \
+                "{host} does not serve {}: it is not a Kubernetes API server, or too old; check \
                  --kube-api ({said})",
                 self.resource.in_rules()
             )),
             409 if status.reason == "AlreadyExists" => {
-                KubeError::Exists(format!("{what} exists already"))
+                KubeError::Exists(format!("{what} already exists"))
             }
-            409 => KubeError::Conflict(format!("{what} was changed by another meanwhile")),
-            410 => KubeError::Gone(format!("the watch of {what} is too far behind ({said})")),
+            409 => KubeError::Conflict(format!("{what} was modified concurrently")),
+            410 => KubeError::Gone(format!("the watch of {what} is too old to resume ({said})")),
             429 => {
                 let wait = wait.unwrap_or(status.details.retry_after_seconds);
                 KubeError::Throttled {
-                    message: format!("the API server {host} asks us to slow down ({said})"),
+                    message: format!("the API server {host} throttles requests ({said})"),
                     retry_after: (wait > 0).then(|| Duration::from_secs(wait)),
                 }
             }
             500.. => KubeError::Unavailable(format!(
-                "the API server {host} could not {} {what} ({said})",
+                "the API server {host} failed to {} {what} ({said})",
                 self.verb
             )),
             300..=399 => KubeError::Invalid(format!(
-                "{host} leads elsewhere, which is not followed: check --kube-api ({said})"
+                "{host} answered with a redirect, which Tenure does not follow: check --kube-api \
+                 ({said})"
             )),
             _ => KubeError::Invalid(format!(
                 "the API server {host} refused to {} {what} ({said})",
@@ -153,13 +154,14 @@ impl Asked<'_> {
         let host = self.host;
         if self.signed {
             format!(
-                "the API server {host} does not accept our token: it has expired, or is of another \
-                 cluster, audience or a deleted service account; check --kube-token-file ({said})"
+                "the API server {host} rejected the service account token: it expired, or is for \
+                 another cluster or audience, or its service account was deleted; check \
+                 --kube-token-file ({said})"
             )
         } else {
             format!(
-                "the API server {host} wants a token, and there is none: run with a service \
-                 account, or name a file by --kube-token-file ({said})"
+                "the API server {host} requires a token, and none is configured: run with a \
+                 service account, or set --kube-token-file ({said})"
             )
         }
     }
@@ -176,8 +178,8 @@ impl Asked<'_> {
         };
         let Self { verb, namespace, resource, .. } = self;
         format!(
-            "{user} may not {verb} {} in the namespace {namespace}: a rule is missing; make it \
-             with: {}",
+            "{user} cannot {verb} {} in the namespace {namespace}: an RBAC rule is missing; create \
+             it with: {}",
             resource.plural,
             rule(resource, namespace, user)
         )
@@ -212,9 +214,9 @@ pub(crate) fn rule(resource: &Resource, namespace: &str, user: &str) -> String {
 fn said(code: u16, status: &Status) -> String {
     let words: String = status.message.chars().filter(|it| !it.is_control()).take(400).collect();
     if words.is_empty() {
-        format!("it answered {code}")
+        format!("the server answered {code}")
     } else {
-        format!("it answered {code}: {words}")
+        format!("the server answered {code}: {words}")
     }
 }
 

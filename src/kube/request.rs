@@ -108,8 +108,8 @@ impl Kube {
             match serde_json::from_slice(&body) {
                 Ok(object) if ask.is_answered_by(&object) => Ok(Answer { object, date }),
                 _ => Err(KubeError::Invalid(format!(
-                    "{} answered what is no {} as was asked for: it is no Kubernetes API server, or \
-                     something else answers in its place; check --kube-api",
+                    "{} did not answer with the requested {}: it is not a Kubernetes API server, \
+                     or a proxy answered instead; check --kube-api",
                     self.host(),
                     ask.resource.kind
                 ))),
@@ -131,7 +131,7 @@ impl Kube {
         match tokio::time::timeout(self.timeout(), asking).await {
             Ok(outcome) => outcome,
             Err(_) => Err(KubeError::Timeout(format!(
-                "the API server {} did not answer to {} {} within {:?}",
+                "the API server {} did not answer the request to {} {} within {:?}",
                 self.host(),
                 ask.verb,
                 ask.resource.plural,
@@ -198,7 +198,7 @@ impl Kube {
         let mut body = Vec::new();
         while let Some(chunk) = answer.chunk().await.map_err(|error| broken(&error, host))? {
             if body.len() + chunk.len() > LONGEST_ANSWER {
-                let message = format!("the answer of {host} is longer than any object of ours");
+                let message = format!("the answer of {host} is too large");
                 return Err(KubeError::Invalid(message));
             }
             body.extend_from_slice(&chunk);
@@ -216,22 +216,22 @@ fn date(headers: &HeaderMap) -> Option<OffsetDateTime> {
 pub(super) fn broken(error: &reqwest::Error, host: &str) -> KubeError {
     match client::cause(error) {
         Cause::Certificate(why) => KubeError::Network(format!(
-            "TLS with the API server {host} failed: {why}; check --kube-ca-file, and that \
-             --kube-api names the server as its certificate does"
+            "TLS with the API server {host} failed: {why}; check --kube-ca-file, and that the \
+             certificate is valid for the host in --kube-api"
         )),
         Cause::Unresolved(why) => KubeError::Network(format!("{why}: check --kube-api")),
         Cause::Io(kind) if error.is_connect() => {
-            KubeError::Disconnected(format!("no connection to the API server {host}: {kind}"))
+            KubeError::Disconnected(format!("cannot connect to the API server {host}: {kind}"))
         }
         Cause::Io(kind) => KubeError::Disconnected(format!(
             "the connection to the API server {host} broke: {kind}"
         )),
         Cause::Other if error.is_connect() => {
-            KubeError::Disconnected(format!("no connection to the API server {host}"))
+            KubeError::Disconnected(format!("cannot connect to the API server {host}"))
         }
-        Cause::Other => {
-            KubeError::Disconnected(format!("the connection to {host} broke, or it speaks no HTTP"))
-        }
+        Cause::Other => KubeError::Disconnected(format!(
+            "the connection to {host} broke, or it is not an HTTP server"
+        )),
     }
 }
 

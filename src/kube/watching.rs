@@ -97,8 +97,8 @@ impl Watch {
         let Some(line) = self.line().await? else {
             return Ok(None);
         };
-        let line: Line =
-            serde_json::from_slice(&line).map_err(|_| self.invalid("a line that is no event"))?;
+        let line: Line = serde_json::from_slice(&line)
+            .map_err(|_| self.invalid("a line that is not a watch event"))?;
         if line.kind == "ERROR" {
             let status: Status = serde_json::from_value(line.object).unwrap_or_default();
             let code = if status.code == 0 { 500 } else { status.code };
@@ -122,11 +122,11 @@ impl Watch {
             }
             self.searched = self.rest.len();
             if self.rest.len() > LONGEST_ANSWER {
-                return Err(self.invalid("a line that is longer than any object"));
+                return Err(self.invalid("a line that is too long"));
             }
             let Some(chunk) = self.chunk().await? else {
                 let whole = self.rest.trim_ascii().is_empty();
-                return if whole { Ok(None) } else { Err(self.invalid("half a line")) };
+                return if whole { Ok(None) } else { Err(self.invalid("an incomplete line")) };
             };
             self.rest.extend(chunk);
         }
@@ -144,7 +144,9 @@ impl Watch {
         match tokio::time::timeout(LENGTH + self.kube.timeout(), answer.chunk()).await {
             Ok(Ok(read)) => Ok(read.map(|it| it.to_vec())),
             Ok(Err(error)) => Err(broken(&error, host)),
-            Err(_) => Err(KubeError::Timeout(format!("the watch of {host} has fallen silent"))),
+            Err(_) => Err(KubeError::Timeout(format!(
+                "the watch of {host} received nothing for too long"
+            ))),
         }
     }
 
@@ -175,7 +177,7 @@ impl Watch {
     }
 
     fn invalid(&self, what: &str) -> KubeError {
-        KubeError::Invalid(format!("the watch of {} told {what}", self.asked().what()))
+        KubeError::Invalid(format!("the watch of {} received {what}", self.asked().what()))
     }
 }
 

@@ -42,8 +42,8 @@ impl Exec {
             End::TimedOut => return None,
             End::Exited(0) => Finding::well("exit code 0".to_owned()),
             End::Exited(code) => Finding::unwell(format!("exit code {code}{line}")),
-            End::Killed(signal) => Finding::unwell(format!("ended by signal {signal}{line}")),
-            End::NotStarted(why) => Finding::unwell(format!("could not be started: {why}")),
+            End::Killed(signal) => Finding::unwell(format!("killed by signal {signal}{line}")),
+            End::NotStarted(why) => Finding::unwell(format!("failed to start: {why}")),
         })
     }
 }

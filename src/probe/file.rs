@@ -42,7 +42,7 @@ fn look(path: &Path, max_age: Option<Duration>, now: fn() -> Moment) -> Finding 
         Err(error) => return Finding::unwell(error.kind().to_string()),
     };
     max_age.map_or_else(
-        || Finding::well("is there".to_owned()),
+        || Finding::well("exists".to_owned()),
         |max_age| judge(written, UNIX_EPOCH + now().wall, max_age),
     )
 }
@@ -56,7 +56,7 @@ fn judge(written: SystemTime, now: SystemTime, max_age: Duration) -> Finding {
     };
     let said = match (ahead, whole_seconds(age)) {
         (true, age) if age > AHEAD => {
-            format!("its time lies {} ahead of our clock", duration::format(age))
+            format!("modified {} in the future", duration::format(age))
         }
         (true, _) => "written now".to_owned(),
         (false, age) => format!("written {} ago", duration::format(age)),

@@ -17,7 +17,7 @@ impl Http {
         match self.client.send(self.client.get(&self.url).build()).await {
             Ok(code) if code.is_success() => Finding::well(code.to_string()),
             Ok(code) if code.is_redirection() => {
-                Finding::unwell(format!("{code}, and redirects are not followed"))
+                Finding::unwell(format!("{code}; redirects are not followed"))
             }
             Ok(code) => Finding::unwell(code.to_string()),
             Err(why) => Finding::unwell(why),

@@ -31,7 +31,7 @@ impl Tcp {
 /// Connects to the first address that accepts a connection; otherwise returns the error of the
 /// last.
 async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
-    let mut why = "the name has no address".to_owned();
+    let mut why = "the name resolves to no address".to_owned();
     for address in addresses {
         match TcpStream::connect(address).await {
             // On a port of the ephemeral range, a connection can connect to itself.

@@ -102,7 +102,7 @@ impl Collected {
             && self.dropped_lines > 0
         {
             let (lines, bytes) = (self.dropped_lines, self.dropped_bytes);
-            tracing::warn!("{name}: {lines} more lines of output ({bytes} bytes) were dropped");
+            tracing::warn!("{name}: dropped {lines} more lines of output ({bytes} bytes)");
         }
         self.out.first
     }

@@ -78,7 +78,7 @@ impl Site for Paths {
     }
 
     fn refusal(&self, body: u64) -> Option<Response> {
-        let refusal = (StatusCode::PAYLOAD_TOO_LARGE, "no request here needs a body\n");
+        let refusal = (StatusCode::PAYLOAD_TOO_LARGE, "request bodies are not accepted\n");
         (body > MAX_BODY).then(|| refusal.into_response())
     }
 }

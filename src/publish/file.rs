@@ -90,7 +90,10 @@ impl FileWriter {
             match self.write().await {
                 Ok(()) => {
                     if self.told.take().is_some() {
-                        tracing::info!("status file {} is written again", self.file.path.display());
+                        tracing::info!(
+                            "status file {} can be written again",
+                            self.file.path.display()
+                        );
                     }
                 }
                 Err(error) => self.tell(format!("{error:#}")),
@@ -102,7 +105,7 @@ impl FileWriter {
     fn tell(&mut self, words: String) {
         self.metrics.file_error();
         if self.told.as_ref() != Some(&words) {
-            tracing::error!("{words}; the file says itself until when it holds");
+            tracing::error!("{words}; readers see its expiry in valid_until");
             self.told = Some(words);
         }
     }
@@ -125,12 +128,12 @@ impl FileWriter {
         let written = match tokio::time::timeout(SLOW, &mut writing).await {
             Ok(written) => written,
             Err(_) => {
-                self.tell(format!("status file {} hangs", self.file.path.display()));
+                self.tell(format!("writing the status file {} hangs", self.file.path.display()));
                 writing.await
             }
         };
         written.expect("writing a file does not panic").with_context(|| {
-            format!("status file {} cannot be written", self.file.path.display())
+            format!("failed to write the status file {}", self.file.path.display())
         })?;
         // Only a completed write is acknowledged: a file that still reports active delays the
         // release for as long as R8 allows.
@@ -213,8 +216,11 @@ fn refuse_what_is_no_file(path: &Path) -> io::Result<()> {
         Err(error) => Err(error),
         Ok(found) if found.file_type().is_file() => Ok(()),
         Ok(found) => {
-            let what = if found.is_symlink() { "a symbolic link" } else { "no regular file" };
-            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}; name a file")))
+            let what = if found.is_symlink() { "a symbolic link" } else { "not a regular file" };
+            Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("it is {what}; set a regular file"),
+            ))
         }
     }
 }

@@ -162,7 +162,12 @@ impl Hooks {
             let Event { name, term } = event;
             let (hook, outcome) = (name.as_str(), Outcome::Skipped.as_str());
             self.metrics.hook_run(hook, outcome);
-            tracing::info!(hook, outcome, term, "{hook}: skipped, since a newer state is there");
+            tracing::info!(
+                hook,
+                outcome,
+                term,
+                "{hook}: skipped, since the state has changed again"
+            );
         }
     }
 

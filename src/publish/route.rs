@@ -79,15 +79,15 @@ enum Trouble {
     #[error(transparent)]
     Asked(#[from] KubeError),
     #[error(
-        "{what} says term {newer}, and ours is {ours}: another leads, or led; if none did, take its \
-         annotation tenure.dev/term away"
+        "{what} has term {newer}, but this instance led in term {ours}: a later leader wrote it; \
+         if there was none, remove its annotation tenure.dev/term"
     )]
     Newer { what: String, newer: u64, ours: u64 },
     #[error("{0}")]
     Setting(String),
-    #[error("{0} is written by others again and again")]
+    #[error("{0} is modified concurrently too often")]
     Busy(String),
-    #[error("a newer state is there")]
+    #[error("the state has changed")]
     Overtaken,
 }
 

@@ -64,14 +64,14 @@ impl Systemd {
                 let watchdog = watchdog(environment, std::process::id());
                 if watchdog.is_some_and(|it| it < SHORTEST_WATCHDOG) {
                     tracing::warn!(
-                        "WatchdogSec is {watchdog:?}: the election loop may rest for a second, so \
-                         set {SHORTEST_WATCHDOG:?} or more"
+                        "WatchdogSec is {watchdog:?}, but the election loop may sleep for a \
+                         second: set {SHORTEST_WATCHDOG:?} or more"
                     );
                 }
                 Some(Self { socket, address, watchdog, now: clock::now })
             }
             Err(error) => {
-                tracing::warn!("systemd is not notified: NOTIFY_SOCKET is {name:?}: {error}");
+                tracing::warn!("systemd will not be notified: NOTIFY_SOCKET is {name:?}: {error}");
                 None
             }
         }
@@ -107,7 +107,7 @@ impl Systemd {
                     false
                 }
                 Err(error) => {
-                    tracing::debug!("systemd does not listen: {error}");
+                    tracing::debug!("failed to notify systemd: {error}");
                     true
                 }
             };
@@ -182,7 +182,10 @@ fn address(name: &str) -> io::Result<SocketAddr> {
     match name.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name),
         None if name.starts_with('/') => SocketAddr::from_pathname(name),
-        None => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is neither a path nor @NAME")),
+        None => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is neither an absolute path nor @NAME",
+        )),
     }
 }
 
@@ -211,7 +214,7 @@ fn words(published: &Published, about: &About, now: Moment) -> String {
     let election = &about.election;
     let others = || match &status.holder {
         Some(holder) => format!("{} leads in term {}", holder.candidate.identity, holder.term),
-        None => "nobody is seen to lead".to_owned(),
+        None => "no leader known".to_owned(),
     };
     let mut text = format!("{}: ", judgement.role().as_str());
     text += &match (judgement.state, judgement.term) {
@@ -219,28 +222,30 @@ fn words(published: &Published, about: &About, now: Moment) -> String {
             let but = match (judgement.state, judgement.role()) {
                 (State::Leader, _) => "",
                 (_, Role::Active) => ", but renewals fail",
-                (_, Role::Passive) => ", but may not say so until a renewal is granted",
+                (_, Role::Passive) => ", but reports passive until a renewal succeeds",
             };
             format!("leader of {election} in term {term}{but}")
         }
-        (State::Starting, _) => format!("the store of {election} has not been heard yet"),
+        (State::Starting, _) => format!("the store of {election} has not been reached yet"),
         (State::Standby, _) => format!("standby of {election}; {}", others()),
-        (State::Activating, _) => format!("has the lease of {election}, and does not lead yet"),
+        (State::Activating, _) => format!("holds the lease of {election} and does not lead yet"),
         (State::Observing, _) => format!("observes {election}; {}", others()),
-        (State::Stopped, _) => format!("stopped; takes no part in {election} any more"),
+        (State::Stopped, _) => format!("stopped; has left {election}"),
         (State::Draining, term) => {
             let term = term.unwrap_or_default();
-            format!("draining, and holds the lease of {election} in term {term} meanwhile")
+            format!("draining; holds the lease of {election} in term {term}")
         }
-        (State::Paused, _) => format!("paused, out of {election} until resumed; {}", others()),
+        (State::Paused, _) => {
+            format!("paused; does not compete in {election} until resumed; {}", others())
+        }
         (State::Unhealthy, _) => {
-            format!("out of {election} until the service is well; {}", others())
+            format!("unhealthy; does not compete in {election}; {}", others())
         }
         // These two states always have a term.
         (State::Leader | State::Jeopardy, None) => format!("of {election}; {}", others()),
     };
     if let Some(error) = &status.store.last_error {
-        text += "; the store: ";
+        text += "; store: ";
         text += &error.failure().message;
     }
     // A line break would begin another message, and names come from the store.

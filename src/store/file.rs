@@ -89,7 +89,7 @@ impl FileStore {
     ) -> Result<T, StoreError> {
         let Ok(permit) = Arc::clone(&self.attempts).try_acquire_owned() else {
             let directory = self.place.directory().display();
-            let detail = format!("the disk under {directory} has not answered earlier requests");
+            let detail = format!("the disk of {directory} has not answered earlier requests");
             return Err(Fault::unavailable(detail).into());
         };
         let given_up = Arc::new(AtomicBool::new(false));
@@ -167,7 +167,7 @@ impl LeaseStore for FileStore {
                         return Ok(Err("another candidate holds the lease"));
                     }
                     if stored.version() != bid.seen {
-                        return Ok(Err("the record has changed since it was seen free"));
+                        return Ok(Err("the record has changed since the lease was read as free"));
                     }
                 }
                 let record = stored.record();
@@ -189,7 +189,7 @@ impl LeaseStore for FileStore {
                     return Ok(Ok(term));
                 }
                 stored.write_term(&bid, floor).map(Ok).ok_or_else(|| {
-                    Fault::foreign(&attempt.place.record_path(), "has a term that none can follow")
+                    Fault::foreign(&attempt.place.record_path(), "has the largest possible term")
                 })
             })
         });
@@ -221,7 +221,9 @@ impl LeaseStore for FileStore {
                     return Ok(Err(why));
                 }
                 if stored.term_of(&bid).is_none() {
-                    return Ok(Err("the record is not ours, so no successor is named"));
+                    return Ok(Err(
+                        "this candidate did not write the record, so no successor was written",
+                    ));
                 }
                 stored.set_successor(&successor);
                 Ok(Ok(()))

@@ -295,7 +295,7 @@ async fn a_renewal_is_not_told_and_each_change_is_told_once() {
     let mut status = of(Standing::Standby);
     alone.feed().change(status.clone());
     let heard = alone.hear(ms(5_000)).await;
-    assert_eq!(heard, ["STATUS=passive: standby of orders; nobody is seen to lead"]);
+    assert_eq!(heard, ["STATUS=passive: standby of orders; no leader known"]);
     status.holder = holder("them\nMAINPID=1\u{7}", None, 41);
     alone.feed().change(status.clone());
     let heard = alone.hear(ms(5_000)).await;
@@ -390,6 +390,6 @@ async fn a_socket_that_is_full_loses_nothing_that_still_holds() {
     alone.ear.listen();
     let heard = std::mem::take(&mut alone.ear.heard);
     assert!(sent > 0 && heard.iter().all(|it| it == "OTHER=1"), "it was full: {:?}", heard.last());
-    let words = "STATUS=passive: standby of orders; nobody is seen to lead";
+    let words = "STATUS=passive: standby of orders; no leader known";
     assert_eq!(alone.hear(ms(2_000)).await, ["READY=1", words, "WATCHDOG=1"]);
 }

@@ -57,7 +57,7 @@ fn watch_on_a_terminal_is_a_line_of_words_for_each_change() {
         }
         first.signal(Signal::TERM);
         let mut seen = vec![next()];
-        while !seen.last().unwrap().contains("the new term was written") {
+        while !seen.last().unwrap().contains("the term was written") {
             seen.push(next());
         }
         let line = seen.last().unwrap();
@@ -65,7 +65,7 @@ fn watch_on_a_terminal_is_a_line_of_words_for_each_change() {
         let column = |it: &str, word| it.find(word).unwrap();
         assert_eq!(column(line, "second"), column(&head, "holder"), "{head}\n{line}");
         assert_eq!(column(line, "the new"), column(&head, "why"), "{head}\n{line}");
-        assert!(seen.iter().any(|it| it.contains("the store granted the lease")), "{seen:?}");
+        assert!(seen.iter().any(|it| it.contains("the lease was acquired")), "{seen:?}");
         assert!(seen.iter().all(|it| !it.contains('{')), "{seen:?}");
     }
     first.wait(BOUND);
@@ -93,7 +93,7 @@ fn status_shows_the_candidates_and_the_last_changes() {
         "\ncandidate  role    term",
         "\nfirst      active  ",
         "this one: leads\n",
-        "the new term was written, term",
+        "the term was written, term",
     ] {
         assert!(told.contains(words), "{words} in {told}");
     }

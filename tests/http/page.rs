@@ -180,18 +180,18 @@ async fn what_comes_from_elsewhere_is_shown_as_text() {
 async fn each_state_is_told_in_words() {
     let server = serving(of(Standing::Starting)).await;
     let body = page(&server).await.body;
-    for words in ["Not known yet", "has not heard the store yet", "only just begun"] {
+    for words in ["Not known yet", "has not reached the store yet", "only just begun"] {
         assert!(body.contains(words), "{words} in {body}");
     }
     let states = [
-        (they_lead("them"), "This instance, us, stands by, ready to take over."),
-        (of(Standing::Activating), "has the lease and does not lead yet"),
+        (they_lead("them"), "This instance, us, is a standby, ready to take over."),
+        (of(Standing::Activating), "holds the lease and does not lead yet"),
         (we_lead(10_000), "This instance is the leader."),
-        (of(in_jeopardy(TERM, ms(10_000))), "leads on borrowed time: renewals fail"),
+        (of(in_jeopardy(TERM, ms(10_000))), "leads, but renewals fail"),
         (of(leading(TERM, ms(0))), "led until its time was over"),
-        (we_drain(), "lets its work end, then hands over"),
+        (we_drain(), "is draining, then releases the lease"),
         (we_drain(), "Led until now"),
-        (we_drain(), "left for the work that it began as leader"),
+        (we_drain(), "left to finish its work as leader"),
         (we_drain(), "the others let it go first, for 10s"),
         (of(Standing::Paused), "is paused"),
         (of(Standing::Unhealthy), "is not well"),
@@ -218,9 +218,7 @@ async fn the_page_follows_a_change_without_being_loaded_again() {
     server.feed().change(we_lead(10_000));
     chromium.until("document.title === 'us leads orders'").await;
     let text = chromium.text().await;
-    for words in
-        ["This instance is the leader.", "left, unless renewed", "the new term was written"]
-    {
+    for words in ["This instance is the leader.", "left, unless renewed", "the term was written"] {
         assert!(text.contains(words), "{words} in {text}");
     }
     let kept = "window.kept === document.querySelector('[role=status]')";

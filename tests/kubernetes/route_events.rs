@@ -35,8 +35,8 @@ fn beginning_and_end_of_a_term_are_told_about_the_pod() {
     assert_eq!(reasons(&cluster), ["BecameLeader", "StoppedLeading"], "told before the end");
     let pod = cluster.server.object("pods", NAMESPACE, "web-1").unwrap();
     for (event, note) in events(&cluster).iter().zip([
-        format!("web-1 became leader of orders in term {term}: the new term was written"),
-        format!("web-1 stopped leading orders in term {term}: it was asked to stop"),
+        format!("web-1 became leader of orders in term {term}: the term was written"),
+        format!("web-1 stopped leading orders in term {term}: the instance is shutting down"),
     ]) {
         assert_eq!(event["message"], note.as_str());
         assert_eq!(event["type"], "Normal");

@@ -73,7 +73,7 @@ pub(crate) async fn accept<T: Site>(listener: Listener, connections: Connections
                 // Most likely no file descriptor is left. The store needs them more than waiting
                 // clients.
                 if !std::mem::replace(&mut failing, true) {
-                    tracing::warn!("a connection could not be accepted: {error}");
+                    tracing::warn!("failed to accept a connection: {error}");
                 }
                 connections.run_short();
                 sleep(Duration::from_millis(100)).await;

@@ -153,7 +153,7 @@ impl Connections {
         let wanted = self.max.saturating_sub((self.fits)(self.max));
         if wanted != withheld.len() {
             let left = self.max - wanted;
-            tracing::warn!("the limit of open files has room for {left} connections now");
+            tracing::warn!("the limit of open files leaves room for {left} connections");
         }
         self.scarce.store(wanted > 0, Ordering::Relaxed);
         withheld.truncate(wanted);

@@ -54,7 +54,7 @@ pub(super) async fn watch(
     Query(asked): Query<Asked>,
 ) -> Response {
     let Ok(place) = Arc::clone(&shared.streams).try_acquire_owned() else {
-        let body = "there are as many event streams already as there may be\n";
+        let body = "too many event streams\n";
         return (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "5")], body).into_response();
     };
     let Some(index) = asked.index else {
@@ -63,7 +63,7 @@ pub(super) async fn watch(
         return response;
     };
     let Ok(index) = index.parse::<u64>() else {
-        return bad("index", "wants a whole number, the `index` of the last status document");
+        return bad("index", "must be a whole number, the `index` of the last status document");
     };
     let wait = match duration::parse(asked.wait.as_deref().unwrap_or(USUAL_WAIT)) {
         Ok(wait) => wait.min(LONGEST_WAIT),

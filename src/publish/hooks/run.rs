@@ -36,9 +36,9 @@ pub(super) async fn by_command(
     let (outcome, words, ended) = match ended.end {
         End::Exited(0) => (Outcome::Ok, "exit code 0".to_owned(), true),
         End::Exited(code) => (Outcome::Failed, format!("exit code {code}"), true),
-        End::Killed(signal) => (Outcome::Failed, format!("ended by signal {signal}"), true),
+        End::Killed(signal) => (Outcome::Failed, format!("killed by signal {signal}"), true),
         End::TimedOut => (Outcome::Timeout, over(time), false),
-        End::NotStarted(why) => (Outcome::Failed, format!("could not be started: {why}"), false),
+        End::NotStarted(why) => (Outcome::Failed, format!("failed to start: {why}"), false),
     };
     Told { outcome, words, ended }
 }
@@ -71,7 +71,7 @@ pub(super) async fn by_webhook(
 }
 
 fn over(time: Duration) -> String {
-    format!("not done within {}", duration::format(time))
+    format!("not finished within {}", duration::format(time))
 }
 
 /// Returns whether a hook needs the HTTP client.

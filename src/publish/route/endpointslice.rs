@@ -160,7 +160,9 @@ impl Slice {
             }
             Err(error) => {
                 self.knows_pod = matches!(error, KubeError::Missing(_) | KubeError::Forbidden(_));
-                tracing::debug!("the EndpointSlice will not tell our pod's uid and node: {error}");
+                tracing::debug!(
+                    "the EndpointSlice will not contain the uid and node of the pod: {error}"
+                );
             }
         }
     }

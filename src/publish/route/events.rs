@@ -131,7 +131,7 @@ impl Events {
         let Some((reason, kind)) = what(&past.transition) else { return };
         if !self.allowance.take((self.now)()) {
             self.left_out += 1;
-            tracing::debug!(reason, "an Event was left out, since there were many");
+            tracing::debug!(reason, "Event dropped: rate limit reached");
             return;
         }
         self.know_whom().await;
@@ -146,9 +146,9 @@ impl Events {
             Err(KubeError::Exists(_)) => {}
             Err(error @ KubeError::Forbidden(_)) if !self.told => {
                 self.told = true;
-                tracing::info!("Events are left out: {error}");
+                tracing::info!("Events are disabled: {error}");
             }
-            Err(error) => tracing::debug!(reason, "an Event was left out: {error}"),
+            Err(error) => tracing::debug!(reason, "Event dropped: {error}"),
         }
     }
 
@@ -165,7 +165,7 @@ impl Events {
         };
         match found {
             Ok(Metadata { uid, .. }) => self.regarding.uid = uid,
-            Err(error) => tracing::debug!("Events will not tell whom by a uid: {error}"),
+            Err(error) => tracing::debug!("Events will not contain a uid: {error}"),
         }
     }
 
@@ -215,7 +215,7 @@ fn note(identity: &str, election: &str, transition: &Transition, left_out: u32) 
     let why = words::reason(reason.as_str());
     let more = match left_out {
         0 => String::new(),
-        left_out => format!("; {left_out} more changes came before it"),
+        left_out => format!("; {left_out} earlier changes were not recorded"),
     };
     format!("{identity} {did} {election}{term}: {why}{more}")
 }

@@ -68,7 +68,8 @@ impl Label {
                 Err(error) => return outcome.with(error.into()),
             };
             if *self.uid.get_or_insert_with(|| pod.uid.clone()) != pod.uid {
-                let words = format!("another pod bears the name {} now: ours is gone", self.pod);
+                let words =
+                    format!("the pod {} was replaced by another of the same name", self.pod);
                 return outcome.with(Trouble::Setting(words));
             }
             let said = self.read(&pod);
@@ -78,7 +79,7 @@ impl Label {
                 Step::Agrees => return outcome,
                 Step::Newer(newer) => {
                     return outcome.with(Trouble::newer(
-                        format!("our pod {}", self.pod),
+                        format!("the pod {}", self.pod),
                         newer,
                         want,
                     ));
@@ -149,7 +150,11 @@ impl Label {
             };
             match self.desk.patch::<Pod>(&name, &patch).await {
                 Ok(_) => {
-                    tracing::info!(pod = name, term, "took the label from a pod that had kept it");
+                    tracing::info!(
+                        pod = name,
+                        term,
+                        "removed the label from a pod of an earlier leader"
+                    );
                     return Ok(());
                 }
                 Err(KubeError::Missing(_)) => return Ok(()),

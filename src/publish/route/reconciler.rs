@@ -221,8 +221,8 @@ impl Keeper {
             Some(words) if self.told.trouble.as_ref() != Some(words) => {
                 tracing::warn!("route: {words}");
             }
-            Some(words) => tracing::debug!("route, again: {words}"),
-            None if self.told.trouble.is_some() => tracing::info!("route: it is well again"),
+            Some(words) => tracing::debug!("route: repeated error: {words}"),
+            None if self.told.trouble.is_some() => tracing::info!("route: recovered"),
             None => {}
         }
         self.told.trouble = words;
@@ -236,7 +236,7 @@ impl Keeper {
         let role = role.as_str();
         if document.agrees {
             if std::mem::take(&mut self.told.disagrees) {
-                tracing::info!(role, "the route agrees with our role again");
+                tracing::info!(role, "the route agrees with the role again");
             }
         } else if document.since_ms >= SLOW.as_millis() as u64 && !self.told.disagrees {
             self.told.disagrees = true;
@@ -245,7 +245,8 @@ impl Keeper {
                 role,
                 says,
                 other = document.other,
-                "the route does not agree with our role: requests may go to one who does not lead"
+                "the route does not agree with the role: requests may reach an instance that does \
+                 not lead"
             );
         }
     }

@@ -105,7 +105,7 @@ impl Credential {
             (Some(access), _) => Ok(Arc::clone(access)),
             (None, Some(failure)) => Err(StoreError::Unknown(failure.clone())),
             (None, None) => {
-                let failure = Failure::new(Cause::Auth, "there is no credential yet");
+                let failure = Failure::new(Cause::Auth, "no credential was obtained yet");
                 Err(StoreError::Unknown(failure))
             }
         }
@@ -175,7 +175,7 @@ impl Kept {
                 Ok(Ok(text)) if taken.as_ref() == Some(&text) => (),
                 Ok(Ok(text)) => {
                     if taken.is_some() {
-                        tracing::info!(file = name, "the secret file has changed");
+                        tracing::info!(file = name, "secret file reloaded");
                     }
                     self.take(&text, &name);
                     taken = Some(text);
@@ -184,11 +184,11 @@ impl Kept {
                     taken = None;
                     self.fail(Failure::new(
                         Cause::Auth,
-                        format!("the secret file {name} cannot be read: {}", error.kind()),
+                        format!("failed to read the secret file {name}: {}", error.kind()),
                     ));
                 }
                 Err(_) => {
-                    let message = format!("the secret file {name} takes too long to read");
+                    let message = format!("timed out reading the secret file {name}");
                     self.fail(Failure::new(Cause::Auth, message));
                 }
             }
@@ -221,7 +221,7 @@ impl Kept {
                         Ok(Err(failure)) => failure,
                         _ => Failure::new(
                             Cause::Auth,
-                            format!("signing in took longer than {} s", BOUND.as_secs()),
+                            format!("sign-in took longer than {} s", BOUND.as_secs()),
                         ),
                     };
                     self.fail(failure);
@@ -287,7 +287,7 @@ impl Kept {
     /// Records a failure and keeps the present credential; logs each failure once.
     fn fail(&self, failure: Failure) {
         if self.publish.borrow().failure.as_ref() != Some(&failure) {
-            tracing::warn!(error = %failure, "the credential for Azure cannot be renewed");
+            tracing::warn!(error = %failure, "failed to renew the credential for Azure");
         }
         self.publish.send_modify(|standing| standing.failure = Some(failure));
     }

@@ -62,20 +62,18 @@ async fn reach(store: &Azure, endpoint: &Url, report: &mut Report) -> bool {
     let host = endpoint.host_str().unwrap_or_default();
     let port = endpoint.port_or_known_default().unwrap_or(443);
     if store.settings.proxy.is_some() && !is_loopback(endpoint) {
-        report.well(
-            NAMES,
-            format!("{host} is resolved by the proxy where NO_PROXY does not name it"),
-        );
+        report.well(NAMES, format!("{host} is resolved by the proxy unless NO_PROXY lists it"));
     } else {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let found = patiently(lookup_host((bare, port))).await;
         match found.and_then(Result::ok).and_then(|mut it| it.next()) {
             Some(address) => {
-                report.well(NAMES, format!("{host} has the address {}", address.ip()));
+                report.well(NAMES, format!("{host} resolves to {}", address.ip()));
             }
             None => {
-                let remedy = "check --store and --azure-endpoint, and the name server of this host";
-                report.wrong(NAMES, format!("{host} could not be resolved"), remedy);
+                let remedy =
+                    "check --store, --azure-endpoint and the DNS configuration of this host";
+                report.wrong(NAMES, format!("failed to resolve {host}"), remedy);
                 return false;
             }
         }
@@ -88,13 +86,13 @@ async fn reach(store: &Azure, endpoint: &Url, report: &mut Report) -> bool {
             report.well(CONNECTION, format!("{host} answers over {over}"));
         }
         Some(Ok(_)) => {
-            let detail = format!("{host} answers over {over}: who listens, sees all");
+            let detail = format!("{host} answers over {over}: requests are not encrypted");
             report.doubtful(CONNECTION, detail, "use an https endpoint");
         }
         Some(Err(error)) => {
             let why = store.failed(Op::Read, &error).to_string();
-            let remedy = "check firewalls, HTTPS_PROXY, and for TLS the certificate authorities of \
-                          this host (SSL_CERT_FILE)";
+            let remedy = "check firewalls, HTTPS_PROXY and, for TLS, the certificate authorities \
+                          of this host (SSL_CERT_FILE)";
             report.wrong(CONNECTION, why, remedy);
             return false;
         }
@@ -116,7 +114,7 @@ fn signed_in(
     access: Got<std::sync::Arc<Access>>,
     report: &mut Report,
 ) -> Option<std::sync::Arc<Access>> {
-    let remedy = "mend the credential, or set another; see the order in the README";
+    let remedy = "fix the credential, or set another; the README lists the order";
     let access = match access {
         Some(Ok(access)) => access,
         Some(Err(error)) => {
@@ -124,24 +122,20 @@ fn signed_in(
             return None;
         }
         None => {
-            report.wrong(SIGN_IN, "the sign-in takes too long", remedy);
+            report.wrong(SIGN_IN, "sign-in timed out", remedy);
             return None;
         }
     };
     let now = clock::now().date();
     match access.proof.end().and_then(|end| parse_rfc3339(end).ok()) {
         Some(end) if end <= now => {
-            report.wrong(
-                SIGN_IN,
-                format!("the signature ended on {}", end.date()),
-                "make a new one",
-            );
+            report.wrong(SIGN_IN, format!("the SAS expired on {}", end.date()), "create a new one");
         }
         Some(end) if end - now < time::Duration::days(7) => {
-            let detail = format!("the signature ends on {}, in less than a week", end.date());
-            report.doubtful(SIGN_IN, detail, "put a new one in its file in time");
+            let detail = format!("the SAS expires on {}, in less than a week", end.date());
+            report.doubtful(SIGN_IN, detail, "replace it before it expires");
         }
-        _ => report.well(SIGN_IN, "there is a key, signature or token to show"),
+        _ => report.well(SIGN_IN, "a key, SAS or token is available"),
     }
     Some(access)
 }
@@ -162,7 +156,7 @@ async fn account(store: &Azure, access: &Access, report: &mut Report) {
     }
     match looked {
         Some(Ok(answer)) => {
-            report.well(CONTAINER, format!("{container} is there"));
+            report.well(CONTAINER, format!("{container} exists"));
             blob(store, answer.headers(), report);
         }
         Some(Err(error)) if is_missing(&error) => {
@@ -172,7 +166,7 @@ async fn account(store: &Azure, access: &Access, report: &mut Report) {
         }
         Some(Err(error)) => {
             let why = store.failed(Op::Read, &error).to_string();
-            let remedy = "mend what the message names, and run `tenure doctor` again";
+            let remedy = "fix the cause, and run `tenure doctor` again";
             report.wrong(CONTAINER, why, remedy);
         }
         None => report.wrong(CONTAINER, "no answer within 25 s", "try again later"),
@@ -192,49 +186,49 @@ fn missing(store: &Azure, error: &Error, report: &mut Report) -> bool {
         report.wrong(CONTAINER, format!("{container} does not exist"), remedy);
         return false;
     }
-    report.well(CONTAINER, format!("{container} is there"));
-    let detail = format!("{} does not exist: its first leader waits a minute", store.place());
-    report.doubtful(BLOB, detail, "run `tenure doctor --create` to spare that wait");
-    report.well(TIER, "a new blob is in the account's own tier");
+    report.well(CONTAINER, format!("{container} exists"));
+    let detail = format!("{} does not exist: the first leader waits a minute", store.place());
+    report.doubtful(BLOB, detail, "run `tenure doctor --create` to avoid that wait");
+    report.well(TIER, "a new blob gets the account's default tier");
     true
 }
 
 fn blob(store: &Azure, headers: &Headers, report: &mut Report) {
     let place = store.place();
-    let state = header(headers, "x-ms-lease-state").unwrap_or("in no state that we know");
+    let state = header(headers, "x-ms-lease-state").unwrap_or("in an unknown state");
     match record::read(headers, &place) {
         Ok(Record { term: Some(term), holder, .. }) => {
             let who = match (holder, state) {
                 (Some(holder), "leased" | "breaking") => format!("held by {}", holder.identity),
                 (Some(holder), _) => format!("last held by {}", holder.identity),
-                (None, _) => "never held yet".to_owned(),
+                (None, _) => "never held".to_owned(),
             };
             report.well(BLOB, format!("{place}: term {term}, {who}, lease {state}"));
         }
         Ok(_) => {
-            let detail = format!("{place} bears no term: its first leader waits a minute");
-            report.doubtful(BLOB, detail, "run `tenure doctor --create` to spare that wait");
+            let detail = format!("{place} has no term: the first leader waits a minute");
+            report.doubtful(BLOB, detail, "run `tenure doctor --create` to avoid that wait");
         }
         Err(failure) => {
             let remedy = "choose another --election or --azure-blob-prefix, or delete the blob if \
-                          nobody needs it";
+                          it is not in use";
             report.wrong(BLOB, failure.message, remedy);
         }
     }
     match (header(headers, "x-ms-access-tier"), header(headers, "x-ms-archive-status")) {
         (Some("Archive"), _) | (_, Some(_)) => {
-            let remedy = "move the blob to the hot tier, and keep lifecycle rules away from it: a \
-                          renewal does not count as a change for them";
+            let remedy = "move the blob to the hot tier, and exclude it from lifecycle rules: a \
+                          renewal does not count as a modification for them";
             report.wrong(TIER, "the blob is archived and cannot be leased", remedy);
         }
-        (tier, _) => report.well(TIER, tier.unwrap_or("none, so always there")),
+        (tier, _) => report.well(TIER, tier.unwrap_or("none, so always available")),
     }
 }
 
 /// Tries the permissions on a probe blob.
 async fn rights(store: &Azure, access: &Access, report: &mut Report) {
-    const REMEDY: &str = "give our identity the role \"Storage Blob Data Contributor\" on the \
-                          container, or our signature the rights to read, create and write";
+    const REMEDY: &str = "grant the identity the role \"Storage Blob Data Contributor\" on the \
+                          container, or the SAS the permissions read, create and write";
     let name = format!("{}.doctor-{}", store.settings.blob, Uuid::new_v4().simple());
     let Ok(probe) = access.blob(&name) else {
         return;
@@ -248,7 +242,7 @@ async fn rights(store: &Azure, access: &Access, report: &mut Report) {
     let lease = LeaseId::from_random(Uuid::new_v4().as_u128());
     let leased = patiently(lease_probe(&probe, lease)).await;
     match &leased {
-        Some(Ok(())) => report.well(LEASE, "a probe blob could be leased"),
+        Some(Ok(())) => report.well(LEASE, "leased a probe blob"),
         Some(Err(error)) => {
             report.wrong(LEASE, store.failed(Op::Make, error).to_string(), REMEDY);
         }
@@ -257,7 +251,7 @@ async fn rights(store: &Azure, access: &Access, report: &mut Report) {
     let lease = leased.is_some_and(|it| it.is_ok()).then_some(lease);
     let fields = HashMap::from([("tenure_probe".to_owned(), "1".to_owned())]);
     match patiently(Azure::write(&probe, &fields, lease, &Headers::new())).await {
-        Some(Ok(_)) => report.well(METADATA, "a probe blob took metadata under its lease"),
+        Some(Ok(_)) => report.well(METADATA, "wrote metadata to a probe blob under its lease"),
         Some(Err(error)) => {
             report.wrong(METADATA, store.failed(Op::Make, &error).to_string(), REMEDY);
         }
@@ -266,8 +260,12 @@ async fn rights(store: &Azure, access: &Access, report: &mut Report) {
     let options =
         BlobClientDeleteOptions { lease_id: lease.map(LeaseId::to_wire), ..Default::default() };
     if !matches!(patiently(probe.delete(Some(options))).await, Some(Ok(_))) {
-        let detail = format!("the probe blob {name} could not be removed again");
-        report.doubtful(METADATA, detail, "remove it; no right to delete is needed otherwise");
+        let detail = format!("failed to delete the probe blob {name}");
+        report.doubtful(
+            METADATA,
+            detail,
+            "delete it; Tenure needs no permission to delete otherwise",
+        );
     }
 }
 
@@ -283,15 +281,18 @@ async fn lease_probe(probe: &BlobClient, lease: LeaseId) -> azure_core::Result<(
 /// clock.
 fn skew(date: OffsetDateTime, asked: Moment, answered: Moment, report: &mut Report) {
     let seconds = apart(date, asked.date(), answered.date()).whole_seconds();
-    let remedy = "have this host's clock set by NTP";
+    let remedy = "synchronize the clock of this host (NTP)";
     match seconds {
         900.. => report.wrong(
             SKEW,
-            format!("our clock is {seconds} s off: from 900 s on the store refuses every request"),
+            format!(
+                "the clock of this host is {seconds} s off; from 900 s on the store rejects every \
+                 request"
+            ),
             remedy,
         ),
-        31.. => report.doubtful(SKEW, format!("our clock is {seconds} s off"), remedy),
-        _ => report.well(SKEW, format!("our clock is {seconds} s off")),
+        31.. => report.doubtful(SKEW, format!("the clock of this host is {seconds} s off"), remedy),
+        _ => report.well(SKEW, format!("the clock of this host is {seconds} s off")),
     }
 }
 
@@ -308,7 +309,7 @@ async fn timings(store: &Azure, access: &Access, report: &mut Report) {
     for _ in 0..TIMED {
         let sent = clock::now();
         if patiently(access.lock.get_properties(None)).await.is_none() {
-            report.wrong(TIMINGS, "a request got no answer within 25 s", "look at the network");
+            report.wrong(TIMINGS, "a request was not answered within 25 s", "check the network");
             return;
         }
         slowest = slowest.max(sent.elapsed_max(clock::now()));
@@ -319,7 +320,7 @@ async fn timings(store: &Azure, access: &Access, report: &mut Report) {
         slowest.as_millis(),
         bound.as_millis()
     );
-    let remedy = "move the account nearer, or raise --request-timeout and with it \
+    let remedy = "use an account in a nearer region, or raise --request-timeout and with it \
                   --renew-deadline and --lease-duration";
     if slowest >= bound {
         report.wrong(TIMINGS, detail, remedy);

@@ -91,17 +91,18 @@ impl SignIn {
         let (how, remedy) = match self {
             Self::Workload { .. } => (
                 "workload identity",
-                "check AZURE_CLIENT_ID, AZURE_TENANT_ID and the federated credential of the identity",
+                "check AZURE_CLIENT_ID, AZURE_TENANT_ID and the federated credential of the \
+                 identity",
             ),
             Self::Managed { .. } => (
                 "managed identity",
-                "check that an identity is assigned to this machine, and AZURE_CLIENT_ID if it is \
-                 one of several; where there is none, set another credential",
+                "check that an identity is assigned to this machine, and AZURE_CLIENT_ID if there \
+                 are several; otherwise set another credential",
             ),
             Self::Cli => ("the Azure CLI", "run `az login`, or set another credential"),
         };
         let why = why(error);
-        Failure::new(Cause::Auth, format!("signing in with {how} failed: {why}; {remedy}"))
+        Failure::new(Cause::Auth, format!("sign-in with {how} failed: {why}; {remedy}"))
     }
 }
 
@@ -130,7 +131,7 @@ fn why(error: &Error) -> String {
         }
         let kind = error.downcast_ref::<Error>().map(Error::kind);
         if matches!(kind, Some(ErrorKind::DataConversion)) {
-            found = Some("the endpoint's answer is no token".to_owned());
+            found = Some("the endpoint's answer contains no token".to_owned());
         }
         next = error.source();
     }
@@ -193,7 +194,7 @@ fn first_line(text: &str) -> String {
 struct TokenFile(PathBuf);
 
 #[derive(Debug, thiserror::Error)]
-#[error("the token file {path} cannot be read: {kind}")]
+#[error("failed to read the token file {path}: {kind}")]
 struct Unreadable {
     path: String,
     kind: std::io::ErrorKind,

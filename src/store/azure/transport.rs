@@ -60,11 +60,11 @@ pub(super) fn client(route: Route<'_>, tls: bool) -> Result<Arc<dyn HttpClient>,
         .pool_max_idle_per_host(2);
     if let Route::Proxied { proxy: Some(proxy), except } = route {
         let proxy = reqwest::Proxy::https(proxy)
-            .map_err(|_| settings("HTTPS_PROXY is no URL of a proxy, like http://proxy:3128"))?;
+            .map_err(|_| settings("HTTPS_PROXY is not a proxy URL such as http://proxy:3128"))?;
         let except = format!("localhost,127.0.0.0/8,::1,{}", except.unwrap_or_default());
         builder = builder.proxy(proxy.no_proxy(reqwest::NoProxy::from_string(&except)));
     }
-    let client = builder.build().map_err(|_| settings("the HTTP client could not be set up"))?;
+    let client = builder.build().map_err(|_| settings("failed to set up the HTTP client"))?;
     Ok(Arc::new(Client(client)))
 }
 
@@ -83,7 +83,7 @@ fn settings(message: &'static str) -> Failure {
 }
 
 fn tls_settings(wanted: bool) -> Result<rustls::ClientConfig, Failure> {
-    client::tls_settings(wanted).map_err(|_| settings("TLS could not be set up"))
+    client::tls_settings(wanted).map_err(|_| settings("failed to set up TLS"))
 }
 
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl HttpClient for Client {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|e| broken(&e, host))? {
             if body.len() + chunk.len() > LONGEST_ANSWER {
-                let message = format!("the answer of {host} is longer than any of Azure's");
+                let message = format!("the answer of {host} is too large");
                 return Err(Error::new(ErrorKind::Io, TransportError { message, again: false }));
             }
             body.extend_from_slice(&chunk);
@@ -122,7 +122,7 @@ fn outgoing(request: &Request) -> azure_core::Result<reqwest::Request> {
         Method::Post => reqwest::Method::POST,
         Method::Put => reqwest::Method::PUT,
         other => {
-            let message = format!("the method {other} is unknown");
+            let message = format!("unknown HTTP method {other}");
             return Err(Error::new(ErrorKind::Other, TransportError { message, again: false }));
         }
     };
@@ -152,11 +152,13 @@ fn broken(error: &reqwest::Error, host: &str) -> Error {
     let fault = client::cause(error);
     let (message, again) = match fault {
         Fault::Certificate(why) => (format!("TLS with {host} failed: {why}"), false),
-        Fault::Io(_) if error.is_dns() => (format!("the name {host} could not be resolved"), false),
-        Fault::Io(kind) if error.is_connect() => (format!("no connection to {host}: {kind}"), true),
+        Fault::Io(_) if error.is_dns() => (format!("failed to resolve {host}"), false),
+        Fault::Io(kind) if error.is_connect() => {
+            (format!("cannot connect to {host}: {kind}"), true)
+        }
         Fault::Io(kind) => (format!("the connection to {host} broke: {kind}"), true),
         Fault::Unresolved(why) => (why, false),
-        Fault::Other if error.is_connect() => (format!("no connection to {host}"), true),
+        Fault::Other if error.is_connect() => (format!("cannot connect to {host}"), true),
         Fault::Other => (format!("the connection to {host} broke"), true),
     };
     Error::new(kind, TransportError { message, again })

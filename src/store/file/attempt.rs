@@ -31,9 +31,9 @@ pub(super) struct Locked<'a> {
     pub(super) now: Reading,
 }
 
-pub(super) const NOT_OURS: &str = "the lease is not ours any more";
+pub(super) const NOT_OURS: &str = "this candidate no longer holds the lease";
 pub(super) const BREAKING: &str =
-    "an operator is breaking the lease, which is free when it has run out";
+    "an operator is breaking the lease, which is free once it expires";
 
 /// The outcome of a change to the record: granted, or refused with a reason.
 pub(super) type Change<T> = Result<T, &'static str>;
@@ -42,7 +42,7 @@ impl Attempt {
     pub(super) fn boot_id(&self) -> Result<String, Fault> {
         clock::boot_id().ok_or_else(|| {
             Fault::settings(
-                "the kernel's boot id cannot be read, without which no lease can be judged",
+                "failed to read the kernel's boot id, without which a lease cannot be timed",
                 "mount /proc",
             )
         })
@@ -55,7 +55,7 @@ impl Attempt {
     /// Fails if the caller no longer waits for the answer.
     fn still_wanted(&self) -> Result<(), Fault> {
         if self.given_up.load(Ordering::Acquire) {
-            return Err(Fault::unavailable("the attempt was given up, and has done nothing"));
+            return Err(Fault::unavailable("the attempt was cancelled and had no effect"));
         }
         Ok(())
     }
@@ -116,7 +116,7 @@ impl Locked<'_> {
             self.attempt.still_wanted()?;
             let elapsed = (self.attempt.clock)().boot.saturating_sub(self.began.boot);
             if longest.is_some_and(|longest| elapsed >= longest) {
-                return Err(Fault::unavailable("the attempt took longer than its lease would"));
+                return Err(Fault::unavailable("the attempt took longer than the lease-duration"));
             }
             Ok(())
         })

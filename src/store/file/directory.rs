@@ -111,12 +111,12 @@ impl Place {
             Ok(fd) => Ok(Some(Directory { place: self, fd })),
             Err(Errno::NOENT) if self.directory.parent().is_some_and(Path::is_dir) => Ok(None),
             Err(Errno::NOENT) => Err(Fault::settings(
-                format!("the directory {} is missing, and so is its parent", self.shown()),
-                "make it, or have --store name another",
+                format!("the directory {} does not exist, nor does its parent", self.shown()),
+                "create it, or set another --store",
             )),
             Err(Errno::NOTDIR | Errno::LOOP) => Err(Fault::settings(
-                format!("{} is a symbolic link or no directory", self.shown()),
-                "have --store name the directory itself",
+                format!("{} is a symbolic link or not a directory", self.shown()),
+                "set --store to the directory itself",
             )),
             Err(errno) => Err(self.fault("opened", errno)),
         }
@@ -142,11 +142,11 @@ impl Directory<'_> {
             let name = other_filesystem(magic).unwrap_or("of an unknown kind");
             Fault::settings(
                 format!(
-                    "the filesystem of {} is {name} (0x{magic:x}), which is none of the local \
-                     ones that the file store trusts",
+                    "the filesystem of {} is {name} (0x{magic:x}), which is not a supported local \
+                     filesystem",
                     self.place.shown()
                 ),
-                "have --store name a directory on ext, xfs, btrfs, zfs, f2fs, tmpfs or overlay",
+                "set --store to a directory on ext, xfs, btrfs, zfs, f2fs, tmpfs or overlay",
             )
         })
     }
@@ -175,8 +175,8 @@ impl Directory<'_> {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
                 return Err(Fault::unavailable(format!(
-                    "another candidate is at the record (it has locked {}); if that lasts, it is \
-                     stopped, and `lslocks` names it",
+                    "another process has locked {}; if this persists, that process is stopped: \
+                     find it with `lslocks`",
                     path.display()
                 )));
             }
@@ -194,7 +194,7 @@ impl Directory<'_> {
         match fs::statat(&self.fd, &self.place.lock, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(theirs) if (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino) => Ok(()),
             Ok(_) | Err(Errno::NOENT) => Err(Fault::unavailable(format!(
-                "{} was deleted or replaced while we were at the record",
+                "{} was deleted or replaced during the request",
                 path.display()
             ))),
             Err(errno) => Err(Fault::io(&path, "examined", errno.into())),
@@ -209,13 +209,13 @@ impl Directory<'_> {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP | Errno::NXIO) => {
-                return Err(Fault::foreign(&path, "is no plain file"));
+                return Err(Fault::foreign(&path, "is not a regular file"));
             }
             Err(errno) => return Err(Fault::io(&path, "read", errno.into())),
         };
         let found = fstat(&path, &fd)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
-            return Err(Fault::foreign(&path, "is no plain file"));
+            return Err(Fault::foreign(&path, "is not a regular file"));
         }
         check_file(&path, &found)?;
         let mut bytes = Vec::new();
@@ -224,7 +224,7 @@ impl Directory<'_> {
             .read_to_end(&mut bytes)
             .map_err(|error| Fault::io(&path, "read", error))?;
         if bytes.len() as u64 > LONGEST_RECORD {
-            return Err(Fault::foreign(&path, "is longer than any record"));
+            return Err(Fault::foreign(&path, "is too long"));
         }
         Stored::decode(&bytes).map(Some).map_err(|fault| Fault::foreign(&path, &fault))
     }
@@ -288,8 +288,8 @@ fn fstat(path: &Path, fd: &OwnedFd) -> Result<Stat, Fault> {
 
 fn not_a_file(path: &Path) -> Fault {
     Fault::settings(
-        format!("{} is no plain file, so it cannot be locked", path.display()),
-        "move it away, or have --store name another directory",
+        format!("{} is not a regular file, so it cannot be locked", path.display()),
+        "move it away, or set another --store",
     )
 }
 
@@ -303,7 +303,7 @@ fn check_file(path: &Path, found: &Stat) -> Result<(), Fault> {
         return Ok(());
     }
     Err(Fault::settings(
-        format!("{} belongs to user {owner}, and we are user {us}", path.display()),
+        format!("{} is owned by uid {owner}, but this instance runs as uid {us}", path.display()),
         "run all candidates of an election as the same user",
     ))
 }

@@ -18,18 +18,19 @@ pub(super) fn judge_directory(
             return Ok(());
         }
         let what = format!(
-            "should be ours alone, but belongs to user {owner} with mode {:o} (we are user {us})",
+            "must be accessible only to this user, but is owned by uid {owner} with mode {:o} \
+             (this instance runs as uid {us})",
             mode.bits()
         );
-        return Err((what, "remove it, or have --store name another directory"));
+        return Err((what, "remove it, or set another --store"));
     }
     if owner != us && owner != 0 {
-        let what = format!("belongs to user {owner}, who is neither us (user {us}) nor root");
-        return Err((what, "chown it, or have --store name another directory"));
+        let what = format!("is owned by uid {owner}, which is neither this user ({us}) nor root");
+        return Err((what, "chown it, or set another --store"));
     }
     if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
-        let what = format!("can be written by everybody (mode {:o})", mode.bits());
-        return Err((what, "chmod o-w it, or have --store name a directory below it"));
+        let what = format!("is world-writable (mode {:o})", mode.bits());
+        return Err((what, "chmod o-w it, or set --store to a directory below it"));
     }
     Ok(())
 }

@@ -91,17 +91,17 @@ impl Stored {
             return Err("is empty".into());
         }
         let marker: Marker = serde_json::from_slice(bytes)
-            .map_err(|error| format!("is torn or was not written by tenure ({error})"))?;
+            .map_err(|error| format!("is corrupt or was not written by Tenure ({error})"))?;
         if marker.tenure > FORMAT {
             return Err(format!(
-                "has format {}, and this version knows formats up to {FORMAT}",
+                "has format {}, but this version supports formats up to {FORMAT}",
                 marker.tenure
             ));
         }
         let stored: Self = serde_json::from_slice(bytes)
-            .map_err(|error| format!("is torn or was not written by tenure ({error})"))?;
+            .map_err(|error| format!("is corrupt or was not written by Tenure ({error})"))?;
         if stored.tenure != FORMAT {
-            return Err(format!("has format {}, which never was one", stored.tenure));
+            return Err(format!("has the invalid format {}", stored.tenure));
         }
         if stored.nonce.as_deref().is_some_and(|nonce| nonce.parse::<Nonce>().is_err()) {
             return Err("has a nonce that is not hexadecimal".into());

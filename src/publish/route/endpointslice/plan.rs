@@ -112,8 +112,8 @@ impl Ours {
         let (label, us) = MANAGER;
         if found.metadata.labels.get(label).is_none_or(|it| it != us) {
             return Some(Step::Refused(format!(
-                "the EndpointSlice {name} is managed by another than Tenure: delete it, or name \
-                 another Service or election"
+                "the EndpointSlice {name} is not managed by Tenure: delete it, or set another \
+                 Service or election"
             )));
         }
         if let Some(newer) = term_of(&found.metadata).filter(|it| *it > term) {
@@ -121,8 +121,9 @@ impl Ours {
         }
         (found.address_type != self.address_type()).then(|| {
             Step::Refused(format!(
-                "the EndpointSlice {name} holds addresses of {}, and ours is {}, which Kubernetes \
-                 lets nobody change: delete it, and give all candidates addresses of one family",
+                "the EndpointSlice {name} has the address type {}, but the address of this pod is \
+                 {}, and Kubernetes does not allow the type to change: delete it, and give all \
+                 candidates addresses of one family",
                 found.address_type, self.address
             ))
         })
@@ -177,8 +178,8 @@ pub(in crate::publish::route) fn ports(service: &Service) -> Result<Vec<Endpoint
     let name = &service.metadata.name;
     if !service.spec.selector.is_empty() {
         return Err(format!(
-            "the Service {name} has a selector, so that Kubernetes writes its endpoints itself: take \
-             spec.selector out, or use --kube-route label"
+            "the Service {name} has a selector, so Kubernetes writes its endpoints: remove \
+             spec.selector, or use --kube-route label"
         ));
     }
     let port = |port: &ServicePort| {
@@ -188,8 +189,8 @@ pub(in crate::publish::route) fn ports(service: &Service) -> Result<Vec<Endpoint
         };
         let number = number.ok_or_else(|| {
             format!(
-                "the targetPort of the Service {name}'s port {} is a name, which only a pod's \
-                 manifest can tell: give it a number",
+                "the targetPort of the Service {name}'s port {} is a name, which Tenure cannot \
+                 resolve: set a number",
                 port.port
             )
         })?;

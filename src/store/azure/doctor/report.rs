@@ -60,7 +60,7 @@ impl Report {
                 findings.push(Finding {
                     subject: subject.into(),
                     verdict: Verdict::Skipped,
-                    detail: "not looked at, because of what is wrong above".to_owned(),
+                    detail: "skipped because of an earlier error".to_owned(),
                     remedy: None,
                 });
             }
