@@ -279,12 +279,12 @@ mod tests {
         };
         let findings = of(&[]);
         assert!(findings.iter().all(|it| it.verdict == Verdict::Well), "{findings:?}");
-        assert!(findings[2].detail.contains("after a stop within about 3s"), "{findings:?}");
-        assert!(findings[2].detail.contains("after a crash within about 18s"), "{findings:?}");
-        assert!(findings[3].detail.contains("no --health"), "{findings:?}");
+        assert!(findings[2].detail.contains("within about 3s after a shutdown"), "{findings:?}");
+        assert!(findings[2].detail.contains("18s after a crash"), "{findings:?}");
+        assert!(findings[3].detail.contains("--health is not set"), "{findings:?}");
         assert_eq!(of(&[("renew-deadline", "13s")])[0].verdict, Verdict::Doubtful);
         let findings = of(&[("health", "tcp://a:1"), ("drain-timeout", "4s")]);
-        assert!(findings[2].detail.contains("after a stop within about 7s"), "{findings:?}");
+        assert!(findings[2].detail.contains("within about 7s after a shutdown"), "{findings:?}");
         assert!(findings[3].detail.contains("within about 13s"), "{findings:?}");
     }
 }

@@ -152,7 +152,7 @@ mod tests {
             (ErrorKind::Other, "another directory"),
         ] {
             let Refusal { problem, remedy } = refusal(Path::new("/shared"), &kind.into());
-            assert!(problem.contains("in /shared") && remedy.contains(words), "{kind}: {remedy}");
+            assert!(problem.contains("to /shared") && remedy.contains(words), "{kind}: {remedy}");
         }
     }
 }

@@ -278,7 +278,7 @@ mod tests {
              candidate  role    term  left\n\
              web-1      active  42    8.1s  this instance leads\n\
              \n\
-             transitions, UTC    state       why\n\
+             transitions, UTC     state       why\n\
              2026-11-20 07:57:48  leader      the term was written, term 42\n\
              2026-11-20 07:57:47  activating  the lease was acquired\n"
         );

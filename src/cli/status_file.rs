@@ -113,12 +113,12 @@ mod tests {
     #[test]
     fn directories_and_pipes_are_refused_without_waiting() {
         let directory = tempfile::tempdir().unwrap();
-        assert!(read(directory.path()).unwrap_err().contains("no regular file"));
+        assert!(read(directory.path()).unwrap_err().contains("not a regular file"));
         let pipe = directory.path().join("pipe");
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-        assert!(read(&pipe).unwrap_err().contains("no regular file"));
-        assert!(read(&directory.path().join("none")).unwrap_err().contains("cannot be read"));
+        assert!(read(&pipe).unwrap_err().contains("not a regular file"));
+        assert!(read(&directory.path().join("none")).unwrap_err().contains("could not be read"));
     }
 
     proptest! {

@@ -79,6 +79,6 @@ mod tests {
         let resolver = Resolver::default();
         assert_eq!(resolver.resolve("[::1]", 7).await.unwrap()[0].to_string(), "[::1]:7");
         let said = resolver.resolve("no such name", 7).await.unwrap_err();
-        assert_eq!(&*said, "the name no such name could not be resolved");
+        assert_eq!(&*said, "failed to resolve no such name");
     }
 }

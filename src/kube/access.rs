@@ -245,7 +245,7 @@ mod tests {
         let path = directory.path().join("token");
         let access = access(&path, None);
         let Err(KubeError::Files(why)) = access.means().await else { panic!("there is none") };
-        assert!(why.contains("token cannot be read"), "{why}");
+        assert!(why.contains("failed to read"), "{why}");
         std::fs::write(&path, "one\n").unwrap();
         let first = access.means().await.unwrap();
         assert_eq!(token(&first), "Bearer one");
@@ -269,6 +269,6 @@ mod tests {
         std::fs::write(&authorities, "no certificate").unwrap();
         let access = access(&path, Some(&authorities));
         let Err(KubeError::Files(why)) = access.means().await else { panic!("it is none") };
-        assert!(why.contains("ca.crt holds no certificate"), "{why}");
+        assert!(why.contains("ca.crt contains no PEM certificate"), "{why}");
     }
 }

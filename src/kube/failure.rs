@@ -255,7 +255,7 @@ mod tests {
                        API group \"coordination.k8s.io\" in the namespace \"shop\"";
         let said = refused(403, &json!({"kind": "Status", "message": message})).to_string();
         for part in [
-            "system:serviceaccount:shop:worker may not update leases in the namespace shop",
+            "system:serviceaccount:shop:worker cannot update leases in the namespace shop",
             "kubectl create role tenure-leases -n shop --verb=get,create,update,watch \
              --resource=leases.coordination.k8s.io",
             "--serviceaccount=shop:worker",
@@ -301,7 +301,7 @@ mod tests {
         let expired = refused(401, &reason("Unauthorized"));
         assert!(matches!(&expired, KubeError::Unauthorized(it) if it.contains("expired")));
         let unsigned = Asked { signed: false, ..ASKED }.refused(401, &Status::default(), None);
-        assert!(unsigned.to_string().contains("wants a token"), "{unsigned}");
+        assert!(unsigned.to_string().contains("requires a token"), "{unsigned}");
         let anonymous = Status::read(br#"{"message": "User \"system:anonymous\" cannot get"}"#);
         let unsigned = Asked { signed: false, ..ASKED }.refused(403, &anonymous, None).to_string();
         assert!(unsigned.contains("--kube-token-file") && !unsigned.contains("kubectl"));

@@ -90,9 +90,9 @@ mod tests {
         let over = now - max - Duration::from_millis(1);
         assert_eq!(judged(over), (false, "written 31s ago, over max_age 30s".to_owned()));
         assert_eq!(judged(now + second), (true, "written now".to_owned()));
-        let said = "its time lies 5s ahead of our clock".to_owned();
+        let said = "modified 5s in the future".to_owned();
         assert_eq!(judged(now + 5 * second), (true, said));
         let (well, said) = judged(now + 3_600 * second);
-        assert!(!well && said.contains("1h ahead"), "{said}");
+        assert!(!well && said.contains("1h in the future"), "{said}");
     }
 }

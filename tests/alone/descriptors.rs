@@ -147,7 +147,7 @@ fn fault_31_one_that_cannot_be_accepted_takes_the_place_of_one_that_waits() {
     let held: Vec<_> =
         (0..30).map(|number| connect_as(number, candidate.address).unwrap()).collect();
     until(Duration::from_secs(20), "no descriptor is left", || {
-        candidate.log().contains("could not be accepted").then_some(())
+        candidate.log().contains("failed to accept a connection").then_some(())
     });
     for _ in 0..3 {
         until(Duration::from_secs(20), "it answers", || candidate.get("/leader"));

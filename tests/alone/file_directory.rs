@@ -125,7 +125,7 @@ fn a_directory_that_we_may_not_write_is_an_error_until_we_may() {
     let outcome = bids().unwrap();
     assert!(outcome.contains("Unknown") && outcome.contains("Settings"), "{outcome}");
     assert!(outcome.contains(place.directory.to_str().unwrap()), "{outcome}");
-    assert!(outcome.contains("let our user write in the directory"), "{outcome}");
+    assert!(outcome.contains("make the directory writable for this user"), "{outcome}");
     place.chmod(0o1777);
     assert_eq!(bids().as_deref(), Some("Ok(())"));
 }

@@ -50,7 +50,7 @@ fn watch_on_a_terminal_is_a_line_of_words_for_each_change() {
         let (head, line) = (next(), next());
         assert!(head.contains("UTC       state       term"), "{head}");
         assert!(line.contains("standby") && line.contains("first  "), "{line}");
-        assert!(line.trim_end().ends_with("as it is"), "{line}");
+        assert!(line.trim_end().ends_with("present state"), "{line}");
         assert_eq!(line.contains('\x1b'), coloured, "{line}");
         if coloured {
             continue;
@@ -64,7 +64,7 @@ fn watch_on_a_terminal_is_a_line_of_words_for_each_change() {
         assert!(line.contains("  leader      ") && line.contains("  second  "), "{line}");
         let column = |it: &str, word| it.find(word).unwrap();
         assert_eq!(column(line, "second"), column(&head, "holder"), "{head}\n{line}");
-        assert_eq!(column(line, "the new"), column(&head, "why"), "{head}\n{line}");
+        assert_eq!(column(line, "the term"), column(&head, "why"), "{head}\n{line}");
         assert!(seen.iter().any(|it| it.contains("the lease was acquired")), "{seen:?}");
         assert!(seen.iter().all(|it| !it.contains('{')), "{seen:?}");
     }
@@ -92,7 +92,7 @@ fn status_shows_the_candidates_and_the_last_changes() {
     for words in [
         "\ncandidate  role    term",
         "\nfirst      active  ",
-        "this one: leads\n",
+        "this instance leads\n",
         "the term was written, term",
     ] {
         assert!(told.contains(words), "{words} in {told}");

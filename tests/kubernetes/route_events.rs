@@ -93,10 +93,10 @@ fn forbidden_events_are_told_once_and_hold_up_nothing() {
     cluster.server.write_token("poor");
     let mut a = cluster.start("web-1", LONG);
     leads(&a);
-    until(BOUND, "it is told", || a.log().contains("Events are left out").then_some(()));
+    until(BOUND, "it is told", || a.log().contains("Events are disabled").then_some(()));
     a.signal(Signal::TERM);
     assert!(a.wait(BOUND).success());
-    assert_eq!(a.log().matches("Events are left out").count(), 1, "{}", a.log());
+    assert_eq!(a.log().matches("Events are disabled").count(), 1, "{}", a.log());
     assert!(events(&cluster).is_empty());
 }
 
@@ -144,7 +144,7 @@ fn doctor_examines_the_route() {
     let (code, said) = doctor(&cluster, &label, "web-9");
     assert!(code == 1 && said.contains("metadata.name"), "{said}");
     let (code, said) = doctor(&cluster, &slice, "web-1");
-    assert!(code == 1 && said.contains("make a Service without selector"), "{said}");
+    assert!(code == 1 && said.contains("create a Service without selector"), "{said}");
     let spec = json!({"spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
     cluster.server.put("services", NAMESPACE, "web", spec);
     let (code, said) = doctor(&cluster, &slice, "web-1");

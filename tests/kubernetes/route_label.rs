@@ -92,7 +92,7 @@ fn whoever_was_cut_off_mends_its_own_label_when_it_is_back() {
     until(BOUND, "the trouble is told", || b.status()?["route"]["last_error"].as_str().map(drop));
     assert_eq!(series(&b, "tenure_route_agrees", ""), Some(0.0));
     let warned = |it: &process::Candidate| {
-        it.log().matches("the route does not agree with our role").count()
+        it.log().matches("the route does not agree with the role").count()
     };
     until(BOUND, "it is told once", || (warned(&b) > 0).then_some(()));
     to_a.heal();
@@ -103,7 +103,7 @@ fn whoever_was_cut_off_mends_its_own_label_when_it_is_back() {
     let route = agrees(&b, true);
     assert!(route["last_error"].is_null(), "{route}");
     assert_eq!(warned(&b), 1);
-    until(BOUND, "it is told", || b.log().contains("agrees with our role again").then_some(()));
+    until(BOUND, "it is told", || b.log().contains("agrees with the role again").then_some(()));
 }
 
 /// Delays a write of the old leader until the next one leads; the write was made for an earlier

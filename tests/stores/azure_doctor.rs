@@ -59,7 +59,7 @@ async fn what_is_wrong_with_an_account_is_named() {
             "permission to lease: Wrong",
         ),
         ("write", Fault::Answer(403, "X"), "permission to write metadata: Wrong"),
-        ("delete", Fault::Answer(403, "X"), "could not be removed again"),
+        ("delete", Fault::Answer(403, "X"), "failed to delete the probe blob"),
         ("look", Fault::Answer(403, "AuthenticationFailed"), "container: Wrong the key"),
     ];
     for (op, fault, words) in table {

@@ -180,10 +180,10 @@ mod tests {
             text,
             "UTC       state       term           holder                why\n\
              09:00:00  standby     41             web-2                 present state\n\
-             09:00:00  standby     -           -                     no leader known\n\
-             09:00:01  activating  -              -      the store granted the lease\n\
-             09:00:02  leader      42             web-1               the new term was written\n\
-             09:00:00  jeopardy    42             web-1                the lease expired\n"
+             09:00:00  standby     -              -                     no leader known\n\
+             09:00:01  activating  -              -                     the lease was acquired\n\
+             09:00:02  leader      42             web-1                 the term was written\n\
+             09:00:00  jeopardy    42             web-1                 the lease expired\n"
         );
     }
 

@@ -261,12 +261,12 @@ mod tests {
     fn notes_say_who_what_and_why_within_their_bounds() {
         let became = transition(State::Activating, State::Leader, Reason::TermWritten);
         let said = note("web-1", "orders", &became, 0);
-        assert_eq!(said, "web-1 became leader of orders in term 42: the new term was written");
+        assert_eq!(said, "web-1 became leader of orders in term 42: the term was written");
         let long = "x".repeat(128);
         let stopped = transition(State::Jeopardy, State::Standby, Reason::Lapsed);
         let said = note(&long, &long, &stopped, 7);
         assert!(
-            said.ends_with("ran out before a renewal; 7 more changes came before it"),
+            said.ends_with("before it could be renewed; 7 earlier changes were not recorded"),
             "{said}"
         );
         assert!(said.len() <= 1024);

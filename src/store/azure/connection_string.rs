@@ -219,13 +219,13 @@ mod tests {
     #[test]
     fn an_endpoint_is_a_web_address_of_host_and_path_alone() {
         for (part, words) in [
-            ("BlobEndpoint=ftp://127.0.0.1/", "no http or https URL"),
-            ("BlobEndpoint=file:///127.0.0.1", "no http or https URL"),
-            ("BlobEndpoint=https://user@a/", "nothing but host and path"),
-            ("BlobEndpoint=https://:word@a/", "nothing but host and path"),
-            ("BlobEndpoint=https://a/?sig=x", "nothing but host and path"),
-            ("BlobEndpoint=https://a/#x", "nothing but host and path"),
-            ("EndpointSuffix=core@example.com", "nothing but host and path"),
+            ("BlobEndpoint=ftp://127.0.0.1/", "not an http or https URL"),
+            ("BlobEndpoint=file:///127.0.0.1", "not an http or https URL"),
+            ("BlobEndpoint=https://user@a/", "only host and path"),
+            ("BlobEndpoint=https://:word@a/", "only host and path"),
+            ("BlobEndpoint=https://a/?sig=x", "only host and path"),
+            ("BlobEndpoint=https://a/#x", "only host and path"),
+            ("EndpointSuffix=core@example.com", "only host and path"),
         ] {
             let faults = faults(&format!("AccountName=acct;AccountKey=a2V5;{part}"));
             assert!(faults.contains(words), "{part}: {faults}");

@@ -33,7 +33,9 @@ pub fn azure_record(data: &[u8]) {
     let found = headers(text.lines());
     let record = match record::read(&found, "locks/orders") {
         Ok(record) => record,
-        Err(failure) => return assert!(failure.message.contains("locks/orders is not Tenure's")),
+        Err(failure) => {
+            return assert!(failure.message.contains("locks/orders was not written by Tenure"));
+        }
     };
     nominated(&found, &record);
     let Record { term, holder, nonce, .. } = record;

@@ -262,7 +262,7 @@ mod tests {
         let error = TokenFile("/nonexistent/token".into()).secret(None).await.unwrap_err();
         assert_eq!(
             why(&error),
-            "the token file /nonexistent/token cannot be read: entity not found"
+            "failed to read the token file /nonexistent/token: entity not found"
         );
     }
 }

@@ -195,7 +195,7 @@ mod tests {
         let error = client.execute_request(&Request::new(url, Method::Get)).await.unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Connection);
         let shown = format!("{error} {error:?}");
-        assert!(shown.contains("no connection to 127.0.0.1: connection refused"), "{shown}");
+        assert!(shown.contains("cannot connect to 127.0.0.1: connection refused"), "{shown}");
         assert!(!shown.contains("SECRET"), "{shown}");
     }
 }

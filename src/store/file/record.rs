@@ -360,10 +360,10 @@ mod tests {
         let good = String::from_utf8(held().encode().unwrap()).unwrap();
         for (bytes, words) in [
             (String::new(), "is empty"),
-            (good[..good.len() / 2].to_owned(), "is torn"),
-            ("{}".into(), "is torn or was not written by tenure"),
+            (good[..good.len() / 2].to_owned(), "is corrupt"),
+            ("{}".into(), "is corrupt or was not written by Tenure"),
             (good.replace("\"tenure\": 1", "\"tenure\": 2"), "has format 2"),
-            (good.replace("\"tenure\": 1", "\"tenure\": 0"), "has format 0"),
+            (good.replace("\"tenure\": 1", "\"tenure\": 0"), "invalid format 0"),
             (good.replace("\"tenure\": 1", "\"tenure\": 2, \"more\": 3"), "has format 2"),
             (good.replace("42", "\"42\""), "invalid type: string"),
             (good.replace("42", "-42"), "-42"),

@@ -346,7 +346,7 @@ mod tests {
         let why = ports(&service(json!({"selector": {"app": "web"}}))).unwrap_err();
         assert!(why.contains("web has a selector") && why.contains("--kube-route label"), "{why}");
         let why = ports(&service(json!({"ports": [{"port": 80, "targetPort": "http"}]})));
-        assert!(why.unwrap_err().contains("give it a number"));
+        assert!(why.unwrap_err().contains("set a number"));
         let all = ports(&service(json!({"ports": [
             {"name": "http", "port": 80},
             {"name": "dns", "port": 53, "targetPort": 5353, "protocol": "UDP"},

@@ -187,13 +187,13 @@ fn terms_are_above_the_last_and_what_client_go_counts_and_below_what_json_can_te
 #[test]
 fn annotations_that_nobody_of_us_wrote_are_refused_and_named() {
     for (name, value, said) in [
-        (TERM, "seven", "no number"),
-        (TERM, "-7", "no number"),
+        (TERM, "seven", "not a number"),
+        (TERM, "-7", "not a number"),
         (TERM, "99999999999999999999", "out of range"),
         (TERM, "", "out of range"),
         (NONCE, "zz", "tenure.dev/nonce"),
-        (HOLD_OFF, "1", "without the other"),
-        (SUCCESSOR, "b", "without the other"),
+        (HOLD_OFF, "1", "only one of"),
+        (SUCCESSOR, "b", "only one of"),
     ] {
         let mut lease = held();
         annotate(&mut lease, name, value);
