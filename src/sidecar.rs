@@ -23,7 +23,7 @@ use crate::process::descriptors;
 use crate::publish::api::{self, App, Listener};
 use crate::publish::file::Writer;
 use crate::publish::hooks::Hooks;
-use crate::publish::route::{self, Events, Keeper};
+use crate::publish::route::{self, Events, Reconciler};
 use crate::publish::systemd::Systemd;
 use crate::status::publish_acks::Acknowledgements;
 use crate::status::{About, Published};
@@ -32,7 +32,7 @@ use crate::status::{About, Published};
 const START: Duration = Duration::from_secs(5);
 
 /// The timeout of the last updates to status files, route and Events.
-const LAST_WORD: Duration = Duration::from_millis(250);
+const LAST_UPDATES: Duration = Duration::from_millis(250);
 
 /// A sidecar that is ready to run: everything that can fail at the start has been done.
 pub struct Sidecar {
@@ -40,7 +40,7 @@ pub struct Sidecar {
     listeners: Vec<Listener>,
     app: App,
     /// The publishers that run in tasks of their own.
-    aside: JoinSet<()>,
+    tasks: JoinSet<()>,
     probes: Probes,
     hooks: Hooks,
     control: Control,
@@ -74,21 +74,21 @@ impl Sidecar {
             Some(it) => Some(admin::bind(it).await?),
             None => None,
         };
-        let mut aside = JoinSet::new();
+        let mut tasks = JoinSet::new();
         let mut acknowledgements = Acknowledgements::of_nobody();
         if !settings.status_files.is_empty() {
             let (names, published) = (settings.status_files.clone(), published.clone());
             let writing =
                 Writer::start(names, about.clone(), metrics.clone(), published, clock::now);
-            let (writer, word) = tokio::time::timeout(START, writing)
+            let (writer, acks) = tokio::time::timeout(START, writing)
                 .await
                 .context("timed out writing a status file: its disk hangs")??;
-            aside.spawn(writer.run());
-            acknowledgements = word;
+            tasks.spawn(writer.run());
+            acknowledgements = acks;
         }
         if let Some(beside) = &settings.kubernetes {
-            let word = tell_cluster(beside, &settings, &assembly, &mut aside)?;
-            acknowledgements = acknowledgements.and(word);
+            let acks = start_kubernetes_publishers(beside, &settings, &assembly, &mut tasks)?;
+            acknowledgements = acknowledgements.and(acks);
         }
         let hooks = Hooks::new(
             settings.hooks.clone(),
@@ -111,7 +111,7 @@ impl Sidecar {
         };
         let driver = assembly.driver(orders, acknowledgements);
         let admin = admin.map(|bound| (bound, operating(&settings, &control, &app.published)));
-        Ok(Self { driver, listeners, app, aside, probes, hooks, control, admin, systemd: None })
+        Ok(Self { driver, listeners, app, tasks, probes, hooks, control, admin, systemd: None })
     }
 
     /// Adds notifications to systemd, if it is present.
@@ -144,10 +144,10 @@ impl Sidecar {
         self.app.metrics.clone()
     }
 
-    /// Runs until it has resigned, on request, and the publishers have had `LAST_WORD` for their
+    /// Runs until it has resigned, on request, and the publishers have had `LAST_UPDATES` for their
     /// last updates.
     pub async fn run(self) {
-        let Self { driver, listeners, app, mut aside, probes, hooks, control, admin, systemd } =
+        let Self { driver, listeners, app, mut tasks, probes, hooks, control, admin, systemd } =
             self;
         let published = app.published.clone();
         let (end, ended) = oneshot::channel();
@@ -181,33 +181,35 @@ impl Sidecar {
         tokio::join!(drive, serve, probe, tell, notify, operate);
         // Passive was published before the release; what may be missing is the last state of the
         // store, and an Event.
-        let _ =
-            tokio::time::timeout(LAST_WORD, async { while aside.join_next().await.is_some() {} })
-                .await;
+        let _ = tokio::time::timeout(LAST_UPDATES, async {
+            while tasks.join_next().await.is_some() {}
+        })
+        .await;
     }
 }
 
 /// Starts the publishers to the cluster, route and Events; returns the route's acknowledgements.
-fn tell_cluster(
+fn start_kubernetes_publishers(
     beside: &Beside,
     settings: &Settings,
     assembly: &Assembly,
-    aside: &mut JoinSet<()>,
+    tasks: &mut JoinSet<()>,
 ) -> anyhow::Result<Acknowledgements> {
     let kube = Kube::open(&beside.access, beside.request_timeout)?;
     let published = || assembly.published.clone();
     let identity = settings.identity.clone();
     if let Some(events) = Events::new((beside, kube.clone()), identity, published(), clock::now) {
-        aside.spawn(events.run());
+        tasks.spawn(events.run());
     }
-    let told = (assembly.about.route.clone(), assembly.metrics.clone());
+    let readers = (assembly.about.route.clone(), assembly.metrics.clone());
     let pace = settings.timings.retry_period;
-    let Some((keeper, word)) = Keeper::new((beside, kube), told, published(), pace, clock::now)
+    let Some((reconciler, acks)) =
+        Reconciler::new((beside, kube), readers, published(), pace, clock::now)
     else {
         return Ok(Acknowledgements::of_nobody());
     };
-    aside.spawn(keeper.run());
-    Ok(word)
+    tasks.spawn(reconciler.run());
+    Ok(acks)
 }
 
 /// Returns the state of the admin listener.

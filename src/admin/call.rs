@@ -38,7 +38,7 @@ pub(super) enum Verb {
 
 /// Why a body is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct FieldError {
     /// The field at fault; `None` if the body is not a JSON object.
     pub(super) field: Option<String>,
     /// What is wrong, and what is valid.
@@ -72,7 +72,7 @@ impl Verb {
     }
 
     /// Parses the body of a call to the instance whose identity is `ours`.
-    pub(super) fn read(self, body: &[u8], ours: &str) -> Result<Command, Fault> {
+    pub(super) fn read(self, body: &[u8], own_identity: &str) -> Result<Command, FieldError> {
         let fields = object(body)?;
         if let Some(unknown) = fields.keys().find(|it| !self.fields().contains(&it.as_str())) {
             let takes = match self.fields() {
@@ -84,7 +84,7 @@ impl Verb {
         Ok(match self {
             Self::StepDown => Command::StepDown { hold_off: hold_off(&fields)? },
             Self::Transfer => {
-                let identity = successor(&fields, ours)?;
+                let identity = successor(&fields, own_identity)?;
                 Command::Transfer(Successor { identity, hold_off: hold_off(&fields)? })
             }
             Self::Pause => Command::Pause,
@@ -110,17 +110,17 @@ pub(super) fn logged(command: &Command) -> String {
     }
 }
 
-fn fault(field: &str, error: impl Into<String>) -> Fault {
+fn fault(field: &str, error: impl Into<String>) -> FieldError {
     // The name of an unknown field may be as long as the whole body.
-    Fault { field: Some(field.chars().take(64).collect()), error: error.into() }
+    FieldError { field: Some(field.chars().take(64).collect()), error: error.into() }
 }
 
 /// Parses the fields of a body; an empty body has none.
-fn object(body: &[u8]) -> Result<Map<String, Value>, Fault> {
+fn object(body: &[u8]) -> Result<Map<String, Value>, FieldError> {
     if body.trim_ascii().is_empty() {
         return Ok(Map::new());
     }
-    let wrong = |error: String| Fault { field: None, error };
+    let wrong = |error: String| FieldError { field: None, error };
     match serde_json::from_slice(body) {
         Ok(Value::Object(fields)) => Ok(fields),
         Ok(_) => Err(wrong("the body is not a JSON object; write it as {…}".to_owned())),
@@ -128,7 +128,7 @@ fn object(body: &[u8]) -> Result<Map<String, Value>, Fault> {
     }
 }
 
-fn hold_off(fields: &Map<String, Value>) -> Result<Duration, Fault> {
+fn hold_off(fields: &Map<String, Value>) -> Result<Duration, FieldError> {
     let right = "write a duration such as \"10s\" or \"1m30s\", at most \"1h\"";
     match fields.get("hold_off") {
         None => Ok(USUAL_HOLD_OFF),
@@ -146,14 +146,14 @@ fn hold_off(fields: &Map<String, Value>) -> Result<Duration, Fault> {
     }
 }
 
-fn successor(fields: &Map<String, Value>, ours: &str) -> Result<String, Fault> {
+fn successor(fields: &Map<String, Value>, own_identity: &str) -> Result<String, FieldError> {
     let right = "set the identity of the next leader";
     match fields.get("to") {
         None => Err(fault("to", format!("is missing; {right}"))),
         Some(Value::String(text)) if text.is_empty() => {
             Err(fault("to", format!("is empty; {right}")))
         }
-        Some(Value::String(text)) if text == ours => {
+        Some(Value::String(text)) if text == own_identity => {
             Err(fault("to", "is this instance; set another candidate"))
         }
         Some(Value::String(text)) if text.len() > LONGEST_IDENTITY => {
@@ -167,7 +167,7 @@ fn successor(fields: &Map<String, Value>, ours: &str) -> Result<String, Fault> {
     }
 }
 
-fn term(fields: &Map<String, Value>) -> Result<Option<u64>, Fault> {
+fn term(fields: &Map<String, Value>) -> Result<Option<u64>, FieldError> {
     fields.get("term").map_or(Ok(None), |value| {
         let right = "set the number of the draining term, or omit it";
         value.as_u64().map(Some).ok_or_else(|| {
@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    fn read(path: &str, body: &str) -> Result<Command, Fault> {
+    fn read(path: &str, body: &str) -> Result<Command, FieldError> {
         Verb::of(path).unwrap().read(body.as_bytes(), "web-1")
     }
 

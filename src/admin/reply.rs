@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 
 use super::auth::Denial;
-use super::call::{Fault, PATHS, Verb};
+use super::call::{FieldError, PATHS, Verb};
 use crate::config::duration;
 use crate::election::{Command, State};
 
@@ -83,7 +83,7 @@ impl Reply {
     }
 
     /// Returns 400 for an invalid body, with the field at fault if there is one.
-    pub(super) fn bad_body(fault: Fault) -> Self {
+    pub(super) fn bad_body(fault: FieldError) -> Self {
         let Some(field) = fault.field else {
             return Self::refusal(StatusCode::BAD_REQUEST, fault.error);
         };

@@ -52,28 +52,28 @@ pub struct Args {
 /// Runs the examination and prints each finding as soon as it is available. Exits with 0 if all is
 /// well, 1 if something is wrong, 2 on wrong usage.
 pub async fn run(args: Args, environment: &Environment) -> ExitCode {
-    let mut report = Report { style: Style::of_stdout(environment), wrong: false };
+    let mut printer = Printer { style: Style::of_stdout(environment), wrong: false };
     let flags = args.settings.flags();
     let of_exec = args.exec || flags.keys().any(|it| is_of_exec_alone(it));
     let verb = if of_exec { Verb::Exec } else { Verb::Run };
     let loaded = match load_to_look(&flags, environment, verb) {
         Ok(loaded) => loaded,
         Err(faults) => {
-            of_faults(&faults).into_iter().for_each(|it| report.tell(&it));
-            report.tell(&finding(Verdict::Skipped, "store", "fix the settings first"));
-            return report.end();
+            of_faults(&faults).into_iter().for_each(|it| printer.print(&it));
+            printer.print(&finding(Verdict::Skipped, "store", "fix the settings first"));
+            return printer.end();
         }
     };
     let settings = &loaded.settings;
-    report.tell(&finding(Verdict::Well, "settings", settings.summary()));
+    printer.print(&finding(Verdict::Well, "settings", settings.summary()));
     match store::open(settings) {
         Ok(store) => {
-            if args.create && !create(&store, settings, args.yes, &mut report).await {
+            if args.create && !create(&store, settings, args.yes, &mut printer).await {
                 return ExitCode::from(2);
             }
             match tokio::time::timeout(EXAMINATION, store.examine()).await {
-                Ok(findings) => findings.iter().for_each(|it| report.tell(it)),
-                Err(_) => report.tell(&Finding {
+                Ok(findings) => findings.iter().for_each(|it| printer.print(it)),
+                Err(_) => printer.print(&Finding {
                     remedy: Some("check for a firewall between this host and the store".to_owned()),
                     ..finding(
                         Verdict::Wrong,
@@ -83,17 +83,17 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
                 }),
             }
         }
-        Err(error) => report.tell(&Finding {
+        Err(error) => printer.print(&Finding {
             remedy: Some("fix the settings of the store".to_owned()),
             ..finding(Verdict::Wrong, "store", format!("failed to open: {error:#}"))
         }),
     }
-    of_timings(settings).iter().for_each(|it| report.tell(it));
-    beside::examine(&loaded).await.iter().for_each(|it| report.tell(it));
+    of_timings(settings).iter().for_each(|it| printer.print(it));
+    beside::examine(&loaded).await.iter().for_each(|it| printer.print(it));
     if let Some(it) = &settings.kubernetes {
-        route::examine(it).await.iter().for_each(|it| report.tell(it));
+        route::examine(it).await.iter().for_each(|it| printer.print(it));
     }
-    report.end()
+    printer.end()
 }
 
 /// Returns whether a flag exists for `tenure exec` only.
@@ -176,7 +176,7 @@ async fn create(
     store: &Arc<dyn LeaseAdmin>,
     settings: &Settings,
     yes: bool,
-    report: &mut Report,
+    printer: &mut Printer,
 ) -> bool {
     if !yes {
         if !std::io::stdin().is_terminal() {
@@ -193,7 +193,7 @@ async fn create(
             settings.election
         );
         if !terminal::agrees(question).await {
-            report.tell(&Finding {
+            printer.print(&Finding {
                 remedy: Some("stop all candidates of this election first".to_owned()),
                 ..finding(
                     Verdict::Wrong,
@@ -208,25 +208,25 @@ async fn create(
     let floor = u64::try_from(clock::now().wall.as_millis()).unwrap_or(u64::MAX);
     match tokio::time::timeout(EXAMINATION, store.create(floor)).await {
         Ok(Ok(made)) if made.is_empty() => {
-            report.tell(&finding(Verdict::Well, "create", "nothing was missing"));
+            printer.print(&finding(Verdict::Well, "create", "nothing was missing"));
         }
         Ok(Ok(made)) => {
-            made.into_iter().for_each(|it| report.tell(&finding(Verdict::Well, "create", it)));
+            made.into_iter().for_each(|it| printer.print(&finding(Verdict::Well, "create", it)));
         }
-        Ok(Err(error)) => report.tell(&finding(Verdict::Wrong, "create", error.to_string())),
-        Err(_) => report.tell(&finding(Verdict::Wrong, "create", "the store did not answer")),
+        Ok(Err(error)) => printer.print(&finding(Verdict::Wrong, "create", error.to_string())),
+        Err(_) => printer.print(&finding(Verdict::Wrong, "create", "the store did not answer")),
     }
     true
 }
 
 /// Prints findings, and records whether one of them was wrong.
-struct Report {
+struct Printer {
     style: Style,
     wrong: bool,
 }
 
-impl Report {
-    fn tell(&mut self, finding: &Finding) {
+impl Printer {
+    fn print(&mut self, finding: &Finding) {
         self.wrong |= finding.verdict == Verdict::Wrong;
         let _ = terminal::print(&line(finding, self.style));
     }

@@ -16,7 +16,7 @@ const LONGEST: u64 = 1 << 16;
 
 /// The content of a status file, as far as `tenure check` needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct Said {
+pub(super) struct StatusFile {
     pub(super) role: Role,
     pub(super) state: String,
     #[serde(default)]
@@ -26,7 +26,7 @@ pub(super) struct Said {
 }
 
 /// Reads a status file.
-pub(super) fn read(path: &Path) -> Result<Said, String> {
+pub(super) fn read(path: &Path) -> Result<StatusFile, String> {
     let cannot = |error: std::io::Error| format!("could not be read: {error}");
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(cannot)?;
@@ -41,7 +41,7 @@ pub(super) fn read(path: &Path) -> Result<Said, String> {
     parse(&text)
 }
 
-pub(super) fn parse(text: &str) -> Result<Said, String> {
+pub(super) fn parse(text: &str) -> Result<StatusFile, String> {
     if text.trim_start().starts_with('{') {
         return serde_json::from_str(text)
             .map_err(|error| format!("is not a status file: {error}"));
@@ -58,7 +58,7 @@ pub(super) fn parse(text: &str) -> Result<Said, String> {
         "passive" => Role::Passive,
         _ => return Err("is not a status file: TENURE_ROLE is not a role".to_owned()),
     };
-    Ok(Said {
+    Ok(StatusFile {
         role,
         state: wanted("TENURE_STATE")?,
         term: value("TENURE_TERM").and_then(|it| it.parse().ok()),
@@ -89,9 +89,9 @@ mod tests {
         let json = r#"{"role":"active","state":"leader","term":42,"valid_until":"2026-01-01",
             "valid_until_boottime_ns":7,"boot_id":"b"}"#;
         assert_eq!(parse(json), parse(ENV));
-        let said = parse(ENV).unwrap();
+        let file = parse(ENV).unwrap();
         assert_eq!(
-            (said.role, said.term, said.valid_until_boottime_ns),
+            (file.role, file.term, file.valid_until_boottime_ns),
             (Role::Active, Some(42), 7)
         );
     }

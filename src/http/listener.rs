@@ -20,7 +20,7 @@ use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, UnixStream};
 
 use crate::config::Listen;
-pub(crate) use connection::{Site, Streaming, accept};
+pub(crate) use connection::{ConnectionService, Streaming, accept};
 pub(crate) use limits::Connections;
 
 /// How long sent bytes may stay unacknowledged before a connection is closed: a subscriber whose

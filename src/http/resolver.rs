@@ -11,18 +11,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 
-type Answer = Result<Vec<SocketAddr>, Arc<str>>;
+type Resolved = Result<Vec<SocketAddr>, Arc<str>>;
 
 /// Resolves names; clones share pending requests.
 #[derive(Clone, Default)]
-pub(crate) struct Resolver(Arc<Mutex<HashMap<String, Shared<BoxFuture<'static, Answer>>>>>);
+pub(crate) struct Resolver(Arc<Mutex<HashMap<String, Shared<BoxFuture<'static, Resolved>>>>>);
 
 impl Resolver {
     /// Returns the addresses of a host, with the port, or why there are none.
-    pub(crate) async fn resolve(&self, host: &str, port: u16) -> Answer {
+    pub(crate) async fn resolve(&self, host: &str, port: u16) -> Resolved {
         // URLs write IPv6 addresses in brackets, which the system does not accept.
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let question = self.pending().entry(host.to_owned()).or_insert_with(|| ask(host)).clone();
+        let question = self
+            .pending()
+            .entry(host.to_owned())
+            .or_insert_with(|| resolve_in_background(host))
+            .clone();
         let answer = question.await;
         self.pending().retain(|name, it| name != host || it.peek().is_none());
         Ok(answer?.into_iter().map(|it| SocketAddr::new(it.ip(), port)).collect())
@@ -30,12 +34,12 @@ impl Resolver {
 
     fn pending(
         &self,
-    ) -> std::sync::MutexGuard<'_, HashMap<String, Shared<BoxFuture<'static, Answer>>>> {
+    ) -> std::sync::MutexGuard<'_, HashMap<String, Shared<BoxFuture<'static, Resolved>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn ask(host: &str) -> Shared<BoxFuture<'static, Answer>> {
+fn resolve_in_background(host: &str) -> Shared<BoxFuture<'static, Resolved>> {
     let host = host.to_owned();
     let asking = async move {
         let found: Vec<_> = tokio::net::lookup_host((host.as_str(), 0))

@@ -61,7 +61,7 @@ pub enum KubeError {
 
 /// The request, as described in an error.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct RequestInfo<'a> {
     /// The verb, as in RBAC rules.
     pub(super) verb: &'static str,
     /// The kind of object.
@@ -102,11 +102,11 @@ impl Status {
     }
 }
 
-impl Asked<'_> {
+impl RequestInfo<'_> {
     /// Converts a Status of the server to an error for this request.
     pub(super) fn refused(&self, code: u16, status: &Status, wait: Option<u64>) -> KubeError {
-        let said = said(code, status);
-        let what = self.what();
+        let said = server_answer(code, status);
+        let what = self.target();
         let host = self.host;
         match code {
             401 => KubeError::Unauthorized(self.unauthorized(&said)),
@@ -174,7 +174,7 @@ impl Asked<'_> {
             return self.unauthorized(said);
         }
         let Some(user) = user(&status.message) else {
-            return format!("{} is forbidden ({said})", self.what());
+            return format!("{} is forbidden ({said})", self.target());
         };
         let Self { verb, namespace, resource, .. } = self;
         format!(
@@ -186,7 +186,7 @@ impl Asked<'_> {
     }
 
     /// Describes the object of the request.
-    pub(super) fn what(&self) -> String {
+    pub(super) fn target(&self) -> String {
         let Self { namespace, name, resource, .. } = self;
         match (*name, *namespace) {
             ("", "") => format!("a {}", resource.kind),
@@ -211,7 +211,7 @@ pub(crate) fn rule(resource: &Resource, namespace: &str, user: &str) -> String {
 }
 
 /// Returns the server's message, without control characters and shortened.
-fn said(code: u16, status: &Status) -> String {
+fn server_answer(code: u16, status: &Status) -> String {
     let words: String = status.message.chars().filter(|it| !it.is_control()).take(400).collect();
     if words.is_empty() {
         format!("the server answered {code}")
@@ -232,10 +232,10 @@ fn user(message: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube::objects::{Kind, Lease};
+    use crate::kube::objects::{KubeObject, Lease};
     use serde_json::json;
 
-    const ASKED: Asked<'_> = Asked {
+    const ASKED: RequestInfo<'_> = RequestInfo {
         verb: "update",
         resource: &Lease::RESOURCE,
         namespace: "shop",
@@ -300,10 +300,12 @@ mod tests {
         assert!(matches!(refused(422, &reason("Invalid")), KubeError::Invalid(_)));
         let expired = refused(401, &reason("Unauthorized"));
         assert!(matches!(&expired, KubeError::Unauthorized(it) if it.contains("expired")));
-        let unsigned = Asked { signed: false, ..ASKED }.refused(401, &Status::default(), None);
+        let unsigned =
+            RequestInfo { signed: false, ..ASKED }.refused(401, &Status::default(), None);
         assert!(unsigned.to_string().contains("requires a token"), "{unsigned}");
         let anonymous = Status::read(br#"{"message": "User \"system:anonymous\" cannot get"}"#);
-        let unsigned = Asked { signed: false, ..ASKED }.refused(403, &anonymous, None).to_string();
+        let unsigned =
+            RequestInfo { signed: false, ..ASKED }.refused(403, &anonymous, None).to_string();
         assert!(unsigned.contains("--kube-token-file") && !unsigned.contains("kubectl"));
         let throttled = ASKED.refused(429, &Status::default(), Some(3));
         let after = Some(Duration::from_secs(3));

@@ -1,7 +1,7 @@
 //! Every permission that Tenure needs in a cluster, and why. The chart, the manifests and the
 //! documentation are tested against this list.
 
-use super::objects::{EndpointSlice, Event, Kind, Lease, Pod, Resource, Service};
+use super::objects::{EndpointSlice, Event, KubeObject, Lease, Pod, Resource, Service};
 
 /// The purpose of a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -29,14 +29,14 @@ impl File {
         let (path, max_age, now) = (self.path.clone(), self.max_age, self.now);
         let looking = self
             .looking
-            .get_or_insert_with(|| tokio::task::spawn_blocking(move || look(&path, max_age, now)));
+            .get_or_insert_with(|| tokio::task::spawn_blocking(move || check(&path, max_age, now)));
         let found = looking.await;
         self.looking = None;
         found.unwrap_or_else(|error| Finding::unwell(error.to_string()))
     }
 }
 
-fn look(path: &Path, max_age: Option<Duration>, now: fn() -> Moment) -> Finding {
+fn check(path: &Path, max_age: Option<Duration>, now: fn() -> Moment) -> Finding {
     let written = match std::fs::metadata(path).and_then(|it| it.modified()) {
         Ok(written) => written,
         Err(error) => return Finding::unwell(error.kind().to_string()),

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::clock::Moment;
-use crate::http::listener::{self, Connections, Site, Stream};
+use crate::http::listener::{self, ConnectionService, Connections, Stream};
 pub use crate::http::listener::{Listener, bind};
 use crate::metrics::Metrics;
 use crate::status::{About, Heartbeat, Published};
@@ -72,7 +72,7 @@ struct Shared {
 /// The routes, the same for every connection.
 struct Paths(Router);
 
-impl Site for Paths {
+impl ConnectionService for Paths {
     fn router(&self, _: &Stream) -> Router {
         self.0.clone()
     }

@@ -25,7 +25,7 @@ use crate::kube::objects::Metadata;
 use crate::status::{Role, RouteBoard};
 pub use events::Events;
 pub use examine::examine;
-pub use reconciler::Keeper;
+pub use reconciler::Reconciler;
 
 /// The label with the election, on every object that a route writes.
 pub(crate) const ELECTION: &str = "tenure.dev/election";
@@ -39,7 +39,7 @@ const FENCE: &str = "tenure.dev/fence";
 
 /// The role that the route is to report for this instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Want {
+enum Target {
     /// Active, in this term.
     Active(u64),
     /// Passive.
@@ -49,7 +49,7 @@ enum Want {
     },
 }
 
-impl Want {
+impl Target {
     fn role(self) -> Role {
         match self {
             Self::Active(_) => Role::Active,
@@ -64,18 +64,18 @@ struct Outcome {
     /// Another pod that the route reports active although this instance leads.
     other: Option<String>,
     /// What failed.
-    trouble: Option<Trouble>,
+    error: Option<RouteError>,
 }
 
 impl Outcome {
-    fn with(self, trouble: Trouble) -> Self {
-        Self { trouble: Some(trouble), ..self }
+    fn with(self, error: RouteError) -> Self {
+        Self { error: Some(error), ..self }
     }
 }
 
 /// Why the route is wrong, or may not stay right.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum RouteError {
     #[error(transparent)]
     Asked(#[from] KubeError),
     #[error(
@@ -91,11 +91,11 @@ enum Trouble {
     Overtaken,
 }
 
-impl Trouble {
-    fn newer(what: String, newer: u64, want: Want) -> Self {
-        let ours = match want {
-            Want::Active(ours) => ours,
-            Want::Passive { led } => led.unwrap_or_default(),
+impl RouteError {
+    fn newer(what: String, newer: u64, target: Target) -> Self {
+        let ours = match target {
+            Target::Active(ours) => ours,
+            Target::Passive { led } => led.unwrap_or_default(),
         };
         Self::Newer { what, newer, ours }
     }

@@ -92,18 +92,23 @@ impl Systemd {
             feeding.set_missed_tick_behavior(MissedTickBehavior::Delay);
             feeding
         });
-        let (mut told, mut fed, mut feed) = (Told::default(), 0, false);
+        let (mut sent, mut fed, mut feed) = (Notified::default(), 0, false);
         let mut over = false;
         loop {
             let due = {
                 let (published, now) = (published.borrow_and_update(), (self.now)());
                 let stopping = over || stop.is_terminated();
                 let drain = if stopping { drain(&published.status, now) } else { None };
-                Told { ready: true, stopping, drain, words: words(&published, &about, now) }
+                Notified {
+                    ready: true,
+                    stopping,
+                    drain,
+                    words: status_text(&published, &about, now),
+                }
             };
-            let owed = match self.send(&told.until(&due, feed)) {
+            let pending = match self.send(&sent.until(&due, feed)) {
                 Ok(()) => {
-                    (told, feed) = (due, false);
+                    (sent, feed) = (due, false);
                     false
                 }
                 Err(error) => {
@@ -128,7 +133,7 @@ impl Systemd {
                     feed |= turned != fed;
                     fed = turned;
                 }
-                () = tokio::time::sleep(RETRY), if owed => {}
+                () = tokio::time::sleep(RETRY), if pending => {}
             }
         }
     }
@@ -144,7 +149,7 @@ impl Systemd {
 
 /// What systemd has been notified of, or is to be.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Told {
+struct Notified {
     ready: bool,
     stopping: bool,
     /// How much longer the stop may take, during a drain.
@@ -152,7 +157,7 @@ struct Told {
     words: String,
 }
 
-impl Told {
+impl Notified {
     /// Returns the message that notifies of `due`.
     fn until(&self, due: &Self, feed: bool) -> String {
         let mut message = String::new();
@@ -208,7 +213,7 @@ fn drain(status: &Status, now: Moment) -> Option<Duration> {
 }
 
 /// Formats the status at `now` on one line.
-fn words(published: &Published, about: &About, now: Moment) -> String {
+fn status_text(published: &Published, about: &About, now: Moment) -> String {
     let status = &published.status;
     let judgement = Judgement::of(status, now);
     let election = &about.election;

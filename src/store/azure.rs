@@ -22,7 +22,7 @@ use self::access::Access;
 use self::credential::Credential;
 use self::errors::{Op, classify, code, is_missing, not_azure};
 use self::record::Metadata;
-use self::transport::{Route, is_loopback};
+use self::transport::{ProxyRoute, is_loopback};
 use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore};
 use crate::config::AzureSettings;
 use crate::lease::{
@@ -81,9 +81,9 @@ impl Azure {
     /// until the store is dropped.
     pub fn open(settings: AzureSettings) -> Result<Self, StoreError> {
         let route = if is_loopback(&settings.endpoint) {
-            Route::Direct
+            ProxyRoute::Direct
         } else {
-            Route::Proxied {
+            ProxyRoute::Proxied {
                 proxy: settings.proxy.as_deref(),
                 except: settings.no_proxy.as_deref(),
             }

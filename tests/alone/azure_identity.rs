@@ -324,7 +324,7 @@ async fn a_secret_that_makes_no_sense_is_named_by_its_setting() {
             AzureCredential::ConnectionString(SecretSource::Value(
                 "AccountName=other;AccountKey=U0VDUkVU".to_owned(),
             )),
-            "it is for the account other, and --store names devstoreaccount1",
+            "it is for the account other, but --store names devstoreaccount1",
         ),
         (AzureCredential::Key(SecretSource::File("/nonexistent/key".into())), "/nonexistent/key"),
     ];

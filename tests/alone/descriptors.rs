@@ -92,7 +92,7 @@ fn fault_31_under_a_limit_that_cannot_be_raised_renewals_are_unharmed() {
     let _alone = alone();
     let besieged = Besieged::start(&limited("100", "100"), &[]);
     let log = besieged.candidate.log();
-    assert!(log.contains("max-connections is lowered from 512 to 36"), "{log}");
+    assert!(log.contains("max-connections lowered from 512 to 36"), "{log}");
     hold(&besieged, 300, Duration::from_secs(4));
     assert_eq!(failures(&besieged.candidate), 0, "requests to the store failed");
     besieged.relieved();

@@ -138,7 +138,9 @@ fn doctor_examines_the_route() {
     cluster.server.put("pods", NAMESPACE, "web-1", json!({"spec": {"containers": []}}));
     let (code, said) = doctor(&cluster, &label, "web-1");
     assert_eq!(code, 0, "{said}");
-    for part in ["route: all 3 rights in the namespace team are there", "pod: web-1 is there"] {
+    for part in
+        ["route: all 3 permissions in the namespace team are granted", "pod: web-1 is there"]
+    {
         assert!(said.contains(part), "{part} in {said}");
     }
     let (code, said) = doctor(&cluster, &label, "web-9");
@@ -152,7 +154,7 @@ fn doctor_examines_the_route() {
     cluster.server.modify("services", NAMESPACE, "web", |it| it["spec"]["selector"] = json!({}));
     let (code, said) = doctor(&cluster, &slice, "web-1");
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains("web.orders is not there: the first leader makes it"), "{said}");
+    assert!(said.contains("web.orders does not exist; the first leader creates it"), "{said}");
 
     cluster.server.account("poor", NAMESPACE, "web");
     cluster.server.allow("poor", NAMESPACE, "pods", &["get", "list"]);

@@ -13,7 +13,7 @@ use tenure::config::{Beside, KubeAccess, Route};
 use tenure::election::Standing;
 use tenure::kube::Kube;
 use tenure::metrics::Metrics;
-use tenure::publish::route::{Keeper, board};
+use tenure::publish::route::{Reconciler, board};
 use tenure::status::About;
 use tenure::status::publish_acks::Acknowledgements;
 use tokio::task::JoinHandle;
@@ -51,10 +51,10 @@ impl Kept {
         let feed = Feed::new(standing);
         let kube = Kube::open(&beside.access, beside.request_timeout).unwrap();
         let told = (about.route.clone(), metrics.clone());
-        let made = Keeper::new((&beside, kube), told, feed.subscribe(), ms(10_000), now);
-        let (keeper, word) = made.unwrap();
+        let made = Reconciler::new((&beside, kube), told, feed.subscribe(), ms(10_000), now);
+        let (reconciler, word) = made.unwrap();
         #[allow(clippy::disallowed_methods, reason = "the test that starts it waits for its end")]
-        let running = tokio::spawn(keeper.run());
+        let running = tokio::spawn(reconciler.run());
         Self { server, feed: Some(feed), about, metrics, word, running }
     }
 
@@ -199,7 +199,7 @@ async fn another_pod_of_our_name_is_left_alone() {
     };
     timeout(BOUND, told).await.unwrap();
     let words = kept.document()["last_error"].to_string();
-    assert!(words.contains("another pod bears the name web-1 now"), "{words}");
+    assert!(words.contains("the pod web-1 was replaced by another"), "{words}");
     let pod = kept.server.object("pods", "team", "web-1").unwrap();
     assert!(pod["metadata"]["labels"].is_null(), "{pod}");
     kept.end().await;

@@ -253,7 +253,7 @@ async fn a_name_that_does_not_resolve_is_said_to_be_one() {
     settings.endpoint = "http://no-such-account.invalid".parse().expect("a URL");
     let error = soon(open(settings).read()).await.unwrap_err();
     assert!(matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Network));
-    assert!(error.to_string().contains("no-such-account.invalid could not be resolved"), "{error}");
+    assert!(error.to_string().contains("failed to resolve no-such-account.invalid"), "{error}");
 }
 
 #[tokio::test]

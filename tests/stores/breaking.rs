@@ -58,7 +58,7 @@ fn takes_leadership_safely(timings: Timings, store: Option<&Azurite>) {
     let ran = break_lease(&crew, &[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.contains(&format!("held by a (10.0.3.7:8080), in term {term}")), "{}", ran.out);
-    assert!(ran.out.contains("nobody else can lead before 20"), "{}", ran.out);
+    assert!(ran.out.contains("no other candidate can lead before 20"), "{}", ran.out);
     assert!(ran.err.is_empty(), "{}", ran.err);
 
     // Its next renewal is refused, before its deadline.
@@ -194,7 +194,7 @@ fn what_nobody_holds_is_said_and_no_failure() {
     for more in [&[][..], &["--now", "--yes"]] {
         let ran = tenure(&[&["break", "--store", &store], more].concat(), &[]);
         assert_eq!(ran.code, 0, "{}", ran.err);
-        assert!(ran.out.starts_with("nobody holds the lease of \"default\""), "{}", ran.out);
+        assert!(ran.out.starts_with("the lease of \"default\""), "{}", ran.out);
         assert!(!ran.err.contains("Two leaders"), "{}", ran.err);
     }
     assert!(!directory.path().join("none").exists(), "nothing was made");

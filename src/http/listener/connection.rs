@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep};
 use tower_service::Service;
 
-use super::limits::{Activity, Connections, Place, Streamed};
+use super::limits::{Activity, Connections, Slot, Streamed};
 use super::{Listener, Stream};
 
 /// How long a client may leave a response unread before its connection is closed.
@@ -38,7 +38,7 @@ const MAX_HEADERS: usize = 64;
 pub(crate) struct Streaming;
 
 /// A service at a listener.
-pub(crate) trait Site: Send + Sync + 'static {
+pub(crate) trait ConnectionService: Send + Sync + 'static {
     /// Returns the router for one connection.
     fn router(&self, stream: &Stream) -> Router;
 
@@ -48,7 +48,11 @@ pub(crate) trait Site: Send + Sync + 'static {
 }
 
 /// Accepts connections forever, and owns their tasks.
-pub(crate) async fn accept<T: Site>(listener: Listener, connections: Connections, site: Arc<T>) {
+pub(crate) async fn accept<T: ConnectionService>(
+    listener: Listener,
+    connections: Connections,
+    service: Arc<T>,
+) {
     let mut tasks = JoinSet::new();
     let mut failing = false;
     loop {
@@ -59,12 +63,12 @@ pub(crate) async fn accept<T: Site>(listener: Listener, connections: Connections
         match accepted {
             Ok(stream) => {
                 failing = false;
-                if let Some(place) = connections.take().await {
-                    let activity = Arc::clone(&place.activity);
-                    let (site, router) = (Arc::clone(&site), site.router(&stream));
+                if let Some(slot) = connections.take().await {
+                    let activity = Arc::clone(&slot.activity);
+                    let (service, router) = (Arc::clone(&service), service.router(&stream));
                     let task = match stream {
-                        Stream::Tcp(it) => tasks.spawn(serve(it, place, site, router)),
-                        Stream::Unix(it) => tasks.spawn(serve(it, place, site, router)),
+                        Stream::Tcp(it) => tasks.spawn(serve(it, slot, service, router)),
+                        Stream::Unix(it) => tasks.spawn(serve(it, slot, service, router)),
                     };
                     activity.is_of(task);
                 }
@@ -82,25 +86,25 @@ pub(crate) async fn accept<T: Site>(listener: Listener, connections: Connections
     }
 }
 
-async fn serve<S, T>(stream: S, place: Place, site: Arc<T>, router: Router)
+async fn serve<S, T>(stream: S, slot: Slot, service: Arc<T>, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    T: Site,
+    T: ConnectionService,
 {
-    let activity = Arc::clone(&place.activity);
+    let activity = Arc::clone(&slot.activity);
     let io = TokioIo::new(Watched {
         stream,
         activity: Arc::clone(&activity),
         tail: [0; 4],
         stalled: None,
     });
-    let connections = &place.connections;
+    let connections = &slot.connections;
     let answer = service_fn(|request| {
         activity.answering();
-        let (site, router) = (Arc::clone(&site), router.clone());
+        let (service, router) = (Arc::clone(&service), router.clone());
         let activity = Arc::clone(&activity);
         async move {
-            let response = respond(request, site.as_ref(), router).await;
+            let response = respond(request, service.as_ref(), router).await;
             if response.extensions().get::<Streaming>().is_none() {
                 activity.answered(connections.tick());
                 return Ok::<_, Infallible>(response);
@@ -126,14 +130,14 @@ where
 }
 
 /// Responds to one request, with the headers that all responses have.
-async fn respond<T: Site>(
+async fn respond<T: ConnectionService>(
     request: Request<Incoming>,
-    site: &T,
+    service: &T,
     mut router: Router,
 ) -> Response<Body> {
     // A body without a length may be of any size.
     let body = request.body().size_hint().upper().unwrap_or(u64::MAX);
-    let mut response = match site.refusal(body) {
+    let mut response = match service.refusal(body) {
         Some(refusal) => refusal,
         None => match router.call(request).await {
             Ok(response) => response,
@@ -180,7 +184,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         if !came.is_empty() {
             self.tail = tail_of(self.tail, came);
             let complete = self.tail == *b"\r\n\r\n" || self.tail.ends_with(b"\n\n");
-            self.activity.heard(!complete);
+            self.activity.note_received(!complete);
         }
         Poll::Ready(Ok(()))
     }

@@ -77,7 +77,7 @@ impl Drop for Streamed {
 }
 
 /// A slot, released when its connection is closed.
-pub(super) struct Place {
+pub(super) struct Slot {
     id: u64,
     pub(super) activity: Arc<Activity>,
     pub(super) connections: Connections,
@@ -93,7 +93,7 @@ impl Connections {
 
     /// Takes a slot. If all are taken, closes a connection to make room; returns `None` if all are
     /// busy.
-    pub(super) async fn take(&self) -> Option<Place> {
+    pub(super) async fn take(&self) -> Option<Slot> {
         let permit = match Arc::clone(&self.free).try_acquire_owned() {
             Ok(permit) => permit,
             // A connection that was ended is closed a little later. Without waiting for that, a
@@ -105,7 +105,7 @@ impl Connections {
         let activity = Arc::new(Activity::default());
         activity.idle_since.store(id, Ordering::Relaxed);
         self.lock().insert(id, Arc::clone(&activity));
-        Some(Place { id, activity, connections: self.clone(), _permit: permit })
+        Some(Slot { id, activity, connections: self.clone(), _permit: permit })
     }
 
     /// Handles a connection that could not be accepted, most likely for want of a file descriptor:
@@ -189,7 +189,7 @@ fn end_oldest(
     ended.is_some()
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         if let Ok(mut taken) = self.connections.taken.lock() {
             taken.remove(&self.id);
@@ -223,7 +223,7 @@ impl Activity {
     }
 
     /// Records that bytes were received, and whether they leave a request incomplete.
-    pub(super) fn heard(&self, partial: bool) {
+    pub(super) fn note_received(&self, partial: bool) {
         self.partial.store(partial, Ordering::Relaxed);
         if self.phase.load(Ordering::Relaxed) == IDLE {
             self.enter(READING);

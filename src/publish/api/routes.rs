@@ -74,7 +74,7 @@ async fn root(Shares(shared): Shares<Arc<Shared>>, request: Request) -> Response
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct Parameters {
     min_remaining: Option<String>,
 }
 
@@ -93,7 +93,7 @@ fn least_remaining(uri: &Uri) -> Result<Duration, Box<Response>> {
     if uri.query().is_none() {
         return Ok(Duration::ZERO);
     }
-    let Query(Asked { min_remaining }) =
+    let Query(Parameters { min_remaining }) =
         Query::try_from_uri(uri).map_err(|error| Box::new(error.into_response()))?;
     min_remaining.as_deref().map_or(Ok(Duration::ZERO), |text| {
         duration::parse(text).map_err(|error| Box::new(bad_duration("min_remaining", &error)))

@@ -44,14 +44,14 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 const USUAL_WAIT: &str = "30s";
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct Parameters {
     index: Option<String>,
     wait: Option<String>,
 }
 
 pub(super) async fn watch(
     Shares(shared): Shares<Arc<Shared>>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<Parameters>,
 ) -> Response {
     let Ok(place) = Arc::clone(&shared.streams).try_acquire_owned() else {
         let body = "too many event streams\n";

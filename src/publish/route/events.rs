@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::clock::Moment;
 use crate::config::Beside;
 use crate::election::{Reason, Transition};
-use crate::kube::objects::{Event, Kind, Lease, Metadata, ObjectReference, Pod, micro_time};
+use crate::kube::objects::{Event, KubeObject, Lease, Metadata, ObjectReference, Pod, micro_time};
 use crate::kube::{Kube, KubeError};
 use crate::status::{Past, Published, words};
 
@@ -39,7 +39,7 @@ pub struct Events {
     /// How many have been dropped since the last one.
     left_out: u32,
     /// Whether it has been logged that Events are forbidden.
-    told: bool,
+    logged: bool,
     now: fn() -> Moment,
 }
 
@@ -100,7 +100,7 @@ impl Events {
             seen: None,
             allowance: Allowance::new(now()),
             left_out: 0,
-            told: false,
+            logged: false,
             now,
         })
     }
@@ -108,8 +108,8 @@ impl Events {
     /// Records Events until the driver is gone and the last one is sent.
     pub async fn run(mut self) {
         loop {
-            for past in self.news() {
-                self.tell(past).await;
+            for past in self.new_transitions() {
+                self.record(past).await;
             }
             if self.published.changed().await.is_err() {
                 return;
@@ -118,7 +118,7 @@ impl Events {
     }
 
     /// Returns the transitions that have not been processed, oldest first.
-    fn news(&mut self) -> Vec<Past> {
+    fn new_transitions(&mut self) -> Vec<Past> {
         let last = self.published.borrow_and_update();
         let new = last.history.iter().take_while(|it| Some(**it) != self.seen);
         let mut new: Vec<Past> = new.copied().collect();
@@ -127,14 +127,14 @@ impl Events {
         new
     }
 
-    async fn tell(&mut self, past: Past) {
+    async fn record(&mut self, past: Past) {
         let Some((reason, kind)) = what(&past.transition) else { return };
         if !self.allowance.take((self.now)()) {
             self.left_out += 1;
             tracing::debug!(reason, "Event dropped: rate limit reached");
             return;
         }
-        self.know_whom().await;
+        self.read_uid().await;
         let event = self.event(past, reason, kind);
         let mut answer = self.kube.create(&event).await;
         if matches!(answer, Err(KubeError::Disconnected(_))) {
@@ -144,8 +144,8 @@ impl Events {
         match answer {
             Ok(_) => self.left_out = 0,
             Err(KubeError::Exists(_)) => {}
-            Err(error @ KubeError::Forbidden(_)) if !self.told => {
-                self.told = true;
+            Err(error @ KubeError::Forbidden(_)) if !self.logged => {
+                self.logged = true;
                 tracing::info!("Events are disabled: {error}");
             }
             Err(error) => tracing::debug!(reason, "Event dropped: {error}"),
@@ -153,7 +153,7 @@ impl Events {
     }
 
     /// Reads the uid of the object that Events are about, by which `kubectl describe` finds them.
-    async fn know_whom(&mut self) {
+    async fn read_uid(&mut self) {
         if !self.regarding.uid.is_empty() {
             return;
         }

@@ -18,7 +18,7 @@ use url::Url;
 use super::access::Access;
 use super::auth::Proof;
 use super::token::{SignIn, read};
-use super::transport::{self, Route, is_loopback};
+use super::transport::{self, ProxyRoute, is_loopback};
 use crate::clock;
 use crate::config::{AzureCredential, AzureSettings, SecretSource};
 use crate::lease::{Cause, Failure, StoreError};
@@ -134,9 +134,9 @@ fn sign_in(settings: &AzureSettings) -> Result<SignIn, Failure> {
         AzureCredential::WorkloadIdentity { token_file, client_id, tenant_id, authority_host } => {
             let local = authority_host.as_deref().and_then(|host| Url::parse(host).ok());
             let route = if local.is_some_and(|url| is_loopback(&url)) {
-                Route::Direct
+                ProxyRoute::Direct
             } else {
-                Route::Proxied {
+                ProxyRoute::Proxied {
                     proxy: settings.proxy.as_deref(),
                     except: settings.no_proxy.as_deref(),
                 }
@@ -151,7 +151,7 @@ fn sign_in(settings: &AzureSettings) -> Result<SignIn, Failure> {
         }
         AzureCredential::ManagedIdentity { client_id } => SignIn::Managed {
             client_id: client_id.clone(),
-            transport: transport::client(Route::Direct, true)?,
+            transport: transport::client(ProxyRoute::Direct, true)?,
         },
         _ => SignIn::Cli,
     })

@@ -24,7 +24,7 @@ const LONGEST_ANSWER: usize = 256 * 1024;
 
 /// Which proxy requests go through.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Route<'a> {
+pub(super) enum ProxyRoute<'a> {
     /// None: for loopback, and the identity endpoint of a machine.
     Direct,
     /// As `HTTPS_PROXY` and `NO_PROXY` say.
@@ -48,7 +48,7 @@ pub(super) struct TransportError {
 
 /// Creates a client. `tls` says whether any of its requests use TLS, for which the certificate
 /// authorities are loaded.
-pub(super) fn client(route: Route<'_>, tls: bool) -> Result<Arc<dyn HttpClient>, Failure> {
+pub(super) fn client(route: ProxyRoute<'_>, tls: bool) -> Result<Arc<dyn HttpClient>, Failure> {
     let mut builder = reqwest::Client::builder()
         .tls_backend_preconfigured(tls_settings(tls)?)
         .redirect(reqwest::redirect::Policy::none())
@@ -58,7 +58,7 @@ pub(super) fn client(route: Route<'_>, tls: bool) -> Result<Arc<dyn HttpClient>,
         .http1_only()
         .pool_idle_timeout(IDLE)
         .pool_max_idle_per_host(2);
-    if let Route::Proxied { proxy: Some(proxy), except } = route {
+    if let ProxyRoute::Proxied { proxy: Some(proxy), except } = route {
         let proxy = reqwest::Proxy::https(proxy)
             .map_err(|_| settings("HTTPS_PROXY is not a proxy URL such as http://proxy:3128"))?;
         let except = format!("localhost,127.0.0.0/8,::1,{}", except.unwrap_or_default());
@@ -181,13 +181,13 @@ mod tests {
 
     #[test]
     fn a_proxy_that_is_none_is_a_fault_of_the_settings() {
-        let route = Route::Proxied { proxy: Some("::"), except: None };
+        let route = ProxyRoute::Proxied { proxy: Some("::"), except: None };
         assert_eq!(client(route, false).unwrap_err().cause, Cause::Settings);
     }
 
     #[tokio::test]
     async fn an_error_names_the_host_and_never_the_query() {
-        let client = client(Route::Direct, false).unwrap();
+        let client = client(ProxyRoute::Direct, false).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);

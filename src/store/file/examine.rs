@@ -3,7 +3,7 @@
 use super::super::{Finding, Verdict};
 use super::attempt::Attempt;
 use super::directory::Directory;
-use super::fault::Fault;
+use super::fault::FileError;
 use super::record::{Reading, Stored};
 use crate::lease::StoreError;
 
@@ -98,7 +98,7 @@ fn well(subject: &'static str, detail: String) -> Finding {
     Finding { subject: subject.into(), verdict: Verdict::Well, detail, remedy: None }
 }
 
-fn wrong(subject: &'static str, fault: Fault) -> Finding {
+fn wrong(subject: &'static str, fault: FileError) -> Finding {
     let (detail, remedy) = (fault.detail, fault.remedy);
     Finding { subject: subject.into(), verdict: Verdict::Wrong, detail, remedy }
 }

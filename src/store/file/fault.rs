@@ -7,7 +7,7 @@ use crate::lease::{Cause, Failure, StoreError};
 
 /// An error, whether a request or `tenure doctor` met it.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct FileError {
     /// Whether Tenure did not write the record: definite, and it is never overwritten.
     foreign: bool,
     cause: Cause,
@@ -17,7 +17,7 @@ pub(super) struct Fault {
     pub(super) remedy: Option<String>,
 }
 
-impl Fault {
+impl FileError {
     /// Creates an error that an operator must fix.
     pub(super) fn settings(detail: impl Into<String>, remedy: &str) -> Self {
         let (detail, remedy) = (detail.into(), Some(remedy.to_owned()));
@@ -65,8 +65,8 @@ impl Fault {
     }
 }
 
-impl From<Fault> for StoreError {
-    fn from(fault: Fault) -> Self {
+impl From<FileError> for StoreError {
+    fn from(fault: FileError) -> Self {
         let message = match fault.remedy {
             Some(remedy) => format!("{}; {remedy}", fault.detail),
             None => fault.detail,

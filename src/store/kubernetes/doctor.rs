@@ -11,7 +11,7 @@ use super::token::Token;
 use super::{Kubernetes, record};
 use crate::clock::{self, Moment};
 use crate::kube::objects::{AccessSpec, Lease, Metadata, SelfSubjectAccessReview};
-use crate::kube::{Dated, Kind, Kube, KubeError, rule};
+use crate::kube::{Dated, Kube, KubeError, KubeObject, rule};
 use crate::lease::Snapshot;
 use crate::store::{Finding, Verdict};
 
@@ -67,7 +67,7 @@ pub(super) async fn examine(store: &Kubernetes) -> Vec<Finding> {
 }
 
 impl Examination<'_> {
-    fn say(
+    fn add(
         &mut self,
         subject: &'static str,
         verdict: Verdict,
@@ -102,7 +102,7 @@ impl Examination<'_> {
                 }
                 _ => "",
             };
-            self.say(subject, Verdict::Wrong, error.to_string(), remedy);
+            self.add(subject, Verdict::Wrong, error.to_string(), remedy);
         }
     }
 
@@ -111,16 +111,16 @@ impl Examination<'_> {
         let read = match self.kube.token().await {
             Ok(None) => {
                 let detail = "none is sent: the server requires none, or a proxy adds it";
-                return self.say(TOKEN, Verdict::Well, detail, "");
+                return self.add(TOKEN, Verdict::Well, detail, "");
             }
             Ok(Some(read)) => Token::read(&read),
             Err(why) => {
-                return self.say(TOKEN, Verdict::Wrong, why, "");
+                return self.add(TOKEN, Verdict::Wrong, why, "");
             }
         };
         let Some(token) = read else {
             let detail = "present; its expiry is unknown";
-            return self.say(TOKEN, Verdict::Well, detail, "");
+            return self.add(TOKEN, Verdict::Well, detail, "");
         };
         let whose = format!("of {} for {}", token.subject, token.audience());
         match token.end().map(|end| (end, end - clock::now().date())) {
@@ -128,19 +128,19 @@ impl Examination<'_> {
                 let detail = format!("{whose}: it expired on {end}");
                 let remedy = "replace it; the kubelet does so for a projected volume, but not if \
                               it is mounted with subPath";
-                self.say(TOKEN, Verdict::Wrong, detail, remedy);
+                self.add(TOKEN, Verdict::Wrong, detail, remedy);
             }
             Some((end, left)) if left < SOON => {
                 let detail = format!("{whose}: it expires on {end} and has not been replaced yet");
-                self.say(
+                self.add(
                     TOKEN,
                     Verdict::Doubtful,
                     detail,
                     "check that it is mounted as a projected volume",
                 );
             }
-            Some((end, _)) => self.say(TOKEN, Verdict::Well, format!("{whose}, until {end}"), ""),
-            None => self.say(TOKEN, Verdict::Well, format!("{whose}, without expiry"), ""),
+            Some((end, _)) => self.add(TOKEN, Verdict::Well, format!("{whose}, until {end}"), ""),
+            None => self.add(TOKEN, Verdict::Well, format!("{whose}, without expiry"), ""),
         }
         self.user = token.subject;
     }
@@ -156,16 +156,16 @@ impl Examination<'_> {
         };
         match read {
             Ok(Dated { object, .. }) => {
-                self.say(SERVER, Verdict::Well, answers(), "");
+                self.add(SERVER, Verdict::Well, answers(), "");
                 self.lease(Some(&object));
                 self.exists = true;
             }
             Err(KubeError::Missing(_)) => {
-                self.say(SERVER, Verdict::Well, answers(), "");
+                self.add(SERVER, Verdict::Well, answers(), "");
                 self.lease(None);
             }
             Err(error @ (KubeError::Forbidden(_) | KubeError::Unauthorized(_))) => {
-                self.say(SERVER, Verdict::Well, answers(), "");
+                self.add(SERVER, Verdict::Well, answers(), "");
                 let KubeError::Forbidden(why) = &error else {
                     self.fault(&error);
                     return false;
@@ -190,12 +190,12 @@ impl Examination<'_> {
         let Some(lease) = lease else {
             let detail =
                 format!("{place} does not exist: the first leader waits for a lease-duration");
-            return self.say(LEASE, Verdict::Doubtful, detail, create);
+            return self.add(LEASE, Verdict::Doubtful, detail, create);
         };
         let Snapshot { record, claim, .. } = match record::snapshot(lease, &place) {
             Ok(snapshot) => snapshot,
             Err(failure) => {
-                return self.say(LEASE, Verdict::Wrong, failure.message, "");
+                return self.add(LEASE, Verdict::Wrong, failure.message, "");
             }
         };
         let who = match (record::holder(lease), &record.holder, &claim) {
@@ -211,7 +211,7 @@ impl Examination<'_> {
         };
         match record.term {
             Some(term) => {
-                self.say(LEASE, Verdict::Well, format!("{place}: term {term}, {who}"), "")
+                self.add(LEASE, Verdict::Well, format!("{place}: term {term}, {who}"), "")
             }
             None => {
                 let detail = format!(
@@ -219,7 +219,7 @@ impl Examination<'_> {
                 );
                 // A first term may be written only while nobody leads, and this holder may lead.
                 let remedy = if claim.is_none() { create } else { "" };
-                self.say(LEASE, Verdict::Doubtful, detail, remedy);
+                self.add(LEASE, Verdict::Doubtful, detail, remedy);
             }
         }
     }
@@ -233,7 +233,7 @@ impl Examination<'_> {
         let namespace = settings.namespace.clone();
         match self.kube.try_create(&probe).await {
             Ok(_) | Err(KubeError::Exists(_)) => {
-                self.say(
+                self.add(
                     NAMESPACE,
                     Verdict::Well,
                     format!("{namespace} exists and accepts Leases"),
@@ -245,7 +245,7 @@ impl Examination<'_> {
             Err(KubeError::Forbidden(why)) => {
                 let remedy =
                     "check quotas, admission webhooks, and whether the namespace is being deleted";
-                self.say(NAMESPACE, Verdict::Wrong, why, remedy);
+                self.add(NAMESPACE, Verdict::Wrong, why, remedy);
             }
             Err(error) => self.fault(&error),
         }
@@ -265,14 +265,14 @@ impl Examination<'_> {
                 }
                 Err(error) => {
                     let detail = format!("failed to read the permissions: {error}");
-                    return self.say(RIGHTS, Verdict::Doubtful, detail, "");
+                    return self.add(RIGHTS, Verdict::Doubtful, detail, "");
                 }
             }
         }
         let namespace = &self.store.settings.namespace;
         let all = Lease::RESOURCE.verbs.replace(',', ", ");
         if missing.is_empty() {
-            return self.say(RIGHTS, Verdict::Well, format!("{all} on leases in {namespace}"), "");
+            return self.add(RIGHTS, Verdict::Well, format!("{all} on leases in {namespace}"), "");
         }
         let user = match self.user.as_str() {
             "" => "system:serviceaccount:NAMESPACE:NAME",
@@ -284,7 +284,7 @@ impl Examination<'_> {
         // again.
         let bearable = |verb: &&str| *verb == "watch" || (*verb == "create" && self.exists);
         let verdict = if missing.iter().all(bearable) { Verdict::Doubtful } else { Verdict::Wrong };
-        self.say(RIGHTS, verdict, detail, remedy);
+        self.add(RIGHTS, verdict, detail, remedy);
     }
 
     async fn may(&self, verb: &str) -> Result<Dated<SelfSubjectAccessReview>, KubeError> {
@@ -321,9 +321,9 @@ impl Examination<'_> {
         if apart >= SKEWED {
             let remedy = "synchronize the clock of this host (NTP): no lease depends on it, but \
                           the times that `kubectl get lease` shows and the validity of tokens do";
-            return self.say(SKEW, Verdict::Doubtful, detail, remedy);
+            return self.add(SKEW, Verdict::Doubtful, detail, remedy);
         }
-        self.say(SKEW, Verdict::Well, detail, "");
+        self.add(SKEW, Verdict::Well, detail, "");
     }
 
     /// Times some requests over an open connection.
@@ -358,7 +358,7 @@ impl Examination<'_> {
             }
             _ => (Verdict::Well, ""),
         };
-        self.say(TIMINGS, verdict, detail, remedy);
+        self.add(TIMINGS, verdict, detail, remedy);
     }
 
     /// Sorts the findings, and adds those that were skipped.
