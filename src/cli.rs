@@ -22,9 +22,11 @@ pub mod run;
 mod settings;
 pub mod status;
 mod status_file;
+mod surroundings;
 mod terminal;
 pub mod wait;
 pub mod watch;
+mod watch_lines;
 
 pub use client::UrlArgs;
 pub use settings::{ExecSettingsArgs, SettingsArgs};

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_is_for_our_user_and_root() {
+    async fn a_socket_accepts_only_its_user_and_root() {
         let auth = Auth::User { own_uid: 1_000 };
         for (uid, admitted) in [(1_000, true), (0, true), (1_001, false), (65_534, false)] {
             let caller = Caller::Process { uid, pid: Some(7) };
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn only_loopback_with_our_port_is_ours() {
+    fn only_loopback_with_the_own_port_is_accepted() {
         for host in
             ["127.0.0.1:4041", "127.1.2.3:4041", "[::1]:4041", "localhost:4041", "LOCALHOST:4041"]
         {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn loopback_is_for_who_knows_the_token_and_names_us() {
+    async fn loopback_requires_the_token_and_an_own_host() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         std::fs::write(&path, "0123456789abcdef").unwrap();

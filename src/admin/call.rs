@@ -181,7 +181,7 @@ fn kind_of(value: &Value) -> &'static str {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_names_its_field_and_what_would_be_right() {
+    fn each_error_names_its_field_and_a_valid_value() {
         let long = format!(r#"{{"to":"{}"}}"#, "x".repeat(129));
         for (path, body, field, words) in [
             ("/v1/step-down", r#"{"hold_off":"10"}"#, "hold_off", "no unit"),

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_holds_for_as_long_as_its_file_says_so() {
+    async fn a_token_is_valid_while_its_file_contains_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         write(&path, &format!("{TOKEN}\n"));

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_names_the_holder_and_steers_no_terminal() {
+    fn messages_name_the_holder_and_cannot_control_the_terminal() {
         let told = told("the lease", &record("a\x1b[31m"), Duration::ZERO);
         assert!(told.contains("held by a [31m (10.0.3.7:8080), in term 42"), "{told:?}");
         assert!(named(&Record::default()).contains("no term"));

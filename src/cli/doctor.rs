@@ -2,14 +2,13 @@
 //!
 //! It changes nothing unless `--create` is given, and acquires no lease.
 
-mod beside;
-
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::ExecSettingsArgs;
+use super::surroundings;
 use super::terminal::{self, Colour, Style, harmless};
 use crate::clock;
 use crate::config::{Environment, Faults, SETTINGS, Settings, Verb, duration, load_to_look};
@@ -89,7 +88,7 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
         }),
     }
     of_timings(settings).iter().for_each(|it| printer.print(it));
-    beside::examine(&loaded).await.iter().for_each(|it| printer.print(it));
+    surroundings::examine(&loaded).await.iter().for_each(|it| printer.print(it));
     if let Some(it) = &settings.kubernetes {
         route::examine(it).await.iter().for_each(|it| printer.print(it));
     }
@@ -101,7 +100,11 @@ fn is_of_exec_alone(flag: &str) -> bool {
     SETTINGS.iter().any(|it| it.name == flag && !it.is_flag_of(Verb::Run))
 }
 
-fn finding(verdict: Verdict, subject: &'static str, detail: impl Into<String>) -> Finding {
+pub(super) fn finding(
+    verdict: Verdict,
+    subject: &'static str,
+    detail: impl Into<String>,
+) -> Finding {
     Finding { subject: subject.into(), verdict, detail: detail.into(), remedy: None }
 }
 
@@ -270,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn timings_are_told_with_their_meaning() {
+    fn timings_are_explained() {
         let of = |flags: &[(&'static str, &str)]| {
             let flags =
                 flags.iter().map(|(name, value)| (*name, vec![(*value).to_owned()])).collect();

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaders_table_tells_everything_at_a_glance() {
+    fn a_leaders_table_shows_all_facts() {
         let text = told(
             r#"{"election":"orders","identity":"web-1","state":"leader","role":"active","term":42,
             "valid_for_ms":8200,"since":"2026-11-20T07:57:48Z","index":17,
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standby_tells_whom_it_follows_and_what_went_wrong() {
+    fn a_standbys_table_shows_the_holder_and_the_errors() {
         let text = told(
             r#"{"election":"orders","identity":"web-2","state":"standby","role":"passive",
             "term":null,"valid_for_ms":0,"since":"2026-11-20T09:00:00Z","index":3,
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standby_that_lets_others_go_first_says_so_and_what_ends_that() {
+    fn a_standby_that_holds_off_shows_how_to_end_it() {
         let text = told(
             r#"{"identity":"web-1","state":"standby","role":"passive","valid_for_ms":0,"index":1,
             "hold_off_remaining_ms":3540000}"#,
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_tells_how_long_it_may_yet_take() {
+    fn a_drain_shows_the_time_left() {
         let text = told(
             r#"{"identity":"web-1","state":"draining","role":"passive","valid_for_ms":0,"index":1,
             "term":42,"holder":{"identity":"web-1","term":42},"drain_remaining_ms":4300}"#,
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_leading_is_said_in_words() {
+    fn a_missing_leader_is_shown() {
         let text = told(r#"{"state":"starting","role":"passive","valid_for_ms":0,"index":1}"#);
         assert!(text.contains("no leader known") && text.contains("none yet"), "{text}");
     }

@@ -85,7 +85,7 @@ mod tests {
                        TENURE_VALID_UNTIL_BOOTTIME_NS='7'\nTENURE_BOOT_ID='b'\n";
 
     #[test]
-    fn both_formats_say_the_same() {
+    fn both_formats_have_the_same_content() {
         let json = r#"{"role":"active","state":"leader","term":42,"valid_until":"2026-01-01",
             "valid_until_boottime_ns":7,"boot_id":"b"}"#;
         assert_eq!(parse(json), parse(ENV));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_torn_is_no_status_file() {
+    fn a_missing_or_corrupt_file_is_not_a_status_file() {
         for line in ENV.lines().filter(|it| !it.starts_with("TENURE_TERM")) {
             let without: String =
                 ENV.lines().filter(|it| *it != line).collect::<Vec<_>>().join("\n");

@@ -1,8 +1,6 @@
 //! `tenure watch`: prints each change of status as a line, for as long as the output is read: in
 //! words on a terminal, as JSON otherwise. After a lost connection it reconnects.
 
-mod lines;
-
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,9 +10,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::client::{Sidecar, Trouble, UrlArgs};
 use super::document::Document;
 use super::terminal::{self, Style};
+use super::watch_lines::Lines;
 use crate::clock;
 use crate::config::Environment;
-use lines::Lines;
 
 /// The pause between two event streams.
 const PAUSE: Duration = Duration::from_millis(500);

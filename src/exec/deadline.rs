@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_left_behind_has_the_stop_timeout() {
+    fn processes_left_behind_get_the_stop_timeout() {
         let mut rule = rule();
         assert_eq!(rule.main_ended(at(1_000)), Some(TERM));
         assert_eq!(rule.judge(at(3_999)), Action::Wait(ms(1)));

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_codes_are_those_of_a_shell_and_of_the_locks_before_us() {
+    fn the_exit_codes_are_those_of_a_shell_and_of_other_lock_tools() {
         let (exited, killed) = (ExitStatus::Exited(3), ExitStatus::Signalled(9));
         assert_eq!((exited.code(), killed.code()), (3, 137));
         assert_eq!(code(exited, None), 3);

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_heard() {
+    fn messages_are_read_back_as_written() {
         let end = End { boot: Duration::from_nanos(1 << 60), raw: Duration::from_nanos(77) };
         let within = Duration::from_secs(10);
         for order in [

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_asks_for_the_same_name_waits_for_the_same_answer() {
+    async fn lookups_of_one_name_share_the_answer() {
         let resolver = Resolver::default();
         let (one, other) =
             tokio::join!(resolver.resolve("localhost", 1), resolver.resolve("localhost", 2));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_question_that_nobody_waits_for_any_more_is_not_asked_twice() {
+    async fn an_abandoned_lookup_is_not_repeated() {
         let resolver = Resolver::default();
         let asked = resolver.resolve("localhost", 1);
         assert!(asked.now_or_never().is_none());
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn addresses_are_taken_as_they_are_and_what_is_no_name_is_said() {
+    async fn addresses_need_no_lookup_and_a_bad_name_is_reported() {
         let resolver = Resolver::default();
         assert_eq!(resolver.resolve("[::1]", 7).await.unwrap()[0].to_string(), "[::1]:7");
         let said = resolver.resolve("no such name", 7).await.unwrap_err();

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn authorities_that_are_none_are_said_with_their_file() {
+    async fn invalid_certificate_authorities_are_reported_with_their_file() {
         let directory = tempfile::tempdir().unwrap();
         let (path, authorities) = (directory.path().join("t"), directory.path().join("ca.crt"));
         std::fs::write(&path, "one").unwrap();

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forbidden_for_another_reason_is_said_in_the_servers_words() {
+    fn another_reason_for_forbidden_is_quoted() {
         let message = "leases \"orders\" is forbidden: exceeded quota: few\u{1b}[31m";
         let said = refused(403, &json!({"kind": "Status", "message": message})).to_string();
         assert!(said.contains("exceeded quota: few[31m") && !said.contains("kubectl"), "{said}");
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_object_a_missing_namespace_and_a_wrong_server_are_told_apart() {
+    fn a_missing_object_a_missing_namespace_and_a_wrong_server_differ() {
         let details = |kind: &str| json!({"kind": "Status", "reason": "NotFound", "details": {"kind": kind, "name": "x"}});
         assert!(matches!(refused(404, &details("leases")), KubeError::Missing(_)));
         let none = refused(404, &details("namespaces"));

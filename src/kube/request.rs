@@ -246,7 +246,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn paths_are_those_of_the_api_below_whatever_the_server_has_before_them() {
+    fn paths_are_below_the_base_path_of_the_server() {
         let leases = &Lease::RESOURCE;
         let at = |base: &str, ask: KubeRequest<'_>| ask.url(&Url::parse(base).unwrap()).to_string();
         let get = || KubeRequest::get("get", leases, "shop", "orders");

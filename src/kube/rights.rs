@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_error_names_is_what_the_list_holds() {
+    fn the_outcomes_of_errors_are_those_of_the_list() {
         for right in RIGHTS {
             let verbs = right.resource.verbs.split(',').collect::<Vec<_>>();
             assert!(verbs.contains(&right.verb), "{} of {}", right.verb, right.resource.plural);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_judged_by_its_age_and_one_of_the_future_is_said() {
+    fn a_file_fails_when_too_old_or_in_the_future() {
         let now = UNIX_EPOCH + Duration::from_secs(1_000_000);
         let second = Duration::from_secs(1);
         let max = 30 * second;

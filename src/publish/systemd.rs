@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_watchdog_is_ours_only_by_our_process_id() {
+    fn the_watchdog_variable_counts_only_for_the_own_process_id() {
         let length = ("WATCHDOG_USEC", "10000000");
         let ten = Some(Duration::from_secs(10));
         assert_eq!(watchdog(&environment(&[length]), 7), ten);

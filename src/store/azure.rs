@@ -36,6 +36,7 @@ mod connection_string;
 mod credential;
 mod doctor;
 mod errors;
+mod findings;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod provision;

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bid_for_what_is_no_more_as_it_was_seen_is_refused() {
+    async fn a_bid_for_a_changed_version_is_refused() {
         let memory = Memory::new();
         let seen = memory.read().await.unwrap().version;
         let (a, b) = (bid(1, seen.clone()), bid(2, seen));
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_wakes_once_those_who_have_not_seen_it() {
+    async fn a_change_wakes_each_waiter_once() {
         let memory = Memory::new();
         let other = memory.clone();
         let seen = other.read().await.unwrap().version;

@@ -186,7 +186,7 @@ fn a_directory_that_we_cannot_write_is_said_until_we_can() {
     until("an answer", || !process.told("error").is_empty());
     let said = process.told("error").remove(0);
     assert!(
-        said.starts_with("Settings ") && said.contains("orders.lock cannot be opened"),
+        said.starts_with("Settings ") && said.contains("orders.lock could not be opened"),
         "{said}"
     );
     assert!(said.contains("make the directory writable for this user"), "{said}");

@@ -159,7 +159,7 @@ async fn a_file_is_well_while_it_is_there_and_fresh() {
     let probe = Probe::File { path: path.clone(), max_age: None };
     assert_eq!(first(probe.clone()).await, (false, "entity not found".to_owned()));
     std::fs::write(&path, "").unwrap();
-    assert_eq!(first(probe).await, (true, "is there".to_owned()));
+    assert_eq!(first(probe).await, (true, "exists".to_owned()));
     let probe = Probe::File { path: path.clone(), max_age: Some(Duration::from_secs(30)) };
     assert!(first(probe.clone()).await.0);
     let written = std::time::SystemTime::now() - Duration::from_secs(90);

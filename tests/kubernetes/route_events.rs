@@ -162,11 +162,11 @@ fn doctor_examines_the_route() {
     let (code, said) = doctor(&cluster, &label, "web-1");
     assert_eq!(code, 1, "{said}");
     for part in [
-        "we may not patch pods in the namespace team",
+        "cannot patch pods in the namespace team",
         "apiGroups [\"\"], resources [pods], verbs [patch]",
-        "we may not create events",
+        "cannot create events",
     ] {
         assert!(said.contains(part), "{part} in {said}");
     }
-    assert!(!said.contains("we may not list pods"), "{said}");
+    assert!(!said.contains("cannot list pods"), "{said}");
 }

@@ -76,7 +76,10 @@ async fn what_is_wrong_with_an_account_is_named() {
     assert!(told.contains("clock skew: Wrong the clock of this host is 99"), "{told}");
     server.put("locks", "foreign", 3, &[]);
     let told = verdicts(&soon(open(server.settings("locks", "foreign")).examine()).await);
-    assert!(told.contains("lock blob: Wrong the blob locks/foreign is not Tenure's"), "{told}");
+    assert!(
+        told.contains("lock blob: Wrong the blob locks/foreign was not written by Tenure"),
+        "{told}"
+    );
 
     let mut settings = server.settings("locks", "orders");
     settings.endpoint = "http://no-such-account.invalid".parse().expect("a URL");

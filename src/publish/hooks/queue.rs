@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn active_and_passive_are_told_once_each() {
+    fn active_and_passive_are_reported_once_each() {
         let mut roles = Roles::default();
         assert!(roles.observe(&leading(7, at(0)), at(0)).is_empty());
         assert_eq!(roles.start(&leading(7, at(0)), at(0)), Some(event(Name::Active, 7)));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_to_who_was_never_active() {
+    fn passive_is_not_reported_without_an_earlier_active() {
         let mut roles = Roles::default();
         for standing in [Standing::Starting, Standing::Standby, Standing::Activating] {
             assert!(roles.observe(&status(standing.clone()), at(0)).is_empty());
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_is_told_before_passive_and_once() {
+    fn a_drain_is_reported_once_and_before_passive() {
         let mut roles = Roles::default();
         viewing(&mut roles, View::Leads(7));
         told(&mut roles).unwrap();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn each_leader_is_told_once_and_only_the_newest() {
+    fn each_leader_is_reported_once_and_only_the_newest() {
         let mut leaders = Leaders::default();
         let mut see = |status: &Status| {
             let skipped = leaders.observe(status, at(0)).len();

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_term_is_told_when_it_begins_and_when_it_ends_and_no_other_change() {
+    fn only_the_start_and_end_of_a_term_become_events() {
         use State::{Activating, Draining, Jeopardy, Leader, Standby, Stopped};
         let told = |from, to, reason| what(&transition(from, to, reason));
         let begun = Some(("BecameLeader", "Normal"));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_say_who_what_and_why_within_their_bounds() {
+    fn notes_have_identity_change_and_reason_within_their_limits() {
         let became = transition(State::Activating, State::Leader, Reason::TermWritten);
         let said = note("web-1", "orders", &became, 0);
         assert_eq!(said, "web-1 became leader of orders in term 42: the term was written");

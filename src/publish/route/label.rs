@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_passive_may_always_say_so_and_the_newest_term_stays() {
+    fn a_passive_pod_may_always_be_labelled_and_the_newest_term_stays() {
         for (found, led, term) in [
             (pod("active", "42"), Some(42), Some("42")),
             (pod("active", "43"), Some(42), Some("43")),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_yet_arrive_is_overtaken_by_a_write() {
+    fn a_write_in_flight_is_invalidated_by_a_write() {
         let (found, target) = (pod("passive", "42"), Target::Passive { led: Some(42) });
         let Step::Write(patch) = own(&found, "orders", KEY, target, Some("f")) else { panic!() };
         assert_eq!(patch["metadata"]["annotations"][FENCE], "f");
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_of_another_election_is_labelled_anew_for_ours() {
+    fn a_pod_of_another_election_is_relabelled() {
         let mut found = pod("active", "42");
         found.labels.insert(ELECTION.to_owned(), "others".to_owned());
         let (role, _) = written(own_of(&found, Target::Active(42)));

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_or_signature_is_refused_without_showing_it() {
+    fn an_invalid_key_or_signature_is_refused_and_redacted() {
         for fault in [Proof::key("a", "not*base64"), Proof::key("a", ""), Proof::sas("sv=1&sig=")] {
             let fault = fault.unwrap_err();
             assert!(!fault.contains("not*base64"), "{fault}");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_does_not_show_what_it_holds() {
+    fn credentials_are_redacted_in_debug_output() {
         let shown = format!("{:?}", Authorize(Proof::key("a", "a2V5a2V5").unwrap()));
         assert_eq!(shown, "Authorize(Key(…))");
     }

@@ -34,8 +34,7 @@ impl Azure {
                 if !at_once && header(&headers, "x-ms-lease-duration") == Some("infinite") =>
             {
                 return Err(refused(
-                    "the lease is infinite, so Tenure did not acquire it and it never expires: \
-                     break it with --now if it is not in use",
+                    "the lease is infinite and never expires, so Tenure did not acquire it",
                 ));
             }
             Some("leased" | "breaking") => (),

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_parts_are_named() {
         assert!(faults("").contains("AccountKey or SharedAccessSignature is missing"));
         assert!(faults("AccountKey=a2V5").contains("AccountName is missing"));
         assert!(faults("SharedAccessSignature=sv=1&sig=x").contains("AccountName or BlobEndpoint"));

@@ -17,18 +17,16 @@ use tokio::time::timeout;
 use url::Url;
 use uuid::Uuid;
 
-use self::report::{
-    BLOB, CONNECTION, CONTAINER, Findings, LEASE, METADATA, NAMES, SIGN_IN, SKEW, TIER, TIMINGS,
-};
 use super::access::Access;
 use super::errors::{Op, is_missing};
+use super::findings::{
+    BLOB, CONNECTION, CONTAINER, Findings, LEASE, METADATA, NAMES, SIGN_IN, SKEW, TIER, TIMINGS,
+};
 use super::transport::is_loopback;
 use super::{Azure, date, header, record};
 use crate::clock::{self, Moment};
 use crate::lease::{LeaseId, Record, StoreError};
 use crate::store::Finding;
-
-mod report;
 
 /// The longest time that one step may take; longer than any sensible request-timeout, to tell a
 /// slow account from a dead one.

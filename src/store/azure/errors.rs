@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_lost_to_its_holder_and_nothing_to_an_observer() {
+    fn a_missing_lease_is_lost_to_its_holder_only() {
         for code in LOST {
             for status in [404, 409, 412] {
                 assert!(is_refused(Op::Hold, status, code), "{code}");

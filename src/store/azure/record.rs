@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_of_our_making_is_refused_and_said_why() {
+    fn foreign_metadata_is_refused_with_the_reason() {
         assert!(foreign(&[("content-length", "5")]).contains("has content"));
         assert!(foreign(&[("x-ms-meta-owner", "x")]).contains("another application (owner)"));
         for term in ["", "-1", "+1", "1.5", "soon", "0x10"] {
@@ -203,13 +203,13 @@ mod tests {
     }
 
     #[test]
-    fn a_term_that_nobody_holds_is_a_record() {
+    fn a_term_without_a_holder_is_a_record() {
         let record = read(&headers(&[("x-ms-meta-tenure_term", "7")]), "b").unwrap();
         assert_eq!(record, Record { term: Some(7), ..Record::default() });
     }
 
     #[test]
-    fn a_successor_is_read_whole_or_refused_and_nobody_is_kept_waiting_for_hours() {
+    fn a_successor_is_read_whole_or_refused_within_the_longest_hold_off() {
         let with = |identity, hold_off| {
             [
                 ("x-ms-meta-tenure_term", "7"),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_added_stays() {
+    fn metadata_of_others_is_kept() {
         let found = metadata(&headers(&[
             ("x-ms-meta-Team", "blue"),
             ("x-ms-meta-tenure_address", "old:1"),

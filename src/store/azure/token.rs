@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_entra_says_is_told_without_addresses_or_long_words() {
+    fn entra_errors_are_quoted_without_addresses_or_long_words() {
         let body = br#"{"error":"invalid_client","error_description":"AADSTS700024: Client assertion is not within its valid time range. See https://login/x?code=1 eyJhbGciOiJSUzI1NiIsImtpZCI6IjEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MCJ9\r\nTrace ID: 1"}"#;
         assert_eq!(
             entra_words(body).unwrap(),

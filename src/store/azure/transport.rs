@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_is_told_from_other_hosts() {
+    fn loopback_differs_from_other_hosts() {
         for url in ["http://127.0.0.1:10000/a", "http://localhost/", "http://[::1]:1/"] {
             assert!(is_loopback(&Url::parse(url).unwrap()), "{url}");
         }

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_ours_or_roots_and_not_for_everybody_to_write() {
+    fn a_directory_must_belong_to_the_user_or_root_and_not_be_world_writable() {
         for (owner, mode, us, well) in [
             (1000, 0o700, 1000, true),
             (1000, 0o775, 1000, true),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_directory_is_ours_alone() {
+    fn the_default_directory_is_private() {
         assert!(judged(1000, 0o700, 1000, true));
         assert!(!judged(1000, 0o750, 1000, true));
         assert!(!judged(1000, 0o701, 1000, true));

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_is_read_whole_or_refused_and_nobody_is_kept_waiting_for_hours() {
+    fn a_successor_is_read_whole_or_refused_within_the_longest_hold_off() {
         let good = String::from_utf8(nominated().encode().unwrap()).unwrap();
         let hold_off = |text: &str| Stored::decode(good.replace("10250", text).as_bytes());
         assert_eq!(hold_off("10250"), Ok(nominated()));
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_not_ours_is_told_by_its_fault() {
+    fn a_foreign_record_is_refused_with_the_reason() {
         let good = String::from_utf8(held().encode().unwrap()).unwrap();
         for (bytes, words) in [
             (String::new(), "is empty"),

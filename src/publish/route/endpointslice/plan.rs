@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_that_no_longer_says_which_service_it_is_for_is_mended() {
+    fn a_slice_without_its_service_label_is_repaired() {
         let us = ours("a", "10.0.0.1");
         for change in [
             |labels: &mut Labels| drop(labels.remove(SERVICE)),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leads_no_more_takes_out_itself_alone() {
+    fn a_former_leader_removes_only_itself() {
         let (old, new) = (ours("a", "10.0.0.1"), ours("b", "10.0.0.2"));
         let Step::Write(slice) = old.leave(Some(led(&old, 42)), None, Some(42), None) else {
             panic!()
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_yet_arrive_is_overtaken_where_the_slice_is_still_of_our_term() {
+    fn a_write_in_flight_is_invalidated_in_the_same_term() {
         let (old, new) = (ours("a", "10.0.0.1"), ours("b", "10.0.0.2"));
         let fence = || Some("f".to_owned());
         let Step::Write(slice) = old.leave(Some(led(&new, 41)), None, Some(42), fence()) else {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_that_is_not_ours_to_write_is_refused() {
+    fn a_slice_managed_by_another_is_refused() {
         let us = ours("a", "10.0.0.1");
         let mut foreign = led(&us, 42);
         foreign.metadata.labels.insert(MANAGER.0.to_owned(), "somebody.else".to_owned());

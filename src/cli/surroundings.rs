@@ -6,7 +6,7 @@
 
 use rustix::fs::Access;
 
-use super::finding;
+use super::doctor::finding;
 use crate::clock;
 use crate::config::{Admin, Doubt, Ending, Hook, Loaded, Settings};
 use crate::probe::Probes;

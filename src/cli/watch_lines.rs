@@ -2,8 +2,8 @@
 
 use time::OffsetDateTime;
 
-use super::super::document::{Document, Role, Transition, date};
-use super::super::terminal::{Colour, Style, harmless};
+use super::document::{Document, Role, Transition, date};
+use super::terminal::{Colour, Style, harmless};
 use crate::clock::Moment;
 use crate::status::words;
 
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_store_s_troubles_and_another_process_are_told() {
+    fn store_errors_and_another_process_are_shown() {
         let mut lines = Lines::new(PLAIN);
         let failing = r#","store":{"kind":"file","last_error":"no \u001b[31mroute"}"#;
         let mut told = |more: &str| {
