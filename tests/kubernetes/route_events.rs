@@ -138,8 +138,7 @@ fn doctor_examines_the_route() {
     cluster.server.put("pods", NAMESPACE, "web-1", json!({"spec": {"containers": []}}));
     let (code, said) = doctor(&cluster, &label, "web-1");
     assert_eq!(code, 0, "{said}");
-    for part in
-        ["route: all 3 permissions in the namespace team are granted", "pod: web-1 is there"]
+    for part in ["route: all 3 permissions in the namespace team are granted", "pod: web-1 exists"]
     {
         assert!(said.contains(part), "{part} in {said}");
     }

@@ -80,7 +80,7 @@ fn without_a_rule_of_access_it_says_which_and_leads_once_it_has_it() {
         "auth",
     );
     server.allow("t", "team", "leases", &["get"]);
-    sidecar.tells(&["may not create leases"], "auth");
+    sidecar.tells(&["cannot create leases"], "auth");
     server.allow("t", "team", "leases", &["create", "update"]);
     sidecar.leads();
     let warned = |it: &Sidecar| it.candidate.log().contains("failed to watch the Lease");
