@@ -17,9 +17,9 @@ use tokio::task::JoinSet;
 use crate::clock::Moment;
 use crate::config::Admin;
 use crate::driver::Control;
-use crate::http::listener::{self, Connections, Listener, Site, Stream};
+use crate::http::listener::{self, ConnectionService, Connections, Listener, Stream};
 use crate::status::Published;
-use auth::{Caller, Guard};
+use auth::{Auth, Caller};
 pub use call::{LONGEST_HOLD_OFF, USUAL_HOLD_OFF};
 use token::TokenFile;
 
@@ -50,16 +50,16 @@ pub struct App {
 /// A bound admin listener.
 pub struct Bound {
     listener: Listener,
-    guard: Guard,
+    auth: Auth,
 }
 
 impl Bound {
     /// Returns the address in the form that `--admin` of the client commands takes.
     #[must_use]
     pub fn address(&self) -> String {
-        match &self.guard {
-            Guard::User { .. } => self.listener.address(),
-            Guard::Token { .. } => format!("http://{}", self.listener.address()),
+        match &self.auth {
+            Auth::User { .. } => self.listener.address(),
+            Auth::Token { .. } => format!("http://{}", self.listener.address()),
         }
     }
 }
@@ -79,17 +79,17 @@ async fn bind_as(admin: &Admin) -> anyhow::Result<Bound> {
     match admin {
         Admin::Unix(path) => {
             let listener = listener::bind_private(path).await.context("the admin listener")?;
-            let ours = rustix::process::geteuid().as_raw();
-            Ok(Bound { listener, guard: Guard::User { ours } })
+            let own_uid = rustix::process::geteuid().as_raw();
+            Ok(Bound { listener, auth: Auth::User { own_uid } })
         }
         Admin::Tcp { address, token_file } => {
             if !address.ip().is_loopback() {
-                bail!("the admin listener listens on loopback alone, and {address} is not there");
+                bail!("the admin listener must listen on loopback, but {address} is not loopback");
             }
             let file = TokenFile::new(token_file);
             file.read().await.map_err(|fault| anyhow::anyhow!(fault))?;
             let (listener, port) = listener::bind_tcp(*address, "--admin")?;
-            Ok(Bound { listener, guard: Guard::Token { file, port } })
+            Ok(Bound { listener, auth: Auth::Token { file, port } })
         }
     }
 }
@@ -97,22 +97,22 @@ async fn bind_as(admin: &Admin) -> anyhow::Result<Bound> {
 /// State shared by all requests.
 struct Shared {
     app: App,
-    guard: Guard,
+    auth: Auth,
 }
 
 /// State of one connection's requests.
 #[derive(Clone)]
-struct Desk {
+struct ConnectionState {
     shared: Arc<Shared>,
     caller: Caller,
 }
 
 /// Builds a router for each connection, with the peer's credentials.
-struct Paths(Arc<Shared>);
+struct Routes(Arc<Shared>);
 
-impl Site for Paths {
+impl ConnectionService for Routes {
     fn router(&self, stream: &Stream) -> Router {
-        routes::router(Desk { shared: Arc::clone(&self.0), caller: Caller::of(stream) })
+        routes::router(ConnectionState { shared: Arc::clone(&self.0), caller: Caller::of(stream) })
     }
 
     /// Bodies are limited after authorization.
@@ -124,13 +124,13 @@ impl Site for Paths {
 /// Serves the admin listener until the driver has ended; then closes all connections and removes
 /// the socket file.
 pub async fn serve(bound: Bound, app: App) {
-    let Bound { listener, guard } = bound;
+    let Bound { listener, auth } = bound;
     // So few connections fit into the reserve of file descriptors, whatever the limit.
     let connections = Connections::new(MAX_CONNECTIONS, MAX_CONNECTIONS, std::convert::identity);
     let mut published = app.published.clone();
-    let paths = Arc::new(Paths(Arc::new(Shared { app, guard })));
+    let routes = Arc::new(Routes(Arc::new(Shared { app, auth })));
     let mut tasks = JoinSet::new();
-    tasks.spawn(listener::accept(listener, connections.clone(), paths));
+    tasks.spawn(listener::accept(listener, connections.clone(), routes));
     tasks.spawn(connections.sweep());
     while published.changed().await.is_ok() {}
 }

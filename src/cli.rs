@@ -23,21 +23,23 @@ pub mod run;
 mod settings;
 pub mod status;
 mod status_file;
+mod surroundings;
 mod terminal;
 pub mod wait;
 pub mod watch;
+mod watch_lines;
 
 pub use client::UrlArgs;
 pub use settings::{ExecSettingsArgs, SettingsArgs};
 
 const EXAMPLES: &str = "\
 Examples:
-  tenure run                             a sidecar; candidates of one host need nothing more
+  tenure run                             a sidecar; candidates on one host need no settings
   curl -f http://127.0.0.1:4040/leader   200 while this instance leads, else 503
   tenure exec -- ./worker                a command that runs only while this instance leads
-  tenure status                          who leads, since when, for how long still
-  tenure check && ./nightly-job          only where this instance leads
-  tenure wait --for active --timeout 1m  until this instance leads
+  tenure status                          the leader, the term, the time left
+  tenure check && ./nightly-job          only on the leader
+  tenure wait --for active --timeout 1m  blocks until this instance leads
 
 Exit codes: 0 done (check: active), 1 failed (check: passive), 2 bad settings or usage (check: unknown)
 `tenure run --help` lists all settings.";
@@ -45,50 +47,50 @@ Exit codes: 0 done (check: active), 1 failed (check: passive), 2 bad settings or
 const RUN_EXAMPLES: &str = "\
 Each setting is also a variable (--lease-duration is TENURE_LEASE_DURATION) and a key of the file \
 (lease-duration). Flag beats variable beats file beats default. Lists are flags given several times, \
-commas in the variable (in quotes where they belong to an exec: probe's command), a list in the \
+commas in the variable (quoted if they belong to an exec: probe's command), a list in the \
 file. Durations are written 15s, 1m30s, 500ms. Credentials are \
 never flags: see AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN (each \
-also with _FILE at its end), workload identity, managed identity and the Azure CLI, in this order.
+also with the suffix _FILE), workload identity, managed identity and the Azure CLI, in this order.
 
 Examples:
   tenure run
-      candidates of one host, without any set-up
+      candidates on one host, without any setup
   tenure run --election orders --store azure://myaccount/elections
-      candidates anywhere, by a lease on a blob
+      candidates anywhere, with a lease on a blob
   tenure run --store azure://devstoreaccount1/elections
       the same against Azurite at its usual address
   tenure run --election orders --store kubernetes:orders --kube-route label
-      in a pod: by a Lease of its namespace, with a Service that selects tenure.dev/role=active
+      in a pod: with a Lease in its namespace, and a Service that selects tenure.dev/role=active
   tenure run --store kubernetes:prod/orders --kube-api http://127.0.0.1:8001
-      the same Lease from elsewhere, beside a `kubectl proxy`
+      the same Lease from outside the cluster, through `kubectl proxy`
   tenure run --status-file /run/orders/leader.env --status-file /run/orders/leader.json
       for services without HTTP
   tenure run --lease-duration 30s --renew-deadline 20s --retry-period 4s
-      sits out longer outages of the store, takes longer to replace a dead leader
+      tolerates longer outages of the store, takes longer to replace a dead leader
   tenure run --health http://127.0.0.1:8080/healthz --drain-timeout 20s
-      leads only while the service is well, and leaves it 20s to end its work
+      leads only while the service is healthy, and gives it 20s to finish its work
   TENURE_ELECTION=orders tenure run --config /etc/tenure.toml --listen unix:/run/orders/tenure.sock
-      settings from everywhere";
+      settings from variables, file and flags";
 
 const EXEC_EXAMPLES: &str = "\
 CMD runs in a process group of its own, with TENURE_TERM, TENURE_ELECTION, TENURE_IDENTITY, TENURE_URL \
-and TENURE_STATUS_FILE. When the lease is not renewed it gets SIGTERM at the end of renew-deadline less \
-stop-timeout and SIGKILL at that end, also when tenure itself was killed or hangs. Signals are passed on; \
-SIGTERM or SIGINT end it, with drain-timeout to do so, and give the lease back. Without --once its end \
-gives the lease back too, and it starts again when this instance leads again.
+and TENURE_STATUS_FILE. If the lease cannot be renewed, CMD gets SIGTERM stop-timeout before the end \
+of renew-deadline and SIGKILL at its end, even if tenure itself was killed or hangs. Signals are passed on; \
+SIGTERM or SIGINT stop CMD within drain-timeout, then the lease is released. Without --once the lease is \
+released when CMD exits too, and CMD starts again when this instance leads again.
 
 Examples:
   tenure exec --election orders --store azure://myaccount/jobs -- ./worker --queue orders
       a service that runs on one machine at a time
   tenure exec --once --wait 30s --election migrate -- ./migrate.sh
-      a migration: waits up to 30 s for the others, then runs alone, or exits with 75
+      a migration: waits up to 30 s for the lease, then runs, or exits with 75
   */5 * * * *  tenure exec --once --wait 0s --max-hold 4m --election report -- /opt/report.sh
-      a line for cron on many machines: one of them runs it, and for 4 minutes at most
+      a cron job on many machines: one of them runs it, for at most 4 minutes
 
 Exit codes: with --once CMD's own, 128 + n if signal n ended it; 75 no lease within --wait; 76 leadership \
-lost, CMD was ended; 124 --max-hold is over; 126 CMD cannot be run; 127 CMD not found; 2 bad settings, or \
+lost, CMD was stopped; 124 --max-hold is over; 126 CMD cannot be run; 127 CMD not found; 2 bad settings, or \
 inside an exec of the same election; 0 stopped by a signal after releasing; 128 + n a second signal n
-`tenure run --help` says how settings are written.";
+`tenure run --help` explains how settings are given.";
 
 /// Leader election for services in any language: a sidecar that never lies about who leads.
 #[derive(Debug, Parser)]
@@ -108,36 +110,36 @@ pub enum Command {
     /// Run a command only while this instance leads; with --once, a lock for jobs and scripts
     #[command(after_help = EXEC_EXAMPLES)]
     Exec(Box<exec::Args>),
-    /// Show who leads, in which term, for how long still
+    /// Show the leader, its term and the time left
     Status(status::Args),
-    /// Exit with 0 if this instance leads, 1 if not, 2 if that cannot be known
+    /// Exit with 0 if this instance leads, 1 if not, 2 if unknown
     Check(check::Args),
-    /// Wait until this instance is active or passive, or exactly one of several active
+    /// Wait until this instance is active or passive, or until exactly one of several is active
     Wait(wait::Args),
-    /// Follow each change of status: words on a terminal, a line of JSON each in a pipe
+    /// Follow each change of status: as text on a terminal, as lines of JSON in a pipe
     Watch(watch::Args),
-    /// Find out what is wrong with settings, store, credentials, clocks, and what to do about it
+    /// Check settings, store, credentials and clocks, and show how to fix errors
     Doctor(Box<doctor::Args>),
-    /// Have this instance give its leadership up, and let another go first
+    /// Make this instance give up leadership to another
     #[command(after_help = operate::STEP_DOWN)]
     StepDown(operate::StepDown),
-    /// Have this instance give its leadership up to another by name
+    /// Make this instance give up leadership to a named successor
     #[command(after_help = operate::TRANSFER)]
     Transfer(operate::Transfer),
-    /// Take this instance out of the election; a leader resigns
+    /// Take this instance out of the election; a leader steps down first
     #[command(after_help = operate::PAUSE)]
     Pause(operate::AdminArgs),
     /// Bring a paused instance back into the election, or end its hold-off
     #[command(after_help = operate::RESUME)]
     Resume(operate::AdminArgs),
-    /// Say that the service has ended its work: the lease is released now
+    /// Report that the service has finished its work: the lease is released at once
     #[command(after_help = operate::DRAINED)]
     Drained(operate::Drained),
-    /// End a lease whose holder is gone, straight in the store
+    /// Break a lease whose holder is gone, directly in the store
     Break(Box<break_lease::Args>),
-    /// Copy this binary into a directory, for images that have no cp
+    /// Copy this binary into a directory, for images without cp
     Install(install::Args),
-    /// Print the completions of a shell
+    /// Print shell completions
     Completions(completions::Args),
 }
 

@@ -28,4 +28,4 @@ mod watchdog;
 pub mod watchdog_client;
 pub mod wire;
 
-pub use supervisor::{Mode, Over, Supervisor};
+pub use supervisor::{Mode, Supervisor, SupervisorExit};

@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 use url::Url;
 
 use self::access::Access;
-use self::request::Ask;
+use self::request::KubeRequest;
 use self::watching::Watch;
 use crate::config::KubeAccess;
 
@@ -29,7 +29,7 @@ mod watching;
 
 pub use failure::KubeError;
 pub(crate) use failure::rule;
-pub use objects::Kind;
+pub use objects::KubeObject;
 pub use watching::Watched;
 
 /// How many objects of a list are requested at a time, so that no answer is too long.
@@ -73,7 +73,7 @@ impl Kube {
     /// Returns an error if the URL is not usable for requests.
     pub fn open(access: &KubeAccess, request_timeout: Duration) -> anyhow::Result<Self> {
         let Some(host) = access.api.host_str() else {
-            anyhow::bail!("the URL of the Kubernetes API names no host");
+            anyhow::bail!("the URL of the Kubernetes API has no host");
         };
         let host = match access.api.port_or_known_default() {
             Some(port) => format!("{host}:{port}"),
@@ -89,15 +89,19 @@ impl Kube {
     /// # Errors
     /// Returns [`KubeError::Missing`] if there is no such object, whether or not the namespace
     /// exists.
-    pub async fn get<K: Kind>(&self, namespace: &str, name: &str) -> Result<Dated<K>, KubeError> {
-        self.asked(Ask::get("get", &K::RESOURCE, namespace, name)).await
+    pub async fn get<K: KubeObject>(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Dated<K>, KubeError> {
+        self.asked(KubeRequest::get("get", &K::RESOURCE, namespace, name)).await
     }
 
     /// Reads all objects with these labels (`a=b,c`), as they are now.
     ///
     /// # Errors
     /// Returns an error if any page of the list cannot be read.
-    pub async fn list<K: Kind>(
+    pub async fn list<K: KubeObject>(
         &self,
         namespace: &str,
         selector: &str,
@@ -106,9 +110,9 @@ impl Kube {
         let mut next = String::new();
         for _ in 0..MOST_PAGES {
             let query = [("labelSelector", selector), ("limit", PAGE), ("continue", &next)];
-            let mut ask = Ask::get("list", &K::RESOURCE, namespace, "");
+            let mut ask = KubeRequest::get("list", &K::RESOURCE, namespace, "");
             ask.query = if next.is_empty() { &query[..2] } else { &query };
-            let mut page = self.ask(&ask).await?.object;
+            let mut page = self.request(&ask).await?.object;
             if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
                 for item in items {
                     listed.push(decode(item)?);
@@ -119,14 +123,14 @@ impl Kube {
                 _ => return Ok(listed),
             }
         }
-        Err(KubeError::Invalid(format!("there are too many {} to list", K::RESOURCE.plural)))
+        Err(KubeError::Invalid(format!("too many {} to list", K::RESOURCE.plural)))
     }
 
     /// Creates an object.
     ///
     /// # Errors
     /// Returns [`KubeError::Exists`] if there is one of that name.
-    pub async fn create<K: Kind>(&self, object: &K) -> Result<Dated<K>, KubeError> {
+    pub async fn create<K: KubeObject>(&self, object: &K) -> Result<Dated<K>, KubeError> {
         self.make(object, &[]).await
     }
 
@@ -135,17 +139,17 @@ impl Kube {
     ///
     /// # Errors
     /// As [`create`](Self::create).
-    pub async fn try_create<K: Kind>(&self, object: &K) -> Result<Dated<K>, KubeError> {
+    pub async fn try_create<K: KubeObject>(&self, object: &K) -> Result<Dated<K>, KubeError> {
         self.make(object, &[("dryRun", "All")]).await
     }
 
-    async fn make<K: Kind>(
+    async fn make<K: KubeObject>(
         &self,
         object: &K,
         query: &[(&str, &str)],
     ) -> Result<Dated<K>, KubeError> {
         let (body, at) = (encode(object)?, object.metadata());
-        let mut ask = Ask::change("create", &K::RESOURCE, &at.namespace, &at.name, &body);
+        let mut ask = KubeRequest::change("create", &K::RESOURCE, &at.namespace, &at.name, &body);
         ask.query = query;
         self.asked(ask).await
     }
@@ -155,9 +159,10 @@ impl Kube {
     ///
     /// # Errors
     /// Returns [`KubeError::Conflict`] if the object has changed or is gone.
-    pub async fn replace<K: Kind>(&self, object: &K) -> Result<Dated<K>, KubeError> {
+    pub async fn replace<K: KubeObject>(&self, object: &K) -> Result<Dated<K>, KubeError> {
         let (body, at) = (encode(object)?, object.metadata());
-        self.asked(Ask::change("update", &K::RESOURCE, &at.namespace, &at.name, &body)).await
+        self.asked(KubeRequest::change("update", &K::RESOURCE, &at.namespace, &at.name, &body))
+            .await
     }
 
     /// Changes parts of an object by a JSON merge patch; a compare-and-set if the patch has
@@ -166,19 +171,19 @@ impl Kube {
     /// # Errors
     /// Returns [`KubeError::Conflict`] if the object has changed, [`KubeError::Missing`] if it is
     /// gone.
-    pub async fn patch<K: Kind>(
+    pub async fn patch<K: KubeObject>(
         &self,
         namespace: &str,
         name: &str,
         merge: &Value,
     ) -> Result<Dated<K>, KubeError> {
-        self.asked(Ask::change("patch", &K::RESOURCE, namespace, name, merge)).await
+        self.asked(KubeRequest::change("patch", &K::RESOURCE, namespace, name, merge)).await
     }
 
     /// Watches one object from a resourceVersion on, or, without one, beginning with its present
     /// state. The watch ends after a minute, on an error, or when the server ends it; to continue,
     /// start another from the last version received.
-    pub fn watch<K: Kind>(
+    pub fn watch<K: KubeObject>(
         &self,
         namespace: &str,
         name: &str,
@@ -206,24 +211,24 @@ impl Kube {
         self.0.timeout
     }
 
-    async fn asked<K: Kind>(&self, ask: Ask<'_>) -> Result<Dated<K>, KubeError> {
-        let answer = self.ask(&ask).await?;
+    async fn asked<K: KubeObject>(&self, ask: KubeRequest<'_>) -> Result<Dated<K>, KubeError> {
+        let answer = self.request(&ask).await?;
         Ok(Dated { object: decode(answer.object)?, date: answer.date })
     }
 }
 
 /// Converts an object to its wire format.
-fn encode<K: Kind>(object: &K) -> Result<Value, KubeError> {
+fn encode<K: KubeObject>(object: &K) -> Result<Value, KubeError> {
     let mut value = serde_json::to_value(object).map_err(|_| unfit::<K>())?;
     value["apiVersion"] = K::RESOURCE.api_version().into();
     value["kind"] = K::RESOURCE.kind.into();
     Ok(value)
 }
 
-fn decode<K: Kind>(value: Value) -> Result<K, KubeError> {
+fn decode<K: KubeObject>(value: Value) -> Result<K, KubeError> {
     serde_json::from_value(value).map_err(|_| unfit::<K>())
 }
 
-fn unfit<K: Kind>() -> KubeError {
-    KubeError::Invalid(format!("the API server answered what is no {}", K::RESOURCE.kind))
+fn unfit<K: KubeObject>() -> KubeError {
+    KubeError::Invalid(format!("the API server's answer is not a valid {}", K::RESOURCE.kind))
 }

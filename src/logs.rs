@@ -62,7 +62,7 @@ pub fn start(format: LogFormat, level: &str) -> anyhow::Result<Logs> {
     tracing_subscriber::registry()
         .with(lines.with_filter(filter).with_filter(filter_fn(is_allowed)))
         .try_init()
-        .context("logs were started before")?;
+        .context("logging is already set up")?;
     Ok(Logs { _guard: guard, dropped })
 }
 

@@ -9,8 +9,9 @@ mod runtime;
 mod services;
 
 use tokio::sync::{oneshot, watch};
+use tracing::field::display;
 
-use crate::config::{Ending, Settings, StoreSettings};
+use crate::config::{Ending, Settings, StoreSettings, Timings, duration};
 use crate::driver::instance::Instance;
 use crate::driver::{Control, Driver, Inbox};
 use crate::metrics::Metrics;
@@ -106,18 +107,50 @@ impl Sidecar {
     }
 }
 
+/// Joins the values of a log field; `None` leaves an empty one out.
+fn list(items: impl Iterator<Item = String>) -> Option<String> {
+    let items: Vec<String> = items.collect();
+    (!items.is_empty()).then(|| items.join(","))
+}
+
+/// Logs the settings that distinguish this run, and no secrets.
 fn log_start(settings: &Settings, about: &About) {
+    let Timings { lease_duration, renew_deadline, retry_period, request_timeout, activation_delay } =
+        settings.timings;
+    let kubernetes = settings.kubernetes.as_ref();
+    let time = |it| display(duration::format(it));
+    let listen = list(settings.listen.iter().map(ToString::to_string));
+    let status_file = list(settings.status_files.iter().map(|it| it.path.display().to_string()));
+    let health = list(settings.health.probes.iter().map(ToString::to_string));
+    let hooks = list(settings.hooks.iter().map(|(name, _)| name.to_owned()));
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         instance = about.instance,
-        "started with {}",
-        settings.summary()
+        election = settings.election,
+        identity = settings.identity,
+        advertise = settings.advertise,
+        store = %settings.store,
+        kube_api = kubernetes.map(|it| display(&it.access.api)),
+        kube_route = kubernetes.and_then(|it| it.route.as_ref()).map(display),
+        lease_duration = time(lease_duration),
+        renew_deadline = time(renew_deadline),
+        retry_period = time(retry_period),
+        request_timeout = time(request_timeout),
+        activation_delay = time(activation_delay),
+        drain_timeout = time(settings.drain_timeout),
+        observe = settings.observe,
+        listen,
+        status_file,
+        admin = settings.admin.as_ref().map(display),
+        health,
+        hooks,
+        "started"
     );
-    tracing::info!("an end by SIGTERM takes at most {}", Ending::of(settings));
+    tracing::info!("shutdown takes at most {}", Ending::of(settings));
     if matches!(settings.store, StoreSettings::File(_)) {
         tracing::info!(
-            "the lease is kept on this host: candidates elsewhere compete on their own; name a \
-             store that they share with --store"
+            "the store is local to this host, so candidates on other hosts elect leaders of their \
+             own; set --store to a shared store"
         );
     }
 }

@@ -20,11 +20,11 @@ const ROOT: u32 = 0;
 
 /// How callers are authorized.
 #[derive(Clone)]
-pub(super) enum Guard {
+pub(super) enum Auth {
     /// By the user id that the kernel recorded when the peer connected.
     User {
         /// The effective user id of this process.
-        ours: u32,
+        own_uid: u32,
     },
     /// By a token, on a TCP port that browsers can reach too.
     Token {
@@ -48,7 +48,7 @@ pub(super) enum Caller {
     /// A TCP address.
     Address(SocketAddr),
     /// A peer whose credentials the system does not report.
-    Nobody,
+    Unknown,
 }
 
 /// Why a request is rejected.
@@ -66,10 +66,10 @@ impl Caller {
     /// Determines the peer of a connection.
     pub(super) fn of(stream: &Stream) -> Self {
         match stream {
-            Stream::Tcp(it) => it.peer_addr().map_or(Self::Nobody, Self::Address),
+            Stream::Tcp(it) => it.peer_addr().map_or(Self::Unknown, Self::Address),
             Stream::Unix(it) => it
                 .peer_cred()
-                .map_or(Self::Nobody, |peer| Self::Process { uid: peer.uid(), pid: peer.pid() }),
+                .map_or(Self::Unknown, |peer| Self::Process { uid: peer.uid(), pid: peer.pid() }),
         }
     }
 }
@@ -80,36 +80,37 @@ impl fmt::Display for Caller {
             Self::Process { uid, pid: Some(pid) } => write!(f, "uid {uid} pid {pid}"),
             Self::Process { uid, pid: None } => write!(f, "uid {uid}"),
             Self::Address(address) => address.fmt(f),
-            Self::Nobody => f.write_str("unknown"),
+            Self::Unknown => f.write_str("unknown"),
         }
     }
 }
 
-impl Guard {
+impl Auth {
     /// Authorizes a request by its headers and its caller.
-    pub(super) async fn admit(&self, caller: Caller, head: &Parts) -> Result<(), Denial> {
+    pub(super) async fn authorize(&self, caller: Caller, head: &Parts) -> Result<(), Denial> {
         let headers = &head.headers;
         if headers.contains_key(ORIGIN) {
-            let error = "a request with an Origin is a browser's, and none may call here";
+            let error = "requests with an Origin header, as browsers send, are not allowed";
             return Err(Denial::Forbidden(error.to_owned()));
         }
         match self {
-            Self::User { ours } => admit_user(caller, *ours),
+            Self::User { own_uid } => authorize_user(caller, *own_uid),
             Self::Token { file, port } => {
-                let named = head.uri.authority().is_none_or(|it| is_ours(it.as_str(), *port));
-                if !named || !is_one_of_ours(headers, *port) {
+                let named =
+                    head.uri.authority().is_none_or(|it| is_own_authority(it.as_str(), *port));
+                if !named || !is_own_host(headers, *port) {
                     let error =
                         format!("Host must be 127.0.0.1:{port}, [::1]:{port} or localhost:{port}");
                     return Err(Denial::Forbidden(error));
                 }
                 let Some(token) = bearer(headers) else {
                     return Err(Denial::Unauthorized(
-                        "a bearer token is wanted; send Authorization: Bearer TOKEN",
+                        "a bearer token is required; send Authorization: Bearer TOKEN",
                     ));
                 };
                 match file.is(token).await {
                     Ok(true) => Ok(()),
-                    Ok(false) => Err(Denial::Unauthorized("this is not the token")),
+                    Ok(false) => Err(Denial::Unauthorized("the bearer token is wrong")),
                     // Details of the local file go to the log, not to an unauthorized caller.
                     Err(fault) => Err(Denial::Unavailable(fault)),
                 }
@@ -118,24 +119,24 @@ impl Guard {
     }
 }
 
-fn admit_user(caller: Caller, ours: u32) -> Result<(), Denial> {
+fn authorize_user(caller: Caller, own_uid: u32) -> Result<(), Denial> {
     match caller {
-        Caller::Process { uid, .. } if uid == ours || uid == ROOT => Ok(()),
+        Caller::Process { uid, .. } if uid == own_uid || uid == ROOT => Ok(()),
         Caller::Process { uid, .. } => Err(Denial::Forbidden(format!(
-            "this socket is for uid {ours} and root, and you are uid {uid}"
+            "only uid {own_uid} and root may use this socket, but the caller is uid {uid}"
         ))),
-        _ => Err(Denial::Forbidden(format!("this socket is for uid {ours} and root"))),
+        _ => Err(Denial::Forbidden(format!("only uid {own_uid} and root may use this socket"))),
     }
 }
 
-fn is_one_of_ours(headers: &HeaderMap, port: u16) -> bool {
+fn is_own_host(headers: &HeaderMap, port: u16) -> bool {
     let mut hosts = headers.get_all(HOST).iter();
     let first = hosts.next().and_then(|it| it.to_str().ok());
-    hosts.next().is_none() && first.is_some_and(|it| is_ours(it, port))
+    hosts.next().is_none() && first.is_some_and(|it| is_own_authority(it, port))
 }
 
 /// Returns whether an authority is a loopback address or `localhost`, with the given port.
-fn is_ours(authority: &str, port: u16) -> bool {
+fn is_own_authority(authority: &str, port: u16) -> bool {
     // Without a port, the scheme's default applies.
     let (host, named) = match authority.rsplit_once(':') {
         Some((host, digits)) if !digits.ends_with(']') => (host, digits.parse().ok()),
@@ -169,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(headers: &[(&str, &str)]) -> Parts {
+    fn request_line(headers: &[(&str, &str)]) -> Parts {
         asked_at("/v1/pause", headers)
     }
 
@@ -185,28 +186,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_is_for_our_user_and_root() {
-        let guard = Guard::User { ours: 1_000 };
+    async fn a_socket_accepts_only_its_user_and_root() {
+        let auth = Auth::User { own_uid: 1_000 };
         for (uid, admitted) in [(1_000, true), (0, true), (1_001, false), (65_534, false)] {
             let caller = Caller::Process { uid, pid: Some(7) };
-            let answer = guard.admit(caller, &asked(&[])).await;
+            let answer = auth.authorize(caller, &request_line(&[])).await;
             assert_eq!(answer.is_ok(), admitted, "{uid}: {answer:?}");
         }
         let address = Caller::Address("127.0.0.1:9".parse().unwrap());
-        for stranger in [address, Caller::Nobody] {
-            assert!(guard.admit(stranger, &asked(&[])).await.is_err(), "{stranger}");
+        for stranger in [address, Caller::Unknown] {
+            assert!(auth.authorize(stranger, &request_line(&[])).await.is_err(), "{stranger}");
         }
         let owner = Caller::Process { uid: 1_000, pid: None };
-        let answer = guard.admit(owner, &asked(&[("origin", "null")])).await;
+        let answer = auth.authorize(owner, &request_line(&[("origin", "null")])).await;
         assert!(matches!(answer, Err(Denial::Forbidden(_))), "{answer:?}");
     }
 
     #[test]
-    fn only_loopback_with_our_port_is_ours() {
+    fn only_loopback_with_the_own_port_is_accepted() {
         for host in
             ["127.0.0.1:4041", "127.1.2.3:4041", "[::1]:4041", "localhost:4041", "LOCALHOST:4041"]
         {
-            assert!(is_ours(host, 4_041), "{host}");
+            assert!(is_own_authority(host, 4_041), "{host}");
         }
         for host in [
             "",
@@ -224,24 +225,28 @@ mod tests {
             "user@localhost:4041",
             "0.0.0.0:4041",
         ] {
-            assert!(!is_ours(host, 4_041), "{host}");
+            assert!(!is_own_authority(host, 4_041), "{host}");
         }
-        assert!(is_ours("localhost", 80) && is_ours("[::1]", 80) && !is_ours("[::1]", 81));
+        assert!(
+            is_own_authority("localhost", 80)
+                && is_own_authority("[::1]", 80)
+                && !is_own_authority("[::1]", 81)
+        );
     }
 
     #[tokio::test]
-    async fn loopback_is_for_who_knows_the_token_and_names_us() {
+    async fn loopback_requires_the_token_and_an_own_host() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         std::fs::write(&path, "0123456789abcdef").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        let guard = Guard::Token { file: TokenFile::new(&path), port: 4_041 };
+        let auth = Auth::Token { file: TokenFile::new(&path), port: 4_041 };
         let caller = Caller::Address("127.0.0.1:9".parse().unwrap());
         let host = ("host", "localhost:4041");
         let token = ("authorization", "Bearer 0123456789abcdef");
-        assert_eq!(guard.admit(caller, &asked(&[host, token])).await, Ok(()));
+        assert_eq!(auth.authorize(caller, &request_line(&[host, token])).await, Ok(()));
         let lower = ("authorization", "bearer  0123456789abcdef");
-        assert_eq!(guard.admit(caller, &asked(&[host, lower])).await, Ok(()));
+        assert_eq!(auth.authorize(caller, &request_line(&[host, lower])).await, Ok(()));
         for bad in [
             vec![host],
             vec![host, ("authorization", "0123456789abcdef")],
@@ -250,7 +255,7 @@ mod tests {
             vec![host, ("authorization", "Bearer")],
             vec![host, token, token],
         ] {
-            let answer = guard.admit(caller, &asked(&bad)).await;
+            let answer = auth.authorize(caller, &request_line(&bad)).await;
             assert!(matches!(answer, Err(Denial::Unauthorized(_))), "{bad:?}: {answer:?}");
         }
         for bad in [
@@ -259,13 +264,13 @@ mod tests {
             vec![token, host, ("host", "evil.example:4041")],
             vec![token, host, ("origin", "http://localhost:4041")],
         ] {
-            let answer = guard.admit(caller, &asked(&bad)).await;
+            let answer = auth.authorize(caller, &request_line(&bad)).await;
             assert!(matches!(answer, Err(Denial::Forbidden(_))), "{bad:?}: {answer:?}");
         }
         let absolute = asked_at("http://evil.example/v1/pause", &[host, token]);
-        assert!(matches!(guard.admit(caller, &absolute).await, Err(Denial::Forbidden(_))));
+        assert!(matches!(auth.authorize(caller, &absolute).await, Err(Denial::Forbidden(_))));
         std::fs::write(&path, "").unwrap();
-        let answer = guard.admit(caller, &asked(&[host, token])).await;
+        let answer = auth.authorize(caller, &request_line(&[host, token])).await;
         assert!(matches!(answer, Err(Denial::Unavailable(_))), "{answer:?}");
     }
 }

@@ -38,7 +38,7 @@ pub(super) enum Verb {
 
 /// Why a body is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct FieldError {
     /// The field at fault; `None` if the body is not a JSON object.
     pub(super) field: Option<String>,
     /// What is wrong, and what is valid.
@@ -72,7 +72,7 @@ impl Verb {
     }
 
     /// Parses the body of a call to the instance whose identity is `ours`.
-    pub(super) fn read(self, body: &[u8], ours: &str) -> Result<Command, Fault> {
+    pub(super) fn read(self, body: &[u8], own_identity: &str) -> Result<Command, FieldError> {
         let fields = object(body)?;
         if let Some(unknown) = fields.keys().find(|it| !self.fields().contains(&it.as_str())) {
             let takes = match self.fields() {
@@ -84,7 +84,7 @@ impl Verb {
         Ok(match self {
             Self::StepDown => Command::StepDown { hold_off: hold_off(&fields)? },
             Self::Transfer => {
-                let identity = successor(&fields, ours)?;
+                let identity = successor(&fields, own_identity)?;
                 Command::Transfer(Successor { identity, hold_off: hold_off(&fields)? })
             }
             Self::Pause => Command::Pause,
@@ -110,66 +110,68 @@ pub(super) fn logged(command: &Command) -> String {
     }
 }
 
-fn fault(field: &str, error: impl Into<String>) -> Fault {
+fn fault(field: &str, error: impl Into<String>) -> FieldError {
     // The name of an unknown field may be as long as the whole body.
-    Fault { field: Some(field.chars().take(64).collect()), error: error.into() }
+    FieldError { field: Some(field.chars().take(64).collect()), error: error.into() }
 }
 
 /// Parses the fields of a body; an empty body has none.
-fn object(body: &[u8]) -> Result<Map<String, Value>, Fault> {
+fn object(body: &[u8]) -> Result<Map<String, Value>, FieldError> {
     if body.trim_ascii().is_empty() {
         return Ok(Map::new());
     }
-    let wrong = |error: String| Fault { field: None, error };
+    let wrong = |error: String| FieldError { field: None, error };
     match serde_json::from_slice(body) {
         Ok(Value::Object(fields)) => Ok(fields),
-        Ok(_) => Err(wrong("the body is JSON, but no object; write it as {…}".to_owned())),
-        Err(error) => Err(wrong(format!("the body is no JSON: {error}"))),
+        Ok(_) => Err(wrong("the body is not a JSON object; write it as {…}".to_owned())),
+        Err(error) => Err(wrong(format!("the body is not valid JSON: {error}"))),
     }
 }
 
-fn hold_off(fields: &Map<String, Value>) -> Result<Duration, Fault> {
+fn hold_off(fields: &Map<String, Value>) -> Result<Duration, FieldError> {
     let right = "write a duration such as \"10s\" or \"1m30s\", at most \"1h\"";
     match fields.get("hold_off") {
         None => Ok(USUAL_HOLD_OFF),
         Some(Value::String(text)) => match duration::parse(text) {
             Ok(Duration::ZERO) => {
-                Err(fault("hold_off", format!("gives others no time to go first; {right}")))
+                Err(fault("hold_off", format!("must be longer than zero; {right}")))
             }
             Ok(it) if it <= LONGEST_HOLD_OFF => Ok(it),
             Ok(_) => Err(fault("hold_off", "is longer than 1h; pause this instance instead")),
             Err(error) => Err(fault("hold_off", format!("{error}; {right}"))),
         },
-        Some(other) => Err(fault("hold_off", format!("is {}, no text; {right}", kind_of(other)))),
+        Some(other) => {
+            Err(fault("hold_off", format!("is {}, not a string; {right}", kind_of(other))))
+        }
     }
 }
 
-fn successor(fields: &Map<String, Value>, ours: &str) -> Result<String, Fault> {
-    let right = "name the candidate that is to lead, by its identity";
+fn successor(fields: &Map<String, Value>, own_identity: &str) -> Result<String, FieldError> {
+    let right = "set the identity of the next leader";
     match fields.get("to") {
         None => Err(fault("to", format!("is missing; {right}"))),
         Some(Value::String(text)) if text.is_empty() => {
             Err(fault("to", format!("is empty; {right}")))
         }
-        Some(Value::String(text)) if text == ours => {
-            Err(fault("to", "is this instance itself; name another candidate"))
+        Some(Value::String(text)) if text == own_identity => {
+            Err(fault("to", "is this instance; set another candidate"))
         }
         Some(Value::String(text)) if text.len() > LONGEST_IDENTITY => {
             Err(fault("to", format!("is longer than {LONGEST_IDENTITY} characters; {right}")))
         }
         Some(Value::String(text)) if !text.bytes().all(|it| matches!(it, b' '..=b'~')) => {
-            Err(fault("to", "has a character that is not printable ASCII, so it is nobody's name"))
+            Err(fault("to", "has a character that is not printable ASCII, so no identity matches"))
         }
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(other) => Err(fault("to", format!("is {}, no text; {right}", kind_of(other)))),
+        Some(other) => Err(fault("to", format!("is {}, not a string; {right}", kind_of(other)))),
     }
 }
 
-fn term(fields: &Map<String, Value>) -> Result<Option<u64>, Fault> {
+fn term(fields: &Map<String, Value>) -> Result<Option<u64>, FieldError> {
     fields.get("term").map_or(Ok(None), |value| {
-        let right = "write the number of the term that drains, or leave it out";
+        let right = "set the number of the draining term, or omit it";
         value.as_u64().map(Some).ok_or_else(|| {
-            fault("term", format!("is {}, no whole number; {right}", kind_of(value)))
+            fault("term", format!("is {}, not a whole number; {right}", kind_of(value)))
         })
     })
 }
@@ -177,9 +179,9 @@ fn term(fields: &Map<String, Value>) -> Result<Option<u64>, Fault> {
 fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
-        Value::Bool(_) => "true or false",
+        Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }
@@ -191,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    fn read(path: &str, body: &str) -> Result<Command, Fault> {
+    fn read(path: &str, body: &str) -> Result<Command, FieldError> {
         Verb::of(path).unwrap().read(body.as_bytes(), "web-1")
     }
 
@@ -227,25 +229,25 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_names_its_field_and_what_would_be_right() {
+    fn each_error_names_its_field_and_a_valid_value() {
         let long = format!(r#"{{"to":"{}"}}"#, "x".repeat(129));
         for (path, body, field, words) in [
             ("/v1/step-down", r#"{"hold_off":"10"}"#, "hold_off", "no unit"),
             ("/v1/step-down", r#"{"hold_off":10}"#, "hold_off", "\"10s\""),
-            ("/v1/step-down", r#"{"hold_off":"0s"}"#, "hold_off", "no time"),
+            ("/v1/step-down", r#"{"hold_off":"0s"}"#, "hold_off", "longer than zero"),
             ("/v1/step-down", r#"{"hold_off":"61m"}"#, "hold_off", "pause"),
             ("/v1/step-down", r#"{"hold_of":"10s"}"#, "hold_of", "takes hold_off"),
             ("/v1/transfer", "", "to", "missing"),
             ("/v1/transfer", r#"{"to":null}"#, "to", "null"),
             ("/v1/transfer", r#"{"to":""}"#, "to", "empty"),
-            ("/v1/transfer", r#"{"to":"web-1"}"#, "to", "itself"),
+            ("/v1/transfer", r#"{"to":"web-1"}"#, "to", "this instance"),
             ("/v1/transfer", r#"{"to":"wéb"}"#, "to", "ASCII"),
             ("/v1/transfer", r#"{"to":"a\nb"}"#, "to", "ASCII"),
             ("/v1/transfer", &long, "to", "128"),
             ("/v1/transfer", r#"{"to":"web-2","hold_off":"x"}"#, "hold_off", "duration"),
             ("/v1/pause", r#"{"for":"1h"}"#, "for", "no fields"),
             ("/v1/resume", r#"{"now":true}"#, "now", "no fields"),
-            ("/v1/drained", r#"{"term":"42"}"#, "term", "text"),
+            ("/v1/drained", r#"{"term":"42"}"#, "term", "a string"),
             ("/v1/drained", r#"{"term":-1}"#, "term", "whole number"),
             ("/v1/drained", r#"{"term":1.5}"#, "term", "whole number"),
         ] {

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 
 use super::auth::Denial;
-use super::call::{Fault, PATHS, Verb};
+use super::call::{FieldError, PATHS, Verb};
 use crate::config::duration;
 use crate::election::{Command, State};
 
@@ -51,7 +51,7 @@ impl Reply {
             Denial::Forbidden(error) => Self::refusal(StatusCode::FORBIDDEN, error),
             Denial::Unavailable(_) => Self::refusal(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "the token file has no token that can be used; the log of `tenure run` says why",
+                "the token file contains no usable token; see the log of `tenure run`",
             ),
         }
     }
@@ -59,31 +59,31 @@ impl Reply {
     /// Returns 404 with the list of paths.
     pub(super) fn unknown_path() -> Self {
         let paths = PATHS.map(|(path, _)| Value::from(path));
-        let error = "no such path; POST to one of those listed";
+        let error = "no such path; POST to one of `paths`";
         Self::refusal(StatusCode::NOT_FOUND, error).with("paths", paths.to_vec())
     }
 
     /// Returns 405: every path takes POST.
     pub(super) fn wrong_method() -> Self {
-        let mut reply = Self::refusal(StatusCode::METHOD_NOT_ALLOWED, "only POST is taken here");
+        let mut reply = Self::refusal(StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed");
         reply.header = Some((ALLOW, HeaderValue::from_static("POST")));
         reply
     }
 
     /// Returns 413 for a body of more than `most` bytes.
     pub(super) fn too_large(most: usize) -> Self {
-        let error = format!("the body is longer than {most} bytes, and none has to be");
+        let error = format!("the body is longer than {most} bytes");
         Self::refusal(StatusCode::PAYLOAD_TOO_LARGE, error)
     }
 
     /// Returns 408 for a body that was not complete within `bound`.
     pub(super) fn too_slow(bound: Duration) -> Self {
-        let error = format!("the body did not come within {}", duration::format(bound));
+        let error = format!("the body was not complete within {}", duration::format(bound));
         Self::refusal(StatusCode::REQUEST_TIMEOUT, error)
     }
 
     /// Returns 400 for an invalid body, with the field at fault if there is one.
-    pub(super) fn bad_body(fault: Fault) -> Self {
+    pub(super) fn bad_body(fault: FieldError) -> Self {
         let Some(field) = fault.field else {
             return Self::refusal(StatusCode::BAD_REQUEST, fault.error);
         };
@@ -101,7 +101,7 @@ impl Reply {
     /// Returns 503 when the driver did not answer within `bound`.
     pub(super) fn silent(bound: Duration) -> Self {
         let error = format!(
-            "the election has not answered within {}; the call may be done yet",
+            "the election did not answer within {}; the call may still take effect",
             duration::format(bound)
         );
         Self::refusal(StatusCode::SERVICE_UNAVAILABLE, error)

@@ -12,9 +12,9 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
 use super::auth::Denial;
-use super::call::{self, Fault, Verb};
+use super::call::{self, FieldError, Verb};
 use super::reply::{Outlook, Reply};
-use super::{App, Desk};
+use super::{App, ConnectionState};
 use crate::election::{Command, Progress};
 use crate::status::Judgement;
 
@@ -29,41 +29,41 @@ const BODY_TIME: Duration = Duration::from_secs(5);
 const DRIVER_TIME: Duration = Duration::from_secs(5);
 
 /// The most characters of a requested path that are logged.
-const MAX_TOLD: usize = 100;
+const MAX_LOGGED: usize = 100;
 
-pub(super) fn router(desk: Desk) -> Router {
-    Router::new().fallback(answer).with_state(desk)
+pub(super) fn router(state: ConnectionState) -> Router {
+    Router::new().fallback(answer).with_state(state)
 }
 
-async fn answer(Shares(desk): Shares<Desk>, request: Request) -> Response {
-    let path: String = request.uri().path().chars().take(MAX_TOLD).collect();
-    let asked = format!("{} {path}", request.method());
-    let mut told = Told { asked, detail: None };
-    let reply = desk.handle(request, &mut told).await;
-    let (caller, code) = (desk.caller.to_string(), reply.code.as_u16());
-    let Told { asked, detail } = told;
+async fn answer(Shares(state): Shares<ConnectionState>, request: Request) -> Response {
+    let path: String = request.uri().path().chars().take(MAX_LOGGED).collect();
+    let request_line = format!("{} {path}", request.method());
+    let mut entry = LogEntry { request_line, detail: None };
+    let reply = state.handle(request, &mut entry).await;
+    let (caller, code) = (state.caller.to_string(), reply.code.as_u16());
+    let LogEntry { request_line, detail } = entry;
     let detail = detail.unwrap_or_else(|| reply.error());
     if reply.code.is_success() {
-        tracing::info!(caller, code, "admin call {asked}: {detail}");
+        tracing::info!(caller, code, "admin call {request_line}: {detail}");
     } else {
-        tracing::warn!(caller, code, "admin call {asked} refused: {detail}");
+        tracing::warn!(caller, code, "admin call {request_line} refused: {detail}");
     }
     reply.into_response()
 }
 
 /// The log line of a request.
-struct Told {
-    asked: String,
+struct LogEntry {
+    request_line: String,
     /// The parsed call, or a reason that the caller does not get to see.
     detail: Option<String>,
 }
 
-impl Desk {
-    async fn handle(&self, request: Request, told: &mut Told) -> Reply {
+impl ConnectionState {
+    async fn handle(&self, request: Request, entry: &mut LogEntry) -> Reply {
         let (head, body) = request.into_parts();
-        if let Err(denial) = self.shared.guard.admit(self.caller, &head).await {
+        if let Err(denial) = self.shared.auth.authorize(self.caller, &head).await {
             if let Denial::Unavailable(fault) = &denial {
-                told.detail = Some(fault.clone());
+                entry.detail = Some(fault.clone());
             }
             return Reply::denied(denial);
         }
@@ -85,7 +85,7 @@ impl Desk {
         let reply = app.hand_in(verb, &command).await;
         let refused = (!reply.code.is_success()).then(|| reply.error());
         let logged = call::logged(&command);
-        told.detail = Some(refused.map_or(logged.clone(), |it| format!("{logged}: {it}")));
+        entry.detail = Some(refused.map_or(logged.clone(), |it| format!("{logged}: {it}")));
         reply
     }
 }
@@ -96,8 +96,8 @@ async fn read(body: Body) -> Result<Bytes, Reply> {
         Ok(Ok(whole)) => Ok(whole.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Reply::too_large(MAX_BODY)),
         Ok(Err(_)) => {
-            let error = "the body broke off".to_owned();
-            Err(Reply::bad_body(Fault { field: None, error }))
+            let error = "the body is incomplete".to_owned();
+            Err(Reply::bad_body(FieldError { field: None, error }))
         }
         Err(_) => Err(Reply::too_slow(BODY_TIME)),
     }

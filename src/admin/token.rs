@@ -47,7 +47,7 @@ impl TokenFile {
     /// As for [`Self::is`].
     pub(super) async fn read(&self) -> Result<String, String> {
         let read = timeout(READ_TIME, self.read_anew()).await;
-        let read = read.unwrap_or_else(|_| Err("cannot be read in time: its disk hangs".into()));
+        let read = read.unwrap_or_else(|_| Err("could not be read in time: its disk hangs".into()));
         read.map_err(|fault| format!("admin-token-file {} {fault}", self.path.display()))
     }
 
@@ -60,7 +60,8 @@ impl TokenFile {
         }
         let path = self.path.clone();
         let begun = reading.insert(spawn_blocking(move || admin::token(&path)));
-        let token = begun.await.unwrap_or_else(|_| Err("cannot be read: interrupted".to_owned()));
+        let token =
+            begun.await.unwrap_or_else(|_| Err("could not be read: interrupted".to_owned()));
         *reading = None;
         token
     }
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_holds_for_as_long_as_its_file_says_so() {
+    async fn a_token_is_valid_while_its_file_contains_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         write(&path, &format!("{TOKEN}\n"));

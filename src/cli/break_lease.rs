@@ -27,33 +27,33 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// The settings of `tenure run`, and how to end the lease.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-It takes the settings of `tenure run`, from the same flags, variables and file, and goes straight to \
-the store: no sidecar needs to run. It works for whoever may write there.
+Reads the settings of `tenure run`, from the same flags, variables and file, and accesses the store \
+directly: no sidecar needs to run. It requires permission to write to the store.
 
-Without --now the lease runs out: its holder cannot renew it any more and is passive at its next \
-renewal, and nobody else can have it before its time is over. With --now it is free at once, and its \
-holder may go on for up to its renew-deadline: two may lead meanwhile.
+Without --now the lease expires: its holder can no longer renew it and is passive at its next \
+renewal, and no other candidate can acquire it before it expires. With --now it is free at once, and its \
+holder may continue for up to its renew-deadline: two instances may lead until then.
 
-In Kubernetes each candidate counts the time of a Lease for itself: one that has run out cannot be \
-told from one that is held, and all wait its whole length anew. A holder that is not Tenure's, such as \
-client-go's, may go on working for some time after it has lost the Lease.
+In Kubernetes each candidate times a Lease by its own clock: an expired Lease looks like one that is \
+held, and all wait for its whole duration again. A holder that is not Tenure, such as \
+client-go, may continue to work for some time after it has lost the Lease.
 
 Examples:
   tenure break --store azure://myaccount/elections --election orders
-      takes leadership from whoever has it, safely; the next leader comes when the lease has run out
+      ends the present leadership, safely; the next leader follows when the lease has expired
   tenure break --now --store azure://myaccount/elections --election orders
-      spares that wait, after asking whether the holder is dead
+      avoids that wait, after asking whether the holder is dead
   tenure break --now --yes --config /etc/tenure.toml
-      in a script that has made sure of it
+      in a script that has made sure of that
 
 Exit codes: 0 done or nothing to break, 1 failed, 2 bad settings or usage")]
 pub struct Args {
     #[command(flatten)]
     settings: SettingsArgs,
-    /// Free the lease at once; two may lead until its holder notices
+    /// Free the lease at once; two instances may lead until its holder notices
     #[arg(long, help_heading = "Breaking")]
     now: bool,
-    /// Do not ask whether the holder is dead: it is known to be
+    /// Do not ask whether the holder is dead
     #[arg(long, requires = "now", help_heading = "Breaking")]
     yes: bool,
 }
@@ -70,21 +70,21 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     };
     if matches!(settings.store, StoreSettings::Memory) {
         terminal::complain(
-            "the store memory: is inside each process, and no other can break a lease in it\n  \
-             name the store with --store",
+            "the store memory: exists only inside each process, so its lease cannot be broken\n  \
+             set --store",
         );
         return ExitCode::from(2);
     }
     if args.now && !args.yes && !std::io::stdin().is_terminal() {
         terminal::complain(
-            "--now asks whether the holder is dead, and there is no terminal to ask on\n  \
-             say so with --yes, or leave --now out: the lease runs out then",
+            "--now asks whether the holder is dead, but standard input is not a terminal\n  \
+             confirm with --yes, or omit --now to let the lease expire",
         );
         return ExitCode::from(2);
     }
     let outcome = match store::open(&settings) {
         Ok(store) => Breaking { store, settings }.run(args.now, args.yes).await,
-        Err(error) => Err(format!("the store cannot be opened: {error:#}")),
+        Err(error) => Err(format!("failed to open the store: {error:#}")),
     };
     match outcome {
         Ok(told) => {
@@ -115,12 +115,12 @@ impl Breaking {
             let warning = warning(&self.lease(), &seen.record) + self.of_observers();
             if yes {
                 terminal::complain(&warning);
-            } else if !terminal::agrees(format!("{warning}\nIs it sure? [y/N] ")).await {
-                return Err("nothing was broken, since the holder may be alive".to_owned());
+            } else if !terminal::agrees(format!("{warning}\nAre you sure? [y/N] ")).await {
+                return Err("the lease was not broken, since the holder may be alive".to_owned());
             }
         }
         match self.end(&seen, now).await? {
-            BreakOutcome::NotHeld => Ok(format!("nobody holds {} any more\n", self.lease())),
+            BreakOutcome::NotHeld => Ok(format!("{} is no longer held\n", self.lease())),
             BreakOutcome::Held { record, free_in } => {
                 let told = told(&self.lease(), &record, free_in);
                 let note = if free_in.is_zero() { "" } else { self.of_observers() };
@@ -139,13 +139,14 @@ impl Breaking {
         if !matches!(self.settings.store, StoreSettings::Kubernetes(_)) {
             return "";
         }
-        "\nEach candidate counts the time of a Lease for itself, so that nobody can say whether it \
-         had run out already.\nA holder that is not Tenure's, such as client-go's, may go on \
-         working for some time after it has lost the Lease."
+        "\n\
+         Each candidate times a Lease by its own clock, so the Lease may have expired already.\n\
+         A holder that is not Tenure, such as client-go, may continue to work for some time after \
+         it has lost the Lease."
     }
 
     fn nothing(&self) -> String {
-        format!("nobody holds {}: there is nothing to break\n", self.lease())
+        format!("{} is not held: there is nothing to break\n", self.lease())
     }
 
     async fn read(&self) -> Result<Snapshot, String> {
@@ -171,7 +172,7 @@ impl Breaking {
             }
             if (now.record.term, now.record.nonce) != (seen.record.term, seen.record.nonce) {
                 return Err(format!(
-                    "another leads meanwhile, so nothing was broken: {} is held by {} now",
+                    "the holder has changed, so the lease was not broken: {} is now held by {}",
                     self.lease(),
                     named(&now.record),
                 ));
@@ -181,12 +182,12 @@ impl Breaking {
                 Ok(broken) => return Ok(broken),
                 Err(error) if tries < TRIES && is_passing(&error) => pause().await,
                 Err(StoreError::Refused(failure)) => {
-                    let remedy = "with --now, once it is sure that its holder is dead";
+                    let remedy = "use --now once you are sure that its holder is dead";
                     return Err(format!("{failure} ({remedy})"));
                 }
                 Err(error @ StoreError::Foreign(_)) => return Err(error.to_string()),
                 Err(error) => {
-                    return Err(format!("whether it is broken is not known: {error}"));
+                    return Err(format!("the lease may or may not be broken: {error}"));
                 }
             }
         }
@@ -199,7 +200,7 @@ async fn bounded<T>(request: impl Future<Output = Result<T, StoreError>>) -> Res
         Ok(outcome) => outcome,
         Err(_) => Err(StoreError::Unknown(Failure::new(
             Cause::Timeout,
-            format!("the store has not answered in {}", spoken(PATIENCE)),
+            format!("the store did not answer within {}", spoken(PATIENCE)),
         ))),
     }
 }
@@ -232,8 +233,8 @@ fn named(record: &Record) -> String {
 fn warning(lease: &str, record: &Record) -> String {
     format!(
         "{lease} is held by {}.\n\
-         Broken at once, it is free for another to lead, while this holder, if it is alive, goes \
-         on as leader until its next renewal or its renew-deadline.\n\
+         If it is broken at once, another instance can lead, while this holder, if it is alive, \
+         continues to lead until its next renewal or its renew-deadline.\n\
          Two leaders are possible until then. Make sure that the holder is dead.",
         named(record)
     )
@@ -245,16 +246,16 @@ fn told(lease: &str, record: &Record, free_in: Duration) -> String {
     if free_in.is_zero() {
         return format!(
             "broke {lease}, held by {holder}\n\
-             it is free now: the next candidate that looks takes it, in a new term\n"
+             it is free now: the next candidate that polls acquires it, in a new term\n"
         );
     }
     let until = clock::now().date() + free_in;
     format!(
         "breaking {lease}, held by {holder}\n\
-         its holder cannot renew it any more: it is passive at its next renewal, or at its \
+         its holder can no longer renew it: it is passive at its next renewal, or at its \
          renew-deadline\n\
-         nobody else can lead before {}, in {}; then the next candidate that looks takes it, in a \
-         new term\n",
+         no other candidate can lead before {}, in {}; then the next one that polls acquires it, \
+         in a new term\n",
         rfc3339(until),
         spoken(free_in),
     )
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_names_the_holder_and_steers_no_terminal() {
+    fn messages_name_the_holder_and_cannot_control_the_terminal() {
         let told = told("the lease", &record("a\x1b[31m"), Duration::ZERO);
         assert!(told.contains("held by a [31m (10.0.3.7:8080), in term 42"), "{told:?}");
         assert!(named(&Record::default()).contains("no term"));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::client::{Sidecar, UrlArgs};
 use super::document::{Heard, Role};
-use super::status_file::{self, Said};
+use super::status_file::{self, StatusFile};
 use super::terminal::{self, harmless};
 use crate::clock::{self, Moment};
 use crate::config::{Environment, duration};
@@ -31,13 +31,13 @@ pub struct Args {
     /// A status file to read instead, .json or .env
     #[arg(long, value_name = "PATH", conflicts_with = "url")]
     file: Option<PathBuf>,
-    /// Active only with that much time left
+    /// Active only if at least this much time is left
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "0s")]
     min_remaining: Duration,
 }
 
 /// The result of a check.
-enum Answer {
+enum CheckResult {
     Active(String),
     Passive(String),
     Unknown(String),
@@ -50,9 +50,9 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
         None => at_sidecar(&args.url, args.min_remaining, environment).await,
     };
     let (code, text) = match answer {
-        Answer::Active(words) => (0, format!("active: {words}\n")),
-        Answer::Passive(words) => (1, format!("passive: {words}\n")),
-        Answer::Unknown(words) => {
+        CheckResult::Active(words) => (0, format!("active: {words}\n")),
+        CheckResult::Passive(words) => (1, format!("passive: {words}\n")),
+        CheckResult::Unknown(words) => {
             terminal::complain(&format!("unknown: {words}"));
             return ExitCode::from(2);
         }
@@ -61,66 +61,70 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     ExitCode::from(code)
 }
 
-async fn at_sidecar(url: &UrlArgs, least: Duration, environment: &Environment) -> Answer {
+async fn at_sidecar(url: &UrlArgs, least: Duration, environment: &Environment) -> CheckResult {
     let sidecar = match Sidecar::of(url, environment) {
         Ok(sidecar) => sidecar,
-        Err(fault) => return Answer::Unknown(fault),
+        Err(fault) => return CheckResult::Unknown(fault),
     };
     match sidecar.status().await {
         Ok(heard) => of_sidecar(&heard, least, clock::now()),
-        Err(trouble) => Answer::Unknown(trouble.to_string()),
+        Err(trouble) => CheckResult::Unknown(trouble.to_string()),
     }
 }
 
-fn of_sidecar(heard: &Heard, least: Duration, now: Moment) -> Answer {
+fn of_sidecar(heard: &Heard, least: Duration, now: Moment) -> CheckResult {
     let remaining = heard.remaining(now);
     let document = &heard.document;
     if remaining.is_zero() {
-        return Answer::Passive(match document.role {
+        return CheckResult::Passive(match document.role {
             Role::Passive => harmless(&document.state),
-            Role::Active => "its answer came when it no longer held".to_owned(),
+            Role::Active => "the answer had expired when it arrived".to_owned(),
         });
     }
     enough(document.term, remaining, least)
 }
 
-fn enough(term: Option<u64>, remaining: Duration, least: Duration) -> Answer {
+fn enough(term: Option<u64>, remaining: Duration, least: Duration) -> CheckResult {
     if remaining < least {
         let (left, least) = (spoken(remaining), duration::format(least));
-        return Answer::Passive(format!("leads for {left} still, and asked were {least}"));
+        return CheckResult::Passive(format!(
+            "leads, but only {left} are left of the required {least}"
+        ));
     }
     let term = term.map_or(String::new(), |it| format!("term {it}, "));
-    Answer::Active(format!("{term}{} left", spoken(remaining)))
+    CheckResult::Active(format!("{term}{} left", spoken(remaining)))
 }
 
-fn in_file(path: &Path, least: Duration) -> Answer {
-    let said = match status_file::read(path) {
-        Ok(said) => said,
+fn in_file(path: &Path, least: Duration) -> CheckResult {
+    let file = match status_file::read(path) {
+        Ok(file) => file,
         Err(problem) => {
-            return Answer::Unknown(format!(
+            return CheckResult::Unknown(format!(
                 "{} {problem}\n  is it a --status-file of `tenure run`?",
                 path.display()
             ));
         }
     };
-    of_file(&said, least, clock::now(), clock::boot_id().as_deref())
+    of_file(&file, least, clock::now(), clock::boot_id().as_deref())
 }
 
-fn of_file(said: &Said, least: Duration, now: Moment, boot: Option<&str>) -> Answer {
-    if said.role == Role::Passive {
-        return Answer::Passive(harmless(&said.state));
+fn of_file(file: &StatusFile, least: Duration, now: Moment, boot: Option<&str>) -> CheckResult {
+    if file.role == Role::Passive {
+        return CheckResult::Passive(harmless(&file.state));
     }
     match boot {
-        Some(boot) if boot == said.boot_id => {}
+        Some(boot) if boot == file.boot_id => {}
         // The writer of the file ended with that boot.
-        Some(_) => return Answer::Passive("the file was written before this boot".to_owned()),
-        None => return Answer::Unknown("this system does not tell its boot id".to_owned()),
+        Some(_) => {
+            return CheckResult::Passive("the file was written before the last boot".to_owned());
+        }
+        None => return CheckResult::Unknown("the boot id of this system is unknown".to_owned()),
     }
-    let remaining = Duration::from_nanos(said.valid_until_boottime_ns).saturating_sub(now.boot);
+    let remaining = Duration::from_nanos(file.valid_until_boottime_ns).saturating_sub(now.boot);
     if remaining.is_zero() {
-        return Answer::Passive("the file has not been renewed in time".to_owned());
+        return CheckResult::Passive("the file has expired".to_owned());
     }
-    enough(said.term, remaining, least)
+    enough(file.term, remaining, least)
 }
 
 #[cfg(test)]
@@ -128,7 +132,7 @@ mod tests {
     use super::*;
 
     fn judged(role: Role, until_ms: u64, boot: Option<&str>, least_ms: u64) -> u8 {
-        let said = Said {
+        let file = StatusFile {
             role,
             state: "x".to_owned(),
             term: Some(1),
@@ -137,10 +141,10 @@ mod tests {
         };
         let at = Duration::from_secs(10);
         let now = Moment { boot: at, raw: at, wall: at };
-        match of_file(&said, Duration::from_millis(least_ms), now, boot) {
-            Answer::Active(_) => 0,
-            Answer::Passive(_) => 1,
-            Answer::Unknown(_) => 2,
+        match of_file(&file, Duration::from_millis(least_ms), now, boot) {
+            CheckResult::Active(_) => 0,
+            CheckResult::Passive(_) => 1,
+            CheckResult::Unknown(_) => 2,
         }
     }
 

@@ -2,14 +2,13 @@
 //!
 //! It changes nothing unless `--create` is given, and acquires no lease.
 
-mod beside;
-
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::ExecSettingsArgs;
+use super::surroundings;
 use super::terminal::{self, Colour, Style, harmless};
 use crate::clock;
 use crate::config::{Environment, Faults, Setting, Settings, Verb, duration, load_to_look};
@@ -23,77 +22,77 @@ const EXAMINATION: Duration = Duration::from_secs(90);
 /// it.
 const GOOD_MARGIN: Duration = Duration::from_secs(5);
 
-/// The settings of `tenure run` or `tenure exec`, and what to make.
+/// The settings of `tenure run` or `tenure exec`, and whether to create what is missing.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-It takes the settings of `tenure run`, with --exec those of `tenure exec`, from the same flags,
+Reads the settings of `tenure run`, or with --exec those of `tenure exec`, from the same flags,
 variables and file.
 
 Examples:
   tenure doctor --store azure://myaccount/elections --election orders
   tenure doctor --store azure://myaccount/elections --election orders --create
-      makes container and lock beforehand, which spares the first leader a wait of a minute
+      creates container and lock, so that the first leader need not wait a minute
 
-Exit codes: 0 all is well, 1 something is wrong, 2 bad usage")]
+Exit codes: 0 no errors found, 1 an error was found, 2 bad usage")]
 pub struct Args {
     #[command(flatten)]
     settings: ExecSettingsArgs,
-    /// Examine the settings as `tenure exec` takes them, not `tenure run`
-    #[arg(long, help_heading = "What they are for")]
+    /// Check the settings of `tenure exec` instead of `tenure run`
+    #[arg(long, help_heading = "Command")]
     exec: bool,
-    /// Make what is missing in the store
-    #[arg(long, help_heading = "Making what is missing")]
+    /// Create what is missing in the store
+    #[arg(long, help_heading = "Creating")]
     create: bool,
-    /// Do not ask whether a leader lives: it is known that none does
-    #[arg(long, requires = "create", help_heading = "Making what is missing")]
+    /// Do not ask whether a leader is alive
+    #[arg(long, requires = "create", help_heading = "Creating")]
     yes: bool,
 }
 
 /// Runs the examination and prints each finding as soon as it is available. Exits with 0 if all is
 /// well, 1 if something is wrong, 2 on wrong usage.
 pub async fn run(args: Args, environment: &Environment) -> ExitCode {
-    let mut report = Report { style: Style::of_stdout(environment), wrong: false };
+    let mut printer = Printer { style: Style::of_stdout(environment), wrong: false };
     let flags = args.settings.flags;
     let of_exec = args.exec || flags.keys().any(|it| is_of_exec_alone(it));
     let verb = if of_exec { Verb::Exec } else { Verb::Run };
     let loaded = match load_to_look(&flags, environment, verb) {
         Ok(loaded) => loaded,
         Err(faults) => {
-            of_faults(&faults).into_iter().for_each(|it| report.tell(&it));
-            report.tell(&finding(Verdict::Skipped, "store", "the settings come first"));
-            return report.end();
+            of_faults(&faults).into_iter().for_each(|it| printer.print(&it));
+            printer.print(&finding(Verdict::Skipped, "store", "fix the settings first"));
+            return printer.end();
         }
     };
     let settings = &loaded.settings;
-    report.tell(&finding(Verdict::Well, "settings", settings.summary()));
+    printer.print(&finding(Verdict::Well, "settings", settings.summary()));
     match store::open(settings) {
         Ok(store) => {
-            if args.create && !create(&store, settings, args.yes, &mut report).await {
+            if args.create && !create(&store, settings, args.yes, &mut printer).await {
                 return ExitCode::from(2);
             }
             match tokio::time::timeout(EXAMINATION, store.examine()).await {
-                Ok(findings) => findings.iter().for_each(|it| report.tell(it)),
-                Err(_) => report.tell(&Finding {
-                    remedy: Some("look for a firewall between us and the store".to_owned()),
+                Ok(findings) => findings.iter().for_each(|it| printer.print(it)),
+                Err(_) => printer.print(&Finding {
+                    remedy: Some("check for a firewall between this host and the store".to_owned()),
                     ..finding(
                         Verdict::Wrong,
                         "store",
-                        format!("no end after {}", duration::format(EXAMINATION)),
+                        format!("not finished after {}", duration::format(EXAMINATION)),
                     )
                 }),
             }
         }
-        Err(error) => report.tell(&Finding {
-            remedy: Some("mend the settings of the store".to_owned()),
-            ..finding(Verdict::Wrong, "store", format!("cannot be opened: {error:#}"))
+        Err(error) => printer.print(&Finding {
+            remedy: Some("fix the settings of the store".to_owned()),
+            ..finding(Verdict::Wrong, "store", format!("failed to open: {error:#}"))
         }),
     }
-    of_timings(settings).iter().for_each(|it| report.tell(it));
-    beside::examine(&loaded).await.iter().for_each(|it| report.tell(it));
+    of_timings(settings).iter().for_each(|it| printer.print(it));
+    surroundings::examine(&loaded).await.iter().for_each(|it| printer.print(it));
     if let Some(it) = &settings.kubernetes {
-        route::examine(it).await.iter().for_each(|it| report.tell(it));
+        route::examine(it).await.iter().for_each(|it| printer.print(it));
     }
-    report.end()
+    printer.end()
 }
 
 /// Returns whether a flag exists for `tenure exec` only.
@@ -101,7 +100,11 @@ fn is_of_exec_alone(flag: &str) -> bool {
     Setting::named(flag).is_some_and(|it| !it.is_flag_of(Verb::Run))
 }
 
-fn finding(verdict: Verdict, subject: &'static str, detail: impl Into<String>) -> Finding {
+pub(super) fn finding(
+    verdict: Verdict,
+    subject: &'static str,
+    detail: impl Into<String>,
+) -> Finding {
     Finding { subject: subject.into(), verdict, detail: detail.into(), remedy: None }
 }
 
@@ -123,8 +126,8 @@ fn of_timings(settings: &Settings) -> Vec<Finding> {
     let pauses = Finding {
         remedy: (!roomy).then(|| {
             format!(
-                "where machines are paused for up to {}, as when they are moved, lengthen \
-                 lease-duration; or have the resource check the term",
+                "if machines may be paused for up to {}, as in live migration, raise \
+                 lease-duration, or let the resource check the term",
                 duration::format(GOOD_MARGIN)
             )
         }),
@@ -132,8 +135,8 @@ fn of_timings(settings: &Settings) -> Vec<Finding> {
             if roomy { Verdict::Well } else { Verdict::Doubtful },
             "pauses",
             format!(
-                "clock drift and pauses that nobody sees may take {} together (lease-duration \
-                 less renew-deadline)",
+                "tolerates {} of clock drift and undetected pauses together (lease-duration minus \
+                 renew-deadline)",
                 duration::format(margin)
             ),
         )
@@ -143,7 +146,7 @@ fn of_timings(settings: &Settings) -> Vec<Finding> {
         Verdict::Well,
         "outages",
         format!(
-            "a leader stays leader while the store is away for up to {}",
+            "a leader survives store outages of up to {}",
             duration::format(it.renew_deadline.saturating_sub(it.retry_period))
         ),
     );
@@ -151,7 +154,7 @@ fn of_timings(settings: &Settings) -> Vec<Finding> {
         Verdict::Well,
         "handover",
         format!(
-            "after a stop within about {}, after a crash within about {}",
+            "within about {} after a shutdown, {} after a crash",
             duration::format(settings.drain_timeout + look + it.activation_delay),
             duration::format(it.lease_duration + look + it.activation_delay)
         ),
@@ -162,9 +165,9 @@ fn of_timings(settings: &Settings) -> Vec<Finding> {
         Verdict::Well,
         "dead service",
         if health.probes.is_empty() {
-            "would not be noticed: there is no --health".to_owned()
+            "is not detected: --health is not set".to_owned()
         } else {
-            format!("loses the lead to another within about {}", duration::format(ill + look))
+            format!("another instance leads within about {}", duration::format(ill + look))
         },
     );
     vec![pauses, retries, handover, dead_service]
@@ -176,25 +179,30 @@ async fn create(
     store: &Arc<dyn LeaseAdmin>,
     settings: &Settings,
     yes: bool,
-    report: &mut Report,
+    printer: &mut Printer,
 ) -> bool {
     if !yes {
         if !std::io::stdin().is_terminal() {
             terminal::complain(
-                "--create asks whether no leader is alive, and there is no terminal to ask on\n  \
-                 say so with --yes",
+                "--create asks whether no leader is alive, but standard input is not a terminal\n  \
+                 confirm with --yes",
             );
             return false;
         }
         let question = format!(
-            "A new term lets its first leader begin at once. That is safe only while nobody \
-             leads.\nIs it sure that no leader of {:?} is alive now? [y/N] ",
+            "A new term lets the first leader start at once. That is safe only while no instance \
+             leads.\n\
+             Are you sure that no leader of {:?} is alive? [y/N] ",
             settings.election
         );
         if !terminal::agrees(question).await {
-            report.tell(&Finding {
-                remedy: Some("end all candidates of this election first".to_owned()),
-                ..finding(Verdict::Wrong, "create", "nothing was made, since a leader may be alive")
+            printer.print(&Finding {
+                remedy: Some("stop all candidates of this election first".to_owned()),
+                ..finding(
+                    Verdict::Wrong,
+                    "create",
+                    "nothing was created, since a leader may be alive",
+                )
             });
             return true;
         }
@@ -203,25 +211,25 @@ async fn create(
     let floor = u64::try_from(clock::now().wall.as_millis()).unwrap_or(u64::MAX);
     match tokio::time::timeout(EXAMINATION, store.create(floor)).await {
         Ok(Ok(made)) if made.is_empty() => {
-            report.tell(&finding(Verdict::Well, "create", "nothing was missing"));
+            printer.print(&finding(Verdict::Well, "create", "nothing was missing"));
         }
         Ok(Ok(made)) => {
-            made.into_iter().for_each(|it| report.tell(&finding(Verdict::Well, "create", it)));
+            made.into_iter().for_each(|it| printer.print(&finding(Verdict::Well, "create", it)));
         }
-        Ok(Err(error)) => report.tell(&finding(Verdict::Wrong, "create", error.to_string())),
-        Err(_) => report.tell(&finding(Verdict::Wrong, "create", "the store did not answer")),
+        Ok(Err(error)) => printer.print(&finding(Verdict::Wrong, "create", error.to_string())),
+        Err(_) => printer.print(&finding(Verdict::Wrong, "create", "the store did not answer")),
     }
     true
 }
 
 /// Prints findings, and records whether one of them was wrong.
-struct Report {
+struct Printer {
     style: Style,
     wrong: bool,
 }
 
-impl Report {
-    fn tell(&mut self, finding: &Finding) {
+impl Printer {
+    fn print(&mut self, finding: &Finding) {
         self.wrong |= finding.verdict == Verdict::Wrong;
         let _ = terminal::print(&line(finding, self.style));
     }
@@ -265,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn timings_are_told_with_their_meaning() {
+    fn timings_are_explained() {
         let of = |flags: &[(&'static str, &str)]| {
             let flags =
                 flags.iter().map(|(name, value)| (*name, vec![(*value).to_owned()])).collect();
@@ -274,12 +282,12 @@ mod tests {
         };
         let findings = of(&[]);
         assert!(findings.iter().all(|it| it.verdict == Verdict::Well), "{findings:?}");
-        assert!(findings[2].detail.contains("after a stop within about 3s"), "{findings:?}");
-        assert!(findings[2].detail.contains("after a crash within about 18s"), "{findings:?}");
-        assert!(findings[3].detail.contains("no --health"), "{findings:?}");
+        assert!(findings[2].detail.contains("within about 3s after a shutdown"), "{findings:?}");
+        assert!(findings[2].detail.contains("18s after a crash"), "{findings:?}");
+        assert!(findings[3].detail.contains("--health is not set"), "{findings:?}");
         assert_eq!(of(&[("renew-deadline", "13s")])[0].verdict, Verdict::Doubtful);
         let findings = of(&[("health", "tcp://a:1"), ("drain-timeout", "4s")]);
-        assert!(findings[2].detail.contains("after a stop within about 7s"), "{findings:?}");
+        assert!(findings[2].detail.contains("within about 7s after a shutdown"), "{findings:?}");
         assert!(findings[3].detail.contains("within about 13s"), "{findings:?}");
     }
 }

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_of_the_clocks_ends_what_was_heard() {
+    fn a_clock_jump_ends_the_validity_of_a_response() {
         let it = heard("active", 60_000);
         let mut now = later(it.sent, 10);
         now.wall += Duration::from_secs(5);

@@ -50,7 +50,7 @@ pub(super) async fn until(
         if leaders.len() == 1 && heard >= of && trouble.is_none() {
             return Ok(());
         }
-        *last = format!("{} of {heard} active, and {of} should answer", leaders.len());
+        *last = format!("{} of {heard} active, {of} expected to answer", leaders.len());
         if let Some(trouble) = trouble {
             last.push_str(&format!("; {}", trouble.problem()));
         }

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::config::{Environment, Settings, Verb, command_line, duration, load};
 use crate::driver::Control;
 use crate::exec::watchdog_client::{OURSELVES, Task};
-use crate::exec::{Mode, Over, Supervisor, nesting, reexec};
+use crate::exec::{Mode, Supervisor, SupervisorExit, nesting, reexec};
 use crate::logs::{self, Logs};
 use crate::process::signals::Signals;
 use crate::publish::systemd::Systemd;
@@ -179,8 +179,8 @@ async fn together(sidecar: Sidecar, supervisor: Supervisor) -> anyhow::Result<u8
         tokio::select! {
             biased;
             (over, handlers) = &mut supervise, if code.is_none() => match over {
-                Over::AtOnce(code) => return Ok(code),
-                Over::AfterRelease { code: it, asked } => {
+                SupervisorExit::AtOnce(code) => return Ok(code),
+                SupervisorExit::AfterRelease { code: it, asked } => {
                     code = Some(it);
                     signals = Some((handlers, asked));
                 }

@@ -21,22 +21,22 @@ const NAME: &str = "tenure";
 /// Executable for all users: the other container may run as another user.
 const MODE: u32 = 0o755;
 
-/// Where to.
+/// The target directory.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-The copy is DIR/tenure, with mode 0755, and takes the place of an older one in one step: whoever runs \
-that goes on with it.
+The copy is DIR/tenure, with mode 0755, and replaces an earlier one atomically: processes that run \
+the earlier one are not affected.
 
 Examples:
   tenure install /shared
       in an init container, with an emptyDir mounted at /shared in both; the other then runs
       /shared/tenure exec -- ./worker
   tenure install ~/.local/bin
-      for a user alone, without a package
+      for one user, without a package
 
 Exit codes: 0 done, 1 failed, 2 bad usage")]
 pub struct Args {
-    /// A directory that is there
+    /// An existing directory
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: PathBuf,
 }
@@ -47,11 +47,11 @@ pub fn run(args: &Args) -> ExitCode {
     match install(&args.directory) {
         Ok(path) => {
             let version = env!("CARGO_PKG_VERSION");
-            let _ = terminal::print(&format!("tenure {version} is in {}\n", path.display()));
+            let _ = terminal::print(&format!("installed tenure {version} in {}\n", path.display()));
             if !cfg!(target_feature = "crt-static") {
                 terminal::complain(
-                    "this build needs the C library that it was linked with, and does not run \
-                     where there is none: take the static one of Tenure's image there",
+                    "this build is linked dynamically and needs a C library: use the static build \
+                     of Tenure's image where there is none",
                 );
             }
             ExitCode::SUCCESS
@@ -79,22 +79,19 @@ fn install(directory: &Path) -> Result<PathBuf, Refusal> {
     }
     if target.is_dir() && !target.is_symlink() {
         return Err(Refusal {
-            problem: format!(
-                "{} is a directory, and the copy would have its name",
-                target.display()
-            ),
-            remedy: "name another directory, or move that one away".to_owned(),
+            problem: format!("{} is a directory, but the copy needs that name", target.display()),
+            remedy: "set another directory, or move it away".to_owned(),
         });
     }
     if rustix::fs::statvfs(directory).is_ok_and(|it| it.f_flag.contains(StatVfsMountFlags::NOEXEC))
     {
         return Err(Refusal {
-            problem: format!("{shown} is mounted noexec: nothing can be run from there"),
-            remedy: "mount the volume without noexec, or name another directory".to_owned(),
+            problem: format!("{shown} is mounted noexec: the copy could not be run"),
+            remedy: "mount the volume without noexec, or set another directory".to_owned(),
         });
     }
     let mut ourselves = File::open(OURSELVES).map_err(|error| Refusal {
-        problem: format!("{OURSELVES} cannot be read: {error}"),
+        problem: format!("failed to read {OURSELVES}: {error}"),
         remedy: "mount /proc".to_owned(),
     })?;
     // In the target's directory, since a rename is atomic only within one file system.
@@ -121,21 +118,21 @@ fn place(ourselves: &mut File, temporary: &Path, target: &Path) -> io::Result<()
 fn refusal(directory: &Path, error: &io::Error) -> Refusal {
     let remedy = match error.kind() {
         ErrorKind::NotFound => {
-            "mount a volume there that both containers share, or make the directory first"
+            "mount a volume there that both containers share, or create the directory"
         }
-        ErrorKind::NotADirectory => "name the directory, and not a file in it",
+        ErrorKind::NotADirectory => "set the directory, not a file in it",
         ErrorKind::PermissionDenied => {
-            "run as a user who may write there; in Kubernetes an emptyDir is writable for all, and \
-             other volumes are for the pod's fsGroup"
+            "run as a user with write permission; in Kubernetes an emptyDir is writable for all, \
+             other volumes for the pod's fsGroup"
         }
         ErrorKind::ReadOnlyFilesystem => "mount the volume here without readOnly",
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            "make room for 10 MB; an emptyDir may have a sizeLimit"
+            "free 10 MB; an emptyDir may have a sizeLimit"
         }
-        _ => "name another directory, or look at what holds this one",
+        _ => "set another directory, or check which process uses this one",
     };
     Refusal {
-        problem: format!("no copy can be made in {}: {error}", directory.display()),
+        problem: format!("failed to copy to {}: {error}", directory.display()),
         remedy: remedy.to_owned(),
     }
 }
@@ -155,7 +152,7 @@ mod tests {
             (ErrorKind::Other, "another directory"),
         ] {
             let Refusal { problem, remedy } = refusal(Path::new("/shared"), &kind.into());
-            assert!(problem.contains("in /shared") && remedy.contains(words), "{kind}: {remedy}");
+            assert!(problem.contains("to /shared") && remedy.contains(words), "{kind}: {remedy}");
         }
     }
 }

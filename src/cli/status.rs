@@ -13,7 +13,7 @@ use crate::clock::{self, Moment};
 use crate::config::Environment;
 use crate::status::words::{self, spoken};
 
-/// Whom to ask, and how to show the answer.
+/// The sidecar, and the format of the output.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
@@ -23,7 +23,7 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     url: UrlArgs,
-    /// Print the status document instead
+    /// Print the status document as JSON
     #[arg(long)]
     json: bool,
 }
@@ -77,19 +77,19 @@ fn facts(heard: &Heard, now: Moment, style: Style) -> String {
         ("election", harmless(&document.election)),
         ("leader", leader(document, style)),
         ("term", term(document)),
-        ("this one", this_one(document, heard.role(now), style)),
+        ("instance", this_one(document, heard.role(now), style)),
     ];
     if let Some(since) = since(&document.since, now) {
         rows.push(("since", since));
     }
     if !remaining.is_zero() {
-        rows.push(("valid for", format!("{}, unless renewed before", spoken(remaining))));
+        rows.push(("valid for", format!("{}, unless renewed", spoken(remaining))));
     }
     let store = &document.store;
-    let label = if document.term.is_some() { "renewed" } else { "heard" };
+    let label = if document.term.is_some() { "renewed" } else { "contacted" };
     let waited = heard.sent.elapsed_max(now);
     let ago = |ms| format!("{} ago", spoken(Duration::from_millis(ms) + waited));
-    rows.push((label, store.last_success_ms_ago.map_or("never yet".to_owned(), ago)));
+    rows.push((label, store.last_success_ms_ago.map_or("never".to_owned(), ago)));
     rows.push(("store", harmless(&store.kind)));
     let error = match &store.last_error {
         None => "none".to_owned(),
@@ -117,7 +117,7 @@ fn facts(heard: &Heard, now: Moment, style: Style) -> String {
 
 fn leader(document: &Document, style: Style) -> String {
     let Some(holder) = &document.holder else {
-        return style.paint(Colour::Yellow, "nobody that we know of");
+        return style.paint(Colour::Yellow, "no leader known");
     };
     let mut text = harmless(&holder.identity);
     if let Some(address) = &holder.address {
@@ -125,7 +125,7 @@ fn leader(document: &Document, style: Style) -> String {
     }
     // Compared by term: two candidates may have the same identity.
     if document.term.is_some() && document.term == Some(holder.term) {
-        text.push_str(", this one");
+        text.push_str(", this instance");
     }
     text
 }
@@ -145,22 +145,22 @@ fn this_one(document: &Document, role: Role, style: Style) -> String {
 /// Formats the health, with the last result of each failing probe.
 fn health(health: &HealthDocument<'_>, style: Style) -> String {
     let failing = health.probes.iter().filter(|it| it.well == Some(false)).map(|it| {
-        let said = it.said.as_deref().unwrap_or("not well");
+        let said = it.said.as_deref().unwrap_or("failed");
         style.paint(Colour::Red, &format!("{}: {}", harmless(&it.probe), harmless(said)))
     });
-    let word = if health.well { "well" } else { "not well" };
+    let word = if health.well { "healthy" } else { "unhealthy" };
     std::iter::once(word.to_owned()).chain(failing).collect::<Vec<_>>().join("; ")
 }
 
 /// Formats what the route reports, and whether that is right.
 fn route(route: &RouteDocument<'_>, style: Style) -> String {
-    let says = route.says.map_or("nothing that we know of", Role::as_str);
-    let mut text = format!("{} says {}", harmless(&route.kind), harmless(says));
+    let says = route.says.map_or("unknown", Role::as_str);
+    let mut text = format!("{} reports {}", harmless(&route.kind), harmless(says));
     if let Some(other) = &route.other {
-        text.push_str(&format!(", and active of {}", harmless(other)));
+        text.push_str(&format!(", and active for {}", harmless(other)));
     }
     if !route.agrees {
-        text = style.paint(Colour::Red, &format!("{text}, which it should not"));
+        text = style.paint(Colour::Red, &format!("{text}, which is wrong"));
     }
     if let Some(error) = &route.last_error {
         text.push_str(&format!("; {}", style.paint(Colour::Red, &harmless(error))));
@@ -184,10 +184,10 @@ fn candidates(heard: &Heard, now: Moment, style: Style) -> String {
         .map(|ms| Duration::from_millis(ms).saturating_sub(heard.sent.elapsed_max(now)));
     let aside = document.hold_off_remaining_ms.filter(|_| document.state == "standby");
     let does = match aside.map(|ms| spoken(Duration::from_millis(ms))) {
-        Some(left) => format!("lets others go first, for {left}; `tenure resume` ends that"),
+        Some(left) => format!("holds off for {left}; `tenure resume` ends that"),
         None => harmless(words::state(&document.state)),
     };
-    let note = format!("this one: {does}");
+    let note = format!("this instance {does}");
     let mut rows = vec![head.to_vec()];
     rows.push(row(&document.identity, role.as_str(), document.term, left.or(drain), note));
     // Compared by term: two candidates may have the same identity.
@@ -199,7 +199,7 @@ fn candidates(heard: &Heard, now: Moment, style: Style) -> String {
     }
     if let Some(successor) = &document.successor {
         let hold_off = spoken(Duration::from_millis(successor.hold_off_ms));
-        let note = format!("the others let it go first, for {hold_off}");
+        let note = format!("other candidates wait for it, for {hold_off}");
         rows.push(row(&successor.identity, "successor", None, None, note));
     }
     columns(&rows)
@@ -207,7 +207,7 @@ fn candidates(heard: &Heard, now: Moment, style: Style) -> String {
 
 /// Formats the last transitions of this instance, newest first.
 fn changes(document: &Document, style: Style) -> String {
-    let head = ["last changes, UTC", "state", "why"].map(|it| style.paint(Colour::Dim, it));
+    let head = ["transitions, UTC", "state", "why"].map(|it| style.paint(Colour::Dim, it));
     let mut rows = vec![head.to_vec()];
     for it in document.transitions.iter().take(CHANGES) {
         let at = date(&it.at).map_or_else(|| harmless(&it.at), shown);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaders_table_tells_everything_at_a_glance() {
+    fn a_leaders_table_shows_all_facts() {
         let text = told(
             r#"{"election":"orders","identity":"web-1","state":"leader","role":"active","term":42,
             "valid_for_ms":8200,"since":"2026-11-20T07:57:48Z","index":17,
@@ -265,26 +265,26 @@ mod tests {
         assert_eq!(
             text,
             "election   orders\n\
-             leader     web-1 at 10.0.3.7:8080, this one\n\
+             leader     web-1 at 10.0.3.7:8080, this instance\n\
              term       42\n\
-             this one   web-1: leader, active\n\
+             instance   web-1: leader, active\n\
              since      2026-11-20 07:57:48 UTC, 1h2m ago\n\
-             valid for  8.1s, unless renewed before\n\
+             valid for  8.1s, unless renewed\n\
              renewed    0.5s ago\n\
              store      azure\n\
              last error none\n\
              \n\
              candidate  role    term  left\n\
-             web-1      active  42    8.1s  this one: leads\n\
+             web-1      active  42    8.1s  this instance leads\n\
              \n\
-             last changes, UTC    state       why\n\
-             2026-11-20 07:57:48  leader      the new term was written, term 42\n\
-             2026-11-20 07:57:47  activating  the store granted the lease\n"
+             transitions, UTC     state       why\n\
+             2026-11-20 07:57:48  leader      the term was written, term 42\n\
+             2026-11-20 07:57:47  activating  the lease was acquired\n"
         );
     }
 
     #[test]
-    fn a_standby_tells_whom_it_follows_and_what_went_wrong() {
+    fn a_standbys_table_shows_the_holder_and_the_errors() {
         let text = told(
             r#"{"election":"orders","identity":"web-2","state":"standby","role":"passive",
             "term":null,"valid_for_ms":0,"since":"2026-11-20T09:00:00Z","index":3,
@@ -299,14 +299,14 @@ mod tests {
         for line in [
             "leader     web-1\n",
             "term       42\n",
-            "this one   web-2: standby, passive\n",
-            "heard      never yet\n",
+            "instance   web-2: standby, passive\n",
+            "contacted  never\n",
             "last error no answer (3 failures in a row)\n",
-            "health     not well; tcp://db:1: re fused\n",
-            "route      label says active, and active of web-9, which it should not; for bidden\n",
-            "web-2      passive    -     -     this one: stands by, ready to take over\n",
+            "health     unhealthy; tcp://db:1: re fused\n",
+            "route      label reports active, and active for web-9, which is wrong; for bidden\n",
+            "web-2      passive    -     -     this instance is a standby, ready to take over\n",
             "web-1      holder     42    -\n",
-            "web-3      successor  -     -     the others let it go first, for 10s\n",
+            "web-3      successor  -     -     other candidates wait for it, for 10s\n",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }
@@ -314,29 +314,30 @@ mod tests {
     }
 
     #[test]
-    fn a_standby_that_lets_others_go_first_says_so_and_what_ends_that() {
+    fn a_standby_that_holds_off_shows_how_to_end_it() {
         let text = told(
             r#"{"identity":"web-1","state":"standby","role":"passive","valid_for_ms":0,"index":1,
             "hold_off_remaining_ms":3540000}"#,
         );
-        let note = "this one: lets others go first, for 59m0s; `tenure resume` ends that\n";
+        let note = "this instance holds off for 59m0s; `tenure resume` ends that\n";
         assert!(text.contains(note), "{text}");
     }
 
     #[test]
-    fn a_drain_tells_how_long_it_may_yet_take() {
+    fn a_drain_shows_the_time_left() {
         let text = told(
             r#"{"identity":"web-1","state":"draining","role":"passive","valid_for_ms":0,"index":1,
             "term":42,"holder":{"identity":"web-1","term":42},"drain_remaining_ms":4300}"#,
         );
-        let row = "web-1      passive  42    4.2s  this one: lets its work end, then hands over\n";
+        let row =
+            "web-1      passive  42    4.2s  this instance is draining, then releases the lease\n";
         assert!(text.contains(row), "{text}");
         assert_eq!(text.matches("web-1").count(), 3, "holder and itself are one: {text}");
     }
 
     #[test]
-    fn nobody_leading_is_said_in_words() {
+    fn a_missing_leader_is_shown() {
         let text = told(r#"{"state":"starting","role":"passive","valid_for_ms":0,"index":1}"#);
-        assert!(text.contains("nobody that we know of") && text.contains("none yet"), "{text}");
+        assert!(text.contains("no leader known") && text.contains("none yet"), "{text}");
     }
 }

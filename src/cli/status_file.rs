@@ -16,7 +16,7 @@ const LONGEST: u64 = 1 << 16;
 
 /// The content of a status file, as far as `tenure check` needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct Said {
+pub(super) struct StatusFile {
     pub(super) role: Role,
     pub(super) state: String,
     #[serde(default)]
@@ -26,12 +26,12 @@ pub(super) struct Said {
 }
 
 /// Reads a status file.
-pub(super) fn read(path: &Path) -> Result<Said, String> {
-    let cannot = |error: std::io::Error| format!("cannot be read: {error}");
+pub(super) fn read(path: &Path) -> Result<StatusFile, String> {
+    let cannot = |error: std::io::Error| format!("could not be read: {error}");
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(cannot)?;
     if !file.metadata().map_err(cannot)?.is_file() {
-        return Err("is no regular file".to_owned());
+        return Err("is not a regular file".to_owned());
     }
     let mut text = String::new();
     file.take(LONGEST + 1).read_to_string(&mut text).map_err(cannot)?;
@@ -41,23 +41,24 @@ pub(super) fn read(path: &Path) -> Result<Said, String> {
     parse(&text)
 }
 
-pub(super) fn parse(text: &str) -> Result<Said, String> {
+pub(super) fn parse(text: &str) -> Result<StatusFile, String> {
     if text.trim_start().starts_with('{') {
-        return serde_json::from_str(text).map_err(|error| format!("is no status file: {error}"));
+        return serde_json::from_str(text)
+            .map_err(|error| format!("is not a status file: {error}"));
     }
     let value = |name: &str| {
         text.lines().find_map(|line| unquoted(line.strip_prefix(name)?.strip_prefix('=')?))
     };
-    let wanted = |name: &str| value(name).ok_or(format!("is no status file: it has no {name}"));
+    let wanted = |name: &str| value(name).ok_or(format!("is not a status file: {name} is missing"));
     let number = |name: &str| {
-        wanted(name)?.parse().map_err(|_| format!("is no status file: {name} is no number"))
+        wanted(name)?.parse().map_err(|_| format!("is not a status file: {name} is not a number"))
     };
     let role = match wanted("TENURE_ROLE")?.as_str() {
         "active" => Role::Active,
         "passive" => Role::Passive,
-        _ => return Err("is no status file: TENURE_ROLE is no role".to_owned()),
+        _ => return Err("is not a status file: TENURE_ROLE is not a role".to_owned()),
     };
-    Ok(Said {
+    Ok(StatusFile {
         role,
         state: wanted("TENURE_STATE")?,
         term: value("TENURE_TERM").and_then(|it| it.parse().ok()),
@@ -84,19 +85,19 @@ mod tests {
                        TENURE_VALID_UNTIL_BOOTTIME_NS='7'\nTENURE_BOOT_ID='b'\n";
 
     #[test]
-    fn both_formats_say_the_same() {
+    fn both_formats_have_the_same_content() {
         let json = r#"{"role":"active","state":"leader","term":42,"valid_until":"2026-01-01",
             "valid_until_boottime_ns":7,"boot_id":"b"}"#;
         assert_eq!(parse(json), parse(ENV));
-        let said = parse(ENV).unwrap();
+        let file = parse(ENV).unwrap();
         assert_eq!(
-            (said.role, said.term, said.valid_until_boottime_ns),
+            (file.role, file.term, file.valid_until_boottime_ns),
             (Role::Active, Some(42), 7)
         );
     }
 
     #[test]
-    fn what_is_missing_or_torn_is_no_status_file() {
+    fn a_missing_or_corrupt_file_is_not_a_status_file() {
         for line in ENV.lines().filter(|it| !it.starts_with("TENURE_TERM")) {
             let without: String =
                 ENV.lines().filter(|it| *it != line).collect::<Vec<_>>().join("\n");
@@ -112,12 +113,12 @@ mod tests {
     #[test]
     fn directories_and_pipes_are_refused_without_waiting() {
         let directory = tempfile::tempdir().unwrap();
-        assert!(read(directory.path()).unwrap_err().contains("no regular file"));
+        assert!(read(directory.path()).unwrap_err().contains("not a regular file"));
         let pipe = directory.path().join("pipe");
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-        assert!(read(&pipe).unwrap_err().contains("no regular file"));
-        assert!(read(&directory.path().join("none")).unwrap_err().contains("cannot be read"));
+        assert!(read(&pipe).unwrap_err().contains("not a regular file"));
+        assert!(read(&directory.path().join("none")).unwrap_err().contains("could not be read"));
     }
 
     proptest! {

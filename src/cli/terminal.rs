@@ -162,12 +162,12 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_from_elsewhere_cannot_steer_the_terminal() {
+    fn foreign_text_cannot_control_the_terminal() {
         assert_eq!(harmless("a\x1b[31mb\nc"), "a [31mb c");
     }
 
     #[test]
-    fn columns_are_aligned_by_what_is_seen_of_them() {
+    fn columns_are_aligned_by_visible_width() {
         let style = Style { colour: true, signs: false };
         let green = style.paint(Colour::Green, "ab");
         let rows = [

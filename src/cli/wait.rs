@@ -27,26 +27,26 @@ Examples:
   tenure wait --for active && ./work
   tenure wait --for passive --timeout 30s
   tenure wait --for passive --at-most 25s
-      before a sidecar's SIGTERM: it stays while the service ends its work as leader
+      before the SIGTERM of a sidecar: waits while the service finishes its work as leader
   tenure wait --for exactly-one --of 3 --url http://orders-pods:4040 --timeout 1m
-      asks each address of that name until three sidecars answer, and one of them is active
+      polls each address of that name until three sidecars answer and one of them is active
 
-Exit codes: 0 it is so, 1 the time is up (--for exactly-one: or two are active), 2 bad usage")]
+Exit codes: 0 reached, 1 timed out (--for exactly-one: or two are active), 2 bad usage")]
 pub struct Args {
-    /// The sidecar's status listener: http://HOST:PORT or unix:/path; for exactly-one several, and all
+    /// The sidecar's status listener: http://HOST:PORT or unix:/path; for exactly-one repeatable, with all
     /// addresses of each HOST [default: TENURE_URL, else http://127.0.0.1:4040]
     #[arg(long, value_name = "URL")]
     url: Vec<String>,
     /// What to wait for
     #[arg(long = "for", value_name = "ROLE")]
     goal: Goal,
-    /// How many sidecars there are, for exactly-one
+    /// The number of sidecars, for exactly-one
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     of: usize,
-    /// How long to wait at most [default: for ever]
+    /// How long to wait at most [default: no limit]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     timeout: Option<Duration>,
-    /// How long to wait at most, where the end of that time is as good: exit code 0
+    /// How long to wait at most; exit code 0 also when that time is over
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "timeout")]
     at_most: Option<Duration>,
 }
@@ -56,9 +56,9 @@ pub struct Args {
 enum Goal {
     /// This instance leads.
     Active,
-    /// It does not.
+    /// This instance does not lead.
     Passive,
-    /// All answer, and one of them leads.
+    /// All sidecars answer, and exactly one leads.
     ExactlyOne,
 }
 
@@ -121,7 +121,7 @@ fn code(ended: Result<(), String>) -> ExitCode {
 fn sidecars(args: &Args, environment: &Environment) -> Result<Vec<Sidecar>, String> {
     if args.goal != Goal::ExactlyOne && args.url.len() > 1 {
         let goal = args.goal.as_str();
-        return Err(format!("--url is given several times, and --for {goal} is about one sidecar"));
+        return Err(format!("--url is given several times, but --for {goal} takes one sidecar"));
     }
     if args.url.is_empty() {
         return Ok(vec![Sidecar::of(&UrlArgs::default(), environment)?]);

@@ -1,8 +1,6 @@
 //! `tenure watch`: prints each change of status as a line, for as long as the output is read: in
 //! words on a terminal, as JSON otherwise. After a lost connection it reconnects.
 
-mod lines;
-
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,9 +10,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::client::{RequestError, Sidecar, UrlArgs};
 use super::document::Document;
 use super::terminal::{self, Style};
+use super::watch_lines::Lines;
 use crate::clock;
 use crate::config::Environment;
-use lines::Lines;
 
 /// The pause between two event streams.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -25,11 +23,11 @@ const SILENCE: Duration = Duration::from_secs(25);
 /// The interval of the checks for a closed output.
 const GLANCE: Duration = Duration::from_millis(250);
 
-/// Whom to watch.
+/// The sidecar to watch.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
-  tenure watch                                  # on a terminal: a line of words a change
+  tenure watch                                  # on a terminal: a line of text per change
   tenure watch | jq --unbuffered -r .role
   tenure watch | while read -r status; do ./on-change \"$status\"; done")]
 pub struct Args {

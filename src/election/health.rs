@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_is_ill_until_every_probe_succeeded_often_enough() {
+    fn a_service_is_unhealthy_until_every_probe_succeeded_often_enough() {
         let mut health = health(2);
         for (probe, changes) in [(0, false), (0, false), (1, false), (1, true)] {
             assert!(!health.is_healthy());
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn only_failures_in_a_row_of_one_probe_make_it_ill() {
+    fn only_consecutive_failures_of_one_probe_make_it_unhealthy() {
         let mut health = health(2);
         for probe in [0, 0, 1, 1] {
             health.update(probe, true);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_nobody_asks_is_well() {
+    fn a_service_without_probes_is_healthy() {
         let mut health = Health::new(None);
         assert!(health.is_healthy() && !health.update(0, false) && health.is_healthy());
     }

@@ -47,7 +47,12 @@ impl Election {
 
     /// Queues a notice if the state has changed; `ended` gives the term and length of a leadership
     /// that is over.
-    pub(super) fn notify_transition(&mut self, reason: Reason, ended: Option<Ended>, now: Moment) {
+    pub(super) fn notify_transition(
+        &mut self,
+        reason: Reason,
+        ended: Option<EndedLeadership>,
+        now: Moment,
+    ) {
         let standing = self.standing();
         let (from, to) = (self.state, standing.state());
         if from == to {
@@ -71,7 +76,7 @@ impl Election {
 
 /// A leadership that is over.
 #[derive(Clone, Copy)]
-pub(super) struct Ended {
+pub(super) struct EndedLeadership {
     pub(super) term: u64,
     pub(super) lasted: Duration,
 }

@@ -4,7 +4,7 @@
 use std::mem;
 use std::sync::Arc;
 
-use super::notices::Ended;
+use super::notices::EndedLeadership;
 use super::role::{
     Activating, Bidding, Draining, HeldLease, Leader, PendingRelease, PendingSuccessor, Role,
 };
@@ -121,7 +121,7 @@ impl Election {
                 {
                     pending_release.client_window = Some((sent, length));
                 }
-                Some(Ended { term: it.term, lasted: it.since.elapsed_max(now) })
+                Some(EndedLeadership { term: it.term, lasted: it.since.elapsed_max(now) })
             }
             Role::Draining(it) => {
                 let sent = it.held.belief.sent;
@@ -134,7 +134,7 @@ impl Election {
                 {
                     pending_release.client_window = Some((it.began, it.length));
                 }
-                Some(Ended { term: it.term, lasted: it.since.elapsed_max(now) })
+                Some(EndedLeadership { term: it.term, lasted: it.since.elapsed_max(now) })
             }
             Role::Resigned => None,
         };

@@ -5,10 +5,10 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 
 use super::descendants::{group_lives, signal_group};
-use super::exit::{Ended, Why};
+use super::exit::{ExitStatus, StopReason};
 use super::terminal::Terminal;
-use super::watchdog_client::Keeper;
-use super::wire::{End, Order, Report};
+use super::watchdog_client::WatchdogClient;
+use super::wire::{End, WatchdogCommand, WatchdogEvent};
 use crate::clock::Moment;
 use crate::election::Standing;
 use crate::process::signals::{CONT, TSTP, TTIN, TTOU};
@@ -18,14 +18,14 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// A run of the command in a term.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct Child {
     pub(super) term: u64,
     pub(super) since: Moment,
-    /// Why it was told to end, if it was.
-    pub(super) why: Option<Why>,
+    /// Why it was asked to stop, if it was.
+    pub(super) why: Option<StopReason>,
     /// How it ended; `None` after the end if that is unknown.
-    pub(super) ended: Option<Ended>,
-    keeper: Keeper,
+    pub(super) ended: Option<ExitStatus>,
+    watchdog: WatchdogClient,
     group: Option<Pid>,
     /// The deadline that was sent to the watchdog.
     told: End,
@@ -34,14 +34,14 @@ pub(super) struct Running {
     terminal: Terminal,
 }
 
-impl Running {
-    pub(super) fn new(term: u64, since: Moment, keeper: Keeper, told: End) -> Self {
+impl Child {
+    pub(super) fn new(term: u64, since: Moment, watchdog: WatchdogClient, told: End) -> Self {
         Self {
             term,
             since,
             why: None,
             ended: None,
-            keeper,
+            watchdog,
             group: None,
             told,
             asked: false,
@@ -61,8 +61,8 @@ impl Running {
             }
             _ => {
                 if !std::mem::replace(&mut self.killed, true) {
-                    self.why.get_or_insert(Why::Lost);
-                    self.keeper.order(Order::Kill);
+                    self.why.get_or_insert(StopReason::Lost);
+                    self.watchdog.order(WatchdogCommand::Kill);
                 }
                 return;
             }
@@ -70,60 +70,70 @@ impl Running {
         // Only the lease clocks count: after a jump of the wall clock a renewal is in flight, and
         // the command keeps running unless that is not granted by the old deadline (R10).
         let end = End::of(belief.sent, belief.length);
-        if end != self.told && self.keeper.order(Order::Belief(end)) {
+        if end != self.told && self.watchdog.order(WatchdogCommand::Belief(end)) {
             self.told = end;
         }
         if let Standing::Draining { began, length, .. } = standing
             && !std::mem::replace(&mut self.asked, true)
         {
-            self.why.get_or_insert(Why::Lost);
+            self.why.get_or_insert(StopReason::Lost);
             let within = length.saturating_sub(began.elapsed_max(now));
-            self.keeper.order(Order::Terminate { signal, within });
+            self.watchdog.order(WatchdogCommand::Terminate { signal, within });
         }
     }
 
     /// Forwards a signal to the command.
     pub(super) fn pass_on(&self, signal: i32) {
-        self.keeper.order(Order::Signal(signal));
+        self.watchdog.order(WatchdogCommand::Signal(signal));
     }
 
     /// Returns the next report, or `None` if the watchdog is gone.
-    pub(super) async fn report(&mut self) -> Option<Report> {
-        self.keeper.report().await
+    pub(super) async fn report(&mut self) -> Option<WatchdogEvent> {
+        self.watchdog.report().await
     }
 
     /// Processes a report. Returns whether no process is left.
-    pub(super) fn take(&mut self, report: Report) -> bool {
+    pub(super) fn take(&mut self, report: WatchdogEvent) -> bool {
         match report {
-            Report::Started(id) => {
+            WatchdogEvent::Started(id) => {
                 self.group = Pid::from_raw(id);
                 tracing::info!(term = self.term, pid = id, "command started");
             }
-            Report::Failed(error) => {
+            WatchdogEvent::Failed(error) => {
                 let error = std::io::Error::from_raw_os_error(error);
-                tracing::error!(term = self.term, %error, "command could not be started");
-                self.ended = Some(Ended::Exited(super::reexec::CANNOT_RUN.into()));
+                tracing::error!(term = self.term, %error, "failed to start the command");
+                self.ended = Some(ExitStatus::Exited(super::reexec::CANNOT_RUN.into()));
             }
-            Report::Overdue => {
-                self.why.get_or_insert(Why::Lost);
-                tracing::warn!(term = self.term, "belief nears its end: command is asked to end");
+            WatchdogEvent::Overdue => {
+                self.why.get_or_insert(StopReason::Lost);
+                tracing::warn!(
+                    term = self.term,
+                    "lease about to expire: sending SIGTERM to the command"
+                );
             }
-            Report::Stopped(signal) => self.stopped(signal),
-            Report::Exited(_) | Report::Signalled(_) => {
-                self.ended = Ended::of(report);
+            WatchdogEvent::Stopped(signal) => self.stopped(signal),
+            WatchdogEvent::Exited(_) | WatchdogEvent::Signalled(_) => {
+                self.ended = ExitStatus::of(report);
                 match report {
-                    Report::Signalled(signal) => {
-                        tracing::info!(term = self.term, signal, "command was ended by a signal");
+                    WatchdogEvent::Signalled(signal) => {
+                        if self.why.is_none() {
+                            tracing::warn!(term = self.term, signal, "command killed by a signal");
+                        } else {
+                            tracing::info!(term = self.term, signal, "command killed by a signal");
+                        }
                     }
-                    Report::Exited(code) => {
-                        tracing::info!(term = self.term, code, "command ended");
+                    WatchdogEvent::Exited(code) if code != 0 && self.why.is_none() => {
+                        tracing::warn!(term = self.term, code, "command exited");
+                    }
+                    WatchdogEvent::Exited(code) => {
+                        tracing::info!(term = self.term, code, "command exited");
                     }
                     _ => {}
                 }
             }
-            Report::Gone => return true,
+            WatchdogEvent::Gone => return true,
         }
-        matches!(report, Report::Failed(_))
+        matches!(report, WatchdogEvent::Failed(_))
     }
 
     fn stopped(&mut self, signal: i32) {
@@ -138,20 +148,20 @@ impl Running {
 
     /// Returns whether the command was ended by a Ctrl-C while it had the terminal.
     pub(super) fn was_interrupted(&self) -> bool {
-        self.terminal.is_lent() && self.ended.is_some_and(Ended::is_interrupt)
+        self.terminal.is_lent() && self.ended.is_some_and(ExitStatus::is_interrupt)
     }
 
     /// Waits for the watchdog to exit. If it was killed, so was the command; then the rest of its
     /// group is killed here.
     pub(super) async fn end(&mut self, orderly: bool) {
         self.terminal.take_back();
-        self.keeper.ended().await;
+        self.watchdog.ended().await;
         if orderly {
             return;
         }
         tracing::error!(
             term = self.term,
-            "the command's keeper was killed, and the command with it"
+            "the watchdog of the command was killed, and the command with it"
         );
         if let Some(group) = self.group {
             while group_lives(group) {

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::wire::{End, Order};
+use super::wire::{End, WatchdogCommand};
 use crate::clock::Moment;
 
 /// What to do with the command's group at an instant.
@@ -52,10 +52,10 @@ impl Rule {
     }
 
     /// Processes an order; returns a signal to send at once, if there is one.
-    pub fn obey(&mut self, order: Order, now: Moment) -> Option<i32> {
+    pub fn obey(&mut self, order: WatchdogCommand, now: Moment) -> Option<i32> {
         match order {
-            Order::Belief(end) => self.end = end,
-            Order::Terminate { signal, within } => {
+            WatchdogCommand::Belief(end) => self.end = end,
+            WatchdogCommand::Terminate { signal, within } => {
                 // A stop that has begun can be shortened, but not extended.
                 let first = self.ending.is_none();
                 if self.ending.is_none_or(|it| it.remaining(now) > within) {
@@ -63,8 +63,8 @@ impl Rule {
                 }
                 return first.then_some(signal);
             }
-            Order::Kill => self.over = true,
-            Order::Signal(signal) => return Some(signal),
+            WatchdogCommand::Kill => self.over = true,
+            WatchdogCommand::Signal(signal) => return Some(signal),
         }
         None
     }
@@ -73,7 +73,7 @@ impl Rule {
     /// signal to send at once, if there is one.
     pub fn main_ended(&mut self, now: Moment) -> Option<i32> {
         let within = self.stop_timeout;
-        self.obey(Order::Terminate { signal: TERM, within }, now)
+        self.obey(WatchdogCommand::Terminate { signal: TERM, within }, now)
     }
 
     /// Returns whether the deadline of the belief has required the command to end.
@@ -156,14 +156,14 @@ mod tests {
     #[test]
     fn a_renewal_puts_both_off_and_one_after_term_puts_off_neither() {
         let mut rule = rule();
-        assert_eq!(rule.obey(Order::Belief(end(12_000)), at(2_000)), None);
+        assert_eq!(rule.obey(WatchdogCommand::Belief(end(12_000)), at(2_000)), None);
         assert_eq!(rule.judge(at(8_999)), Action::Wait(ms(1)));
         assert_eq!(rule.judge(at(9_000)), Action::Signal(TERM));
-        rule.obey(Order::Belief(end(19_000)), at(9_100));
+        rule.obey(WatchdogCommand::Belief(end(19_000)), at(9_100));
         assert_eq!(rule.judge(at(9_100)), Action::Wait(ms(2_900)));
         assert_eq!(rule.judge(at(12_000)), Action::Kill);
         // A later belief does not revoke the kill.
-        rule.obey(Order::Belief(end(30_000)), at(12_001));
+        rule.obey(WatchdogCommand::Belief(end(30_000)), at(12_001));
         assert_eq!(rule.judge(at(12_001)), Action::Kill);
     }
 
@@ -186,25 +186,25 @@ mod tests {
     #[test]
     fn an_end_by_will_has_its_own_time_and_never_outlasts_the_belief() {
         let mut it = rule();
-        let order = Order::Terminate { signal: 2, within: ms(5_000) };
+        let order = WatchdogCommand::Terminate { signal: 2, within: ms(5_000) };
         assert_eq!(it.obey(order, at(1_000)), Some(2));
         assert_eq!(it.obey(order, at(2_000)), None, "a second one is not sent");
         assert_eq!(it.judge(at(5_999)), Action::Wait(ms(1)));
         assert_eq!(it.judge(at(6_000)), Action::Kill);
 
         let mut it = rule();
-        it.obey(Order::Terminate { signal: 15, within: ms(60_000) }, at(1_000));
+        it.obey(WatchdogCommand::Terminate { signal: 15, within: ms(60_000) }, at(1_000));
         assert_eq!(it.judge(at(9_999)), Action::Wait(ms(1)));
         assert_eq!(it.judge(at(10_000)), Action::Kill);
 
         let mut it = rule();
-        it.obey(Order::Terminate { signal: 15, within: ms(60_000) }, at(1_000));
-        it.obey(Order::Terminate { signal: 15, within: ms(1_000) }, at(2_000));
+        it.obey(WatchdogCommand::Terminate { signal: 15, within: ms(60_000) }, at(1_000));
+        it.obey(WatchdogCommand::Terminate { signal: 15, within: ms(1_000) }, at(2_000));
         assert_eq!(it.judge(at(3_000)), Action::Kill, "a shorter one brings it forward");
     }
 
     #[test]
-    fn what_a_command_left_behind_has_the_stop_timeout() {
+    fn processes_left_behind_get_the_stop_timeout() {
         let mut rule = rule();
         assert_eq!(rule.main_ended(at(1_000)), Some(TERM));
         assert_eq!(rule.judge(at(3_999)), Action::Wait(ms(1)));
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn kill_is_at_once() {
         let mut rule = rule();
-        assert_eq!(rule.obey(Order::Kill, at(1)), None);
+        assert_eq!(rule.obey(WatchdogCommand::Kill, at(1)), None);
         assert_eq!(rule.judge(at(1)), Action::Kill);
     }
 }

@@ -1,7 +1,7 @@
 //! How a run of the command ended, and the resulting exit code.
 
 use super::launch::CANNOT_RUN;
-use super::wire::Report;
+use super::wire::WatchdogEvent;
 
 /// No lease within `--wait`.
 pub(super) const NO_LEASE: u8 = 75;
@@ -12,9 +12,9 @@ pub(super) const LOST: u8 = 76;
 /// The time of `--max-hold` is over.
 pub(super) const HELD: u8 = 124;
 
-/// Why a command was told to end.
+/// Why a command was asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum StopReason {
     /// Tenure received a signal.
     Signal,
     /// The time of `--max-hold` is over.
@@ -26,19 +26,19 @@ pub(super) enum Why {
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum ExitStatus {
     /// With this exit code.
     Exited(i32),
     /// By this signal.
     Signalled(i32),
 }
 
-impl Ended {
+impl ExitStatus {
     /// Returns how the command ended, if the report says so.
-    pub(super) fn of(report: Report) -> Option<Self> {
+    pub(super) fn of(report: WatchdogEvent) -> Option<Self> {
         match report {
-            Report::Exited(code) => Some(Self::Exited(code)),
-            Report::Signalled(signal) => Some(Self::Signalled(signal)),
+            WatchdogEvent::Exited(code) => Some(Self::Exited(code)),
+            WatchdogEvent::Signalled(signal) => Some(Self::Signalled(signal)),
             _ => None,
         }
     }
@@ -59,11 +59,11 @@ impl Ended {
 }
 
 /// Returns the exit code of `--once` after the command has ended.
-pub(super) fn code(ended: Ended, why: Option<Why>) -> u8 {
+pub(super) fn code(ended: ExitStatus, why: Option<StopReason>) -> u8 {
     match why {
-        None | Some(Why::Signal) => ended.code(),
-        Some(Why::Held) => HELD,
-        Some(Why::Lost) => LOST,
+        None | Some(StopReason::Signal) => ended.code(),
+        Some(StopReason::Held) => HELD,
+        Some(StopReason::Lost) => LOST,
     }
 }
 
@@ -72,13 +72,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_codes_are_those_of_a_shell_and_of_the_locks_before_us() {
-        let (exited, killed) = (Ended::Exited(3), Ended::Signalled(9));
+    fn the_exit_codes_are_those_of_a_shell_and_of_other_lock_tools() {
+        let (exited, killed) = (ExitStatus::Exited(3), ExitStatus::Signalled(9));
         assert_eq!((exited.code(), killed.code()), (3, 137));
         assert_eq!(code(exited, None), 3);
-        assert_eq!(code(Ended::Signalled(15), Some(Why::Signal)), 143);
-        assert_eq!(code(Ended::Exited(0), Some(Why::Held)), 124);
-        assert_eq!(code(Ended::Exited(0), Some(Why::Lost)), 76);
-        assert!(Ended::Signalled(2).is_interrupt() && Ended::Exited(130).is_interrupt());
+        assert_eq!(code(ExitStatus::Signalled(15), Some(StopReason::Signal)), 143);
+        assert_eq!(code(ExitStatus::Exited(0), Some(StopReason::Held)), 124);
+        assert_eq!(code(ExitStatus::Exited(0), Some(StopReason::Lost)), 76);
+        assert!(ExitStatus::Signalled(2).is_interrupt() && ExitStatus::Exited(130).is_interrupt());
     }
 }

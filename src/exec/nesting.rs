@@ -39,8 +39,9 @@ pub fn refusal(settings: &Settings, environment: &Environment) -> Option<String>
     let mark = mark(settings)?;
     environment.get(VARIABLE)?.lines().any(|it| it == mark).then(|| {
         format!(
-            "election {:?} in {} is led by the `tenure exec` around this process, which would wait \
-             for itself: name another --election or --store, or unset {VARIABLE} if that is wrong",
+            "this process runs inside a `tenure exec` that leads election {:?} in {}, so it would \
+             wait for itself: set another --election or --store, or unset {VARIABLE} if that is \
+             wrong",
             settings.election, settings.store,
         )
     })

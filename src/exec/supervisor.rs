@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::backoff::BackOff;
-use super::child::Running;
-use super::exit::{Ended, NO_LEASE, Why, code};
+use super::child::Child;
+use super::exit::{ExitStatus, NO_LEASE, StopReason, code};
 use super::launch::CANNOT_RUN;
-use super::watchdog_client::{Keeper, Task};
-use super::wire::{End, Report};
+use super::watchdog_client::{Task, WatchdogClient};
+use super::wire::{End, WatchdogEvent};
 use crate::clock::{LONGEST_SLEEP, Moment};
 use crate::config::duration;
 use crate::driver::Control;
@@ -36,7 +36,7 @@ pub struct Mode {
 
 /// How the supervisor ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum SupervisorExit {
     /// By a second signal: exit at once with this code.
     AtOnce(u8),
     /// Exit with this code once the lease has been released and all readers notified.
@@ -70,8 +70,8 @@ pub struct Supervisor {
 }
 
 /// The state of the supervisor.
-struct Course {
-    running: Option<Running>,
+struct RunState {
+    running: Option<Child>,
     /// The last term that has no processes left, or never had any.
     vacated: u64,
     starts: u64,
@@ -81,9 +81,9 @@ struct Course {
     begun: Moment,
 }
 
-enum Event {
+enum Wakeup {
     Signal(i32),
-    Report(Option<Report>),
+    WatchdogEvent(Option<WatchdogEvent>),
     Published(bool),
     Tick,
 }
@@ -91,13 +91,13 @@ enum Event {
 impl Supervisor {
     /// Runs until the command has ended for good, or the instance has resigned. Returns the signals
     /// too, whose handlers must not be installed twice: a signal in between would be lost.
-    pub async fn run(mut self) -> (Over, Signals) {
+    pub async fn run(mut self) -> (SupervisorExit, Signals) {
         let over = self.run_to_end().await;
         (over, self.signals)
     }
 
-    async fn run_to_end(&mut self) -> Over {
-        let mut it = Course {
+    async fn run_to_end(&mut self) -> SupervisorExit {
+        let mut it = RunState {
             running: None,
             vacated: 0,
             starts: 0,
@@ -113,17 +113,17 @@ impl Supervisor {
             let sleep = self.until_look(&it);
             let event = tokio::select! {
                 biased;
-                signal = self.signals.next() => Event::Signal(signal),
-                report = report(&mut it.running) => Event::Report(report),
-                changed = self.published.changed() => Event::Published(changed.is_ok()),
-                () = tokio::time::sleep(sleep) => Event::Tick,
+                signal = self.signals.next() => Wakeup::Signal(signal),
+                report = report(&mut it.running) => Wakeup::WatchdogEvent(report),
+                changed = self.published.changed() => Wakeup::Published(changed.is_ok()),
+                () = tokio::time::sleep(sleep) => Wakeup::Tick,
             };
             let over = match event {
-                Event::Signal(number) => self.signalled(&mut it, number).await,
-                Event::Report(report) => self.reported(&mut it, report).await,
+                Wakeup::Signal(number) => self.signalled(&mut it, number).await,
+                Wakeup::WatchdogEvent(report) => self.reported(&mut it, report).await,
                 // The driver has ended, and the instance with it.
-                Event::Published(false) => Some(self.without_command(&it)),
-                Event::Published(true) | Event::Tick => None,
+                Wakeup::Published(false) => Some(self.without_command(&it)),
+                Wakeup::Published(true) | Wakeup::Tick => None,
             };
             if let Some(over) = over {
                 return over;
@@ -132,15 +132,15 @@ impl Supervisor {
     }
 
     /// Does what the status or the time requires.
-    async fn turn(&mut self, it: &mut Course, published: &Published) -> Option<Over> {
+    async fn turn(&mut self, it: &mut RunState, published: &Published) -> Option<SupervisorExit> {
         let (now, status) = ((self.now)(), &published.status);
         if let Some(running) = &mut it.running {
             let signal = it.asked.unwrap_or(signals::TERM);
             running.follow(&status.standing, signal, now);
             let held = self.mode.max_hold.is_some_and(|it| running.since.elapsed_max(now) >= it);
             if held && running.why.is_none() && running.ended.is_none() {
-                tracing::info!(term = running.term, "held for as long as --max-hold allows");
-                running.why = Some(Why::Held);
+                tracing::info!(term = running.term, "--max-hold is over: stopping the command");
+                running.why = Some(StopReason::Held);
                 let _ = self.control.command(Command::StepDown { hold_off: AFTER_HOLD }).await;
             }
             return None;
@@ -160,7 +160,7 @@ impl Supervisor {
                 if it.starts == 0 && it.asked.is_none() && self.has_waited(it, published, now) {
                     self.tell_no_lease(published);
                     self.control.resign().await;
-                    return Some(Over::AfterRelease { code: NO_LEASE, asked: false });
+                    return Some(SupervisorExit::AfterRelease { code: NO_LEASE, asked: false });
                 }
             }
         }
@@ -169,7 +169,7 @@ impl Supervisor {
 
     /// Reports a term without any process: it ended, or is ending, before the command could be
     /// started.
-    async fn vacate_unseen(&self, it: &mut Course, published: &Published) {
+    async fn vacate_unseen(&self, it: &mut RunState, published: &Published) {
         if let Some(term) = published.status.workload_term {
             it.vacated = term;
             self.control.workload_exited(term, None).await;
@@ -182,11 +182,11 @@ impl Supervisor {
         let holder = status.holder.as_ref().map(|it| it.candidate.identity.as_str());
         let state = status.standing.state().as_str();
         let wait = duration::format(self.mode.wait.unwrap_or_default());
-        tracing::warn!(holder, state, "no lease within --wait {wait}: the command is not run");
+        tracing::warn!(holder, state, "no lease within --wait {wait}: the command was not run");
     }
 
     /// Returns whether `--wait` is over.
-    fn has_waited(&self, it: &Course, published: &Published, now: Moment) -> bool {
+    fn has_waited(&self, it: &RunState, published: &Published, now: Moment) -> bool {
         let Some(wait) = self.mode.wait else { return false };
         if !wait.is_zero() {
             // A lease that is held by then, in activation, is waited for.
@@ -202,7 +202,13 @@ impl Supervisor {
         }
     }
 
-    async fn start(&mut self, it: &mut Course, term: u64, end: End, now: Moment) -> Option<Over> {
+    async fn start(
+        &mut self,
+        it: &mut RunState,
+        term: u64,
+        end: End,
+        now: Moment,
+    ) -> Option<SupervisorExit> {
         it.starts += 1;
         if it.starts > 1 {
             self.metrics.child_restart();
@@ -210,31 +216,31 @@ impl Supervisor {
         let number = OsString::from(term.to_string());
         let variables = self.variables.iter().map(|(name, value)| (*name, value.as_os_str()));
         let variables = variables.chain([("TENURE_TERM", number.as_ref() as &OsStr)]);
-        match Keeper::start(&self.task, variables, end) {
-            Ok(keeper) => {
-                it.running = Some(Running::new(term, now, keeper, end));
+        match WatchdogClient::start(&self.task, variables, end) {
+            Ok(watchdog) => {
+                it.running = Some(Child::new(term, now, watchdog, end));
                 None
             }
             Err(error) => {
-                tracing::error!(%error, "the command's keeper could not be started");
-                self.over(it, term, Ended::Exited(CANNOT_RUN.into()), None, now).await
+                tracing::error!(%error, "failed to start the watchdog of the command");
+                self.over(it, term, ExitStatus::Exited(CANNOT_RUN.into()), None, now).await
             }
         }
     }
 
     /// Handles a signal: the first that asks for the end resigns, the second exits at once.
-    async fn signalled(&self, it: &mut Course, number: i32) -> Option<Over> {
+    async fn signalled(&self, it: &mut RunState, number: i32) -> Option<SupervisorExit> {
         let runs = it.running.as_ref().filter(|it| it.ended.is_none());
         match (number, runs) {
             (signals::INT | signals::TERM, _) | (signals::QUIT, None) => {
                 if it.asked.is_some() {
                     let code = u8::try_from(128 + number).unwrap_or(u8::MAX);
-                    return Some(Over::AtOnce(code));
+                    return Some(SupervisorExit::AtOnce(code));
                 }
                 tracing::info!(signal = number, "resigning; a second signal ends at once");
                 it.asked = Some(number);
                 if let Some(running) = &mut it.running {
-                    running.why.get_or_insert(Why::Signal);
+                    running.why.get_or_insert(StopReason::Signal);
                 }
                 self.control.resign().await;
             }
@@ -245,7 +251,11 @@ impl Supervisor {
     }
 
     /// Processes a report of the watchdog.
-    async fn reported(&self, it: &mut Course, report: Option<Report>) -> Option<Over> {
+    async fn reported(
+        &self,
+        it: &mut RunState,
+        report: Option<WatchdogEvent>,
+    ) -> Option<SupervisorExit> {
         let running = it.running.as_mut()?;
         if let Some(report) = report
             && !running.take(report)
@@ -259,31 +269,31 @@ impl Supervisor {
             it.asked = Some(signals::INT);
             self.control.resign().await;
         }
-        let ended = running.ended.unwrap_or(Ended::Signalled(9));
+        let ended = running.ended.unwrap_or(ExitStatus::Signalled(9));
         self.over(it, running.term, ended, running.why, running.since).await
     }
 
     /// Reports to the driver that no process of the term is left.
     async fn over(
         &self,
-        it: &mut Course,
+        it: &mut RunState,
         term: u64,
-        ended: Ended,
-        why: Option<Why>,
+        ended: ExitStatus,
+        why: Option<StopReason>,
         since: Moment,
-    ) -> Option<Over> {
+    ) -> Option<SupervisorExit> {
         it.vacated = term;
         if self.mode.once {
             self.control.resign().await;
             self.control.workload_exited(term, None).await;
             let asked = it.asked.is_some();
-            return Some(Over::AfterRelease { code: code(ended, why), asked });
+            return Some(SupervisorExit::AfterRelease { code: code(ended, why), asked });
         }
         let ran = since.elapsed_min((self.now)());
         let by_itself = why.is_none() && it.asked.is_none();
         let hold_off = by_itself.then(|| it.back_off.after(ran));
         if let Some(hold_off) = hold_off {
-            tracing::info!(term, hold_off = ?hold_off, "the lease is given back, and competed for later");
+            tracing::info!(term, hold_off = ?hold_off, "releasing the lease; competing again after the hold-off");
         }
         self.control.workload_exited(term, hold_off).await;
         None
@@ -291,16 +301,16 @@ impl Supervisor {
 
     /// Returns the end without a running command: a `--once` that never ran must not look
     /// successful.
-    fn without_command(&self, it: &Course) -> Over {
+    fn without_command(&self, it: &RunState) -> SupervisorExit {
         let code = match it.asked {
             Some(number) if self.mode.once => u8::try_from(128 + number).unwrap_or(u8::MAX),
             _ => 0,
         };
-        Over::AfterRelease { code, asked: it.asked.is_some() }
+        SupervisorExit::AfterRelease { code, asked: it.asked.is_some() }
     }
 
     /// Returns the time until a limit may have passed.
-    fn until_look(&self, it: &Course) -> Duration {
+    fn until_look(&self, it: &RunState) -> Duration {
         let (since, length) = match &it.running {
             Some(running) => (running.since, self.mode.max_hold),
             None => (it.begun, self.mode.wait.filter(|_| it.starts == 0)),
@@ -312,7 +322,7 @@ impl Supervisor {
 }
 
 /// Returns the watchdog's next report; pending if there is no watchdog.
-async fn report(running: &mut Option<Running>) -> Option<Report> {
+async fn report(running: &mut Option<Child>) -> Option<WatchdogEvent> {
     match running {
         Some(running) => running.report().await,
         None => std::future::pending().await,

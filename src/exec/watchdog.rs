@@ -29,7 +29,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, wait};
 use super::deadline::{Action, Rule};
 use super::descendants::{signal_all, signal_group};
 use super::launch::{LAUNCH, OURSELVES};
-use super::wire::{Order, RECORD, Report};
+use super::wire::{RECORD, WatchdogCommand, WatchdogEvent};
 use crate::clock;
 
 /// The first argument of a watchdog.
@@ -45,31 +45,31 @@ const ROUND: Duration = Duration::from_millis(20);
 /// Standard input is the socket to Tenure.
 pub(super) fn run(stop_timeout: Duration, command: Vec<OsString>) -> ExitCode {
     let socket = std::io::stdin();
-    let Some((Order::Belief(end), stdin)) = first_order(socket.as_fd()) else {
+    let Some((WatchdogCommand::Belief(end), stdin)) = first_order(socket.as_fd()) else {
         return ExitCode::from(2);
     };
     let mut rule = Rule::new(stop_timeout, end, clock::now());
     // Tenure may have been stopped since it started this process, so that another may lead now.
     if !matches!(rule.judge(clock::now()), Action::Wait(_)) {
-        tell(Report::Overdue);
-        tell(Report::Gone);
+        tell(WatchdogEvent::Overdue);
+        tell(WatchdogEvent::Gone);
         return ExitCode::SUCCESS;
     }
     match start(command, stdin) {
         Ok((main, ended)) => {
-            tell(Report::Started(main.as_raw_nonzero().get()));
-            Keeper { rule, main, ended, status: None, open: true, partial: Vec::new() }.keep();
+            tell(WatchdogEvent::Started(main.as_raw_nonzero().get()));
+            Watchdog { rule, main, ended, status: None, open: true, partial: Vec::new() }.keep();
             ExitCode::SUCCESS
         }
         Err(error) => {
-            tell(Report::Failed(error.raw_os_error().unwrap_or_default()));
+            tell(WatchdogEvent::Failed(error.raw_os_error().unwrap_or_default()));
             ExitCode::FAILURE
         }
     }
 }
 
 /// Receives the first order, together with the command's standard input.
-fn first_order(socket: impl AsFd) -> Option<(Order, OwnedFd)> {
+fn first_order(socket: impl AsFd) -> Option<(WatchdogCommand, OwnedFd)> {
     let mut bytes = [0; RECORD];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -80,7 +80,7 @@ fn first_order(socket: impl AsFd) -> Option<(Order, OwnedFd)> {
         _ => None,
     });
     let stdin = files.next()?;
-    (got.bytes == RECORD).then(|| (Order::of_bytes(&bytes), stdin))
+    (got.bytes == RECORD).then(|| (WatchdogCommand::of_bytes(&bytes), stdin))
 }
 
 /// Starts the launcher in its own process group; also returns a file descriptor that is readable
@@ -105,12 +105,12 @@ fn start(command: Vec<OsString>, stdin: OwnedFd) -> std::io::Result<(Pid, Signal
 }
 
 /// Sends a report to Tenure, unless it is gone.
-fn tell(report: Report) {
+fn tell(report: WatchdogEvent) {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     let _ = send(std::io::stdin(), &report.to_bytes(), flags);
 }
 
-struct Keeper {
+struct Watchdog {
     rule: Rule,
     /// The command's process id, which is also that of its group.
     main: Pid,
@@ -124,13 +124,13 @@ struct Keeper {
     partial: Vec<u8>,
 }
 
-impl Keeper {
+impl Watchdog {
     fn keep(&mut self) {
         while self.reap() {
             let before = self.rule.is_overdue();
             let action = self.rule.judge(clock::now());
             if self.rule.is_overdue() && !before {
-                tell(Report::Overdue);
+                tell(WatchdogEvent::Overdue);
             }
             let pause = match action {
                 Action::Wait(left) => left.min(STEP),
@@ -146,7 +146,7 @@ impl Keeper {
             self.sleep(pause);
             self.listen();
         }
-        tell(Report::Gone);
+        tell(WatchdogEvent::Gone);
     }
 
     /// Reaps all children that have exited; returns whether any child is left.
@@ -165,13 +165,13 @@ impl Keeper {
 
     fn heard(&mut self, status: WaitStatus) {
         if let Some(signal) = status.stopping_signal() {
-            tell(Report::Stopped(signal));
+            tell(WatchdogEvent::Stopped(signal));
             return;
         }
         self.status = Some(status);
         tell(match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => Report::Exited(code),
-            (None, signal) => Report::Signalled(signal.unwrap_or_default()),
+            (Some(code), _) => WatchdogEvent::Exited(code),
+            (None, signal) => WatchdogEvent::Signalled(signal.unwrap_or_default()),
         });
         if let Some(signal) = self.rule.main_ended(clock::now()) {
             self.end_with(signal);
@@ -209,7 +209,7 @@ impl Keeper {
                 Ok((got, _)) if got > 0 => {
                     self.partial.extend_from_slice(&bytes[..got]);
                     while let Some((order, _)) = self.partial.split_first_chunk::<RECORD>() {
-                        let order = Order::of_bytes(order);
+                        let order = WatchdogCommand::of_bytes(order);
                         self.partial.drain(..RECORD);
                         self.obey(order);
                     }
@@ -219,18 +219,18 @@ impl Keeper {
                 // Tenure is gone.
                 Ok(_) | Err(_) => {
                     self.open = false;
-                    self.obey(Order::Kill);
+                    self.obey(WatchdogCommand::Kill);
                 }
             }
         }
     }
 
-    fn obey(&mut self, order: Order) {
+    fn obey(&mut self, order: WatchdogCommand) {
         let Some(signal) = self.rule.obey(order, clock::now()) else {
             return;
         };
         match order {
-            Order::Signal(_) => {
+            WatchdogCommand::Signal(_) => {
                 if let Some(signal) = Signal::from_named_raw(signal) {
                     signal_group(self.main, signal);
                 }

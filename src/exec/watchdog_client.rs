@@ -19,7 +19,7 @@ use tokio::process::{Child, Command};
 
 pub use super::launch::OURSELVES;
 use super::watchdog::KEEPER;
-use super::wire::{End, Order, RECORD, Report};
+use super::wire::{End, RECORD, WatchdogCommand, WatchdogEvent};
 use crate::config::OURS_ALONE;
 
 /// The command line of a watchdog.
@@ -39,13 +39,13 @@ pub struct Task {
 
 /// A watchdog with its command. Dropping it kills the command at once.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct WatchdogClient {
     child: Child,
     socket: UnixStream,
     partial: Vec<u8>,
 }
 
-impl Keeper {
+impl WatchdogClient {
     /// Starts a watchdog, which starts the command with the additional variables, under a belief
     /// whose deadline is `end`. The command inherits stdin, stdout and stderr.
     ///
@@ -80,7 +80,7 @@ impl Keeper {
         let mut control = SendAncillaryBuffer::new(&mut space);
         let files = [stdin.as_fd()];
         control.push(SendAncillaryMessage::ScmRights(&files));
-        let order = Order::Belief(end).to_bytes();
+        let order = WatchdogCommand::Belief(end).to_bytes();
         sendmsg(&ours, &[IoSlice::new(&order)], &mut control, SendFlags::NOSIGNAL)?;
         ours.set_nonblocking(true)?;
         Ok(Self { child, socket: UnixStream::from_std(ours)?, partial: Vec::new() })
@@ -88,7 +88,7 @@ impl Keeper {
 
     /// Sends an order; returns false if the watchdog did not accept it, because it is gone or too
     /// slow. First sends SIGCONT, since a stopped watchdog could not end the command.
-    pub fn order(&self, order: Order) -> bool {
+    pub fn order(&self, order: WatchdogCommand) -> bool {
         if let Some(id) = self.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)) {
             let _ = kill_process(id, Signal::CONT);
         }
@@ -101,10 +101,10 @@ impl Keeper {
     /// Returns the next report, or `None` if the watchdog is gone.
     ///
     /// Cancel safe: dropping the future loses no report.
-    pub async fn report(&mut self) -> Option<Report> {
+    pub async fn report(&mut self) -> Option<WatchdogEvent> {
         loop {
             if let Some((bytes, _)) = self.partial.split_first_chunk::<RECORD>() {
-                let report = Report::of_bytes(bytes);
+                let report = WatchdogEvent::of_bytes(bytes);
                 self.partial.drain(..RECORD);
                 if report.is_some() {
                     return report;

@@ -33,7 +33,7 @@ impl End {
 
 /// A message from Tenure to a watchdog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum WatchdogCommand {
     /// The lease is believed to be held until then: end the command in time.
     Belief(End),
     /// Send this signal to the command's group, and SIGKILL after a time.
@@ -51,7 +51,7 @@ pub enum Order {
 
 /// A message from a watchdog to Tenure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Report {
+pub enum WatchdogEvent {
     /// The command was started with this process id, which is also that of its group.
     Started(i32),
     /// The command could not be started, with this `errno`; the watchdog exits.
@@ -97,7 +97,7 @@ fn number(word: u64) -> i32 {
     i32::try_from(word).unwrap_or_default()
 }
 
-impl Order {
+impl WatchdogCommand {
     /// Encodes the order.
     #[must_use]
     pub fn to_bytes(self) -> [u8; RECORD] {
@@ -109,7 +109,7 @@ impl Order {
         }
     }
 
-    /// Decodes an order. An unknown one is treated as the safest, [`Order::Kill`].
+    /// Decodes an order. An unknown one is treated as the safest, [`WatchdogCommand::Kill`].
     #[must_use]
     pub fn of_bytes(bytes: &[u8; RECORD]) -> Self {
         let [kind, first, second] = words(bytes);
@@ -125,7 +125,7 @@ impl Order {
     }
 }
 
-impl Report {
+impl WatchdogEvent {
     /// Encodes the report.
     #[must_use]
     pub fn to_bytes(self) -> [u8; RECORD] {
@@ -163,34 +163,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_heard() {
+    fn messages_are_read_back_as_written() {
         let end = End { boot: Duration::from_nanos(1 << 60), raw: Duration::from_nanos(77) };
         let within = Duration::from_secs(10);
         for order in [
-            Order::Belief(end),
-            Order::Terminate { signal: 15, within },
-            Order::Kill,
-            Order::Signal(28),
+            WatchdogCommand::Belief(end),
+            WatchdogCommand::Terminate { signal: 15, within },
+            WatchdogCommand::Kill,
+            WatchdogCommand::Signal(28),
         ] {
-            assert_eq!(Order::of_bytes(&order.to_bytes()), order);
+            assert_eq!(WatchdogCommand::of_bytes(&order.to_bytes()), order);
         }
         for report in [
-            Report::Started(4_194_303),
-            Report::Failed(11),
-            Report::Stopped(21),
-            Report::Exited(255),
-            Report::Signalled(9),
-            Report::Gone,
-            Report::Overdue,
+            WatchdogEvent::Started(4_194_303),
+            WatchdogEvent::Failed(11),
+            WatchdogEvent::Stopped(21),
+            WatchdogEvent::Exited(255),
+            WatchdogEvent::Signalled(9),
+            WatchdogEvent::Gone,
+            WatchdogEvent::Overdue,
         ] {
-            assert_eq!(Report::of_bytes(&report.to_bytes()), Some(report));
+            assert_eq!(WatchdogEvent::of_bytes(&report.to_bytes()), Some(report));
         }
     }
 
     #[test]
     fn nonsense_kills_and_is_no_report() {
-        assert_eq!(Order::of_bytes(&[0xff; RECORD]), Order::Kill);
-        assert_eq!(Report::of_bytes(&[0xff; RECORD]), None);
+        assert_eq!(WatchdogCommand::of_bytes(&[0xff; RECORD]), WatchdogCommand::Kill);
+        assert_eq!(WatchdogEvent::of_bytes(&[0xff; RECORD]), None);
     }
 
     #[test]

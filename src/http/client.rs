@@ -40,7 +40,7 @@ impl HttpClient {
         &self,
         request: reqwest::Result<Request>,
     ) -> Result<StatusCode, String> {
-        let request = request.map_err(|_| "the request could not be made".to_owned())?;
+        let request = request.map_err(|_| "failed to build the request".to_owned())?;
         let answer = self.0.execute(request).await;
         answer.map(|it| it.status()).map_err(|error| reason(&error))
     }
@@ -90,7 +90,7 @@ pub(crate) fn tls_settings(wanted: bool) -> Result<rustls::ClientConfig, rustls:
     let mut roots = rustls::RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
-        tracing::debug!("the system has no certificate authorities: using the built-in ones");
+        tracing::debug!("no system certificate authorities found; using the built-in ones");
         roots.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
     }
     let settings = trusting(roots)?;
@@ -140,8 +140,8 @@ pub(crate) fn reason(error: &reqwest::Error) -> String {
         Cause::Io(kind) if error.is_connect() => kind.to_string(),
         Cause::Io(kind) => format!("the connection broke: {kind}"),
         Cause::Unresolved(why) => why,
-        Cause::Other if error.is_connect() => "no connection".to_owned(),
-        Cause::Other => "the connection broke, or the answer is no HTTP".to_owned(),
+        Cause::Other if error.is_connect() => "cannot connect".to_owned(),
+        Cause::Other => "the connection broke, or the answer is not HTTP".to_owned(),
     }
 }
 

@@ -20,7 +20,7 @@ use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, UnixStream};
 
 use crate::config::Listen;
-pub(crate) use connection::{Site, Streaming, accept};
+pub(crate) use connection::{ConnectionService, Streaming, accept};
 pub(crate) use limits::Connections;
 
 /// How long sent bytes may stay unacknowledged before a connection is closed: a subscriber whose
@@ -110,8 +110,9 @@ pub async fn bind(listen: &Listen) -> anyhow::Result<Listener> {
             let (file, bound) = listen_at(path, 0o666).await?;
             // Access is controlled by the directory's permissions; the status is no secret on this
             // host.
-            fs::set_permissions(path, fs::Permissions::from_mode(0o666))
-                .with_context(|| format!("cannot open unix:{} to others", path.display()))?;
+            fs::set_permissions(path, fs::Permissions::from_mode(0o666)).with_context(|| {
+                format!("cannot make unix:{} accessible to other users", path.display())
+            })?;
             Ok(Listener::Unix(file, bound))
         }
     }
@@ -156,7 +157,8 @@ pub async fn bind_private(path: &Path) -> anyhow::Result<Listener> {
     let mode = fs::symlink_metadata(path).with_context(named)?.mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(anyhow::anyhow!(
-            "this system makes its file with mode {mode:o}, open to others; choose another path"
+            "the socket was created with mode {mode:o}, accessible to other users; choose another \
+             path"
         ))
         .with_context(named);
     }
@@ -185,10 +187,10 @@ async fn make_room(path: &Path) -> anyhow::Result<()> {
         found => found?,
     };
     if !found.file_type().is_socket() {
-        bail!("there is a file that is no socket; move it away or choose another path");
+        bail!("the path exists and is not a socket; move it away or choose another path");
     }
     match UnixStream::connect(path).await {
-        Ok(_) => bail!("another process listens there"),
+        Ok(_) => bail!("another process listens on it"),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             Ok(fs::remove_file(path)?)
         }

@@ -11,18 +11,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 
-type Answer = Result<Vec<SocketAddr>, Arc<str>>;
+type Resolved = Result<Vec<SocketAddr>, Arc<str>>;
 
 /// Resolves names; clones share pending requests.
 #[derive(Clone, Default)]
-pub(crate) struct Resolver(Arc<Mutex<HashMap<String, Shared<BoxFuture<'static, Answer>>>>>);
+pub(crate) struct Resolver(Arc<Mutex<HashMap<String, Shared<BoxFuture<'static, Resolved>>>>>);
 
 impl Resolver {
     /// Returns the addresses of a host, with the port, or why there are none.
-    pub(crate) async fn resolve(&self, host: &str, port: u16) -> Answer {
+    pub(crate) async fn resolve(&self, host: &str, port: u16) -> Resolved {
         // URLs write IPv6 addresses in brackets, which the system does not accept.
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let question = self.pending().entry(host.to_owned()).or_insert_with(|| ask(host)).clone();
+        let question = self
+            .pending()
+            .entry(host.to_owned())
+            .or_insert_with(|| resolve_in_background(host))
+            .clone();
         let answer = question.await;
         self.pending().retain(|name, it| name != host || it.peek().is_none());
         Ok(answer?.into_iter().map(|it| SocketAddr::new(it.ip(), port)).collect())
@@ -30,12 +34,12 @@ impl Resolver {
 
     fn pending(
         &self,
-    ) -> std::sync::MutexGuard<'_, HashMap<String, Shared<BoxFuture<'static, Answer>>>> {
+    ) -> std::sync::MutexGuard<'_, HashMap<String, Shared<BoxFuture<'static, Resolved>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn ask(host: &str) -> Shared<BoxFuture<'static, Answer>> {
+fn resolve_in_background(host: &str) -> Shared<BoxFuture<'static, Resolved>> {
     let host = host.to_owned();
     let asking = async move {
         let found: Vec<_> = tokio::net::lookup_host((host.as_str(), 0))
@@ -43,7 +47,7 @@ fn ask(host: &str) -> Shared<BoxFuture<'static, Answer>> {
             .map(Iterator::collect)
             .unwrap_or_default();
         if found.is_empty() {
-            return Err(format!("the name {host} could not be resolved").into());
+            return Err(format!("failed to resolve {host}").into());
         }
         Ok(found)
     };
@@ -55,7 +59,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_asks_for_the_same_name_waits_for_the_same_answer() {
+    async fn lookups_of_one_name_share_the_answer() {
         let resolver = Resolver::default();
         let (one, other) =
             tokio::join!(resolver.resolve("localhost", 1), resolver.resolve("localhost", 2));
@@ -65,7 +69,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_question_that_nobody_waits_for_any_more_is_not_asked_twice() {
+    async fn an_abandoned_lookup_is_not_repeated() {
         let resolver = Resolver::default();
         let asked = resolver.resolve("localhost", 1);
         assert!(asked.now_or_never().is_none());
@@ -75,10 +79,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn addresses_are_taken_as_they_are_and_what_is_no_name_is_said() {
+    async fn addresses_need_no_lookup_and_a_bad_name_is_reported() {
         let resolver = Resolver::default();
         assert_eq!(resolver.resolve("[::1]", 7).await.unwrap()[0].to_string(), "[::1]:7");
         let said = resolver.resolve("no such name", 7).await.unwrap_err();
-        assert_eq!(&*said, "the name no such name could not be resolved");
+        assert_eq!(&*said, "failed to resolve no such name");
     }
 }

@@ -36,7 +36,7 @@ const IDLE: Duration = Duration::from_secs(30);
 const LONGEST_FILE: u64 = 1024 * 1024;
 
 /// The client and token for a request.
-pub(super) struct Means {
+pub(super) struct Credentials {
     /// The client and its connections.
     pub(super) client: reqwest::Client,
     /// The value of `Authorization`, if there is a token.
@@ -55,10 +55,10 @@ struct Contents {
 /// The result of the last read.
 #[derive(Default)]
 struct Last {
-    means: Option<Arc<Means>>,
+    credentials: Option<Arc<Credentials>>,
     read: Option<Moment>,
     /// Why the last read failed; `None` after one that succeeded.
-    trouble: Option<String>,
+    last_error: Option<String>,
 }
 
 /// Keeps client and token for one server.
@@ -86,10 +86,10 @@ impl Access {
 
     /// Returns client and token from the files as they are now, or as last read if they cannot be
     /// read.
-    pub(super) async fn means(&self) -> Result<Arc<Means>, KubeError> {
+    pub(super) async fn credentials(&self) -> Result<Arc<Credentials>, KubeError> {
         let known = {
             let last = self.last();
-            last.means
+            last.credentials
                 .clone()
                 .filter(|_| last.read.is_some_and(|read| read.elapsed_max(clock::now()) < PERIOD))
         };
@@ -101,27 +101,27 @@ impl Access {
 
     /// Reads the files regardless of when they were last read, after a refused token or
     /// certificate.
-    pub(super) async fn read_again(&self) -> Result<Arc<Means>, KubeError> {
+    pub(super) async fn read_again(&self) -> Result<Arc<Credentials>, KubeError> {
         let read = self.read().await;
         let mut last = self.last();
         last.read = Some(clock::now());
-        let made = read.and_then(|files| self.make(files, last.means.as_deref()));
-        last.trouble = made.as_ref().err().cloned();
-        match (made, &last.means) {
+        let made = read.and_then(|files| self.make(files, last.credentials.as_deref()));
+        last.last_error = made.as_ref().err().cloned();
+        match (made, &last.credentials) {
             (Ok(Some(new)), _) => {
                 let new = Arc::new(new);
-                last.means = Some(Arc::clone(&new));
+                last.credentials = Some(Arc::clone(&new));
                 Ok(new)
             }
             (Ok(None) | Err(_), Some(known)) => Ok(Arc::clone(known)),
             (Err(why), None) => Err(KubeError::Files(why)),
-            (Ok(None), None) => Err(KubeError::Files("there is no client".to_owned())),
+            (Ok(None), None) => Err(KubeError::Files("no HTTP client".to_owned())),
         }
     }
 
     /// Returns why the last read of the files failed, if it did.
-    pub(super) fn trouble(&self) -> Option<String> {
-        self.last().trouble.clone()
+    pub(super) fn last_error(&self) -> Option<String> {
+        self.last().last_error.clone()
     }
 
     fn last(&self) -> MutexGuard<'_, Last> {
@@ -130,7 +130,11 @@ impl Access {
 
     /// Makes client and token from the files; `None` if nothing has changed. Connections are kept
     /// while the authorities stay the same.
-    fn make(&self, files: Contents, known: Option<&Means>) -> Result<Option<Means>, String> {
+    fn make(
+        &self,
+        files: Contents,
+        known: Option<&Credentials>,
+    ) -> Result<Option<Credentials>, String> {
         if known.is_some_and(|it| it.files == files) {
             return Ok(None);
         }
@@ -139,29 +143,29 @@ impl Access {
             None => self.client(files.authorities.as_deref())?,
         };
         let token = files.token.as_deref().map(|it| self.header(it)).transpose()?;
-        Ok(Some(Means { client, token, files }))
+        Ok(Some(Credentials { client, token, files }))
     }
 
     fn client(&self, authorities: Option<&[u8]>) -> Result<reqwest::Client, String> {
         let settings = match authorities {
             Some(pem) => client::trusting(roots(pem).ok_or_else(|| {
-                format!("{} holds no certificate in PEM", named(self.authorities_file.as_deref()))
+                format!("{} contains no PEM certificate", named(self.authorities_file.as_deref()))
             })?),
             None => client::tls_settings(self.tls),
         };
-        let settings = settings.map_err(|_| "TLS could not be set up".to_owned())?;
+        let settings = settings.map_err(|_| "failed to set up TLS".to_owned())?;
         client::builder(settings, self.resolver.clone())
             .pool_idle_timeout(IDLE)
             // Each connection that died unnoticed costs one request, and renew-deadline has time
             // for one.
             .pool_max_idle_per_host(1)
             .build()
-            .map_err(|_| "the HTTP client could not be set up".to_owned())
+            .map_err(|_| "failed to set up the HTTP client".to_owned())
     }
 
     fn header(&self, token: &[u8]) -> Result<HeaderValue, String> {
         let token = token.trim_ascii();
-        let unfit = || format!("{} holds no token", named(self.token_file.as_deref()));
+        let unfit = || format!("{} contains no token", named(self.token_file.as_deref()));
         if token.is_empty() {
             return Err(unfit());
         }
@@ -186,7 +190,7 @@ impl Access {
             task.await.ok()
         };
         let read = tokio::time::timeout(PATIENCE, reading).await.ok().flatten();
-        read.unwrap_or_else(|| Err("token and certificates take too long to read".to_owned()))
+        read.unwrap_or_else(|| Err("timed out reading the token and certificates".to_owned()))
     }
 
     /// Reads the token, for `tenure doctor`.
@@ -209,7 +213,7 @@ fn contents(path: Option<&Path>, setting: &str) -> Result<Option<Vec<u8>>, Strin
     match read {
         Ok(_) => Ok(Some(bytes)),
         Err(error) => Err(format!(
-            "{} cannot be read: {}; mount a service account token, or check {setting}",
+            "failed to read {}: {}; mount a service account token, or check {setting}",
             path.display(),
             error.kind()
         )),
@@ -235,8 +239,8 @@ mod tests {
         })
     }
 
-    fn token(means: &Means) -> String {
-        means.token.as_ref().unwrap().to_str().unwrap().to_owned()
+    fn token(credentials: &Credentials) -> String {
+        credentials.token.as_ref().unwrap().to_str().unwrap().to_owned()
     }
 
     #[tokio::test]
@@ -244,14 +248,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         let access = access(&path, None);
-        let Err(KubeError::Files(why)) = access.means().await else { panic!("there is none") };
-        assert!(why.contains("token cannot be read"), "{why}");
+        let Err(KubeError::Files(why)) = access.credentials().await else {
+            panic!("there is none")
+        };
+        assert!(why.contains("failed to read"), "{why}");
         std::fs::write(&path, "one\n").unwrap();
-        let first = access.means().await.unwrap();
+        let first = access.credentials().await.unwrap();
         assert_eq!(token(&first), "Bearer one");
         assert!(!format!("{:?}", first.token).contains("one"));
         std::fs::write(&path, "two").unwrap();
-        assert_eq!(token(&access.means().await.unwrap()), "Bearer one", "read just now");
+        assert_eq!(token(&access.credentials().await.unwrap()), "Bearer one", "read just now");
         assert_eq!(token(&access.read_again().await.unwrap()), "Bearer two");
         for spoilt in ["", "a\nb"] {
             std::fs::write(&path, spoilt).unwrap();
@@ -262,13 +268,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn authorities_that_are_none_are_said_with_their_file() {
+    async fn invalid_certificate_authorities_are_reported_with_their_file() {
         let directory = tempfile::tempdir().unwrap();
         let (path, authorities) = (directory.path().join("t"), directory.path().join("ca.crt"));
         std::fs::write(&path, "one").unwrap();
         std::fs::write(&authorities, "no certificate").unwrap();
         let access = access(&path, Some(&authorities));
-        let Err(KubeError::Files(why)) = access.means().await else { panic!("it is none") };
-        assert!(why.contains("ca.crt holds no certificate"), "{why}");
+        let Err(KubeError::Files(why)) = access.credentials().await else { panic!("it is none") };
+        assert!(why.contains("ca.crt contains no PEM certificate"), "{why}");
     }
 }

@@ -61,7 +61,7 @@ pub enum KubeError {
 
 /// The request, as described in an error.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct RequestInfo<'a> {
     /// The verb, as in RBAC rules.
     pub(super) verb: &'static str,
     /// The kind of object.
@@ -102,45 +102,46 @@ impl Status {
     }
 }
 
-impl Asked<'_> {
+impl RequestInfo<'_> {
     /// Converts a Status of the server to an error for this request.
     pub(super) fn refused(&self, code: u16, status: &Status, wait: Option<u64>) -> KubeError {
-        let said = said(code, status);
-        let what = self.what();
+        let said = server_answer(code, status);
+        let what = self.target();
         let host = self.host;
         match code {
             401 => KubeError::Unauthorized(self.unauthorized(&said)),
             403 => KubeError::Forbidden(self.forbidden(status, &said)),
             404 if status.details.kind == "namespaces" => KubeError::NoNamespace(format!(
-                "the namespace {} does not exist: create it, or name another",
+                "the namespace {} does not exist: create it, or set another",
                 self.namespace
             )),
             404 if status.kind == "Status" && !status.details.name.is_empty() => {
                 KubeError::Missing(format!("{what} does not exist"))
             }
             404 => KubeError::Invalid(format!(
-                "{host} knows nothing of {}: it is no Kubernetes API server, or an old one; check \
+                "{host} does not serve {}: it is not a Kubernetes API server, or too old; check \
                  --kube-api ({said})",
                 self.resource.in_rules()
             )),
             409 if status.reason == "AlreadyExists" => {
-                KubeError::Exists(format!("{what} exists already"))
+                KubeError::Exists(format!("{what} already exists"))
             }
-            409 => KubeError::Conflict(format!("{what} was changed by another meanwhile")),
-            410 => KubeError::Gone(format!("the watch of {what} is too far behind ({said})")),
+            409 => KubeError::Conflict(format!("{what} was modified concurrently")),
+            410 => KubeError::Gone(format!("the watch of {what} is too old to resume ({said})")),
             429 => {
                 let wait = wait.unwrap_or(status.details.retry_after_seconds);
                 KubeError::Throttled {
-                    message: format!("the API server {host} asks us to slow down ({said})"),
+                    message: format!("the API server {host} throttles requests ({said})"),
                     retry_after: (wait > 0).then(|| Duration::from_secs(wait)),
                 }
             }
             500.. => KubeError::Unavailable(format!(
-                "the API server {host} could not {} {what} ({said})",
+                "the API server {host} failed to {} {what} ({said})",
                 self.verb
             )),
             300..=399 => KubeError::Invalid(format!(
-                "{host} leads elsewhere, which is not followed: check --kube-api ({said})"
+                "{host} answered with a redirect, which Tenure does not follow: check --kube-api \
+                 ({said})"
             )),
             _ => KubeError::Invalid(format!(
                 "the API server {host} refused to {} {what} ({said})",
@@ -153,13 +154,14 @@ impl Asked<'_> {
         let host = self.host;
         if self.signed {
             format!(
-                "the API server {host} does not accept our token: it has expired, or is of another \
-                 cluster, audience or a deleted service account; check --kube-token-file ({said})"
+                "the API server {host} rejected the service account token: it expired, or is for \
+                 another cluster or audience, or its service account was deleted; check \
+                 --kube-token-file ({said})"
             )
         } else {
             format!(
-                "the API server {host} wants a token, and there is none: run with a service \
-                 account, or name a file by --kube-token-file ({said})"
+                "the API server {host} requires a token, and none is configured: run with a \
+                 service account, or set --kube-token-file ({said})"
             )
         }
     }
@@ -172,19 +174,19 @@ impl Asked<'_> {
             return self.unauthorized(said);
         }
         let Some(user) = user(&status.message) else {
-            return format!("{} is forbidden ({said})", self.what());
+            return format!("{} is forbidden ({said})", self.target());
         };
         let Self { verb, namespace, resource, .. } = self;
         format!(
-            "{user} may not {verb} {} in the namespace {namespace}: a rule is missing; make it \
-             with: {}",
+            "{user} cannot {verb} {} in the namespace {namespace}: an RBAC rule is missing; create \
+             it with: {}",
             resource.plural,
             rule(resource, namespace, user)
         )
     }
 
     /// Describes the object of the request.
-    pub(super) fn what(&self) -> String {
+    pub(super) fn target(&self) -> String {
         let Self { namespace, name, resource, .. } = self;
         match (*name, *namespace) {
             ("", "") => format!("a {}", resource.kind),
@@ -209,12 +211,12 @@ pub(crate) fn rule(resource: &Resource, namespace: &str, user: &str) -> String {
 }
 
 /// Returns the server's message, without control characters and shortened.
-fn said(code: u16, status: &Status) -> String {
+fn server_answer(code: u16, status: &Status) -> String {
     let words: String = status.message.chars().filter(|it| !it.is_control()).take(400).collect();
     if words.is_empty() {
-        format!("it answered {code}")
+        format!("the server answered {code}")
     } else {
-        format!("it answered {code}: {words}")
+        format!("the server answered {code}: {words}")
     }
 }
 
@@ -230,10 +232,10 @@ fn user(message: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube::objects::{Kind, Lease};
+    use crate::kube::objects::{KubeObject, Lease};
     use serde_json::json;
 
-    const ASKED: Asked<'_> = Asked {
+    const ASKED: RequestInfo<'_> = RequestInfo {
         verb: "update",
         resource: &Lease::RESOURCE,
         namespace: "shop",
@@ -253,7 +255,7 @@ mod tests {
                        API group \"coordination.k8s.io\" in the namespace \"shop\"";
         let said = refused(403, &json!({"kind": "Status", "message": message})).to_string();
         for part in [
-            "system:serviceaccount:shop:worker may not update leases in the namespace shop",
+            "system:serviceaccount:shop:worker cannot update leases in the namespace shop",
             "kubectl create role tenure-leases -n shop --verb=get,create,update,watch \
              --resource=leases.coordination.k8s.io",
             "--serviceaccount=shop:worker",
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forbidden_for_another_reason_is_said_in_the_servers_words() {
+    fn another_reason_for_forbidden_is_quoted() {
         let message = "leases \"orders\" is forbidden: exceeded quota: few\u{1b}[31m";
         let said = refused(403, &json!({"kind": "Status", "message": message})).to_string();
         assert!(said.contains("exceeded quota: few[31m") && !said.contains("kubectl"), "{said}");
@@ -276,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_object_a_missing_namespace_and_a_wrong_server_are_told_apart() {
+    fn a_missing_object_a_missing_namespace_and_a_wrong_server_differ() {
         let details = |kind: &str| json!({"kind": "Status", "reason": "NotFound", "details": {"kind": kind, "name": "x"}});
         assert!(matches!(refused(404, &details("leases")), KubeError::Missing(_)));
         let none = refused(404, &details("namespaces"));
@@ -298,10 +300,12 @@ mod tests {
         assert!(matches!(refused(422, &reason("Invalid")), KubeError::Invalid(_)));
         let expired = refused(401, &reason("Unauthorized"));
         assert!(matches!(&expired, KubeError::Unauthorized(it) if it.contains("expired")));
-        let unsigned = Asked { signed: false, ..ASKED }.refused(401, &Status::default(), None);
-        assert!(unsigned.to_string().contains("wants a token"), "{unsigned}");
+        let unsigned =
+            RequestInfo { signed: false, ..ASKED }.refused(401, &Status::default(), None);
+        assert!(unsigned.to_string().contains("requires a token"), "{unsigned}");
         let anonymous = Status::read(br#"{"message": "User \"system:anonymous\" cannot get"}"#);
-        let unsigned = Asked { signed: false, ..ASKED }.refused(403, &anonymous, None).to_string();
+        let unsigned =
+            RequestInfo { signed: false, ..ASKED }.refused(403, &anonymous, None).to_string();
         assert!(unsigned.contains("--kube-token-file") && !unsigned.contains("kubectl"));
         let throttled = ASKED.refused(429, &Status::default(), Some(3));
         let after = Some(Duration::from_secs(3));

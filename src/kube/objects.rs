@@ -42,7 +42,7 @@ impl Resource {
 }
 
 /// An object of one kind.
-pub trait Kind: Serialize + DeserializeOwned + Send {
+pub trait KubeObject: Serialize + DeserializeOwned + Send {
     /// The names of this kind.
     const RESOURCE: Resource;
 
@@ -52,7 +52,7 @@ pub trait Kind: Serialize + DeserializeOwned + Send {
 
 macro_rules! kind {
     ($type:ident, $api:literal, $group:literal, $plural:literal, $verbs:literal) => {
-        impl Kind for $type {
+        impl KubeObject for $type {
             const RESOURCE: Resource = Resource {
                 api: $api,
                 group: $group,

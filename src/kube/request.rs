@@ -12,8 +12,8 @@ use time::format_description::well_known::Rfc2822;
 use url::Url;
 
 use super::Kube;
-use super::access::Means;
-use super::failure::{Asked, KubeError, Status};
+use super::access::Credentials;
+use super::failure::{KubeError, RequestInfo, Status};
 use super::objects::Resource;
 use crate::http::client::{self, BodyError, Cause};
 
@@ -22,7 +22,7 @@ use crate::http::client::{self, BodyError, Cause};
 pub(super) const LONGEST_ANSWER: usize = 1024 * 1024;
 
 /// A request.
-pub(super) struct Ask<'a> {
+pub(super) struct KubeRequest<'a> {
     verb: &'static str,
     method: Method,
     resource: &'static Resource,
@@ -34,12 +34,12 @@ pub(super) struct Ask<'a> {
 }
 
 /// An answer.
-pub(super) struct Answer {
+pub(super) struct KubeAnswer {
     pub(super) object: Value,
     pub(super) date: Option<OffsetDateTime>,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> KubeRequest<'a> {
     /// Creates a request that reads.
     pub(super) fn get(
         verb: &'static str,
@@ -100,16 +100,16 @@ impl<'a> Ask<'a> {
 
 impl Kube {
     /// Sends the request and reads the answer, within request-timeout.
-    pub(super) async fn ask(&self, ask: &Ask<'_>) -> Result<Answer, KubeError> {
+    pub(super) async fn request(&self, ask: &KubeRequest<'_>) -> Result<KubeAnswer, KubeError> {
         let asking = async {
             let answer = self.sent(ask).await?;
             let date = date(answer.headers());
             let body = self.body(answer).await?;
             match serde_json::from_slice(&body) {
-                Ok(object) if ask.is_answered_by(&object) => Ok(Answer { object, date }),
+                Ok(object) if ask.is_answered_by(&object) => Ok(KubeAnswer { object, date }),
                 _ => Err(KubeError::Invalid(format!(
-                    "{} answered what is no {} as was asked for: it is no Kubernetes API server, or \
-                     something else answers in its place; check --kube-api",
+                    "{} did not answer with the requested {}: it is not a Kubernetes API server, \
+                     or a proxy answered instead; check --kube-api",
                     self.host(),
                     ask.resource.kind
                 ))),
@@ -119,19 +119,19 @@ impl Kube {
     }
 
     /// Sends the request and returns the answer after its head has arrived, within request-timeout.
-    pub(super) async fn open_answer(&self, ask: &Ask<'_>) -> Result<Response, KubeError> {
+    pub(super) async fn open_answer(&self, ask: &KubeRequest<'_>) -> Result<Response, KubeError> {
         self.in_time(ask, self.sent(ask)).await
     }
 
     async fn in_time<T>(
         &self,
-        ask: &Ask<'_>,
+        ask: &KubeRequest<'_>,
         asking: impl Future<Output = Result<T, KubeError>>,
     ) -> Result<T, KubeError> {
         match tokio::time::timeout(self.timeout(), asking).await {
             Ok(outcome) => outcome,
             Err(_) => Err(KubeError::Timeout(format!(
-                "the API server {} did not answer to {} {} within {:?}",
+                "the API server {} did not answer the request to {} {} within {:?}",
                 self.host(),
                 ask.verb,
                 ask.resource.plural,
@@ -142,15 +142,15 @@ impl Kube {
 
     /// Sends a request; repeats it once if the server refused a token or certificate that has
     /// changed in its file since.
-    async fn sent(&self, ask: &Ask<'_>) -> Result<Response, KubeError> {
-        let means = self.0.access.means().await?;
-        match self.attempt(ask, &means).await {
+    async fn sent(&self, ask: &KubeRequest<'_>) -> Result<Response, KubeError> {
+        let credentials = self.0.access.credentials().await?;
+        match self.attempt(ask, &credentials).await {
             Err(error @ (KubeError::Unauthorized(_) | KubeError::Network(_))) => {
                 let now = self.0.access.read_again().await?;
-                if !std::sync::Arc::ptr_eq(&means, &now) {
+                if !std::sync::Arc::ptr_eq(&credentials, &now) {
                     return self.attempt(ask, &now).await;
                 }
-                Err(match (self.0.access.trouble(), error) {
+                Err(match (self.0.access.last_error(), error) {
                     (Some(why), KubeError::Unauthorized(it)) => {
                         KubeError::Unauthorized(format!("{it}; and {why}"))
                     }
@@ -164,11 +164,15 @@ impl Kube {
         }
     }
 
-    async fn attempt(&self, ask: &Ask<'_>, means: &Means) -> Result<Response, KubeError> {
+    async fn attempt(
+        &self,
+        ask: &KubeRequest<'_>,
+        credentials: &Credentials,
+    ) -> Result<Response, KubeError> {
         let url = ask.url(&self.0.base);
         let mut request =
-            means.client.request(ask.method.clone(), url).header(ACCEPT, "application/json");
-        if let Some(token) = &means.token {
+            credentials.client.request(ask.method.clone(), url).header(ACCEPT, "application/json");
+        if let Some(token) = &credentials.token {
             request = request.header(AUTHORIZATION, token.clone());
         }
         if let Some((kind, body)) = &ask.body {
@@ -182,13 +186,13 @@ impl Kube {
         let wait = answer.headers().get(RETRY_AFTER).and_then(|it| it.to_str().ok()?.parse().ok());
         // A body that is not a Status says nothing; the code does.
         let status = Status::read(&self.body(answer).await.unwrap_or_default());
-        let asked = Asked {
+        let asked = RequestInfo {
             verb: ask.verb,
             resource: ask.resource,
             namespace: ask.namespace,
             name: ask.name,
             host: self.host(),
-            signed: means.token.is_some(),
+            signed: credentials.token.is_some(),
         };
         Err(asked.refused(code, &status, wait))
     }
@@ -213,47 +217,47 @@ fn date(headers: &HeaderMap) -> Option<OffsetDateTime> {
 pub(super) fn broken(error: &reqwest::Error, host: &str) -> KubeError {
     match client::cause(error) {
         Cause::Certificate(why) => KubeError::Network(format!(
-            "TLS with the API server {host} failed: {why}; check --kube-ca-file, and that \
-             --kube-api names the server as its certificate does"
+            "TLS with the API server {host} failed: {why}; check --kube-ca-file, and that the \
+             certificate is valid for the host in --kube-api"
         )),
         Cause::Unresolved(why) => KubeError::Network(format!("{why}: check --kube-api")),
         Cause::Io(kind) if error.is_connect() => {
-            KubeError::Disconnected(format!("no connection to the API server {host}: {kind}"))
+            KubeError::Disconnected(format!("cannot connect to the API server {host}: {kind}"))
         }
         Cause::Io(kind) => KubeError::Disconnected(format!(
             "the connection to the API server {host} broke: {kind}"
         )),
         Cause::Other if error.is_connect() => {
-            KubeError::Disconnected(format!("no connection to the API server {host}"))
+            KubeError::Disconnected(format!("cannot connect to the API server {host}"))
         }
-        Cause::Other => {
-            KubeError::Disconnected(format!("the connection to {host} broke, or it speaks no HTTP"))
-        }
+        Cause::Other => KubeError::Disconnected(format!(
+            "the connection to {host} broke, or it is not an HTTP server"
+        )),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube::objects::{Kind, Lease, SelfSubjectAccessReview};
+    use crate::kube::objects::{KubeObject, Lease, SelfSubjectAccessReview};
     use serde_json::json;
 
     #[test]
-    fn paths_are_those_of_the_api_below_whatever_the_server_has_before_them() {
+    fn paths_are_below_the_base_path_of_the_server() {
         let leases = &Lease::RESOURCE;
-        let at = |base: &str, ask: Ask<'_>| ask.url(&Url::parse(base).unwrap()).to_string();
-        let get = || Ask::get("get", leases, "shop", "orders");
+        let at = |base: &str, ask: KubeRequest<'_>| ask.url(&Url::parse(base).unwrap()).to_string();
+        let get = || KubeRequest::get("get", leases, "shop", "orders");
         let path = "/apis/coordination.k8s.io/v1/namespaces/shop/leases";
         assert_eq!(at("https://h", get()), format!("https://h{path}/orders"));
         assert_eq!(at("https://h/k8s/c-1/", get()), format!("https://h/k8s/c-1{path}/orders"));
         assert_eq!(at("https://h/k8s/c-1", get()), format!("https://h/k8s/c-1{path}/orders"));
-        let create = Ask::change("create", leases, "shop", "orders", &json!({}));
+        let create = KubeRequest::change("create", leases, "shop", "orders", &json!({}));
         assert_eq!(at("https://h", create), format!("https://h{path}"));
         let review = &SelfSubjectAccessReview::RESOURCE;
-        let review = Ask::change("create", review, "", "", &json!({}));
+        let review = KubeRequest::change("create", review, "", "", &json!({}));
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         assert_eq!(at("https://h", review), format!("https://h{path}"));
-        let mut list = Ask::get("list", leases, "shop", "");
+        let mut list = KubeRequest::get("list", leases, "shop", "");
         list.query = &[("labelSelector", "a/b=c,d"), ("limit", "20")];
         let listed = at("https://h", list);
         assert!(listed.ends_with("/leases?labelSelector=a%2Fb%3Dc%2Cd&limit=20"), "{listed}");

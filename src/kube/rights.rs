@@ -1,7 +1,7 @@
 //! Every permission that Tenure needs in a cluster, and why. The chart, the manifests and the
 //! documentation are tested against this list.
 
-use super::objects::{EndpointSlice, Event, Kind, Lease, Pod, Resource, Service};
+use super::objects::{EndpointSlice, Event, KubeObject, Lease, Pod, Resource, Service};
 
 /// The purpose of a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,30 +40,30 @@ pub const RIGHTS: [Right; 15] = {
     const ONE: bool = true;
     const ANY: bool = false;
     [
-        needed(P::Store, "get", Lease::RESOURCE, ONE, "see who holds the lease"),
-        needed(P::Store, "create", Lease::RESOURCE, ANY, "make the Lease where it is missing"),
+        needed(P::Store, "get", Lease::RESOURCE, ONE, "read the holder of the lease"),
+        needed(P::Store, "create", Lease::RESOURCE, ANY, "create the Lease if it is missing"),
         needed(P::Store, "update", Lease::RESOURCE, ONE, "acquire, renew and release it"),
         right(
             P::Store,
             "watch",
             Lease::RESOURCE,
             ONE,
-            "hear of a release at once, not at the next poll",
+            "notice a release at once, not at the next poll",
         ),
-        needed(P::Label, "get", Pod::RESOURCE, ANY, "see what our pod's label says"),
+        needed(P::Label, "get", Pod::RESOURCE, ANY, "read the label of the pod"),
         needed(
             P::Label,
             "list",
             Pod::RESOURCE,
             ANY,
-            "find pods that kept the label of an older leader",
+            "find pods that still have the label of an earlier leader",
         ),
         needed(
             P::Label,
             "patch",
             Pod::RESOURCE,
             ANY,
-            "set the label of our pod, and take it from those",
+            "set the label of the pod, and remove it from others",
         ),
         needed(
             P::EndpointSlice,
@@ -77,43 +77,43 @@ pub const RIGHTS: [Right; 15] = {
             "get",
             EndpointSlice::RESOURCE,
             ONE,
-            "see in which term it was written, and whom it names",
+            "read its term and its leader",
         ),
         needed(
             P::EndpointSlice,
             "create",
             EndpointSlice::RESOURCE,
             ANY,
-            "make it where it is missing",
+            "create it if it is missing",
         ),
         needed(
             P::EndpointSlice,
             "update",
             EndpointSlice::RESOURCE,
             ONE,
-            "put the leader's address in, and take it out",
+            "add and remove the leader's address",
         ),
         right(
             P::EndpointSlice,
             "get",
             Pod::RESOURCE,
             ANY,
-            "name our pod's uid and node in it, for policies of locality",
+            "write the uid and node of the pod to it, for topology-aware routing",
         ),
-        right(P::Events, "create", Event::RESOURCE, ANY, "tell of each leader"),
+        right(P::Events, "create", Event::RESOURCE, ANY, "record each change of leader"),
         right(
             P::Events,
             "get",
             Pod::RESOURCE,
             ANY,
-            "name our pod's uid, by which `kubectl describe pod` finds Events",
+            "write the uid of the pod to Events, by which `kubectl describe pod` finds them",
         ),
         right(
             P::Events,
             "get",
             Lease::RESOURCE,
             ONE,
-            "the same where we are no pod, for the Lease",
+            "write the uid of the Lease to Events, outside of a pod",
         ),
     ]
 };
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_error_names_is_what_the_list_holds() {
+    fn the_outcomes_of_errors_are_those_of_the_list() {
         for right in RIGHTS {
             let verbs = right.resource.verbs.split(',').collect::<Vec<_>>();
             assert!(verbs.contains(&right.verb), "{} of {}", right.verb, right.resource.plural);

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::failure::{Asked, KubeError, Status};
-use super::objects::{Kind, Resource};
-use super::request::{Ask, LONGEST_ANSWER, broken};
+use super::failure::{KubeError, RequestInfo, Status};
+use super::objects::{KubeObject, Resource};
+use super::request::{KubeRequest, LONGEST_ANSWER, broken};
 use super::{Kube, decode};
 
 /// How long the server lets one watch last, after which the caller starts another. A connection may
@@ -74,9 +74,9 @@ impl Watch {
 
     /// Returns the next event; `None` when the server has ended the watch. Returns nothing after an
     /// error.
-    pub(super) async fn next<K: Kind>(&mut self) -> Option<Result<Watched<K>, KubeError>> {
+    pub(super) async fn next<K: KubeObject>(&mut self) -> Option<Result<Watched<K>, KubeError>> {
         while !self.ended {
-            let told = match self.told().await {
+            let told = match self.next_event().await {
                 Ok(Some((kind, object))) => watched(&kind, object).transpose(),
                 Ok(None) => {
                     self.ended = true;
@@ -93,16 +93,16 @@ impl Watch {
     }
 
     /// Returns the next line that is not an error: the type of the event, and the object.
-    async fn told(&mut self) -> Result<Option<(String, Value)>, KubeError> {
+    async fn next_event(&mut self) -> Result<Option<(String, Value)>, KubeError> {
         let Some(line) = self.line().await? else {
             return Ok(None);
         };
-        let line: Line =
-            serde_json::from_slice(&line).map_err(|_| self.invalid("a line that is no event"))?;
+        let line: Line = serde_json::from_slice(&line)
+            .map_err(|_| self.invalid("a line that is not a watch event"))?;
         if line.kind == "ERROR" {
             let status: Status = serde_json::from_value(line.object).unwrap_or_default();
             let code = if status.code == 0 { 500 } else { status.code };
-            return Err(self.asked().refused(code, &status, None));
+            return Err(self.request_info().refused(code, &status, None));
         }
         Ok(Some((line.kind, line.object)))
     }
@@ -122,11 +122,11 @@ impl Watch {
             }
             self.searched = self.rest.len();
             if self.rest.len() > LONGEST_ANSWER {
-                return Err(self.invalid("a line that is longer than any object"));
+                return Err(self.invalid("a line that is too long"));
             }
             let Some(chunk) = self.chunk().await? else {
                 let whole = self.rest.trim_ascii().is_empty();
-                return if whole { Ok(None) } else { Err(self.invalid("half a line")) };
+                return if whole { Ok(None) } else { Err(self.invalid("an incomplete line")) };
             };
             self.rest.extend(chunk);
         }
@@ -144,7 +144,9 @@ impl Watch {
         match tokio::time::timeout(LENGTH + self.kube.timeout(), answer.chunk()).await {
             Ok(Ok(read)) => Ok(read.map(|it| it.to_vec())),
             Ok(Err(error)) => Err(broken(&error, host)),
-            Err(_) => Err(KubeError::Timeout(format!("the watch of {host} has fallen silent"))),
+            Err(_) => Err(KubeError::Timeout(format!(
+                "the watch of {host} received nothing for too long"
+            ))),
         }
     }
 
@@ -158,13 +160,13 @@ impl Watch {
             ("fieldSelector", &selector),
         ];
         query.extend(self.from.as_deref().map(|from| ("resourceVersion", from)));
-        let mut ask = Ask::get("watch", self.resource, &self.namespace, "");
+        let mut ask = KubeRequest::get("watch", self.resource, &self.namespace, "");
         ask.query = &query;
         self.kube.open_answer(&ask).await
     }
 
-    fn asked(&self) -> Asked<'_> {
-        Asked {
+    fn request_info(&self) -> RequestInfo<'_> {
+        RequestInfo {
             verb: "watch",
             resource: self.resource,
             namespace: &self.namespace,
@@ -175,12 +177,12 @@ impl Watch {
     }
 
     fn invalid(&self, what: &str) -> KubeError {
-        KubeError::Invalid(format!("the watch of {} told {what}", self.asked().what()))
+        KubeError::Invalid(format!("the watch of {} received {what}", self.request_info().target()))
     }
 }
 
 /// Reads one event; `None` for an unknown type.
-fn watched<K: Kind>(kind: &str, object: Value) -> Result<Option<Watched<K>>, KubeError> {
+fn watched<K: KubeObject>(kind: &str, object: Value) -> Result<Option<Watched<K>>, KubeError> {
     Ok(Some(match kind {
         "ADDED" => Watched::Added(decode(object)?),
         "MODIFIED" => Watched::Modified(decode(object)?),

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_record_keeps_is_read_again_and_more_than_an_hour_names_nobody() {
+    fn a_stored_successor_is_read_back_and_a_longer_one_is_none() {
         let kept = successor(Duration::MAX).as_stored();
         assert_eq!(Successor::recorded("b", kept.hold_off_millis()), Some(kept));
         assert_eq!(Successor::recorded("b", 3_600_001), None);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Outcome;
 use crate::config::CommandLine;
-use crate::process::command::{self, End, Output, Starting};
+use crate::process::command::{self, CommandExit, Output, Starting};
 
 /// A probe of this kind.
 pub(super) struct Exec {
@@ -23,27 +23,29 @@ impl Exec {
         let mut alarm = pin!(tokio::time::sleep(bound));
         if let Some(late) = &mut self.starting {
             // It belongs to an earlier run, so the command is killed by the drop.
-            if let Err(End::TimedOut) = late.started(alarm.as_mut()).await {
+            if let Err(CommandExit::TimedOut) = late.started(alarm.as_mut()).await {
                 return None;
             }
         }
         let starting = self.starting.insert(command::start(&self.line, &[]));
         let started = starting.started(alarm.as_mut()).await;
-        if !matches!(started, Err(End::TimedOut)) {
+        if !matches!(started, Err(CommandExit::TimedOut)) {
             self.starting = None;
         }
         let ended = match started {
             Ok(group) => group.finish(alarm, Duration::ZERO, Output::FirstLine).await,
-            Err(End::TimedOut) => return None,
-            Err(end) => command::Ended { end, first_line: None },
+            Err(CommandExit::TimedOut) => return None,
+            Err(end) => command::CommandResult { end, first_line: None },
         };
         let line = ended.first_line.map(|line| format!(": {line}")).unwrap_or_default();
         Some(match ended.end {
-            End::TimedOut => return None,
-            End::Exited(0) => Outcome::success("exit code 0".to_owned()),
-            End::Exited(code) => Outcome::failure(format!("exit code {code}{line}")),
-            End::Killed(signal) => Outcome::failure(format!("ended by signal {signal}{line}")),
-            End::NotStarted(why) => Outcome::failure(format!("could not be started: {why}")),
+            CommandExit::TimedOut => return None,
+            CommandExit::Exited(0) => Outcome::success("exit code 0".to_owned()),
+            CommandExit::Exited(code) => Outcome::failure(format!("exit code {code}{line}")),
+            CommandExit::Killed(signal) => {
+                Outcome::failure(format!("killed by signal {signal}{line}"))
+            }
+            CommandExit::NotStarted(why) => Outcome::failure(format!("failed to start: {why}")),
         })
     }
 }

@@ -17,7 +17,7 @@ impl Http {
         match self.client.send(self.client.get(&self.url).build()).await {
             Ok(code) if code.is_success() => Outcome::success(code.to_string()),
             Ok(code) if code.is_redirection() => {
-                Outcome::failure(format!("{code}, and redirects are not followed"))
+                Outcome::failure(format!("{code}; redirects are not followed"))
             }
             Ok(code) => Outcome::failure(code.to_string()),
             Err(why) => Outcome::failure(why),

@@ -31,7 +31,7 @@ impl Tcp {
 /// Connects to the first address that accepts a connection; otherwise returns the error of the
 /// last.
 async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
-    let mut why = "the name has no address".to_owned();
+    let mut why = "the name resolves to no address".to_owned();
     for address in addresses {
         match TcpStream::connect(address).await {
             // On a port of the ephemeral range, a connection can connect to itself.
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_connection_that_meets_itself_is_told_from_one_that_was_taken() {
+    async fn a_self_connection_differs_from_an_accepted_one() {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let own = socket.local_addr().unwrap();

@@ -40,7 +40,7 @@ pub(crate) struct Bounds {
 
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum CommandExit {
     /// By itself, with this exit code.
     Exited(i32),
     /// By a signal that Tenure did not send.
@@ -53,9 +53,9 @@ pub(crate) enum End {
 
 /// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ended {
+pub(crate) struct CommandResult {
     /// How it ended.
-    pub(crate) end: End,
+    pub(crate) end: CommandExit,
     /// The first line of its standard error that is not blank, else of its standard output.
     pub(crate) first_line: Option<String>,
 }
@@ -92,25 +92,25 @@ pub(crate) async fn run(
     environment: &[Variable],
     bounds: Bounds,
     output: Output,
-) -> Ended {
+) -> CommandResult {
     let mut alarm = pin!(tokio::time::sleep(bounds.time));
     let mut starting = start(line, environment);
     match starting.started(alarm.as_mut()).await {
         Ok(group) => group.finish(alarm, bounds.grace, output).await,
-        Err(end) => Ended { end, first_line: None },
+        Err(end) => CommandResult { end, first_line: None },
     }
 }
 
 impl Starting {
     /// Waits until the command is started or `alarm` fires; may be called again after that.
-    pub(crate) async fn started(&mut self, alarm: Pin<&mut Sleep>) -> Result<Group, End> {
+    pub(crate) async fn started(&mut self, alarm: Pin<&mut Sleep>) -> Result<Group, CommandExit> {
         tokio::select! {
             started = &mut self.0 => match started {
                 Ok(Ok(group)) => Ok(group),
-                Ok(Err(error)) => Err(End::NotStarted(error.to_string())),
-                Err(error) => Err(End::NotStarted(error.to_string())),
+                Ok(Err(error)) => Err(CommandExit::NotStarted(error.to_string())),
+                Err(error) => Err(CommandExit::NotStarted(error.to_string())),
             },
-            () = alarm => Err(End::TimedOut),
+            () = alarm => Err(CommandExit::TimedOut),
         }
     }
 }
@@ -150,7 +150,7 @@ impl Group {
         mut alarm: Pin<&mut Sleep>,
         grace: Duration,
         output: Output,
-    ) -> Ended {
+    ) -> CommandResult {
         let mut collected = Collected::new(output);
         let mut rung = false;
         let exited = loop {
@@ -170,8 +170,9 @@ impl Group {
         self.id = None;
         let _ = tokio::time::timeout(LAST_LINES, self.read_on(&mut collected)).await;
         let first_line = collected.finish();
-        let end = if rung { End::TimedOut } else { exited.map_or(End::Exited(-1), how) };
-        Ended { end, first_line }
+        let end =
+            if rung { CommandExit::TimedOut } else { exited.map_or(CommandExit::Exited(-1), how) };
+        CommandResult { end, first_line }
     }
 
     /// Sends SIGTERM to the group, and SIGKILL after `grace`; reads its output meanwhile.
@@ -222,9 +223,9 @@ async fn read<R: AsyncReadExt + Unpin>(pipe: &mut Option<R>, into: &mut [u8]) ->
     read
 }
 
-fn how(status: ExitStatus) -> End {
+fn how(status: ExitStatus) -> CommandExit {
     match (status.code(), status.signal()) {
-        (Some(code), _) => End::Exited(code),
-        (None, signal) => End::Killed(signal.unwrap_or_default()),
+        (Some(code), _) => CommandExit::Exited(code),
+        (None, signal) => CommandExit::Killed(signal.unwrap_or_default()),
     }
 }

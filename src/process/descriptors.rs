@@ -26,7 +26,7 @@ pub(crate) fn make_room(connections: usize) -> usize {
     let fits = fits(connections);
     tracing::warn!(
         limit = got,
-        "max-connections is lowered from {connections} to {fits}: raise the limit of open files \
+        "max-connections lowered from {connections} to {fits}: raise the limit of open files \
          (ulimit -n) to at least {wanted}"
     );
     fits

@@ -102,7 +102,7 @@ impl Collected {
             && self.dropped_lines > 0
         {
             let (lines, bytes) = (self.dropped_lines, self.dropped_bytes);
-            tracing::warn!("{name}: {lines} more lines of output ({bytes} bytes) were dropped");
+            tracing::warn!("{name}: dropped {lines} more lines of output ({bytes} bytes)");
         }
         self.out.first
     }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_too_much_is_counted() {
+    async fn dropped_lines_are_counted() {
         let mut it = Collected::new(Output::Log("on-active"));
         for _ in 0..MOST_LINES + 7 {
             it.out(b"12345\n").await;

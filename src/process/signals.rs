@@ -90,7 +90,7 @@ impl Signals {
             if std::mem::replace(asked, true) {
                 return number;
             }
-            tracing::info!(signal = number, "leaving already; a second signal ends at once");
+            tracing::info!(signal = number, "already shutting down; a second signal ends at once");
         }
     }
 

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::clock::Moment;
-use crate::http::listener::{self, Connections, Site, Stream};
+use crate::http::listener::{self, ConnectionService, Connections, Stream};
 pub use crate::http::listener::{Listener, bind};
 use crate::metrics::Metrics;
 use crate::status::{About, Heartbeat, Judgement, Published, Role};
@@ -119,13 +119,13 @@ struct Paths {
     hosts: Hosts,
 }
 
-impl Site for Paths {
+impl ConnectionService for Paths {
     fn router(&self, _: &Stream) -> Router {
         self.router.clone()
     }
 
     fn refusal(&self, headers: &HeaderMap, body: u64) -> Option<Response> {
-        let too_large = (StatusCode::PAYLOAD_TOO_LARGE, "no request here needs a body\n");
+        let too_large = (StatusCode::PAYLOAD_TOO_LARGE, "request bodies are not accepted\n");
         let too_large = (body > MAX_BODY).then(|| too_large.into_response());
         too_large.or_else(|| self.hosts.refusal(headers))
     }

@@ -53,7 +53,7 @@ impl Writer {
                 written,
                 now,
                 replace,
-                told: None,
+                logged: None,
             });
         }
         for outcome in join_all(writers.iter_mut().map(FileWriter::write)).await {
@@ -80,7 +80,7 @@ struct FileWriter {
     /// Replaces a file: [`replace`], or in tests a disk that hangs.
     replace: fn(&Path, &str) -> io::Result<()>,
     /// The error that was logged last, so that it is logged once.
-    told: Option<String>,
+    logged: Option<String>,
 }
 
 impl FileWriter {
@@ -88,21 +88,24 @@ impl FileWriter {
         while self.published.changed().await.is_ok() {
             match self.write().await {
                 Ok(()) => {
-                    if self.told.take().is_some() {
-                        tracing::info!("status file {} is written again", self.file.path.display());
+                    if self.logged.take().is_some() {
+                        tracing::info!(
+                            "status file {} can be written again",
+                            self.file.path.display()
+                        );
                     }
                 }
-                Err(error) => self.tell(format!("{error:#}")),
+                Err(error) => self.log_error(format!("{error:#}")),
             }
         }
     }
 
     /// Counts an error, and logs it if it differs from the last one.
-    fn tell(&mut self, words: String) {
+    fn log_error(&mut self, words: String) {
         self.metrics.file_error();
-        if self.told.as_ref() != Some(&words) {
-            tracing::error!("{words}; the file says itself until when it holds");
-            self.told = Some(words);
+        if self.logged.as_ref() != Some(&words) {
+            tracing::error!("{words}; readers see its expiry in valid_until");
+            self.logged = Some(words);
         }
     }
 
@@ -124,12 +127,15 @@ impl FileWriter {
         let written = match tokio::time::timeout(SLOW, &mut writing).await {
             Ok(written) => written,
             Err(_) => {
-                self.tell(format!("status file {} hangs", self.file.path.display()));
+                self.log_error(format!(
+                    "writing the status file {} hangs",
+                    self.file.path.display()
+                ));
                 writing.await
             }
         };
         written.expect("writing a file does not panic").with_context(|| {
-            format!("status file {} cannot be written", self.file.path.display())
+            format!("failed to write the status file {}", self.file.path.display())
         })?;
         // Only a completed write is acknowledged: a file that still reports active delays the
         // release for as long as R8 allows.
@@ -182,8 +188,8 @@ fn quoted(value: &str) -> String {
 
 /// Replaces a file atomically: writes a new one in the same directory and renames it.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    refuse_what_is_no_file(path)?;
-    let beside = beside(path)?;
+    check_regular_file(path)?;
+    let beside = temporary_path(path)?;
     // The temporary file of a process that died half-way; its name contains the process id.
     match std::fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -201,25 +207,28 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 /// Removes a file that still reports active and could not be rewritten; this works on a full disk
 /// too. A missing file means unknown, and unknown is never active.
 fn remove(path: &Path) {
-    if refuse_what_is_no_file(path).is_ok() {
+    if check_regular_file(path).is_ok() {
         let _ = std::fs::remove_file(path);
     }
 }
 
-fn refuse_what_is_no_file(path: &Path) -> io::Result<()> {
+fn check_regular_file(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
         Ok(found) if found.file_type().is_file() => Ok(()),
         Ok(found) => {
-            let what = if found.is_symlink() { "a symbolic link" } else { "no regular file" };
-            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}; name a file")))
+            let what = if found.is_symlink() { "a symbolic link" } else { "not a regular file" };
+            Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("it is {what}; set a regular file"),
+            ))
         }
     }
 }
 
 /// Returns the path of the temporary file, in the same directory so that it can be renamed.
-fn beside(path: &Path) -> io::Result<PathBuf> {
+fn temporary_path(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut hidden = std::ffi::OsString::from(".");
     hidden.push(name);
@@ -314,7 +323,7 @@ mod tests {
             while errors() == 0 {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            assert_eq!(errors(), 1, "that it hangs is told once");
+            assert_eq!(errors(), 1, "that it hangs is logged once");
             drop(mend);
             timeout(bound, word.reached(4)).await.expect("the newest is written at last");
             drop(sender);

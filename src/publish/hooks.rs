@@ -19,8 +19,8 @@ use crate::http::client::HttpClient;
 use crate::http::resolver::Resolver;
 use crate::metrics::Metrics;
 use crate::status::{About, Published};
-use queue::{Course, Event, Leaders, Roles, until_change};
-use run::{Told, by_command, by_webhook, is_webhook, over_tls};
+use queue::{EventQueue, HookEvent, Leaders, Roles, until_change};
+use run::{HookResult, by_command, by_webhook, is_webhook, over_tls};
 
 /// The name of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl Hooks {
     /// Runs the hooks of one queue.
     async fn follow<D, F>(
         &self,
-        mut course: impl Course,
+        mut course: impl EventQueue,
         mut published: watch::Receiver<Published>,
         drained: &D,
     ) where
@@ -157,17 +157,22 @@ impl Hooks {
         }
     }
 
-    fn skip(&self, event: Event) {
+    fn skip(&self, event: HookEvent) {
         if hook(&self.settings, event.name).is_some() {
-            let Event { name, term } = event;
+            let HookEvent { name, term } = event;
             let (hook, outcome) = (name.as_str(), Outcome::Skipped.as_str());
             self.metrics.hook_run(hook, outcome);
-            tracing::info!(hook, outcome, term, "{hook}: skipped, since a newer state is there");
+            tracing::info!(
+                hook,
+                outcome,
+                term,
+                "{hook}: skipped, since the state has changed again"
+            );
         }
     }
 
     /// Runs the hook of an event, if there is one.
-    async fn tell<D, F>(&self, event: Event, published: watch::Receiver<Published>, drained: &D)
+    async fn tell<D, F>(&self, event: HookEvent, published: watch::Receiver<Published>, drained: &D)
     where
         D: Fn(u64) -> F,
         F: Future<Output = ()>,
@@ -194,11 +199,11 @@ impl Hooks {
         }
     }
 
-    fn report(&self, event: Event, told: &Told, began: Moment) {
+    fn report(&self, event: HookEvent, told: &HookResult, began: Moment) {
         let (hook, outcome) = (event.name.as_str(), told.outcome.as_str());
         self.metrics.hook_run(hook, outcome);
         let ms = u64::try_from(began.elapsed_max((self.now)()).as_millis()).unwrap_or(u64::MAX);
-        let Event { term, .. } = event;
+        let HookEvent { term, .. } = event;
         let words = &told.words;
         if told.outcome == Outcome::Ok {
             tracing::info!(hook, outcome, ms, term, "{hook}: {words}");

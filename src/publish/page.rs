@@ -29,11 +29,11 @@ const SCRIPT: &str = include_str!("page/page.js");
 /// The content security policy: the page may run its own script and style, identified by these
 /// hashes, and send requests to its origin. A change of script or style needs a new hash here,
 /// which the tests print.
-const POLICY: &str = "default-src 'none'; \
-    script-src 'sha256-ZzgwKJfo2E+5fYRxlsTKbdLrx4F7CdOOzL01QgeGaxA='; \
-    style-src 'sha256-bM+bM8drUqGIiRw1vkVaaGsNHMLDx9n/qzf8+s9V3AM='; \
-    img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
-    frame-ancestors 'none'; require-trusted-types-for 'script'";
+const POLICY: &str = "default-src 'none'; script-src \
+                      'sha256-zOqiICM6QpreURCoNs9NqACaIKf1pzgyx9JJCzf/88g='; style-src \
+                      'sha256-bM+bM8drUqGIiRw1vkVaaGsNHMLDx9n/qzf8+s9V3AM='; img-src data:; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors \
+                      'none'; require-trusted-types-for 'script'";
 
 /// How long the page may show the status of a passive instance: two and a half times the longest
 /// interval between two events.
@@ -72,12 +72,12 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
     let election = escaped(&document.election);
     let leader = leader(&document);
     let heard = document.store.last_success_ms_ago.is_some();
-    let unknown = if heard { "Nobody" } else { "Not known yet" };
+    let unknown = if heard { "No leader known" } else { "Unknown" };
     // A passive instance with a term knows that its own leadership has ended.
     let (label, leads) = match (document.role, document.term) {
         (Role::Active, _) => ("Leader", "leads"),
         (Role::Passive, Some(_)) => ("Led until now", "led"),
-        (Role::Passive, None) => ("Leader, as last seen", "leads"),
+        (Role::Passive, None) => ("Leader at last contact", "leads"),
     };
     let title = leader.map_or_else(
         || format!("{unknown}: {election}"),
@@ -127,7 +127,7 @@ fn say(document: &Document<'_>) -> String {
     }
     if let ("standby", Some(ms)) = (&*document.state, document.hold_off_remaining_ms) {
         return format!(
-            "This instance, {}, lets others go first, for {}.",
+            "This instance, {}, holds off for {}.",
             escaped(&document.identity),
             spoken(Duration::from_millis(ms))
         );
@@ -135,7 +135,7 @@ fn say(document: &Document<'_>) -> String {
     let words = match &*document.state {
         // Its belief is over, and the election loop has not turned since.
         "jeopardy" if document.role == Role::Passive => {
-            "led until its time was over, and cannot renew"
+            "led until the lease expired, and cannot renew it"
         }
         state => words::state(state),
     };
@@ -146,8 +146,8 @@ fn say(document: &Document<'_>) -> String {
 /// known.
 fn left(published: &Published, document: &Document<'_>) -> String {
     let (ms, words) = match (document.role, document.drain_remaining_ms) {
-        (Role::Active, _) => (document.valid_for_ms, "left, unless renewed before"),
-        (_, Some(ms)) => (ms, "left for the work that it began as leader"),
+        (Role::Active, _) => (document.valid_for_ms, "left, unless renewed"),
+        (_, Some(ms)) => (ms, "left to finish its work as leader"),
         (_, None) => return String::new(),
     };
     let mut text = format!(
@@ -183,7 +183,7 @@ fn facts(published: &Published, document: &Document<'_>, now: Moment) -> String 
         fact(&mut text, label, &date(since.date()), &[words]);
     } else if let (None, Some(seen)) = (document.term, published.holder_seen) {
         let words = while_known(&format!("for {}", ago(whole_ms(seen.elapsed_max(now)))));
-        fact(&mut text, "Seen to lead since", &date(seen.date()), &[words]);
+        fact(&mut text, "Seen as leader since", &date(seen.date()), &[words]);
     }
     let since = published.status.since;
     let lasts = ago(whole_ms(since.elapsed_max(now)));
@@ -194,8 +194,8 @@ fn facts(published: &Published, document: &Document<'_>, now: Moment) -> String 
         let hold_off = spoken(Duration::from_millis(successor.hold_off_ms));
         let _ = writeln!(
             text,
-            "<div class=\"wide\"><dt>Successor</dt><dd>{}</dd><dd>the others let it go first, for \
-             {hold_off}</dd></div>",
+            "<div class=\"wide\"><dt>Successor</dt><dd>{}</dd><dd>other candidates wait for it, \
+             for {hold_off}</dd></div>",
             escaped(&successor.identity)
         );
     }
@@ -208,12 +208,12 @@ fn facts(published: &Published, document: &Document<'_>, now: Moment) -> String 
 fn store(text: &mut String, store: &StoreDocument<'_>) {
     let heard = store
         .last_success_ms_ago
-        .map_or("never heard yet".to_owned(), |ms| format!("answered {} ago", ago(ms)));
+        .map_or("never reached".to_owned(), |ms| format!("answered {} ago", ago(ms)));
     fact(text, "Store", &store.kind, &[heard]);
     if let Some(error) = &store.last_error {
         let times = match store.failures {
-            0 | 1 => "The store's last error".to_owned(),
-            failures => format!("The store's last error, of {failures} in a row"),
+            0 | 1 => "Last store error".to_owned(),
+            failures => format!("Last store error, {failures} in a row"),
         };
         let _ = writeln!(
             text,
@@ -224,13 +224,13 @@ fn store(text: &mut String, store: &StoreDocument<'_>) {
 }
 
 fn probes(text: &mut String, health: &HealthDocument<'_>) {
-    let all = if health.well { "Health: well" } else { "Health: not well" };
+    let all = if health.well { "Healthy" } else { "Unhealthy" };
     let _ = write!(text, "<div class=\"wide\"><dt>{all}</dt>");
     for probe in &health.probes {
         let (class, word) = match probe.well {
-            Some(true) => ("", "well"),
-            Some(false) => (" class=\"warn\"", "not well"),
-            None => ("", "not asked yet"),
+            Some(true) => ("", "succeeded"),
+            Some(false) => (" class=\"warn\"", "failed"),
+            None => ("", "not run yet"),
         };
         let said = probe.said.as_deref().map(|it| format!(": {}", escaped(it))).unwrap_or_default();
         let when = probe.ms_ago.map(|ms| format!(", {} ago", ago(ms))).unwrap_or_default();
@@ -251,7 +251,7 @@ fn fact(text: &mut String, label: &str, value: &str, more: &[String]) {
 /// Renders the last transitions, newest first.
 fn past(document: &Document<'_>) -> String {
     if document.transitions.is_empty() {
-        return "<p>Nothing yet: this instance has only just begun.</p>\n".to_owned();
+        return "<p>None yet: this instance has just started.</p>\n".to_owned();
     }
     let mut text = String::from("<table>\n");
     for it in &document.transitions {

@@ -37,7 +37,7 @@ const FENCE: &str = "tenure.dev/fence";
 
 /// The role that the route is to report for this instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Want {
+enum Target {
     /// Active, in this term.
     Active(u64),
     /// Passive.
@@ -47,7 +47,7 @@ enum Want {
     },
 }
 
-impl Want {
+impl Target {
     fn role(self) -> Role {
         match self {
             Self::Active(_) => Role::Active,
@@ -62,38 +62,38 @@ struct Outcome {
     /// Another pod that the route reports active although this instance leads.
     other: Option<String>,
     /// What failed.
-    trouble: Option<Trouble>,
+    error: Option<RouteError>,
 }
 
 impl Outcome {
-    fn with(self, trouble: Trouble) -> Self {
-        Self { trouble: Some(trouble), ..self }
+    fn with(self, error: RouteError) -> Self {
+        Self { error: Some(error), ..self }
     }
 }
 
 /// Why the route is wrong, or may not stay right.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum RouteError {
     #[error(transparent)]
     Asked(#[from] KubeError),
     #[error(
-        "{what} says term {newer}, and ours is {ours}: another leads, or led; if none did, take its \
-         annotation tenure.dev/term away"
+        "{what} has term {newer}, but this instance led in term {ours}: a later leader wrote it; \
+         if there was none, remove its annotation tenure.dev/term"
     )]
     Newer { what: String, newer: u64, ours: u64 },
     #[error("{0}")]
     Setting(String),
-    #[error("{0} is written by others again and again")]
+    #[error("{0} is modified concurrently too often")]
     Busy(String),
-    #[error("a newer state is there")]
+    #[error("the state has changed")]
     Overtaken,
 }
 
-impl Trouble {
-    fn newer(what: String, newer: u64, want: Want) -> Self {
-        let ours = match want {
-            Want::Active(ours) => ours,
-            Want::Passive { led } => led.unwrap_or_default(),
+impl RouteError {
+    fn newer(what: String, newer: u64, target: Target) -> Self {
+        let ours = match target {
+            Target::Active(ours) => ours,
+            Target::Passive { led } => led.unwrap_or_default(),
         };
         Self::Newer { what, newer, ours }
     }

@@ -64,14 +64,14 @@ impl Systemd {
                 let watchdog = watchdog(environment, std::process::id());
                 if watchdog.is_some_and(|it| it < SHORTEST_WATCHDOG) {
                     tracing::warn!(
-                        "WatchdogSec is {watchdog:?}: the election loop may rest for a second, so \
-                         set {SHORTEST_WATCHDOG:?} or more"
+                        "WatchdogSec is {watchdog:?}, but the election loop may sleep for a \
+                         second: set {SHORTEST_WATCHDOG:?} or more"
                     );
                 }
                 Some(Self { socket, address, watchdog, now: clock::now })
             }
             Err(error) => {
-                tracing::warn!("systemd is not notified: NOTIFY_SOCKET is {name:?}: {error}");
+                tracing::warn!("systemd will not be notified: NOTIFY_SOCKET is {name:?}: {error}");
                 None
             }
         }
@@ -92,7 +92,7 @@ impl Systemd {
             feeding.set_missed_tick_behavior(MissedTickBehavior::Delay);
             feeding
         });
-        let (mut told, mut fed, mut feed) = (Told::default(), 0, false);
+        let (mut sent, mut fed, mut feed) = (Notified::default(), 0, false);
         let mut over = false;
         loop {
             // Checked before the status, so that its consequences are not reported first.
@@ -103,15 +103,20 @@ impl Systemd {
                 let (published, now) = (published.borrow_and_update(), (self.now)());
                 let stopping = over || stop.is_terminated();
                 let drain = if stopping { drain(&published.status, now) } else { None };
-                Told { ready: true, stopping, drain, words: words(&published, &about, now) }
+                Notified {
+                    ready: true,
+                    stopping,
+                    drain,
+                    words: status_text(&published, &about, now),
+                }
             };
-            let owed = match self.send(&told.until(&due, feed)) {
+            let pending = match self.send(&sent.until(&due, feed)) {
                 Ok(()) => {
-                    (told, feed) = (due, false);
+                    (sent, feed) = (due, false);
                     false
                 }
                 Err(error) => {
-                    tracing::debug!("systemd does not listen: {error}");
+                    tracing::debug!("failed to notify systemd: {error}");
                     true
                 }
             };
@@ -132,7 +137,7 @@ impl Systemd {
                     feed |= turned != fed;
                     fed = turned;
                 }
-                () = tokio::time::sleep(RETRY), if owed => {}
+                () = tokio::time::sleep(RETRY), if pending => {}
             }
         }
     }
@@ -148,7 +153,7 @@ impl Systemd {
 
 /// What systemd has been notified of, or is to be.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Told {
+struct Notified {
     ready: bool,
     stopping: bool,
     /// How much longer the stop may take, during a drain.
@@ -156,7 +161,7 @@ struct Told {
     words: String,
 }
 
-impl Told {
+impl Notified {
     /// Returns the message that notifies of `due`.
     fn until(&self, due: &Self, feed: bool) -> String {
         let mut message = String::new();
@@ -186,7 +191,10 @@ fn address(name: &str) -> io::Result<SocketAddr> {
     match name.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name),
         None if name.starts_with('/') => SocketAddr::from_pathname(name),
-        None => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is neither a path nor @NAME")),
+        None => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is neither an absolute path nor @NAME",
+        )),
     }
 }
 
@@ -209,13 +217,13 @@ fn drain(status: &Status, now: Moment) -> Option<Duration> {
 }
 
 /// Formats the status at `now` on one line.
-fn words(published: &Published, about: &About, now: Moment) -> String {
+fn status_text(published: &Published, about: &About, now: Moment) -> String {
     let status = &published.status;
     let judgement = Judgement::of(status, now);
     let election = &about.election;
     let others = || match &status.holder {
         Some(holder) => format!("{} leads in term {}", holder.candidate.identity, holder.term),
-        None => "nobody is seen to lead".to_owned(),
+        None => "no leader known".to_owned(),
     };
     let mut text = format!("{}: ", judgement.role().as_str());
     text += &match (judgement.state, judgement.term) {
@@ -223,28 +231,30 @@ fn words(published: &Published, about: &About, now: Moment) -> String {
             let but = match (judgement.state, judgement.role()) {
                 (State::Leader, _) => "",
                 (_, Role::Active) => ", but renewals fail",
-                (_, Role::Passive) => ", but may not say so until a renewal is granted",
+                (_, Role::Passive) => ", but reports passive until a renewal succeeds",
             };
             format!("leader of {election} in term {term}{but}")
         }
-        (State::Starting, _) => format!("the store of {election} has not been heard yet"),
+        (State::Starting, _) => format!("the store of {election} has not been reached yet"),
         (State::Standby, _) => format!("standby of {election}; {}", others()),
-        (State::Activating, _) => format!("has the lease of {election}, and does not lead yet"),
+        (State::Activating, _) => format!("holds the lease of {election} and does not lead yet"),
         (State::Observing, _) => format!("observes {election}; {}", others()),
-        (State::Stopped, _) => format!("stopped; takes no part in {election} any more"),
+        (State::Stopped, _) => format!("stopped; has left {election}"),
         (State::Draining, term) => {
             let term = term.unwrap_or_default();
-            format!("draining, and holds the lease of {election} in term {term} meanwhile")
+            format!("draining; holds the lease of {election} in term {term}")
         }
-        (State::Paused, _) => format!("paused, out of {election} until resumed; {}", others()),
+        (State::Paused, _) => {
+            format!("paused; does not compete in {election} until resumed; {}", others())
+        }
         (State::Unhealthy, _) => {
-            format!("out of {election} until the service is well; {}", others())
+            format!("unhealthy; does not compete in {election}; {}", others())
         }
         // These two states always have a term.
         (State::Leader | State::Jeopardy, None) => format!("of {election}; {}", others()),
     };
     if let Some(error) = &status.store.last_error {
-        text += "; the store: ";
+        text += "; store: ";
         text += &error.failure().message;
     }
     // A line break would begin another message, and names come from the store.
@@ -260,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_watchdog_is_ours_only_by_our_process_id() {
+    fn the_watchdog_variable_counts_only_for_the_own_process_id() {
         let length = ("WATCHDOG_USEC", "10000000");
         let ten = Some(Duration::from_secs(10));
         assert_eq!(watchdog(&environment(&[length]), 7), ten);

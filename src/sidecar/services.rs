@@ -30,7 +30,7 @@ use crate::status::{About, Heartbeat, Published};
 const START: Duration = Duration::from_secs(5);
 
 /// The timeout of the last updates to status files, route and Events.
-const LAST_WORD: Duration = Duration::from_millis(250);
+const LAST_UPDATES: Duration = Duration::from_millis(250);
 
 /// The services of one sidecar, ready to run.
 pub(super) struct Services {
@@ -73,13 +73,19 @@ impl Services {
                 Writer::start(names, about.clone(), metrics.clone(), published, clock::now);
             let (writer, written) = tokio::time::timeout(START, writing)
                 .await
-                .context("a status file could not be written in time: its disk hangs")??;
+                .context("timed out writing a status file: its disk hangs")??;
             publishers.spawn(writer.run());
             acks = written;
         }
         if let Some(beside) = &settings.kubernetes {
             let told = (control.clone(), metrics.clone());
-            acks = acks.and(tell_cluster(beside, &settings, &published, told, &mut publishers)?);
+            acks = acks.and(start_kubernetes_publishers(
+                beside,
+                &settings,
+                &published,
+                told,
+                &mut publishers,
+            )?);
         }
         let hooks = Hooks::new(
             settings.hooks.clone(),
@@ -110,7 +116,7 @@ impl Services {
         reached_at(&self.listeners)
     }
 
-    /// Runs until the driver has `ended`, and the publishers have had `LAST_WORD` for their last
+    /// Runs until the driver has `ended`, and the publishers have had `LAST_UPDATES` for their last
     /// updates.
     pub(super) async fn run(self, ended: oneshot::Receiver<()>) {
         let Self { listeners, app, mut publishers, probes, hooks, control, admin, systemd } = self;
@@ -142,12 +148,12 @@ impl Services {
         // Passive was published before the release; what may be missing is the last state of the
         // store, and an Event.
         let last = async { while publishers.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(LAST_WORD, last).await;
+        let _ = tokio::time::timeout(LAST_UPDATES, last).await;
     }
 }
 
 /// Starts the publishers to the cluster, route and Events; returns the route's acknowledgements.
-fn tell_cluster(
+fn start_kubernetes_publishers(
     beside: &Beside,
     settings: &Settings,
     published: &watch::Receiver<Published>,

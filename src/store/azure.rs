@@ -22,7 +22,7 @@ use self::access::Access;
 use self::credential::Credential;
 use self::errors::{Op, classify, code, is_missing, not_azure};
 use self::record::Metadata;
-use self::transport::{Route, is_loopback};
+use self::transport::{ProxyRoute, is_loopback};
 use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore};
 use crate::config::AzureSettings;
 use crate::lease::{
@@ -36,6 +36,7 @@ mod connection_string;
 mod credential;
 mod doctor;
 mod errors;
+mod findings;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod provision;
@@ -81,9 +82,9 @@ impl Azure {
     /// until the store is dropped.
     pub fn open(settings: AzureSettings) -> Result<Self, StoreError> {
         let route = if is_loopback(&settings.endpoint) {
-            Route::Direct
+            ProxyRoute::Direct
         } else {
-            Route::Proxied {
+            ProxyRoute::Proxied {
                 proxy: settings.proxy.as_deref(),
                 except: settings.no_proxy.as_deref(),
             }
@@ -199,7 +200,7 @@ impl LeaseStore for Azure {
         let access = self.credential.access().await?;
         self.take(&access, bid).await?;
         let Some(Seen { headers, record }) = self.see(&access).await? else {
-            let message = "the lease was granted, and then the blob was gone";
+            let message = "the lease was granted, but the blob has been deleted since";
             return Err(StoreError::Unknown(Failure::new(Cause::Unavailable, message)));
         };
         Ok(Grant { record, date: date(&headers) })
@@ -207,7 +208,7 @@ impl LeaseStore for Azure {
 
     async fn write_term(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
         let access = self.credential.access().await?;
-        let gone = || refused("the blob is gone, and the lease with it");
+        let gone = || refused("the blob was deleted, and the lease with it");
         let Seen { headers, record } = self.see(&access).await?.ok_or_else(gone)?;
         if let Some(term) = ours(&record, bid) {
             return Ok(term);
@@ -219,7 +220,7 @@ impl LeaseStore for Azure {
             Err(error) if matches!(code(&error), Some((412, "ConditionNotMet"))) => {
                 let seen = self.see(&access).await?.ok_or_else(gone)?;
                 ours(&seen.record, bid)
-                    .ok_or_else(|| refused("the record was written by another meanwhile"))
+                    .ok_or_else(|| refused("the record was modified concurrently"))
             }
             Err(error) => Err(self.failed(Op::Hold, &error)),
         }
@@ -228,10 +229,12 @@ impl LeaseStore for Azure {
     async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
         let access = self.credential.access().await?;
         let Some(Seen { headers, record }) = self.see(&access).await? else {
-            return Err(refused("the blob is gone, and the lease with it"));
+            return Err(refused("the blob was deleted, and the lease with it"));
         };
         if ours(&record, bid).is_none() {
-            return Err(refused("the record is not ours, so no successor is named"));
+            return Err(refused(
+                "this candidate did not write the record, so no successor was written",
+            ));
         }
         if record.successor.as_ref() == Some(&successor.as_stored()) {
             return Ok(());
@@ -276,11 +279,11 @@ impl LeaseAdmin for Azure {
         let mut made = Vec::new();
         let Some(Seen { headers, record }) = self.see(&access).await? else {
             if self.make_container(&access).await? {
-                made.push(format!("made the container {}", self.settings.container));
+                made.push(format!("created the container {}", self.settings.container));
             }
             let fields = Metadata::default().first_term(floor);
             if self.make_blob(&access.lock, Some(fields)).await? {
-                made.push(format!("made the blob {} with the first term {floor}", self.place()));
+                made.push(format!("created the blob {} with the first term {floor}", self.place()));
             }
             return Ok(made);
         };
@@ -303,7 +306,7 @@ fn next_term(recorded: Option<u64>, floor: u64, place: &str) -> Result<u64, Stor
     match recorded.unwrap_or(0).checked_add(1) {
         Some(next) => Ok(next.max(floor)),
         None => {
-            let message = format!("the term of the blob {place} is the largest that there is");
+            let message = format!("the blob {place} has the largest possible term");
             Err(StoreError::Foreign(Failure::new(Cause::Record, message)))
         }
     }
@@ -317,7 +320,7 @@ fn refused(message: &'static str) -> StoreError {
 fn names(headers: &Headers, lease: LeaseId) -> Result<(), StoreError> {
     match header(genuine(headers)?, "x-ms-lease-id") {
         Some(id) if id.eq_ignore_ascii_case(&lease.to_wire()) => Ok(()),
-        Some(_) => Err(refused("the store granted the lease to another")),
+        Some(_) => Err(refused("the store granted the lease under another id")),
         None => Err(not_azure()),
     }
 }

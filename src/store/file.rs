@@ -27,8 +27,8 @@ use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
 use self::attempt::{Attempt, BREAKING, Change, NOT_OURS, holds};
-use self::directory::Place;
-use self::fault::Fault;
+use self::directory::LeaseDirectory;
+use self::fault::FileError;
 use self::record::Stored;
 use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore};
 use crate::clock::{self, Moment};
@@ -51,7 +51,7 @@ const MOST_ATTEMPTS: usize = 4;
 /// A lease kept in a file.
 #[derive(Clone)]
 pub struct FileStore {
-    place: Arc<Place>,
+    place: Arc<LeaseDirectory>,
     clock: Arc<dyn Fn() -> Moment + Send + Sync>,
     attempts: Arc<Semaphore>,
 }
@@ -76,7 +76,7 @@ impl FileStore {
         clock: impl Fn() -> Moment + Send + Sync + 'static,
     ) -> Self {
         Self {
-            place: Arc::new(Place::new(settings)),
+            place: Arc::new(LeaseDirectory::new(settings)),
             clock: Arc::new(clock),
             attempts: Arc::new(Semaphore::new(MOST_ATTEMPTS)),
         }
@@ -85,12 +85,12 @@ impl FileStore {
     /// Runs `work` on a thread that may block. Dropping the future gives the attempt up.
     async fn attempt<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Attempt) -> Result<T, Fault> + Send + 'static,
+        work: impl FnOnce(&Attempt) -> Result<T, FileError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let Ok(permit) = Arc::clone(&self.attempts).try_acquire_owned() else {
             let directory = self.place.directory().display();
-            let detail = format!("the disk under {directory} has not answered earlier requests");
-            return Err(Fault::unavailable(detail).into());
+            let detail = format!("the disk of {directory} has not answered earlier requests");
+            return Err(FileError::unavailable(detail).into());
         };
         let given_up = Arc::new(AtomicBool::new(false));
         let _guard = GivesUp(Arc::clone(&given_up));
@@ -106,7 +106,7 @@ impl FileStore {
         });
         match task.await {
             Ok(outcome) => outcome.map_err(StoreError::from),
-            Err(_) => Err(Fault::unavailable("the attempt ended without an answer").into()),
+            Err(_) => Err(FileError::unavailable("the attempt ended without an answer").into()),
         }
     }
 }
@@ -167,7 +167,7 @@ impl LeaseStore for FileStore {
                         return Ok(Err("another candidate holds the lease"));
                     }
                     if stored.version() != bid.seen {
-                        return Ok(Err("the record has changed since it was seen free"));
+                        return Ok(Err("the record has changed since the lease was read as free"));
                     }
                 }
                 let record = stored.record();
@@ -189,7 +189,10 @@ impl LeaseStore for FileStore {
                     return Ok(Ok(term));
                 }
                 stored.write_term(&bid, floor).map(Ok).ok_or_else(|| {
-                    Fault::foreign(&attempt.place.record_path(), "has a term that none can follow")
+                    FileError::foreign(
+                        &attempt.place.record_path(),
+                        "has the largest possible term",
+                    )
                 })
             })
         });
@@ -221,7 +224,9 @@ impl LeaseStore for FileStore {
                     return Ok(Err(why));
                 }
                 if stored.term_of(&bid).is_none() {
-                    return Ok(Err("the record is not ours, so no successor is named"));
+                    return Ok(Err(
+                        "this candidate did not write the record, so no successor was written",
+                    ));
                 }
                 stored.set_successor(&successor);
                 Ok(Ok(()))

@@ -103,24 +103,26 @@ impl Kubernetes {
             return Ok(());
         }
         let message = format!(
-            "the Lease {} was written, and is not as we wrote it: something in the cluster changes \
-             Leases, most likely an admission webhook; exempt this one from it",
+            "the Lease {} was modified while it was written: something in the cluster changes \
+             Leases, most likely an admission webhook; exempt this Lease from it",
             self.place()
         );
         Err(StoreError::Unknown(Failure::new(Cause::Settings, message)))
     }
 
     fn gone(&self) -> StoreError {
-        refused(format!("the Lease {} is gone, and the lease with it", self.place()))
+        refused(format!("the Lease {} was deleted", self.place()))
     }
 
     fn not_ours(&self, lease: &Lease) -> StoreError {
         refused(match record::holder(lease) {
             Some(_) if record::is_broken(lease) => {
-                format!("an operator has broken the Lease {}", self.place())
+                format!("an operator broke the Lease {}", self.place())
             }
             Some(holder) => format!("the Lease {} is held by {holder:?}", self.place()),
-            None => format!("the Lease {} has been freed, or has changed since", self.place()),
+            None => {
+                format!("the Lease {} was freed, or has changed since it was read", self.place())
+            }
         })
     }
 }
@@ -150,7 +152,7 @@ impl LeaseStore for Kubernetes {
             let lease = record::taken_anew(namespace, name, bid, now());
             match self.kube.create(&lease).await {
                 Ok(Dated { object, date }) => {
-                    tracing::warn!(lease = self.place(), "made the missing Lease");
+                    tracing::warn!(lease = self.place(), "created the missing Lease");
                     self.shown(&object, bid)?;
                     return Ok(Grant { record: Default::default(), date });
                 }
@@ -175,7 +177,7 @@ impl LeaseStore for Kubernetes {
             return Ok(term);
         }
         let term = record::next_term(&lease, record.term, floor).ok_or_else(|| {
-            let message = format!("the Lease {} has a term that none can follow", self.place());
+            let message = format!("the Lease {} has the largest possible term", self.place());
             StoreError::Foreign(Failure::new(Cause::Record, message))
         })?;
         record::write_term(&mut lease, bid, term);
@@ -192,7 +194,9 @@ impl LeaseStore for Kubernetes {
         let mut lease = self.read_ours(bid).await?;
         let record = record::read(&lease, &self.place()).map_err(StoreError::Foreign)?;
         if record::term_of(&record, bid).is_none() {
-            return Err(refused("the record is not ours, so no successor is named".to_owned()));
+            return Err(refused(
+                "this candidate did not write the record, so no successor was written".to_owned(),
+            ));
         }
         if record.successor.as_ref() == Some(&successor.as_stored()) {
             return Ok(());
@@ -237,7 +241,8 @@ impl LeaseAdmin for Kubernetes {
         match self.kube.replace(&lease).await {
             Ok(_) => Ok(BreakOutcome::Held { record, free_in }),
             Err(KubeError::Conflict(_)) => {
-                let message = "the Lease changed just now, so nothing was broken: look again";
+                let message =
+                    "the Lease was modified concurrently, so nothing was broken: try again";
                 Err(StoreError::Unknown(Failure::new(Cause::Lease, message)))
             }
             Err(error) => Err(failed(error)),
@@ -254,7 +259,7 @@ impl LeaseAdmin for Kubernetes {
             let (namespace, name) = (&self.settings.namespace, &self.settings.name);
             let lease = record::free_with_term(namespace, name, floor);
             return match self.kube.create(&lease).await {
-                Ok(_) => Ok(vec![format!("made the Lease {place} with the first term {floor}")]),
+                Ok(_) => Ok(vec![format!("created the Lease {place} with the first term {floor}")]),
                 Err(KubeError::Exists(_)) => Err(conflict(place)),
                 Err(error) => Err(failed(error)),
             };
@@ -282,7 +287,7 @@ fn refused(message: String) -> StoreError {
 /// Returns the error for a Lease that was changed between read and write: by another candidate, or
 /// by an earlier request of this one whose answer was lost.
 fn conflict(place: String) -> StoreError {
-    let message = format!("the Lease {place} was changed meanwhile: it is read again");
+    let message = format!("the Lease {place} was modified concurrently; it is read again");
     StoreError::RetryNow(Failure::new(Cause::Lease, message))
 }
 

@@ -134,7 +134,7 @@ impl State {
     }
 }
 
-const BREAKING: &str = "an operator is breaking the lease, which is free when it has run out";
+const BREAKING: &str = "an operator is breaking the lease, which is free once it expires";
 
 fn refused(message: &'static str) -> StoreError {
     StoreError::Refused(Failure::new(Cause::Lease, message))
@@ -170,7 +170,9 @@ impl LeaseStore for Memory {
             return Err(refused("another candidate holds the lease"));
         }
         if !again && state.version() != bid.seen {
-            return Err(refused("the lease changed hands since it was seen free"));
+            return Err(refused(
+                "the lease was acquired by another candidate since it was read as free",
+            ));
         }
         state.extend(bid, boot);
         if !again {
@@ -183,13 +185,15 @@ impl LeaseStore for Memory {
         let boot = self.boot();
         let mut state = self.state();
         if !state.is_of(bid) || state.is_free(boot) || state.is_breaking() {
-            return Err(refused("the lease is not ours any more, so no term is written"));
+            return Err(refused(
+                "this candidate no longer holds the lease, so no term was written",
+            ));
         }
         if let (Some(term), true) = (state.record.term, state.record.nonce == Some(bid.nonce)) {
             return Ok(term);
         }
         let Some(next) = state.record.term.map_or(Some(0), |term| term.checked_add(1)) else {
-            let failure = Failure::new(Cause::Record, "there is no term after the recorded one");
+            let failure = Failure::new(Cause::Record, "the record has the largest possible term");
             return Err(StoreError::Foreign(failure));
         };
         let term = next.max(floor);
@@ -207,7 +211,7 @@ impl LeaseStore for Memory {
         let boot = self.boot();
         let mut state = self.state();
         if !state.is_of(bid) {
-            return Err(refused("the lease is not ours any more"));
+            return Err(refused("this candidate no longer holds the lease"));
         }
         if state.is_breaking() {
             return Err(refused(BREAKING));
@@ -220,13 +224,17 @@ impl LeaseStore for Memory {
         let boot = self.boot();
         let mut state = self.state();
         if !state.is_of(bid) || state.is_free(boot) {
-            return Err(refused("the lease is not ours any more, so no successor is named"));
+            return Err(refused(
+                "this candidate no longer holds the lease, so no successor was written",
+            ));
         }
         if state.is_breaking() {
             return Err(refused(BREAKING));
         }
         if state.record.nonce != Some(bid.nonce) {
-            return Err(refused("the record is not ours, so no successor is named"));
+            return Err(refused(
+                "this candidate did not write the record, so no successor was written",
+            ));
         }
         let successor = Some(successor.as_stored());
         if state.record.successor != successor {
@@ -239,7 +247,7 @@ impl LeaseStore for Memory {
     async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
         let mut state = self.state();
         if !state.is_of(bid) {
-            return Err(refused("the lease is not ours any more"));
+            return Err(refused("this candidate no longer holds the lease"));
         }
         state.lease = None;
         self.announce(&mut state);
@@ -285,8 +293,8 @@ impl LeaseAdmin for Memory {
         vec![Finding {
             subject: "store".into(),
             verdict: Verdict::Doubtful,
-            detail: "the lease is kept in this process alone, so every process leads".into(),
-            remedy: Some("use it for tests only; set --store for anything else".into()),
+            detail: "the lease exists only in this process, so every process leads".into(),
+            remedy: Some("use it for tests only; otherwise set --store".into()),
         }]
     }
 
@@ -318,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bid_for_what_is_no_more_as_it_was_seen_is_refused() {
+    async fn a_bid_for_a_changed_version_is_refused() {
         let memory = Memory::new();
         let seen = memory.read().await.unwrap().version;
         let (a, b) = (bid(1, seen.clone()), bid(2, seen));
@@ -331,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_wakes_once_those_who_have_not_seen_it() {
+    async fn a_change_wakes_each_waiter_once() {
         let memory = Memory::new();
         let other = memory.clone();
         let seen = other.read().await.unwrap().version;

@@ -212,7 +212,7 @@ async fn a_sign_in_that_fails_is_said_and_recovers_by_itself() {
     let store = open(settings);
     let error = soon(store.read()).await.unwrap_err();
     assert!(matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Auth));
-    assert!(error.to_string().contains("token cannot be read"), "{error}");
+    assert!(error.to_string().contains("failed to read the token file"), "{error}");
 
     tokens.reply(Reply::Refuse);
     std::fs::write(&token_file, "assertion-SECRET").expect("written");
@@ -266,7 +266,7 @@ async fn replaced(
     told(&server, &store, "AZURE_STORAGE_").await;
     soon(store.renew(&bid())).await.expect("the last good secret is kept");
     std::fs::remove_file(&file).expect("removed");
-    told(&server, &store, "cannot be read").await;
+    told(&server, &store, "failed to read the secret file").await;
     soon(store.renew(&bid())).await.expect("the last good secret is kept");
     assert!(!error.to_string().contains(first.0), "{error}");
 }
@@ -324,7 +324,7 @@ async fn a_secret_that_makes_no_sense_is_named_by_its_setting() {
             AzureCredential::ConnectionString(SecretSource::Value(
                 "AccountName=other;AccountKey=U0VDUkVU".to_owned(),
             )),
-            "it is for the account other, and --store names devstoreaccount1",
+            "it is for the account other, but --store names devstoreaccount1",
         ),
         (AzureCredential::Key(SecretSource::File("/nonexistent/key".into())), "/nonexistent/key"),
     ];

@@ -92,7 +92,7 @@ fn fault_31_under_a_limit_that_cannot_be_raised_renewals_are_unharmed() {
     let _alone = alone();
     let besieged = Besieged::start(&limited("100", "100"), &[]);
     let log = besieged.candidate.log();
-    assert!(log.contains("max-connections is lowered from 512 to 36"), "{log}");
+    assert!(log.contains("max-connections lowered from 512 to 36"), "{log}");
     hold(&besieged, 300, Duration::from_secs(4));
     assert_eq!(failures(&besieged.candidate), 0, "requests to the store failed");
     besieged.relieved();
@@ -147,7 +147,7 @@ fn fault_31_one_that_cannot_be_accepted_takes_the_place_of_one_that_waits() {
     let held: Vec<_> =
         (0..30).map(|number| connect_as(number, candidate.address).unwrap()).collect();
     until(Duration::from_secs(20), "no descriptor is left", || {
-        candidate.log().contains("could not be accepted").then_some(())
+        candidate.log().contains("failed to accept a connection").then_some(())
     });
     for _ in 0..3 {
         until(Duration::from_secs(20), "it answers", || candidate.get("/leader"));

@@ -23,7 +23,7 @@ async fn a_missing_directory_is_made_for_us_alone_as_soon_as_its_parent_exists()
     let store = FileStore::open(&named(&below));
     let errors = each_call(&store).await;
     assert_eq!(errors.len(), 6, "{errors:?}");
-    assert_misplaced(&store, &below, "make it").await;
+    assert_misplaced(&store, &below, "create it").await;
     fs::create_dir(&place.directory).unwrap();
     assert!(store.read().await.unwrap().free);
     assert!(!below.exists(), "a look makes nothing");
@@ -39,7 +39,7 @@ async fn the_default_directory_must_be_ours_alone() {
     let (bid, _) = lead(&store).await;
     assert_eq!(fs::metadata(&place.directory).unwrap().mode() & 0o777, 0o700);
     place.chmod(0o755);
-    assert_misplaced(&store, &place.directory, "another directory").await;
+    assert_misplaced(&store, &place.directory, "set another --store").await;
     place.chmod(0o700);
     store.renew(&bid).await.unwrap();
 }
@@ -125,7 +125,7 @@ fn a_directory_that_we_may_not_write_is_an_error_until_we_may() {
     let outcome = bids().unwrap();
     assert!(outcome.contains("Unknown") && outcome.contains("Settings"), "{outcome}");
     assert!(outcome.contains(place.directory.to_str().unwrap()), "{outcome}");
-    assert!(outcome.contains("let our user write in the directory"), "{outcome}");
+    assert!(outcome.contains("make the directory writable for this user"), "{outcome}");
     place.chmod(0o1777);
     assert_eq!(bids().as_deref(), Some("Ok(())"));
 }

@@ -143,7 +143,7 @@ fn a_candidate_stopped_with_the_lock_writes_nothing_when_its_time_is_over() {
     let process = stopped_with_the_lock("stop before writing", scratch.path());
     go_on_too_late(&process, scratch.path());
     until("an answer", || !process.told("error").is_empty());
-    assert!(process.told("error")[0].contains("longer than its lease"));
+    assert!(process.told("error")[0].contains("longer than the lease-duration"));
     assert!(!scratch.path().join("orders.json").exists());
 }
 
@@ -186,10 +186,10 @@ fn a_directory_that_we_cannot_write_is_said_until_we_can() {
     until("an answer", || !process.told("error").is_empty());
     let said = process.told("error").remove(0);
     assert!(
-        said.starts_with("Settings ") && said.contains("orders.lock cannot be opened"),
+        said.starts_with("Settings ") && said.contains("orders.lock could not be opened"),
         "{said}"
     );
-    assert!(said.contains("let our user write in the directory"), "{said}");
+    assert!(said.contains("make the directory writable for this user"), "{said}");
     mode(if user.is_some() { 0o1777 } else { 0o755 });
     let process = Process::start_as("bid once", scratch.path(), user);
     until("an answer", || process.has_told("granted"));

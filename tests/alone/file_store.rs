@@ -52,7 +52,7 @@ async fn a_record_of_a_newer_format_is_refused_as_such_and_left_as_it_is() {
     assert_foreign(&place).await;
     assert_eq!(fs::read_to_string(place.record()).unwrap(), newer);
     let words = place.store().read().await.unwrap_err().to_string();
-    assert!(words.contains("this version knows formats up to 1"), "{words}");
+    assert!(words.contains("this version supports formats up to 1"), "{words}");
 }
 
 #[tokio::test]

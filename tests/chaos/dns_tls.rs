@@ -52,7 +52,7 @@ fn by_name(mut scene: Scene, reply: Reply) -> (Scene, Resolver) {
 #[test]
 fn fault_27_a_name_that_is_gone_is_a_failure_like_others_and_found_again_in_the_same_term() {
     let (mut scene, resolver) = by_name(Scene::new("fault-27-gone").patient(), Reply::NoSuchName);
-    let gone = format!("the name {NAME} could not be resolved");
+    let gone = format!("failed to resolve {NAME}");
     says(&scene.candidates[0], &gone);
     assert_eq!(scene.candidates[0].state().unwrap(), "starting");
     assert_eq!(scene.candidates[0].get("/readyz").unwrap().0, 503);

@@ -36,7 +36,7 @@ fn the_copy_is_whole_and_everybody_may_run_it_whatever_the_umask() {
     let ran = Command::new("sh").args(["-c", &script]).env_clear().output().unwrap();
     assert!(ran.status.success(), "{ran:?}");
     let copy = place.path().join("tenure");
-    let said = format!("tenure {} is in {}\n", env!("CARGO_PKG_VERSION"), copy.display());
+    let said = format!("installed tenure {} in {}\n", env!("CARGO_PKG_VERSION"), copy.display());
     assert_eq!(String::from_utf8_lossy(&ran.stdout), said);
     assert_eq!(copy.metadata().unwrap().permissions().mode() & 0o7777, 0o755);
     assert!(whole(&copy));
@@ -94,7 +94,7 @@ fn a_copy_that_could_not_be_made_whole_leaves_the_old_one_and_nothing_else() {
     let ran = Command::new("sh").args(["-c", &script]).output().unwrap();
     assert_eq!(ran.status.code(), Some(1), "{ran:?}");
     let told = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert!(told.contains("make room"), "{told}");
+    assert!(told.contains("free 10 MB"), "{told}");
     assert_eq!(names(place.path()), ["tenure"]);
     assert_eq!(std::fs::read_to_string(place.path().join("tenure")).unwrap(), "old");
 }
@@ -136,7 +136,7 @@ fn what_is_no_place_for_a_copy_is_said_with_what_to_do() {
     for (directory, words) in [
         (missing.as_path(), ["No such file", "mount a volume there that both containers share"]),
         (&file, ["not a directory", "not a file in it"]),
-        (&taken, ["tenure is a directory", "move that one away"]),
+        (&taken, ["tenure is a directory", "move it away"]),
     ] {
         let ran = install(directory);
         assert_eq!(ran.code, 1, "{}: {}", directory.display(), ran.err);

@@ -108,17 +108,17 @@ fn doctor_names_the_time_that_an_end_needs_and_what_stands_beside_us() {
     assert_eq!(ran.code, 0, "{}", ran.out);
     for words in [
         "takes at most 42s = drain-timeout 25s + 2 × (hook-timeout 5s + 1s) + ",
-        "5s + 1s) + 2 × request-timeout 2s + 1s: leave it",
+        "5s + 1s) + 2 × request-timeout 2s + 1s: set",
         "terminationGracePeriodSeconds: 42 in Kubernetes",
         "TimeoutStopSec=42 in systemd",
         "note    shutdown: Kubernetes sends SIGKILL 30s after SIGTERM by default",
-        "note    health: exec:/bin/sh … is not well: ",
-        "nobody competes here until it is well",
-        "ok      health: exec:/bin/sh … is well: ",
-        "ok      dead service: loses the lead to another within about 34s",
-        "ok      on-drain: runs /bin/sh …, which is there",
-        "ok      on-active: is posted to https://hooks.test/…, which was not tried",
-        &format!("ok      admin: {admin} is listened at"),
+        "note    health: exec:/bin/sh … failed: ",
+        "does not compete until the probe succeeds",
+        "ok      health: exec:/bin/sh … succeeded: ",
+        "ok      dead service: another instance leads within about 34s",
+        "ok      on-drain: runs /bin/sh …, which exists",
+        "ok      on-active: posts to https://hooks.test/…, which was not tried",
+        &format!("ok      admin: {admin} is in use"),
     ] {
         assert!(ran.out.contains(words), "{words} in {}", ran.out);
     }

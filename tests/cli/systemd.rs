@@ -103,7 +103,7 @@ fn systemd_hears_ready_then_each_change_in_words_and_that_we_are_stopping() {
     let stopping = first.wait_for_line("STOPPING=1");
     first.listen();
     let last = first.heard.last().unwrap();
-    assert_eq!(last, "STATUS=passive: stopped; takes no part in orders any more");
+    assert_eq!(last, "STATUS=passive: stopped; has left orders");
     assert!(leads < stopping, "{:#?}", first.heard);
     assert_eq!((first.count("READY=1"), first.count("STOPPING=1")), (1, 1));
     second.wait_for("the next leader", |it| {
@@ -126,7 +126,7 @@ fn a_store_that_is_down_does_not_keep_the_unit_from_starting() {
     let candidate = Candidate::start("orders-1", home.path(), &settings, variables);
     ear.wait_for_line("READY=1");
     ear.wait_for("the store's error", |it| {
-        it.starts_with("STATUS=passive: the store of default has not been heard yet; the store: ")
+        it.starts_with("STATUS=passive: the store of default has not been reached yet; store: ")
     });
     assert_eq!(candidate.get("/readyz").unwrap().0, 503);
 }
@@ -290,13 +290,13 @@ async fn a_loop_that_hangs_is_not_fed_for_whatever_else_goes_on() {
 async fn a_renewal_is_not_told_and_each_change_is_told_once() {
     let mut alone = Alone::start("", |_| ());
     let heard = alone.hear(ms(5_000)).await;
-    let starting = "STATUS=passive: the store of orders has not been heard yet";
+    let starting = "STATUS=passive: the store of orders has not been reached yet";
     assert_eq!(heard, ["READY=1", starting]);
 
     let mut status = of(Standing::Standby);
     alone.feed().change(status.clone());
     let heard = alone.hear(ms(5_000)).await;
-    assert_eq!(heard, ["STATUS=passive: standby of orders; nobody is seen to lead"]);
+    assert_eq!(heard, ["STATUS=passive: standby of orders; no leader known"]);
     status.holder = holder("them\nMAINPID=1\u{7}", None, 41);
     alone.feed().change(status.clone());
     let heard = alone.hear(ms(5_000)).await;
@@ -305,7 +305,7 @@ async fn a_renewal_is_not_told_and_each_change_is_told_once() {
     alone.feed().change(status);
     let heard = alone.hear(ms(5_000)).await;
     assert_eq!(heard.len(), 1, "one line: {heard:?}");
-    assert!(heard[0].contains("; the store: no answer no answer "), "{heard:?}");
+    assert!(heard[0].contains("; store: no answer no answer "), "{heard:?}");
     assert!(heard[0].len() < 320, "{}", heard[0].len());
 
     // The publisher uses the real clock, and the tests do not, so these leaders renew at the real
@@ -329,7 +329,7 @@ async fn a_renewal_is_not_told_and_each_change_is_told_once() {
     assert_eq!(heard, ["STATUS=active: leader of orders in term 42, but renewals fail"]);
     alone.feed().change(of(lasting(in_jeopardy(42, ms(0)))));
     let heard = alone.hear(ms(5_000)).await;
-    let but = "but may not say so until a renewal is granted";
+    let but = "but reports passive until a renewal succeeds";
     assert_eq!(heard, [format!("STATUS=passive: leader of orders in term 42, {but}")]);
 
     alone.stop.take().unwrap().send(()).unwrap();
@@ -338,7 +338,7 @@ async fn a_renewal_is_not_told_and_each_change_is_told_once() {
     alone.feed = None;
     assert!(alone.tasks.join_next().await.unwrap().is_ok());
     let heard = alone.hear(ms(0)).await;
-    assert_eq!(heard, ["STATUS=passive: stopped; takes no part in orders any more"]);
+    assert_eq!(heard, ["STATUS=passive: stopped; has left orders"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -351,7 +351,7 @@ async fn a_drain_that_goes_on_while_we_stop_has_its_time_whatever_the_unit_gives
     };
     alone.hear(ms(1_000)).await;
     alone.feed().change(draining(42));
-    let words = "draining, and holds the lease of orders in term 42 meanwhile";
+    let words = "draining; holds the lease of orders in term 42";
     assert_eq!(alone.hear(ms(5_000)).await, [format!("STATUS=passive: {words}")]);
 
     alone.stop.take().unwrap().send(()).unwrap();
@@ -391,6 +391,6 @@ async fn a_socket_that_is_full_loses_nothing_that_still_holds() {
     alone.ear.listen();
     let heard = std::mem::take(&mut alone.ear.heard);
     assert!(sent > 0 && heard.iter().all(|it| it == "OTHER=1"), "it was full: {:?}", heard.last());
-    let words = "STATUS=passive: standby of orders; nobody is seen to lead";
+    let words = "STATUS=passive: standby of orders; no leader known";
     assert_eq!(alone.hear(ms(2_000)).await, ["READY=1", words, "WATCHDOG=1"]);
 }

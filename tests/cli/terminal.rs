@@ -50,22 +50,22 @@ fn watch_on_a_terminal_is_a_line_of_words_for_each_change() {
         let (head, line) = (next(), next());
         assert!(head.contains("UTC       state       term"), "{head}");
         assert!(line.contains("standby") && line.contains("first  "), "{line}");
-        assert!(line.trim_end().ends_with("as it is"), "{line}");
+        assert!(line.trim_end().ends_with("present state"), "{line}");
         assert_eq!(line.contains('\x1b'), coloured, "{line}");
         if coloured {
             continue;
         }
         first.signal(Signal::TERM);
         let mut seen = vec![next()];
-        while !seen.last().unwrap().contains("the new term was written") {
+        while !seen.last().unwrap().contains("the term was written") {
             seen.push(next());
         }
         let line = seen.last().unwrap();
         assert!(line.contains("  leader      ") && line.contains("  second  "), "{line}");
         let column = |it: &str, word| it.find(word).unwrap();
         assert_eq!(column(line, "second"), column(&head, "holder"), "{head}\n{line}");
-        assert_eq!(column(line, "the new"), column(&head, "why"), "{head}\n{line}");
-        assert!(seen.iter().any(|it| it.contains("the store granted the lease")), "{seen:?}");
+        assert_eq!(column(line, "the term"), column(&head, "why"), "{head}\n{line}");
+        assert!(seen.iter().any(|it| it.contains("the lease was acquired")), "{seen:?}");
         assert!(seen.iter().all(|it| !it.contains('{')), "{seen:?}");
     }
     first.wait(BOUND);
@@ -92,8 +92,8 @@ fn status_shows_the_candidates_and_the_last_changes() {
     for words in [
         "\ncandidate  role    term",
         "\nfirst      active  ",
-        "this one: leads\n",
-        "the new term was written, term",
+        "this instance leads\n",
+        "the term was written, term",
     ] {
         assert!(told.contains(words), "{words} in {told}");
     }

@@ -163,7 +163,7 @@ fn doctor_makes_what_is_missing_only_when_it_is_told_that_no_leader_lives() {
     };
     let ran = doctor(&[]);
     assert_eq!(ran.code, 2, "{}", ran.out);
-    assert!(ran.err.contains("say so with --yes"), "{}", ran.err);
+    assert!(ran.err.contains("confirm with --yes"), "{}", ran.err);
     let made = |ran: &Ran| ran.out.contains("create") && !ran.out.contains("nothing was missing");
     assert!(!made(&ran));
 
@@ -287,8 +287,8 @@ fn check_believes_a_file_of_this_boot_until_its_deadline() {
     let later = now + Duration::from_secs(60);
     let cases = [
         ("active", boot_id.as_str(), later, 0, "active: term 42, "),
-        ("active", &boot_id, now, 1, "not been renewed in time"),
-        ("active", "another", later, 1, "before this boot"),
+        ("active", &boot_id, now, 1, "the file has expired"),
+        ("active", "another", later, 1, "before the last boot"),
         ("passive", &boot_id, later, 1, "passive: leader"),
     ];
     for (role, boot_id, until, code, words) in cases {
@@ -306,7 +306,7 @@ fn check_believes_a_file_of_this_boot_until_its_deadline() {
     assert_eq!(tenure(&["check", "--file", &json], &[]).code, 2);
     let ran = tenure(&["check", "--file", "/nonexistent.json"], &[]);
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("/nonexistent.json cannot be read"), "{}", ran.err);
+    assert!(ran.err.contains("/nonexistent.json could not be read"), "{}", ran.err);
 }
 
 // --- status ---
@@ -319,11 +319,11 @@ fn status_is_a_table_for_people_and_the_document_for_programs() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     for line in [
         "election   orders\n",
-        "leader     web-1 at 10.0.3.7:8080, this one\n",
+        "leader     web-1 at 10.0.3.7:8080, this instance\n",
         "term       42\n",
-        "this one   web-1: leader, active\n",
+        "instance   web-1: leader, active\n",
         "since      2026-11-20 09:00:00 UTC",
-        "valid for  59s, unless renewed before\n",
+        "valid for  59s, unless renewed\n",
         "last error none\n",
     ] {
         assert!(ran.out.contains(line), "{line} in {}", ran.out);

@@ -95,7 +95,7 @@ fn wait_for_exactly_one_asks_all_and_wants_all_of_them_to_answer() {
     };
     let none = ask("3", "1s").end();
     assert_eq!(none.code, 1);
-    assert!(none.err.contains("last: 0 of 3 active, and 3 should answer"), "{}", none.err);
+    assert!(none.err.contains("last: 0 of 3 active, 3 expected to answer"), "{}", none.err);
 
     let waiting = ask("3", "1h");
     sidecars[1].wait_for("/status");
@@ -104,7 +104,7 @@ fn wait_for_exactly_one_asks_all_and_wants_all_of_them_to_answer() {
 
     let more = ask("4", "1s").end();
     assert_eq!(more.code, 1, "one of four is missing");
-    assert!(more.err.contains("last: 1 of 3 active, and 4 should answer"), "{}", more.err);
+    assert!(more.err.contains("last: 1 of 3 active, 4 expected to answer"), "{}", more.err);
 
     sidecars[2].say("active", "leader", Some(43), 60_000);
     let two = ask("3", "1h").end();
@@ -128,7 +128,7 @@ fn wait_for_exactly_one_wants_no_silent_address_and_counts_an_instance_once() {
     };
     let ran = with(&silent, &[]);
     assert_eq!(ran.code, 1);
-    assert!(ran.err.contains("last: 1 of 1 active, and 1 should answer; nothing"), "{}", ran.err);
+    assert!(ran.err.contains("last: 1 of 1 active, 1 expected to answer; nothing"), "{}", ran.err);
 
     assert_eq!(with(&url, &[]).code, 0, "two addresses of one instance are no two leaders");
     assert_eq!(with(&url, &["--of", "2"]).code, 1, "nor two candidates");

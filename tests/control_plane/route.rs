@@ -164,7 +164,7 @@ fn agrees(candidate: &Candidate) {
 fn had_all_rights(candidates: &[&Candidate]) {
     for it in candidates {
         let log = it.log();
-        assert!(!log.contains("may not") && !log.contains("forbidden"), "{log}");
+        assert!(!log.contains("RBAC rule is missing") && !log.contains("forbidden"), "{log}");
     }
 }
 
@@ -192,7 +192,9 @@ fn a_label_follows_the_leader_with_the_listed_rights_alone() {
     agrees(&b);
     assert_eq!(ground.active(), ["web-2"]);
     let described = plane.kubectl.run(&["describe", "pod", "web-1", "-n", ground.namespace]);
-    for word in ["BecameLeader", "StoppedLeading", "tenure.dev/tenure", "it was asked to stop"] {
+    for word in
+        ["BecameLeader", "StoppedLeading", "tenure.dev/tenure", "the instance is shutting down"]
+    {
         assert!(described.contains(word), "{word} in {described}");
     }
     // After a kill, the next leader takes the label.

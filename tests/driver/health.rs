@@ -90,7 +90,7 @@ async fn http_is_not_well_with_another_code_and_redirects_are_not_followed() {
     let well = Service::start();
     service.answer(&format!("302 Found\r\nLocation: {}", well.url("/")));
     let said = first(http(&service.url("/"))).await;
-    assert_eq!(said, (false, "302 Found, and redirects are not followed".to_owned()));
+    assert_eq!(said, (false, "302 Found; redirects are not followed".to_owned()));
     assert!(well.asked().is_empty());
 }
 
@@ -145,7 +145,7 @@ async fn tcp_is_well_where_a_connection_is_taken() {
 
 #[tokio::test]
 async fn a_host_without_an_address_is_said() {
-    let said = "the name nowhere.invalid could not be resolved".to_owned();
+    let said = "failed to resolve nowhere.invalid".to_owned();
     let settings = Health {
         timeout: BOUND,
         ..health(vec![Probe::Tcp { host: "nowhere.invalid".to_owned(), port: 1 }])
@@ -178,10 +178,10 @@ async fn a_command_is_well_with_exit_code_0_and_else_says_its_first_line() {
     let (well, words) = first(shell("echo up; echo no database >&2; echo more >&2; exit 2")).await;
     assert_eq!((well, words.as_str()), (false, "exit code 2: no database"));
     let (_, words) = first(shell("kill -9 $$")).await;
-    assert_eq!(words, "ended by signal 9");
+    assert_eq!(words, "killed by signal 9");
     let nothing = CommandLine { program: PathBuf::from("/nowhere"), arguments: Vec::new() };
     let (_, words) = first(Probe::Exec(nothing)).await;
-    assert!(words.starts_with("could not be started: No such file"), "{words}");
+    assert!(words.starts_with("failed to start: No such file"), "{words}");
 }
 
 #[tokio::test]

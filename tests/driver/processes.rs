@@ -128,7 +128,7 @@ fn starting_on_a_slow_disk(directory: &Path, delay: Duration) -> Candidate {
     let file = directory.join("status.json").display().to_string();
     let arguments = ["--store", "memory:", "--status-file", &file];
     let candidate = Candidate::start_by(&wrapper, "127.0.0.1", "slow", directory, &arguments, &[]);
-    assert!(!candidate.log().contains("started with"), "the start waits for the disk");
+    assert!(!candidate.log().contains(r#""message":"started""#), "the start waits for the disk");
     candidate
 }
 
@@ -142,7 +142,10 @@ fn signals_are_obeyed_while_the_start_waits_for_a_disk() {
     });
     hung.signal(Signal::TERM);
     assert_eq!(hung.wait(Duration::from_secs(20)).code(), Some(128 + 15), "{}", hung.log());
-    assert!(!hung.log().contains("started with"), "at once, and not when the disk was done");
+    assert!(
+        !hung.log().contains(r#""message":"started""#),
+        "at once, and not when the disk was done"
+    );
 
     let directory = tempfile::tempdir().unwrap();
     let mut slow = starting_on_a_slow_disk(directory.path(), Duration::from_secs(2));

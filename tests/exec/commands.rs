@@ -116,7 +116,7 @@ fn the_command_dies_with_its_keeper_and_starts_again_in_a_later_term() {
     kill_process(first.keeper().unwrap(), Signal::KILL).unwrap();
     let life = handed_over(&place, BOUND);
     assert!(life.last < killed.raw + Duration::from_secs(1), "its child too: {life:?}");
-    assert!(first.log().contains("keeper was killed"), "{}", first.log());
+    assert!(first.log().contains("watchdog of the command was killed"), "{}", first.log());
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn an_operators_break_ends_the_command_before_the_next_one_starts() {
         (place.lives().len() > 1).then_some(())
     });
     place.assert_safe();
-    let asked = first.log().contains("nears its end");
+    let asked = first.log().contains("about to expire");
     assert!(!asked, "it was killed at once, and not when the belief was over: {}", first.log());
 }
 
@@ -162,7 +162,7 @@ async fn on_azurite_the_command_is_dead_in_time_when_the_store_is_cut_off() {
     let life = handed_over(&place, bound);
     assert!(life.last <= at.raw + Duration::from_millis(10_500), "{life:?}");
     assert!(life.last >= at.raw + Duration::from_secs(5), "it ran on while the lease was good");
-    assert!(first.log().contains("asked to end"), "{}", first.log());
+    assert!(first.log().contains("sending SIGTERM"), "{}", first.log());
 }
 
 #[tokio::test]

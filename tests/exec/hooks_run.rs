@@ -121,7 +121,7 @@ fn an_on_drain_that_must_be_ended_lets_the_drain_run_its_time() {
     let second = scene.start("second", &[]);
     let asked = clock::now();
     first.signal(Signal::TERM);
-    logs(&first, "on-drain: not done within 200ms");
+    logs(&first, "on-drain: not finished within 200ms");
     leads(&second);
     let took = asked.elapsed_min(clock::now());
     assert!(took >= Duration::from_secs(3), "{took:?}");
@@ -156,7 +156,7 @@ fn a_hook_that_hangs_holds_up_neither_renewals_nor_the_release() {
     for id in ids.split_whitespace() {
         assert!(!is_running(id), "{id} runs yet");
     }
-    assert!(first.log().contains("on-active: not done within 6s"), "{}", first.log());
+    assert!(first.log().contains("on-active: not finished within 6s"), "{}", first.log());
 }
 
 #[test]

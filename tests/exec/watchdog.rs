@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tenure::clock;
-use tenure::exec::watchdog_client::{Keeper, Task};
-use tenure::exec::wire::{End, Order, Report};
+use tenure::exec::watchdog_client::{Task, WatchdogClient};
+use tenure::exec::wire::{End, WatchdogCommand, WatchdogEvent};
 use tenure::process::signals::Signals;
 
 /// The timeout for any expected change.
@@ -31,30 +31,30 @@ fn ends_in(length: Duration) -> End {
 }
 
 /// Starts a watchdog of a shell script, with `$DIR` in its environment.
-fn start(script: &str, directory: &Path, length: Duration) -> Keeper {
+fn start(script: &str, directory: &Path, length: Duration) -> WatchdogClient {
     let variables = [("DIR", directory.as_os_str())];
-    Keeper::start(&task(script), variables, ends_in(length)).unwrap()
+    WatchdogClient::start(&task(script), variables, ends_in(length)).unwrap()
 }
 
-async fn report(keeper: &mut Keeper) -> Option<Report> {
-    tokio::time::timeout(BOUND, keeper.report()).await.expect("a report in time")
+async fn report(watchdog: &mut WatchdogClient) -> Option<WatchdogEvent> {
+    tokio::time::timeout(BOUND, watchdog.report()).await.expect("a report in time")
 }
 
-async fn started(keeper: &mut Keeper) -> Pid {
-    match report(keeper).await {
-        Some(Report::Started(id)) => Pid::from_raw(id).unwrap(),
+async fn started(watchdog: &mut WatchdogClient) -> Pid {
+    match report(watchdog).await {
+        Some(WatchdogEvent::Started(id)) => Pid::from_raw(id).unwrap(),
         other => panic!("{other:?}"),
     }
 }
 
 /// Returns all reports until the watchdog exits, and how long that took.
-async fn rest(keeper: &mut Keeper) -> (Vec<Report>, Duration) {
+async fn rest(watchdog: &mut WatchdogClient) -> (Vec<WatchdogEvent>, Duration) {
     let start = clock::now();
     let mut all = Vec::new();
-    while let Some(one) = report(keeper).await {
+    while let Some(one) = report(watchdog).await {
         all.push(one);
     }
-    tokio::time::timeout(BOUND, keeper.ended()).await.expect("the keeper ends");
+    tokio::time::timeout(BOUND, watchdog.ended()).await.expect("the watchdog ends");
     (all, start.elapsed_max(clock::now()))
 }
 
@@ -96,14 +96,14 @@ const STUBBORN: &str = "trap '' TERM INT HUP; echo $$ >$DIR/ready; while :; do s
 async fn a_command_that_ends_by_itself_is_told_as_a_shell_tells_it() {
     let directory = tempfile::tempdir().unwrap();
     for (script, said) in [
-        ("exit 7", Report::Exited(7)),
-        ("exit 0", Report::Exited(0)),
-        ("kill -SEGV $$", Report::Signalled(11)),
+        ("exit 7", WatchdogEvent::Exited(7)),
+        ("exit 0", WatchdogEvent::Exited(0)),
+        ("kill -SEGV $$", WatchdogEvent::Signalled(11)),
     ] {
-        let mut keeper = start(script, directory.path(), BOUND);
-        started(&mut keeper).await;
-        let (said_all, _) = rest(&mut keeper).await;
-        assert_eq!(said_all, [said, Report::Gone], "{script}");
+        let mut watchdog = start(script, directory.path(), BOUND);
+        started(&mut watchdog).await;
+        let (said_all, _) = rest(&mut watchdog).await;
+        assert_eq!(said_all, [said, WatchdogEvent::Gone], "{script}");
     }
 }
 
@@ -113,10 +113,15 @@ async fn a_command_that_vanished_meanwhile_is_127_and_one_that_may_not_run_is_12
     for (program, code) in [(Path::new("/nonexistent/it"), 127), (file.path(), 126)] {
         let it = Task { program: program.into(), ..task("") };
         let none: [(&str, &OsStr); 0] = [];
-        let mut keeper = Keeper::start(&it, none, ends_in(BOUND)).unwrap();
-        started(&mut keeper).await;
-        let (said, _) = rest(&mut keeper).await;
-        assert_eq!(said, [Report::Exited(code), Report::Gone], "{}", program.display());
+        let mut watchdog = WatchdogClient::start(&it, none, ends_in(BOUND)).unwrap();
+        started(&mut watchdog).await;
+        let (said, _) = rest(&mut watchdog).await;
+        assert_eq!(
+            said,
+            [WatchdogEvent::Exited(code), WatchdogEvent::Gone],
+            "{}",
+            program.display()
+        );
     }
 }
 
@@ -125,11 +130,11 @@ async fn term_comes_before_the_end_of_belief_and_kill_at_its_end() {
     let directory = tempfile::tempdir().unwrap();
     let script = "trap 'date +%s%N >$DIR/term' TERM; echo $$ >$DIR/ready
         while :; do sleep 0.02; done";
-    let mut keeper = start(script, directory.path(), Duration::from_secs(60));
-    let id = started(&mut keeper).await;
+    let mut watchdog = start(script, directory.path(), Duration::from_secs(60));
+    let id = started(&mut watchdog).await;
     read(&directory.path().join("ready")).await;
     let (begin, end) = (clock::now(), ends_in(Duration::from_millis(1_500)));
-    assert!(keeper.order(Order::Belief(end)));
+    assert!(watchdog.order(WatchdogCommand::Belief(end)));
     read(&directory.path().join("term")).await;
     let termed = begin.elapsed_max(clock::now());
     // No earlier than the stop-timeout of 500 ms before the deadline.
@@ -139,47 +144,47 @@ async fn term_comes_before_the_end_of_belief_and_kill_at_its_end() {
     assert!(killed >= Duration::from_millis(1_500), "killed {killed:?} after, before the end");
     // The bound is the safety property, plus an allowance for a busy machine.
     assert!(killed < Duration::from_millis(2_000), "{killed:?}");
-    let said = rest(&mut keeper).await.0;
-    assert_eq!(said, [Report::Overdue, Report::Signalled(9), Report::Gone]);
+    let said = rest(&mut watchdog).await.0;
+    assert_eq!(said, [WatchdogEvent::Overdue, WatchdogEvent::Signalled(9), WatchdogEvent::Gone]);
 }
 
 #[tokio::test]
 async fn a_command_that_heeds_term_has_ended_before_the_end_of_belief() {
     let directory = tempfile::tempdir().unwrap();
     let script = "trap 'exit 3' TERM; echo $$ >$DIR/ready; while :; do sleep 0.02; done";
-    let mut keeper = start(script, directory.path(), BOUND);
-    let id = started(&mut keeper).await;
+    let mut watchdog = start(script, directory.path(), BOUND);
+    let id = started(&mut watchdog).await;
     read(&directory.path().join("ready")).await;
     let end = ends_in(Duration::from_millis(1_500));
-    keeper.order(Order::Belief(end));
+    watchdog.order(WatchdogCommand::Belief(end));
     until_dead(id).await;
     assert!(!end.remaining(clock::now()).is_zero(), "it had the whole stop-timeout");
-    let said = rest(&mut keeper).await.0;
-    assert_eq!(said, [Report::Overdue, Report::Exited(3), Report::Gone]);
+    let said = rest(&mut watchdog).await.0;
+    assert_eq!(said, [WatchdogEvent::Overdue, WatchdogEvent::Exited(3), WatchdogEvent::Gone]);
 }
 
 #[tokio::test]
 async fn each_new_belief_keeps_it_alive() {
     let directory = tempfile::tempdir().unwrap();
-    let mut keeper = start(STUBBORN, directory.path(), Duration::from_millis(1_500));
-    let id = started(&mut keeper).await;
+    let mut watchdog = start(STUBBORN, directory.path(), Duration::from_millis(1_500));
+    let id = started(&mut watchdog).await;
     for _ in 0..12 {
-        keeper.order(Order::Belief(ends_in(Duration::from_millis(1_500))));
+        watchdog.order(WatchdogCommand::Belief(ends_in(Duration::from_millis(1_500))));
         tokio::time::sleep(Duration::from_millis(250)).await;
         assert!(lives(id));
     }
-    keeper.order(Order::Kill);
-    assert_eq!(rest(&mut keeper).await.0, [Report::Signalled(9), Report::Gone]);
+    watchdog.order(WatchdogCommand::Kill);
+    assert_eq!(rest(&mut watchdog).await.0, [WatchdogEvent::Signalled(9), WatchdogEvent::Gone]);
 }
 
 #[tokio::test]
 async fn it_kills_at_once_when_tenure_is_gone() {
     let directory = tempfile::tempdir().unwrap();
-    let mut keeper = start(STUBBORN, directory.path(), Duration::from_secs(3_600));
-    let id = started(&mut keeper).await;
+    let mut watchdog = start(STUBBORN, directory.path(), Duration::from_secs(3_600));
+    let id = started(&mut watchdog).await;
     read(&directory.path().join("ready")).await;
     let begin = clock::now();
-    drop(keeper);
+    drop(watchdog);
     until_dead(id).await;
     let took = begin.elapsed_max(clock::now());
     assert!(took < Duration::from_secs(2), "{took:?}");
@@ -190,14 +195,14 @@ async fn an_end_by_will_is_the_signal_that_was_asked_for_and_then_kill() {
     let directory = tempfile::tempdir().unwrap();
     let script = "trap 'echo got >$DIR/int' INT; trap 'echo got >$DIR/term' TERM
         echo $$ >$DIR/ready; while :; do sleep 0.02; done";
-    let mut keeper = start(script, directory.path(), Duration::from_secs(3_600));
-    started(&mut keeper).await;
+    let mut watchdog = start(script, directory.path(), Duration::from_secs(3_600));
+    started(&mut watchdog).await;
     read(&directory.path().join("ready")).await;
     let begin = clock::now();
-    keeper.order(Order::Terminate { signal: 2, within: Duration::from_secs(1) });
+    watchdog.order(WatchdogCommand::Terminate { signal: 2, within: Duration::from_secs(1) });
     read(&directory.path().join("int")).await;
-    let (said, _) = rest(&mut keeper).await;
-    assert_eq!(said, [Report::Signalled(9), Report::Gone]);
+    let (said, _) = rest(&mut watchdog).await;
+    assert_eq!(said, [WatchdogEvent::Signalled(9), WatchdogEvent::Gone]);
     assert!(begin.elapsed_min(clock::now()) >= Duration::from_secs(1), "it had its time");
     assert!(!directory.path().join("term").exists(), "and no other signal");
 }
@@ -208,17 +213,17 @@ async fn signals_are_passed_on_to_the_whole_group() {
     let script = "trap 'echo got >$DIR/parent' USR1
         (trap 'echo got >$DIR/child' USR1; echo 1 >$DIR/a; while :; do sleep 0.02; done) &
         echo 1 >$DIR/b; while :; do sleep 0.02; done";
-    let mut keeper = start(script, directory.path(), Duration::from_secs(3_600));
-    started(&mut keeper).await;
+    let mut watchdog = start(script, directory.path(), Duration::from_secs(3_600));
+    started(&mut watchdog).await;
     for file in ["a", "b"] {
         read(&directory.path().join(file)).await;
     }
-    keeper.order(Order::Signal(10));
+    watchdog.order(WatchdogCommand::Signal(10));
     for file in ["parent", "child"] {
         read(&directory.path().join(file)).await;
     }
-    keeper.order(Order::Kill);
-    rest(&mut keeper).await;
+    watchdog.order(WatchdogCommand::Kill);
+    rest(&mut watchdog).await;
 }
 
 #[tokio::test]
@@ -230,14 +235,14 @@ async fn grandchildren_die_too_also_those_that_left_group_and_session() {
         setsid sh -c 'setsid sh -c \"trap \\\"\\\" TERM; echo \\$\\$ >$DIR/orphan
             while :; do sleep 1; done\" & exit 0' &
         echo $$ >$DIR/ready; while :; do sleep 1; done";
-    let mut keeper = start(script, directory.path(), Duration::from_secs(3_600));
-    started(&mut keeper).await;
+    let mut watchdog = start(script, directory.path(), Duration::from_secs(3_600));
+    started(&mut watchdog).await;
     let mut all = Vec::new();
     for file in ["group", "session", "orphan", "ready"] {
         all.push(pid_in(&directory.path().join(file)).await);
     }
     assert!(all.iter().all(|it| lives(*it)));
-    drop(keeper);
+    drop(watchdog);
     for id in all {
         until_dead(id).await;
     }
@@ -248,12 +253,12 @@ async fn what_a_command_leaves_behind_ends_before_the_keeper_does() {
     let directory = tempfile::tempdir().unwrap();
     let script = "sh -c 'trap \"\" TERM; echo $$ >$DIR/left; while :; do sleep 1; done' &
         while [ ! -s $DIR/left ]; do sleep 0.02; done; exit 4";
-    let mut keeper = start(script, directory.path(), Duration::from_secs(3_600));
-    started(&mut keeper).await;
+    let mut watchdog = start(script, directory.path(), Duration::from_secs(3_600));
+    started(&mut watchdog).await;
     let left = pid_in(&directory.path().join("left")).await;
-    assert_eq!(report(&mut keeper).await, Some(Report::Exited(4)));
+    assert_eq!(report(&mut watchdog).await, Some(WatchdogEvent::Exited(4)));
     assert!(lives(left), "it has the stop-timeout");
-    assert_eq!(rest(&mut keeper).await.0, [Report::Gone]);
+    assert_eq!(rest(&mut watchdog).await.0, [WatchdogEvent::Gone]);
     assert!(!lives(left));
 }
 
@@ -261,22 +266,22 @@ async fn what_a_command_leaves_behind_ends_before_the_keeper_does() {
 async fn a_stopped_command_is_told_of_and_ended_all_the_same() {
     let directory = tempfile::tempdir().unwrap();
     let script = "trap 'exit 5' TERM; echo $$ >$DIR/ready; while :; do sleep 0.02; done";
-    let mut keeper = start(script, directory.path(), Duration::from_secs(3_600));
-    let id = started(&mut keeper).await;
+    let mut watchdog = start(script, directory.path(), Duration::from_secs(3_600));
+    let id = started(&mut watchdog).await;
     read(&directory.path().join("ready")).await;
     kill_process(id, Signal::STOP).unwrap();
-    assert_eq!(report(&mut keeper).await, Some(Report::Stopped(19)));
-    keeper.order(Order::Terminate { signal: 15, within: BOUND });
-    assert_eq!(rest(&mut keeper).await.0, [Report::Exited(5), Report::Gone]);
+    assert_eq!(report(&mut watchdog).await, Some(WatchdogEvent::Stopped(19)));
+    watchdog.order(WatchdogCommand::Terminate { signal: 15, within: BOUND });
+    assert_eq!(rest(&mut watchdog).await.0, [WatchdogEvent::Exited(5), WatchdogEvent::Gone]);
 }
 
 #[tokio::test]
 async fn the_command_dies_with_its_keeper_and_no_signal_but_kill_ends_that() {
     let directory = tempfile::tempdir().unwrap();
-    let mut keeper = start(STUBBORN, directory.path(), Duration::from_secs(3_600));
-    let id = started(&mut keeper).await;
+    let mut watchdog = start(STUBBORN, directory.path(), Duration::from_secs(3_600));
+    let id = started(&mut watchdog).await;
     read(&directory.path().join("ready")).await;
-    let its = Pid::from_raw(keeper.id().unwrap().try_into().unwrap()).unwrap();
+    let its = Pid::from_raw(watchdog.id().unwrap().try_into().unwrap()).unwrap();
     for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::TSTP, Signal::USR1] {
         kill_process(its, signal).unwrap();
     }
@@ -284,7 +289,7 @@ async fn the_command_dies_with_its_keeper_and_no_signal_but_kill_ends_that() {
     assert!(lives(id) && lives(its));
     kill_process(its, Signal::KILL).unwrap();
     until_dead(id).await;
-    assert_eq!(report(&mut keeper).await, None);
+    assert_eq!(report(&mut watchdog).await, None);
 }
 
 #[tokio::test]
@@ -293,8 +298,12 @@ async fn a_command_whose_time_is_over_before_it_begins_never_begins() {
     for left in [0, 400] {
         // 500 ms are reserved for its termination.
         let left = Duration::from_millis(left);
-        let mut keeper = start("echo >$DIR/began", directory.path(), left);
-        assert_eq!(rest(&mut keeper).await.0, [Report::Overdue, Report::Gone], "{left:?}");
+        let mut watchdog = start("echo >$DIR/began", directory.path(), left);
+        assert_eq!(
+            rest(&mut watchdog).await.0,
+            [WatchdogEvent::Overdue, WatchdogEvent::Gone],
+            "{left:?}"
+        );
         assert!(!directory.path().join("began").exists());
     }
 }
@@ -302,12 +311,15 @@ async fn a_command_whose_time_is_over_before_it_begins_never_begins() {
 #[tokio::test]
 async fn a_keeper_that_somebody_stopped_is_woken_by_the_next_order() {
     let directory = tempfile::tempdir().unwrap();
-    let mut keeper = start(STUBBORN, directory.path(), Duration::from_secs(60));
-    let id = started(&mut keeper).await;
+    let mut watchdog = start(STUBBORN, directory.path(), Duration::from_secs(60));
+    let id = started(&mut watchdog).await;
     read(&directory.path().join("ready")).await;
-    let stopped = Pid::from_raw(keeper.id().unwrap().try_into().unwrap()).unwrap();
+    let stopped = Pid::from_raw(watchdog.id().unwrap().try_into().unwrap()).unwrap();
     kill_process(stopped, Signal::STOP).unwrap();
-    assert!(keeper.order(Order::Terminate { signal: 15, within: Duration::from_millis(300) }));
+    assert!(
+        watchdog
+            .order(WatchdogCommand::Terminate { signal: 15, within: Duration::from_millis(300) })
+    );
     until_dead(id).await;
 }
 
@@ -320,8 +332,8 @@ async fn the_command_starts_as_if_nobody_stood_between() {
         ..task("")
     };
     let none: [(&str, &OsStr); 0] = [];
-    let mut keeper = Keeper::start(&sleep, none, ends_in(BOUND)).unwrap();
-    let id = started(&mut keeper).await;
+    let mut watchdog = WatchdogClient::start(&sleep, none, ends_in(BOUND)).unwrap();
+    let id = started(&mut watchdog).await;
     let of = |file: &str| std::fs::read_to_string(format!("/proc/{id}/{file}")).unwrap();
     while of("cmdline") != "a name\u{0}60\u{0}" {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -340,18 +352,22 @@ async fn the_command_starts_as_if_nobody_stood_between() {
         link.starts_with("socket:") || link.contains("signalfd")
     };
     let files = std::fs::read_dir(format!("/proc/{id}/fd")).unwrap();
-    assert_eq!(files.filter(|it| ours(it.as_ref().unwrap())).count(), 0, "no file of the keeper's");
-    keeper.order(Order::Kill);
-    rest(&mut keeper).await;
+    assert_eq!(
+        files.filter(|it| ours(it.as_ref().unwrap())).count(),
+        0,
+        "no file of the watchdog's"
+    );
+    watchdog.order(WatchdogCommand::Kill);
+    rest(&mut watchdog).await;
 }
 
 #[tokio::test]
 async fn a_keeper_has_a_few_hundred_kilobytes_of_its_own() {
     let directory = tempfile::tempdir().unwrap();
-    let mut keeper = start(STUBBORN, directory.path(), Duration::from_secs(3_600));
-    started(&mut keeper).await;
+    let mut watchdog = start(STUBBORN, directory.path(), Duration::from_secs(3_600));
+    started(&mut watchdog).await;
     read(&directory.path().join("ready")).await;
-    let rollup = format!("/proc/{}/smaps_rollup", keeper.id().unwrap());
+    let rollup = format!("/proc/{}/smaps_rollup", watchdog.id().unwrap());
     let rollup = std::fs::read_to_string(rollup).unwrap();
     let private: u64 = rollup
         .lines()
@@ -362,6 +378,6 @@ async fn a_keeper_has_a_few_hundred_kilobytes_of_its_own() {
     // Most of it is relocations, of which the test build has four times as many as the release
     // build: 948 KiB here, 264 KiB there.
     assert!((1..1_500).contains(&private), "{rollup}");
-    keeper.order(Order::Kill);
-    rest(&mut keeper).await;
+    watchdog.order(WatchdogCommand::Kill);
+    rest(&mut watchdog).await;
 }

@@ -218,7 +218,7 @@ fn bad_bodies_are_named_by_field_and_change_nothing() {
         assert!(answer.code == 405 && answer.head.contains("allow: post"), "{method} {answer:?}");
     }
     let ran = place.tenure("a", &["transfer", "--to", "a"]);
-    assert!(ran.code == 2 && ran.err.contains("itself"), "{} {}", ran.code, ran.err);
+    assert!(ran.code == 2 && ran.err.contains("this instance"), "{} {}", ran.code, ran.err);
     assert!(leader.is_leader(), "{:?}", leader.status());
     assert_eq!(leader.status().unwrap()["term"], leader.status().unwrap()["holder"]["term"]);
 }
@@ -268,7 +268,7 @@ fn a_socket_is_its_user_s_from_the_start_and_a_stranger_is_refused_at_it() {
     // Even if the file mode permits everybody, other users are rejected.
     std::fs::set_permissions(place.socket("a"), Permissions::from_mode(0o666)).unwrap();
     let refused = stranger();
-    assert!(refused.contains("you are uid 65534") && refused.ends_with("403"), "{refused}");
+    assert!(refused.contains("the caller is uid 65534") && refused.ends_with("403"), "{refused}");
     tells(&leader, "uid 65534");
     assert!(leader.is_leader());
 }

@@ -180,22 +180,22 @@ async fn what_comes_from_elsewhere_is_shown_as_text() {
 async fn each_state_is_told_in_words() {
     let server = serving(of(Standing::Starting)).await;
     let body = page(&server).await.body;
-    for words in ["Not known yet", "has not heard the store yet", "only just begun"] {
+    for words in ["Unknown", "has not reached the store yet", "has just started"] {
         assert!(body.contains(words), "{words} in {body}");
     }
     let states = [
-        (they_lead("them"), "This instance, us, stands by, ready to take over."),
-        (of(Standing::Activating), "has the lease and does not lead yet"),
+        (they_lead("them"), "This instance, us, is a standby, ready to take over."),
+        (of(Standing::Activating), "holds the lease and does not lead yet"),
         (we_lead(10_000), "This instance is the leader."),
-        (of(in_jeopardy(TERM, ms(10_000))), "leads on borrowed time: renewals fail"),
-        (of(leading(TERM, ms(0))), "led until its time was over"),
-        (we_drain(), "lets its work end, then hands over"),
+        (of(in_jeopardy(TERM, ms(10_000))), "leads, but renewals fail"),
+        (of(leading(TERM, ms(0))), "led until the lease expired"),
+        (we_drain(), "is draining, then releases the lease"),
         (we_drain(), "Led until now"),
-        (we_drain(), "left for the work that it began as leader"),
-        (we_drain(), "the others let it go first, for 10s"),
+        (we_drain(), "left to finish its work as leader"),
+        (we_drain(), "other candidates wait for it, for 10s"),
         (of(Standing::Paused), "is paused"),
-        (of(Standing::Unhealthy), "is not well"),
-        (of(Standing::Observing), "only watches"),
+        (of(Standing::Unhealthy), "is unhealthy"),
+        (of(Standing::Observing), "observes"),
         (of(Standing::Stopped), "has stopped"),
     ];
     for (status, words) in states {
@@ -218,9 +218,7 @@ async fn the_page_follows_a_change_without_being_loaded_again() {
     server.feed().change(we_lead(10_000));
     chromium.until("document.title === 'us leads orders'").await;
     let text = chromium.text().await;
-    for words in
-        ["This instance is the leader.", "left, unless renewed", "the new term was written"]
-    {
+    for words in ["This instance is the leader.", "left, unless renewed", "the term was written"] {
         assert!(text.contains(words), "{words} in {text}");
     }
     let kept = "window.kept === document.querySelector('[role=status]')";
@@ -246,13 +244,13 @@ async fn a_page_that_hears_nothing_claims_nothing() {
     assert_eq!(begun, now(), "by the browser's clock alone");
     chromium.until("!document.querySelector('.lost').hidden").await;
     let text = chromium.text().await;
-    for words in ["No answer from the sidecar", "Led when last heard", "asks again"] {
+    for words in ["The sidecar does not answer", "Leader at last contact", "expired"] {
         assert!(text.contains(words), "{words} in {text}");
     }
     for claim in ["is the leader", "left, unless"] {
         assert!(!text.contains(claim), "{claim} in {text}");
     }
-    assert_eq!(chromium.value("document.title").await, "Asking again");
+    assert_eq!(chromium.value("document.title").await, "Refreshing");
     keep("over", &chromium.picture().await);
     chromium.offline(false).await;
     chromium.until("document.body.dataset.role === 'active'").await;
@@ -289,7 +287,7 @@ async fn the_page_is_whole_without_javascript_and_comes_anew_by_itself() {
     chromium.open(&url(&server)).await;
     let text = chromium.text().await;
     for words in
-        ["us", "10.0.3.7:8080", "This instance is the leader.", "10s left", "renewed every 5s"]
+        ["us", "10.0.3.7:8080", "This instance is the leader.", "10s left", "refreshed every 5s"]
     {
         assert!(text.contains(words), "{words} in {text}");
     }

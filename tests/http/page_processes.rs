@@ -38,10 +38,10 @@ async fn what_the_probes_say_is_told() {
     let mut chromium = Chromium::start().await;
     chromium.look(1_100, 800, "light").await;
     chromium.open(&format!("http://{}/", candidate.address)).await;
-    chromium.until("document.body.innerText.includes('is not well and does not compete')").await;
-    chromium.until("document.body.innerText.includes('Health: not well')").await;
-    chromium.until("/missing.* not well: /.test(document.body.innerText)").await;
-    let well = "/well: exists, [0-9.]+s ago/.test(document.body.innerText)";
+    chromium.until("document.body.innerText.includes('is unhealthy and does not compete')").await;
+    chromium.until("document.body.innerText.includes('Unhealthy')").await;
+    chromium.until("/missing.* failed: /.test(document.body.innerText)").await;
+    let well = "/succeeded: exists, [0-9.]+s ago/.test(document.body.innerText)";
     assert_eq!(chromium.value(well).await, true);
     keep("health", &chromium.picture().await);
     assert_eq!(chromium.complaints, Vec::<String>::new());

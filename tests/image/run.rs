@@ -63,7 +63,7 @@ fn where_nothing_can_be_written_the_default_store_says_what_to_do_and_run_in_mem
     let engine = Engine::new();
     let mut passive = engine.start("nowhere", TIGHT, &image().name, &[]);
     answers(&passive, 1);
-    let remedy = "is missing, and so is its parent; make it, or have --store name another";
+    let remedy = "does not exist, nor does its parent; create it, or set another --store";
     until("the remedy is told", || passive.log().contains(remedy).then_some(()));
     kill_process(Pid::from_raw(passive.process()).unwrap(), Signal::TERM).unwrap();
     assert_eq!(passive.ended(), 0);

@@ -194,7 +194,10 @@ fn a_newer_term_in_the_slice_is_left_and_told() {
     let route_of = agrees(&a, false);
     assert_eq!(route_of["says"], "passive");
     let words = route_of["last_error"].as_str().unwrap();
-    assert!(words.contains(&format!("says term {}, and ours is {term}", term + 1)), "{words}");
+    assert!(
+        words.contains(&format!("has term {}, but this instance led in term {term}", term + 1)),
+        "{words}"
+    );
     assert!(route(&cluster).0.is_empty());
     assert_eq!(leads(&a), term, "the election does not mind");
 }

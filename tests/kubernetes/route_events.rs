@@ -35,8 +35,8 @@ fn beginning_and_end_of_a_term_are_told_about_the_pod() {
     assert_eq!(reasons(&cluster), ["BecameLeader", "StoppedLeading"], "told before the end");
     let pod = cluster.server.object("pods", NAMESPACE, "web-1").unwrap();
     for (event, note) in events(&cluster).iter().zip([
-        format!("web-1 became leader of orders in term {term}: the new term was written"),
-        format!("web-1 stopped leading orders in term {term}: it was asked to stop"),
+        format!("web-1 became leader of orders in term {term}: the term was written"),
+        format!("web-1 stopped leading orders in term {term}: the instance is shutting down"),
     ]) {
         assert_eq!(event["message"], note.as_str());
         assert_eq!(event["type"], "Normal");
@@ -93,10 +93,10 @@ fn forbidden_events_are_told_once_and_hold_up_nothing() {
     cluster.server.write_token("poor");
     let mut a = cluster.start("web-1", LONG);
     leads(&a);
-    until(BOUND, "it is told", || a.log().contains("Events are left out").then_some(()));
+    until(BOUND, "it is told", || a.log().contains("Events are disabled").then_some(()));
     a.signal(Signal::TERM);
     assert!(a.wait(BOUND).success());
-    assert_eq!(a.log().matches("Events are left out").count(), 1, "{}", a.log());
+    assert_eq!(a.log().matches("Events are disabled").count(), 1, "{}", a.log());
     assert!(events(&cluster).is_empty());
 }
 
@@ -138,13 +138,14 @@ fn doctor_examines_the_route() {
     cluster.server.put("pods", NAMESPACE, "web-1", json!({"spec": {"containers": []}}));
     let (code, said) = doctor(&cluster, &label, "web-1");
     assert_eq!(code, 0, "{said}");
-    for part in ["route: all 3 rights in the namespace team are there", "pod: web-1 is there"] {
+    for part in ["route: all 3 permissions in the namespace team are granted", "pod: web-1 exists"]
+    {
         assert!(said.contains(part), "{part} in {said}");
     }
     let (code, said) = doctor(&cluster, &label, "web-9");
     assert!(code == 1 && said.contains("metadata.name"), "{said}");
     let (code, said) = doctor(&cluster, &slice, "web-1");
-    assert!(code == 1 && said.contains("make a Service without selector"), "{said}");
+    assert!(code == 1 && said.contains("create a Service without selector"), "{said}");
     let spec = json!({"spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
     cluster.server.put("services", NAMESPACE, "web", spec);
     let (code, said) = doctor(&cluster, &slice, "web-1");
@@ -152,7 +153,7 @@ fn doctor_examines_the_route() {
     cluster.server.modify("services", NAMESPACE, "web", |it| it["spec"]["selector"] = json!({}));
     let (code, said) = doctor(&cluster, &slice, "web-1");
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains("web.orders is not there: the first leader makes it"), "{said}");
+    assert!(said.contains("web.orders does not exist; the first leader creates it"), "{said}");
 
     cluster.server.account("poor", NAMESPACE, "web");
     cluster.server.allow("poor", NAMESPACE, "pods", &["get", "list"]);
@@ -160,11 +161,11 @@ fn doctor_examines_the_route() {
     let (code, said) = doctor(&cluster, &label, "web-1");
     assert_eq!(code, 1, "{said}");
     for part in [
-        "we may not patch pods in the namespace team",
+        "cannot patch pods in the namespace team",
         "apiGroups [\"\"], resources [pods], verbs [patch]",
-        "we may not create events",
+        "cannot create events",
     ] {
         assert!(said.contains(part), "{part} in {said}");
     }
-    assert!(!said.contains("we may not list pods"), "{said}");
+    assert!(!said.contains("cannot list pods"), "{said}");
 }

@@ -193,7 +193,7 @@ fn without_rights_it_leads_all_the_same_and_says_what_is_missing() {
         route["last_error"].is_string().then_some(route)
     });
     let words = route["last_error"].as_str().unwrap();
-    assert!(words.contains("system:serviceaccount:team:web may not"), "{words}");
+    assert!(words.contains("system:serviceaccount:team:web cannot"), "{words}");
     assert!(words.contains("kubectl create role"), "{words}");
     assert_eq!((&route["agrees"], &route["says"]), (&false.into(), &serde_json::Value::Null));
     let forbidden = series(&a, "tenure_route_requests_total", r#"outcome="forbidden""#);

@@ -216,7 +216,7 @@ async fn another_pod_of_our_name_is_left_alone() {
     };
     timeout(BOUND, told).await.unwrap();
     let words = kept.document()["last_error"].to_string();
-    assert!(words.contains("another pod bears the name web-1 now"), "{words}");
+    assert!(words.contains("the pod web-1 was replaced by another"), "{words}");
     let pod = kept.server.object("pods", "team", "web-1").unwrap();
     assert!(pod["metadata"]["labels"].is_null(), "{pod}");
     kept.end().await;

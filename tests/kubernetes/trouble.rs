@@ -80,10 +80,10 @@ fn without_a_rule_of_access_it_says_which_and_leads_once_it_has_it() {
         "auth",
     );
     server.allow("t", "team", "leases", &["get"]);
-    sidecar.tells(&["may not create leases"], "auth");
+    sidecar.tells(&["cannot create leases"], "auth");
     server.allow("t", "team", "leases", &["create", "update"]);
     sidecar.leads();
-    let warned = |it: &Sidecar| it.candidate.log().contains("cannot be watched");
+    let warned = |it: &Sidecar| it.candidate.log().contains("failed to watch the Lease");
     until(PATIENCE, "it says that it cannot watch", || warned(&sidecar).then_some(()));
     server.forbid("t");
     sidecar.tells(&["kubectl create role"], "auth");
@@ -106,7 +106,7 @@ fn with_a_token_that_has_expired_it_says_so_and_takes_the_next() {
     let sidecar = start(&server, "team/orders", &[]);
     sidecar.leads();
     server.expire(TOKEN);
-    sidecar.tells(&["does not accept our token", "--kube-token-file"], "auth");
+    sidecar.tells(&["rejected the service account token", "--kube-token-file"], "auth");
     server.account("next", "team", "app");
     server.allow("next", "team", "leases", &["get", "create", "update", "watch"]);
     server.write_token("next");
@@ -184,7 +184,7 @@ fn errors_that_pass_cost_no_term_and_those_that_stay_are_told() {
     }
     assert_eq!(sidecar.candidate.status().unwrap()["term"], term);
     for (fault, words, outcome) in [
-        (Fault::Answer(Answer::throttled()), "slow down", "throttled"),
+        (Fault::Answer(Answer::throttled()), "throttles requests", "throttled"),
         (Fault::Answer(Answer::etcd_timed_out()), "etcdserver: request timed out", "unavailable"),
         (Fault::Hang, "900ms", "timeout"),
         (Fault::Html, "", "settings"),

@@ -227,7 +227,7 @@ async fn rights_that_do_not_allow_to_make_the_blob_are_named_with_the_role() {
     server.inject("make-container", [Fault::Answer(403, "AuthorizationPermissionMismatch")]);
     let error = soon(store.acquire(&bid(A))).await.unwrap_err();
     assert_eq!(error.failure().cause, Cause::Auth);
-    for word in ["container locks", "could not be made", "Storage Blob Data Contributor"] {
+    for word in ["container locks", "could not be created", "Storage Blob Data Contributor"] {
         assert!(error.to_string().contains(word), "{error}");
     }
     server.require(Proof::Key("YW5vdGhlcg==".to_owned()));
@@ -253,7 +253,7 @@ async fn a_name_that_does_not_resolve_is_said_to_be_one() {
     settings.endpoint = "http://no-such-account.invalid".parse().expect("a URL");
     let error = soon(open(settings).read()).await.unwrap_err();
     assert!(matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Network));
-    assert!(error.to_string().contains("no-such-account.invalid could not be resolved"), "{error}");
+    assert!(error.to_string().contains("failed to resolve no-such-account.invalid"), "{error}");
 }
 
 #[tokio::test]

@@ -127,7 +127,7 @@ async fn neither_logs_nor_errors_hold_a_secret_at_any_level() {
 
     let log = String::from_utf8(captured.0.lock().expect("a lock").clone()).expect("UTF-8");
     assert!(log.contains("TRACE") || log.contains("DEBUG"), "something was captured: {log}");
-    assert!(log.contains("made the missing blob") || told.contains("made the blob"), "{log}");
+    assert!(log.contains("created the missing blob") || told.contains("created the blob"), "{log}");
     let mut secrets = vec![
         azurite::KEY.to_owned(),
         blob_server::KEY.to_owned(),

@@ -116,7 +116,7 @@ fn r5_a_lease_on_a_foreign_record_is_released_and_never_led_on() {
 }
 
 #[test]
-fn r7_nobody_is_active_before_the_term_is_written() {
+fn r7_a_candidate_is_not_active_before_the_term_is_written() {
     let mut bench = Bench::bidding();
     bench.answer(Ok(grant(Some(7))));
     assert!(!bench.leads());
@@ -157,7 +157,7 @@ fn a_standby_bids_only_for_what_it_saw_free() {
 }
 
 #[test]
-fn a_record_of_the_time_when_the_lease_was_free_names_nobody_who_holds_it_later() {
+fn a_record_seen_while_free_does_not_name_a_later_holder() {
     let mut bench = Bench::new(config());
     bench.answer(Ok(free(Some(7))));
     bench.answer(refused());

@@ -88,7 +88,7 @@ fn r2_a_clock_that_went_back_begins_the_wait_anew() {
 }
 
 #[test]
-fn r2_what_was_missed_while_nobody_looked_is_found_changed_or_was_never() {
+fn r2_a_change_between_reads_restarts_the_wait() {
     let mut bench = Bench::new(config());
     bench.answer(claimed(1, 1));
     bench.sleep(10 * ITS_LEASE);

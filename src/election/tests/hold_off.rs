@@ -64,7 +64,7 @@ fn a_successor_that_let_go_again_is_not_waited_for_twice() {
 }
 
 #[test]
-fn the_named_successor_waits_for_nobody_and_looks_more_often() {
+fn the_named_successor_does_not_wait_and_reads_more_often() {
     let mut bench = Bench::new(config());
     bench.answer(Ok(named(false, "us")));
     let waited = bench.next("look");
@@ -74,7 +74,7 @@ fn the_named_successor_waits_for_nobody_and_looks_more_often() {
 }
 
 #[test]
-fn being_named_ends_the_hold_off_of_who_stepped_down_before() {
+fn being_named_ends_an_earlier_hold_off() {
     let mut bench = Bench::leader();
     bench.command(Command::StepDown { hold_off: ms(60_000) }).unwrap();
     bench.publish_acked();
@@ -138,7 +138,7 @@ fn resume_ends_the_wait_for_a_successor_that_never_comes_until_another_is_named(
 }
 
 #[test]
-fn who_names_its_own_name_stands_aside_all_the_same() {
+fn a_transfer_to_the_own_identity_still_holds_off() {
     let mut bench = Bench::leader();
     let nonce = bench.nonce();
     let successor = Successor { identity: "us".into(), hold_off: ms(5_000) };
@@ -222,7 +222,7 @@ fn a_leader_whose_service_fails_so_often_in_a_row_drains_and_stands_aside() {
 }
 
 #[test]
-fn what_was_asked_in_another_term_says_nothing_about_this_one() {
+fn a_probe_of_another_term_is_ignored() {
     let mut bench = leader_beside_a_service();
     for _ in 0..5 {
         bench.probe_result(false, None);
@@ -232,7 +232,7 @@ fn what_was_asked_in_another_term_says_nothing_about_this_one() {
 }
 
 #[test]
-fn r3_a_grant_that_comes_after_we_fell_ill_is_released_and_never_active() {
+fn r3_a_grant_after_failed_health_is_released_and_never_active() {
     let mut bench = Bench::new(healthy());
     bench.probe_result(true, None);
     bench.probe_result(true, None);
@@ -267,7 +267,7 @@ fn r8_a_lease_is_not_released_while_processes_of_its_term_live() {
 }
 
 #[test]
-fn r8_what_cannot_be_killed_keeps_the_lease_until_it_runs_out_and_nothing_else_begins() {
+fn r8_a_process_that_survives_keeps_the_lease_until_it_expires() {
     let mut bench = Bench::leader_with(escorting());
     bench.command(Command::StepDown { hold_off: ms(0) }).unwrap();
     bench.publish_acked();

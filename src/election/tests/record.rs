@@ -83,7 +83,7 @@ fn r11_a_term_that_fell_is_an_alarm_and_a_hold_in_every_store() {
 }
 
 #[test]
-fn r11_the_store_s_date_counts_where_it_tells_one() {
+fn r11_the_store_s_date_counts_if_there_is_one() {
     let mut bench = Bench::bidding_with(remote());
     let date = time::OffsetDateTime::from_unix_timestamp(4_000_000_000).expect("a date");
     bench.answer(Ok(Answer::Grant(Grant { record: Record::default(), date: Some(date) })));
@@ -92,7 +92,7 @@ fn r11_the_store_s_date_counts_where_it_tells_one() {
 }
 
 #[test]
-fn r11_an_alarm_is_told_once() {
+fn r11_an_alarm_is_reported_once() {
     let mut bench = Bench::new(remote());
     for _ in 0..5 {
         bench.answer(Ok(held(None)));
@@ -103,7 +103,7 @@ fn r11_an_alarm_is_told_once() {
 }
 
 #[test]
-fn a_term_that_none_can_follow_is_given_back_and_said() {
+fn a_term_that_cannot_grow_is_released_and_reported() {
     let mut bench = Bench::bidding();
     bench.answer(Ok(grant(Some(u64::MAX))));
     assert_eq!(bench.state(), State::Standby);

@@ -12,7 +12,7 @@ fn r8_passive_waits_for_nothing() {
 }
 
 #[test]
-fn r8_a_lease_is_not_released_before_all_have_said_passive() {
+fn r8_a_lease_is_not_released_before_all_publishers_acknowledged_passive() {
     let mut bench = Bench::leader();
     bench.resign();
     bench.pass(REQUEST - 1);
@@ -24,7 +24,7 @@ fn r8_a_lease_is_not_released_before_all_have_said_passive() {
 }
 
 #[test]
-fn r8_who_does_not_say_passive_holds_up_a_release_for_one_request_timeout() {
+fn r8_a_silent_publisher_delays_a_release_by_one_request_timeout() {
     let mut bench = Bench::leader();
     bench.resign();
     assert_eq!(bench.next("release"), REQUEST);

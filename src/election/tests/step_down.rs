@@ -68,7 +68,7 @@ fn a_drain_ends_early_when_the_service_says_so() {
 }
 
 #[test]
-fn a_drained_service_is_released_only_when_all_say_passive() {
+fn a_drained_lease_is_released_only_when_all_publishers_acknowledged_passive() {
     let mut bench = Bench::leader_with(draining());
     step_down(&mut bench, 1_000).unwrap();
     bench.command(Command::Drained(None)).unwrap();
@@ -142,7 +142,7 @@ fn resigning_while_draining_ends_the_drain_no_sooner_and_leaves_for_good() {
 }
 
 #[test]
-fn who_stepped_down_stands_aside_from_its_first_look_after_the_release() {
+fn a_hold_off_counts_from_the_first_read_after_the_release() {
     let mut bench = Bench::leader();
     step_down(&mut bench, 5_000).unwrap();
     bench.publish_acked();
@@ -180,7 +180,7 @@ fn the_slower_clock_counts_a_hold_off() {
 }
 
 #[test]
-fn a_hold_off_does_not_begin_while_our_own_lease_stands() {
+fn a_hold_off_does_not_start_while_the_own_lease_is_held() {
     let mut bench = Bench::leader();
     let nonce = bench.nonce();
     step_down(&mut bench, 3_000).unwrap();

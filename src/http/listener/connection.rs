@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep};
 use tower_service::Service;
 
-use super::limits::{Activity, Connections, Place, Streamed};
+use super::limits::{Activity, Connections, Slot, Streamed};
 use super::{Listener, Stream};
 
 /// How long a client may leave a response unread before its connection is closed.
@@ -43,7 +43,7 @@ const ANSWERS_A_TURN: u32 = 8;
 pub(crate) struct Streaming;
 
 /// A service at a listener.
-pub(crate) trait Site: Send + Sync + 'static {
+pub(crate) trait ConnectionService: Send + Sync + 'static {
     /// Returns the router for one connection.
     fn router(&self, stream: &Stream) -> Router;
 
@@ -53,7 +53,11 @@ pub(crate) trait Site: Send + Sync + 'static {
 }
 
 /// Accepts connections forever, and owns their tasks.
-pub(crate) async fn accept<T: Site>(listener: Listener, connections: Connections, site: Arc<T>) {
+pub(crate) async fn accept<T: ConnectionService>(
+    listener: Listener,
+    connections: Connections,
+    service: Arc<T>,
+) {
     let mut tasks = JoinSet::new();
     let mut failing = false;
     loop {
@@ -64,12 +68,12 @@ pub(crate) async fn accept<T: Site>(listener: Listener, connections: Connections
         match accepted {
             Ok(stream) => {
                 failing = false;
-                if let Some(place) = connections.take(stream.peer()).await {
-                    let activity = Arc::clone(&place.activity);
-                    let (site, router) = (Arc::clone(&site), site.router(&stream));
+                if let Some(slot) = connections.take(stream.peer()).await {
+                    let activity = Arc::clone(&slot.activity);
+                    let (service, router) = (Arc::clone(&service), service.router(&stream));
                     let task = match stream {
-                        Stream::Tcp(it) => tasks.spawn(serve(it, place, site, router)),
-                        Stream::Unix(it) => tasks.spawn(serve(it, place, site, router)),
+                        Stream::Tcp(it) => tasks.spawn(serve(it, slot, service, router)),
+                        Stream::Unix(it) => tasks.spawn(serve(it, slot, service, router)),
                     };
                     activity.is_of(task);
                 }
@@ -78,7 +82,7 @@ pub(crate) async fn accept<T: Site>(listener: Listener, connections: Connections
                 // Most likely no file descriptor is left. The store needs them more than waiting
                 // clients.
                 if !std::mem::replace(&mut failing, true) {
-                    tracing::warn!("a connection could not be accepted: {error}");
+                    tracing::warn!("failed to accept a connection: {error}");
                 }
                 connections.run_short();
                 sleep(Duration::from_millis(100)).await;
@@ -87,32 +91,32 @@ pub(crate) async fn accept<T: Site>(listener: Listener, connections: Connections
     }
 }
 
-async fn serve<S, T>(stream: S, place: Place, site: Arc<T>, router: Router)
+async fn serve<S, T>(stream: S, slot: Slot, service: Arc<T>, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    T: Site,
+    T: ConnectionService,
 {
-    let activity = Arc::clone(&place.activity);
+    let activity = Arc::clone(&slot.activity);
     let io = TokioIo::new(Watched {
         stream,
         activity: Arc::clone(&activity),
         tail: [0; 4],
         stalled: None,
     });
-    let connections = &place.connections;
+    let connections = &slot.connections;
     let answers = AtomicU32::new(1);
-    let peer = place.activity.peer();
+    let peer = slot.activity.peer();
     let answer = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
         activity.answering();
-        let (site, router) = (Arc::clone(&site), router.clone());
+        let (service, router) = (Arc::clone(&service), router.clone());
         let activity = Arc::clone(&activity);
         let turn_is_over = answers.fetch_add(1, Ordering::Relaxed).is_multiple_of(ANSWERS_A_TURN);
         async move {
             if turn_is_over {
                 tokio::task::yield_now().await;
             }
-            let response = respond(request, site.as_ref(), router).await;
+            let response = respond(request, service.as_ref(), router).await;
             if response.extensions().get::<Streaming>().is_none() {
                 activity.answered(connections.tick());
                 return Ok::<_, Infallible>(response);
@@ -138,14 +142,14 @@ where
 }
 
 /// Responds to one request, with the headers that all responses have.
-async fn respond<T: Site>(
+async fn respond<T: ConnectionService>(
     request: Request<Incoming>,
-    site: &T,
+    service: &T,
     mut router: Router,
 ) -> Response<Body> {
     // A body without a length may be of any size.
     let body = request.body().size_hint().upper().unwrap_or(u64::MAX);
-    let mut response = match site.refusal(request.headers(), body) {
+    let mut response = match service.refusal(request.headers(), body) {
         Some(refusal) => refusal,
         None => match router.call(request).await {
             Ok(response) => response,
@@ -192,7 +196,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         if !came.is_empty() {
             self.tail = tail_of(self.tail, came);
             let complete = self.tail == *b"\r\n\r\n" || self.tail.ends_with(b"\n\n");
-            self.activity.heard(!complete);
+            self.activity.note_received(!complete);
         }
         Poll::Ready(Ok(()))
     }

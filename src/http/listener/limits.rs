@@ -81,7 +81,7 @@ impl Drop for Streamed {
 }
 
 /// A slot, released when its connection is closed.
-pub(super) struct Place {
+pub(super) struct Slot {
     id: u64,
     pub(super) activity: Arc<Activity>,
     pub(super) connections: Connections,
@@ -98,7 +98,7 @@ impl Connections {
 
     /// Takes a slot for a connection of `peer`. If all that it may use are taken, closes a connection
     /// to make room; returns `None` if all are busy.
-    pub(super) async fn take(&self, peer: Peer) -> Option<Place> {
+    pub(super) async fn take(&self, peer: Peer) -> Option<Slot> {
         let held = self.lock().values().filter(|it| it.peer == peer).count();
         if peer.is_remote() && held >= self.max_per_peer {
             let its_own = |it: &Activity| it.peer == peer && it.waits();
@@ -116,7 +116,7 @@ impl Connections {
         let id = self.tick();
         let activity = Arc::new(Activity::new(peer, id));
         self.lock().insert(id, Arc::clone(&activity));
-        Some(Place { id, activity, connections: self.clone(), _permit: permit })
+        Some(Slot { id, activity, connections: self.clone(), _permit: permit })
     }
 
     /// Handles a connection that could not be accepted, most likely for want of a file descriptor:
@@ -164,7 +164,7 @@ impl Connections {
         let wanted = self.max.saturating_sub((self.fits)(self.max));
         if wanted != withheld.len() {
             let left = self.max - wanted;
-            tracing::warn!("the limit of open files has room for {left} connections now");
+            tracing::warn!("the limit of open files leaves room for {left} connections");
         }
         self.scarce.store(wanted > 0, Ordering::Relaxed);
         withheld.truncate(wanted);
@@ -200,7 +200,7 @@ fn end_oldest(
     ended.is_some()
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         if let Ok(mut taken) = self.connections.taken.lock() {
             taken.remove(&self.id);
@@ -249,7 +249,7 @@ impl Activity {
     }
 
     /// Records that bytes were received, and whether they leave a request incomplete.
-    pub(super) fn heard(&self, partial: bool) {
+    pub(super) fn note_received(&self, partial: bool) {
         self.partial.store(partial, Ordering::Relaxed);
         if self.phase.load(Ordering::Relaxed) == IDLE {
             self.enter(READING);

@@ -2,7 +2,7 @@ use super::*;
 use serde_json::json;
 
 #[test]
-fn what_we_do_not_know_of_a_lease_is_written_back() {
+fn unknown_fields_of_a_lease_are_written_back() {
     let found = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {

@@ -24,9 +24,9 @@ use crate::status::{Judgement, Role};
 const INDEX: &str = "\
 Tenure, the status listener. GET or HEAD:
   /leader   200 if this instance leads now, else 503 (also /active, /primary); ?min_remaining=5s
-  /standby  200 if it stands by in good health, else 503 (also /passive, /replica)
-  /readyz   200 once the store was heard; for the sidecar's own readiness
-  /livez    200 while the election loop turns
+  /standby  200 if this instance is a standby that could take over, else 503 (also /passive, /replica)
+  /readyz   200 once the store was reached; for the readiness of the sidecar
+  /livez    200 while the election loop runs
   /status   the status document, JSON
   /watch    each change as a Server-Sent Event; ?index=N&wait=30s waits for the next change
   /metrics  Prometheus metrics
@@ -49,7 +49,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/status", get(status))
         .route("/metrics", get(metrics_text))
         .route("/watch", get(watch::watch))
-        .fallback(|| async { (StatusCode::NOT_FOUND, "no such path; / lists them\n") })
+        .fallback(|| async { (StatusCode::NOT_FOUND, "no such path; / lists all paths\n") })
         .with_state(shared)
 }
 
@@ -73,7 +73,7 @@ async fn root(Shares(shared): Shares<Arc<Shared>>, request: Request) -> Response
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct Parameters {
     min_remaining: Option<String>,
 }
 
@@ -92,7 +92,7 @@ fn least_remaining(uri: &Uri) -> Result<Duration, Box<Response>> {
     if uri.query().is_none() {
         return Ok(Duration::ZERO);
     }
-    let Query(Asked { min_remaining }) =
+    let Query(Parameters { min_remaining }) =
         Query::try_from_uri(uri).map_err(|error| Box::new(error.into_response()))?;
     min_remaining.as_deref().map_or(Ok(Duration::ZERO), |text| {
         duration::parse(text).map_err(|error| Box::new(bad_duration("min_remaining", &error)))
@@ -109,16 +109,16 @@ async fn standby(Shares(shared): Shares<Arc<Shared>>) -> Response {
 async fn livez(Shares(shared): Shares<Arc<Shared>>) -> Response {
     let quiet = shared.quiet.load(Ordering::Relaxed);
     if quiet < PATIENCE {
-        return "the election loop turns\n".into_response();
+        return "the election loop runs\n".into_response();
     }
-    let body = format!("the election loop has stood still for {quiet} s\n");
+    let body = format!("the election loop has been stuck for {quiet} s\n");
     (StatusCode::SERVICE_UNAVAILABLE, body).into_response()
 }
 
 async fn readyz(Shares(shared): Shares<Arc<Shared>>) -> Response {
     let no = StatusCode::SERVICE_UNAVAILABLE;
     match shared.app.published.borrow().status.standing {
-        Standing::Starting => (no, "the store has not been heard yet\n").into_response(),
+        Standing::Starting => (no, "the store has not been reached yet\n").into_response(),
         Standing::Stopped => (no, "stopped\n").into_response(),
         _ => "ready\n".into_response(),
     }

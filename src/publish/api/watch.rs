@@ -44,7 +44,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 const USUAL_WAIT: &str = "30s";
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct Parameters {
     index: Option<String>,
     wait: Option<String>,
 }
@@ -52,7 +52,7 @@ pub(super) struct Asked {
 pub(super) async fn watch(
     Shares(shared): Shares<Arc<Shared>>,
     Extension(peer): Extension<Peer>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<Parameters>,
 ) -> Response {
     let Some(slot) = shared.streams.take(peer) else {
         let body = "too many event streams, of all clients or of this one\n";
@@ -64,7 +64,7 @@ pub(super) async fn watch(
         return response;
     };
     let Ok(index) = index.parse::<u64>() else {
-        return bad("index", "wants a whole number, the `index` of the last status document");
+        return bad("index", "must be a whole number, the `index` of the last status document");
     };
     let wait = match duration::parse(asked.wait.as_deref().unwrap_or(USUAL_WAIT)) {
         Ok(wait) => wait.min(LONGEST_WAIT),

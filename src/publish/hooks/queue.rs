@@ -9,7 +9,7 @@ use crate::election::{Standing, Status};
 
 /// An event for a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Event {
+pub(super) struct HookEvent {
     /// The hook.
     pub(super) name: Name,
     /// The term of this instance that has begun, drains or has ended; `None` for another's.
@@ -17,12 +17,12 @@ pub(super) struct Event {
 }
 
 /// A queue of events that are reported one after the other.
-pub(super) trait Course {
+pub(super) trait EventQueue {
     /// Processes a status as it is at `now`; returns events that were due and are now obsolete.
-    fn observe(&mut self, status: &Status, now: Moment) -> Vec<Event>;
+    fn observe(&mut self, status: &Status, now: Moment) -> Vec<HookEvent>;
 
     /// Returns the event to report now, if there is one, and marks it as reported.
-    fn start(&mut self, status: &Status, now: Moment) -> Option<Event>;
+    fn start(&mut self, status: &Status, now: Moment) -> Option<HookEvent>;
 }
 
 /// The role of this instance, as far as hooks report it.
@@ -68,8 +68,8 @@ pub(super) struct Roles {
 }
 
 impl Roles {
-    fn due(&self) -> impl Iterator<Item = Event> + use<> {
-        let event = |name, term| Event { name, term: Some(term) };
+    fn due(&self) -> impl Iterator<Item = HookEvent> + use<> {
+        let event = |name, term| HookEvent { name, term: Some(term) };
         let ended = self.active.map(|term| event(Name::Passive, term));
         let due = match self.view {
             View::Leads(term) if self.active != Some(term) => {
@@ -85,15 +85,15 @@ impl Roles {
     }
 }
 
-impl Course for Roles {
-    fn observe(&mut self, status: &Status, now: Moment) -> Vec<Event> {
+impl EventQueue for Roles {
+    fn observe(&mut self, status: &Status, now: Moment) -> Vec<HookEvent> {
         let before = self.due();
         self.view = View::of(status, now);
         let after: Vec<_> = self.due().collect();
         before.filter(|event| !after.contains(event)).collect()
     }
 
-    fn start(&mut self, status: &Status, now: Moment) -> Option<Event> {
+    fn start(&mut self, status: &Status, now: Moment) -> Option<HookEvent> {
         let event = self.due().next()?;
         match event.name {
             // Not after the end of the belief, nor while a jump of the clocks suspends it.
@@ -127,8 +127,8 @@ impl Leaders {
     }
 }
 
-impl Course for Leaders {
-    fn observe(&mut self, status: &Status, _now: Moment) -> Vec<Event> {
+impl EventQueue for Leaders {
+    fn observe(&mut self, status: &Status, _now: Moment) -> Vec<HookEvent> {
         // A free lease is not a change of the leader.
         let Some(holder) = &status.holder else {
             return Vec::new();
@@ -141,15 +141,15 @@ impl Course for Leaders {
         };
         let replaced = self.due() && self.seen.as_ref() != Some(&leader);
         self.seen = Some(leader);
-        if replaced { vec![Event { name: Name::LeaderChange, term: None }] } else { Vec::new() }
+        if replaced { vec![HookEvent { name: Name::LeaderChange, term: None }] } else { Vec::new() }
     }
 
-    fn start(&mut self, status: &Status, _now: Moment) -> Option<Event> {
+    fn start(&mut self, status: &Status, _now: Moment) -> Option<HookEvent> {
         if !self.due() {
             return None;
         }
         self.told.clone_from(&self.seen);
-        Some(Event { name: Name::LeaderChange, term: status.term() })
+        Some(HookEvent { name: Name::LeaderChange, term: status.term() })
     }
 }
 
@@ -186,25 +186,25 @@ mod tests {
         status(Standing::Leader { term, belief, jeopardy: false })
     }
 
-    fn event(name: Name, term: u64) -> Event {
-        Event { name, term: Some(term) }
+    fn event(name: Name, term: u64) -> HookEvent {
+        HookEvent { name, term: Some(term) }
     }
 
     /// Sets the view directly, and returns the events that become obsolete.
-    fn viewing(roles: &mut Roles, view: View) -> Vec<Event> {
+    fn viewing(roles: &mut Roles, view: View) -> Vec<HookEvent> {
         let before: Vec<_> = roles.due().collect();
         roles.view = view;
         let after: Vec<_> = roles.due().collect();
         before.into_iter().filter(|event| !after.contains(event)).collect()
     }
 
-    fn told(roles: &mut Roles) -> Option<Event> {
+    fn told(roles: &mut Roles) -> Option<HookEvent> {
         // A status that leads at this instant.
         roles.start(&leading(1, at(0)), at(0))
     }
 
     #[test]
-    fn active_and_passive_are_told_once_each() {
+    fn active_and_passive_are_reported_once_each() {
         let mut roles = Roles::default();
         assert!(roles.observe(&leading(7, at(0)), at(0)).is_empty());
         assert_eq!(roles.start(&leading(7, at(0)), at(0)), Some(event(Name::Active, 7)));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_to_who_was_never_active() {
+    fn passive_is_not_reported_without_an_earlier_active() {
         let mut roles = Roles::default();
         for standing in [Standing::Starting, Standing::Standby, Standing::Activating] {
             assert!(roles.observe(&status(standing.clone()), at(0)).is_empty());
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_is_told_before_passive_and_once() {
+    fn a_drain_is_reported_once_and_before_passive() {
         let mut roles = Roles::default();
         viewing(&mut roles, View::Leads(7));
         told(&mut roles).unwrap();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn each_leader_is_told_once_and_only_the_newest() {
+    fn each_leader_is_reported_once_and_only_the_newest() {
         let mut leaders = Leaders::default();
         let mut see = |status: &Status| {
             let skipped = leaders.observe(status, at(0)).len();

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use reqwest::header::CONTENT_TYPE;
 
-use super::queue::Event;
+use super::queue::HookEvent;
 use super::{Name, Outcome};
 use crate::config::{CommandLine, HOOK_GRACE, Hook, duration};
 use crate::http::client::HttpClient;
-use crate::process::command::{self, Bounds, End, Output, Variable};
+use crate::process::command::{self, Bounds, CommandExit, Output, Variable};
 use crate::status::document::Document;
 
 /// The result of a run.
-pub(super) struct Told {
+pub(super) struct HookResult {
     pub(super) outcome: Outcome,
     /// The result in words.
     pub(super) words: String,
@@ -25,32 +25,34 @@ pub(super) struct Told {
 /// Runs a command.
 pub(super) async fn by_command(
     line: &CommandLine,
-    event: Event,
+    event: HookEvent,
     document: &Document<'_>,
     url: Option<&str>,
     time: Duration,
-) -> Told {
+) -> HookResult {
     let bounds = Bounds { time, grace: HOOK_GRACE };
     let environment = environment(event, document, url);
     let ended = command::run(line, &environment, bounds, Output::Log(event.name.as_str())).await;
     let (outcome, words, ended) = match ended.end {
-        End::Exited(0) => (Outcome::Ok, "exit code 0".to_owned(), true),
-        End::Exited(code) => (Outcome::Failed, format!("exit code {code}"), true),
-        End::Killed(signal) => (Outcome::Failed, format!("ended by signal {signal}"), true),
-        End::TimedOut => (Outcome::Timeout, over(time), false),
-        End::NotStarted(why) => (Outcome::Failed, format!("could not be started: {why}"), false),
+        CommandExit::Exited(0) => (Outcome::Ok, "exit code 0".to_owned(), true),
+        CommandExit::Exited(code) => (Outcome::Failed, format!("exit code {code}"), true),
+        CommandExit::Killed(signal) => {
+            (Outcome::Failed, format!("killed by signal {signal}"), true)
+        }
+        CommandExit::TimedOut => (Outcome::Timeout, over(time), false),
+        CommandExit::NotStarted(why) => (Outcome::Failed, format!("failed to start: {why}"), false),
     };
-    Told { outcome, words, ended }
+    HookResult { outcome, words, ended }
 }
 
 /// Posts the status document to a webhook.
 pub(super) async fn by_webhook(
     client: &HttpClient,
     url: &url::Url,
-    event: Event,
+    event: HookEvent,
     document: &Document<'_>,
     time: Duration,
-) -> Told {
+) -> HookResult {
     let body = serde_json::to_vec(document).expect("a document is JSON");
     let mut request = client
         .post(url)
@@ -67,11 +69,11 @@ pub(super) async fn by_webhook(
         Ok(Err(why)) => (Outcome::Failed, why),
         Err(_) => (Outcome::Timeout, over(time)),
     };
-    Told { ended: outcome == Outcome::Ok, outcome, words }
+    HookResult { ended: outcome == Outcome::Ok, outcome, words }
 }
 
 fn over(time: Duration) -> String {
-    format!("not done within {}", duration::format(time))
+    format!("not finished within {}", duration::format(time))
 }
 
 /// Returns whether a hook needs the HTTP client.
@@ -86,7 +88,7 @@ pub(super) fn over_tls(hook: &Hook) -> bool {
 
 /// Returns the variables of a command. A variable without a value is unset, even if it would be
 /// inherited.
-fn environment(event: Event, document: &Document<'_>, url: Option<&str>) -> Vec<Variable> {
+fn environment(event: HookEvent, document: &Document<'_>, url: Option<&str>) -> Vec<Variable> {
     let number = |it: u64| Some(it.to_string());
     let text = |it: &str| Some(it.to_owned());
     let holder = document.holder.as_ref();

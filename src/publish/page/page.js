@@ -43,14 +43,14 @@ addEventListener("DOMContentLoaded", () => {
     every("[data-left]", (it) => {
       const left = Math.max(0, it.dataset.left - gone);
       if (it.nodeName === "PROGRESS") it.value = left;
-      else it.textContent = left ? spoken(left) : "asks again";
+      else it.textContent = left ? spoken(left) : "expired";
     });
     const body = document.body;
     const holds = +body.dataset.holds;
     if (gone >= holds && body.dataset.role !== "over") {
       // Nothing here may be claimed any longer.
       body.dataset.role = "over";
-      document.title = "Asking again";
+      document.title = "Refreshing";
       every("[data-over]", (it) => (it.textContent = it.dataset.over));
     }
     if (gone > Math.max(holds / 2, 1000) && !document.hidden) ask();

@@ -2,41 +2,45 @@
 
 use serde_json::Value;
 
-use crate::kube::{Dated, Kind, Kube, KubeError};
+use crate::kube::{Dated, Kube, KubeError, KubeObject};
 use crate::metrics::Metrics;
 
 /// The API client of the route.
 #[derive(Clone)]
-pub(super) struct Desk {
+pub(super) struct RouteClient {
     pub(super) kube: Kube,
     pub(super) namespace: String,
     pub(super) metrics: Metrics,
 }
 
-impl std::fmt::Debug for Desk {
+impl std::fmt::Debug for RouteClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Desk").field(&self.kube).field(&self.namespace).finish()
+        f.debug_tuple("RouteClient").field(&self.kube).field(&self.namespace).finish()
     }
 }
 
-impl Desk {
-    pub(super) async fn get<K: Kind>(&self, name: &str) -> Result<K, KubeError> {
+impl RouteClient {
+    pub(super) async fn get<K: KubeObject>(&self, name: &str) -> Result<K, KubeError> {
         self.object(self.kube.get(&self.namespace, name).await)
     }
 
-    pub(super) async fn list<K: Kind>(&self, selector: &str) -> Result<Vec<K>, KubeError> {
+    pub(super) async fn list<K: KubeObject>(&self, selector: &str) -> Result<Vec<K>, KubeError> {
         self.counted(self.kube.list(&self.namespace, selector).await)
     }
 
-    pub(super) async fn create<K: Kind>(&self, object: &K) -> Result<K, KubeError> {
+    pub(super) async fn create<K: KubeObject>(&self, object: &K) -> Result<K, KubeError> {
         self.object(self.kube.create(object).await)
     }
 
-    pub(super) async fn replace<K: Kind>(&self, object: &K) -> Result<K, KubeError> {
+    pub(super) async fn replace<K: KubeObject>(&self, object: &K) -> Result<K, KubeError> {
         self.object(self.kube.replace(object).await)
     }
 
-    pub(super) async fn patch<K: Kind>(&self, name: &str, merge: &Value) -> Result<K, KubeError> {
+    pub(super) async fn patch<K: KubeObject>(
+        &self,
+        name: &str,
+        merge: &Value,
+    ) -> Result<K, KubeError> {
         self.object(self.kube.patch(&self.namespace, name, merge).await)
     }
 

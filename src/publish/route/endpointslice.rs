@@ -8,8 +8,8 @@
 
 use std::net::IpAddr;
 
-use super::client::Desk;
-use super::{Outcome, Trouble, Want, changed_nothing, draw};
+use super::client::RouteClient;
+use super::{Outcome, RouteError, Target, changed_nothing, draw};
 use crate::config::slice_name;
 use crate::kube::KubeError;
 use crate::kube::objects::{EndpointSlice, Metadata, ObjectReference, Pod, Service};
@@ -26,7 +26,7 @@ const ATTEMPTS: usize = 4;
 /// The slice that contains this pod's address while it leads.
 #[derive(Debug)]
 pub(super) struct Slice {
-    desk: Desk,
+    client: RouteClient,
     ours: Ours,
     /// Whether a write with an unknown result may still arrive.
     unsure: bool,
@@ -38,18 +38,18 @@ pub(super) struct Slice {
 
 impl Slice {
     pub(super) fn new(
-        desk: Desk,
+        client: RouteClient,
         pod: String,
         election: String,
         service: String,
         address: IpAddr,
     ) -> Self {
-        let namespace = desk.namespace.clone();
+        let namespace = client.namespace.clone();
         let slice = Metadata::named(&namespace, &slice_name(&service, &election));
         let pod =
             ObjectReference { kind: "Pod".to_owned(), namespace, name: pod, ..<_>::default() };
         let ours = Ours { slice, service, election, address, pod, node: None };
-        Self { desk, ours, unsure: false, known: None, knows_pod: false }
+        Self { client, ours, unsure: false, known: None, knows_pod: false }
     }
 
     /// Returns the role that the slice reports for this pod; `None` after a write with an unknown
@@ -59,13 +59,17 @@ impl Slice {
     }
 
     /// Makes the slice report the wanted role, for as long as `still` returns true. May be dropped.
-    pub(super) async fn say(&mut self, want: Want, still: &(dyn Fn() -> bool + Sync)) -> Outcome {
+    pub(super) async fn reconcile(
+        &mut self,
+        target: Target,
+        still: &(dyn Fn() -> bool + Sync),
+    ) -> Outcome {
         let mut outcome = Outcome::default();
         for _ in 0..ATTEMPTS {
             let (service, found, pod) = tokio::join!(
-                self.desk.get::<Service>(&self.ours.service),
-                self.desk.get::<EndpointSlice>(&self.ours.slice.name),
-                self.look_at_our_pod(want),
+                self.client.get::<Service>(&self.ours.service),
+                self.client.get::<EndpointSlice>(&self.ours.slice.name),
+                self.read_own_pod(target),
             );
             if let Some(pod) = pod {
                 self.know_our_pod(pod);
@@ -78,20 +82,20 @@ impl Slice {
             let said = self.ours.read(found.as_ref());
             self.known = (!self.unsure).then_some(said);
             // A standby does not need this, but reports early why it could not lead.
-            let ports = service.map_err(Trouble::from).and_then(|service| {
-                Ok((ports(&service).map_err(Trouble::Setting)?, service.metadata))
+            let ports = service.map_err(RouteError::from).and_then(|service| {
+                Ok((ports(&service).map_err(RouteError::Setting)?, service.metadata))
             });
             let fence = self.unsure.then(draw);
-            let step = match (want, ports) {
-                (Want::Active(term), Ok((ports, service))) => {
+            let step = match (target, ports) {
+                (Target::Active(term), Ok((ports, service))) => {
                     self.ours.lead(found, &service, ports, term, fence)
                 }
-                (Want::Active(_), Err(trouble)) => return outcome.with(trouble),
-                (Want::Passive { led }, Ok((_, service))) => {
+                (Target::Active(_), Err(error)) => return outcome.with(error),
+                (Target::Passive { led }, Ok((_, service))) => {
                     self.ours.leave(found, Some(&service), led, fence)
                 }
-                (Want::Passive { led }, Err(trouble)) => {
-                    outcome.trouble = Some(trouble);
+                (Target::Passive { led }, Err(error)) => {
+                    outcome.error = Some(error);
                     self.ours.leave(found, None, led, fence)
                 }
             };
@@ -103,10 +107,10 @@ impl Slice {
                 }
                 Step::Newer(newer) => {
                     let what = format!("the EndpointSlice {}", self.ours.slice.name);
-                    return outcome.with(Trouble::newer(what, newer, want));
+                    return outcome.with(RouteError::newer(what, newer, target));
                 }
-                Step::Refused(why) => return outcome.with(Trouble::Setting(why)),
-                Step::Write(_) if !still() => return outcome.with(Trouble::Overtaken),
+                Step::Refused(why) => return outcome.with(RouteError::Setting(why)),
+                Step::Write(_) if !still() => return outcome.with(RouteError::Overtaken),
                 Step::Write(slice) => slice,
             };
             let before = std::mem::replace(&mut self.unsure, true);
@@ -114,7 +118,7 @@ impl Slice {
             match self.write(&slice).await {
                 Ok(_) => {
                     self.unsure = false;
-                    self.known = Some(want.role());
+                    self.known = Some(target.role());
                     return outcome;
                 }
                 // Any write still in flight carries an outdated version, or is for a slice that is
@@ -131,22 +135,22 @@ impl Slice {
                 }
             }
         }
-        outcome.with(Trouble::busy(&self.ours.slice.name))
+        outcome.with(RouteError::busy(&self.ours.slice.name))
     }
 
     /// Replaces the slice that was found, or creates it if it has no resource version.
     async fn write(&self, slice: &EndpointSlice) -> Result<EndpointSlice, KubeError> {
         if slice.metadata.resource_version.is_empty() {
-            self.desk.create(slice).await
+            self.client.create(slice).await
         } else {
-            self.desk.replace(slice).await
+            self.client.replace(slice).await
         }
     }
 
     /// Reads this pod, if it is to lead and has not been read yet.
-    async fn look_at_our_pod(&self, want: Want) -> Option<Result<Pod, KubeError>> {
-        let asks = !self.knows_pod && want.role() == Role::Active;
-        OptionFuture::from(asks.then(|| self.desk.get::<Pod>(&self.ours.pod.name))).await
+    async fn read_own_pod(&self, target: Target) -> Option<Result<Pod, KubeError>> {
+        let asks = !self.knows_pod && target.role() == Role::Active;
+        OptionFuture::from(asks.then(|| self.client.get::<Pod>(&self.ours.pod.name))).await
     }
 
     /// Takes uid and node from this pod. They are only informative, so that no permission is
@@ -160,7 +164,9 @@ impl Slice {
             }
             Err(error) => {
                 self.knows_pod = matches!(error, KubeError::Missing(_) | KubeError::Forbidden(_));
-                tracing::debug!("the EndpointSlice will not tell our pod's uid and node: {error}");
+                tracing::debug!(
+                    "the EndpointSlice will not contain the uid and node of the pod: {error}"
+                );
             }
         }
     }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::clock::Moment;
 use crate::config::Beside;
 use crate::election::{Reason, Transition};
-use crate::kube::objects::{Event, Kind, Lease, Metadata, ObjectReference, Pod, micro_time};
+use crate::kube::objects::{Event, KubeObject, Lease, Metadata, ObjectReference, Pod, micro_time};
 use crate::kube::{Kube, KubeError};
 use crate::status::{Past, Published, words};
 
@@ -39,7 +39,7 @@ pub struct Events {
     /// How many have been dropped since the last one.
     left_out: u32,
     /// Whether it has been logged that Events are forbidden.
-    told: bool,
+    logged: bool,
     now: fn() -> Moment,
 }
 
@@ -100,7 +100,7 @@ impl Events {
             seen: None,
             allowance: Allowance::new(now()),
             left_out: 0,
-            told: false,
+            logged: false,
             now,
         })
     }
@@ -108,8 +108,8 @@ impl Events {
     /// Records Events until the driver is gone and the last one is sent.
     pub async fn run(mut self) {
         loop {
-            for past in self.news() {
-                self.tell(past).await;
+            for past in self.new_transitions() {
+                self.record(past).await;
             }
             if self.published.changed().await.is_err() {
                 return;
@@ -118,7 +118,7 @@ impl Events {
     }
 
     /// Returns the transitions that have not been processed, oldest first.
-    fn news(&mut self) -> Vec<Past> {
+    fn new_transitions(&mut self) -> Vec<Past> {
         let last = self.published.borrow_and_update();
         let new = last.history.iter().take_while(|it| Some(**it) != self.seen);
         let mut new: Vec<Past> = new.copied().collect();
@@ -127,14 +127,14 @@ impl Events {
         new
     }
 
-    async fn tell(&mut self, past: Past) {
+    async fn record(&mut self, past: Past) {
         let Some((reason, kind)) = what(&past.transition) else { return };
         if !self.allowance.take((self.now)()) {
             self.left_out += 1;
-            tracing::debug!(reason, "an Event was left out, since there were many");
+            tracing::debug!(reason, "Event dropped: rate limit reached");
             return;
         }
-        self.know_whom().await;
+        self.read_uid().await;
         let event = self.event(past, reason, kind);
         let mut answer = self.kube.create(&event).await;
         if matches!(answer, Err(KubeError::Disconnected(_))) {
@@ -144,16 +144,16 @@ impl Events {
         match answer {
             Ok(_) => self.left_out = 0,
             Err(KubeError::Exists(_)) => {}
-            Err(error @ KubeError::Forbidden(_)) if !self.told => {
-                self.told = true;
-                tracing::info!("Events are left out: {error}");
+            Err(error @ KubeError::Forbidden(_)) if !self.logged => {
+                self.logged = true;
+                tracing::info!("Events are disabled: {error}");
             }
-            Err(error) => tracing::debug!(reason, "an Event was left out: {error}"),
+            Err(error) => tracing::debug!(reason, "Event dropped: {error}"),
         }
     }
 
     /// Reads the uid of the object that Events are about, by which `kubectl describe` finds them.
-    async fn know_whom(&mut self) {
+    async fn read_uid(&mut self) {
         if !self.regarding.uid.is_empty() {
             return;
         }
@@ -165,7 +165,7 @@ impl Events {
         };
         match found {
             Ok(Metadata { uid, .. }) => self.regarding.uid = uid,
-            Err(error) => tracing::debug!("Events will not tell whom by a uid: {error}"),
+            Err(error) => tracing::debug!("Events will not contain a uid: {error}"),
         }
     }
 
@@ -215,7 +215,7 @@ fn note(identity: &str, election: &str, transition: &Transition, left_out: u32) 
     let why = words::reason(reason.as_str());
     let more = match left_out {
         0 => String::new(),
-        left_out => format!("; {left_out} more changes came before it"),
+        left_out => format!("; {left_out} earlier changes were not recorded"),
     };
     format!("{identity} {did} {election}{term}: {why}{more}")
 }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_term_is_told_when_it_begins_and_when_it_ends_and_no_other_change() {
+    fn only_the_start_and_end_of_a_term_become_events() {
         use State::{Activating, Draining, Jeopardy, Leader, Standby, Stopped};
         let told = |from, to, reason| what(&transition(from, to, reason));
         let begun = Some(("BecameLeader", "Normal"));
@@ -258,15 +258,15 @@ mod tests {
     }
 
     #[test]
-    fn notes_say_who_what_and_why_within_their_bounds() {
+    fn notes_have_identity_change_and_reason_within_their_limits() {
         let became = transition(State::Activating, State::Leader, Reason::TermWritten);
         let said = note("web-1", "orders", &became, 0);
-        assert_eq!(said, "web-1 became leader of orders in term 42: the new term was written");
+        assert_eq!(said, "web-1 became leader of orders in term 42: the term was written");
         let long = "x".repeat(128);
         let stopped = transition(State::Jeopardy, State::Standby, Reason::Lapsed);
         let said = note(&long, &long, &stopped, 7);
         assert!(
-            said.ends_with("ran out before a renewal; 7 more changes came before it"),
+            said.ends_with("before it could be renewed; 7 earlier changes were not recorded"),
             "{said}"
         );
         assert!(said.len() <= 1024);

@@ -38,7 +38,7 @@ pub async fn examine(beside: &Beside) -> Vec<Finding> {
         findings
     };
     tokio::time::timeout(PATIENCE, looking).await.unwrap_or_else(|_| {
-        let remedy = "look for a firewall between us and the API server";
+        let remedy = "check for a firewall between this host and the API server";
         vec![wrong("route", "the API server does not answer".to_owned(), remedy)]
     })
 }
@@ -75,17 +75,18 @@ async fn rights(kube: &Kube, beside: &Beside, purpose: Purpose) -> Vec<Finding> 
             Ok(true) => had += 1,
             Ok(false) => missing.push(lacks(subject, beside, right)),
             Err(error) => {
-                let remedy = "the API server must be reached first";
+                let remedy = "fix the connection to the API server first";
                 return vec![wrong(
                     subject,
-                    format!("rights cannot be asked for: {error}"),
+                    format!("failed to read the permissions: {error}"),
                     remedy,
                 )];
             }
         }
     }
     if missing.is_empty() {
-        let detail = format!("all {had} rights in the namespace {} are there", beside.namespace);
+        let detail =
+            format!("all {had} permissions in the namespace {} are granted", beside.namespace);
         missing.push(well(subject, detail));
     }
     missing
@@ -98,9 +99,9 @@ fn lacks(subject: &'static str, beside: &Beside, right: &Right) -> Finding {
         verdict: if *needed { Verdict::Wrong } else { Verdict::Doubtful },
         ..wrong(
             subject,
-            format!("we may not {verb} {} in the namespace {}", resource.plural, beside.namespace),
+            format!("cannot {verb} {} in the namespace {}", resource.plural, beside.namespace),
             format!(
-                "it serves to {why}; add to our Role: apiGroups [{group}], resources [{}], verbs \
+                "needed to {why}; add to the Role: apiGroups [{group}], resources [{}], verbs \
                  [{verb}]",
                 resource.plural
             ),
@@ -138,14 +139,14 @@ async fn pod(kube: &Kube, beside: &Beside, key: &str) -> Finding {
     let name = beside.pod.as_deref().unwrap_or_default();
     match kube.get::<Pod>(&beside.namespace, name).await {
         Ok(found) => {
-            let said = found.object.metadata.labels.get(key).map_or("nothing yet", String::as_str);
-            well(SUBJECT, format!("{name} is there; its label {key} says {said}"))
+            let said = found.object.metadata.labels.get(key).map_or("not set", String::as_str);
+            well(SUBJECT, format!("{name} exists; its label {key} is {said}"))
         }
         Err(error) => wrong(
             SUBJECT,
             error.to_string(),
-            "POD_NAME and POD_NAMESPACE must name the pod that we are in: take them from \
-             metadata.name and metadata.namespace by fieldRef",
+            "POD_NAME and POD_NAMESPACE must be those of the pod: set them by fieldRef from \
+             metadata.name and metadata.namespace",
         ),
     }
 }
@@ -159,13 +160,13 @@ async fn service_of(kube: &Kube, beside: &Beside, service: &str) -> Finding {
                     ports.iter().filter_map(|it| it.port).map(|it| it.to_string()).collect();
                 well(
                     SUBJECT,
-                    format!("{service} has no selector; it leads to port {}", ports.join(", ")),
+                    format!("{service} has no selector; it routes to port {}", ports.join(", ")),
                 )
             }
             Err(why) => wrong(SUBJECT, why, "change the Service, or the kind of route"),
         },
         Err(error) => {
-            wrong(SUBJECT, error.to_string(), "make a Service without selector, with its ports")
+            wrong(SUBJECT, error.to_string(), "create a Service without selector, with its ports")
         }
     }
 }
@@ -178,11 +179,11 @@ async fn slice(kube: &Kube, beside: &Beside, service: &str) -> Finding {
             let addresses: Vec<String> =
                 found.object.endpoints.into_iter().flat_map(|it| it.addresses).collect();
             let to = if addresses.is_empty() { "nobody".to_owned() } else { addresses.join(", ") };
-            well(SUBJECT, format!("{name} leads to {to}"))
+            well(SUBJECT, format!("{name} routes to {to}"))
         }
         Err(KubeError::Missing(_)) => {
-            well(SUBJECT, format!("{name} is not there: the first leader makes it"))
+            well(SUBJECT, format!("{name} does not exist; the first leader creates it"))
         }
-        Err(error) => wrong(SUBJECT, error.to_string(), "see the rights above"),
+        Err(error) => wrong(SUBJECT, error.to_string(), "see the permissions above"),
     }
 }

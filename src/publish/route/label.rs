@@ -7,10 +7,10 @@
 
 use serde_json::{Value, json};
 
-use super::client::Desk;
-use super::{ELECTION, FENCE, Outcome, TERM, Trouble, Want, changed_nothing, draw, term_of};
+use super::client::RouteClient;
+use super::{ELECTION, FENCE, Outcome, RouteError, TERM, Target, changed_nothing, draw, term_of};
 use crate::kube::objects::{Metadata, Pod};
-use crate::kube::{Kind, KubeError};
+use crate::kube::{KubeError, KubeObject};
 use crate::status::Role;
 
 /// How often one reconciliation retries after a conflict.
@@ -30,7 +30,7 @@ enum Step {
 /// The label of this pod.
 #[derive(Debug)]
 pub(super) struct Label {
-    desk: Desk,
+    client: RouteClient,
     pod: String,
     election: String,
     key: String,
@@ -44,8 +44,8 @@ pub(super) struct Label {
 }
 
 impl Label {
-    pub(super) fn new(desk: Desk, pod: String, election: String, key: String) -> Self {
-        Self { desk, pod, election, key, uid: None, unsure: true, known: None }
+    pub(super) fn new(client: RouteClient, pod: String, election: String, key: String) -> Self {
+        Self { client, pod, election, key, uid: None, unsure: true, known: None }
     }
 
     /// Returns the role that this pod reports; `None` after a write with an unknown result.
@@ -54,44 +54,49 @@ impl Label {
     }
 
     /// Makes this pod report the wanted role, for as long as `still` returns true. May be dropped.
-    pub(super) async fn say(&mut self, want: Want, still: &(dyn Fn() -> bool + Sync)) -> Outcome {
+    pub(super) async fn reconcile(
+        &mut self,
+        target: Target,
+        still: &(dyn Fn() -> bool + Sync),
+    ) -> Outcome {
         let mut outcome = Outcome::default();
-        if let Want::Active(term) = want {
+        if let Target::Active(term) = target {
             self.take(term, still, &mut outcome).await;
-            if matches!(outcome.trouble, Some(Trouble::Newer { .. } | Trouble::Overtaken)) {
+            if matches!(outcome.error, Some(RouteError::Newer { .. } | RouteError::Overtaken)) {
                 return outcome;
             }
         }
         for _ in 0..ATTEMPTS {
-            let pod = match self.desk.get::<Pod>(&self.pod).await {
+            let pod = match self.client.get::<Pod>(&self.pod).await {
                 Ok(pod) => pod.metadata,
                 Err(error) => return outcome.with(error.into()),
             };
             if *self.uid.get_or_insert_with(|| pod.uid.clone()) != pod.uid {
-                let words = format!("another pod bears the name {} now: ours is gone", self.pod);
-                return outcome.with(Trouble::Setting(words));
+                let words =
+                    format!("the pod {} was replaced by another of the same name", self.pod);
+                return outcome.with(RouteError::Setting(words));
             }
             let said = self.read(&pod);
             self.known = (!self.unsure).then_some(said);
             let fence = self.unsure.then(draw);
-            let patch = match own(&pod, &self.election, &self.key, want, fence.as_deref()) {
+            let patch = match own(&pod, &self.election, &self.key, target, fence.as_deref()) {
                 Step::Agrees => return outcome,
                 Step::Newer(newer) => {
-                    return outcome.with(Trouble::newer(
-                        format!("our pod {}", self.pod),
+                    return outcome.with(RouteError::newer(
+                        format!("the pod {}", self.pod),
                         newer,
-                        want,
+                        target,
                     ));
                 }
-                Step::Write(_) if !still() => return outcome.with(Trouble::Overtaken),
+                Step::Write(_) if !still() => return outcome.with(RouteError::Overtaken),
                 Step::Write(patch) => patch,
             };
             let before = std::mem::replace(&mut self.unsure, true);
             self.known = None;
-            match self.desk.patch::<Pod>(&self.pod, &patch).await {
+            match self.client.patch::<Pod>(&self.pod, &patch).await {
                 Ok(_) => {
                     self.unsure = false;
-                    self.known = Some(want.role());
+                    self.known = Some(target.role());
                     return outcome;
                 }
                 // Any write still in flight carries an outdated version.
@@ -105,26 +110,26 @@ impl Label {
                 }
             }
         }
-        outcome.with(Trouble::busy(&self.pod))
+        outcome.with(RouteError::busy(&self.pod))
     }
 
     /// Removes the active label from every other pod of the election that kept it from an older
     /// term. A failure for one pod prevents neither the others nor the update of this pod.
     async fn take(&self, term: u64, still: &(dyn Fn() -> bool + Sync), outcome: &mut Outcome) {
         let selector = format!("{ELECTION}={},{}=active", self.election, self.key);
-        let pods = match self.desk.list::<Pod>(&selector).await {
+        let pods = match self.client.list::<Pod>(&selector).await {
             Ok(pods) => pods,
             Err(error) => {
-                outcome.trouble = Some(error.into());
+                outcome.error = Some(error.into());
                 return;
             }
         };
         for pod in pods.into_iter().filter(|it| it.metadata().name != self.pod) {
             let name = pod.metadata.name.clone();
-            let Err(trouble) = self.take_from(pod.metadata, term, still).await else { continue };
+            let Err(error) = self.take_from(pod.metadata, term, still).await else { continue };
             outcome.other = Some(name);
-            let ends = matches!(trouble, Trouble::Newer { .. } | Trouble::Overtaken);
-            outcome.trouble = Some(trouble);
+            let ends = matches!(error, RouteError::Newer { .. } | RouteError::Overtaken);
+            outcome.error = Some(error);
             if ends {
                 return;
             }
@@ -136,33 +141,41 @@ impl Label {
         mut pod: Metadata,
         term: u64,
         still: &(dyn Fn() -> bool + Sync),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), RouteError> {
         let name = pod.name.clone();
         for _ in 0..ATTEMPTS {
             let patch = match taken(&pod, &self.key, term) {
                 Step::Agrees => return Ok(()),
                 Step::Newer(newer) => {
-                    return Err(Trouble::newer(format!("pod {name}"), newer, Want::Active(term)));
+                    return Err(RouteError::newer(
+                        format!("pod {name}"),
+                        newer,
+                        Target::Active(term),
+                    ));
                 }
-                Step::Write(_) if !still() => return Err(Trouble::Overtaken),
+                Step::Write(_) if !still() => return Err(RouteError::Overtaken),
                 Step::Write(patch) => patch,
             };
-            match self.desk.patch::<Pod>(&name, &patch).await {
+            match self.client.patch::<Pod>(&name, &patch).await {
                 Ok(_) => {
-                    tracing::info!(pod = name, term, "took the label from a pod that had kept it");
+                    tracing::info!(
+                        pod = name,
+                        term,
+                        "removed the label from a pod of an earlier leader"
+                    );
                     return Ok(());
                 }
                 Err(KubeError::Missing(_)) => return Ok(()),
                 Err(KubeError::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
             }
-            pod = match self.desk.get::<Pod>(&name).await {
+            pod = match self.client.get::<Pod>(&name).await {
                 Ok(pod) => pod.metadata,
                 Err(KubeError::Missing(_)) => return Ok(()),
                 Err(error) => return Err(error.into()),
             };
         }
-        Err(Trouble::busy(&name))
+        Err(RouteError::busy(&name))
     }
 
     /// Returns the role by the label: passive also if it is missing, since no Service selects by
@@ -175,19 +188,19 @@ impl Label {
 }
 
 /// Plans the change of this pod. With a `fence` it is written even if nothing differs.
-fn own(found: &Metadata, election: &str, key: &str, want: Want, fence: Option<&str>) -> Step {
+fn own(found: &Metadata, election: &str, key: &str, target: Target, fence: Option<&str>) -> Step {
     let seen = term_of(found);
-    let term = match want {
-        Want::Active(ours) => match seen {
+    let term = match target {
+        Target::Active(ours) => match seen {
             Some(newer) if newer > ours => return Step::Newer(newer),
             _ => Some(ours),
         },
         // Passive is true whoever leads, so the newest term stays.
-        Want::Passive { led } => seen.max(led),
+        Target::Passive { led } => seen.max(led),
     };
-    let role = want.role().as_str();
+    let role = target.role().as_str();
     let says = |key: &str, value: &str| found.labels.get(key).is_some_and(|it| it == value);
-    let dated = matches!(want, Want::Passive { .. }) || seen == term;
+    let dated = matches!(target, Target::Passive { .. }) || seen == term;
     if fence.is_none() && says(key, role) && says(ELECTION, election) && dated {
         return Step::Agrees;
     }
@@ -251,33 +264,33 @@ mod tests {
         (metadata["labels"][KEY].as_str().unwrap().to_owned(), term)
     }
 
-    fn own_of(found: &Metadata, want: Want) -> Step {
-        own(found, "orders", KEY, want, None)
+    fn own_of(found: &Metadata, target: Target) -> Step {
+        own(found, "orders", KEY, target, None)
     }
 
     #[test]
     fn a_leader_labels_its_own_pod_with_its_term() {
         for found in [pod("", ""), pod("passive", "41"), pod("active", "41"), pod("passive", "42")]
         {
-            let (role, term) = written(own_of(&found, Want::Active(42)));
+            let (role, term) = written(own_of(&found, Target::Active(42)));
             assert_eq!((role.as_str(), term.as_deref()), ("active", Some("42")));
         }
-        assert_eq!(own_of(&pod("active", "42"), Want::Active(42)), Step::Agrees);
-        let (role, _) = written(own_of(&pod("active", "nonsense"), Want::Active(42)));
+        assert_eq!(own_of(&pod("active", "42"), Target::Active(42)), Step::Agrees);
+        let (role, _) = written(own_of(&pod("active", "nonsense"), Target::Active(42)));
         assert_eq!(role, "active", "what nobody of us wrote says no term");
     }
 
     #[test]
     fn a_late_write_of_an_older_leader_is_none() {
         for role in ["passive", "active", ""] {
-            assert_eq!(own_of(&pod(role, "43"), Want::Active(42)), Step::Newer(43));
+            assert_eq!(own_of(&pod(role, "43"), Target::Active(42)), Step::Newer(43));
         }
         assert_eq!(taken(&pod("active", "43"), KEY, 42), Step::Newer(43));
         assert_eq!(taken(&pod("active", "42"), KEY, 42), Step::Newer(42));
     }
 
     #[test]
-    fn whoever_is_passive_may_always_say_so_and_the_newest_term_stays() {
+    fn a_passive_pod_may_always_be_labelled_and_the_newest_term_stays() {
         for (found, led, term) in [
             (pod("active", "42"), Some(42), Some("42")),
             (pod("active", "43"), Some(42), Some("43")),
@@ -285,17 +298,17 @@ mod tests {
             (pod("", ""), Some(42), Some("42")),
             (pod("", ""), None, None),
         ] {
-            let (role, said) = written(own_of(&found, Want::Passive { led }));
+            let (role, said) = written(own_of(&found, Target::Passive { led }));
             assert_eq!((role.as_str(), said.as_deref()), ("passive", term));
         }
-        let want = Want::Passive { led: Some(42) };
-        assert_eq!(own_of(&pod("passive", "41"), want), Step::Agrees);
+        let target = Target::Passive { led: Some(42) };
+        assert_eq!(own_of(&pod("passive", "41"), target), Step::Agrees);
     }
 
     #[test]
-    fn what_may_yet_arrive_is_overtaken_by_a_write() {
-        let (found, want) = (pod("passive", "42"), Want::Passive { led: Some(42) });
-        let Step::Write(patch) = own(&found, "orders", KEY, want, Some("f")) else { panic!() };
+    fn a_write_in_flight_is_invalidated_by_a_write() {
+        let (found, target) = (pod("passive", "42"), Target::Passive { led: Some(42) });
+        let Step::Write(patch) = own(&found, "orders", KEY, target, Some("f")) else { panic!() };
         assert_eq!(patch["metadata"]["annotations"][FENCE], "f");
     }
 
@@ -311,10 +324,10 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_of_another_election_is_labelled_anew_for_ours() {
+    fn a_pod_of_another_election_is_relabelled() {
         let mut found = pod("active", "42");
         found.labels.insert(ELECTION.to_owned(), "others".to_owned());
-        let (role, _) = written(own_of(&found, Want::Active(42)));
+        let (role, _) = written(own_of(&found, Target::Active(42)));
         assert_eq!(role, "active");
     }
 }

@@ -1,15 +1,15 @@
 //! The reconciler of the route: writes this instance's role to the route when it changes, retries
-//! after errors, and periodically verifies it. Labels and slices are hidden behind [`Way`].
+//! after errors, and periodically verifies it. Labels and slices are hidden behind [`Mechanism`].
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::client::Desk;
+use super::client::RouteClient;
 use super::endpointslice::Slice;
 use super::label::Label;
-use super::{Outcome, Trouble, Want};
+use super::{Outcome, RouteError, Target};
 use crate::clock::{LONGEST_SLEEP, Moment};
 use crate::config::{Beside, Route};
 use crate::driver::Control;
@@ -31,17 +31,17 @@ const SLOW: Duration = Duration::from_secs(5);
 
 /// A route of either kind.
 #[derive(Debug)]
-enum Way {
+enum Mechanism {
     Label(Box<Label>),
     Slice(Box<Slice>),
 }
 
-impl Way {
+impl Mechanism {
     /// Makes the route report the wanted role, for as long as `still` returns true. May be dropped.
-    async fn say(&mut self, want: Want, still: &(dyn Fn() -> bool + Sync)) -> Outcome {
+    async fn reconcile(&mut self, target: Target, still: &(dyn Fn() -> bool + Sync)) -> Outcome {
         match self {
-            Self::Label(it) => it.say(want, still).await,
-            Self::Slice(it) => it.say(want, still).await,
+            Self::Label(it) => it.reconcile(target, still).await,
+            Self::Slice(it) => it.reconcile(target, still).await,
         }
     }
 
@@ -56,7 +56,7 @@ impl Way {
 
 /// Keeps the route of one instance in agreement with its role.
 pub struct Reconciler {
-    way: Way,
+    mechanism: Mechanism,
     control: Control,
     published: watch::Receiver<Published>,
     acked: watch::Sender<u64>,
@@ -65,9 +65,9 @@ pub struct Reconciler {
     /// The last term in which this instance led.
     led: Option<u64>,
     /// The last attempt: what was wanted, when, and after how long it is repeated.
-    tried: Option<(Want, Moment, Duration)>,
+    tried: Option<(Target, Moment, Duration)>,
     /// What the route reports, or certainly cannot be made to report by a retry.
-    settled: Option<Want>,
+    settled: Option<Target>,
     failures: u32,
     logged: Logged,
 }
@@ -75,7 +75,7 @@ pub struct Reconciler {
 /// What was logged last, so that it is logged once.
 #[derive(Default)]
 struct Logged {
-    trouble: Option<String>,
+    error: Option<String>,
     disagrees: bool,
 }
 
@@ -91,17 +91,19 @@ impl Reconciler {
         now: fn() -> Moment,
     ) -> Option<(Self, PublishAcks)> {
         let (route, pod) = (beside.route.clone()?, beside.pod.clone()?);
-        let desk = Desk { kube, namespace: beside.namespace.clone(), metrics };
+        let client = RouteClient { kube, namespace: beside.namespace.clone(), metrics };
         let election = beside.election.clone();
-        let way = match route {
-            Route::Label { key } => Way::Label(Box::new(Label::new(desk, pod, election, key))),
+        let mechanism = match route {
+            Route::Label { key } => {
+                Mechanism::Label(Box::new(Label::new(client, pod, election, key)))
+            }
             Route::EndpointSlice { service, address } => {
-                Way::Slice(Box::new(Slice::new(desk, pod, election, service, address)))
+                Mechanism::Slice(Box::new(Slice::new(client, pod, election, service, address)))
             }
         };
         let (acked, acks) = PublishAcks::channel();
         let reconciler = Self {
-            way,
+            mechanism,
             control,
             published,
             acked,
@@ -120,18 +122,18 @@ impl Reconciler {
     pub async fn run(mut self) {
         let mut gone = false;
         loop {
-            let (want, sequence) = self.wanted();
-            if self.is_due(want) {
-                self.apply(want).await;
+            let (target, sequence) = self.wanted();
+            if self.is_due(target) {
+                self.apply(target).await;
             }
-            if self.settled == Some(want) {
+            if self.settled == Some(target) {
                 self.acked.send_replace(sequence);
                 if gone {
                     return;
                 }
             }
             self.log_agreement();
-            let sleep = self.until_due(want).min(self.until_change());
+            let sleep = self.until_due(target).min(self.until_change());
             tokio::select! {
                 changed = self.published.changed(), if !gone => gone = changed.is_err(),
                 () = tokio::time::sleep(sleep) => {}
@@ -140,49 +142,49 @@ impl Reconciler {
     }
 
     /// Returns what the route is to report now, with the sequence number of its publication.
-    fn wanted(&mut self) -> (Want, u64) {
+    fn wanted(&mut self) -> (Target, u64) {
         let last = self.published.borrow_and_update();
-        let want = want_of(&last, self.led, (self.now)());
-        if let Want::Active(term) = want {
+        let target = target_of(&last, self.led, (self.now)());
+        if let Target::Active(term) = target {
             self.led = Some(term);
         }
-        (want, last.sequence)
+        (target, last.sequence)
     }
 
     /// Tries once to make the route report what is wanted, for as long as that does not change.
-    async fn apply(&mut self, want: Want) {
+    async fn apply(&mut self, target: Target) {
         let (published, now, led) = (self.published.clone(), self.now, self.led);
         let asked = published.clone();
-        let still = move || want_of(&asked.borrow(), led, now()) == want;
+        let still = move || target_of(&asked.borrow(), led, now()) == target;
         let outcome = tokio::select! {
             biased;
-            () = changed(published, want, led, now) => None,
-            outcome = self.way.say(want, &still) => Some(outcome),
+            () = changed(published, target, led, now) => None,
+            outcome = self.mechanism.reconcile(target, &still) => Some(outcome),
         };
-        let overtaken = || Outcome::default().with(Trouble::Overtaken);
-        let Outcome { other, trouble } = outcome.unwrap_or_else(overtaken);
-        let says = self.way.known();
+        let overtaken = || Outcome::default().with(RouteError::Overtaken);
+        let Outcome { other, error } = outcome.unwrap_or_else(overtaken);
+        let says = self.mechanism.known();
         let is_settled =
-            says == Some(want.role()) || trouble.as_ref().is_some_and(Trouble::is_lasting);
-        self.settled = is_settled.then_some(want);
-        let wait = self.next_attempt_in(trouble.as_ref());
-        self.tried = Some((want, now(), wait));
-        self.log_error(trouble);
-        let last_error = self.logged.trouble.clone();
+            says == Some(target.role()) || error.as_ref().is_some_and(RouteError::is_lasting);
+        self.settled = is_settled.then_some(target);
+        let wait = self.next_attempt_in(error.as_ref());
+        self.tried = Some((target, now(), wait));
+        self.log_error(error);
+        let last_error = self.logged.error.clone();
         self.control.route_reported(RouteReport { says, other, last_error }).await;
     }
 
     /// Returns the time until the next attempt.
-    fn next_attempt_in(&mut self, trouble: Option<&Trouble>) -> Duration {
+    fn next_attempt_in(&mut self, error: Option<&RouteError>) -> Duration {
         let verify_every = self.verify_every + self.verify_every.mul_f64(2.0 * random());
-        match trouble {
-            Some(Trouble::Overtaken) => Duration::ZERO,
-            Some(trouble) if !trouble.is_lasting() => {
+        match error {
+            Some(RouteError::Overtaken) => Duration::ZERO,
+            Some(error) if !error.is_lasting() => {
                 let wait = FIRST_RETRY * 2_u32.saturating_pow(self.failures.min(10));
                 self.failures = self.failures.saturating_add(1);
                 let wait = wait.min(LONGEST_RETRY).mul_f64(0.5 + 0.5 * random());
-                match trouble {
-                    Trouble::Asked(KubeError::Throttled { retry_after: Some(it), .. }) => {
+                match error {
+                    RouteError::Asked(KubeError::Throttled { retry_after: Some(it), .. }) => {
                         wait.max(*it).min(VERIFY_EVERY)
                     }
                     _ => wait,
@@ -195,13 +197,13 @@ impl Reconciler {
         }
     }
 
-    fn is_due(&self, want: Want) -> bool {
-        self.until_due(want).is_zero()
+    fn is_due(&self, target: Target) -> bool {
+        self.until_due(target).is_zero()
     }
 
-    fn until_due(&self, want: Want) -> Duration {
+    fn until_due(&self, target: Target) -> Duration {
         match self.tried {
-            Some((tried, at, wait)) if tried == want => {
+            Some((tried, at, wait)) if tried == target => {
                 wait.saturating_sub(at.elapsed_max((self.now)()))
             }
             _ => Duration::ZERO,
@@ -213,22 +215,22 @@ impl Reconciler {
         until_change(&self.published.borrow(), (self.now)())
     }
 
-    fn log_error(&mut self, trouble: Option<Trouble>) {
-        if matches!(trouble, Some(Trouble::Overtaken)) {
+    fn log_error(&mut self, error: Option<RouteError>) {
+        if matches!(error, Some(RouteError::Overtaken)) {
             return;
         }
-        let words = trouble.map(|it| it.to_string());
+        let words = error.map(|it| it.to_string());
         match &words {
-            Some(words) if self.logged.trouble.as_ref() != Some(words) => {
+            Some(words) if self.logged.error.as_ref() != Some(words) => {
                 tracing::warn!("route: {words}");
             }
             Some(words) => tracing::debug!("route, the same error again: {words}"),
-            None if self.logged.trouble.is_some() => {
+            None if self.logged.error.is_some() => {
                 tracing::info!("route: requests succeed again")
             }
             None => {}
         }
-        self.logged.trouble = words;
+        self.logged.error = words;
     }
 
     /// Logs once that route and role disagree for longer than a handover takes.
@@ -257,11 +259,11 @@ impl Reconciler {
 }
 
 /// Returns what the route is to report for this instance at `now`.
-fn want_of(published: &Published, led: Option<u64>, now: Moment) -> Want {
+fn target_of(published: &Published, led: Option<u64>, now: Moment) -> Target {
     let judgement = Judgement::of(&published.status, now);
     match (judgement.role(), judgement.term) {
-        (Role::Active, Some(term)) => Want::Active(term),
-        _ => Want::Passive { led },
+        (Role::Active, Some(term)) => Target::Active(term),
+        _ => Target::Passive { led },
     }
 }
 
@@ -274,14 +276,14 @@ fn until_change(published: &Published, now: Moment) -> Duration {
 /// Resolves when what is wanted differs from `is`.
 async fn changed(
     mut published: watch::Receiver<Published>,
-    is: Want,
+    is: Target,
     led: Option<u64>,
     now: fn() -> Moment,
 ) {
     loop {
         let sleep = {
             let (last, now) = (published.borrow_and_update(), now());
-            if want_of(&last, led, now) != is {
+            if target_of(&last, led, now) != is {
                 return;
             }
             until_change(&last, now)

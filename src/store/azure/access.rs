@@ -62,7 +62,7 @@ impl Access {
             connection_string::parse(text).map_err(|faults| faults.join("; "))?;
         if let Some(account) = account.filter(|account| *account != settings.account) {
             let wanted = &settings.account;
-            return Err(format!("it is for the account {account}, and --store names {wanted}"));
+            return Err(format!("it is for the account {account}, but --store names {wanted}"));
         }
         let usual = [
             format!("https://{}.blob.core.windows.net/", settings.account),
@@ -71,9 +71,11 @@ impl Access {
         let is_usual = usual.iter().any(|usual| settings.endpoint.as_str() == usual);
         let endpoint = endpoint.filter(|_| is_usual);
         if endpoint.as_ref().is_some_and(|url| url.scheme() == "http" && !is_loopback(url)) {
-            return Err("its endpoint is plain http: name it with --azure-endpoint, and allow it \
-                        with --azure-insecure-http"
-                .to_owned());
+            return Err(
+                "its endpoint uses plain http: set it with --azure-endpoint, and allow it with \
+                 --azure-insecure-http"
+                    .to_owned(),
+            );
         }
         Self::at(endpoint.unwrap_or_else(|| settings.endpoint.clone()), settings, transport, proof)
     }
@@ -88,7 +90,7 @@ impl Access {
             && endpoint.scheme() != "https"
             && !is_loopback(&endpoint)
         {
-            return Err("a token is never sent over plain http: name an https endpoint".to_owned());
+            return Err("tokens are never sent over plain http: set an https endpoint".to_owned());
         }
         let options = ClientOptions {
             per_try_policies: vec![Arc::new(Authorize(proof.clone()))],
@@ -96,7 +98,7 @@ impl Access {
             transport: Some(Transport::new(Arc::clone(transport))),
             ..ClientOptions::default()
         };
-        let unfit = |_| "the endpoint cannot be used".to_owned();
+        let unfit = |_| "the endpoint is invalid".to_owned();
         let container_url = below(&endpoint, &settings.container);
         let container = BlobContainerClient::new(
             container_url.clone(),
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_or_signature_is_refused_without_showing_it() {
+    fn an_invalid_key_or_signature_is_refused_and_redacted() {
         for fault in [Proof::key("a", "not*base64"), Proof::key("a", ""), Proof::sas("sv=1&sig=")] {
             let fault = fault.unwrap_err();
             assert!(!fault.contains("not*base64"), "{fault}");
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_does_not_show_what_it_holds() {
+    fn credentials_are_redacted_in_debug_output() {
         let shown = format!("{:?}", Authorize(Proof::key("a", "a2V5a2V5").unwrap()));
         assert_eq!(shown, "Authorize(Key(…))");
     }

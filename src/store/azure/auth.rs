@@ -38,7 +38,7 @@ impl Proof {
             Ok(key) if !key.is_empty() => {
                 Ok(Self::Key { account: account.to_owned(), key: Secret::new(text.to_owned()) })
             }
-            _ => Err("AccountKey is no base 64 text: copy the whole key".to_owned()),
+            _ => Err("AccountKey is not valid base64: copy the whole key".to_owned()),
         }
     }
 
@@ -50,7 +50,7 @@ impl Proof {
             .collect();
         for wanted in ["sv", "sig"] {
             if !pairs.iter().any(|(name, value)| name == wanted && !value.is_empty()) {
-                return Err(format!("the shared access signature has no {wanted}= in it"));
+                return Err(format!("the shared access signature has no {wanted}= parameter"));
             }
         }
         Ok(Self::Sas(pairs.into()))

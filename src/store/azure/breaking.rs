@@ -34,8 +34,7 @@ impl Azure {
                 if !at_once && header(&headers, "x-ms-lease-duration") == Some("infinite") =>
             {
                 return Err(refused(
-                    "the lease has no end that it could run out at, so Tenure did not take it: \
-                     break it at once, if nobody needs it",
+                    "the lease is infinite and never expires, so Tenure did not acquire it",
                 ));
             }
             Some("leased" | "breaking") => (),
@@ -55,7 +54,8 @@ impl Azure {
                 Some((409, "LeaseNotPresentWithLeaseOperation" | "LeaseAlreadyBroken"))
                 | Some((404, "BlobNotFound" | "ContainerNotFound")) => Ok(BreakOutcome::NotHeld),
                 Some((412, "ConditionNotMet")) => {
-                    let message = "the record changed just now, so nothing was broken: look again";
+                    let message =
+                        "the record was modified concurrently, so nothing was broken: try again";
                     Err(StoreError::Unknown(Failure::new(Cause::Lease, message)))
                 }
                 _ => Err(self.failed(Op::Break, &error)),

@@ -29,14 +29,14 @@ pub(super) fn parse(text: &str) -> Result<ConnectionString, Vec<String>> {
         return development(&fields, faults);
     }
     if let Some(value) = fields.development {
-        faults.push(format!("UseDevelopmentStorage is {value:?}, and may only be \"true\""));
+        faults.push(format!("UseDevelopmentStorage is {value:?}, but must be \"true\""));
     }
     let endpoint = endpoint(&fields, &mut faults);
     let proof = match (fields.key, fields.signature) {
         (Some(key), None) => match fields.account {
             Some(account) => collect(Proof::key(account, key), &mut faults),
             None => {
-                faults.push("AccountName is missing: AccountKey needs it".to_owned());
+                faults.push("AccountName is missing; AccountKey requires it".to_owned());
                 None
             }
         },
@@ -67,7 +67,9 @@ fn development(
     mut faults: Vec<String>,
 ) -> Result<ConnectionString, Vec<String>> {
     if fields.account.is_some() || fields.key.is_some() || fields.signature.is_some() {
-        faults.push("UseDevelopmentStorage=true excludes an account and a key".to_owned());
+        faults.push(
+            "UseDevelopmentStorage=true cannot be combined with an account and a key".to_owned(),
+        );
     }
     if !faults.is_empty() {
         return Err(faults);
@@ -87,7 +89,7 @@ fn development(
 fn endpoint(fields: &Fields<'_>, faults: &mut Vec<String>) -> Option<Url> {
     let protocol = fields.protocol.unwrap_or("https");
     if !matches!(protocol, "http" | "https") {
-        faults.push(format!("DefaultEndpointsProtocol is {protocol:?}, and may be http or https"));
+        faults.push(format!("DefaultEndpointsProtocol is {protocol:?}, but must be http or https"));
         return None;
     }
     let text = match (fields.blob, fields.account) {
@@ -102,12 +104,12 @@ fn endpoint(fields: &Fields<'_>, faults: &mut Vec<String>) -> Option<Url> {
     // too.
     let Some(url) = Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
     else {
-        faults.push("BlobEndpoint is no http or https URL".to_owned());
+        faults.push("BlobEndpoint is not an http or https URL".to_owned());
         return None;
     };
     let bare = url.username().is_empty() && url.password().is_none();
     if !bare || url.query().is_some() || url.fragment().is_some() {
-        faults.push("BlobEndpoint may hold nothing but host and path".to_owned());
+        faults.push("BlobEndpoint must contain only host and path".to_owned());
         return None;
     }
     Some(url)
@@ -136,7 +138,7 @@ impl<'a> Fields<'a> {
         for (number, part) in parts.enumerate() {
             let Some((name, value)) = part.split_once('=') else {
                 // The part itself may be a key that lost its name.
-                faults.push(format!("part {} has no '=' after its name", number + 1));
+                faults.push(format!("part {} is not NAME=VALUE", number + 1));
                 continue;
             };
             let (name, value) = (name.trim(), value.trim());
@@ -154,7 +156,7 @@ impl<'a> Fields<'a> {
             if value.is_empty() {
                 faults.push(format!("{name} is empty"));
             } else if place.is_some() {
-                faults.push(format!("{name} is there twice"));
+                faults.push(format!("{name} is given twice"));
             } else {
                 *place = Some(value);
             }
@@ -217,13 +219,13 @@ mod tests {
     #[test]
     fn an_endpoint_is_a_web_address_of_host_and_path_alone() {
         for (part, words) in [
-            ("BlobEndpoint=ftp://127.0.0.1/", "no http or https URL"),
-            ("BlobEndpoint=file:///127.0.0.1", "no http or https URL"),
-            ("BlobEndpoint=https://user@a/", "nothing but host and path"),
-            ("BlobEndpoint=https://:word@a/", "nothing but host and path"),
-            ("BlobEndpoint=https://a/?sig=x", "nothing but host and path"),
-            ("BlobEndpoint=https://a/#x", "nothing but host and path"),
-            ("EndpointSuffix=core@example.com", "nothing but host and path"),
+            ("BlobEndpoint=ftp://127.0.0.1/", "not an http or https URL"),
+            ("BlobEndpoint=file:///127.0.0.1", "not an http or https URL"),
+            ("BlobEndpoint=https://user@a/", "only host and path"),
+            ("BlobEndpoint=https://:word@a/", "only host and path"),
+            ("BlobEndpoint=https://a/?sig=x", "only host and path"),
+            ("BlobEndpoint=https://a/#x", "only host and path"),
+            ("EndpointSuffix=core@example.com", "only host and path"),
         ] {
             let faults = faults(&format!("AccountName=acct;AccountKey=a2V5;{part}"));
             assert!(faults.contains(words), "{part}: {faults}");
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_parts_are_named() {
         assert!(faults("").contains("AccountKey or SharedAccessSignature is missing"));
         assert!(faults("AccountKey=a2V5").contains("AccountName is missing"));
         assert!(faults("SharedAccessSignature=sv=1&sig=x").contains("AccountName or BlobEndpoint"));

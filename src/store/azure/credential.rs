@@ -18,7 +18,7 @@ use url::Url;
 use super::access::Access;
 use super::auth::Proof;
 use super::token::{SignIn, read};
-use super::transport::{self, Route, is_loopback};
+use super::transport::{self, ProxyRoute, is_loopback};
 use crate::clock;
 use crate::config::{AzureCredential, AzureSettings, SecretSource};
 use crate::lease::{Cause, Failure, StoreError};
@@ -105,7 +105,7 @@ impl Credential {
             (Some(access), _) => Ok(Arc::clone(access)),
             (None, Some(failure)) => Err(StoreError::Unknown(failure.clone())),
             (None, None) => {
-                let failure = Failure::new(Cause::Auth, "there is no credential yet");
+                let failure = Failure::new(Cause::Auth, "no credential was obtained yet");
                 Err(StoreError::Unknown(failure))
             }
         }
@@ -134,9 +134,9 @@ fn sign_in(settings: &AzureSettings) -> Result<SignIn, Failure> {
         AzureCredential::WorkloadIdentity { token_file, client_id, tenant_id, authority_host } => {
             let local = authority_host.as_deref().and_then(|host| Url::parse(host).ok());
             let route = if local.is_some_and(|url| is_loopback(&url)) {
-                Route::Direct
+                ProxyRoute::Direct
             } else {
-                Route::Proxied {
+                ProxyRoute::Proxied {
                     proxy: settings.proxy.as_deref(),
                     except: settings.no_proxy.as_deref(),
                 }
@@ -151,7 +151,7 @@ fn sign_in(settings: &AzureSettings) -> Result<SignIn, Failure> {
         }
         AzureCredential::ManagedIdentity { client_id } => SignIn::Managed {
             client_id: client_id.clone(),
-            transport: transport::client(Route::Direct, true)?,
+            transport: transport::client(ProxyRoute::Direct, true)?,
         },
         _ => SignIn::Cli,
     })
@@ -175,7 +175,7 @@ impl Kept {
                 Ok(Ok(text)) if taken.as_ref() == Some(&text) => (),
                 Ok(Ok(text)) => {
                     if taken.is_some() {
-                        tracing::info!(file = name, "the secret file has changed");
+                        tracing::info!(file = name, "secret file reloaded");
                     }
                     self.take(&text, &name);
                     taken = Some(text);
@@ -184,11 +184,11 @@ impl Kept {
                     taken = None;
                     self.fail(Failure::new(
                         Cause::Auth,
-                        format!("the secret file {name} cannot be read: {}", error.kind()),
+                        format!("failed to read the secret file {name}: {}", error.kind()),
                     ));
                 }
                 Err(_) => {
-                    let message = format!("the secret file {name} takes too long to read");
+                    let message = format!("timed out reading the secret file {name}");
                     self.fail(Failure::new(Cause::Auth, message));
                 }
             }
@@ -221,7 +221,7 @@ impl Kept {
                         Ok(Err(failure)) => failure,
                         _ => Failure::new(
                             Cause::Auth,
-                            format!("signing in took longer than {} s", BOUND.as_secs()),
+                            format!("sign-in took longer than {} s", BOUND.as_secs()),
                         ),
                     };
                     self.fail(failure);
@@ -287,7 +287,7 @@ impl Kept {
     /// Records a failure and keeps the present credential; logs each failure once.
     fn fail(&self, failure: Failure) {
         if self.publish.borrow().failure.as_ref() != Some(&failure) {
-            tracing::warn!(error = %failure, "the credential for Azure cannot be renewed");
+            tracing::warn!(error = %failure, "failed to renew the credential for Azure");
         }
         self.publish.send_modify(|standing| standing.failure = Some(failure));
     }

@@ -17,18 +17,16 @@ use tokio::time::timeout;
 use url::Url;
 use uuid::Uuid;
 
-use self::report::{
-    BLOB, CONNECTION, CONTAINER, LEASE, METADATA, NAMES, Report, SIGN_IN, SKEW, TIER, TIMINGS,
-};
 use super::access::Access;
 use super::errors::{Op, is_missing};
+use super::findings::{
+    BLOB, CONNECTION, CONTAINER, Findings, LEASE, METADATA, NAMES, SIGN_IN, SKEW, TIER, TIMINGS,
+};
 use super::transport::is_loopback;
 use super::{Azure, date, header, record};
 use crate::clock::{self, Moment};
 use crate::lease::{LeaseId, Record, StoreError};
 use crate::store::Finding;
-
-mod report;
 
 /// The longest time that one step may take; longer than any sensible request-timeout, to tell a
 /// slow account from a dead one.
@@ -39,18 +37,18 @@ const TIMED: usize = 5;
 
 /// Runs all checks, as far as it gets.
 pub(super) async fn examine(store: &Azure) -> Vec<Finding> {
-    let mut report = Report::default();
+    let mut findings = Findings::default();
     let access = patiently(store.credential.access()).await;
     let endpoint = match &access {
         Some(Ok(access)) => access.endpoint.clone(),
         _ => store.settings.endpoint.clone(),
     };
-    if reach(store, &endpoint, &mut report).await
-        && let Some(access) = signed_in(access, &mut report)
+    if reach(store, &endpoint, &mut findings).await
+        && let Some(access) = signed_in(access, &mut findings)
     {
-        account(store, &access, &mut report).await;
+        account(store, &access, &mut findings).await;
     }
-    report.finish()
+    findings.finish()
 }
 
 async fn patiently<T>(step: impl Future<Output = T>) -> Option<T> {
@@ -58,24 +56,22 @@ async fn patiently<T>(step: impl Future<Output = T>) -> Option<T> {
 }
 
 /// Checks whether the endpoint can be reached at all.
-async fn reach(store: &Azure, endpoint: &Url, report: &mut Report) -> bool {
+async fn reach(store: &Azure, endpoint: &Url, findings: &mut Findings) -> bool {
     let host = endpoint.host_str().unwrap_or_default();
     let port = endpoint.port_or_known_default().unwrap_or(443);
     if store.settings.proxy.is_some() && !is_loopback(endpoint) {
-        report.well(
-            NAMES,
-            format!("{host} is resolved by the proxy where NO_PROXY does not name it"),
-        );
+        findings.well(NAMES, format!("{host} is resolved by the proxy unless NO_PROXY lists it"));
     } else {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let found = patiently(lookup_host((bare, port))).await;
         match found.and_then(Result::ok).and_then(|mut it| it.next()) {
             Some(address) => {
-                report.well(NAMES, format!("{host} has the address {}", address.ip()));
+                findings.well(NAMES, format!("{host} resolves to {}", address.ip()));
             }
             None => {
-                let remedy = "check --store and --azure-endpoint, and the name server of this host";
-                report.wrong(NAMES, format!("{host} could not be resolved"), remedy);
+                let remedy =
+                    "check --store, --azure-endpoint and the DNS configuration of this host";
+                findings.wrong(NAMES, format!("failed to resolve {host}"), remedy);
                 return false;
             }
         }
@@ -85,21 +81,21 @@ async fn reach(store: &Azure, endpoint: &Url, report: &mut Report) -> bool {
     let request = Request::new(endpoint.clone(), Method::Get);
     match patiently(store.transport.execute_request(&request)).await {
         Some(Ok(_)) if over == "TLS" || is_loopback(endpoint) => {
-            report.well(CONNECTION, format!("{host} answers over {over}"));
+            findings.well(CONNECTION, format!("{host} answers over {over}"));
         }
         Some(Ok(_)) => {
-            let detail = format!("{host} answers over {over}: who listens, sees all");
-            report.doubtful(CONNECTION, detail, "use an https endpoint");
+            let detail = format!("{host} answers over {over}: requests are not encrypted");
+            findings.doubtful(CONNECTION, detail, "use an https endpoint");
         }
         Some(Err(error)) => {
             let why = store.failed(Op::Read, &error).to_string();
-            let remedy = "check firewalls, HTTPS_PROXY, and for TLS the certificate authorities of \
-                          this host (SSL_CERT_FILE)";
-            report.wrong(CONNECTION, why, remedy);
+            let remedy = "check firewalls, HTTPS_PROXY and, for TLS, the certificate authorities \
+                          of this host (SSL_CERT_FILE)";
+            findings.wrong(CONNECTION, why, remedy);
             return false;
         }
         None => {
-            report.wrong(
+            findings.wrong(
                 CONNECTION,
                 format!("{host} does not answer"),
                 "check firewalls and HTTPS_PROXY",
@@ -114,40 +110,40 @@ type Got<T> = Option<Result<T, StoreError>>;
 
 fn signed_in(
     access: Got<std::sync::Arc<Access>>,
-    report: &mut Report,
+    findings: &mut Findings,
 ) -> Option<std::sync::Arc<Access>> {
-    let remedy = "mend the credential, or set another; see the order in the README";
+    let remedy = "fix the credential, or set another; the README lists the order";
     let access = match access {
         Some(Ok(access)) => access,
         Some(Err(error)) => {
-            report.wrong(SIGN_IN, error.to_string(), remedy);
+            findings.wrong(SIGN_IN, error.to_string(), remedy);
             return None;
         }
         None => {
-            report.wrong(SIGN_IN, "the sign-in takes too long", remedy);
+            findings.wrong(SIGN_IN, "sign-in timed out", remedy);
             return None;
         }
     };
     let now = clock::now().date();
     match access.proof.end().and_then(|end| parse_rfc3339(end).ok()) {
         Some(end) if end <= now => {
-            report.wrong(
+            findings.wrong(
                 SIGN_IN,
-                format!("the signature ended on {}", end.date()),
-                "make a new one",
+                format!("the SAS expired on {}", end.date()),
+                "create a new one",
             );
         }
         Some(end) if end - now < time::Duration::days(7) => {
-            let detail = format!("the signature ends on {}, in less than a week", end.date());
-            report.doubtful(SIGN_IN, detail, "put a new one in its file in time");
+            let detail = format!("the SAS expires on {}, in less than a week", end.date());
+            findings.doubtful(SIGN_IN, detail, "replace it before it expires");
         }
-        _ => report.well(SIGN_IN, "there is a key, signature or token to show"),
+        _ => findings.well(SIGN_IN, "a key, SAS or token is available"),
     }
     Some(access)
 }
 
 /// Checks container, blob, permissions and clocks with the credential.
-async fn account(store: &Azure, access: &Access, report: &mut Report) {
+async fn account(store: &Azure, access: &Access, findings: &mut Findings) {
     let asked = clock::now();
     let looked = patiently(access.lock.get_properties(None)).await;
     let answered = clock::now();
@@ -158,83 +154,83 @@ async fn account(store: &Azure, access: &Access, report: &mut Report) {
         None => (None, false),
     };
     if let Some(date) = headers.and_then(date) {
-        skew(date, asked, answered, report);
+        skew(date, asked, answered, findings);
     }
     match looked {
         Some(Ok(answer)) => {
-            report.well(CONTAINER, format!("{container} is there"));
-            blob(store, answer.headers(), report);
+            findings.well(CONTAINER, format!("{container} exists"));
+            blob(store, answer.headers(), findings);
         }
         Some(Err(error)) if is_missing(&error) => {
-            if !missing(store, &error, report) {
+            if !missing(store, &error, findings) {
                 return;
             }
         }
         Some(Err(error)) => {
             let why = store.failed(Op::Read, &error).to_string();
-            let remedy = "mend what the message names, and run `tenure doctor` again";
-            report.wrong(CONTAINER, why, remedy);
+            let remedy = "fix the cause, and run `tenure doctor` again";
+            findings.wrong(CONTAINER, why, remedy);
         }
-        None => report.wrong(CONTAINER, "no answer within 25 s", "try again later"),
+        None => findings.wrong(CONTAINER, "no answer within 25 s", "try again later"),
     }
     if there {
-        rights(store, access, report).await;
-        timings(store, access, report).await;
+        rights(store, access, findings).await;
+        timings(store, access, findings).await;
     }
 }
 
 /// Reports what is missing; returns whether the container exists.
-fn missing(store: &Azure, error: &Error, report: &mut Report) -> bool {
+fn missing(store: &Azure, error: &Error, findings: &mut Findings) -> bool {
     let container = &store.settings.container;
     let code = super::code(error).map_or("", |(_, code)| code);
     if code == "ContainerNotFound" {
         let remedy = "run `tenure doctor --create`, or create the container";
-        report.wrong(CONTAINER, format!("{container} does not exist"), remedy);
+        findings.wrong(CONTAINER, format!("{container} does not exist"), remedy);
         return false;
     }
-    report.well(CONTAINER, format!("{container} is there"));
-    let detail = format!("{} does not exist: its first leader waits a minute", store.place());
-    report.doubtful(BLOB, detail, "run `tenure doctor --create` to spare that wait");
-    report.well(TIER, "a new blob is in the account's own tier");
+    findings.well(CONTAINER, format!("{container} exists"));
+    let detail = format!("{} does not exist: the first leader waits a minute", store.place());
+    findings.doubtful(BLOB, detail, "run `tenure doctor --create` to avoid that wait");
+    findings.well(TIER, "a new blob gets the account's default tier");
     true
 }
 
-fn blob(store: &Azure, headers: &Headers, report: &mut Report) {
+fn blob(store: &Azure, headers: &Headers, findings: &mut Findings) {
     let place = store.place();
-    let state = header(headers, "x-ms-lease-state").unwrap_or("in no state that we know");
+    let state = header(headers, "x-ms-lease-state").unwrap_or("in an unknown state");
     match record::read(headers, &place) {
         Ok(Record { term: Some(term), holder, .. }) => {
             let who = match (holder, state) {
                 (Some(holder), "leased" | "breaking") => format!("held by {}", holder.identity),
                 (Some(holder), _) => format!("last held by {}", holder.identity),
-                (None, _) => "never held yet".to_owned(),
+                (None, _) => "never held".to_owned(),
             };
-            report.well(BLOB, format!("{place}: term {term}, {who}, lease {state}"));
+            findings.well(BLOB, format!("{place}: term {term}, {who}, lease {state}"));
         }
         Ok(_) => {
-            let detail = format!("{place} bears no term: its first leader waits a minute");
-            report.doubtful(BLOB, detail, "run `tenure doctor --create` to spare that wait");
+            let detail = format!("{place} has no term: the first leader waits a minute");
+            findings.doubtful(BLOB, detail, "run `tenure doctor --create` to avoid that wait");
         }
         Err(failure) => {
             let remedy = "choose another --election or --azure-blob-prefix, or delete the blob if \
-                          nobody needs it";
-            report.wrong(BLOB, failure.message, remedy);
+                          it is not in use";
+            findings.wrong(BLOB, failure.message, remedy);
         }
     }
     match (header(headers, "x-ms-access-tier"), header(headers, "x-ms-archive-status")) {
         (Some("Archive"), _) | (_, Some(_)) => {
-            let remedy = "move the blob to the hot tier, and keep lifecycle rules away from it: a \
-                          renewal does not count as a change for them";
-            report.wrong(TIER, "the blob is archived and cannot be leased", remedy);
+            let remedy = "move the blob to the hot tier, and exclude it from lifecycle rules: a \
+                          renewal does not count as a modification for them";
+            findings.wrong(TIER, "the blob is archived and cannot be leased", remedy);
         }
-        (tier, _) => report.well(TIER, tier.unwrap_or("none, so always there")),
+        (tier, _) => findings.well(TIER, tier.unwrap_or("none, so always available")),
     }
 }
 
 /// Tries the permissions on a probe blob.
-async fn rights(store: &Azure, access: &Access, report: &mut Report) {
-    const REMEDY: &str = "give our identity the role \"Storage Blob Data Contributor\" on the \
-                          container, or our signature the rights to read, create and write";
+async fn rights(store: &Azure, access: &Access, findings: &mut Findings) {
+    const REMEDY: &str = "grant the identity the role \"Storage Blob Data Contributor\" on the \
+                          container, or the SAS the permissions read, create and write";
     let name = format!("{}.doctor-{}", store.settings.blob, Uuid::new_v4().simple());
     let Ok(probe) = access.blob(&name) else {
         return;
@@ -242,32 +238,36 @@ async fn rights(store: &Azure, access: &Access, report: &mut Report) {
     let made = patiently(store.make_blob(&probe, None)).await;
     let made = made.unwrap_or_else(|| Err(super::not_azure()));
     if let Err(error) = made {
-        report.wrong(LEASE, error.to_string(), REMEDY);
+        findings.wrong(LEASE, error.to_string(), REMEDY);
         return;
     }
     let lease = LeaseId::from_random(Uuid::new_v4().as_u128());
     let leased = patiently(lease_probe(&probe, lease)).await;
     match &leased {
-        Some(Ok(())) => report.well(LEASE, "a probe blob could be leased"),
+        Some(Ok(())) => findings.well(LEASE, "leased a probe blob"),
         Some(Err(error)) => {
-            report.wrong(LEASE, store.failed(Op::Make, error).to_string(), REMEDY);
+            findings.wrong(LEASE, store.failed(Op::Make, error).to_string(), REMEDY);
         }
-        None => report.wrong(LEASE, "no answer within 25 s", "try again later"),
+        None => findings.wrong(LEASE, "no answer within 25 s", "try again later"),
     }
     let lease = leased.is_some_and(|it| it.is_ok()).then_some(lease);
     let fields = HashMap::from([("tenure_probe".to_owned(), "1".to_owned())]);
     match patiently(Azure::write(&probe, &fields, lease, &Headers::new())).await {
-        Some(Ok(_)) => report.well(METADATA, "a probe blob took metadata under its lease"),
+        Some(Ok(_)) => findings.well(METADATA, "wrote metadata to a probe blob under its lease"),
         Some(Err(error)) => {
-            report.wrong(METADATA, store.failed(Op::Make, &error).to_string(), REMEDY);
+            findings.wrong(METADATA, store.failed(Op::Make, &error).to_string(), REMEDY);
         }
-        None => report.wrong(METADATA, "no answer within 25 s", "try again later"),
+        None => findings.wrong(METADATA, "no answer within 25 s", "try again later"),
     }
     let options =
         BlobClientDeleteOptions { lease_id: lease.map(LeaseId::to_wire), ..Default::default() };
     if !matches!(patiently(probe.delete(Some(options))).await, Some(Ok(_))) {
-        let detail = format!("the probe blob {name} could not be removed again");
-        report.doubtful(METADATA, detail, "remove it; no right to delete is needed otherwise");
+        let detail = format!("failed to delete the probe blob {name}");
+        findings.doubtful(
+            METADATA,
+            detail,
+            "delete it; Tenure needs no permission to delete otherwise",
+        );
     }
 }
 
@@ -281,17 +281,22 @@ async fn lease_probe(probe: &BlobClient, lease: LeaseId) -> azure_core::Result<(
 
 /// Compares the store's date, taken at some time between request and answer, with this host's
 /// clock.
-fn skew(date: OffsetDateTime, asked: Moment, answered: Moment, report: &mut Report) {
+fn skew(date: OffsetDateTime, asked: Moment, answered: Moment, findings: &mut Findings) {
     let seconds = apart(date, asked.date(), answered.date()).whole_seconds();
-    let remedy = "have this host's clock set by NTP";
+    let remedy = "synchronize the clock of this host (NTP)";
     match seconds {
-        900.. => report.wrong(
+        900.. => findings.wrong(
             SKEW,
-            format!("our clock is {seconds} s off: from 900 s on the store refuses every request"),
+            format!(
+                "the clock of this host is {seconds} s off; from 900 s on the store rejects every \
+                 request"
+            ),
             remedy,
         ),
-        31.. => report.doubtful(SKEW, format!("our clock is {seconds} s off"), remedy),
-        _ => report.well(SKEW, format!("our clock is {seconds} s off")),
+        31.. => {
+            findings.doubtful(SKEW, format!("the clock of this host is {seconds} s off"), remedy)
+        }
+        _ => findings.well(SKEW, format!("the clock of this host is {seconds} s off")),
     }
 }
 
@@ -303,12 +308,12 @@ fn apart(date: OffsetDateTime, from: OffsetDateTime, to: OffsetDateTime) -> time
 }
 
 /// Times some requests over an open connection.
-async fn timings(store: &Azure, access: &Access, report: &mut Report) {
+async fn timings(store: &Azure, access: &Access, findings: &mut Findings) {
     let mut slowest = Duration::ZERO;
     for _ in 0..TIMED {
         let sent = clock::now();
         if patiently(access.lock.get_properties(None)).await.is_none() {
-            report.wrong(TIMINGS, "a request got no answer within 25 s", "look at the network");
+            findings.wrong(TIMINGS, "a request was not answered within 25 s", "check the network");
             return;
         }
         slowest = slowest.max(sent.elapsed_max(clock::now()));
@@ -319,14 +324,14 @@ async fn timings(store: &Azure, access: &Access, report: &mut Report) {
         slowest.as_millis(),
         bound.as_millis()
     );
-    let remedy = "move the account nearer, or raise --request-timeout and with it \
+    let remedy = "use an account in a nearer region, or raise --request-timeout and with it \
                   --renew-deadline and --lease-duration";
     if slowest >= bound {
-        report.wrong(TIMINGS, detail, remedy);
+        findings.wrong(TIMINGS, detail, remedy);
     } else if slowest * 2 >= bound {
-        report.doubtful(TIMINGS, detail, remedy);
+        findings.doubtful(TIMINGS, detail, remedy);
     } else {
-        report.well(TIMINGS, detail);
+        findings.well(TIMINGS, detail);
     }
 }
 

@@ -76,8 +76,8 @@ pub(super) fn classify(op: Op, error: &Error) -> StoreError {
 
 /// Returns the error for a successful answer that is not from Azure, such as a proxy's page.
 pub(super) fn not_azure() -> StoreError {
-    let message = "something other than Azure Blob Storage answered: check the endpoint, and \
-                   whether a proxy stands between";
+    let message = "the answer is not from Azure Blob Storage: check the endpoint, and whether a \
+                   proxy intercepts requests";
     StoreError::Unknown(Failure::new(Cause::Settings, message))
 }
 
@@ -92,95 +92,99 @@ fn unanswered(error: &Error) -> StoreError {
     }
     let (cause, message) = match error.kind() {
         ErrorKind::Connection | ErrorKind::Io => (Cause::Network, "the connection broke"),
-        ErrorKind::Credential => (Cause::Auth, "signing in failed"),
-        ErrorKind::DataConversion => (Cause::Unavailable, "the store's answer made no sense"),
-        _ => (Cause::Unavailable, "the request could not be made"),
+        ErrorKind::Credential => (Cause::Auth, "sign-in failed"),
+        ErrorKind::DataConversion => (Cause::Unavailable, "the store's answer is malformed"),
+        _ => (Cause::Unavailable, "failed to build the request"),
     };
     StoreError::Unknown(Failure::new(cause, message))
 }
 
 fn refusal(status: u16, code: &str) -> String {
     let words = match code {
-        "LeaseAlreadyPresent" => "another holds the lease",
+        "LeaseAlreadyPresent" => "another candidate holds the lease",
         "LeaseIsBreakingAndCannotBeAcquired" | "LeaseIsBreakingAndCannotBeChanged" => {
-            "the lease is being broken, and free when its time is over"
+            "the lease is being broken, and is free once it expires"
         }
         "LeaseIsBrokenAndCannotBeRenewed" | "LeaseAlreadyBroken" => "the lease was broken",
         "LeaseIdMismatchWithLeaseOperation" | "LeaseIdMismatchWithBlobOperation" => {
-            "the lease is another's by now"
+            "another candidate holds the lease now"
         }
-        "BlobNotFound" => "the blob is gone, and the lease with it",
-        "ContainerNotFound" | "ContainerDisabled" => "the container is gone, and the lease with it",
+        "BlobNotFound" => "the blob was deleted, and the lease with it",
+        "ContainerNotFound" | "ContainerDisabled" => {
+            "the container was deleted, and the lease with it"
+        }
         "ContainerBeingDeleted" => "the container is being deleted, and the lease with it",
         _ => "the lease has ended",
     };
     format!("{words} (the store answered {status} {code})")
 }
 
-const ROLE: &str = "give our identity the role \"Storage Blob Data Contributor\" on the container, \
-                    or our signature the rights to read, create and write";
+const ROLE: &str = "grant the identity the role \"Storage Blob Data Contributor\" on the \
+                    container, or the SAS the permissions read, create and write";
 
 fn explain(status: u16, code: &str) -> (Cause, String) {
     let (cause, words) = match (status, code) {
         (300..400, _) => (
             Cause::Settings,
-            "the store's answer leads elsewhere, and is not followed: check the endpoint".into(),
+            "the store answered with a redirect, which Tenure does not follow: check the endpoint"
+                .into(),
         ),
         (401 | 403, _) => (Cause::Auth, rights(code)),
-        (429, _) | (503, "ServerBusy") => {
-            (Cause::Throttled, "the store is busy and asks for fewer requests".into())
-        }
-        (500.., _) => {
-            (Cause::Unavailable, "the store erred; it is likely to mend by itself".into())
-        }
+        (429, _) | (503, "ServerBusy") => (Cause::Throttled, "the store throttles requests".into()),
+        (500.., _) => (
+            Cause::Unavailable,
+            "the store failed internally; it usually recovers by itself".into(),
+        ),
         (404, "BlobNotFound") => (Cause::Settings, "the blob does not exist".into()),
         (404, "ContainerNotFound") => (
             Cause::Settings,
-            "the container does not exist: create it, or let `tenure doctor --create` do so".into(),
+            "the container does not exist: create it, or run `tenure doctor --create`".into(),
         ),
         (404, _) => (
             Cause::Settings,
-            "there is no such account or endpoint: check --store and --azure-endpoint".into(),
+            "the account or endpoint does not exist: check --store and --azure-endpoint".into(),
         ),
         (409, "ContainerBeingDeleted") => (
             Cause::Unavailable,
-            "the container is being deleted: it can be made again in half a minute or more".into(),
+            "the container is being deleted: it can be created again after 30 s or more".into(),
         ),
         (409, "BlobArchived" | "BlobBeingRehydrated") => (
             Cause::Settings,
-            "the blob is archived and cannot be leased: move it to the hot tier, and keep \
-             lifecycle rules away from it"
+            "the blob is archived and cannot be leased: move it to the hot tier, and exclude it \
+             from lifecycle rules"
                 .into(),
         ),
         (409, "PublicAccessNotPermitted") => (Cause::Auth, rights(code)),
         (400 | 405 | 411 | 413 | 415 | 416, _) => (
             Cause::Settings,
-            "the store does not understand the request: check container, prefix and endpoint"
+            "the store rejected the request as invalid: check container, prefix and endpoint"
                 .into(),
         ),
         (200..300, _) => return (Cause::Settings, not_azure().to_string()),
-        _ => (Cause::Unavailable, "the store did not do it".to_owned()),
+        _ => (Cause::Unavailable, "the store rejected the request".to_owned()),
     };
     (cause, words)
 }
 
 fn rights(code: &str) -> String {
     match code {
-        "AuthenticationFailed" => "the key, signature or token was not accepted: check that it is \
-                                   whole and not expired, and that our clock is right"
+        "AuthenticationFailed" => "the key, SAS or token was rejected: check that it is complete \
+                                   and not expired, and that the clock of this host is right"
             .into(),
         "InvalidAuthenticationInfo" | "NoAuthenticationInformation" => {
-            "the token was not accepted: it is expired, or for another tenant or service".into()
+            "the token was rejected: it expired, or is for another tenant or service".into()
         }
         "AuthorizationFailure" | "AuthorizationSourceIPMismatch" => {
-            format!("the account's firewall or the signature's addresses keep us out, or {ROLE}")
+            format!(
+                "access denied: check the account's firewall and the IP range of the SAS, or {ROLE}"
+            )
         }
-        "AuthorizationProtocolMismatch" => "the signature allows https only".into(),
+        "AuthorizationProtocolMismatch" => "the SAS allows https only".into(),
         "KeyBasedAuthenticationNotPermitted" => {
-            "the account takes no keys: sign in with workload identity or managed identity".into()
+            "the account does not allow keys: use workload identity or managed identity".into()
         }
         "AccountIsDisabled" => "the account is disabled".into(),
-        _ => format!("the rights do not allow it: {ROLE}"),
+        _ => format!("permission denied: {ROLE}"),
     }
 }
 
@@ -217,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_lost_to_its_holder_and_nothing_to_an_observer() {
+    fn a_missing_lease_is_lost_to_its_holder_only() {
         for code in LOST {
             for status in [404, 409, 412] {
                 assert!(is_refused(Op::Hold, status, code), "{code}");

@@ -33,7 +33,9 @@ pub fn azure_record(data: &[u8]) {
     let found = headers(text.lines());
     let record = match record::read(&found, "locks/orders") {
         Ok(record) => record,
-        Err(failure) => return assert!(failure.message.contains("locks/orders is not Tenure's")),
+        Err(failure) => {
+            return assert!(failure.message.contains("locks/orders was not written by Tenure"));
+        }
     };
     nominated(&found, &record);
     let Record { term, holder, nonce, .. } = record;
@@ -160,13 +162,13 @@ async fn run_script(script: &Arc<Script>) {
     let granted = store.acquire(&bid).await;
     let answers = script.take_given();
     if checked(&granted, &answers).is_some() {
-        assert!(answers.iter().any(Answer::names_us), "{answers:?}");
+        assert!(answers.iter().any(ScriptedAnswer::names_us), "{answers:?}");
     }
     let term = store.write_term(&bid, FLOOR).await;
     let answers = script.take_given();
     if let Some(term) = checked(&term, &answers) {
         // A term with this bid's nonce has been written already, whatever it is.
-        let ours = |it: &Answer| {
+        let ours = |it: &ScriptedAnswer| {
             it.header("x-ms-meta-tenure_nonce").and_then(|it| it.parse().ok()) == Some(bid.nonce)
         };
         if !answers.iter().any(ours) {
@@ -178,7 +180,7 @@ async fn run_script(script: &Arc<Script>) {
     let renewed = store.renew(&bid).await;
     let answers = script.take_given();
     if checked(&renewed, &answers).is_some() {
-        assert!(answers.iter().any(Answer::names_us), "{answers:?}");
+        assert!(answers.iter().any(ScriptedAnswer::names_us), "{answers:?}");
     }
     let released = store.release(&bid).await;
     let answers = script.take_given();
@@ -223,10 +225,11 @@ async fn operated(store: &Azure, script: &Script) {
 }
 
 /// Checks what holds for every outcome; returns the value, if there is one.
-fn checked<'a, T>(outcome: &'a Result<T, StoreError>, answers: &[Answer]) -> Option<&'a T> {
+fn checked<'a, T>(outcome: &'a Result<T, StoreError>, answers: &[ScriptedAnswer]) -> Option<&'a T> {
     let error = match outcome {
         Ok(it) => {
-            let azure = |it: &Answer| it.header("x-ms-request-id").is_some() || it.status == 404;
+            let azure =
+                |it: &ScriptedAnswer| it.header("x-ms-request-id").is_some() || it.status == 404;
             assert!(answers.last().is_some_and(azure), "{answers:?}");
             return Some(it);
         }
@@ -236,7 +239,7 @@ fn checked<'a, T>(outcome: &'a Result<T, StoreError>, answers: &[Answer]) -> Opt
     assert!(!shown.contains(SECRET), "{shown}");
     let named = answers.iter().any(|it| it.head.contains(&lease()) && it.head.contains("-meta-"));
     assert!(!shown.contains(&lease()) || named, "{shown}");
-    let definite = |it: &Answer| matches!(it.status, 200..300 | 404 | 409 | 412);
+    let definite = |it: &ScriptedAnswer| matches!(it.status, 200..300 | 404 | 409 | 412);
     if matches!(error, StoreError::Refused(_) | StoreError::Foreign(_)) {
         assert!(answers.iter().any(definite), "{error}: {answers:?}");
     }
@@ -289,13 +292,13 @@ fn headers<'a>(lines: impl Iterator<Item = &'a str>) -> Headers {
 
 /// One answer of the script.
 #[derive(Clone, Debug)]
-struct Answer {
+struct ScriptedAnswer {
     status: u16,
     head: String,
     body: String,
 }
 
-impl Answer {
+impl ScriptedAnswer {
     fn header(&self, name: &str) -> Option<String> {
         let headers = headers(self.head.lines());
         let found = headers.iter().find(|(it, _)| it.as_str() == name);
@@ -311,8 +314,8 @@ impl Answer {
 /// A transport that returns one answer after the other, and fails at the end.
 #[derive(Debug, Default)]
 struct Script {
-    answers: Mutex<VecDeque<Answer>>,
-    given: Mutex<Vec<Answer>>,
+    answers: Mutex<VecDeque<ScriptedAnswer>>,
+    given: Mutex<Vec<ScriptedAnswer>>,
 }
 
 impl Script {
@@ -323,14 +326,14 @@ impl Script {
             let (head, body) = text.split_once("\n\n").unwrap_or((text, ""));
             let (status, head) = head.split_once('\n').unwrap_or((head, ""));
             let status = status.parse().ok().filter(|it| (200..600).contains(it))?;
-            Some(Answer { status, head: head.to_owned(), body: body.to_owned() })
+            Some(ScriptedAnswer { status, head: head.to_owned(), body: body.to_owned() })
         };
         let answers = text.split("\n--\n").take(16).filter_map(answer).collect();
         Self { answers: Mutex::new(answers), given: Mutex::default() }
     }
 
     /// Returns the answers given since the last call.
-    fn take_given(&self) -> Vec<Answer> {
+    fn take_given(&self) -> Vec<ScriptedAnswer> {
         std::mem::take(&mut *self.given.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -343,7 +346,7 @@ impl HttpClient for Script {
             return Err(Error::with_message(ErrorKind::Io, "the script is over"));
         };
         self.given.lock().unwrap_or_else(PoisonError::into_inner).push(answer.clone());
-        let Answer { status, head, body } = answer;
+        let ScriptedAnswer { status, head, body } = answer;
         Ok(AsyncRawResponse::from_bytes(status.into(), headers(head.lines()), body.into_bytes()))
     }
 }

@@ -17,12 +17,13 @@ impl Azure {
     /// Creates the blob, and the container too if that is missing; overwrites neither.
     pub(super) async fn make(&self, access: &Access, container: bool) -> Result<(), StoreError> {
         if container && self.make_container(access).await? {
-            tracing::warn!(container = self.settings.container, "made the missing container");
+            tracing::warn!(container = self.settings.container, "created the missing container");
         }
         if self.make_blob(&access.lock, None).await? {
             tracing::warn!(
                 blob = self.place(),
-                "made the missing blob: its first leader waits a minute, in case an older one lives"
+                "created the missing blob; the first leader waits a minute, in case an earlier \
+                 leader is alive"
             );
         }
         Ok(())
@@ -69,7 +70,7 @@ impl Azure {
         match self.failed(Op::Make, error) {
             StoreError::Unknown(failure) => StoreError::Unknown(Failure::new(
                 failure.cause,
-                format!("the {what} {name} does not exist and could not be made: {failure}"),
+                format!("the {what} {name} does not exist and could not be created: {failure}"),
             )),
             other => other,
         }

@@ -37,8 +37,8 @@ pub(super) fn read(headers: &Headers, blob: &str) -> Result<Record, Failure> {
     let Metadata(fields) = metadata(headers);
     let foreign = |why: String| {
         let message = format!(
-            "the blob {blob} is not Tenure's: {why}; choose another election or \
-             --azure-blob-prefix, or delete the blob if nobody needs it"
+            "the blob {blob} was not written by Tenure: {why}; choose another election or \
+             --azure-blob-prefix, or delete the blob if it is not in use"
         );
         Failure::new(Cause::Record, message)
     };
@@ -46,33 +46,33 @@ pub(super) fn read(headers: &Headers, blob: &str) -> Result<Record, Failure> {
         let mut others: Vec<&str> = fields.keys().map(String::as_str).collect();
         others.sort_unstable();
         if let Some(first) = others.first() {
-            return Err(foreign(format!("it bears metadata of something else ({first})")));
+            return Err(foreign(format!("it has metadata of another application ({first})")));
         }
         return match header(headers, "content-length") {
             None | Some("0") => Ok(Record::default()),
-            Some(_) => Err(foreign("it has content and no record of a term".to_owned())),
+            Some(_) => Err(foreign("it has content but no term".to_owned())),
         };
     }
     let number = |name: &str| match fields.get(name) {
         None => Ok(None),
         Some(text) if text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty() => {
             let number = text.parse::<u64>();
-            Ok(Some(number.map_err(|_| foreign(format!("its {name} is too large a number")))?))
+            Ok(Some(number.map_err(|_| foreign(format!("its {name} is too large")))?))
         }
-        Some(_) => Err(foreign(format!("its {name} is no number"))),
+        Some(_) => Err(foreign(format!("its {name} is not a number"))),
     };
     let term = number(TERM)?;
     let text = |name: &str| match fields.get(name) {
         None => Ok(None),
         Some(value) => match unescape(value) {
             Some(value) => Ok(Some(value)),
-            None => Err(foreign(format!("its {name} is not escaped as ours is"))),
+            None => Err(foreign(format!("its {name} is not escaped as Tenure does"))),
         },
     };
     let nonce = match fields.get(NONCE) {
         None => None,
         Some(value) => {
-            Some(value.parse::<Nonce>().map_err(|_| foreign(format!("its {NONCE} is none")))?)
+            Some(value.parse::<Nonce>().map_err(|_| foreign(format!("its {NONCE} is invalid")))?)
         }
     };
     let (identity, instance, address) = (text(IDENTITY)?, text(INSTANCE)?, text(ADDRESS)?);
@@ -82,7 +82,7 @@ pub(super) fn read(headers: &Headers, blob: &str) -> Result<Record, Failure> {
     let successor = match (text(SUCCESSOR)?, number(HOLD_OFF)?) {
         (Some(identity), Some(hold_off)) => Successor::recorded(&identity, hold_off),
         (None, None) => None,
-        _ => return Err(foreign(format!("it bears {SUCCESSOR} or {HOLD_OFF} without the other"))),
+        _ => return Err(foreign(format!("it has only one of {SUCCESSOR} and {HOLD_OFF}"))),
     };
     Ok(Record { term, holder, nonce, successor })
 }
@@ -190,11 +190,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_of_our_making_is_refused_and_said_why() {
+    fn foreign_metadata_is_refused_with_the_reason() {
         assert!(foreign(&[("content-length", "5")]).contains("has content"));
-        assert!(foreign(&[("x-ms-meta-owner", "x")]).contains("something else (owner)"));
+        assert!(foreign(&[("x-ms-meta-owner", "x")]).contains("another application (owner)"));
         for term in ["", "-1", "+1", "1.5", "soon", "0x10"] {
-            assert!(foreign(&[("x-ms-meta-tenure_term", term)]).contains("no number"), "{term}");
+            assert!(foreign(&[("x-ms-meta-tenure_term", term)]).contains("not a number"), "{term}");
         }
         let huge = "99999999999999999999";
         assert!(foreign(&[("x-ms-meta-tenure_term", huge)]).contains("too large"));
@@ -203,13 +203,13 @@ mod tests {
     }
 
     #[test]
-    fn a_term_that_nobody_holds_is_a_record() {
+    fn a_term_without_a_holder_is_a_record() {
         let record = read(&headers(&[("x-ms-meta-tenure_term", "7")]), "b").unwrap();
         assert_eq!(record, Record { term: Some(7), ..Record::default() });
     }
 
     #[test]
-    fn a_successor_is_read_whole_or_refused_and_nobody_is_kept_waiting_for_hours() {
+    fn a_successor_is_read_whole_or_refused_within_the_longest_hold_off() {
         let with = |identity, hold_off| {
             [
                 ("x-ms-meta-tenure_term", "7"),
@@ -231,12 +231,12 @@ mod tests {
         assert!(foreign(&with("%zz", "1")).contains("tenure_successor"));
         for half in [1, 2] {
             let pairs = [with("a", "1")[0], with("a", "1")[half]];
-            assert!(foreign(&pairs).contains("without the other"), "{pairs:?}");
+            assert!(foreign(&pairs).contains("only one of"), "{pairs:?}");
         }
     }
 
     #[test]
-    fn what_others_added_stays() {
+    fn metadata_of_others_is_kept() {
         let found = metadata(&headers(&[
             ("x-ms-meta-Team", "blue"),
             ("x-ms-meta-tenure_address", "old:1"),

@@ -74,7 +74,7 @@ mod tests {
     use azure_core::http::Method;
 
     #[test]
-    fn what_is_signed_follows_the_rules_to_the_letter() {
+    fn the_string_to_sign_follows_the_specification() {
         let url = "https://acme.blob.core.windows.net/locks/team/orders?timeout=2&comp=lease";
         let mut request = Request::new(Url::parse(url).unwrap(), Method::Put);
         request.insert_header("x-ms-version", "2023-11-03");

@@ -91,17 +91,18 @@ impl SignIn {
         let (how, remedy) = match self {
             Self::Workload { .. } => (
                 "workload identity",
-                "check AZURE_CLIENT_ID, AZURE_TENANT_ID and the federated credential of the identity",
+                "check AZURE_CLIENT_ID, AZURE_TENANT_ID and the federated credential of the \
+                 identity",
             ),
             Self::Managed { .. } => (
                 "managed identity",
-                "check that an identity is assigned to this machine, and AZURE_CLIENT_ID if it is \
-                 one of several; where there is none, set another credential",
+                "check that an identity is assigned to this machine, and AZURE_CLIENT_ID if there \
+                 are several; otherwise set another credential",
             ),
             Self::Cli => ("the Azure CLI", "run `az login`, or set another credential"),
         };
         let why = why(error);
-        Failure::new(Cause::Auth, format!("signing in with {how} failed: {why}; {remedy}"))
+        Failure::new(Cause::Auth, format!("sign-in with {how} failed: {why}; {remedy}"))
     }
 }
 
@@ -130,7 +131,7 @@ fn why(error: &Error) -> String {
         }
         let kind = error.downcast_ref::<Error>().map(Error::kind);
         if matches!(kind, Some(ErrorKind::DataConversion)) {
-            found = Some("the endpoint's answer is no token".to_owned());
+            found = Some("the endpoint's answer contains no token".to_owned());
         }
         next = error.source();
     }
@@ -193,7 +194,7 @@ fn first_line(text: &str) -> String {
 struct TokenFile(PathBuf);
 
 #[derive(Debug, thiserror::Error)]
-#[error("the token file {path} cannot be read: {kind}")]
+#[error("failed to read the token file {path}: {kind}")]
 struct Unreadable {
     path: String,
     kind: std::io::ErrorKind,
@@ -241,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_entra_says_is_told_without_addresses_or_long_words() {
+    fn entra_errors_are_quoted_without_addresses_or_long_words() {
         let body = br#"{"error":"invalid_client","error_description":"AADSTS700024: Client assertion is not within its valid time range. See https://login/x?code=1 eyJhbGciOiJSUzI1NiIsImtpZCI6IjEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MCJ9\r\nTrace ID: 1"}"#;
         assert_eq!(
             entra_words(body).unwrap(),
@@ -261,7 +262,7 @@ mod tests {
         let error = TokenFile("/nonexistent/token".into()).secret(None).await.unwrap_err();
         assert_eq!(
             why(&error),
-            "the token file /nonexistent/token cannot be read: entity not found"
+            "failed to read the token file /nonexistent/token: entity not found"
         );
     }
 }

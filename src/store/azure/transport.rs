@@ -24,7 +24,7 @@ const LONGEST_ANSWER: usize = 256 * 1024;
 
 /// Which proxy requests go through.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Route<'a> {
+pub(super) enum ProxyRoute<'a> {
     /// None: for loopback, and the identity endpoint of a machine.
     Direct,
     /// As `HTTPS_PROXY` and `NO_PROXY` say.
@@ -48,7 +48,7 @@ pub(super) struct TransportError {
 
 /// Creates a client. `tls` says whether any of its requests use TLS, for which the certificate
 /// authorities are loaded.
-pub(super) fn client(route: Route<'_>, tls: bool) -> Result<Arc<dyn HttpClient>, Failure> {
+pub(super) fn client(route: ProxyRoute<'_>, tls: bool) -> Result<Arc<dyn HttpClient>, Failure> {
     let mut builder = reqwest::Client::builder()
         .tls_backend_preconfigured(tls_settings(tls)?)
         .redirect(reqwest::redirect::Policy::none())
@@ -58,13 +58,13 @@ pub(super) fn client(route: Route<'_>, tls: bool) -> Result<Arc<dyn HttpClient>,
         .http1_only()
         .pool_idle_timeout(IDLE)
         .pool_max_idle_per_host(2);
-    if let Route::Proxied { proxy: Some(proxy), except } = route {
+    if let ProxyRoute::Proxied { proxy: Some(proxy), except } = route {
         let proxy = reqwest::Proxy::https(proxy)
-            .map_err(|_| settings("HTTPS_PROXY is no URL of a proxy, like http://proxy:3128"))?;
+            .map_err(|_| settings("HTTPS_PROXY is not a proxy URL such as http://proxy:3128"))?;
         let except = format!("localhost,127.0.0.0/8,::1,{}", except.unwrap_or_default());
         builder = builder.proxy(proxy.no_proxy(reqwest::NoProxy::from_string(&except)));
     }
-    let client = builder.build().map_err(|_| settings("the HTTP client could not be set up"))?;
+    let client = builder.build().map_err(|_| settings("failed to set up the HTTP client"))?;
     Ok(Arc::new(Client(client)))
 }
 
@@ -83,7 +83,7 @@ fn settings(message: &'static str) -> Failure {
 }
 
 fn tls_settings(wanted: bool) -> Result<rustls::ClientConfig, Failure> {
-    client::tls_settings(wanted).map_err(|_| settings("TLS could not be set up"))
+    client::tls_settings(wanted).map_err(|_| settings("failed to set up TLS"))
 }
 
 #[derive(Debug)]
@@ -120,7 +120,7 @@ fn outgoing(request: &Request) -> azure_core::Result<reqwest::Request> {
         Method::Post => reqwest::Method::POST,
         Method::Put => reqwest::Method::PUT,
         other => {
-            let message = format!("the method {other} is unknown");
+            let message = format!("unknown HTTP method {other}");
             return Err(Error::new(ErrorKind::Other, TransportError { message, again: false }));
         }
     };
@@ -150,11 +150,13 @@ fn broken(error: &reqwest::Error, host: &str) -> Error {
     let fault = client::cause(error);
     let (message, again) = match fault {
         Fault::Certificate(why) => (format!("TLS with {host} failed: {why}"), false),
-        Fault::Io(_) if error.is_dns() => (format!("the name {host} could not be resolved"), false),
-        Fault::Io(kind) if error.is_connect() => (format!("no connection to {host}: {kind}"), true),
+        Fault::Io(_) if error.is_dns() => (format!("failed to resolve {host}"), false),
+        Fault::Io(kind) if error.is_connect() => {
+            (format!("cannot connect to {host}: {kind}"), true)
+        }
         Fault::Io(kind) => (format!("the connection to {host} broke: {kind}"), true),
         Fault::Unresolved(why) => (why, false),
-        Fault::Other if error.is_connect() => (format!("no connection to {host}"), true),
+        Fault::Other if error.is_connect() => (format!("cannot connect to {host}"), true),
         Fault::Other => (format!("the connection to {host} broke"), true),
     };
     Error::new(kind, TransportError { message, again })
@@ -165,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_is_told_from_other_hosts() {
+    fn loopback_differs_from_other_hosts() {
         for url in ["http://127.0.0.1:10000/a", "http://localhost/", "http://[::1]:1/"] {
             assert!(is_loopback(&Url::parse(url).unwrap()), "{url}");
         }
@@ -177,13 +179,13 @@ mod tests {
 
     #[test]
     fn a_proxy_that_is_none_is_a_fault_of_the_settings() {
-        let route = Route::Proxied { proxy: Some("::"), except: None };
+        let route = ProxyRoute::Proxied { proxy: Some("::"), except: None };
         assert_eq!(client(route, false).unwrap_err().cause, Cause::Settings);
     }
 
     #[tokio::test]
     async fn an_error_names_the_host_and_never_the_query() {
-        let client = client(Route::Direct, false).unwrap();
+        let client = client(ProxyRoute::Direct, false).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
@@ -191,7 +193,7 @@ mod tests {
         let error = client.execute_request(&Request::new(url, Method::Get)).await.unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Connection);
         let shown = format!("{error} {error:?}");
-        assert!(shown.contains("no connection to 127.0.0.1: connection refused"), "{shown}");
+        assert!(shown.contains("cannot connect to 127.0.0.1: connection refused"), "{shown}");
         assert!(!shown.contains("SECRET"), "{shown}");
     }
 }

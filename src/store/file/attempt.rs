@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::directory::{Directory, Lock, Place};
-use super::fault::Fault;
+use super::directory::{Directory, LeaseDirectory, Lock};
+use super::fault::FileError;
 use super::record::{Reading, Stored};
 use crate::clock::{self, Moment};
 use crate::lease::Bid;
 
 /// One call, on a thread that may block.
 pub(super) struct Attempt {
-    pub(super) place: Arc<Place>,
+    pub(super) place: Arc<LeaseDirectory>,
     pub(super) clock: Arc<dyn Fn() -> Moment + Send + Sync>,
     /// The boot clock when the call began, before the lock was tried: a lease counts from here.
     pub(super) began: Duration,
@@ -31,18 +31,18 @@ pub(super) struct Locked<'a> {
     pub(super) now: Reading,
 }
 
-pub(super) const NOT_OURS: &str = "the lease is not ours any more";
+pub(super) const NOT_OURS: &str = "this candidate no longer holds the lease";
 pub(super) const BREAKING: &str =
-    "an operator is breaking the lease, which is free when it has run out";
+    "an operator is breaking the lease, which is free once it expires";
 
 /// The outcome of a change to the record: granted, or refused with a reason.
 pub(super) type Change<T> = Result<T, &'static str>;
 
 impl Attempt {
-    pub(super) fn boot_id(&self) -> Result<String, Fault> {
+    pub(super) fn boot_id(&self) -> Result<String, FileError> {
         clock::boot_id().ok_or_else(|| {
-            Fault::settings(
-                "the kernel's boot id cannot be read, without which no lease can be judged",
+            FileError::settings(
+                "failed to read the kernel's boot id, without which a lease cannot be timed",
                 "mount /proc",
             )
         })
@@ -53,15 +53,18 @@ impl Attempt {
     }
 
     /// Fails if the caller no longer waits for the answer.
-    fn still_wanted(&self) -> Result<(), Fault> {
+    fn still_wanted(&self) -> Result<(), FileError> {
         if self.given_up.load(Ordering::Acquire) {
-            return Err(Fault::unavailable("the attempt was given up, and has done nothing"));
+            return Err(FileError::unavailable("the attempt was cancelled and had no effect"));
         }
         Ok(())
     }
 
     /// Locks the record.
-    pub(super) fn lock<'a>(&'a self, directory: &'a Directory<'a>) -> Result<Locked<'a>, Fault> {
+    pub(super) fn lock<'a>(
+        &'a self,
+        directory: &'a Directory<'a>,
+    ) -> Result<Locked<'a>, FileError> {
         let boot_id = self.boot_id()?;
         let lock = directory.try_lock()?;
         self.still_wanted()?;
@@ -74,8 +77,8 @@ impl Attempt {
     pub(super) fn change<T>(
         &self,
         bid: &Bid,
-        change: impl FnOnce(&Locked<'_>, &mut Stored) -> Result<Change<T>, Fault>,
-    ) -> Result<Change<T>, Fault> {
+        change: impl FnOnce(&Locked<'_>, &mut Stored) -> Result<Change<T>, FileError>,
+    ) -> Result<Change<T>, FileError> {
         match self.place.open()? {
             Some(directory) => self.change_in(&directory, bid, change),
             None => Ok(Err(NOT_OURS)),
@@ -88,8 +91,8 @@ impl Attempt {
         &self,
         directory: &Directory<'_>,
         bid: &Bid,
-        change: impl FnOnce(&Locked<'_>, &mut Stored) -> Result<Change<T>, Fault>,
-    ) -> Result<Change<T>, Fault> {
+        change: impl FnOnce(&Locked<'_>, &mut Stored) -> Result<Change<T>, FileError>,
+    ) -> Result<Change<T>, FileError> {
         let locked = self.lock(directory)?;
         let found = directory.read()?;
         let mut stored = found.clone().unwrap_or_else(Stored::first);
@@ -110,13 +113,15 @@ impl Locked<'_> {
         mut stored: Stored,
         durable: bool,
         longest: Option<Duration>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), FileError> {
         stored.touch();
         self.directory.write(&self.lock, &stored, durable, || {
             self.attempt.still_wanted()?;
             let elapsed = (self.attempt.clock)().boot.saturating_sub(self.began.boot);
             if longest.is_some_and(|longest| elapsed >= longest) {
-                return Err(Fault::unavailable("the attempt took longer than its lease would"));
+                return Err(FileError::unavailable(
+                    "the attempt took longer than the lease-duration",
+                ));
             }
             Ok(())
         })

@@ -14,7 +14,7 @@ use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::fault::Fault;
+use super::fault::FileError;
 use super::permissions::{judge_directory, local_filesystem, other_filesystem};
 use super::record::Stored;
 use crate::config::FileSettings;
@@ -29,7 +29,7 @@ const GUARDED: OFlags =
 
 /// The paths of a store's directory and files.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct LeaseDirectory {
     directory: PathBuf,
     is_default: bool,
     lock: String,
@@ -41,7 +41,7 @@ pub(super) struct Place {
 /// The directory, opened, so that all further operations are in the same one.
 #[derive(Debug)]
 pub(super) struct Directory<'a> {
-    place: &'a Place,
+    place: &'a LeaseDirectory,
     fd: OwnedFd,
 }
 
@@ -56,7 +56,7 @@ impl Drop for Lock {
     }
 }
 
-impl Place {
+impl LeaseDirectory {
     pub(super) fn new(settings: &FileSettings) -> Self {
         let election = &settings.election;
         Self {
@@ -83,7 +83,7 @@ impl Place {
     }
 
     /// Opens and checks the directory; `None` if it is missing but can be created.
-    pub(super) fn open(&self) -> Result<Option<Directory<'_>>, Fault> {
+    pub(super) fn open(&self) -> Result<Option<Directory<'_>>, FileError> {
         let Some(directory) = self.open_unchecked()? else {
             return Ok(None);
         };
@@ -93,7 +93,7 @@ impl Place {
     }
 
     /// Opens and checks the directory, creating it first if it is missing.
-    pub(super) fn open_or_make(&self) -> Result<Directory<'_>, Fault> {
+    pub(super) fn open_or_make(&self) -> Result<Directory<'_>, FileError> {
         if let Some(directory) = self.open()? {
             return Ok(directory);
         }
@@ -105,18 +105,18 @@ impl Place {
     }
 
     /// Opens the directory without checks; `None` if it is missing but can be created.
-    pub(super) fn open_unchecked(&self) -> Result<Option<Directory<'_>>, Fault> {
+    pub(super) fn open_unchecked(&self) -> Result<Option<Directory<'_>>, FileError> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match fs::open(&self.directory, flags, Mode::empty()) {
             Ok(fd) => Ok(Some(Directory { place: self, fd })),
             Err(Errno::NOENT) if self.directory.parent().is_some_and(Path::is_dir) => Ok(None),
-            Err(Errno::NOENT) => Err(Fault::settings(
-                format!("the directory {} is missing, and so is its parent", self.shown()),
-                "make it, or have --store name another",
+            Err(Errno::NOENT) => Err(FileError::settings(
+                format!("the directory {} does not exist, nor does its parent", self.shown()),
+                "create it, or set another --store",
             )),
-            Err(Errno::NOTDIR | Errno::LOOP) => Err(Fault::settings(
-                format!("{} is a symbolic link or no directory", self.shown()),
-                "have --store name the directory itself",
+            Err(Errno::NOTDIR | Errno::LOOP) => Err(FileError::settings(
+                format!("{} is a symbolic link or not a directory", self.shown()),
+                "set --store to the directory itself",
             )),
             Err(errno) => Err(self.fault("opened", errno)),
         }
@@ -126,61 +126,61 @@ impl Place {
         self.directory.display()
     }
 
-    fn fault(&self, verb: &str, errno: Errno) -> Fault {
-        Fault::io(&self.directory, verb, errno.into())
+    fn fault(&self, verb: &str, errno: Errno) -> FileError {
+        FileError::io(&self.directory, verb, errno.into())
     }
 }
 
 impl Directory<'_> {
     /// Checks that the filesystem is one on which locks and renames are reliable, which network
     /// filesystems do not promise.
-    pub(super) fn check_filesystem(&self) -> Result<&'static str, Fault> {
+    pub(super) fn check_filesystem(&self) -> Result<&'static str, FileError> {
         let found = fs::fstatfs(&self.fd).map_err(|errno| self.place.fault("examined", errno))?;
         // The magic numbers have 32 bits on every platform, whatever the type of the field.
         let magic = found.f_type as u32;
         local_filesystem(magic).ok_or_else(|| {
             let name = other_filesystem(magic).unwrap_or("of an unknown kind");
-            Fault::settings(
+            FileError::settings(
                 format!(
-                    "the filesystem of {} is {name} (0x{magic:x}), which is none of the local \
-                     ones that the file store trusts",
+                    "the filesystem of {} is {name} (0x{magic:x}), which is not a supported local \
+                     filesystem",
                     self.place.shown()
                 ),
-                "have --store name a directory on ext, xfs, btrfs, zfs, f2fs, tmpfs or overlay",
+                "set --store to a directory on ext, xfs, btrfs, zfs, f2fs, tmpfs or overlay",
             )
         })
     }
 
     /// Checks that no other user can replace the files.
-    pub(super) fn check_owner(&self) -> Result<(), Fault> {
+    pub(super) fn check_owner(&self) -> Result<(), FileError> {
         let found = fs::fstat(&self.fd).map_err(|errno| self.place.fault("examined", errno))?;
         let (owner, mode) = (found.st_uid, Mode::from_raw_mode(found.st_mode));
         judge_directory(owner, mode, geteuid().as_raw(), self.place.is_default).map_err(
-            |(what, remedy)| Fault::settings(format!("{} {what}", self.place.shown()), remedy),
+            |(what, remedy)| FileError::settings(format!("{} {what}", self.place.shown()), remedy),
         )
     }
 
     /// Tries to take the lock, without waiting.
-    pub(super) fn try_lock(&self) -> Result<Lock, Fault> {
+    pub(super) fn try_lock(&self) -> Result<Lock, FileError> {
         let path = self.place.lock_path();
         let flags = OFlags::RDWR | OFlags::CREATE | GUARDED;
         let fd = fs::openat(&self.fd, &self.place.lock, flags, Mode::RUSR | Mode::WUSR).map_err(
             |errno| match errno {
                 Errno::LOOP | Errno::ISDIR | Errno::NXIO => not_a_file(&path),
-                _ => Fault::io(&path, "opened", errno.into()),
+                _ => FileError::io(&path, "opened", errno.into()),
             },
         )?;
         check_file(&path, &fstat(&path, &fd)?)?;
         match fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
-                return Err(Fault::unavailable(format!(
-                    "another candidate is at the record (it has locked {}); if that lasts, it is \
-                     stopped, and `lslocks` names it",
+                return Err(FileError::unavailable(format!(
+                    "another process has locked {}; if this persists, that process is stopped: \
+                     find it with `lslocks`",
                     path.display()
                 )));
             }
-            Err(errno) => return Err(Fault::io(&path, "locked", errno.into())),
+            Err(errno) => return Err(FileError::io(&path, "locked", errno.into())),
         }
         let lock = Lock(fd);
         self.check_lock(&lock)?;
@@ -188,45 +188,45 @@ impl Directory<'_> {
     }
 
     /// Checks that the lock file still has its name, so that others will try the same one.
-    fn check_lock(&self, lock: &Lock) -> Result<(), Fault> {
+    fn check_lock(&self, lock: &Lock) -> Result<(), FileError> {
         let path = self.place.lock_path();
         let ours = fstat(&path, &lock.0)?;
         match fs::statat(&self.fd, &self.place.lock, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(theirs) if (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino) => Ok(()),
-            Ok(_) | Err(Errno::NOENT) => Err(Fault::unavailable(format!(
-                "{} was deleted or replaced while we were at the record",
+            Ok(_) | Err(Errno::NOENT) => Err(FileError::unavailable(format!(
+                "{} was deleted or replaced during the request",
                 path.display()
             ))),
-            Err(errno) => Err(Fault::io(&path, "examined", errno.into())),
+            Err(errno) => Err(FileError::io(&path, "examined", errno.into())),
         }
     }
 
     /// Reads the record; `None` if there is none.
-    pub(super) fn read(&self) -> Result<Option<Stored>, Fault> {
+    pub(super) fn read(&self) -> Result<Option<Stored>, FileError> {
         let path = self.place.record_path();
         let flags = OFlags::RDONLY | GUARDED;
         let fd = match fs::openat(&self.fd, &self.place.record, flags, Mode::empty()) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP | Errno::NXIO) => {
-                return Err(Fault::foreign(&path, "is no plain file"));
+                return Err(FileError::foreign(&path, "is not a regular file"));
             }
-            Err(errno) => return Err(Fault::io(&path, "read", errno.into())),
+            Err(errno) => return Err(FileError::io(&path, "read", errno.into())),
         };
         let found = fstat(&path, &fd)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
-            return Err(Fault::foreign(&path, "is no plain file"));
+            return Err(FileError::foreign(&path, "is not a regular file"));
         }
         check_file(&path, &found)?;
         let mut bytes = Vec::new();
         File::from(fd)
             .take(LONGEST_RECORD + 1)
             .read_to_end(&mut bytes)
-            .map_err(|error| Fault::io(&path, "read", error))?;
+            .map_err(|error| FileError::io(&path, "read", error))?;
         if bytes.len() as u64 > LONGEST_RECORD {
-            return Err(Fault::foreign(&path, "is longer than any record"));
+            return Err(FileError::foreign(&path, "is too long"));
         }
-        Stored::decode(&bytes).map(Some).map_err(|fault| Fault::foreign(&path, &fault))
+        Stored::decode(&bytes).map(Some).map_err(|fault| FileError::foreign(&path, &fault))
     }
 
     /// Replaces the record, as a whole or not at all, unless `last_word` fails just before. With
@@ -236,20 +236,20 @@ impl Directory<'_> {
         lock: &Lock,
         stored: &Stored,
         durable: bool,
-        last_word: impl FnOnce() -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        last_word: impl FnOnce() -> Result<(), FileError>,
+    ) -> Result<(), FileError> {
         let path = self.place.record_path();
         let bytes = stored
             .encode()
-            .map_err(|error| Fault::io(&path, "encoded", io::Error::other(error)))?;
+            .map_err(|error| FileError::io(&path, "encoded", io::Error::other(error)))?;
         let written = self
             .write_new(&self.place.temporary, &bytes)
-            .map_err(|error| Fault::io(&path, "written", error))
+            .map_err(|error| FileError::io(&path, "written", error))
             .and_then(|()| last_word())
             .and_then(|()| self.check_lock(lock))
             .and_then(|()| {
                 fs::renameat(&self.fd, &self.place.temporary, &self.fd, &self.place.record)
-                    .map_err(|errno| Fault::io(&path, "replaced", errno.into()))
+                    .map_err(|errno| FileError::io(&path, "replaced", errno.into()))
             });
         if written.is_err() {
             let _ = fs::unlinkat(&self.fd, &self.place.temporary, AtFlags::empty());
@@ -260,11 +260,11 @@ impl Directory<'_> {
     }
 
     /// Writes and removes a probe file, to check that it is possible.
-    pub(super) fn probe(&self) -> Result<(), Fault> {
+    pub(super) fn probe(&self) -> Result<(), FileError> {
         let written = self.write_new(&self.place.probe, b"{}\n");
         let _ = fs::unlinkat(&self.fd, &self.place.probe, AtFlags::empty());
         written.map_err(|error| {
-            Fault::io(&self.place.directory.join(&self.place.probe), "written", error)
+            FileError::io(&self.place.directory.join(&self.place.probe), "written", error)
         })
     }
 
@@ -282,19 +282,19 @@ impl Directory<'_> {
     }
 }
 
-fn fstat(path: &Path, fd: &OwnedFd) -> Result<Stat, Fault> {
-    fs::fstat(fd).map_err(|errno| Fault::io(path, "examined", errno.into()))
+fn fstat(path: &Path, fd: &OwnedFd) -> Result<Stat, FileError> {
+    fs::fstat(fd).map_err(|errno| FileError::io(path, "examined", errno.into()))
 }
 
-fn not_a_file(path: &Path) -> Fault {
-    Fault::settings(
-        format!("{} is no plain file, so it cannot be locked", path.display()),
-        "move it away, or have --store name another directory",
+fn not_a_file(path: &Path) -> FileError {
+    FileError::settings(
+        format!("{} is not a regular file, so it cannot be locked", path.display()),
+        "move it away, or set another --store",
     )
 }
 
 /// Checks that a file is a regular one, owned by this user or root.
-fn check_file(path: &Path, found: &Stat) -> Result<(), Fault> {
+fn check_file(path: &Path, found: &Stat) -> Result<(), FileError> {
     if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
         return Err(not_a_file(path));
     }
@@ -302,8 +302,8 @@ fn check_file(path: &Path, found: &Stat) -> Result<(), Fault> {
     if owner == us || owner == 0 {
         return Ok(());
     }
-    Err(Fault::settings(
-        format!("{} belongs to user {owner}, and we are user {us}", path.display()),
+    Err(FileError::settings(
+        format!("{} is owned by uid {owner}, but this instance runs as uid {us}", path.display()),
         "run all candidates of an election as the same user",
     ))
 }

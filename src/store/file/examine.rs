@@ -3,7 +3,7 @@
 use super::super::{Finding, Verdict};
 use super::attempt::Attempt;
 use super::directory::Directory;
-use super::fault::Fault;
+use super::fault::FileError;
 use super::record::{Reading, Stored};
 use crate::lease::StoreError;
 
@@ -17,19 +17,19 @@ pub(super) fn examine(attempt: &Attempt) -> Vec<Finding> {
             return vec![Finding {
                 subject: "directory".into(),
                 verdict: Verdict::Doubtful,
-                detail: format!("{path} is missing; the first bid makes it"),
-                remedy: Some("`tenure doctor --create` makes it now".to_owned()),
+                detail: format!("{path} does not exist; the first bid creates it"),
+                remedy: Some("`tenure doctor --create` creates it now".to_owned()),
             }];
         }
         Err(fault) => return vec![wrong("directory", fault)],
     };
     let mut findings = vec![well("directory", path.to_string())];
     findings.push(match directory.check_filesystem() {
-        Ok(name) => well("filesystem", format!("{name}, a local one")),
+        Ok(name) => well("filesystem", format!("{name}, a local filesystem")),
         Err(fault) => wrong("filesystem", fault),
     });
     findings.push(match directory.check_owner() {
-        Ok(()) => well("owner", "nobody else can replace the files".into()),
+        Ok(()) => well("owner", "no other user can replace the files".into()),
         Err(fault) => wrong("owner", fault),
     });
     if findings.iter().any(|finding| finding.verdict == Verdict::Wrong) {
@@ -37,18 +37,18 @@ pub(super) fn examine(attempt: &Attempt) -> Vec<Finding> {
             findings.push(Finding {
                 subject: subject.into(),
                 verdict: Verdict::Skipped,
-                detail: "not in a directory like this".into(),
+                detail: "not checked, because of the directory".into(),
                 remedy: None,
             });
         }
         return findings;
     }
     findings.push(match directory.probe() {
-        Ok(()) => well("writing", "a file could be written".into()),
+        Ok(()) => well("writing", "wrote a file".into()),
         Err(fault) => wrong("writing", fault),
     });
     findings.push(match directory.try_lock() {
-        Ok(_) => well("lock", format!("{} could be locked", place.lock_path().display())),
+        Ok(_) => well("lock", format!("locked {}", place.lock_path().display())),
         Err(fault) if fault.is_transient() => {
             Finding { verdict: Verdict::Doubtful, ..wrong("lock", fault) }
         }
@@ -64,7 +64,7 @@ pub(super) fn hung(error: &StoreError) -> Finding {
         subject: "directory".into(),
         verdict: Verdict::Wrong,
         detail: error.to_string(),
-        remedy: Some("see whether the disk hangs".to_owned()),
+        remedy: Some("check whether the disk hangs".to_owned()),
     }
 }
 
@@ -75,7 +75,7 @@ fn record(attempt: &Attempt, directory: &Directory<'_>) -> Finding {
     let path = attempt.place.record_path();
     match read {
         Ok(Some(words)) => well("record", words),
-        Ok(None) => well("record", format!("{} is not there yet", path.display())),
+        Ok(None) => well("record", format!("{} does not exist yet", path.display())),
         Err(fault) => wrong("record", fault),
     }
 }
@@ -85,7 +85,7 @@ fn describe(stored: &Stored, now: &Reading) -> String {
     let term = record.term.map_or("no term yet".to_owned(), |term| format!("term {term}"));
     let lease = match stored.remaining(now) {
         Some(left) if !left.is_zero() => format!("held for {:.1} s more", left.as_secs_f64()),
-        Some(_) => "free, since it ran out".to_owned(),
+        Some(_) => "free, since it expired".to_owned(),
         None => "free".to_owned(),
     };
     match record.holder {
@@ -98,7 +98,7 @@ fn well(subject: &'static str, detail: String) -> Finding {
     Finding { subject: subject.into(), verdict: Verdict::Well, detail, remedy: None }
 }
 
-fn wrong(subject: &'static str, fault: Fault) -> Finding {
+fn wrong(subject: &'static str, fault: FileError) -> Finding {
     let (detail, remedy) = (fault.detail, fault.remedy);
     Finding { subject: subject.into(), verdict: Verdict::Wrong, detail, remedy }
 }

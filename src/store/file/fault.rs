@@ -7,7 +7,7 @@ use crate::lease::{Cause, Failure, StoreError};
 
 /// An error, whether a request or `tenure doctor` met it.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct FileError {
     /// Whether Tenure did not write the record: definite, and it is never overwritten.
     foreign: bool,
     cause: Cause,
@@ -17,7 +17,7 @@ pub(super) struct Fault {
     pub(super) remedy: Option<String>,
 }
 
-impl Fault {
+impl FileError {
     /// Creates an error that an operator must fix.
     pub(super) fn settings(detail: impl Into<String>, remedy: &str) -> Self {
         let (detail, remedy) = (detail.into(), Some(remedy.to_owned()));
@@ -34,8 +34,8 @@ impl Fault {
         Self {
             foreign: true,
             cause: Cause::Record,
-            detail: format!("{} {fault}, so it is left alone", path.display()),
-            remedy: Some("make sure that no candidate leads, and move it away".to_owned()),
+            detail: format!("{} {fault}, so it was not changed", path.display()),
+            remedy: Some("make sure that no instance leads, and move it away".to_owned()),
         }
     }
 
@@ -46,18 +46,16 @@ impl Fault {
 
     /// Creates the error for a failed system call.
     pub(super) fn io(path: &Path, verb: &str, error: io::Error) -> Self {
-        let detail = format!("{} cannot be {verb}: {error}", path.display());
+        let detail = format!("{} could not be {verb}: {error}", path.display());
         let remedy = match error.kind() {
             io::ErrorKind::PermissionDenied => {
-                "let our user write in the directory; run all candidates of an election as the \
-                 same user"
+                "make the directory writable for this user; run all candidates of an election as \
+                 the same user"
             }
-            io::ErrorKind::ReadOnlyFilesystem => {
-                "mount it writable, or have --store name another directory"
-            }
+            io::ErrorKind::ReadOnlyFilesystem => "mount it writable, or set another --store",
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 return Self {
-                    remedy: Some("make room on the filesystem".to_owned()),
+                    remedy: Some("free space on the filesystem".to_owned()),
                     ..Self::unavailable(detail)
                 };
             }
@@ -67,8 +65,8 @@ impl Fault {
     }
 }
 
-impl From<Fault> for StoreError {
-    fn from(fault: Fault) -> Self {
+impl From<FileError> for StoreError {
+    fn from(fault: FileError) -> Self {
         let message = match fault.remedy {
             Some(remedy) => format!("{}; {remedy}", fault.detail),
             None => fault.detail,

@@ -18,18 +18,19 @@ pub(super) fn judge_directory(
             return Ok(());
         }
         let what = format!(
-            "should be ours alone, but belongs to user {owner} with mode {:o} (we are user {us})",
+            "must be accessible only to this user, but is owned by uid {owner} with mode {:o} \
+             (this instance runs as uid {us})",
             mode.bits()
         );
-        return Err((what, "remove it, or have --store name another directory"));
+        return Err((what, "remove it, or set another --store"));
     }
     if owner != us && owner != 0 {
-        let what = format!("belongs to user {owner}, who is neither us (user {us}) nor root");
-        return Err((what, "chown it, or have --store name another directory"));
+        let what = format!("is owned by uid {owner}, which is neither this user ({us}) nor root");
+        return Err((what, "chown it, or set another --store"));
     }
     if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
-        let what = format!("can be written by everybody (mode {:o})", mode.bits());
-        return Err((what, "chmod o-w it, or have --store name a directory below it"));
+        let what = format!("is world-writable (mode {:o})", mode.bits());
+        return Err((what, "chmod o-w it, or set --store to a directory below it"));
     }
     Ok(())
 }
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_ours_or_roots_and_not_for_everybody_to_write() {
+    fn a_directory_must_belong_to_the_user_or_root_and_not_be_world_writable() {
         for (owner, mode, us, well) in [
             (1000, 0o700, 1000, true),
             (1000, 0o775, 1000, true),
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_directory_is_ours_alone() {
+    fn the_default_directory_is_private() {
         assert!(judged(1000, 0o700, 1000, true));
         assert!(!judged(1000, 0o750, 1000, true));
         assert!(!judged(1000, 0o701, 1000, true));

@@ -91,17 +91,17 @@ impl Stored {
             return Err("is empty".into());
         }
         let marker: Marker = serde_json::from_slice(bytes)
-            .map_err(|error| format!("is torn or was not written by tenure ({error})"))?;
+            .map_err(|error| format!("is corrupt or was not written by Tenure ({error})"))?;
         if marker.tenure > FORMAT {
             return Err(format!(
-                "has format {}, and this version knows formats up to {FORMAT}",
+                "has format {}, but this version supports formats up to {FORMAT}",
                 marker.tenure
             ));
         }
         let stored: Self = serde_json::from_slice(bytes)
-            .map_err(|error| format!("is torn or was not written by tenure ({error})"))?;
+            .map_err(|error| format!("is corrupt or was not written by Tenure ({error})"))?;
         if stored.tenure != FORMAT {
-            return Err(format!("has format {}, which never was one", stored.tenure));
+            return Err(format!("has the invalid format {}", stored.tenure));
         }
         if stored.nonce.as_deref().is_some_and(|nonce| nonce.parse::<Nonce>().is_err()) {
             return Err("has a nonce that is not hexadecimal".into());
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_is_read_whole_or_refused_and_nobody_is_kept_waiting_for_hours() {
+    fn a_successor_is_read_whole_or_refused_within_the_longest_hold_off() {
         let good = String::from_utf8(nominated().encode().unwrap()).unwrap();
         let hold_off = |text: &str| Stored::decode(good.replace("10250", text).as_bytes());
         assert_eq!(hold_off("10250"), Ok(nominated()));
@@ -356,14 +356,14 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_not_ours_is_told_by_its_fault() {
+    fn a_foreign_record_is_refused_with_the_reason() {
         let good = String::from_utf8(held().encode().unwrap()).unwrap();
         for (bytes, words) in [
             (String::new(), "is empty"),
-            (good[..good.len() / 2].to_owned(), "is torn"),
-            ("{}".into(), "is torn or was not written by tenure"),
+            (good[..good.len() / 2].to_owned(), "is corrupt"),
+            ("{}".into(), "is corrupt or was not written by Tenure"),
             (good.replace("\"tenure\": 1", "\"tenure\": 2"), "has format 2"),
-            (good.replace("\"tenure\": 1", "\"tenure\": 0"), "has format 0"),
+            (good.replace("\"tenure\": 1", "\"tenure\": 0"), "invalid format 0"),
             (good.replace("\"tenure\": 1", "\"tenure\": 2, \"more\": 3"), "has format 2"),
             (good.replace("42", "\"42\""), "invalid type: string"),
             (good.replace("42", "-42"), "-42"),

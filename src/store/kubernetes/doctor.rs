@@ -11,7 +11,7 @@ use super::token::Token;
 use super::{Kubernetes, record};
 use crate::clock::{self, Moment};
 use crate::kube::objects::{AccessSpec, Lease, Metadata, SelfSubjectAccessReview};
-use crate::kube::{Dated, Kind, Kube, KubeError, rule};
+use crate::kube::{Dated, Kube, KubeError, KubeObject, rule};
 use crate::lease::Snapshot;
 use crate::store::{Finding, Verdict};
 
@@ -67,7 +67,7 @@ pub(super) async fn examine(store: &Kubernetes) -> Vec<Finding> {
 }
 
 impl Examination<'_> {
-    fn say(
+    fn add(
         &mut self,
         subject: &'static str,
         verdict: Verdict,
@@ -95,14 +95,14 @@ impl Examination<'_> {
         if !self.found.iter().any(wrong) {
             let remedy = match error {
                 KubeError::Disconnected(_) | KubeError::Timeout(_) => {
-                    "check --kube-api, and look for network policies and firewalls on the way"
+                    "check --kube-api, network policies and firewalls"
                 }
                 KubeError::Throttled { .. } | KubeError::Unavailable(_) => {
-                    "look at the control plane, and run `tenure doctor` again"
+                    "check the control plane, and run `tenure doctor` again"
                 }
                 _ => "",
             };
-            self.say(subject, Verdict::Wrong, error.to_string(), remedy);
+            self.add(subject, Verdict::Wrong, error.to_string(), remedy);
         }
     }
 
@@ -110,38 +110,37 @@ impl Examination<'_> {
     async fn token(&mut self) {
         let read = match self.kube.token().await {
             Ok(None) => {
-                let detail =
-                    "none is sent: whoever reaches the server needs none, or a proxy adds it";
-                return self.say(TOKEN, Verdict::Well, detail, "");
+                let detail = "none is sent: the server requires none, or a proxy adds it";
+                return self.add(TOKEN, Verdict::Well, detail, "");
             }
             Ok(Some(read)) => Token::read(&read),
             Err(why) => {
-                return self.say(TOKEN, Verdict::Wrong, why, "");
+                return self.add(TOKEN, Verdict::Wrong, why, "");
             }
         };
         let Some(token) = read else {
-            let detail = "there is one, and it does not say when it ends";
-            return self.say(TOKEN, Verdict::Well, detail, "");
+            let detail = "present; its expiry is unknown";
+            return self.add(TOKEN, Verdict::Well, detail, "");
         };
         let whose = format!("of {} for {}", token.subject, token.audience());
         match token.end().map(|end| (end, end - clock::now().date())) {
             Some((end, left)) if !left.is_positive() => {
-                let detail = format!("{whose}: it ended on {end}");
-                let remedy = "have it replaced; the kubelet does so for a projected volume, not \
-                              where it is mounted with subPath";
-                self.say(TOKEN, Verdict::Wrong, detail, remedy);
+                let detail = format!("{whose}: it expired on {end}");
+                let remedy = "replace it; the kubelet does so for a projected volume, but not if \
+                              it is mounted with subPath";
+                self.add(TOKEN, Verdict::Wrong, detail, remedy);
             }
             Some((end, left)) if left < SOON => {
-                let detail = format!("{whose}: it ends on {end}, and nobody has replaced it yet");
-                self.say(
+                let detail = format!("{whose}: it expires on {end} and has not been replaced yet");
+                self.add(
                     TOKEN,
                     Verdict::Doubtful,
                     detail,
-                    "look whether it is mounted as a projected volume",
+                    "check that it is mounted as a projected volume",
                 );
             }
-            Some((end, _)) => self.say(TOKEN, Verdict::Well, format!("{whose}, until {end}"), ""),
-            None => self.say(TOKEN, Verdict::Well, format!("{whose}, without an end"), ""),
+            Some((end, _)) => self.add(TOKEN, Verdict::Well, format!("{whose}, until {end}"), ""),
+            None => self.add(TOKEN, Verdict::Well, format!("{whose}, without expiry"), ""),
         }
         self.user = token.subject;
     }
@@ -157,22 +156,22 @@ impl Examination<'_> {
         };
         match read {
             Ok(Dated { object, .. }) => {
-                self.say(SERVER, Verdict::Well, answers(), "");
+                self.add(SERVER, Verdict::Well, answers(), "");
                 self.lease(Some(&object));
                 self.exists = true;
             }
             Err(KubeError::Missing(_)) => {
-                self.say(SERVER, Verdict::Well, answers(), "");
+                self.add(SERVER, Verdict::Well, answers(), "");
                 self.lease(None);
             }
             Err(error @ (KubeError::Forbidden(_) | KubeError::Unauthorized(_))) => {
-                self.say(SERVER, Verdict::Well, answers(), "");
+                self.add(SERVER, Verdict::Well, answers(), "");
                 let KubeError::Forbidden(why) = &error else {
                     self.fault(&error);
                     return false;
                 };
                 // The permissions are checked below, verb by verb.
-                if let Some((user, _)) = why.split_once(" may not ") {
+                if let Some((user, _)) = why.split_once(" cannot ") {
                     self.user = user.to_owned();
                 }
             }
@@ -187,38 +186,40 @@ impl Examination<'_> {
     /// Reports the state of the Lease.
     fn lease(&mut self, lease: Option<&Lease>) {
         let place = self.store.place();
-        let create = "run `tenure doctor --create` to spare that wait";
+        let create = "run `tenure doctor --create` to avoid that wait";
         let Some(lease) = lease else {
-            let detail = format!("{place} does not exist: its first leader waits a lease-duration");
-            return self.say(LEASE, Verdict::Doubtful, detail, create);
+            let detail =
+                format!("{place} does not exist: the first leader waits for a lease-duration");
+            return self.add(LEASE, Verdict::Doubtful, detail, create);
         };
         let Snapshot { record, claim, .. } = match record::snapshot(lease, &place) {
             Ok(snapshot) => snapshot,
             Err(failure) => {
-                return self.say(LEASE, Verdict::Wrong, failure.message, "");
+                return self.add(LEASE, Verdict::Wrong, failure.message, "");
             }
         };
         let who = match (record::holder(lease), &record.holder, &claim) {
-            (None, ..) => "held by nobody".to_owned(),
+            (None, ..) => "not held".to_owned(),
             (Some(_), Some(holder), _) => format!("held or last held by {}", holder.identity),
             (Some(holder), None, Some(claim)) => format!(
-                "held or last held by {holder}, who has written no term: another kind of \
-                 candidate, or one of ours just now; respected for {} s after each renewal",
+                "held or last held by {holder}, which has written no term: another kind of \
+                 candidate, or an instance that was just elected; respected for {} s after each \
+                 renewal",
                 claim.lease_duration.as_secs()
             ),
             (Some(holder), None, None) => format!("held by {holder}"),
         };
         match record.term {
             Some(term) => {
-                self.say(LEASE, Verdict::Well, format!("{place}: term {term}, {who}"), "")
+                self.add(LEASE, Verdict::Well, format!("{place}: term {term}, {who}"), "")
             }
             None => {
                 let detail = format!(
-                    "{place} bears no term, {who}: its first leader waits a lease-duration"
+                    "{place} has no term, {who}: the first leader waits for a lease-duration"
                 );
                 // A first term may be written only while nobody leads, and this holder may lead.
                 let remedy = if claim.is_none() { create } else { "" };
-                self.say(LEASE, Verdict::Doubtful, detail, remedy);
+                self.add(LEASE, Verdict::Doubtful, detail, remedy);
             }
         }
     }
@@ -232,18 +233,19 @@ impl Examination<'_> {
         let namespace = settings.namespace.clone();
         match self.kube.try_create(&probe).await {
             Ok(_) | Err(KubeError::Exists(_)) => {
-                self.say(
+                self.add(
                     NAMESPACE,
                     Verdict::Well,
-                    format!("{namespace} is there, and takes Leases"),
+                    format!("{namespace} exists and accepts Leases"),
                     "",
                 );
             }
             // Checked below.
-            Err(KubeError::Forbidden(why)) if why.contains(" may not ") => (),
+            Err(KubeError::Forbidden(why)) if why.contains(" cannot ") => (),
             Err(KubeError::Forbidden(why)) => {
-                let remedy = "look at quotas, admission webhooks, and whether the namespace is being deleted";
-                self.say(NAMESPACE, Verdict::Wrong, why, remedy);
+                let remedy =
+                    "check quotas, admission webhooks, and whether the namespace is being deleted";
+                self.add(NAMESPACE, Verdict::Wrong, why, remedy);
             }
             Err(error) => self.fault(&error),
         }
@@ -262,15 +264,15 @@ impl Examination<'_> {
                     }
                 }
                 Err(error) => {
-                    let detail = format!("what is allowed could not be asked: {error}");
-                    return self.say(RIGHTS, Verdict::Doubtful, detail, "");
+                    let detail = format!("failed to read the permissions: {error}");
+                    return self.add(RIGHTS, Verdict::Doubtful, detail, "");
                 }
             }
         }
         let namespace = &self.store.settings.namespace;
         let all = Lease::RESOURCE.verbs.replace(',', ", ");
         if missing.is_empty() {
-            return self.say(RIGHTS, Verdict::Well, format!("{all} on leases in {namespace}"), "");
+            return self.add(RIGHTS, Verdict::Well, format!("{all} on leases in {namespace}"), "");
         }
         let user = match self.user.as_str() {
             "" => "system:serviceaccount:NAMESPACE:NAME",
@@ -282,7 +284,7 @@ impl Examination<'_> {
         // again.
         let bearable = |verb: &&str| *verb == "watch" || (*verb == "create" && self.exists);
         let verdict = if missing.iter().all(bearable) { Verdict::Doubtful } else { Verdict::Wrong };
-        self.say(RIGHTS, verdict, detail, remedy);
+        self.add(RIGHTS, verdict, detail, remedy);
     }
 
     async fn may(&self, verb: &str) -> Result<Dated<SelfSubjectAccessReview>, KubeError> {
@@ -315,13 +317,13 @@ impl Examination<'_> {
         let ahead = asked.date() - (date + time::Duration::SECOND);
         let behind = date - answered.date();
         let apart = ahead.max(behind).max(time::Duration::ZERO).whole_seconds();
-        let detail = format!("our clock is {apart} s off");
+        let detail = format!("the clock of this host is {apart} s off");
         if apart >= SKEWED {
-            let remedy = "have this host's clock set by NTP: no lease rests on it, but what \
-                          `kubectl get lease` shows does, and whether a token holds";
-            return self.say(SKEW, Verdict::Doubtful, detail, remedy);
+            let remedy = "synchronize the clock of this host (NTP): no lease depends on it, but \
+                          the times that `kubectl get lease` shows and the validity of tokens do";
+            return self.add(SKEW, Verdict::Doubtful, detail, remedy);
         }
-        self.say(SKEW, Verdict::Well, detail, "");
+        self.add(SKEW, Verdict::Well, detail, "");
     }
 
     /// Times some requests over an open connection.
@@ -340,7 +342,7 @@ impl Examination<'_> {
         // A renewal is a read and a write.
         let (twice, bound) = (slowest * 2, settings.request_timeout);
         let detail = format!(
-            "the slowest of {TIMED} requests took {} ms, a renewal makes two, and request-timeout \
+            "the slowest of {TIMED} requests took {} ms; a renewal takes two, and request-timeout \
              is {} ms",
             slowest.as_millis(),
             bound.as_millis()
@@ -348,14 +350,15 @@ impl Examination<'_> {
         let (verdict, remedy) = match twice {
             _ if twice >= bound => (
                 Verdict::Wrong,
-                "look at the control plane, or raise --request-timeout and with it --renew-deadline and --lease-duration",
+                "check the control plane, or raise --request-timeout and with it --renew-deadline \
+                 and --lease-duration",
             ),
             _ if twice * 2 >= bound => {
-                (Verdict::Doubtful, "look at the control plane, or raise --request-timeout")
+                (Verdict::Doubtful, "check the control plane, or raise --request-timeout")
             }
             _ => (Verdict::Well, ""),
         };
-        self.say(TIMINGS, verdict, detail, remedy);
+        self.add(TIMINGS, verdict, detail, remedy);
     }
 
     /// Sorts the findings, and adds those that were skipped.
@@ -366,7 +369,7 @@ impl Examination<'_> {
                 found.push(Finding {
                     subject: subject.into(),
                     verdict: Verdict::Skipped,
-                    detail: "not looked at, because of what is wrong beside it".to_owned(),
+                    detail: "skipped because of another error".to_owned(),
                     remedy: None,
                 });
             }

@@ -108,9 +108,9 @@ fn claim(lease: &Lease, place: &str) -> Result<Option<Claim>, Failure> {
     let Some(lease_duration) = lease_duration(lease) else {
         let (namespace, name) = place.split_once('/').unwrap_or_default();
         let message = format!(
-            "the Lease {place} is held by {holder:?} without leaseDurationSeconds, so that nobody \
-             can know when it ends; once that holder is gone, free it with: kubectl patch lease \
-             {name} -n {namespace} --type=merge -p '{{\"spec\":{{\"holderIdentity\":\"\"}}}}'"
+            "the Lease {place} is held by {holder:?} without leaseDurationSeconds, so its end is \
+             unknown; once that holder is gone, free it with: kubectl patch lease {name} -n \
+             {namespace} --type=merge -p '{{\"spec\":{{\"holderIdentity\":\"\"}}}}'"
         );
         return Err(Failure::new(Cause::Record, message));
     };
@@ -147,8 +147,8 @@ pub(super) fn read(lease: &Lease, place: &str) -> Result<Record, Failure> {
     let annotations = &lease.metadata.annotations;
     let foreign = |why: String| {
         let message = format!(
-            "the record in the Lease {place} is not Tenure's: {why}; take its annotations \
-             tenure.dev/… away, or name another Lease"
+            "the record in the Lease {place} was not written by Tenure: {why}; remove its \
+             annotations tenure.dev/…, or set another Lease"
         );
         Failure::new(Cause::Record, message)
     };
@@ -157,16 +157,16 @@ pub(super) fn read(lease: &Lease, place: &str) -> Result<Record, Failure> {
         Some(text) if text.bytes().all(|it| it.is_ascii_digit()) => {
             text.parse().map(Some).map_err(|_| foreign(format!("its {name} is out of range")))
         }
-        Some(_) => Err(foreign(format!("its {name} is no number"))),
+        Some(_) => Err(foreign(format!("its {name} is not a number"))),
     };
     let term = number(TERM)?;
     if term.is_some_and(|it| it >= TERM_LIMIT - 1) {
-        return Err(foreign(format!("its {TERM} is so large that none can follow")));
+        return Err(foreign(format!("its {TERM} is too large")));
     }
     let nonce = match annotations.get(NONCE) {
         None => None,
         Some(text) => {
-            Some(text.parse::<Nonce>().map_err(|_| foreign(format!("its {NONCE} is none")))?)
+            Some(text.parse::<Nonce>().map_err(|_| foreign(format!("its {NONCE} is invalid")))?)
         }
     };
     let text = |name: &str| annotations.get(name).cloned();
@@ -177,7 +177,7 @@ pub(super) fn read(lease: &Lease, place: &str) -> Result<Record, Failure> {
     let successor = match (annotations.get(SUCCESSOR), number(HOLD_OFF)?) {
         (Some(identity), Some(hold_off)) => Successor::recorded(identity, hold_off),
         (None, None) => None,
-        _ => return Err(foreign(format!("it bears {SUCCESSOR} or {HOLD_OFF} without the other"))),
+        _ => return Err(foreign(format!("it has only one of {SUCCESSOR} and {HOLD_OFF}"))),
     };
     Ok(Record { term, holder, nonce, successor })
 }

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_tells_whose_it_is_for_whom_and_until_when() {
+    fn a_token_has_subject_audience_and_expiry() {
         let claims = r#"{"sub":"system:serviceaccount:shop:worker","aud":["https://a","b"],
             "exp":1700000000,"kubernetes.io":{"namespace":"shop"}}"#;
         let read = Token::read(&token(claims)).unwrap();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_token_is_none() {
+    fn a_malformed_token_is_none() {
         for text in ["", "secret", "a.b", "a.!!.c", "..", "e30.e30"] {
             assert_eq!(Token::read(text.as_bytes()), None, "{text:?}");
         }

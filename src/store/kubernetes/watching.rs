@@ -104,8 +104,8 @@ impl Kubernetes {
                 noticed.refused = noticed.refused.saturating_add(1);
                 if noticed.refused == REFUSALS {
                     tracing::warn!(
-                        "the Lease cannot be watched, so that a release is seen at the next look \
-                         only: {why}"
+                        "failed to watch the Lease, so a release is noticed only at the next poll: \
+                         {why}"
                     );
                 }
             }

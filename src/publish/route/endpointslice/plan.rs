@@ -112,8 +112,8 @@ impl Ours {
         let (label, us) = MANAGER;
         if found.metadata.labels.get(label).is_none_or(|it| it != us) {
             return Some(Step::Refused(format!(
-                "the EndpointSlice {name} is managed by another than Tenure: delete it, or name \
-                 another Service or election"
+                "the EndpointSlice {name} is not managed by Tenure: delete it, or set another \
+                 Service or election"
             )));
         }
         if let Some(newer) = term_of(&found.metadata).filter(|it| *it > term) {
@@ -121,8 +121,9 @@ impl Ours {
         }
         (found.address_type != self.address_type()).then(|| {
             Step::Refused(format!(
-                "the EndpointSlice {name} holds addresses of {}, and ours is {}, which Kubernetes \
-                 lets nobody change: delete it, and give all candidates addresses of one family",
+                "the EndpointSlice {name} has the address type {}, but the address of this pod is \
+                 {}, and Kubernetes does not allow the type to change: delete it, and give all \
+                 candidates addresses of one family",
                 found.address_type, self.address
             ))
         })
@@ -177,8 +178,8 @@ pub(in crate::publish::route) fn ports(service: &Service) -> Result<Vec<Endpoint
     let name = &service.metadata.name;
     if !service.spec.selector.is_empty() {
         return Err(format!(
-            "the Service {name} has a selector, so that Kubernetes writes its endpoints itself: take \
-             spec.selector out, or use --kube-route label"
+            "the Service {name} has a selector, so Kubernetes writes its endpoints: remove \
+             spec.selector, or use --kube-route label"
         ));
     }
     let port = |port: &ServicePort| {
@@ -188,8 +189,8 @@ pub(in crate::publish::route) fn ports(service: &Service) -> Result<Vec<Endpoint
         };
         let number = number.ok_or_else(|| {
             format!(
-                "the targetPort of the Service {name}'s port {} is a name, which only a pod's \
-                 manifest can tell: give it a number",
+                "the targetPort of the Service {name}'s port {} is a name, which Tenure cannot \
+                 resolve: set a number",
                 port.port
             )
         })?;
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_that_no_longer_says_which_service_it_is_for_is_mended() {
+    fn a_slice_without_its_service_label_is_repaired() {
         let us = ours("a", "10.0.0.1");
         for change in [
             |labels: &mut Labels| drop(labels.remove(SERVICE)),
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leads_no_more_takes_out_itself_alone() {
+    fn a_former_leader_removes_only_itself() {
         let (old, new) = (ours("a", "10.0.0.1"), ours("b", "10.0.0.2"));
         let Step::Write(slice) = old.leave(Some(led(&old, 42)), None, Some(42), None) else {
             panic!()
@@ -316,11 +317,11 @@ mod tests {
     }
 
     #[test]
-    fn what_may_yet_arrive_is_overtaken_where_the_slice_is_still_of_our_term() {
+    fn a_write_in_flight_is_invalidated_in_the_same_term() {
         let (old, new) = (ours("a", "10.0.0.1"), ours("b", "10.0.0.2"));
         let fence = || Some("f".to_owned());
         let Step::Write(slice) = old.leave(Some(led(&new, 41)), None, Some(42), fence()) else {
-            panic!("a write of term 42 may be on its way")
+            panic!("a write of term 42 may be on its mechanism")
         };
         assert_eq!(addresses(&slice), ["10.0.0.2"]);
         assert_eq!(slice.metadata.annotations[FENCE], "f");
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_that_is_not_ours_to_write_is_refused() {
+    fn a_slice_managed_by_another_is_refused() {
         let us = ours("a", "10.0.0.1");
         let mut foreign = led(&us, 42);
         foreign.metadata.labels.insert(MANAGER.0.to_owned(), "somebody.else".to_owned());
@@ -345,7 +346,7 @@ mod tests {
         let why = ports(&service(json!({"selector": {"app": "web"}}))).unwrap_err();
         assert!(why.contains("web has a selector") && why.contains("--kube-route label"), "{why}");
         let why = ports(&service(json!({"ports": [{"port": 80, "targetPort": "http"}]})));
-        assert!(why.unwrap_err().contains("give it a number"));
+        assert!(why.unwrap_err().contains("set a number"));
         let all = ports(&service(json!({"ports": [
             {"name": "http", "port": 80},
             {"name": "dns", "port": 53, "targetPort": 5353, "protocol": "UDP"},

@@ -36,7 +36,7 @@ fn annotate(lease: &mut Lease, name: &str, value: &str) {
 }
 
 #[test]
-fn a_lease_that_we_make_is_as_client_go_makes_one() {
+fn a_created_lease_equals_one_of_client_go() {
     let lease = serde_json::to_value(held()).unwrap();
     let expected = serde_json::json!({
         "metadata": {
@@ -83,7 +83,7 @@ fn a_renewal_changes_what_all_observers_count_even_when_the_clock_does_not_move(
 }
 
 #[test]
-fn what_is_written_beside_the_spec_makes_nobody_wait_anew() {
+fn changes_outside_the_spec_do_not_restart_the_wait() {
     let (mut lease, before) = (held(), spec(&held()));
     let version = version(&lease);
     write_term(&mut lease, &bid(1), 7);
@@ -95,7 +95,7 @@ fn what_is_written_beside_the_spec_makes_nobody_wait_anew() {
 }
 
 #[test]
-fn a_lease_made_again_is_another_whatever_its_version() {
+fn a_recreated_lease_differs_whatever_its_version() {
     let (mut one, mut other) = (held(), held());
     (one.metadata.uid, other.metadata.uid) = ("a".to_owned(), "b".to_owned());
     assert_ne!(version(&one), version(&other));
@@ -103,7 +103,7 @@ fn a_lease_made_again_is_another_whatever_its_version() {
 }
 
 #[test]
-fn a_lease_is_ours_by_its_holder_and_its_claim_together() {
+fn a_lease_is_own_by_holder_and_claim_together() {
     let mut lease = held();
     assert!(is_of(&lease, &bid(1)));
     assert!(!is_of(&lease, &bid(2)), "another acquisition of the same instance");
@@ -139,7 +139,7 @@ fn other_fields_may_be_missing_as_for_client_go() {
 }
 
 #[test]
-fn under_a_holder_who_did_not_write_it_a_record_is_its_term_alone() {
+fn a_record_that_the_holder_did_not_write_is_its_term_alone() {
     let mut lease = held();
     write_term(&mut lease, &bid(1), 7);
     let ours = snapshot(&lease, PLACE).unwrap().record;
@@ -160,7 +160,7 @@ fn under_a_holder_who_did_not_write_it_a_record_is_its_term_alone() {
 }
 
 #[test]
-fn a_broken_lease_makes_everybody_wait_and_may_be_ended_by_who_had_it() {
+fn a_broken_lease_makes_all_wait_and_its_holder_may_release_it() {
     let mut lease = held();
     mark_broken(&mut lease, at(1));
     assert_ne!(spec(&lease), spec(&held()));
@@ -173,7 +173,7 @@ fn a_broken_lease_makes_everybody_wait_and_may_be_ended_by_who_had_it() {
 }
 
 #[test]
-fn terms_are_above_the_last_and_what_client_go_counts_and_below_what_json_can_tell() {
+fn terms_grow_above_the_record_and_client_go_and_stay_exact_in_json() {
     let mut lease = held();
     lease.spec.lease_transitions = Some(41);
     assert_eq!(next_term(&lease, Some(7), 0), Some(42));
@@ -185,15 +185,15 @@ fn terms_are_above_the_last_and_what_client_go_counts_and_below_what_json_can_te
 }
 
 #[test]
-fn annotations_that_nobody_of_us_wrote_are_refused_and_named() {
+fn foreign_annotations_are_refused_by_name() {
     for (name, value, said) in [
-        (TERM, "seven", "no number"),
-        (TERM, "-7", "no number"),
+        (TERM, "seven", "not a number"),
+        (TERM, "-7", "not a number"),
         (TERM, "99999999999999999999", "out of range"),
         (TERM, "", "out of range"),
         (NONCE, "zz", "tenure.dev/nonce"),
-        (HOLD_OFF, "1", "without the other"),
-        (SUCCESSOR, "b", "without the other"),
+        (HOLD_OFF, "1", "only one of"),
+        (SUCCESSOR, "b", "only one of"),
     ] {
         let mut lease = held();
         annotate(&mut lease, name, value);

@@ -6,7 +6,7 @@
 
 use rustix::fs::Access;
 
-use super::finding;
+use super::doctor::finding;
 use crate::clock;
 use crate::config::{Admin, Ending, Hook, Loaded, Settings, Warning};
 use crate::probe::Probes;
@@ -30,9 +30,8 @@ fn end(settings: &Settings) -> Finding {
         Verdict::Well,
         "end",
         format!(
-            "an end by SIGTERM takes at most {ending}: leave it that time by \
-             terminationGracePeriodSeconds: {seconds} in Kubernetes (30 if unset), \
-             TimeoutStopSec={seconds} in systemd (90 if unset)"
+            "shutdown takes at most {ending}: set terminationGracePeriodSeconds: {seconds} in \
+             Kubernetes (default 30), TimeoutStopSec={seconds} in systemd (default 90)"
         ),
     )
 }
@@ -42,17 +41,23 @@ async fn health(settings: &Settings) -> Vec<Finding> {
     let probes = match Probes::new(&settings.health, clock::now) {
         Ok(probes) => probes,
         Err(error) => {
-            return vec![finding(Verdict::Wrong, "health", format!("cannot be asked: {error:#}"))];
+            return vec![finding(
+                Verdict::Wrong,
+                "health",
+                format!("failed to set up the probes: {error:#}"),
+            )];
         }
     };
     let one = |(name, well, said): (String, bool, String)| Finding {
         remedy: (!well).then(|| {
-            "nobody competes here until it is well; start the service, or mend the probe".to_owned()
+            "this instance does not compete until the probe succeeds; start the service, or fix \
+             the probe"
+                .to_owned()
         }),
         ..finding(
             if well { Verdict::Well } else { Verdict::Doubtful },
             "health",
-            format!("{name} {}: {said}", if well { "is well" } else { "is not well" }),
+            format!("{name} {}: {said}", if well { "succeeded" } else { "failed" }),
         )
     };
     probes.once().await.into_iter().map(one).collect()
@@ -60,8 +65,8 @@ async fn health(settings: &Settings) -> Vec<Finding> {
 
 fn hook(name: &'static str, hook: &Hook) -> Finding {
     let does = match hook {
-        Hook::Command(_) => format!("runs {hook}, which is there and can be run"),
-        Hook::Webhook(_) => format!("is posted to {hook}, which was not tried"),
+        Hook::Command(_) => format!("runs {hook}, which exists and is executable"),
+        Hook::Webhook(_) => format!("posts to {hook}, which was not tried"),
     };
     finding(Verdict::Well, name, does)
 }
@@ -70,25 +75,25 @@ fn admin(admin: &Admin) -> Finding {
     let directory = match admin {
         Admin::Tcp { address, token_file } => {
             let detail =
-                format!("listens at {address}, with the token of {}", token_file.display());
+                format!("listens on {address}, with the token in {}", token_file.display());
             return finding(Verdict::Well, "admin", detail);
         }
         Admin::Unix(path) => path.parent().unwrap_or(path),
     };
     if rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK).is_err() {
         return Finding {
-            remedy: Some(format!("let our user write to {}", directory.display())),
+            remedy: Some(format!("make {} writable for this user", directory.display())),
             ..finding(
                 Verdict::Wrong,
                 "admin",
-                format!("{admin} cannot be made: we may not write to its directory"),
+                format!("{admin} cannot be created: its directory is not writable"),
             )
         };
     }
     let detail = if admin.is_taken() {
-        format!("{admin} is listened at: by the sidecar, if it is up")
+        format!("{admin} is in use: by the sidecar, if it is running")
     } else {
-        format!("{admin} can be made, for our own user")
+        format!("{admin} can be created")
     };
     finding(Verdict::Well, "admin", detail)
 }

@@ -18,10 +18,10 @@ pub(super) const TIMINGS: &str = "timings";
 
 /// The findings so far.
 #[derive(Default)]
-pub(super) struct Report(Vec<Finding>);
+pub(super) struct Findings(Vec<Finding>);
 
-impl Report {
-    fn say(
+impl Findings {
+    fn add(
         &mut self,
         subject: &'static str,
         verdict: Verdict,
@@ -34,12 +34,12 @@ impl Report {
 
     /// Adds a finding that is as it should be.
     pub(super) fn well(&mut self, subject: &'static str, detail: impl Into<String>) {
-        self.say(subject, Verdict::Well, detail, None);
+        self.add(subject, Verdict::Well, detail, None);
     }
 
     /// Adds a finding that does not work.
     pub(super) fn wrong(&mut self, subject: &'static str, detail: impl Into<String>, remedy: &str) {
-        self.say(subject, Verdict::Wrong, detail, Some(remedy));
+        self.add(subject, Verdict::Wrong, detail, Some(remedy));
     }
 
     /// Adds a finding that works, but may fail later.
@@ -49,7 +49,7 @@ impl Report {
         detail: impl Into<String>,
         remedy: &str,
     ) {
-        self.say(subject, Verdict::Doubtful, detail, Some(remedy));
+        self.add(subject, Verdict::Doubtful, detail, Some(remedy));
     }
 
     /// Sorts the findings, and adds those that were skipped.
@@ -60,7 +60,7 @@ impl Report {
                 findings.push(Finding {
                     subject: subject.into(),
                     verdict: Verdict::Skipped,
-                    detail: "not looked at, because of what is wrong above".to_owned(),
+                    detail: "skipped because of an earlier error".to_owned(),
                     remedy: None,
                 });
             }

@@ -2,8 +2,8 @@
 
 use time::OffsetDateTime;
 
-use super::super::document::{Document, Role, TransitionDocument, date};
-use super::super::terminal::{Colour, Style, harmless};
+use super::document::{Document, Role, TransitionDocument, date};
+use super::terminal::{Colour, Style, harmless};
 use crate::clock::Moment;
 use crate::status::words;
 
@@ -73,17 +73,17 @@ impl Lines {
     fn news(&self, document: &Document) -> String {
         let error = |it: &Document| it.store.last_error.clone();
         let Some(last) = &self.last else {
-            return "as it is".to_owned();
+            return "present state".to_owned();
         };
         if last.instance != document.instance {
-            return "another process answers now".to_owned();
+            return "another process answers".to_owned();
         }
         if last.role == Role::Active && document.role == Role::Passive {
-            return "its time is over".to_owned();
+            return "the lease expired".to_owned();
         }
         if last.holder != document.holder {
             let seen = document.holder.as_ref().map(|it| harmless(&it.identity));
-            return seen.map_or("nobody is seen to lead".to_owned(), |it| format!("{it} leads"));
+            return seen.map_or("no leader known".to_owned(), |it| format!("{it} leads"));
         }
         match (error(last), error(document)) {
             (_, Some(error)) => format!("store: {error}"),
@@ -182,25 +182,25 @@ mod tests {
         assert_eq!(
             text,
             "UTC       state       term           holder                why\n\
-             09:00:00  standby     41             web-2                 as it is\n\
-             09:00:00  standby     -              -                     nobody is seen to lead\n\
-             09:00:01  activating  -              -                     the store granted the lease\n\
-             09:00:02  leader      42             web-1                 the new term was written\n\
-             09:00:00  jeopardy    42             web-1                 its time is over\n"
+             09:00:00  standby     41             web-2                 present state\n\
+             09:00:00  standby     -              -                     no leader known\n\
+             09:00:01  activating  -              -                     the lease was acquired\n\
+             09:00:02  leader      42             web-1                 the term was written\n\
+             09:00:00  jeopardy    42             web-1                 the lease expired\n"
         );
     }
 
     #[test]
-    fn the_store_s_troubles_and_another_process_are_told() {
+    fn store_errors_and_another_process_are_shown() {
         let mut lines = Lines::new(PLAIN);
         let failing = r#","store":{"kind":"file","last_error":"no \u001b[31mroute"}"#;
         let mut told = |more: &str| {
             let text = lines.of(document("standby", "passive", THEM, HEARD, more), at_nine());
             text.lines().next_back().unwrap().split_once("web-2").unwrap().1.trim().to_owned()
         };
-        assert_eq!(told(""), "as it is");
+        assert_eq!(told(""), "present state");
         assert_eq!(told(failing), "store: no  [31mroute");
         assert_eq!(told(""), "the store answers again");
-        assert_eq!(told(r#","instance":"j""#).as_str(), "another process answers now");
+        assert_eq!(told(r#","instance":"j""#).as_str(), "another process answers");
     }
 }
