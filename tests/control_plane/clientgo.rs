@@ -63,7 +63,7 @@ fn tenure_leads(crew: &Crew) {
 
 #[test]
 fn tenure_and_client_go_never_hold_one_lease_at_once() {
-    let plane = ControlPlane::shared();
+    let plane = ControlPlane::start();
     let ground = Ground::new(&plane, "neighbours");
     let token = ground.token();
     let start = |name: &str, releases| Neighbour::start(name, &ground, &token, TIMINGS, releases);

@@ -25,21 +25,17 @@ const TIMINGS: [&str; 4] = [
 ];
 
 /// A namespace with two pods, a Service, and an account with the permissions for one kind of route.
-struct Ground<'a> {
-    plane: &'a ControlPlane,
+struct Ground {
+    plane: &'static ControlPlane,
     namespace: &'static str,
     route: &'static [&'static str],
     token: PathBuf,
     directory: TempDir,
 }
 
-impl<'a> Ground<'a> {
-    fn new(
-        plane: &'a ControlPlane,
-        namespace: &'static str,
-        purpose: Purpose,
-        route: &'static [&'static str],
-    ) -> Self {
+impl Ground {
+    fn new(namespace: &'static str, purpose: Purpose, route: &'static [&'static str]) -> Self {
+        let plane = ControlPlane::shared();
         let listed = RIGHTS.iter().filter(|it| {
             matches!(it.purpose, Purpose::Store | Purpose::Events) || it.purpose == purpose
         });
@@ -97,10 +93,7 @@ impl<'a> Ground<'a> {
         given.chain(self.route.iter().chain(&TIMINGS).map(|it| (*it).to_owned())).collect()
     }
 
-    fn variables<'b>(&self, pod: &'b str, address: &'b str) -> [(&'static str, &'b str); 3]
-    where
-        'a: 'b,
-    {
+    fn variables<'a>(&self, pod: &'a str, address: &'a str) -> [(&'static str, &'a str); 3] {
         [("POD_NAME", pod), ("POD_NAMESPACE", self.namespace), ("POD_IP", address)]
     }
 
@@ -124,25 +117,23 @@ impl<'a> Ground<'a> {
     }
 
     fn pod(&self, name: &str) -> Value {
-        self.plane.kubectl.get(self.namespace, &["pod", name])
+        self.plane.kubectl.get(self.namespace, "pods", name)
     }
 
     /// Returns the pods that a Service for the leader would select.
     fn active(&self) -> Vec<String> {
         let label = "tenure.dev/role=active,tenure.dev/election=orders";
-        let pods = self.plane.kubectl.get(self.namespace, &["pods", "--selector", label]);
-        let name = |it: &Value| it["metadata"]["name"].as_str().unwrap().to_owned();
-        pods["items"].as_array().unwrap().iter().map(name).collect()
+        let pods = self.plane.kubectl.list(self.namespace, "pods", label);
+        pods.iter().map(|it| it["metadata"]["name"].as_str().unwrap().to_owned()).collect()
     }
 
     /// Waits until the Service leads to an address, and returns its EndpointSlice.
     fn leads_to(&self, address: &str) -> Value {
         until(PATIENCE, &format!("the Service leads to {address}"), || {
-            let selector = "kubernetes.io/service-name=web";
-            let found = ["endpointslices", "--selector", selector];
-            let found = self.plane.kubectl.get(self.namespace, &found)["items"].clone();
-            assert!(found.as_array().unwrap().len() <= 1, "{found}");
-            (found[0]["endpoints"][0]["addresses"] == json!([address])).then(|| found[0].clone())
+            let of = "kubernetes.io/service-name=web";
+            let mut found = self.plane.kubectl.list(self.namespace, "endpointslices", of);
+            assert!(found.len() <= 1, "{found:?}");
+            found.pop().filter(|it| it["endpoints"][0]["addresses"] == json!([address]))
         })
     }
 }
@@ -170,8 +161,7 @@ fn had_all_rights(candidates: &[&Candidate]) {
 
 #[test]
 fn a_label_follows_the_leader_with_the_listed_rights_alone() {
-    let plane = ControlPlane::shared();
-    let ground = Ground::new(&plane, "route-label", Purpose::Label, &["--kube-route=label"]);
+    let ground = Ground::new("route-label", Purpose::Label, &["--kube-route=label"]);
     let said = ground.doctor();
     assert!(said.contains("route: all 3 rights"), "{said}");
     assert!(said.contains("events: all 2 rights"), "{said}");
@@ -191,7 +181,7 @@ fn a_label_follows_the_leader_with_the_listed_rights_alone() {
     leads(&b);
     agrees(&b);
     assert_eq!(ground.active(), ["web-2"]);
-    let described = plane.kubectl.run(&["describe", "pod", "web-1", "-n", ground.namespace]);
+    let described = ground.plane.kubectl.run(&["describe", "pod", "web-1", "-n", ground.namespace]);
     for word in ["BecameLeader", "StoppedLeading", "tenure.dev/tenure", "it was asked to stop"] {
         assert!(described.contains(word), "{word} in {described}");
     }
@@ -210,9 +200,8 @@ fn a_label_follows_the_leader_with_the_listed_rights_alone() {
 
 #[test]
 fn an_endpointslice_follows_the_leader_with_the_listed_rights_alone() {
-    let plane = ControlPlane::shared();
     let route = &["--kube-route=endpointslice", "--kube-service=web"];
-    let ground = Ground::new(&plane, "route-slice", Purpose::EndpointSlice, route);
+    let ground = Ground::new("route-slice", Purpose::EndpointSlice, route);
     let said = ground.doctor();
     assert!(said.contains("route: all 5 rights"), "{said}");
     let mut a = ground.start("web-1", "10.0.0.1");
@@ -224,7 +213,7 @@ fn an_endpointslice_follows_the_leader_with_the_listed_rights_alone() {
     let numbers: Vec<_> =
         slice["ports"].as_array().unwrap().iter().map(|it| it["port"].clone()).collect();
     assert_eq!(numbers, [8080, 90]);
-    let versions = plane.kubectl.follow(ground.namespace, "endpointslices", "web.orders");
+    let versions = ground.plane.kubectl.follow(ground.namespace, "endpointslices", "web.orders");
     let b = ground.start("web-2", "10.0.0.2");
     agrees(&b);
     a.crash();
@@ -239,7 +228,7 @@ fn an_endpointslice_follows_the_leader_with_the_listed_rights_alone() {
     });
     assert_eq!(seen, ["10.0.0.1", "10.0.0.2"]);
     let deleted = ["delete", "service", "web", "-n", ground.namespace];
-    plane.kubectl.run(&deleted);
+    ground.plane.kubectl.run(&deleted);
     until(PATIENCE, "it is told", || {
         let status = b.status()?;
         status["route"]["last_error"].as_str()?.contains("web does not exist").then_some(())

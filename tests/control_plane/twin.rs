@@ -339,7 +339,7 @@ async fn ours_answers_as_the_real_one_does() {
     plane.kubectl.run(&["create", "namespace", "team"]);
     let ours = KubeServer::start_secure();
     let (real_token, our_token) = accounts(&ours);
-    let mut real = Talk::new(real_lease::administrator());
+    let mut real = Talk::new(plane.kubectl.api.clone());
     let authority = ours.ca_file();
     let mut own = Talk::new(Raw::new(&ours.url(), Some(&authority), TOKEN));
     for (talk, token) in [(&mut real, real_token.as_str()), (&mut own, our_token)] {

@@ -14,6 +14,8 @@ use crew::settled;
 use process::{Candidate, until};
 use recorder::Recorder;
 use rustix::process::Signal;
+use tenure::store::LeaseAdmin;
+use tenure::store::azure::Azure;
 
 fn hands_over(arguments: &[&str], variables: &[(&str, &str)]) {
     let directory = tempfile::tempdir().unwrap();
@@ -82,10 +84,15 @@ fn three_processes_on_one_host_hand_over_without_a_dual() {
 #[tokio::test]
 async fn three_processes_on_azurite_hand_over_without_a_dual() {
     let azurite = azurite::Azurite::start().await;
+    // With a record, so that the first leader need not hold the lease for a minute (R11).
+    let lock = Azure::open(azurite.settings("elections", "orders")).unwrap();
+    lock.create(1).await.unwrap();
     hands_over(
         &[
             "--store",
             "azure://devstoreaccount1/elections",
+            "--election",
+            "orders",
             "--azure-endpoint",
             azurite.endpoint.as_str(),
         ],

@@ -1,6 +1,7 @@
 //! A real Kubernetes control plane on free ports of loopback: etcd and kube-apiserver with RBAC,
-//! and on request kube-controller-manager, kube-scheduler and kwok, which simulates Nodes. Tests
-//! create their own objects.
+//! and on request kube-controller-manager, kube-scheduler and kwok, which simulates Nodes. The tests
+//! of a process share one, each in a namespace of its own; a test that stops the API server has
+//! another.
 //!
 //! All of it ends with the test's process, however that ends: each program is started by a thread
 //! that lives as long as the process, and receives SIGKILL when the thread is gone.
@@ -11,10 +12,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
+use reqwest::Method;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::faults::tls_front::Authority;
 use crate::kubernetes::kubectl::Kubectl;
+use crate::kubernetes::raw_client::{Raw, blocking};
 use crate::paths::tool;
 use crate::processes::process::until;
 
@@ -69,7 +74,7 @@ pub struct ControlPlane {
     api: Running,
     _etcd: Running,
     /// The components that roll out Deployments, if started.
-    workers: Vec<Running>,
+    workers: OnceLock<Vec<Running>>,
 }
 
 impl ControlPlane {
@@ -83,11 +88,17 @@ impl ControlPlane {
         panic!("etcd or kube-apiserver ended five times before it was ready");
     }
 
-    /// Returns the instance that the tests of a process share, ready; one test at a time has it.
-    pub fn shared() -> MutexGuard<'static, Self> {
-        static SHARED: OnceLock<Mutex<ControlPlane>> = OnceLock::new();
-        let shared = SHARED.get_or_init(|| Mutex::new(Self::start()));
-        let mut it = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns the one that the tests of a process share, which none of them stops.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<ControlPlane> = OnceLock::new();
+        SHARED.get_or_init(Self::start)
+    }
+
+    /// Returns one that a test may stop, ready; one test at a time has it.
+    pub fn stoppable() -> MutexGuard<'static, Self> {
+        static STOPPABLE: OnceLock<Mutex<ControlPlane>> = OnceLock::new();
+        let it = STOPPABLE.get_or_init(|| Mutex::new(Self::start()));
+        let mut it = it.lock().unwrap_or_else(PoisonError::into_inner);
         it.restore();
         it
     }
@@ -96,13 +107,21 @@ impl ControlPlane {
     fn try_start() -> Option<Self> {
         let directory = tempfile::tempdir().expect("a directory");
         let home = directory.path();
-        let kubectl = Kubectl { home: home.to_owned() };
         let [etcd_port, peer_port, api_port] = [(); 3].map(|()| crate::ports::free_port());
         make_keys(home);
+        let api = Raw::new(&url(api_port), Some(&certificate(home)), ADMIN);
+        let kubectl = Kubectl { home: home.to_owned(), api };
         let etcd = start_etcd(home, etcd_port, peer_port);
         let api = start_api(home, etcd_port, api_port);
-        let mut it =
-            Self { kubectl, directory, etcd_port, api_port, api, _etcd: etcd, workers: Vec::new() };
+        let mut it = Self {
+            kubectl,
+            directory,
+            etcd_port,
+            api_port,
+            api,
+            _etcd: etcd,
+            workers: OnceLock::new(),
+        };
         it.write_kubeconfig();
         it.becomes_ready().then_some(it)
     }
@@ -116,18 +135,19 @@ impl ControlPlane {
     }
 
     pub fn is_ready(&self) -> bool {
-        let asked = ["get", "--raw", "/readyz", "--request-timeout", "2s"];
-        self.kubectl.ask(&asked).status.success()
+        let asked = self.kubectl.api.send(Method::GET, "/readyz", Value::Null);
+        let asked = blocking(async { tokio::time::timeout(Duration::from_secs(2), asked).await });
+        asked.is_ok_and(|it| it.is_ok_and(|it| it.status().is_success()))
     }
 
     /// Returns the URL of the API server.
     pub fn url(&self) -> String {
-        format!("https://127.0.0.1:{}", self.api_port)
+        url(self.api_port)
     }
 
     /// Returns the file of the certificate that clients must trust.
     pub fn ca_file(&self) -> PathBuf {
-        self.directory.path().join("certificates/apiserver.crt")
+        certificate(self.directory.path())
     }
 
     /// Returns the path of a file in the control plane's directory.
@@ -190,11 +210,29 @@ impl ControlPlane {
         assert!(self.becomes_ready(), "the control plane is gone");
     }
 
-    /// Starts the components that roll out Deployments, with this number of simulated Nodes.
-    pub fn start_workers(&mut self, nodes: usize) {
-        if !self.workers.is_empty() {
-            return;
+    /// Starts the components that roll out Deployments, unless they run, and waits for this number of
+    /// new simulated Nodes with a label for pods to select them by.
+    pub fn add_nodes(&self, pool: &str, nodes: usize) {
+        self.workers.get_or_init(|| self.start_workers());
+        for number in 0..nodes {
+            self.kubectl.apply(&node(pool, number));
         }
+        let path = format!("/api/v1/nodes?labelSelector=pool%3D{pool}");
+        until(PATIENCE, &format!("the Nodes of {pool} take pods"), || {
+            let (_, listed) = blocking(self.kubectl.api.get(&path));
+            // A new Node has a taint until the controller has seen that it is ready.
+            let takes = |it: &Value| {
+                let conditions = it["status"]["conditions"].as_array();
+                let mut conditions = conditions.into_iter().flatten();
+                let ready = conditions.any(|it| it["type"] == "Ready" && it["status"] == "True");
+                ready && it["spec"]["taints"].is_null()
+            };
+            let all = listed["items"].as_array()?;
+            (all.len() == nodes && all.iter().all(takes)).then_some(())
+        });
+    }
+
+    fn start_workers(&self) -> Vec<Running> {
         let home = self.directory.path();
         let kubeconfig = self.kubectl.kubeconfig().display().to_string();
         let key = home.join("accounts.key").display().to_string();
@@ -206,26 +244,31 @@ impl ControlPlane {
         let keys = ["--service-account-private-key-file", &key, "--root-ca-file", &ca];
         let scheduler = [&["--kubeconfig", &kubeconfig], &nobody[..], &["--leader-elect=false"]];
         let kwok = ["--kubeconfig", &kubeconfig, "--manage-all-nodes", "--config", &stages];
-        self.workers = vec![
+        vec![
             run(home, "kube-controller-manager", &[&manager[..], &keys].concat()),
             run(home, "kube-scheduler", &scheduler.concat()),
             run(home, "kwok", &kwok),
-        ];
-        for number in 0..nodes {
-            self.kubectl.apply(&node(number));
-        }
-        let ready = ["wait", "node", "--all", "--for=condition=Ready", "--timeout=120s"];
-        self.kubectl.run(&ready);
+        ]
     }
 }
 
-fn node(number: usize) -> String {
+fn url(port: u16) -> String {
+    format!("https://127.0.0.1:{port}")
+}
+
+/// Returns the file with the API server's certificate and the authority that signed it.
+fn certificate(home: &Path) -> PathBuf {
+    home.join("certificates/apiserver.crt")
+}
+
+fn node(pool: &str, number: usize) -> String {
     serde_json::json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {
-            "name": format!("node-{number}"),
+            "name": format!("{pool}-{number}"),
             "labels": {
-                "kubernetes.io/hostname": format!("node-{number}"),
+                "pool": pool,
+                "kubernetes.io/hostname": format!("{pool}-{number}"),
                 "kubernetes.io/os": "linux",
                 "topology.kubernetes.io/zone": format!("zone-{number}"),
             },
@@ -240,9 +283,14 @@ fn stages() -> PathBuf {
     tool("kwok").with_file_name("stages.yaml")
 }
 
-/// Creates the key that signs the tokens of service accounts, and the file with the administrator's
-/// token.
+/// Creates the API server's certificate, the key that signs the tokens of service accounts, and the
+/// file with the administrator's token.
 fn make_keys(home: &Path) {
+    let authority = Authority::new("kubernetes");
+    let (shown, key) = authority.sign_pem("127.0.0.1", 2099);
+    std::fs::create_dir(home.join("certificates")).expect("a directory");
+    std::fs::write(certificate(home), shown + &authority.certificate).expect("written");
+    std::fs::write(certificate(home).with_extension("key"), key).expect("written");
     let made = Command::new("openssl")
         .args(["genrsa", "-out"])
         .arg(home.join("accounts.key"))

@@ -16,7 +16,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::kubernetes::control_plane::ControlPlane;
-use crate::kubernetes::kubectl::Kubectl;
+use crate::kubernetes::kubectl::{Kubectl, collection};
+use crate::kubernetes::raw_client::blocking;
 use crate::processes::process::Candidate;
 use crate::recorder::{Recorder, Verdict};
 
@@ -148,8 +149,7 @@ impl Drop for Kubelet {
 
 impl Place {
     fn look(&self, state: &Mutex<State>) {
-        let all = self.kubectl.get(&self.namespace, &["pods"]);
-        let all = all["items"].as_array().expect("a list").clone();
+        let all = self.kubectl.list(&self.namespace, "pods", "");
         let name = |pod: &Value| pod["metadata"]["name"].as_str().expect("a name").to_owned();
         let mut state = lock(state);
         let there: Vec<String> = all.iter().map(name).collect();
@@ -206,21 +206,13 @@ impl Place {
     fn token(&self, home: &Path, name: &str, pod: &Value) -> PathBuf {
         let account = pod["spec"]["serviceAccountName"].as_str().expect("an account");
         let uid = pod["metadata"]["uid"].as_str().expect("a uid");
-        let token = self.kubectl.run(&[
-            "create",
-            "token",
-            account,
-            "--namespace",
-            &self.namespace,
-            "--bound-object-kind",
-            "Pod",
-            "--bound-object-name",
-            name,
-            "--bound-object-uid",
-            uid,
-        ]);
+        let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid});
+        let asked = json!({"spec": {"audiences": [], "boundObjectRef": bound}});
+        let path = format!("{}/{account}/token", collection(&self.namespace, "serviceaccounts"));
+        let (status, told) = blocking(self.kubectl.api.post(&path, asked));
+        assert_eq!(status, 201, "{told}");
         let file = home.join("token");
-        std::fs::write(&file, token.trim()).expect("written");
+        std::fs::write(&file, told["status"]["token"].as_str().expect("a token")).expect("written");
         file
     }
 
@@ -242,25 +234,13 @@ impl Place {
             return;
         }
         let status = status(pod, &it.address, ready);
-        self.patch(name, &json!({"status": status}));
+        self.patch(name, json!({"status": status}));
     }
 
-    fn patch(&self, name: &str, patch: &Value) {
-        let patch = patch.to_string();
+    fn patch(&self, name: &str, patch: Value) {
+        let path = format!("{}/{name}/status", collection(&self.namespace, "pods"));
         // The pod may be gone by now.
-        self.kubectl.ask(&[
-            "patch",
-            "pod",
-            name,
-            "--namespace",
-            &self.namespace,
-            "--subresource",
-            "status",
-            "--type",
-            "merge",
-            "--patch",
-            &patch,
-        ]);
+        blocking(self.kubectl.api.patch(&path, patch));
     }
 
     /// Terminates a pod's process as a kubelet does, and deletes the pod when it has exited.
@@ -278,17 +258,8 @@ impl Place {
 
     /// Deletes the pod, which has no process left.
     fn forget(&self, name: &str) {
-        self.kubectl.ask(&[
-            "delete",
-            "pod",
-            name,
-            "--namespace",
-            &self.namespace,
-            "--grace-period",
-            "0",
-            "--force",
-            "--wait=false",
-        ]);
+        let path = format!("{}/{name}", collection(&self.namespace, "pods"));
+        blocking(self.kubectl.api.delete(&path, json!({"gracePeriodSeconds": 0})));
     }
 }
 
