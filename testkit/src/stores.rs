@@ -2,7 +2,6 @@
 
 pub mod bids;
 pub mod conformance;
-pub mod file_child;
 pub mod file_place;
 pub mod simulated_lock;
 pub mod two_node;

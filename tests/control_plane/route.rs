@@ -9,10 +9,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use control_plane::ControlPlane;
-use process::{Candidate, until};
+use process::{Process, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tenure::kube::rights::{Purpose, RIGHTS};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,7 +29,6 @@ struct Ground {
     namespace: &'static str,
     route: &'static [&'static str],
     token: PathBuf,
-    directory: TempDir,
 }
 
 impl Ground {
@@ -54,9 +52,10 @@ impl Ground {
             })
             .collect();
         let meta = |name: &str| json!({"name": name, "namespace": namespace});
+        // No Node takes them, and no other test's Node is drained of them.
         let pod = |name: &str| {
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": meta(name),
-                "spec": {"containers": [{"name": "web", "image": "web"}]}})
+                "spec": {"nodeSelector": {"pool": "none"}, "containers": [{"name": "web", "image": "web"}]}})
         };
         let objects = [
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
@@ -77,8 +76,7 @@ impl Ground {
         let manifests: Vec<String> = objects.iter().map(Value::to_string).collect();
         plane.kubectl.apply(&manifests.join("\n---\n"));
         let token = plane.token(namespace, "web", Duration::from_secs(3600));
-        let directory = tempfile::tempdir().unwrap();
-        Self { plane, namespace, route, token, directory }
+        Self { plane, namespace, route, token }
     }
 
     fn arguments(&self) -> Vec<String> {
@@ -97,10 +95,10 @@ impl Ground {
         [("POD_NAME", pod), ("POD_NAMESPACE", self.namespace), ("POD_IP", address)]
     }
 
-    fn start(&self, pod: &str, address: &str) -> Candidate {
+    fn start(&self, pod: &str, address: &str) -> Process {
         let arguments = self.arguments();
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        Candidate::start(pod, self.directory.path(), &arguments, &self.variables(pod, address))
+        Process::run(pod, &arguments, &self.variables(pod, address))
     }
 
     /// Creates the Lease with `tenure doctor`, and returns its output.
@@ -138,13 +136,13 @@ impl Ground {
     }
 }
 
-fn leads(candidate: &Candidate) -> u64 {
+fn leads(candidate: &Process) -> u64 {
     until(PATIENCE, &format!("{} leads", candidate.name), || {
         candidate.status()?["term"].as_u64().filter(|_| candidate.is_leader())
     })
 }
 
-fn agrees(candidate: &Candidate) {
+fn agrees(candidate: &Process) {
     until(PATIENCE, &format!("the route of {} agrees", candidate.name), || {
         let route = candidate.status()?["route"].clone();
         (route["agrees"] == true && route["last_error"].is_null()).then_some(())
@@ -152,7 +150,7 @@ fn agrees(candidate: &Candidate) {
 }
 
 /// Asserts that no request was rejected for a missing permission.
-fn had_all_rights(candidates: &[&Candidate]) {
+fn had_all_rights(candidates: &[&Process]) {
     for it in candidates {
         let log = it.log();
         assert!(!log.contains("may not") && !log.contains("forbidden"), "{log}");
@@ -188,7 +186,7 @@ fn a_label_follows_the_leader_with_the_listed_rights_alone() {
     // After a kill, the next leader takes the label.
     let a = ground.start("web-1", "10.0.0.1");
     agrees(&a);
-    b.crash();
+    b.kill();
     let third = leads(&a);
     agrees(&a);
     assert_eq!(ground.active(), ["web-1"]);
@@ -216,7 +214,7 @@ fn an_endpointslice_follows_the_leader_with_the_listed_rights_alone() {
     let versions = ground.plane.kubectl.follow(ground.namespace, "endpointslices", "web.orders");
     let b = ground.start("web-2", "10.0.0.2");
     agrees(&b);
-    a.crash();
+    a.kill();
     leads(&b);
     ground.leads_to("10.0.0.2");
     agrees(&b);

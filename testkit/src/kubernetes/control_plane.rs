@@ -6,63 +6,28 @@
 //! All of it ends with the test's process, however that ends: each program is started by a thread
 //! that lives as long as the process, and receives SIGKILL when the thread is gone.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
 use reqwest::Method;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::blocking;
 use crate::faults::tls_front::Authority;
 use crate::kubernetes::kubectl::Kubectl;
-use crate::kubernetes::raw_client::{Raw, blocking};
+use crate::kubernetes::raw_client::Raw;
 use crate::paths::tool;
-use crate::processes::process::until;
+use crate::processes::process::{Process, until};
 
 /// The timeout until a component is ready, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The token of the administrator, who has all permissions.
 const ADMIN: &str = "admin-of-the-tests";
-
-/// A running program; stopped when it is dropped.
-struct Running {
-    name: &'static str,
-    child: Child,
-    log: PathBuf,
-}
-
-impl Running {
-    fn signal(&self, signal: Signal) {
-        let id = Pid::from_raw(self.child.id().try_into().expect("a process id")).expect("not 0");
-        kill_process(id, signal).expect("the process takes a signal");
-    }
-
-    fn has_ended(&mut self) -> bool {
-        self.child.try_wait().expect("the process can be asked").is_some()
-    }
-
-    fn end(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.end();
-        if std::thread::panicking() {
-            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-            let last = log.lines().rev().take(20).collect::<Vec<_>>();
-            let last = last.into_iter().rev().collect::<Vec<_>>().join("\n");
-            eprintln!("--- last of {}'s log ---\n{last}", self.name);
-        }
-    }
-}
 
 pub struct ControlPlane {
     /// kubectl with all permissions.
@@ -71,10 +36,10 @@ pub struct ControlPlane {
     etcd_port: u16,
     api_port: u16,
     /// Before etcd, so that it is stopped first.
-    api: Running,
-    _etcd: Running,
+    api: Process,
+    _etcd: Process,
     /// The components that roll out Deployments, if started.
-    workers: OnceLock<Vec<Running>>,
+    workers: OnceLock<Vec<Process>>,
 }
 
 impl ControlPlane {
@@ -156,7 +121,7 @@ impl ControlPlane {
     }
 
     pub fn api_process(&self) -> u32 {
-        self.api.child.id()
+        self.api.id()
     }
 
     fn write_kubeconfig(&self) {
@@ -191,12 +156,12 @@ impl ControlPlane {
     }
 
     pub fn kill_api(&mut self) {
-        self.api.end();
+        self.api.kill();
     }
 
     /// Restarts the API server with the same port and data, and waits until it is ready.
     pub fn restart_api(&mut self) {
-        self.api.end();
+        self.api.kill();
         self.api = start_api(self.directory.path(), self.etcd_port, self.api_port);
         assert!(self.becomes_ready(), "kube-apiserver does not start again");
     }
@@ -232,14 +197,19 @@ impl ControlPlane {
         });
     }
 
-    fn start_workers(&self) -> Vec<Running> {
+    fn start_workers(&self) -> Vec<Process> {
         let home = self.directory.path();
         let kubeconfig = self.kubectl.kubeconfig().display().to_string();
         let key = home.join("accounts.key").display().to_string();
         let ca = self.ca_file().display().to_string();
         let stages = stages().display().to_string();
         let nobody = ["--secure-port", "0"];
-        let manager = ["--leader-elect=false", "--use-service-account-credentials=false"];
+        // Without the controller that deletes what has an owner that does not exist.
+        let manager = [
+            "--leader-elect=false",
+            "--use-service-account-credentials=false",
+            "--controllers=*,-garbage-collector-controller",
+        ];
         let manager = [&["--kubeconfig", &kubeconfig], &nobody[..], &manager].concat();
         let keys = ["--service-account-private-key-file", &key, "--root-ca-file", &ca];
         let scheduler = [&["--kubeconfig", &kubeconfig], &nobody[..], &["--leader-elect=false"]];
@@ -302,7 +272,7 @@ fn make_keys(home: &Path) {
     std::fs::write(home.join("tokens.csv"), line).expect("written");
 }
 
-fn start_etcd(home: &Path, port: u16, peer_port: u16) -> Running {
+fn start_etcd(home: &Path, port: u16, peer_port: u16) -> Process {
     let (client, peer) =
         (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer_port}"));
     let data = home.join("etcd").display().to_string();
@@ -327,7 +297,7 @@ fn start_etcd(home: &Path, port: u16, peer_port: u16) -> Running {
     run(home, "etcd", &settings)
 }
 
-fn start_api(home: &Path, etcd_port: u16, port: u16) -> Running {
+fn start_api(home: &Path, etcd_port: u16, port: u16) -> Process {
     let place = |name: &str| home.join(name).display().to_string();
     let settings = [
         format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
@@ -347,35 +317,30 @@ fn start_api(home: &Path, etcd_port: u16, port: u16) -> Running {
 }
 
 /// A program to start, and the sender for the result.
-type Order = (Command, mpsc::Sender<std::io::Result<Child>>);
+type Order = (&'static str, Command, mpsc::Sender<Process>);
 
-/// Starts a tool that logs to a file and receives SIGKILL when this process ends.
-fn run(home: &Path, name: &'static str, arguments: &[&str]) -> Running {
-    let log = home.join(format!("{name}.log"));
-    let file = File::options().create(true).append(true).open(&log).expect("the log opens");
+/// Starts a tool that receives SIGKILL when this process ends.
+fn run(home: &Path, name: &'static str, arguments: &[&str]) -> Process {
     let mut command = Command::new("setpriv");
     command
         .args(["--pdeathsig", "KILL"])
         .arg(tool(name))
         .args(arguments)
         .current_dir(home)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(file);
+        .stdin(Stdio::null());
     // The signal is sent when the thread that started the program exits, so that thread lives on.
     static STARTER: OnceLock<Mutex<mpsc::Sender<Order>>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
         let (orders, taken) = mpsc::channel::<Order>();
         std::thread::spawn(move || {
-            for (mut command, answer) in taken {
-                let _ = answer.send(command.spawn());
+            for (name, command, answer) in taken {
+                let _ = answer.send(Process::spawn(name, command));
             }
         });
         Mutex::new(orders)
     });
-    let (answer, child) = mpsc::channel();
+    let (answer, started) = mpsc::channel();
     let starter = starter.lock().unwrap_or_else(PoisonError::into_inner);
-    starter.send((command, answer)).expect("the starter lives");
-    let child = child.recv().expect("the starter answers");
-    Running { name, child: child.expect("setpriv of util-linux starts"), log }
+    starter.send((name, command, answer)).expect("the starter lives");
+    started.recv().expect("setpriv of util-linux starts")
 }

@@ -2,17 +2,17 @@
 //! server without it, because they are polled, and each start of kubectl takes a tenth of a second
 //! of a core.
 
-use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::kubernetes::raw_client::{Raw, blocking};
+use crate::blocking;
+use crate::kubernetes::raw_client::Raw;
 use crate::paths::tool;
-use crate::processes::process::until;
+use crate::processes::process::{Process, until};
 
 /// The timeout until kubectl watches an object, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -83,39 +83,24 @@ impl Kubectl {
 
     /// Records each version of an object from now on.
     pub fn follow(&self, namespace: &str, kind: &str, name: &str) -> Followed {
-        let file = self.home.join(format!("{namespace}-{kind}-{name}.versions"));
         let asked = ["get", "--watch", "--output", "json", "--namespace", namespace, kind];
-        let child = self
-            .command(&asked)
-            .args(["--field-selector", &format!("metadata.name={name}")])
-            .stdout(File::create(&file).expect("a file"))
-            .spawn()
-            .expect("kubectl starts");
-        let it = Followed { child, file };
+        let mut command = self.command(&asked);
+        command.args(["--field-selector", &format!("metadata.name={name}")]);
+        let it = Followed(Process::spawn("kubectl", command));
         until(PATIENCE, "kubectl follows", || (!it.versions().is_empty()).then_some(()));
         it
     }
 }
 
 /// An object that is watched until this is dropped.
-pub struct Followed {
-    child: Child,
-    file: PathBuf,
-}
+pub struct Followed(Process);
 
 impl Followed {
     /// Returns the versions so far.
     pub fn versions(&self) -> Vec<Value> {
-        let text = std::fs::read_to_string(&self.file).expect("the file is there");
+        let text = self.0.out();
         // The last may be incomplete.
         serde_json::Deserializer::from_str(&text).into_iter().map_while(Result::ok).collect()
-    }
-}
-
-impl Drop for Followed {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -15,10 +15,10 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::blocking;
 use crate::kubernetes::control_plane::ControlPlane;
 use crate::kubernetes::kubectl::{Kubectl, collection};
-use crate::kubernetes::raw_client::blocking;
-use crate::processes::process::Candidate;
+use crate::processes::process::Process;
 use crate::recorder::{Recorder, Verdict};
 
 /// The interval between reads of the pods.
@@ -26,7 +26,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 
 /// A running pod.
 struct Pod {
-    candidate: Candidate,
+    candidate: Process,
     address: String,
     /// The arguments for a restart.
     arguments: Vec<String>,
@@ -120,7 +120,7 @@ impl Kubelet {
     }
 
     pub fn kill(&self, pod: &str) {
-        lock(&self.state).pods.get_mut(pod).expect("it runs").candidate.crash();
+        lock(&self.state).pods.get_mut(pod).expect("it runs").candidate.kill();
     }
 
     /// Stops everything, and checks the recorded claims.
@@ -176,7 +176,7 @@ impl Place {
         let variables = variables(container, pod, &address, &home);
         let arguments = self.arguments(container, &variables, &self.token(&home, name, pod), &home);
         let probe = container["readinessProbe"]["httpGet"]["path"].as_str().expect("a probe");
-        let candidate = start(name, &self.directory, &arguments, &variables);
+        let candidate = start(name, &arguments, &variables);
         state.recorder.follow(&candidate.name, candidate.address);
         let probe = probe.to_owned();
         let (restarts, ending) = (0, false);
@@ -225,7 +225,7 @@ impl Place {
         if it.candidate.has_ended() {
             it.restarts += 1;
             let again = format!("{name}-again-{}", it.restarts);
-            it.candidate = start(name, &self.directory, &it.arguments, &it.variables);
+            it.candidate = start(name, &it.arguments, &it.variables);
             it.candidate.name = again;
             state.recorder.follow(&it.candidate.name, it.candidate.address);
         }
@@ -263,16 +263,11 @@ impl Place {
     }
 }
 
-fn start(
-    name: &str,
-    home: &Path,
-    arguments: &[String],
-    variables: &[(String, String)],
-) -> Candidate {
+fn start(name: &str, arguments: &[String], variables: &[(String, String)]) -> Process {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let variables: Vec<_> =
         variables.iter().map(|(it, value)| (it.as_str(), value.as_str())).collect();
-    Candidate::start(name, home, &arguments, &variables)
+    Process::run(name, &arguments, &variables)
 }
 
 /// Returns the sidecar's container, which may be an init container.

@@ -1,12 +1,10 @@
 //! A minimal client of an API server, which sends requests as they are and returns the answers.
 
 use std::path::Path;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use reqwest::{Client, Method, Response};
 use serde_json::Value;
-use tokio::runtime::Runtime;
 
 /// The Leases of the namespace `team`.
 pub const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/team/leases";
@@ -99,19 +97,6 @@ impl Raw {
         assert_eq!(answer.status().as_u16(), 200, "{path}");
         Lines { answer, unread: Vec::new() }
     }
-}
-
-/// Blocks on a call, in synchronous code.
-pub fn blocking<T: Send>(call: impl Future<Output = T> + Send) -> T {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    let runtime = RUNTIME.get_or_init(|| {
-        let mut it = tokio::runtime::Builder::new_multi_thread();
-        it.worker_threads(1).enable_all().build().expect("a runtime")
-    });
-    // A thread of its own, because the caller may be inside of another runtime.
-    std::thread::scope(|scope| {
-        scope.spawn(|| runtime.block_on(call)).join().expect("the call ends well")
-    })
 }
 
 /// Returns the status and the body of an answer.

@@ -12,9 +12,10 @@ use tenure::config::{KubeAccess, KubernetesSettings};
 use tenure::store::kubernetes::Kubernetes;
 use url::Url;
 
+use crate::blocking;
 use crate::kubernetes::control_plane::ControlPlane;
 use crate::kubernetes::lease_format::Cluster;
-use crate::kubernetes::raw_client::{Raw, blocking};
+use crate::kubernetes::raw_client::Raw;
 
 /// Returns the control plane that all tests of a process share, with the candidates' account.
 pub fn plane() -> &'static ControlPlane {
