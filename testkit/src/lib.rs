@@ -7,6 +7,10 @@
 #![allow(async_fn_in_trait, reason = "the tests await what they call")]
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+use std::sync::OnceLock;
+
+use tokio::runtime::Runtime;
+
 pub mod azure;
 pub mod faults;
 pub mod generated;
@@ -20,3 +24,16 @@ pub mod soak_report;
 pub mod stores;
 pub mod tasks;
 pub mod tools;
+
+/// Blocks on a call, in synchronous code.
+pub fn blocking<T: Send>(call: impl Future<Output = T> + Send) -> T {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    let runtime = RUNTIME.get_or_init(|| {
+        let mut it = tokio::runtime::Builder::new_multi_thread();
+        it.worker_threads(1).enable_all().build().expect("a runtime")
+    });
+    // A thread of its own, because the caller may be inside of another runtime.
+    std::thread::scope(|scope| {
+        scope.spawn(|| runtime.block_on(call)).join().expect("the call ends well")
+    })
+}

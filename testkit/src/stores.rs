@@ -2,6 +2,5 @@
 
 pub mod bids;
 pub mod conformance;
-pub mod file_child;
 pub mod file_place;
 pub mod simulated_lock;

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use besieged::{Besieged, connect_as, descriptors, since};
-use process::{Candidate, until};
+use process::{Process, until};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 /// Runs one test at a time, because each needs the whole machine.
@@ -28,14 +28,14 @@ fn limited(soft: &'static str, hard: &'static str) -> [&'static str; 5] {
 }
 
 /// Returns the soft limit of open files of a process.
-fn limit_of(candidate: &Candidate) -> u64 {
+fn limit_of(candidate: &Process) -> u64 {
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", candidate.id())).unwrap();
     let line = limits.lines().find(|it| it.starts_with("Max open files")).unwrap();
     line.split_whitespace().nth(3).unwrap().parse().unwrap()
 }
 
 /// Returns the number of requests to the store that failed.
-fn failures(candidate: &Candidate) -> u64 {
+fn failures(candidate: &Process) -> u64 {
     let (_, text) = until(Duration::from_secs(20), "it answers", || candidate.get("/metrics"));
     text.lines()
         .filter(|it| it.starts_with("tenure_store_requests_total{"))
@@ -138,12 +138,10 @@ fn fault_31_descriptors_that_are_taken_away_are_those_of_who_asks() {
 #[test]
 fn fault_31_one_that_cannot_be_accepted_takes_the_place_of_one_that_waits() {
     let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
     // So many listeners that fewer descriptors are left for connections than were reserved.
     let arguments = [&["--store", "memory:"][..], &["--listen", "127.0.0.1:0"].repeat(70)].concat();
     let wrapper = limited("100", "100");
-    let candidate =
-        Candidate::start_by(&wrapper, "127.0.0.1", "leader", directory.path(), &arguments, &[]);
+    let candidate = Process::run_by(&wrapper, "127.0.0.1", "leader", &arguments, &[]);
     let held: Vec<_> =
         (0..30).map(|number| connect_as(number, candidate.address).unwrap()).collect();
     until(Duration::from_secs(20), "no descriptor is left", || {

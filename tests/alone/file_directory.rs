@@ -1,16 +1,15 @@
 //! The `file:` store in an invalid directory, or with a lock that another process holds: each call
 //! returns a clear error, and succeeds once the cause is fixed.
 
-use testkit::stores::{file_child, file_place};
+use testkit::processes::{file_child, process};
+use testkit::stores::file_place;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use file_child::{Process, named};
-use file_place::{Place, assert_misplaced, each_call, fresh_bid, lead};
+use file_place::{Place, assert_misplaced, each_call, fresh_bid, lead, named};
 use tenure::config::FileSettings;
 use tenure::lease::{Cause, StoreError};
 use tenure::store::LeaseStore;
@@ -102,42 +101,15 @@ async fn a_filesystem_that_is_not_known_to_be_local_is_refused_by_name() {
     }
 }
 
-/// Returns a command for this test binary that runs as a user other than root.
-fn as_somebody(place: &Place) -> Command {
-    use std::os::unix::process::CommandExt;
-    let this = std::env::current_exe().expect("this binary");
-    if !rustix::process::geteuid().is_root() {
-        return Command::new(this);
-    }
-    // The binary may be in a directory that only root can access.
-    let copy = place.directory.with_file_name("test");
-    fs::copy(this, &copy).expect("a copy");
-    let mut command = Command::new(copy);
-    command.uid(65534).gid(65534).current_dir("/");
-    command
-}
-
-#[test]
-fn a_directory_that_we_may_not_write_is_an_error_until_we_may() {
-    let place = Place::new();
-    let bids = || Process::of(as_somebody(&place), "bid", &place.directory).line("outcome: ");
-    place.chmod(0o555);
-    let outcome = bids().unwrap();
-    assert!(outcome.contains("Unknown") && outcome.contains("Settings"), "{outcome}");
-    assert!(outcome.contains(place.directory.to_str().unwrap()), "{outcome}");
-    assert!(outcome.contains("make the directory writable for this user"), "{outcome}");
-    place.chmod(0o1777);
-    assert_eq!(bids().as_deref(), Some("Ok(())"));
-}
-
 #[tokio::test]
 async fn a_lock_that_another_process_holds_is_not_waited_for() {
     let place = Place::new();
     let store = place.store();
     let (bid, _) = lead(&store).await;
     let before = fs::read(place.record()).unwrap();
-    let mut other = Process::start("lock", &place.directory);
-    other.line("locked").unwrap();
+    let mut other = file_child::start("lock", &place.directory);
+    let bound = Duration::from_secs(20);
+    process::until(bound, "it is locked", || file_child::has_told(&other, "locked").then_some(()));
     let snapshot = store.read().await.expect("a look needs no lock");
     assert!(snapshot.record.term.is_some());
     let calls = async {
@@ -148,13 +120,12 @@ async fn a_lock_that_another_process_holds_is_not_waited_for() {
             store.release(&bid).await,
         ]
     };
-    let bound = Duration::from_secs(20);
     for outcome in tokio::time::timeout(bound, calls).await.expect("nobody waits for the lock") {
         let Err(StoreError::Unknown(failure)) = outcome else { panic!("{outcome:?}") };
         assert_eq!(failure.cause, Cause::Unavailable, "{failure}");
         assert!(failure.message.contains(place.lock().to_str().unwrap()), "{failure}");
     }
     assert_eq!(fs::read(place.record()).unwrap(), before);
-    other.kill("");
+    other.kill();
     store.acquire(&bid).await.expect("a lock ends with its process");
 }

@@ -1,11 +1,14 @@
 //! The file store in real processes that are killed and stopped at random moments.
 
-use testkit::processes::candidate_process as processes;
+use testkit::processes::{file_child, process};
 
 use std::path::Path;
 
-use processes::{GO, LEASE, Process, bid, draw, now, open, pause, random, until};
-use rustix::process::Signal;
+use file_child::{
+    GO, LEASE, bid, draw, has_told, now, open, pause, random, start, start_as, told, until,
+};
+use process::{Process, has_stopped};
+use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 use tenure::clock;
 use tenure::lease::{Cause, StoreError};
@@ -13,8 +16,8 @@ use tenure::store::LeaseStore;
 
 /// The entry point of the child processes; does nothing otherwise.
 #[test]
-fn candidate_process() {
-    processes::play_role();
+fn file_child() {
+    file_child::play_role();
 }
 
 fn scratch() -> TempDir {
@@ -27,21 +30,21 @@ fn a_record_is_whole_at_every_moment_and_after_every_kill() {
     let store = open(scratch.path());
     let mut last = 0;
     for round in 0..25 {
-        let mut process = Process::start("write", scratch.path());
-        until("a term", || !process.told("term").is_empty());
+        let mut process = start("write", scratch.path());
+        until("a term", || !told(&process, "term").is_empty());
         let end = clock::now();
         let length = random(30);
         while end.elapsed_max(clock::now()) < length {
             now(store.read()).expect("a whole record, read while it is written");
         }
         process.kill();
-        let told = process.told("term");
-        let terms: Vec<u64> = told.iter().map(|term| term.parse().expect("a term")).collect();
+        let terms: Vec<u64> =
+            told(&process, "term").iter().map(|term| term.parse().expect("a term")).collect();
         let snapshot = now(store.read()).expect("a whole record");
         let term = snapshot.record.term.expect("a term");
         assert!(terms.is_sorted_by(|a, b| a < b) && terms[0] > last, "{last} {terms:?}");
         assert!(term >= terms[terms.len() - 1], "round {round}: {term} after {terms:?}");
-        assert_eq!(process.told("error"), Vec::<String>::new());
+        assert_eq!(told(&process, "error"), Vec::<String>::new());
         last = term;
     }
 }
@@ -60,7 +63,7 @@ fn numbers(line: &str) -> Vec<u128> {
 
 fn tenures(process: &Process) -> Vec<Tenure> {
     let mut tenures: Vec<Tenure> = Vec::new();
-    for line in process.told("claim") {
+    for line in told(process, "claim") {
         let [term, from, until] = numbers(&line)[..] else { panic!("{line}") };
         let term = u64::try_from(term).expect("a term");
         match tenures.last_mut() {
@@ -68,7 +71,7 @@ fn tenures(process: &Process) -> Vec<Tenure> {
             _ => tenures.push(Tenure { term, from, until }),
         }
     }
-    for line in process.told("resign") {
+    for line in told(process, "resign") {
         let [term, at] = numbers(&line)[..] else { panic!("{line}") };
         if let Some(tenure) = tenures.iter_mut().find(|it| u128::from(it.term) == term) {
             tenure.until = tenure.until.min(at);
@@ -80,22 +83,22 @@ fn tenures(process: &Process) -> Vec<Tenure> {
 #[test]
 fn killed_or_stopped_at_any_moment_no_two_lead_at_once_and_terms_grow() {
     let scratch = scratch();
-    let mut processes: Vec<_> = (0..3).map(|_| Process::start("contend", scratch.path())).collect();
+    let mut processes: Vec<_> = (0..3).map(|_| start("contend", scratch.path())).collect();
     let mut gone = Vec::new();
     let mut signals = 0;
-    until("a leader", || processes.iter().any(|it| !it.told("claim").is_empty()));
+    until("a leader", || processes.iter().any(|it| !told(it, "claim").is_empty()));
     // Enough signals to hit a process that writes the lease late, and until each process has led.
-    while signals < 40 || processes.iter().any(|it| it.told("claim").is_empty()) {
+    while signals < 40 || processes.iter().any(|it| told(it, "claim").is_empty()) {
         signals += 1;
         assert!(signals < 400, "some process never led");
         let victim = usize::try_from(draw() % 3).expect("small");
         pause(random(60));
         if draw().is_multiple_of(4) {
             processes[victim].kill();
-            let next = Process::start("contend", scratch.path());
+            let next = start("contend", scratch.path());
             gone.push(std::mem::replace(&mut processes[victim], next));
         } else {
-            processes[victim].signal(Signal::STOP);
+            kill_process(processes[victim].pid(), Signal::STOP).expect("it is ours");
             pause(random(if draw().is_multiple_of(2) { 1200 } else { 20 }));
             processes[victim].signal(Signal::CONT);
         }
@@ -105,7 +108,7 @@ fn killed_or_stopped_at_any_moment_no_two_lead_at_once_and_terms_grow() {
     }
     let all: Vec<_> = processes.iter().chain(&gone).collect();
     for process in &all {
-        assert_eq!(process.told("error"), Vec::<String>::new());
+        assert_eq!(told(process, "error"), Vec::<String>::new());
     }
     let mut tenures: Vec<_> = all.iter().flat_map(|it| tenures(it)).collect();
     tenures.sort_by_key(|it| it.from);
@@ -119,8 +122,8 @@ fn killed_or_stopped_at_any_moment_no_two_lead_at_once_and_terms_grow() {
 /// Starts a candidate that stops while it holds the lock, and asserts that meanwhile others can
 /// change nothing, and get correct answers.
 fn stopped_with_the_lock(role: &str, directory: &Path) -> Process {
-    let process = Process::start(role, directory);
-    until("the stop", || process.is_stopped());
+    let process = start(role, directory);
+    until("the stop", || has_stopped(process.pid()));
     let store = open(directory);
     let busy =
         now(async { store.acquire(&bid(&store).await).await }).expect_err("the lock is taken");
@@ -142,8 +145,8 @@ fn a_candidate_stopped_with_the_lock_writes_nothing_when_its_time_is_over() {
     let scratch = scratch();
     let process = stopped_with_the_lock("stop before writing", scratch.path());
     go_on_too_late(&process, scratch.path());
-    until("an answer", || !process.told("error").is_empty());
-    assert!(process.told("error")[0].contains("longer than the lease-duration"));
+    until("an answer", || !told(&process, "error").is_empty());
+    assert!(told(&process, "error")[0].contains("longer than the lease-duration"));
     assert!(!scratch.path().join("orders.json").exists());
 }
 
@@ -153,7 +156,7 @@ fn what_a_candidate_stopped_with_the_lock_writes_late_is_already_over() {
     let role = "stop after the last look at the clock";
     let process = stopped_with_the_lock(role, scratch.path());
     go_on_too_late(&process, scratch.path());
-    until("an answer", || process.has_told("granted"));
+    until("an answer", || has_told(&process, "granted"));
     let store = open(scratch.path());
     assert!(scratch.path().join("orders.json").exists());
     assert!(now(store.read()).expect("a look").free);
@@ -182,15 +185,16 @@ fn a_directory_that_we_cannot_write_is_said_until_we_can() {
     mode(0o555);
     // Root can write everywhere, so the candidate runs as another user.
     let user = rustix::process::geteuid().is_root().then_some(65_534);
-    let process = Process::start_as("bid once", scratch.path(), user);
-    until("an answer", || !process.told("error").is_empty());
-    let said = process.told("error").remove(0);
+    let process = start_as("bid once", scratch.path(), user);
+    until("an answer", || !told(&process, "error").is_empty());
+    let said = told(&process, "error").remove(0);
     assert!(
         said.starts_with("Settings ") && said.contains("orders.lock could not be opened"),
         "{said}"
     );
+    assert!(said.contains(scratch.path().to_str().expect("UTF-8")), "{said}");
     assert!(said.contains("make the directory writable for this user"), "{said}");
     mode(if user.is_some() { 0o1777 } else { 0o755 });
-    let process = Process::start_as("bid once", scratch.path(), user);
-    until("an answer", || process.has_told("granted"));
+    let process = start_as("bid once", scratch.path(), user);
+    until("an answer", || has_told(&process, "granted"));
 }

@@ -1,7 +1,7 @@
 //! Behavior specific to the `file:` store: foreign content in place of the record, records of
 //! another boot, and calls during which time passes.
 
-use testkit::stores::{file_child, file_place};
+use testkit::stores::file_place;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -9,8 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use file_child::{LEASE, bid, named};
-use file_place::{Place, assert_foreign, fresh_bid, lead};
+use file_place::{LEASE, Place, assert_foreign, bid, fresh_bid, lead, named};
 use proptest::prelude::*;
 use rustix::fs::{FileType, Mode, mknodat};
 use tenure::clock::{self, Moment};
@@ -22,12 +21,6 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(future)
-}
-
-/// The entry point of the child processes; does nothing otherwise.
-#[tokio::test]
-async fn the_other_process() {
-    testkit::stores::file_child::the_other_process().await;
 }
 
 #[tokio::test]

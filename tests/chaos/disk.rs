@@ -1,15 +1,15 @@
 //! Faults of the disk with the status files: full, read-only, gone; and paths that are not files. A
 //! real leader uses a real, small disk. Test names contain the number of the fault.
 
-use testkit::processes::{cluster as crew, process};
+use testkit::processes::{cluster, process};
 
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crew::{Crew, PATIENCE, STEADY, tells};
-use process::{Candidate, until};
+use cluster::{Cluster, PATIENCE, STEADY, tells};
+use process::{Process, until};
 use rustix::process::Signal;
 use tempfile::TempDir;
 use tenure::clock;
@@ -52,7 +52,7 @@ impl Drop for Disk {
     }
 }
 
-fn errors(candidate: &Candidate) -> u64 {
+fn errors(candidate: &Process) -> u64 {
     let (_, text) = candidate.get("/metrics").expect("it answers");
     let line = text.lines().find(|it| it.starts_with("tenure_status_file_errors_total"));
     line.and_then(|it| it.rsplit(' ').next()?.parse().ok()).expect("the metric is there")
@@ -71,28 +71,28 @@ fn check(file: &Path) -> i32 {
 /// Runs a leader whose status file is on a disk that fails and recovers meanwhile. `after` is the
 /// result of `tenure check` during the failure.
 fn breaks_and_is_mended(file: &Path, after: i32, breaks: impl FnOnce(), mend: impl FnOnce()) {
-    let mut crew = Crew::empty(STEADY);
-    crew.join("a", &["--status-file", file.to_str().unwrap()], &[]);
-    crew.settle();
-    crew.join("b", &[], &[]);
-    crew.settle();
-    let leader = &crew.candidates[0];
-    let term = crew.term(0);
+    let mut cluster = Cluster::empty(STEADY);
+    cluster.join("a", &["--status-file", file.to_str().unwrap()], &[]);
+    cluster.settle();
+    cluster.join("b", &[], &[]);
+    cluster.settle();
+    let leader = &cluster.candidates[0];
+    let term = cluster.term(0);
     until(PATIENCE, "the file says active", || (check(file) == 0).then_some(()));
     breaks();
     let broken = clock::now();
     until(PATIENCE, "an error is counted", || (errors(leader) > 0).then_some(()));
     until(PATIENCE, "the file's word is over", || (check(file) == after).then_some(()));
     std::thread::sleep(STEADY.lease_duration.saturating_sub(broken.elapsed_min(clock::now())));
-    assert!(leader.is_leader() && crew.term(0) == term, "the loop is unharmed");
-    assert_eq!(crew.check_file(&leader.name), 0, "and so is the other file");
+    assert!(leader.is_leader() && cluster.term(0) == term, "the loop is unharmed");
+    assert_eq!(cluster.check_file(&leader.name), 0, "and so is the other file");
     let log = leader.log();
     assert_eq!(log.matches("failed to write the status file").count(), 1, "told once: {log}");
     assert!(log.contains(file.to_str().unwrap()) && log.contains("ERROR"), "{log}");
     mend();
     until(PATIENCE, "the file says active again", || (check(file) == 0).then_some(()));
     tells(leader, "can be written again");
-    assert_eq!(crew.judge().terms.len(), 1);
+    assert_eq!(cluster.judge().terms.len(), 1);
 }
 
 #[test]
@@ -130,34 +130,34 @@ fn fault_29_a_disk_of_4_kib_never_says_active_for_longer_than_it_holds() {
     // One page holds the first status, but no temporary file next to it.
     let disk = Disk::new(4);
     let file = disk.path().join("status.json");
-    let mut crew = Crew::empty(STEADY);
-    crew.join("a", &["--status-file", file.to_str().unwrap()], &[]);
-    crew.settle();
-    until(PATIENCE, "an error is counted", || (errors(&crew.candidates[0]) > 0).then_some(()));
+    let mut cluster = Cluster::empty(STEADY);
+    cluster.join("a", &["--status-file", file.to_str().unwrap()], &[]);
+    cluster.settle();
+    until(PATIENCE, "an error is counted", || (errors(&cluster.candidates[0]) > 0).then_some(()));
     assert_eq!(check(&file), 1, "what could not be written is not said");
-    assert!(crew.candidates[0].is_leader());
-    crew.judge();
+    assert!(cluster.candidates[0].is_leader());
+    cluster.judge();
 }
 
 #[test]
 fn fault_29_on_a_full_disk_a_leader_that_resigns_takes_its_word_back() {
     let disk = Disk::new(16);
     let file = disk.path().join("status.json");
-    let mut crew = Crew::empty(STEADY);
-    crew.join("a", &["--status-file", file.to_str().unwrap()], &[]);
-    crew.settle();
-    crew.join("b", &[], &[]);
-    crew.settle();
+    let mut cluster = Cluster::empty(STEADY);
+    cluster.join("a", &["--status-file", file.to_str().unwrap()], &[]);
+    cluster.settle();
+    cluster.join("b", &[], &[]);
+    cluster.settle();
     until(PATIENCE, "the file says active", || (check(&file) == 0).then_some(()));
     disk.fill();
-    crew.lets_go(0);
-    let mut resigned = crew.candidates.remove(0);
+    cluster.lets_go(0);
+    let mut resigned = cluster.candidates.remove(0);
     resigned.signal(Signal::TERM);
-    crew.next_leader(clock::now());
+    cluster.next_leader(clock::now());
     assert_ne!(check(&file), 0, "nobody says active by the time that another leads");
     assert!(resigned.wait(PATIENCE).success());
-    crew.settle();
-    assert_eq!(crew.judge().terms.len(), 2);
+    cluster.settle();
+    assert_eq!(cluster.judge().terms.len(), 2);
 }
 
 fn targets(directory: &Path) -> [PathBuf; 3] {

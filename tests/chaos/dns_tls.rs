@@ -2,16 +2,16 @@
 //! Azurite.
 
 use testkit::faults::{fault_proxy, resolver, tls_front};
-use testkit::processes::{process, scene};
+use testkit::processes::{cluster, process};
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use cluster::{Cluster, D, DEADLINE, RETRY, SLACK};
 use fault_proxy::{Call, Door, FaultProxy};
-use process::{Candidate, until};
+use process::{Process, until};
 use resolver::{Reply, Resolver};
 use rustix::process::Signal;
-use scene::{D, DEADLINE, RETRY, SLACK, Scene};
 use tls_front::{Authority, Shown, TlsFront};
 
 /// The default `request-timeout`.
@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 const NAME: &str = "devstoreaccount1.blob.tenure.test";
 
 /// Waits until the store's error in `/status` contains these words, and returns it.
-fn says(candidate: &Candidate, words: &str) -> String {
+fn says(candidate: &Process, words: &str) -> String {
     until(DEADLINE + SLACK, &format!("{} says {words}", candidate.name), || {
         let status = candidate.status()?;
         let error = status["store"]["last_error"].as_str()?;
@@ -30,7 +30,7 @@ fn says(candidate: &Candidate, words: &str) -> String {
 }
 
 /// Waits for a log message with these words.
-fn logs(candidate: &Candidate, words: &str) {
+fn logs(candidate: &Process, words: &str) {
     until(SLACK, &format!("{} logs {words}", candidate.name), || {
         let lines = candidate.log();
         let mut lines = lines.lines().filter_map(|it| serde_json::from_str(it).ok());
@@ -40,63 +40,64 @@ fn logs(candidate: &Candidate, words: &str) {
 }
 
 /// Adds a first candidate that reaches the store only by a name of its own resolver.
-fn by_name(mut scene: Scene, reply: Reply) -> (Scene, Resolver) {
-    let resolver = Resolver::start(scene.directory.path(), reply);
-    let port = scene.add_proxy().address.port();
-    scene.add_by(&format!("http://{NAME}:{port}"), |name, directory, arguments| {
-        Candidate::start_by(&resolver.by(), "127.0.0.1", name, directory, arguments, &[])
+fn by_name(mut cluster: Cluster, reply: Reply) -> (Cluster, Resolver) {
+    let resolver = Resolver::start(cluster.directory.path(), reply);
+    let port = cluster.add_proxy().address.port();
+    cluster.add_by(&format!("http://{NAME}:{port}"), |name, arguments| {
+        Process::run_by(&resolver.by(), "127.0.0.1", name, arguments, &[])
     });
-    (scene, resolver)
+    (cluster, resolver)
 }
 
 #[test]
 fn fault_27_a_name_that_is_gone_is_a_failure_like_others_and_found_again_in_the_same_term() {
-    let (mut scene, resolver) = by_name(Scene::new("fault-27-gone").patient(), Reply::NoSuchName);
+    let (mut cluster, resolver) =
+        by_name(Cluster::behind_proxies("fault-27-gone").patient(), Reply::NoSuchName);
     let gone = format!("failed to resolve {NAME}");
-    says(&scene.candidates[0], &gone);
-    assert_eq!(scene.candidates[0].state().unwrap(), "starting");
-    assert_eq!(scene.candidates[0].get("/readyz").unwrap().0, 503);
+    says(&cluster.candidates[0], &gone);
+    assert_eq!(cluster.candidates[0].state().unwrap(), "starting");
+    assert_eq!(cluster.candidates[0].get("/readyz").unwrap().0, 503);
     resolver.reply(Reply::Address(Ipv4Addr::LOCALHOST));
-    scene.leads(0, SLACK);
-    scene.add();
-    scene.stands_by(1, SLACK);
-    scene.renews(0);
+    cluster.leads(0, SLACK);
+    cluster.add();
+    cluster.stands_by(1, SLACK);
+    cluster.renews(0);
 
     resolver.reply(Reply::NoSuchName);
-    scene.proxies[0].break_connections();
-    says(&scene.candidates[0], &gone);
-    assert_eq!(scene.candidates[0].state().unwrap(), "jeopardy");
-    assert!(scene.candidates[0].is_leader(), "until its deadline");
+    cluster.proxies[0].break_connections();
+    says(&cluster.candidates[0], &gone);
+    assert_eq!(cluster.candidates[0].state().unwrap(), "jeopardy");
+    assert!(cluster.candidates[0].is_leader(), "until its deadline");
     resolver.reply(Reply::Address(Ipv4Addr::LOCALHOST));
-    scene.renews(0);
-    logs(&scene.candidates[0], &gone);
-    scene.judge(&[], &["c0"]);
+    cluster.renews(0);
+    logs(&cluster.candidates[0], &gone);
+    cluster.judge_order(&[], &["c0"]);
 }
 
 #[test]
 fn fault_27_a_resolver_that_is_silent_holds_up_neither_the_loop_nor_the_end() {
-    let (mut scene, resolver) =
-        by_name(Scene::new("fault-27-silent"), Reply::Address(Ipv4Addr::LOCALHOST));
-    scene.leads(0, SLACK);
-    scene.add();
-    scene.stands_by(1, SLACK);
-    scene.renews(0);
+    let (mut cluster, resolver) =
+        by_name(Cluster::behind_proxies("fault-27-silent"), Reply::Address(Ipv4Addr::LOCALHOST));
+    cluster.leads(0, SLACK);
+    cluster.add();
+    cluster.stands_by(1, SLACK);
+    cluster.renews(0);
 
     // Shorter than the timeout of the resolver's client, so that the next attempt sends a new
     // query.
     resolver.reply(Reply::Silence);
-    scene.proxies[0].break_connections();
-    says(&scene.candidates[0], "no answer to renew within 2s");
+    cluster.proxies[0].break_connections();
+    says(&cluster.candidates[0], "no answer to renew within 2s");
     resolver.reply(Reply::Address(Ipv4Addr::LOCALHOST));
-    scene.renews(0);
+    cluster.renews(0);
 
     resolver.reply(Reply::Silence);
-    scene.proxies[0].break_connections();
+    cluster.proxies[0].break_connections();
     until(DEADLINE + SLACK, "it says passive", || {
-        assert_eq!(scene.candidates[0].get("/livez")?.0, 200, "the loop turns");
-        (!scene.candidates[0].is_leader()).then_some(())
+        assert_eq!(cluster.candidates[0].get("/livez")?.0, 200, "the loop turns");
+        (!cluster.candidates[0].is_leader()).then_some(())
     });
-    let (_, metrics) = scene.candidates[0].get("/metrics").unwrap();
+    let (_, metrics) = cluster.candidates[0].get("/metrics").unwrap();
     let timeouts = metrics.lines().find(|line| {
         line.starts_with("tenure_store_requests_total{")
             && line.contains(r#"op="renew""#)
@@ -104,71 +105,71 @@ fn fault_27_a_resolver_that_is_silent_holds_up_neither_the_loop_nor_the_end() {
     });
     let timeouts: f64 = timeouts.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
     assert!(timeouts >= 3.0, "one before, and the others within one deadline: {timeouts}");
-    scene.leads(1, D + RETRY * 3 / 2 + SLACK);
-    scene.candidates[0].signal(Signal::TERM);
+    cluster.leads(1, D + RETRY * 3 / 2 + SLACK);
+    cluster.candidates[0].signal(Signal::TERM);
     // The timeout of the resolver's client is 10 s.
-    let status = scene.candidates[0].wait(TIMEOUT * 2 + Duration::from_secs(4));
+    let status = cluster.candidates[0].wait(TIMEOUT * 2 + Duration::from_secs(4));
     assert!(status.success());
-    scene.judge(&[], &["c0", "c1"]);
+    cluster.judge_order(&[], &["c0", "c1"]);
 }
 
 #[test]
 fn fault_27_a_new_address_is_used_as_soon_as_the_old_one_fails() {
-    let (mut scene, resolver) =
-        by_name(Scene::new("fault-27-moved").patient(), Reply::Address(Ipv4Addr::LOCALHOST));
-    scene.leads(0, SLACK);
-    scene.add();
-    scene.stands_by(1, SLACK);
-    scene.renews(0);
-    let old = scene.proxies[0].address;
+    let (mut cluster, resolver) = by_name(
+        Cluster::behind_proxies("fault-27-moved").patient(),
+        Reply::Address(Ipv4Addr::LOCALHOST),
+    );
+    cluster.leads(0, SLACK);
+    cluster.add();
+    cluster.stands_by(1, SLACK);
+    cluster.renews(0);
+    let old = cluster.proxies[0].address;
     let host = Ipv4Addr::new(127, 0, 0, 2);
-    let store = scene.endpoint().socket_addrs(|| None).unwrap()[0];
+    let store = cluster.endpoint().socket_addrs(|| None).unwrap()[0];
     let new = FaultProxy::start_on((host, old.port()), store);
     resolver.reply(Reply::Address(host));
-    scene.proxies[0].door(Door::Shut);
+    cluster.proxies[0].door(Door::Shut);
     until(DEADLINE + SLACK, "a renewal comes by the new address", || {
         new.log().iter().any(|it| it.call == Call::Renew && it.status == 200).then_some(())
     });
     until(SLACK, "it is sure of its lease", || {
-        (scene.candidates[0].state()? == "leader").then_some(())
+        (cluster.candidates[0].state()? == "leader").then_some(())
     });
-    scene.judge(&[], &["c0"]);
+    cluster.judge_order(&[], &["c0"]);
 }
 
 /// Presents an invalid certificate to a leader. Asserts that the connection fails with a reported
 /// reason, that nothing is sent, and that a valid certificate is accepted again.
 fn refuses(election: &str, words: &str, bad: impl FnOnce(&Authority) -> Shown) {
-    let mut scene = Scene::new(election);
+    let mut cluster = Cluster::behind_proxies(election);
     let known = Authority::new("the tests' authority");
-    let trusted = known.write(scene.directory.path());
-    let proxy = scene.add_proxy().address;
+    let trusted = known.write(cluster.directory.path());
+    let proxy = cluster.add_proxy().address;
     let front = TlsFront::start(proxy, known.sign("127.0.0.1", 2099));
-    let endpoint = format!("https://{}{}", front.address, scene.endpoint().path());
+    let endpoint = format!("https://{}{}", front.address, cluster.endpoint().path());
     let variables = [("SSL_CERT_FILE", trusted.to_str().unwrap())];
-    scene.add_by(&endpoint, |name, directory, arguments| {
-        Candidate::start(name, directory, arguments, &variables)
-    });
-    scene.leads(0, SLACK);
-    scene.add();
-    scene.stands_by(1, SLACK);
-    scene.renews(0);
+    cluster.add_by(&endpoint, |name, arguments| Process::run(name, arguments, &variables));
+    cluster.leads(0, SLACK);
+    cluster.add();
+    cluster.stands_by(1, SLACK);
+    cluster.renews(0);
 
     front.show(bad(&known));
-    scene.proxies[0].break_connections();
-    let told = says(&scene.candidates[0], "TLS with 127.0.0.1 failed: invalid peer certificate");
+    cluster.proxies[0].break_connections();
+    let told = says(&cluster.candidates[0], "TLS with 127.0.0.1 failed: invalid peer certificate");
     assert!(told.contains(words), "{told}");
-    logs(&scene.candidates[0], &told);
-    scene.proxies[0].take_log();
-    scene.leads(1, D + RETRY * 3 / 2 + SLACK);
-    assert_eq!(scene.proxies[0].log().len(), 0, "nothing was sent");
+    logs(&cluster.candidates[0], &told);
+    cluster.proxies[0].take_log();
+    cluster.leads(1, D + RETRY * 3 / 2 + SLACK);
+    assert_eq!(cluster.proxies[0].log().len(), 0, "nothing was sent");
     let first = front.first_bytes();
     assert!(first.len() > 3 && first.iter().all(|byte| *byte == 22), "never in plain: {first:?}");
     front.show(known.sign("127.0.0.1", 2099));
-    scene.stands_by(0, SLACK);
+    cluster.stands_by(0, SLACK);
     until(SLACK, "its looks are answered", || {
-        scene.proxies[0].log().iter().any(|it| it.status == 200).then_some(())
+        cluster.proxies[0].log().iter().any(|it| it.status == 200).then_some(())
     });
-    scene.judge(&[], &["c0", "c1"]);
+    cluster.judge_order(&[], &["c0", "c1"]);
 }
 
 #[test]

@@ -2,16 +2,16 @@
 //! seconds on this host. Test names contain the number of the fault.
 
 use testkit::faults::{cgroup, faketime};
-use testkit::processes::{cluster as crew, process, running};
+use testkit::processes::{cluster, process};
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use cgroup::{Cgroup, Controller};
-use crew::{Crew, PATIENCE, SHORT, STEADY};
+use cluster::{Cluster, PATIENCE, SHORT, STEADY};
 use faketime::FakeTime;
-use process::{Candidate, until};
+use process::{Process, until};
 use rustix::process::{Pid, Signal, kill_process};
 use tenure::clock;
 
@@ -25,64 +25,64 @@ fn assert_one_within(took: &[Duration], bound: Duration) {
 }
 
 /// Returns the reading of the boot clock until which an instance's status file says active.
-fn file_until(crew: &Crew, instance: &str) -> Option<Duration> {
-    let text = std::fs::read_to_string(crew.file_of(instance)).ok()?;
+fn file_until(cluster: &Cluster, instance: &str) -> Option<Duration> {
+    let text = std::fs::read_to_string(cluster.file_of(instance)).ok()?;
     let document: serde_json::Value = serde_json::from_str(&text).ok()?;
     let until = Duration::from_nanos(document["valid_until_boottime_ns"].as_u64()?);
     (document["role"] == "active").then_some(until)
 }
 
 /// Ends the leader three times, each followed by a takeover.
-fn crashes(names: [&str; 2], crash: fn(&mut Candidate)) {
-    let mut crew = Crew::start(&names, SHORT);
+fn crashes(names: [&str; 2], crash: fn(&mut Process)) {
+    let mut cluster = Cluster::start(&names, SHORT);
     let mut took = Vec::new();
     for _ in 0..3 {
-        let leader = crew.settle();
-        let name = crew.candidates[leader].name.clone();
-        until(PATIENCE, "the file says active", || file_until(&crew, &name));
+        let leader = cluster.settle();
+        let name = cluster.candidates[leader].name.clone();
+        until(PATIENCE, "the file says active", || file_until(&cluster, &name));
         let ended = clock::now();
-        crash(&mut crew.candidates[leader]);
-        let until_boot = file_until(&crew, &name).expect("nobody is there to say otherwise");
-        let gone = crew.candidates.remove(leader);
-        until(PATIENCE, "the file says passive", || (crew.check_file(&name) == 1).then_some(()));
+        crash(&mut cluster.candidates[leader]);
+        let until_boot = file_until(&cluster, &name).expect("nobody is there to say otherwise");
+        let gone = cluster.candidates.remove(leader);
+        until(PATIENCE, "the file says passive", || (cluster.check_file(&name) == 1).then_some(()));
         let now = clock::now().boot;
         assert!(now >= until_boot, "passive by its own deadline");
         assert!(until_boot <= ended.boot + SHORT.renew_deadline + Duration::from_millis(100));
-        let (_, after) = crew.next_leader(ended);
+        let (_, after) = cluster.next_leader(ended);
         assert!(clock::now().boot > until_boot, "another leads when the file's word is over");
         took.push(after);
-        crew.settle();
-        crew.join(gone.name.split('-').next().unwrap(), &[], &[]);
+        cluster.settle();
+        cluster.join(gone.name.split('-').next().unwrap(), &[], &[]);
     }
     assert_one_within(&took, SHORT.lease_duration + SHORT.retry_period * 3 / 2 + ALLOWANCE);
-    let verdict = crew.judge();
+    let verdict = cluster.judge();
     assert_eq!(verdict.terms.len(), 4, "{verdict:?}");
 }
 
 #[test]
 fn fault_01_after_a_kill_another_leads_and_the_file_says_passive_by_its_own_deadline() {
-    crashes(["a", "b"], Candidate::crash);
+    crashes(["a", "b"], Process::kill);
 }
 
 #[test]
 fn fault_02_after_sigterm_another_leads_as_soon_as_it_looks() {
-    let mut crew = Crew::start(&["a", "b"], SHORT);
+    let mut cluster = Cluster::start(&["a", "b"], SHORT);
     let mut took = Vec::new();
     for _ in 0..3 {
-        let leader = crew.settle();
-        crew.lets_go(leader);
-        let mut stopped = crew.candidates.remove(leader);
+        let leader = cluster.settle();
+        cluster.lets_go(leader);
+        let mut stopped = cluster.candidates.remove(leader);
         let asked = clock::now();
         stopped.signal(Signal::TERM);
-        let (_, after) = crew.next_leader(asked);
+        let (_, after) = cluster.next_leader(asked);
         took.push(after);
         assert!(stopped.wait(PATIENCE).success(), "an orderly end");
-        assert_eq!(crew.check_file(&stopped.name), 1, "its file says passive");
-        crew.join(stopped.name.split('-').next().unwrap(), &[], &[]);
+        assert_eq!(cluster.check_file(&stopped.name), 1, "its file says passive");
+        cluster.join(stopped.name.split('-').next().unwrap(), &[], &[]);
     }
     assert_one_within(&took, SHORT.retry_period * 3 / 2 + ALLOWANCE);
-    crew.settle();
-    let verdict = crew.judge();
+    cluster.settle();
+    let verdict = cluster.judge();
     assert_eq!(verdict.terms.len(), 4, "{verdict:?}");
 }
 
@@ -90,17 +90,17 @@ fn fault_02_after_sigterm_another_leads_as_soon_as_it_looks() {
 fn fault_03_a_stop_shorter_than_the_deadline_changes_nothing() {
     // The fault takes 3 s of the default renew-deadline of 10 s; here, the same share.
     let stop = STEADY.renew_deadline * 3 / 10;
-    let crew = Crew::start(&["a", "b"], STEADY);
-    let leader = crew.settle();
-    let term = crew.term(leader);
+    let cluster = Cluster::start(&["a", "b"], STEADY);
+    let leader = cluster.settle();
+    let term = cluster.term(leader);
     for _ in 0..5 {
-        crew.candidates[leader].signal(Signal::STOP);
+        cluster.candidates[leader].signal(Signal::STOP);
         std::thread::sleep(stop);
-        crew.candidates[leader].signal(Signal::CONT);
+        cluster.candidates[leader].signal(Signal::CONT);
         std::thread::sleep(stop);
     }
-    assert_eq!((crew.settle(), crew.term(leader)), (leader, term));
-    assert_eq!(crew.judge().terms.len(), 1);
+    assert_eq!((cluster.settle(), cluster.term(leader)), (leader, term));
+    assert_eq!(cluster.judge().terms.len(), 1);
 }
 
 /// A connection with requests whose answers are not read yet.
@@ -137,11 +137,11 @@ impl Question {
 /// Stops each leader for longer than its lease, with requests queued. `hold` stops a process until
 /// the returned value is dropped.
 fn held<H>(hold: impl Fn(u32) -> H) {
-    let crew = Crew::start(&["a", "b"], SHORT);
+    let cluster = Cluster::start(&["a", "b"], SHORT);
     // It is random whether a queued request or the driver runs first, so this repeats four times.
     for _ in 0..4 {
-        let leader = crew.settle();
-        let candidate = &crew.candidates[leader];
+        let leader = cluster.settle();
+        let candidate = &cluster.candidates[leader];
         let mut questions: Vec<_> = (0..10).map(|_| Question::new(candidate.address)).collect();
         for question in &mut questions {
             question.ask();
@@ -151,15 +151,15 @@ fn held<H>(hold: impl Fn(u32) -> H) {
         // Half of the requests are on connections that are not accepted yet.
         questions.extend((0..10).map(|_| Question::new(candidate.address)));
         questions.iter_mut().for_each(Question::ask);
-        let other = &crew.candidates[1 - leader];
+        let other = &cluster.candidates[1 - leader];
         until(PATIENCE, "the other leads", || other.is_leader().then_some(()));
-        crew.hear(1 - leader);
+        cluster.hear(1 - leader);
         drop(hold);
         let codes: Vec<_> = questions.iter_mut().map(Question::answer).collect();
         assert_eq!(codes, [503; 20], "judged after it went on");
-        assert_eq!(crew.settle(), 1 - leader, "the held one stands by");
+        assert_eq!(cluster.settle(), 1 - leader, "the held one stands by");
     }
-    let verdict = crew.judge();
+    let verdict = cluster.judge();
     assert_eq!(verdict.terms.len(), 5, "four handovers, and no term comes back: {verdict:?}");
 }
 
@@ -169,7 +169,7 @@ struct Stopped(Pid);
 impl Stopped {
     fn new(process: u32) -> Self {
         let stopped = Self(Pid::from_raw(process.try_into().unwrap()).unwrap());
-        running::signal(stopped.0, Signal::STOP);
+        process::signal(stopped.0, Signal::STOP);
         stopped
     }
 }
@@ -192,7 +192,7 @@ fn fault_05_a_leader_frozen_for_longer_than_its_lease_answers_no_queued_question
         freezer.take(process);
         freezer.freeze();
         // A frozen process keeps the lock that it holds, and then nobody else can lead.
-        while running::holds_lock(Pid::from_raw(process.try_into().unwrap()).unwrap()) {
+        while process::holds_lock(Pid::from_raw(process.try_into().unwrap()).unwrap()) {
             freezer.thaw();
             std::thread::yield_now();
             freezer.freeze();
@@ -203,33 +203,33 @@ fn fault_05_a_leader_frozen_for_longer_than_its_lease_answers_no_queued_question
 
 #[test]
 fn fault_06_a_leader_with_1_percent_of_a_cpu_may_lose_but_never_makes_a_dual() {
-    let crew = Crew::start(&["a", "b", "c"], SHORT);
-    let leader = crew.settle();
+    let cluster = Cluster::start(&["a", "b", "c"], SHORT);
+    let leader = cluster.settle();
     let quota = Cgroup::new(Controller::Cpu);
-    quota.take(crew.candidates[leader].id());
+    quota.take(cluster.candidates[leader].id());
     quota.throttle();
     std::thread::sleep(SHORT.lease_duration * 4);
     // Now all of them share the quota.
-    for candidate in &crew.candidates {
+    for candidate in &cluster.candidates {
         quota.take(candidate.id());
     }
     std::thread::sleep(SHORT.lease_duration * 4);
     assert!(quota.throttled() > 0, "the quota was felt");
     quota.unthrottle();
-    crew.settle();
-    crew.judge();
+    cluster.settle();
+    cluster.judge();
 }
 
 /// Starts a candidate with a false clock.
-fn join_lied_to(crew: &mut Crew, name: &str, fake: &FakeTime) {
+fn join_lied_to(cluster: &mut Cluster, name: &str, fake: &FakeTime) {
     let variables = fake.variables();
     let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    crew.join(name, &["--log-level", "info"], &variables);
+    cluster.join(name, &["--log-level", "info"], &variables);
 }
 
 /// Returns how far a candidate's wall clock is ahead of the test's, by the time of its last answer
 /// from the store.
-fn ahead(candidate: &Candidate) -> f64 {
+fn ahead(candidate: &Process) -> f64 {
     let (_, text) = candidate.get("/metrics").expect("it answers");
     let line = text.lines().find(|it| it.starts_with("tenure_store_last_success_timestamp_"));
     let wall: f64 = line.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
@@ -238,57 +238,57 @@ fn ahead(candidate: &Candidate) -> f64 {
 
 #[test]
 fn fault_09_a_wall_clock_set_by_an_hour_under_a_real_leader_costs_no_term() {
-    let mut crew = Crew::empty(STEADY);
+    let mut cluster = Cluster::empty(STEADY);
     let fakes = [FakeTime::new("+0", false), FakeTime::new("+0", false)];
-    join_lied_to(&mut crew, "a", &fakes[0]);
-    crew.settle();
-    join_lied_to(&mut crew, "b", &fakes[1]);
-    crew.settle();
-    let term = crew.term(0);
-    let jumps = |crew: &Crew| crew.candidates[0].log().matches("clock-jumped").count();
+    join_lied_to(&mut cluster, "a", &fakes[0]);
+    cluster.settle();
+    join_lied_to(&mut cluster, "b", &fakes[1]);
+    cluster.settle();
+    let term = cluster.term(0);
+    let jumps = |cluster: &Cluster| cluster.candidates[0].log().matches("clock-jumped").count();
     for (seen, lie, hours) in [(1, "+3600", 1.0), (2, "-3600", -1.0), (3, "+0", 0.0)] {
         fakes.iter().for_each(|it| it.say(lie));
         until(PATIENCE, "the leader sees that its clock was set", || {
-            (jumps(&crew) >= seen).then_some(())
+            (jumps(&cluster) >= seen).then_some(())
         });
-        until(PATIENCE, "and leads again", || crew.candidates[0].is_leader().then_some(()));
+        until(PATIENCE, "and leads again", || cluster.candidates[0].is_leader().then_some(()));
         until(PATIENCE, "the lie is believed", || {
-            ((ahead(&crew.candidates[0]) - hours * 3_600.0).abs() < 60.0).then_some(())
+            ((ahead(&cluster.candidates[0]) - hours * 3_600.0).abs() < 60.0).then_some(())
         });
-        assert_eq!(crew.term(0), term);
+        assert_eq!(cluster.term(0), term);
     }
-    assert_eq!(crew.settle(), 0);
-    assert_eq!(crew.judge().terms.len(), 1);
+    assert_eq!(cluster.settle(), 0);
+    assert_eq!(cluster.judge().terms.len(), 1);
 }
 
 #[test]
 fn fault_09_a_wall_clock_and_timers_slewed_by_8_percent_make_no_dual() {
-    let mut crew = Crew::empty(STEADY);
+    let mut cluster = Cluster::empty(STEADY);
     let fakes = [FakeTime::new("+0 x1.08", true), FakeTime::new("+0 x0.92", true)];
-    join_lied_to(&mut crew, "a", &fakes[0]);
-    join_lied_to(&mut crew, "b", &fakes[1]);
+    join_lied_to(&mut cluster, "a", &fakes[0]);
+    join_lied_to(&mut cluster, "b", &fakes[1]);
     for _ in 0..2 {
-        let leader = crew.settle();
-        let term = crew.term(leader);
+        let leader = cluster.settle();
+        let term = cluster.term(leader);
         // The store's last answer is a few tenths of a second old, so the slower clock must deviate
         // more.
-        let is_fast = crew.candidates[leader].name.starts_with('a');
+        let is_fast = cluster.candidates[leader].name.starts_with('a');
         until(PATIENCE, "the lie is believed", || {
-            let ahead = ahead(&crew.candidates[leader]);
+            let ahead = ahead(&cluster.candidates[leader]);
             (if is_fast { ahead > 0.5 } else { ahead < -0.9 }).then_some(())
         });
-        assert_eq!(crew.term(leader), term, "a slew costs nothing");
+        assert_eq!(cluster.term(leader), term, "a slew costs nothing");
         // The boot clock is not false, and a belief ends by it.
-        let until_boot = file_until(&crew, &crew.candidates[leader].name).expect("it leads");
+        let until_boot = file_until(&cluster, &cluster.candidates[leader].name).expect("it leads");
         assert!(until_boot <= clock::now().boot + STEADY.renew_deadline);
-        crew.candidates[leader].crash();
-        let name = crew.candidates.remove(leader).name.clone();
-        crew.settle();
+        cluster.candidates[leader].kill();
+        let name = cluster.candidates.remove(leader).name.clone();
+        cluster.settle();
         let (name, fake) = if name.starts_with('a') { ("a", &fakes[0]) } else { ("b", &fakes[1]) };
-        join_lied_to(&mut crew, name, fake);
+        join_lied_to(&mut cluster, name, fake);
     }
-    crew.settle();
-    assert_eq!(crew.judge().terms.len(), 3);
+    cluster.settle();
+    assert_eq!(cluster.judge().terms.len(), 3);
 }
 
 /// The effect of a panic in the release binary: `panic = "abort"` raises this signal.

@@ -4,13 +4,13 @@
 
 use testkit::azure::account;
 use testkit::http::raw;
-use testkit::processes::{cluster as crew, process};
+use testkit::processes::{cluster, process};
 
 use std::time::Duration;
 
 use account::Account;
-use crew::{Crew, ON_BLOBS, PATIENCE, tells};
-use process::{Candidate, until};
+use cluster::{Cluster, ON_BLOBS, PATIENCE, tells};
+use process::{Process, until};
 use raw::Raw;
 use rustix::process::Signal;
 use time::OffsetDateTime;
@@ -23,7 +23,7 @@ const HOLD: Duration = Duration::from_secs(60);
 const FOREIGN: &str = "33333333-2222-4333-8444-555555555555";
 
 /// Returns the times of a candidate's state changes with this reason, from its log.
-fn changes(candidate: &Candidate, reason: &str) -> Vec<OffsetDateTime> {
+fn changes(candidate: &Process, reason: &str) -> Vec<OffsetDateTime> {
     let log = candidate.log();
     let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let told = lines.filter(|line| line["reason"] == reason);
@@ -31,21 +31,26 @@ fn changes(candidate: &Candidate, reason: &str) -> Vec<OffsetDateTime> {
         .collect()
 }
 
-fn losses(candidate: &Candidate) -> usize {
+fn losses(candidate: &Process) -> usize {
     changes(candidate, "lost").len()
 }
 
 /// Waits until the leader has learned that its lease is lost.
-fn loses(crew: &Crew, leader: usize, before: usize) {
-    let candidate = &crew.candidates[leader];
+fn loses(cluster: &Cluster, leader: usize, before: usize) {
+    let candidate = &cluster.candidates[leader];
     until(PATIENCE, "the leader is told", || (losses(candidate) > before).then_some(()));
     assert!(changes(candidate, "lapsed").is_empty(), "at the next renewal, not at the deadline");
 }
 
 /// Performs an operation on the lease while the standbys are stopped, so that none takes the lease
 /// meanwhile.
-fn unseen<T>(account: &Account, crew: &Crew, leader: usize, act: impl AsyncFnOnce(&Raw) -> T) -> T {
-    let others = || crew.candidates.iter().enumerate().filter(|(index, _)| *index != leader);
+fn unseen<T>(
+    account: &Account,
+    cluster: &Cluster,
+    leader: usize,
+    act: impl AsyncFnOnce(&Raw) -> T,
+) -> T {
+    let others = || cluster.candidates.iter().enumerate().filter(|(index, _)| *index != leader);
     others().for_each(|(_, it)| it.signal(Signal::STOP));
     let done = account.by_hand(act);
     others().for_each(|(_, it)| it.signal(Signal::CONT));
@@ -58,32 +63,32 @@ async fn break_at_once(raw: &Raw) {
 }
 
 /// An operator breaks the lease, once for each period; returns the cluster, to be checked.
-fn broken_by_an_operator(account: &Account, periods: &[Option<&str>]) -> Crew {
-    let crew = account.crew(&["a", "b"]);
+fn broken_by_an_operator(account: &Account, periods: &[Option<&str>]) -> Cluster {
+    let cluster = account.cluster(&["a", "b"]);
     for period in periods {
-        let leader = crew.settle();
-        let (term, before) = (crew.term(leader), losses(&crew.candidates[leader]));
+        let leader = cluster.settle();
+        let (term, before) = (cluster.term(leader), losses(&cluster.candidates[leader]));
         let header = period.map(|period| ("x-ms-lease-break-period", period));
         let broken = account.by_hand(async |raw| raw.lease("break", header.as_slice()).await);
         assert_eq!(broken.status, 202, "{broken:?}");
-        loses(&crew, leader, before);
+        loses(&cluster, leader, before);
         account.let_leases_end();
-        let next = crew.settle();
-        assert!(crew.term(next) > term);
+        let next = cluster.settle();
+        assert!(cluster.term(next) > term);
     }
-    crew
+    cluster
 }
 
 #[test]
 fn fault_22_a_break_that_lets_the_lease_run_out_makes_no_dual_by_the_tables() {
-    let crew = broken_by_an_operator(&Account::by_the_tables(), &[None, Some("30")]);
-    assert_eq!(crew.judge().terms.len(), 3);
+    let cluster = broken_by_an_operator(&Account::by_the_tables(), &[None, Some("30")]);
+    assert_eq!(cluster.judge().terms.len(), 3);
 }
 
 #[test]
 fn fault_22_a_break_that_lets_the_lease_run_out_makes_no_dual_on_azurite() {
-    let crew = broken_by_an_operator(&Account::on_azurite(), &[None, Some("30")]);
-    assert_eq!(crew.judge().terms.len(), 3);
+    let cluster = broken_by_an_operator(&Account::on_azurite(), &[None, Some("30")]);
+    assert_eq!(cluster.judge().terms.len(), 3);
 }
 
 /// The lease is free at once, and the old leader learns it at its next renewal: until then only the
@@ -99,43 +104,43 @@ fn fault_22_a_break_at_once_ends_the_tenure_at_the_next_renewal_and_the_term_fen
 
 /// Asserts that no candidate leads while a third party has the lease, and that one does after its
 /// release.
-fn taken_by_another(account: &Account, crew: Crew, term: u64) {
+fn taken_by_another(account: &Account, cluster: Cluster, term: u64) {
     let begun = tenure::clock::now();
     while begun.elapsed_min(tenure::clock::now()) < ON_BLOBS.renew_deadline {
-        assert!(!crew.candidates.iter().any(Candidate::is_leader), "the lease is another's");
+        assert!(!cluster.candidates.iter().any(Process::is_leader), "the lease is another's");
         std::thread::sleep(Duration::from_millis(100));
     }
     let id = [("x-ms-lease-id", FOREIGN)];
     let released = account.by_hand(async |raw| raw.lease("release", &id).await);
     assert_eq!(released.status, 200, "{released:?}");
-    let next = crew.settle();
-    assert!(crew.term(next) > term);
-    assert_eq!(crew.judge().terms.len(), 2);
+    let next = cluster.settle();
+    assert!(cluster.term(next) > term);
+    assert_eq!(cluster.judge().terms.len(), 2);
 }
 
 #[test]
 fn fault_23_a_lease_that_a_third_party_takes_ends_the_tenure() {
     for account in [Account::by_the_tables(), Account::on_azurite()] {
-        let crew = account.crew(&["a", "b"]);
-        let leader = crew.settle();
-        let term = crew.term(leader);
-        unseen(&account, &crew, leader, async |raw| {
+        let cluster = account.cluster(&["a", "b"]);
+        let leader = cluster.settle();
+        let term = cluster.term(leader);
+        unseen(&account, &cluster, leader, async |raw| {
             break_at_once(raw).await;
             let bid = [("x-ms-proposed-lease-id", FOREIGN), ("x-ms-lease-duration", "15")];
             let taken = raw.lease("acquire", &bid).await;
             assert_eq!(taken.status, 201, "{taken:?}");
         });
-        loses(&crew, leader, 0);
-        taken_by_another(&account, crew, term);
+        loses(&cluster, leader, 0);
+        taken_by_another(&account, cluster, term);
     }
 }
 
 #[test]
 fn fault_23_a_lease_whose_id_a_third_party_changes_ends_the_tenure() {
     let account = Account::by_the_tables();
-    let crew = account.crew(&["a", "b"]);
-    let leader = crew.settle();
-    let term = crew.term(leader);
+    let cluster = account.cluster(&["a", "b"]);
+    let leader = cluster.settle();
+    let term = cluster.term(leader);
     let id = until(PATIENCE, "a renewal", || {
         let log = account.tables().take_log();
         log.iter().rev().find_map(|it| it.headers.get("x-ms-lease-id").cloned())
@@ -143,42 +148,42 @@ fn fault_23_a_lease_whose_id_a_third_party_changes_ends_the_tenure() {
     let change = [("x-ms-lease-id", id.as_str()), ("x-ms-proposed-lease-id", FOREIGN)];
     let changed = account.by_hand(async |raw| raw.lease("change", &change).await);
     assert_eq!(changed.status, 200, "{changed:?}");
-    loses(&crew, leader, 0);
-    taken_by_another(&account, crew, term);
+    loses(&cluster, leader, 0);
+    taken_by_another(&account, cluster, term);
 }
 
 /// A cluster whose record was damaged while a candidate led.
 struct Harmed {
     account: Account,
-    crew: Crew,
+    cluster: Cluster,
     term: u64,
 }
 
 impl Harmed {
     fn new(account: Account, harm: impl AsyncFnOnce(&Raw)) -> Self {
-        let crew = account.crew(&["a", "b"]);
-        let leader = crew.settle();
-        let term = crew.term(leader);
-        unseen(&account, &crew, leader, harm);
-        loses(&crew, leader, 0);
-        Self { account, crew, term }
+        let cluster = account.cluster(&["a", "b"]);
+        let leader = cluster.settle();
+        let term = cluster.term(leader);
+        unseen(&account, &cluster, leader, harm);
+        loses(&cluster, leader, 0);
+        Self { account, cluster, term }
     }
 
     /// Waits for the next leader, and asserts that it has held the lease for as long as R11
     /// requires.
     fn recovers(self, alarm: &str) {
-        let Self { crew, term, .. } = self;
-        let next = crew.settle();
-        let words = format!(r#""reason":"term-written","term":{}"#, crew.term(next));
-        tells(&crew.candidates[next], &words);
-        let last = |reason| *changes(&crew.candidates[next], reason).last().unwrap();
+        let Self { cluster, term, .. } = self;
+        let next = cluster.settle();
+        let words = format!(r#""reason":"term-written","term":{}"#, cluster.term(next));
+        tells(&cluster.candidates[next], &words);
+        let last = |reason| *changes(&cluster.candidates[next], reason).last().unwrap();
         let held = last("term-written") - last("acquired");
         // The wait begins when the grant arrives; its line in the log is written a little later.
         assert!(held >= HOLD - Duration::from_millis(500), "{held}");
-        assert!(crew.term(next) > term, "above all that was seen");
-        let told = crew.candidates.iter().filter(|it| it.log().contains(alarm)).count();
+        assert!(cluster.term(next) > term, "above all that was seen");
+        let told = cluster.candidates.iter().filter(|it| it.log().contains(alarm)).count();
         assert!(told > 0, "{alarm}");
-        assert_eq!(crew.judge().terms.len(), 2);
+        assert_eq!(cluster.judge().terms.len(), 2);
     }
 }
 
@@ -202,7 +207,7 @@ fn fault_24_a_blob_or_container_that_is_deleted_ends_the_tenure_and_its_next_lea
     ];
     // A name can be used again when the container is completely deleted.
     let waits = &harmed[0];
-    assert!(waits.crew.candidates.iter().all(|it| changes(it, "acquired").len() < 2));
+    assert!(waits.cluster.candidates.iter().all(|it| changes(it, "acquired").len() < 2));
     waits.account.tables().advance(Duration::from_secs(30));
     harmed.into_iter().for_each(|it| it.recovers("the record has no term"));
 }

@@ -7,19 +7,18 @@
 #![allow(clippy::print_stdout, reason = "its report")]
 
 use testkit::faults::fault_proxy;
-use testkit::processes::{process, scene};
+use testkit::processes::{cluster, process};
 use testkit::{recorder, soak_report};
 
-use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
+use cluster::Cluster;
 use fastrand::Rng;
 use fault_proxy::{Call, Door, Fault, Then};
-use process::Candidate;
+use process::Process;
 use recorder::Recorder;
 use rustix::process::Signal;
-use scene::Scene;
 use soak_report::{Report, Strike};
 use tenure::clock;
 
@@ -30,7 +29,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 
 /// A slot for a candidate, whose process is replaced from time to time.
 struct Place {
-    /// The index of its process in the scene.
+    /// The index of its process in the cluster.
     process: usize,
     /// The number of processes so far.
     lives: u32,
@@ -38,7 +37,7 @@ struct Place {
 
 /// A run of the soak test.
 struct Soak {
-    scene: Scene,
+    cluster: Cluster,
     places: Vec<Place>,
     rng: Rng,
     strikes: Vec<Strike>,
@@ -56,9 +55,9 @@ fn five_candidates_survive_random_faults_without_an_overlap() {
     let minutes: f64 = setting("TENURE_SOAK_MINUTES").unwrap_or(1.0);
     let seed: u64 = setting("TENURE_SOAK_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
     println!("soak: {minutes} minutes, seed {seed}");
-    let scene = Scene::new("soak").judged_by(Recorder::every(INTERVAL));
+    let cluster = Cluster::behind_proxies("soak").judged_by(Recorder::every(INTERVAL));
     let mut soak = Soak {
-        scene,
+        cluster,
         places: Vec::new(),
         rng: Rng::with_seed(seed),
         strikes: Vec::new(),
@@ -80,10 +79,10 @@ fn five_candidates_survive_random_faults_without_an_overlap() {
         soak.look_after();
     }
     let memory_after = soak.memory();
-    let Soak { scene, strikes, released, unexpected, .. } = soak;
-    let claims = scene.recorder.claims(0);
+    let Soak { cluster, strikes, released, unexpected, .. } = soak;
+    let claims = cluster.recorder.claims(0);
     let names: Vec<&str> = released.iter().map(String::as_str).collect();
-    let verdict = scene.recorder.finish(&names);
+    let verdict = cluster.recorder.finish(&names);
     let report =
         Report { minutes, seed, strikes, claims, verdict, unexpected, memory_before, memory_after };
     report.print();
@@ -95,20 +94,18 @@ impl Soak {
     /// Starts a process in a slot.
     fn start(&mut self, place: usize) {
         let lives = self.places[place].lives + 1;
-        if self.scene.proxies.len() <= place {
-            self.scene.add_proxy();
+        if self.cluster.proxies.len() <= place {
+            self.cluster.add_proxy();
         }
-        let endpoint = self.scene.proxies[place].endpoint(self.scene.endpoint());
+        let endpoint = self.cluster.proxies[place].endpoint(self.cluster.endpoint());
         let name = format!("c{place}-{lives}");
-        self.scene.add_by(&endpoint, |_, directory: &Path, arguments: &[&str]| {
-            Candidate::start(&name, directory, arguments, &[])
-        });
-        self.places[place] = Place { process: self.scene.candidates.len() - 1, lives };
+        self.cluster.add_by(&endpoint, |_, arguments: &[&str]| Process::run(&name, arguments, &[]));
+        self.places[place] = Place { process: self.cluster.candidates.len() - 1, lives };
     }
 
-    fn candidate(&mut self, place: usize) -> &mut Candidate {
+    fn candidate(&mut self, place: usize) -> &mut Process {
         let process = self.places[place].process;
-        &mut self.scene.candidates[process]
+        &mut self.cluster.candidates[process]
     }
 
     /// Returns the slot whose answers claim leadership now.
@@ -133,7 +130,7 @@ impl Soak {
                 self.unexpected.push(name);
                 self.start(place);
             }
-            self.scene.proxies[place].take_log();
+            self.cluster.proxies[place].take_log();
         }
     }
 
@@ -173,8 +170,8 @@ impl Soak {
     fn kill(&mut self, place: usize, leads: bool) {
         self.note("kill -9", Some(place), leads);
         let name = self.candidate(place).name.clone();
-        self.scene.recorder.forget(&name);
-        self.candidate(place).crash();
+        self.cluster.recorder.forget(&name);
+        self.candidate(place).kill();
         sleep(Duration::from_millis(self.rng.u64(100..5_000)));
         self.start(place);
     }
@@ -185,7 +182,7 @@ impl Soak {
         self.released.push(name.clone());
         self.candidate(place).signal(Signal::TERM);
         self.candidate(place).wait(Duration::from_secs(20));
-        self.scene.recorder.forget(&name);
+        self.cluster.recorder.forget(&name);
         sleep(Duration::from_millis(self.rng.u64(100..5_000)));
         self.start(place);
     }
@@ -203,12 +200,12 @@ impl Soak {
         self.note(kind, one, leads);
         let door = if self.rng.bool() { Door::Deaf } else { Door::Shut };
         for place in &places {
-            self.scene.proxies[*place].door(door);
-            self.scene.proxies[*place].break_connections();
+            self.cluster.proxies[*place].door(door);
+            self.cluster.proxies[*place].break_connections();
         }
         sleep(Duration::from_millis(self.rng.u64(2_000..25_000)));
         for place in &places {
-            self.scene.proxies[*place].heal();
+            self.cluster.proxies[*place].heal();
         }
     }
 
@@ -231,8 +228,8 @@ impl Soak {
             _ => ("reset", Fault::DropBefore(Then::Reset)),
         };
         self.note(kind, Some(place), leads);
-        self.scene.proxies[place].always(Call::Any, fault);
+        self.cluster.proxies[place].always(Call::Any, fault);
         sleep(Duration::from_millis(self.rng.u64(1_000..12_000)));
-        self.scene.proxies[place].heal();
+        self.cluster.proxies[place].heal();
     }
 }

@@ -3,28 +3,28 @@
 //! fault.
 
 use testkit::azure::{account, blob_server};
-use testkit::processes::{cluster as crew, process};
+use testkit::processes::{cluster, process};
 
 use std::time::Duration;
 
 use account::Account;
 use blob_server::Fault;
-use crew::{Crew, ON_BLOBS, PATIENCE, SHORT, tells};
-use process::{Candidate, until};
+use cluster::{Cluster, ON_BLOBS, PATIENCE, SHORT, tells};
+use process::{Process, until};
 use rustix::process::Signal;
 use tenure::clock;
 
 /// More faults than a test can use up.
 const ENDLESS: usize = 10_000;
 
-fn reach(candidate: &Candidate, state: &str) {
+fn reach(candidate: &Process, state: &str) {
     until(PATIENCE, &format!("{} is {state}", candidate.name), || {
         (candidate.state()? == state).then_some(())
     });
 }
 
 /// Returns the number of a candidate's requests with this operation and outcome, from the metrics.
-fn requests(candidate: &Candidate, op: &str, outcome: &str) -> u64 {
+fn requests(candidate: &Process, op: &str, outcome: &str) -> u64 {
     let (_, text) = candidate.get("/metrics").expect("it answers");
     let words = format!(r#"op="{op}",outcome="{outcome}""#);
     let line = text
@@ -34,37 +34,37 @@ fn requests(candidate: &Candidate, op: &str, outcome: &str) -> u64 {
 }
 
 /// Lets three renewals fail, and asserts that this only changes the state to jeopardy for a while.
-fn shrugged_off(account: &Account, crew: &Crew, leader: usize, fault: &Fault) {
-    let term = crew.term(leader);
+fn shrugged_off(account: &Account, cluster: &Cluster, leader: usize, fault: &Fault) {
+    let term = cluster.term(leader);
     account.tables().inject("renew", vec![fault.clone(); 3]);
-    reach(&crew.candidates[leader], "jeopardy");
-    reach(&crew.candidates[leader], "leader");
-    assert_eq!(crew.term(leader), term, "{fault:?}");
+    reach(&cluster.candidates[leader], "jeopardy");
+    reach(&cluster.candidates[leader], "leader");
+    assert_eq!(cluster.term(leader), term, "{fault:?}");
 }
 
 #[test]
 fn fault_18_errors_that_pass_are_retried_within_the_deadline_whatever_retry_after_says() {
     let account = Account::by_the_tables();
-    let crew = account.crew(&["a", "b"]);
-    let leader = crew.settle();
+    let cluster = account.cluster(&["a", "b"]);
+    let leader = cluster.settle();
     for (status, code) in [(500, "InternalError"), (503, "ServerBusy"), (429, "")] {
-        shrugged_off(&account, &crew, leader, &Fault::Answer(status, code));
+        shrugged_off(&account, &cluster, leader, &Fault::Answer(status, code));
     }
-    assert!(requests(&crew.candidates[leader], "renew", "throttled") >= 6);
-    assert!(requests(&crew.candidates[leader], "renew", "unavailable") >= 3);
-    assert_eq!(crew.judge().terms.len(), 1);
+    assert!(requests(&cluster.candidates[leader], "renew", "throttled") >= 6);
+    assert!(requests(&cluster.candidates[leader], "renew", "unavailable") >= 3);
+    assert_eq!(cluster.judge().terms.len(), 1);
 }
 
 #[test]
 fn fault_18_errors_that_stay_end_the_tenure_at_its_deadline_without_a_storm() {
     let account = Account::by_the_tables();
-    let crew = account.crew(&["a", "b"]);
-    let leader = crew.settle();
+    let cluster = account.cluster(&["a", "b"]);
+    let leader = cluster.settle();
     let tables = account.tables();
     tables.take_log();
     tables.inject("any", vec![Fault::Answer(503, "ServerBusy"); ENDLESS]);
-    reach(&crew.candidates[leader], "standby");
-    tells(&crew.candidates[leader], r#""reason":"lapsed""#);
+    reach(&cluster.candidates[leader], "standby");
+    tells(&cluster.candidates[leader], r#""reason":"lapsed""#);
     let renewals = tables.take_log().iter().filter(|it| it.op == "renew").count();
     assert!((4..=14).contains(&renewals), "{renewals} in 4 s, a half-second apart at last");
     let begun = clock::now();
@@ -75,15 +75,15 @@ fn fault_18_errors_that_stay_end_the_tenure_at_its_deadline_without_a_storm() {
     assert!((asked as f64) < 2.0 * (seconds / 0.25 + 4.0), "{asked} in {seconds} s");
     tables.heal();
     account.let_leases_end();
-    crew.settle();
-    assert_eq!(crew.judge().terms.len(), 2);
+    cluster.settle();
+    assert_eq!(cluster.judge().terms.len(), 2);
 }
 
 #[test]
 fn fault_19_a_leader_whose_rights_are_revoked_is_active_until_its_deadline_and_says_auth() {
     let account = Account::by_the_tables();
-    let crew = account.crew(&["a", "b"]);
-    let leader = &crew.candidates[crew.settle()];
+    let cluster = account.cluster(&["a", "b"]);
+    let leader = &cluster.candidates[cluster.settle()];
     let revoked = clock::now();
     let fault = Fault::Answer(403, "AuthorizationPermissionMismatch");
     account.tables().inject("any", vec![fault; ENDLESS]);
@@ -103,75 +103,75 @@ fn fault_19_a_leader_whose_rights_are_revoked_is_active_until_its_deadline_and_s
     tells(leader, r#""cause":"auth""#);
     account.tables().heal();
     account.let_leases_end();
-    crew.settle();
-    assert_eq!(crew.judge().terms.len(), 2);
+    cluster.settle();
+    assert_eq!(cluster.judge().terms.len(), 2);
 }
 
 #[test]
 fn fault_21_pages_and_redirects_are_no_answers_and_are_not_followed() {
     let (account, elsewhere) = (Account::by_the_tables(), Account::by_the_tables());
-    let crew = account.crew(&["a", "b"]);
-    let leader = crew.settle();
-    shrugged_off(&account, &crew, leader, &Fault::Html);
+    let cluster = account.cluster(&["a", "b"]);
+    let leader = cluster.settle();
+    shrugged_off(&account, &cluster, leader, &Fault::Html);
     let to = format!("{}/locks/orders", elsewhere.tables().endpoint);
-    shrugged_off(&account, &crew, leader, &Fault::Redirect(to));
+    shrugged_off(&account, &cluster, leader, &Fault::Redirect(to));
     assert!(elsewhere.tables().take_log().is_empty(), "nobody went there");
-    assert_eq!(crew.judge().terms.len(), 1);
+    assert_eq!(cluster.judge().terms.len(), 1);
 }
 
 #[test]
 fn fault_21_an_answer_that_names_another_lease_ends_the_tenure_at_once() {
     let account = Account::by_the_tables();
-    let crew = account.crew(&["a", "b"]);
-    let leader = crew.settle();
+    let cluster = account.cluster(&["a", "b"]);
+    let leader = cluster.settle();
     account.tables().inject("renew", [Fault::WrongLease]);
-    reach(&crew.candidates[leader], "standby");
-    tells(&crew.candidates[leader], r#""reason":"lost""#);
+    reach(&cluster.candidates[leader], "standby");
+    tells(&cluster.candidates[leader], r#""reason":"lost""#);
     account.let_leases_end();
-    crew.settle();
-    assert_eq!(crew.judge().terms.len(), 2);
+    cluster.settle();
+    assert_eq!(cluster.judge().terms.len(), 2);
 }
 
 /// Runs three candidates with one identity: one is killed and restarted, another resigns, and none
 /// of that affects the lease of another.
-fn twins(mut crew: Crew, let_leases_end: impl Fn()) {
-    let instance = |candidate: &Candidate| {
+fn twins(mut cluster: Cluster, let_leases_end: impl Fn()) {
+    let instance = |candidate: &Process| {
         let status = candidate.status().expect("it answers");
         (status["identity"].as_str().unwrap().to_owned(), status["instance"].to_string())
     };
-    let leader = crew.settle();
-    let told: Vec<_> = crew.candidates.iter().map(instance).collect();
+    let leader = cluster.settle();
+    let told: Vec<_> = cluster.candidates.iter().map(instance).collect();
     assert!(told.iter().all(|(identity, _)| identity == "twin"));
     let mut instances: Vec<_> = told.into_iter().map(|(_, instance)| instance).collect();
     instances.sort_unstable();
     instances.dedup();
     assert_eq!(instances.len(), 3, "told apart by instance");
 
-    let term = crew.term(leader);
+    let term = cluster.term(leader);
     let standby = (leader + 1) % 3;
-    let mut resigns = crew.candidates.remove(standby);
+    let mut resigns = cluster.candidates.remove(standby);
     resigns.signal(Signal::TERM);
     assert!(resigns.wait(PATIENCE).success());
-    std::thread::sleep(crew.timings.retry_period * 4);
-    let leader = crew.settle();
-    assert_eq!(crew.term(leader), term, "a namesake that goes takes no lease along");
+    std::thread::sleep(cluster.timings.retry_period * 4);
+    let leader = cluster.settle();
+    assert_eq!(cluster.term(leader), term, "a namesake that goes takes no lease along");
 
-    crew.candidates[leader].crash();
-    crew.candidates.remove(leader);
-    crew.join("twin", &[], &[]);
+    cluster.candidates[leader].kill();
+    cluster.candidates.remove(leader);
+    cluster.join("twin", &[], &[]);
     let_leases_end();
-    let leader = crew.settle();
-    assert!(crew.term(leader) > term, "who comes back takes up no lease of the dead one's");
-    assert_eq!(crew.judge().terms.len(), 2);
+    let leader = cluster.settle();
+    assert!(cluster.term(leader) > term, "who comes back takes up no lease of the dead one's");
+    assert_eq!(cluster.judge().terms.len(), 2);
 }
 
 #[test]
 fn fault_26_candidates_of_one_identity_are_told_apart_on_a_file() {
-    twins(Crew::start(&["twin"; 3], SHORT), || ());
+    twins(Cluster::start(&["twin"; 3], SHORT), || ());
 }
 
 #[test]
 fn fault_26_candidates_of_one_identity_are_told_apart_on_blobs() {
     let account = Account::by_the_tables();
-    twins(account.crew(&["twin"; 3]), || account.let_leases_end());
+    twins(account.cluster(&["twin"; 3]), || account.let_leases_end());
 }

@@ -1,6 +1,6 @@
 //! `tenure install`: the copy is complete, executable by everybody, and replaced atomically.
 
-use testkit::processes::command;
+use testkit::processes::process;
 
 use std::fs::File;
 use std::io::Read;
@@ -8,12 +8,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use command::{Ran, tenure};
+use process::{Ran, run_verb};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tenure");
 
 fn install(directory: &Path) -> Ran {
-    tenure(&["install", directory.to_str().unwrap()], &[])
+    run_verb(&["install", directory.to_str().unwrap()], &[])
 }
 
 /// Returns the names of the entries of a directory.
@@ -148,5 +148,5 @@ fn what_is_no_place_for_a_copy_is_said_with_what_to_do() {
     }
     assert!(!missing.exists());
     assert_eq!(names(&taken), ["tenure"]);
-    assert_eq!(tenure(&["install"], &[]).code, 2, "a directory must be named");
+    assert_eq!(run_verb(&["install"], &[]).code, 2, "a directory must be named");
 }

@@ -1,12 +1,12 @@
 //! The settings of hooks, probes, routes and commands from the user's view: an invalid one is
 //! rejected before anything is started, with a remedy, and `tenure doctor` reports it.
 
-use testkit::processes::command;
+use testkit::processes::process;
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 
-use command::tenure;
+use process::run_verb;
 
 #[test]
 fn each_fault_of_what_stands_beside_us_exits_with_2_and_says_what_to_do() {
@@ -41,7 +41,7 @@ fn each_fault_of_what_stands_beside_us_exits_with_2_and_says_what_to_do() {
     ];
     for (arguments, words) in cases {
         let arguments: Vec<_> = ["run"].iter().chain(*arguments).copied().collect();
-        let ran = tenure(&arguments, &[]);
+        let ran = run_verb(&arguments, &[]);
         assert_eq!(ran.code, 2, "{arguments:?}: {}", ran.err);
         assert!(ran.err.contains("one setting is wrong, so nothing was started"), "{}", ran.err);
         for word in *words {
@@ -52,7 +52,7 @@ fn each_fault_of_what_stands_beside_us_exits_with_2_and_says_what_to_do() {
 
 #[test]
 fn all_faults_of_what_stands_beside_us_come_in_one_message() {
-    let ran = tenure(
+    let ran = run_verb(
         &["run", "--health", "x", "--health", "tcp://y", "--on-active", "nowhere"],
         &[("TENURE_ADMIN", "10.0.0.1:1"), ("TENURE_HOOK_TIMEOUT", "soon")],
     );
@@ -62,7 +62,7 @@ fn all_faults_of_what_stands_beside_us_come_in_one_message() {
 
 #[test]
 fn a_setting_of_exec_is_unknown_to_run_as_a_flag_and_passed_over_elsewhere() {
-    let ran = tenure(&["run", "--stop-timeout", "1s"], &[]);
+    let ran = run_verb(&["run", "--stop-timeout", "1s"], &[]);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("unexpected argument '--stop-timeout'"), "{}", ran.err);
 
@@ -71,9 +71,9 @@ fn a_setting_of_exec_is_unknown_to_run_as_a_flag_and_passed_over_elsewhere() {
     std::fs::write(&file, "stop-timeout: 8s\n").unwrap();
     let file = file.to_str().unwrap();
     let doctor = ["doctor", "--store", "memory:", "--config", file];
-    let as_run = tenure(&doctor, &[("TENURE_STOP_TIMEOUT", "9s")]);
+    let as_run = run_verb(&doctor, &[("TENURE_STOP_TIMEOUT", "9s")]);
     assert_eq!(as_run.code, 0, "{}", as_run.out);
-    let as_exec = tenure(&[&doctor[..], &["--exec"]].concat(), &[]);
+    let as_exec = run_verb(&[&doctor[..], &["--exec"]].concat(), &[]);
     assert_eq!(as_exec.code, 1, "{}", as_exec.out);
     let words = "stop-timeout = \"8s\" (file ";
     assert!(as_exec.out.contains(words) && as_exec.out.contains("at most 4s"), "{}", as_exec.out);
@@ -104,7 +104,7 @@ fn doctor_names_the_time_that_an_end_needs_and_what_stands_beside_us() {
         "--on-active",
         "https://hooks.test/hidden",
     ];
-    let ran = tenure(&arguments, &[("KUBERNETES_SERVICE_HOST", "10.0.0.1")]);
+    let ran = run_verb(&arguments, &[("KUBERNETES_SERVICE_HOST", "10.0.0.1")]);
     assert_eq!(ran.code, 0, "{}", ran.out);
     for words in [
         "takes at most 42s = drain-timeout 25s + 2 × (hook-timeout 5s + 1s) + ",
@@ -138,7 +138,7 @@ fn the_readme_says_how_long_an_end_takes() {
     ] {
         assert!(readme.contains(row), "{row}");
         let seconds = row.rsplit("| ").next().unwrap().trim_end_matches(" s |");
-        let ran = tenure(&[&["doctor"], arguments].concat(), &[]);
+        let ran = run_verb(&[&["doctor"], arguments].concat(), &[]);
         let words = format!("takes at most {seconds}s = ");
         assert!(ran.out.contains(&words), "{words} in {}", ran.out);
     }

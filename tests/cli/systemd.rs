@@ -9,7 +9,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::time::Duration;
 
-use process::Candidate;
+use process::Process;
 use rustix::process::Signal;
 use status::{Feed, about, failing, holder, in_jeopardy, leading, ms, status as of};
 use tenure::clock;
@@ -82,7 +82,7 @@ fn systemd_hears_ready_then_each_change_in_words_and_that_we_are_stopping() {
 
     let mut first = Ear::at(&near);
     let one = &[("NOTIFY_SOCKET", text(&near))];
-    let mut leader = Candidate::start("orders-1", home.path(), &settings, one);
+    let mut leader = Process::run("orders-1", &settings, one);
     let ready = first.wait_for_line("READY=1");
     let leads = first
         .wait_for("its leading", |it| it.starts_with("STATUS=active: leader of orders in term "));
@@ -92,7 +92,7 @@ fn systemd_hears_ready_then_each_change_in_words_and_that_we_are_stopping() {
 
     let mut second = Ear::at(&far);
     let two = &[("NOTIFY_SOCKET", text(&far))];
-    let _standby = Candidate::start("orders-2", home.path(), &settings, two);
+    let _standby = Process::run("orders-2", &settings, two);
     second.wait_for_line(&format!(
         "STATUS=passive: standby of orders; orders-1 leads in term {term}"
     ));
@@ -123,7 +123,7 @@ fn a_store_that_is_down_does_not_keep_the_unit_from_starting() {
     let endpoint = format!("http://127.0.0.1:{port}/devstoreaccount1");
     let settings = ["--store", "azure://devstoreaccount1/locks", "--azure-endpoint", &endpoint];
     let variables = &[("NOTIFY_SOCKET", text(&path))];
-    let candidate = Candidate::start("orders-1", home.path(), &settings, variables);
+    let candidate = Process::run("orders-1", &settings, variables);
     ear.wait_for_line("READY=1");
     ear.wait_for("the store's error", |it| {
         it.starts_with("STATUS=passive: the store of default has not been reached yet; store: ")
@@ -140,7 +140,7 @@ fn no_hook_and_no_probe_speaks_in_our_name() {
     let (hook, probe) = (format!("{says} hook"), format!("exec:{says} probe"));
     let settings = ["--store", "memory:", "--on-active", &hook, "--health", &probe];
     let variables = &[("NOTIFY_SOCKET", text(&path)), ("WATCHDOG_USEC", "60000000")];
-    let _candidate = Candidate::start("us", home.path(), &settings, variables);
+    let _candidate = Process::run("us", &settings, variables);
     ear.wait_for("its leading", |it| it.starts_with("STATUS=active: leader"));
     let start = clock::now();
     for name in ["probe", "hook"] {
@@ -160,13 +160,12 @@ fn no_hook_and_no_probe_speaks_in_our_name() {
 
 #[test]
 fn an_abstract_socket_is_reached_too() {
-    let home = tempfile::tempdir().unwrap();
     let name = format!("tenure-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
     let mut ear = Ear::of(UnixDatagram::bind_addr(&address).unwrap());
     let at = format!("@{name}");
     let variables = &[("NOTIFY_SOCKET", at.as_str())];
-    let _candidate = Candidate::start("us", home.path(), &["--store", "memory:"], variables);
+    let _candidate = Process::run("us", &["--store", "memory:"], variables);
     ear.wait_for_line("READY=1");
 }
 
@@ -175,7 +174,7 @@ fn nobody_at_the_socket_keeps_no_candidate_from_leading() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("gone");
     let variables = &[("NOTIFY_SOCKET", text(&path)), ("WATCHDOG_USEC", "200000")];
-    let candidate = Candidate::start("us", home.path(), &["--store", "memory:"], variables);
+    let candidate = Process::run("us", &["--store", "memory:"], variables);
     process::until(BOUND, "it leads", || candidate.is_leader().then_some(()));
     // The messages are delivered once the socket exists.
     let mut ear = Ear::at(&path);
@@ -189,7 +188,7 @@ fn the_watchdog_is_fed_by_a_process_that_turns_and_by_none_that_is_stopped() {
     let path = home.path().join("notify");
     let mut ear = Ear::at(&path);
     let variables = &[("NOTIFY_SOCKET", text(&path)), ("WATCHDOG_USEC", "3000000")];
-    let candidate = Candidate::start("us", home.path(), &["--store", "memory:"], variables);
+    let candidate = Process::run("us", &["--store", "memory:"], variables);
     ear.wait_for_line("WATCHDOG=1");
     ear.heard.clear();
     let before = clock::now();
@@ -216,7 +215,7 @@ fn a_watchdog_over_another_process_is_not_ours_to_feed() {
     let mut ear = Ear::at(&path);
     let variables =
         &[("NOTIFY_SOCKET", text(&path)), ("WATCHDOG_USEC", "200000"), ("WATCHDOG_PID", "1")];
-    let mut candidate = Candidate::start("us", home.path(), &["--store", "memory:"], variables);
+    let mut candidate = Process::run("us", &["--store", "memory:"], variables);
     process::until(BOUND, "it leads", || candidate.is_leader().then_some(()));
     candidate.signal(Signal::TERM);
     candidate.wait(BOUND);

@@ -1,38 +1,35 @@
 //! `tenure status` and `tenure watch` on a terminal, with a real sidecar.
 
-use testkit::processes::{command, process};
+use testkit::processes::process;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use command::{BOUND, Running, tenure};
-use process::{Candidate, until};
+use process::{BOUND, Process, run_verb, until};
 use rustix::process::Signal;
 
 /// Runs `tenure` on a pseudo-terminal, created by util-linux's `script`.
-fn on_a_terminal(arguments: &str, variables: &[(&str, &str)]) -> Running {
+fn on_a_terminal(arguments: &str, variables: &[(&str, &str)]) -> Process {
     let command = format!("{} {arguments}", env!("CARGO_BIN_EXE_tenure"));
-    let child = Command::new("script")
+    let mut script = Command::new("script");
+    script
         .args(["-qfec", &command, "/dev/null"])
         .env_clear()
         .env("TERM", "xterm")
         .env("PATH", "/usr/bin:/bin")
         .env("SHELL", "/bin/sh")
         .envs(variables.iter().copied())
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    Running(child.unwrap_or_else(|error| panic!("install the package bsdutils: {error}")))
+        .stdin(Stdio::null());
+    Process::spawn("script, of the package bsdutils", script)
 }
 
 /// Starts a candidate with a short retry-period, so that the test need not wait.
-fn candidate(name: &str, directory: &Path) -> Candidate {
+fn candidate(name: &str, directory: &Path) -> Process {
     let store = format!("file://{}", directory.join("lease").display());
     let arguments = ["--store", &store, "--retry-period", "200ms"];
-    let it = Candidate::start(name, directory, &arguments, &[]);
-    let holder = |it: &Candidate| it.status()?["holder"]["identity"].as_str().map(str::to_owned);
+    let it = Process::run(name, &arguments, &[]);
+    let holder = |it: &Process| it.status()?["holder"]["identity"].as_str().map(str::to_owned);
     until(Duration::from_secs(20), "a leader is seen", || holder(&it));
     it
 }
@@ -45,8 +42,8 @@ fn watch_on_a_terminal_is_a_line_of_words_for_each_change() {
     let watch = format!("watch --url http://{}", second.address);
     for (variables, coloured) in [(&[][..], true), (&[("NO_COLOR", "1")], false)] {
         let mut watching = on_a_terminal(&watch, variables);
-        let lines = watching.lines();
-        let next = || lines.recv_timeout(BOUND).unwrap();
+        let mut numbers = 0..;
+        let mut next = || watching.line(numbers.next().unwrap(), BOUND).unwrap();
         let (head, line) = (next(), next());
         assert!(head.contains("UTC       state       term"), "{head}");
         assert!(line.contains("standby") && line.contains("first  "), "{line}");
@@ -76,8 +73,8 @@ fn watch_in_a_pipe_is_json_whatever_the_environment_says() {
     let directory = tempfile::tempdir().unwrap();
     let it = candidate("it", directory.path());
     let url = format!("http://{}", it.address);
-    let mut watching = Running::start(&["watch", "--url", &url], &[("TERM", "xterm")]);
-    let line = watching.lines().recv_timeout(BOUND).unwrap();
+    let mut watching = Process::verb(&["watch", "--url", &url], &[("TERM", "xterm")]);
+    let line = watching.line(0, BOUND).unwrap();
     let document: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!(document["identity"], "it");
 }
@@ -87,8 +84,8 @@ fn status_shows_the_candidates_and_the_last_changes() {
     let directory = tempfile::tempdir().unwrap();
     let (first, second) =
         (candidate("first", directory.path()), candidate("second", directory.path()));
-    let url = |it: &Candidate| format!("http://{}", it.address);
-    let told = tenure(&["status", "--url", &url(&first)], &[]).out;
+    let url = |it: &Process| format!("http://{}", it.address);
+    let told = run_verb(&["status", "--url", &url(&first)], &[]).out;
     for words in [
         "\ncandidate  role    term",
         "\nfirst      active  ",
@@ -97,19 +94,17 @@ fn status_shows_the_candidates_and_the_last_changes() {
     ] {
         assert!(told.contains(words), "{words} in {told}");
     }
-    let told = tenure(&["status", "--url", &url(&second)], &[]).out;
+    let told = run_verb(&["status", "--url", &url(&second)], &[]).out;
     for words in ["\nsecond     passive  -", "\nfirst      holder   ", "the store answered for the"]
     {
         assert!(told.contains(words), "{words} in {told}");
     }
-    let document = tenure(&["status", "--json", "--url", &url(&first)], &[]).out;
+    let document = run_verb(&["status", "--json", "--url", &url(&first)], &[]).out;
     let document: serde_json::Value = serde_json::from_str(&document).unwrap();
     let states: Vec<_> =
         document["transitions"].as_array().unwrap().iter().map(|it| it["to"].clone()).collect();
     assert_eq!(states, ["leader", "activating", "standby"]);
 
-    let mut shown = on_a_terminal(&format!("status --url {}", url(&second)), &[]);
-    let lines = shown.lines();
-    let text: Vec<_> = std::iter::from_fn(|| lines.recv_timeout(BOUND).ok()).collect();
-    assert!(text.iter().any(|it| it.contains('\x1b')), "{text:?}");
+    let shown = on_a_terminal(&format!("status --url {}", url(&second)), &[]).end();
+    assert!(shown.out.contains('\x1b'), "{}", shown.out);
 }

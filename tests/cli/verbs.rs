@@ -1,14 +1,14 @@
 //! The command line from the user's view: exit codes, messages, help, and the verbs with a fake
 //! sidecar that serves the documented status.
 
-use testkit::processes::{command, sidecar};
+use testkit::processes::{process, sidecar};
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use command::{BOUND, Ran, Running, tenure};
+use process::{BOUND, Process, Ran, run_verb, verb};
 use sidecar::Sidecar;
 
 // --- settings ---
@@ -54,7 +54,7 @@ fn fault_36_each_kind_of_bad_setting_exits_with_2_and_says_what_to_do() {
     ];
     for (arguments, variables, words) in cases {
         let arguments: Vec<_> = ["run"].iter().chain(*arguments).copied().collect();
-        let ran = tenure(&arguments, variables);
+        let ran = run_verb(&arguments, variables);
         assert_eq!(ran.code, 2, "{arguments:?}: {}", ran.err);
         assert!(ran.err.contains("one setting is wrong, so nothing was started"), "{}", ran.err);
         assert!(ran.err.contains("remedy: "), "{}", ran.err);
@@ -75,7 +75,7 @@ fn fault_36_several_faults_come_in_one_message_and_nothing_is_started() {
         ["socket", "status.json", "lease"].map(|it| directory.path().join(it));
     let (listen, store) =
         (format!("unix:{}", socket.display()), format!("file://{}", lease.display()));
-    let ran = tenure(
+    let ran = run_verb(
         &[
             "run",
             "--election",
@@ -109,23 +109,23 @@ fn fault_36_several_faults_come_in_one_message_and_nothing_is_started() {
 
 #[test]
 fn usage_errors_exit_with_2_and_help_with_0() {
-    let ran = tenure(&["run", "--lease-durations", "1s"], &[]);
+    let ran = run_verb(&["run", "--lease-durations", "1s"], &[]);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("--lease-duration"), "clap suggests: {}", ran.err);
-    assert_eq!(tenure(&[], &[]).code, 2);
-    assert_eq!(tenure(&["ruin"], &[]).code, 2);
-    assert_eq!(tenure(&["wait"], &[]).code, 2);
-    assert_eq!(tenure(&["wait", "--for", "ever"], &[]).code, 2);
-    assert_eq!(tenure(&["wait", "--for", "active", "--timeout", "5"], &[]).code, 2);
-    assert_eq!(tenure(&["check", "--url", "http://x", "--file", "x"], &[]).code, 2);
-    assert_eq!(tenure(&["doctor", "--yes"], &[]).code, 2, "--yes is for --create");
-    assert_eq!(tenure(&["--help"], &[]).code, 0);
-    assert_eq!(tenure(&["--version"], &[]).code, 0);
+    assert_eq!(run_verb(&[], &[]).code, 2);
+    assert_eq!(run_verb(&["ruin"], &[]).code, 2);
+    assert_eq!(run_verb(&["wait"], &[]).code, 2);
+    assert_eq!(run_verb(&["wait", "--for", "ever"], &[]).code, 2);
+    assert_eq!(run_verb(&["wait", "--for", "active", "--timeout", "5"], &[]).code, 2);
+    assert_eq!(run_verb(&["check", "--url", "http://x", "--file", "x"], &[]).code, 2);
+    assert_eq!(run_verb(&["doctor", "--yes"], &[]).code, 2, "--yes is for --create");
+    assert_eq!(run_verb(&["--help"], &[]).code, 0);
+    assert_eq!(run_verb(&["--version"], &[]).code, 0);
 }
 
 #[test]
 fn the_help_groups_its_settings_and_ends_with_examples() {
-    let run = tenure(&["run", "--help"], &[]).out;
+    let run = run_verb(&["run", "--help"], &[]).out;
     let (settings, examples) = run.split_once("Examples:").expect("examples come last");
     for heading in
         ["Election:", "Store:", "Kubernetes:", "Timings:", "Status:", "Logs:", "Settings file:"]
@@ -136,16 +136,16 @@ fn the_help_groups_its_settings_and_ends_with_examples() {
         assert!(examples.contains(&format!("tenure run --election {example}")), "{examples}");
     }
     for verb in ["status", "check", "wait", "watch", "doctor", "break", "install", "completions"] {
-        let help = tenure(&[verb, "--help"], &[]).out;
+        let help = run_verb(&[verb, "--help"], &[]).out;
         assert!(help.contains(&format!("Examples:\n  tenure {verb}")), "{verb}: {help}");
     }
-    let top = tenure(&["--help"], &[]).out;
+    let top = run_verb(&["--help"], &[]).out;
     assert!(top.contains("Examples:") && top.contains("Exit codes:"), "{top}");
 }
 
 #[test]
 fn doctor_tells_all_faults_of_the_settings_and_exits_with_1() {
-    let ran = tenure(&["doctor", "--election", "A", "--listen", "x"], &[]);
+    let ran = run_verb(&["doctor", "--election", "A", "--listen", "x"], &[]);
     assert_eq!(ran.code, 1, "{}", ran.err);
     for words in ["WRONG   election", "WRONG   listen", "skipped store", "→ write a name such as a"]
     {
@@ -159,7 +159,7 @@ fn doctor_makes_what_is_missing_only_when_it_is_told_that_no_leader_lives() {
     let store = format!("file://{}", directory.path().display());
     let doctor = |more: &[&str]| {
         let arguments = ["doctor", "--store", &store, "--create"];
-        tenure(&arguments.iter().chain(more).copied().collect::<Vec<_>>(), &[])
+        run_verb(&arguments.iter().chain(more).copied().collect::<Vec<_>>(), &[])
     };
     let ran = doctor(&[]);
     assert_eq!(ran.code, 2, "{}", ran.out);
@@ -177,7 +177,7 @@ fn doctor_makes_what_is_missing_only_when_it_is_told_that_no_leader_lives() {
 fn completions_are_scripts_that_their_shells_can_parse() {
     let directory = tempfile::tempdir().unwrap();
     for shell in ["bash", "zsh", "fish"] {
-        let ran = tenure(&["completions", shell], &[]);
+        let ran = run_verb(&["completions", shell], &[]);
         assert_eq!(ran.code, 0);
         for word in ["lease-duration", "kube-route", "install"] {
             assert!(ran.out.contains(word), "{shell} knows {word}");
@@ -198,7 +198,7 @@ fn check_answers_by_exit_code() {
     let url = sidecar.url();
     let check = |more: &[&str]| {
         let arguments: Vec<_> = ["check", "--url", &url].iter().chain(more).copied().collect();
-        tenure(&arguments, &[])
+        run_verb(&arguments, &[])
     };
     let ran = check(&[]);
     assert_eq!((ran.code, ran.out.as_str()), (1, "passive: standby\n"));
@@ -224,7 +224,7 @@ fn check_answers_by_exit_code() {
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("nothing answers") && ran.err.contains("tenure run"), "{}", ran.err);
     assert!(ran.out.is_empty());
-    assert_eq!(tenure(&["check", "--url", "ftp://x"], &[]).code, 2);
+    assert_eq!(run_verb(&["check", "--url", "ftp://x"], &[]).code, 2);
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn check_counts_from_the_sending_of_its_question() {
     let sidecar = Sidecar::start();
     sidecar.say("active", "leader", Some(42), 400);
     sidecar.delay(Duration::from_millis(500));
-    let ran = tenure(&["check", "--url", &sidecar.url()], &[]);
+    let ran = run_verb(&["check", "--url", &sidecar.url()], &[]);
     assert_eq!(ran.code, 1, "what was true when it was said is over: {}", ran.out);
 }
 
@@ -240,7 +240,7 @@ fn check_counts_from_the_sending_of_its_question() {
 fn check_gives_up_on_a_sidecar_that_hangs() {
     let sidecar = Sidecar::start();
     sidecar.delay(Duration::from_secs(8));
-    let ran = tenure(&["check", "--url", &sidecar.url()], &[]);
+    let ran = run_verb(&["check", "--url", &sidecar.url()], &[]);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("no answer from") && ran.err.contains("within 2s"), "{}", ran.err);
 }
@@ -249,13 +249,13 @@ fn check_gives_up_on_a_sidecar_that_hangs() {
 fn the_url_may_be_a_variable_or_a_unix_socket() {
     let sidecar = Sidecar::start();
     sidecar.say("active", "leader", Some(42), 60_000);
-    assert_eq!(tenure(&["check"], &[("TENURE_URL", &sidecar.url())]).code, 0);
+    assert_eq!(run_verb(&["check"], &[("TENURE_URL", &sidecar.url())]).code, 0);
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("s");
     sidecar.also_at(&socket);
     let url = format!("unix:{}", socket.display());
-    assert_eq!(tenure(&["check", "--url", &url], &[("TENURE_URL", "ftp://unused")]).code, 0);
-    let ran = tenure(&["check", "--url", "unix:/nonexistent"], &[]);
+    assert_eq!(run_verb(&["check", "--url", &url], &[("TENURE_URL", "ftp://unused")]).code, 0);
+    let ran = run_verb(&["check", "--url", "unix:/nonexistent"], &[]);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("nothing answers at unix:/nonexistent"), "{}", ran.err);
 }
@@ -293,18 +293,18 @@ fn check_believes_a_file_of_this_boot_until_its_deadline() {
     ];
     for (role, boot_id, until, code, words) in cases {
         for file in write_files(directory.path(), role, boot_id, until) {
-            let ran = tenure(&["check", "--file", &file], &[]);
+            let ran = run_verb(&["check", "--file", &file], &[]);
             assert_eq!(ran.code, code, "{file}: {}{}", ran.out, ran.err);
             assert!(ran.out.contains(words), "{words} in {}", ran.out);
         }
     }
     let [json, _] = write_files(directory.path(), "active", &boot_id, later);
-    assert_eq!(tenure(&["check", "--file", &json, "--min-remaining", "30s"], &[]).code, 0);
-    assert_eq!(tenure(&["check", "--file", &json, "--min-remaining", "61s"], &[]).code, 1);
+    assert_eq!(run_verb(&["check", "--file", &json, "--min-remaining", "30s"], &[]).code, 0);
+    assert_eq!(run_verb(&["check", "--file", &json, "--min-remaining", "61s"], &[]).code, 1);
 
     std::fs::write(&json, "{\"role\":").unwrap();
-    assert_eq!(tenure(&["check", "--file", &json], &[]).code, 2);
-    let ran = tenure(&["check", "--file", "/nonexistent.json"], &[]);
+    assert_eq!(run_verb(&["check", "--file", &json], &[]).code, 2);
+    let ran = run_verb(&["check", "--file", "/nonexistent.json"], &[]);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("/nonexistent.json could not be read"), "{}", ran.err);
 }
@@ -315,7 +315,7 @@ fn check_believes_a_file_of_this_boot_until_its_deadline() {
 fn status_is_a_table_for_people_and_the_document_for_programs() {
     let sidecar = Sidecar::start();
     sidecar.say("active", "leader", Some(42), 60_000);
-    let ran = tenure(&["status", "--url", &sidecar.url()], &[]);
+    let ran = run_verb(&["status", "--url", &sidecar.url()], &[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     for line in [
         "election   orders\n",
@@ -330,14 +330,14 @@ fn status_is_a_table_for_people_and_the_document_for_programs() {
     }
     assert!(!ran.out.contains('\x1b'), "no colour but on a terminal");
 
-    let ran = tenure(&["status", "--json", "--url", &sidecar.url()], &[]);
+    let ran = run_verb(&["status", "--json", "--url", &sidecar.url()], &[]);
     let document: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(document["term"], 42);
     assert_eq!(document["version"], "0.1.0", "the whole document");
 
     let url = sidecar.url();
     drop(sidecar);
-    let ran = tenure(&["status", "--url", &url], &[]);
+    let ran = run_verb(&["status", "--url", &url], &[]);
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("is `tenure run` up there?"), "{}", ran.err);
 }
@@ -345,7 +345,7 @@ fn status_is_a_table_for_people_and_the_document_for_programs() {
 #[test]
 fn somebody_else_on_the_port_is_told_from_a_sidecar() {
     let sidecar = Sidecar::start();
-    let ran = tenure(&["status", "--url", &format!("{}/elsewhere", sidecar.url())], &[]);
+    let ran = run_verb(&["status", "--url", &format!("{}/elsewhere", sidecar.url())], &[]);
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("answers 404"), "{}", ran.err);
 }
@@ -361,26 +361,27 @@ fn term_and_index(line: &str) -> (Option<u64>, u64) {
 fn watch_prints_each_change_once_and_reconnects() {
     let sidecar = Sidecar::start();
     let address = sidecar.address;
-    let mut watching = Running::start(&["watch", "--url", &sidecar.url()], &[]);
-    let lines = watching.lines();
-    let next = || term_and_index(&lines.recv_timeout(BOUND).unwrap());
-    assert_eq!(next(), (None, 1));
+    let mut watching = Process::verb(&["watch", "--url", &sidecar.url()], &[]);
+    let mut line = |number| term_and_index(&watching.line(number, BOUND).unwrap());
+    assert_eq!(line(0), (None, 1));
     sidecar.say("active", "leader", Some(42), 60_000);
-    assert_eq!(next(), (Some(42), 2));
-    // The sidecar keeps sending the same status.
-    assert!(lines.recv_timeout(Duration::from_millis(300)).is_err(), "no change, no line");
+    assert_eq!(line(1), (Some(42), 2));
+    // The sidecar keeps sending the same status: no change, no line.
+    std::thread::sleep(Duration::from_millis(300));
     drop(sidecar);
     let sidecar = Sidecar::start_at(address);
-    assert_eq!(next(), (None, 1), "the next sidecar");
+    assert_eq!(line(2), (None, 1), "the next sidecar");
     sidecar.say("active", "leader", Some(43), 60_000);
-    assert_eq!(next(), (Some(43), 2));
+    assert_eq!(line(3), (Some(43), 2));
 }
 
 #[test]
 fn watch_ends_quietly_when_nobody_reads_any_more() {
     let sidecar = Sidecar::start();
-    let mut watching = Running::start(&["watch", "--url", &sidecar.url()], &[]);
-    let mut out = BufReader::new(watching.0.stdout.take().unwrap());
+    let (out, into) = std::io::pipe().unwrap();
+    let command = verb(&["watch", "--url", &sidecar.url()], &[]);
+    let watching = Process::spawn_to("watch", command, Some(into.into()), None);
+    let mut out = BufReader::new(out);
     let mut line = String::new();
     out.read_line(&mut line).unwrap();
     drop(out);
@@ -394,8 +395,9 @@ fn output_that_nobody_reads_is_no_panic() {
     let sidecar = Sidecar::start();
     let url = sidecar.url();
     for arguments in [&["status", "--url", &url][..], &["completions", "bash"], &["--help"]] {
-        let mut running = Running::start(arguments, &[]);
-        drop(running.0.stdout.take());
+        let (out, into) = std::io::pipe().unwrap();
+        let running = Process::spawn_to("tenure", verb(arguments, &[]), Some(into.into()), None);
+        drop(out);
         let ran = running.end();
         assert!(!ran.err.contains("panicked"), "{arguments:?}: {}", ran.err);
     }

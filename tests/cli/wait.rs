@@ -1,31 +1,30 @@
 //! `tenure wait` from the user's view, with a fake sidecar that serves the documented status.
 
-use testkit::processes::{command, sidecar};
+use testkit::processes::{process, sidecar};
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use command::{Running, tenure};
+use process::{BOUND, Process, run_verb};
 use sidecar::Sidecar;
 
 #[test]
 fn wait_ends_when_it_is_so_and_with_1_when_the_time_is_up() {
     let sidecar = Sidecar::start();
     let url = sidecar.url();
-    assert_eq!(tenure(&["wait", "--for", "passive", "--url", &url], &[]).code, 0);
+    assert_eq!(run_verb(&["wait", "--for", "passive", "--url", &url], &[]).code, 0);
 
-    let ran = tenure(&["wait", "--for", "active", "--timeout", "100ms", "--url", &url], &[]);
+    let ran = run_verb(&["wait", "--for", "active", "--timeout", "100ms", "--url", &url], &[]);
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("not active within 100ms; last: passive, standby"), "{}", ran.err);
 
     let polls = sidecar.count("/watch?index=");
-    let waiting = Running::start(&["wait", "--for", "active", "--url", &url], &[]);
+    let waiting = Process::verb(&["wait", "--for", "active", "--url", &url], &[]);
     sidecar.wait_for("/watch?index=1");
     sidecar.say("active", "leader", Some(42), 60_000);
     assert_eq!(waiting.end().code, 0);
     assert!(sidecar.count("/watch?index=") <= polls + 1, "by one long poll, and not by asking on");
 
-    let waiting = Running::start(&["wait", "--for", "passive", "--url", &url], &[]);
+    let waiting = Process::verb(&["wait", "--for", "passive", "--url", &url], &[]);
     sidecar.wait_for("/watch?index=2");
     sidecar.say("passive", "standby", None, 0);
     assert_eq!(waiting.end().code, 0);
@@ -36,19 +35,17 @@ fn wait_survives_a_sidecar_that_is_not_up_yet_or_restarts() {
     let sidecar = Sidecar::start();
     let (address, url) = (sidecar.address, sidecar.url());
     drop(sidecar);
-    let mut waiting = Running::start(&["wait", "--for", "active", "--url", &url], &[]);
-    let mut err = BufReader::new(waiting.0.stderr.take().unwrap());
-    let mut line = String::new();
-    err.read_line(&mut line).unwrap();
-    assert!(line.contains("nothing answers"), "{line}");
+    let mut waiting = Process::verb(&["wait", "--for", "active", "--url", &url], &[]);
+    process::until(BOUND, "it says that nothing answers", || {
+        waiting.log().contains("nothing answers").then_some(())
+    });
 
     let sidecar = Sidecar::start_at(address);
     sidecar.wait_for("/watch?index=");
     drop(sidecar);
     let sidecar = Sidecar::start_at(address);
     sidecar.say("active", "leader", Some(43), 60_000);
-    let status = waiting.0.wait().unwrap();
-    assert_eq!(status.code(), Some(0));
+    assert_eq!(waiting.wait(BOUND).code(), Some(0));
 }
 
 #[test]
@@ -56,7 +53,7 @@ fn wait_pauses_between_polls_that_end_at_once() {
     let sidecar = Sidecar::start();
     sidecar.end_polls_at_once();
     let url = sidecar.url();
-    let ran = tenure(&["wait", "--for", "active", "--timeout", "2s", "--url", &url], &[]);
+    let ran = run_verb(&["wait", "--for", "active", "--timeout", "2s", "--url", &url], &[]);
     assert_eq!(ran.code, 1, "{}", ran.err);
     // Four per second at most.
     let polls = sidecar.count("/watch?index=");
@@ -68,16 +65,16 @@ fn wait_at_most_takes_the_end_of_the_time_for_as_good() {
     let sidecar = Sidecar::start();
     let url = sidecar.url();
     sidecar.say("active", "leader", Some(42), 60_000);
-    let ran = tenure(&["wait", "--for", "passive", "--at-most", "100ms", "--url", &url], &[]);
+    let ran = run_verb(&["wait", "--for", "passive", "--at-most", "100ms", "--url", &url], &[]);
     assert_eq!(ran.code, 0);
     assert!(ran.err.contains("not passive within 100ms"), "{}", ran.err);
 
-    let waiting = Running::start(&["wait", "--for=passive", "--at-most=1h", "--url", &url], &[]);
+    let waiting = Process::verb(&["wait", "--for=passive", "--at-most=1h", "--url", &url], &[]);
     sidecar.wait_for("/watch?index=");
     sidecar.say("passive", "standby", None, 0);
     assert_eq!(waiting.end().code, 0);
 
-    let both = tenure(&["wait", "--for", "passive", "--at-most", "1s", "--timeout", "1s"], &[]);
+    let both = run_verb(&["wait", "--for", "passive", "--at-most", "1s", "--timeout", "1s"], &[]);
     assert_eq!(both.code, 2, "{}", both.err);
 }
 
@@ -91,7 +88,7 @@ fn wait_for_exactly_one_asks_all_and_wants_all_of_them_to_answer() {
     let ask = |of: &str, timeout: &str| {
         let mut arguments = vec!["wait", "--for=exactly-one", "--of", of, "--timeout", timeout];
         arguments.extend(urls.iter().flat_map(|it| ["--url", it.as_str()]));
-        Running::start(&arguments, &[])
+        Process::verb(&arguments, &[])
     };
     let none = ask("3", "1s").end();
     assert_eq!(none.code, 1);
@@ -124,7 +121,7 @@ fn wait_for_exactly_one_wants_no_silent_address_and_counts_an_instance_once() {
     let goal = ["wait", "--for=exactly-one", "--timeout=1s", "--url", &url, "--url"];
     let with = |other: &str, more: &[&str]| {
         let arguments = goal.iter().chain([&other]).chain(more);
-        tenure(&arguments.copied().collect::<Vec<_>>(), &[])
+        run_verb(&arguments.copied().collect::<Vec<_>>(), &[])
     };
     let ran = with(&silent, &[]);
     assert_eq!(ran.code, 1);
@@ -136,7 +133,8 @@ fn wait_for_exactly_one_wants_no_silent_address_and_counts_an_instance_once() {
 
 #[test]
 fn wait_for_a_role_is_about_one_sidecar() {
-    let ran = tenure(&["wait", "--for=active", "--url", "http://a:1", "--url", "http://b:1"], &[]);
+    let ran =
+        run_verb(&["wait", "--for=active", "--url", "http://a:1", "--url", "http://b:1"], &[]);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("--url is given several times"), "{}", ran.err);
 }
@@ -147,18 +145,15 @@ fn as_process_1_a_verb_that_waits_ends_by_a_signal_as_any_process_does() {
     for (signal, code) in [("TERM", 143), ("INT", 130)] {
         for verb in [&["wait", "--for", "active"][..], &["watch"]] {
             let socket = format!("unix:{}", place.path().join("nobody.sock").display());
-            let verb = Command::new("unshare")
+            let mut command = Command::new("unshare");
+            command
                 .args(["--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"])
                 .arg(env!("CARGO_BIN_EXE_tenure"))
                 .args(verb)
-                .args(["--url", &socket])
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap();
-            let mut verb = Running(verb);
-            let mut lines = BufReader::new(verb.0.stderr.as_mut().unwrap()).lines();
-            assert!(lines.any(|it| it.unwrap().contains("nobody.sock")), "it asks");
-            let children = format!("/proc/{0}/task/{0}/children", verb.0.id());
+                .args(["--url", &socket]);
+            let verb = Process::spawn("unshare", command);
+            process::until(BOUND, "it asks", || verb.log().contains("nobody.sock").then_some(()));
+            let children = format!("/proc/{0}/task/{0}/children", verb.id());
             let first = std::fs::read_to_string(children).unwrap();
             let sent = Command::new("kill").args(["-s", signal, first.trim()]).status();
             assert!(sent.unwrap().success());

@@ -1,16 +1,15 @@
 //! Tenure and client-go candidates on one Lease: each respects the other's lease. Checked by what
 //! each reports of its own lease, and by the versions of the Lease.
 
-use testkit::kubernetes::{clientgo as neighbour, control_plane, lease_ground};
-use testkit::processes::{cluster as crew, process};
+use testkit::kubernetes::{clientgo, control_plane, lease_ground};
+use testkit::processes::{cluster, process};
 
 use std::time::Duration;
 
+use cluster::{Cluster, PATIENCE, Timings};
 use control_plane::ControlPlane;
-use crew::{Crew, PATIENCE, Timings};
 use lease_ground::Ground;
-use neighbour::Neighbour;
-use process::until;
+use process::{Process, until};
 use rustix::process::Signal;
 use tenure::clock;
 use time::OffsetDateTime;
@@ -57,69 +56,69 @@ fn assert_no_lease_was_cut_short(versions: &[serde_json::Value]) -> usize {
 }
 
 /// Waits until a candidate of Tenure leads.
-fn tenure_leads(crew: &Crew) {
-    crew.next_leader(clock::now());
+fn tenure_leads(cluster: &Cluster) {
+    cluster.next_leader(clock::now());
 }
 
 #[test]
 fn tenure_and_client_go_never_hold_one_lease_at_once() {
-    let plane = ControlPlane::shared();
+    let plane = ControlPlane::start();
     let ground = Ground::new(&plane, "neighbours");
     let token = ground.token();
-    let start = |name: &str, releases| Neighbour::start(name, &ground, &token, TIMINGS, releases);
+    let start = |name: &str, releases| clientgo::start(name, &ground, &token, TIMINGS, releases);
     let holds =
-        |it: &Neighbour| until(PATIENCE, "the neighbour holds", || it.holds().then_some(()));
+        |it: &Process| until(PATIENCE, "the neighbour holds", || it.is_leader().then_some(()));
     // A client-go candidate leads first, and releases.
     let mut first = start("library-1", true);
     holds(&first);
     let watch = plane.kubectl.follow(&ground.namespace, "lease", lease_ground::LEASE);
-    let mut crew = Crew::on(ground.arguments(&token), Vec::new(), TIMINGS);
-    crew.recorder.follow(&first.name, first.address);
-    crew.join("a", &[], &[]);
+    let mut cluster = Cluster::on(ground.arguments(&token), Vec::new(), TIMINGS);
+    cluster.recorder.follow(&first.name, first.address);
+    cluster.join("a", &[], &[]);
     std::thread::sleep(TIMINGS.lease_duration * 2);
-    assert!(first.holds() && !crew.candidates[0].is_leader(), "a holder is respected");
+    assert!(first.is_leader() && !cluster.candidates[0].is_leader(), "a holder is respected");
     first.signal(Signal::TERM);
-    first.wait();
-    tenure_leads(&crew);
+    first.wait(PATIENCE);
+    tenure_leads(&cluster);
     // Tenure releases, and a client-go candidate takes over.
     let second = start("library-2", false);
-    crew.recorder.follow(&second.name, second.address);
+    cluster.recorder.follow(&second.name, second.address);
     std::thread::sleep(TIMINGS.lease_duration * 2);
-    assert!(!second.holds() && crew.candidates[0].is_leader(), "we are respected");
-    crew.lets_go(0);
-    let mut gone = crew.candidates.remove(0);
+    assert!(!second.is_leader() && cluster.candidates[0].is_leader(), "we are respected");
+    cluster.lets_go(0);
+    let mut gone = cluster.candidates.remove(0);
     gone.signal(Signal::TERM);
     assert!(gone.wait(PATIENCE).success());
     holds(&second);
     // The client-go candidate is stopped for longer than its lease.
-    crew.join("b", &[], &[]);
+    cluster.join("b", &[], &[]);
     second.signal(Signal::STOP);
-    tenure_leads(&crew);
+    tenure_leads(&cluster);
     second.signal(Signal::CONT);
     // Tenure is killed.
-    crew.hear(0);
-    let mut gone = crew.candidates.remove(0);
-    gone.crash();
+    cluster.hear(0);
+    let mut gone = cluster.candidates.remove(0);
+    gone.kill();
     holds(&second);
     // The client-go candidate is killed.
-    crew.join("c", &[], &[]);
+    cluster.join("c", &[], &[]);
     second.signal(Signal::KILL);
-    tenure_leads(&crew);
-    crew.hear(0);
+    tenure_leads(&cluster);
+    cluster.hear(0);
     // The API server hangs for two lease-durations.
     let third = start("library-3", false);
-    crew.recorder.follow(&third.name, third.address);
+    cluster.recorder.follow(&third.name, third.address);
     plane.stop_api();
-    until(PATIENCE, "nobody holds", || (!crew.candidates[0].is_leader()).then_some(()));
+    until(PATIENCE, "nobody holds", || (!cluster.candidates[0].is_leader()).then_some(()));
     std::thread::sleep(TIMINGS.lease_duration * 2);
     plane.continue_api();
     until(PATIENCE, "somebody holds", || {
-        (crew.candidates[0].is_leader() || third.holds()).then_some(())
+        (cluster.candidates[0].is_leader() || third.is_leader()).then_some(())
     });
     let hands = assert_no_lease_was_cut_short(&watch.versions());
     assert!(hands >= 5, "{hands} changes of hands");
     // client-go counts terms differently, so only the terms of Tenure are checked.
-    let verdict = crew.recorder.finish(&["library-1", "a-1"]);
+    let verdict = cluster.recorder.finish(&["library-1", "a-1"]);
     assert_eq!(verdict.duals, Vec::<String>::new());
     let ours = |name: &str| !name.starts_with("library");
     let terms: Vec<u64> =

@@ -49,15 +49,12 @@ fn a_service_account_may_do_what_its_role_says_and_nothing_else() {
     };
     assert_eq!(by("GET"), "200");
     assert_eq!(by("DELETE"), "403");
-    assert_eq!(
-        plane.kubectl.get("default", &["lease", "orders"])["spec"]["holderIdentity"],
-        "web-1"
-    );
+    assert_eq!(plane.kubectl.get("default", "leases", "orders")["spec"]["holderIdentity"], "web-1");
 }
 
 #[test]
 fn the_api_server_comes_back_as_it_was() {
-    let mut plane = ControlPlane::shared();
+    let mut plane = ControlPlane::stoppable();
     plane.kubectl.apply(ACCOUNT);
     plane.stop_api();
     assert!(!plane.is_ready());
@@ -65,8 +62,5 @@ fn the_api_server_comes_back_as_it_was() {
     plane.kill_api();
     assert!(!plane.is_ready());
     plane.restart_api();
-    assert_eq!(
-        plane.kubectl.get("default", &["lease", "orders"])["spec"]["holderIdentity"],
-        "web-1"
-    );
+    assert_eq!(plane.kubectl.get("default", "leases", "orders")["spec"]["holderIdentity"], "web-1");
 }

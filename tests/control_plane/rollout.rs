@@ -6,7 +6,6 @@ use testkit::processes::process;
 
 use std::collections::BTreeSet;
 use std::process::Command;
-use std::sync::MutexGuard;
 use std::time::Duration;
 
 use control_plane::ControlPlane;
@@ -19,48 +18,24 @@ use testkit::paths::tool;
 /// The timeout for any expected change, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Returns the control plane with three nodes.
-fn cluster() -> MutexGuard<'static, ControlPlane> {
-    let mut plane = ControlPlane::shared();
-    plane.start_workers(3);
-    plane
-}
-
-/// The chart, installed in a namespace of its own.
-struct Release<'a> {
-    kubectl: &'a Kubectl,
+/// The chart, installed in a namespace and on Nodes of its own.
+struct Release {
+    kubectl: &'static Kubectl,
     name: String,
-    mode: &'a str,
+    mode: &'static str,
     replicas: usize,
     kubelet: Kubelet,
-    _leaves: Leaves<'a>,
 }
 
-/// Deletes the pods of a release from the Nodes that all releases share, because no kubelet would
-/// end them when they are evicted.
-struct Leaves<'a> {
-    kubectl: &'a Kubectl,
-    namespace: String,
-}
-
-impl Drop for Leaves<'_> {
-    fn drop(&mut self) {
-        let of = ["--all", "--namespace", &self.namespace];
-        self.kubectl.ask(&[&["delete", "deployments"], &of[..]].concat());
-        let at_once = ["--force", "--grace-period=0"];
-        self.kubectl.ask(&[&["delete", "pods"], &of[..], &at_once].concat());
-    }
-}
-
-impl<'a> Release<'a> {
-    /// Installs the chart under this name, and waits until it has rolled out.
-    fn install(plane: &'a ControlPlane, name: &str, mode: &'a str, replicas: usize) -> Self {
-        let name = name.to_owned();
+impl Release {
+    /// Installs the chart in this routing mode, and waits until it has rolled out.
+    fn install(name: &str, mode: &'static str, replicas: usize) -> Self {
+        let plane = ControlPlane::shared();
         let kubectl = &plane.kubectl;
-        kubectl.run(&["create", "namespace", &name]);
-        let kubelet = Kubelet::start(plane, &name);
-        let _leaves = Leaves { kubectl, namespace: name.clone() };
-        let it = Self { kubectl, name, mode, replicas, kubelet, _leaves };
+        plane.add_nodes(name, 3);
+        kubectl.run(&["create", "namespace", name]);
+        let kubelet = Kubelet::start(plane, name);
+        let it = Self { kubectl, name: name.to_owned(), mode, replicas, kubelet };
         it.helm("install", "1");
         it.rolls_out("1");
         it
@@ -70,6 +45,7 @@ impl<'a> Release<'a> {
     fn helm(&self, verb: &str, version: &str) {
         let values = json!({
             "replicas": self.replicas,
+            "nodeSelector": {"pool": self.name},
             "routing": {"mode": self.mode},
             "container": {"image": "service:1", "ports": [{"name": "http", "containerPort": 8080}]},
             "podAnnotations": {"version": version},
@@ -104,8 +80,7 @@ impl<'a> Release<'a> {
             ]);
         }
         until(PATIENCE, "all pods are of the new version", || {
-            let all = self.kubectl.get(&self.name, &["pods"]);
-            let all = all["items"].as_array()?;
+            let all = self.kubectl.list(&self.name, "pods", "");
             let new = all.iter().filter(|it| it["metadata"]["annotations"]["version"] == version);
             (new.count() == self.replicas && all.len() == self.replicas).then_some(())
         });
@@ -114,9 +89,9 @@ impl<'a> Release<'a> {
     /// Returns the addresses of a Service's ready endpoints.
     fn endpoints(&self, service: &str) -> BTreeSet<String> {
         let label = format!("kubernetes.io/service-name={service}");
-        let slices = self.kubectl.get(&self.name, &["endpointslices", "--selector", &label]);
-        let slices = slices["items"].as_array().unwrap().iter();
-        let endpoints = slices.flat_map(|it| it["endpoints"].as_array().into_iter().flatten());
+        let slices = self.kubectl.list(&self.name, "endpointslices", &label);
+        let endpoints =
+            slices.iter().flat_map(|it| it["endpoints"].as_array().into_iter().flatten());
         let ready = endpoints.filter(|it| it["conditions"]["ready"] != false);
         let addresses = ready.flat_map(|it| it["addresses"].as_array().unwrap());
         addresses.map(|it| it.as_str().unwrap().to_owned()).collect()
@@ -147,16 +122,14 @@ impl<'a> Release<'a> {
 
     /// Returns whether the leader holds the Lease of the release.
     fn lease_says(&self, leader: &str) -> bool {
-        let lease = self.kubectl.get(&self.name, &["lease", &self.name]);
+        let lease = self.kubectl.get(&self.name, "leases", &self.name);
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
         holder.starts_with(&format!("{leader}_"))
     }
 
     /// Returns whether only the leader has the label, or no pod in modes without labels.
     fn labels_say(&self, leader: &str) -> bool {
-        let active = ["pods", "--selector", "tenure.dev/role=active"];
-        let active = self.kubectl.get(&self.name, &active);
-        let active = active["items"].as_array().unwrap();
+        let active = self.kubectl.list(&self.name, "pods", "tenure.dev/role=active");
         match self.mode {
             "label" => active.len() == 1 && active[0]["metadata"]["name"] == leader,
             _ => active.is_empty(),
@@ -165,10 +138,9 @@ impl<'a> Release<'a> {
 }
 
 /// Installs the chart, kills the leader's process, and rolls out another version.
-fn rolls_out_and_follows(mode: &str) {
-    let plane = cluster();
+fn rolls_out_and_follows(mode: &'static str) {
     for replicas in [1, 3] {
-        let release = Release::install(&plane, &format!("{mode}-{replicas}"), mode, replicas);
+        let release = Release::install(&format!("{mode}-{replicas}"), mode, replicas);
         let leader = release.settles();
         release.kubelet.kill(&leader);
         let next = release.settles();
@@ -203,15 +175,13 @@ fn with_leadership_as_readiness_the_chart_rolls_out_all_the_same() {
 
 #[test]
 fn drained_nodes_take_one_pod_at_a_time() {
-    let plane = cluster();
-    let release = Release::install(&plane, "drained", "label", 3);
+    let release = Release::install("drained", "label", 3);
     release.settles();
     let drain = |node: &str, patience: &str| {
         let asked = ["drain", node, "--delete-emptydir-data", "--timeout", patience];
-        plane.kubectl.ask(&asked)
+        release.kubectl.ask(&asked)
     };
-    let pods = plane.kubectl.get(&release.name, &["pods"]);
-    let pods = pods["items"].as_array().unwrap();
+    let pods = release.kubectl.list(&release.name, "pods", "");
     let nodes: BTreeSet<_> =
         pods.iter().map(|it| it["spec"]["nodeName"].as_str().unwrap().to_owned()).collect();
     let nodes: Vec<_> = nodes.into_iter().collect();
@@ -226,11 +196,11 @@ fn drained_nodes_take_one_pod_at_a_time() {
     release.kubelet.hold_back(false);
     release.settles();
     for node in &nodes {
-        plane.kubectl.run(&["uncordon", &nodes[0]]);
+        release.kubectl.run(&["uncordon", &nodes[0]]);
         let drained = drain(node, "120s");
         assert!(drained.status.success(), "{}", String::from_utf8_lossy(&drained.stderr));
         release.settles();
-        plane.kubectl.run(&["uncordon", node]);
+        release.kubectl.run(&["uncordon", node]);
     }
     release.kubelet.judge();
 }

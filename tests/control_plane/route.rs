@@ -9,10 +9,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use control_plane::ControlPlane;
-use process::{Candidate, until};
+use process::{Process, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tenure::kube::rights::{Purpose, RIGHTS};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,21 +24,16 @@ const TIMINGS: [&str; 4] = [
 ];
 
 /// A namespace with two pods, a Service, and an account with the permissions for one kind of route.
-struct Ground<'a> {
-    plane: &'a ControlPlane,
+struct Ground {
+    plane: &'static ControlPlane,
     namespace: &'static str,
     route: &'static [&'static str],
     token: PathBuf,
-    directory: TempDir,
 }
 
-impl<'a> Ground<'a> {
-    fn new(
-        plane: &'a ControlPlane,
-        namespace: &'static str,
-        purpose: Purpose,
-        route: &'static [&'static str],
-    ) -> Self {
+impl Ground {
+    fn new(namespace: &'static str, purpose: Purpose, route: &'static [&'static str]) -> Self {
+        let plane = ControlPlane::shared();
         let listed = RIGHTS.iter().filter(|it| {
             matches!(it.purpose, Purpose::Store | Purpose::Events) || it.purpose == purpose
         });
@@ -58,9 +52,10 @@ impl<'a> Ground<'a> {
             })
             .collect();
         let meta = |name: &str| json!({"name": name, "namespace": namespace});
+        // No Node takes them, and no other test's Node is drained of them.
         let pod = |name: &str| {
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": meta(name),
-                "spec": {"containers": [{"name": "web", "image": "web"}]}})
+                "spec": {"nodeSelector": {"pool": "none"}, "containers": [{"name": "web", "image": "web"}]}})
         };
         let objects = [
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
@@ -81,8 +76,7 @@ impl<'a> Ground<'a> {
         let manifests: Vec<String> = objects.iter().map(Value::to_string).collect();
         plane.kubectl.apply(&manifests.join("\n---\n"));
         let token = plane.token(namespace, "web", Duration::from_secs(3600));
-        let directory = tempfile::tempdir().unwrap();
-        Self { plane, namespace, route, token, directory }
+        Self { plane, namespace, route, token }
     }
 
     fn arguments(&self) -> Vec<String> {
@@ -97,17 +91,14 @@ impl<'a> Ground<'a> {
         given.chain(self.route.iter().chain(&TIMINGS).map(|it| (*it).to_owned())).collect()
     }
 
-    fn variables<'b>(&self, pod: &'b str, address: &'b str) -> [(&'static str, &'b str); 3]
-    where
-        'a: 'b,
-    {
+    fn variables<'a>(&self, pod: &'a str, address: &'a str) -> [(&'static str, &'a str); 3] {
         [("POD_NAME", pod), ("POD_NAMESPACE", self.namespace), ("POD_IP", address)]
     }
 
-    fn start(&self, pod: &str, address: &str) -> Candidate {
+    fn start(&self, pod: &str, address: &str) -> Process {
         let arguments = self.arguments();
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        Candidate::start(pod, self.directory.path(), &arguments, &self.variables(pod, address))
+        Process::run(pod, &arguments, &self.variables(pod, address))
     }
 
     /// Creates the Lease with `tenure doctor`, and returns its output.
@@ -124,36 +115,34 @@ impl<'a> Ground<'a> {
     }
 
     fn pod(&self, name: &str) -> Value {
-        self.plane.kubectl.get(self.namespace, &["pod", name])
+        self.plane.kubectl.get(self.namespace, "pods", name)
     }
 
     /// Returns the pods that a Service for the leader would select.
     fn active(&self) -> Vec<String> {
         let label = "tenure.dev/role=active,tenure.dev/election=orders";
-        let pods = self.plane.kubectl.get(self.namespace, &["pods", "--selector", label]);
-        let name = |it: &Value| it["metadata"]["name"].as_str().unwrap().to_owned();
-        pods["items"].as_array().unwrap().iter().map(name).collect()
+        let pods = self.plane.kubectl.list(self.namespace, "pods", label);
+        pods.iter().map(|it| it["metadata"]["name"].as_str().unwrap().to_owned()).collect()
     }
 
     /// Waits until the Service leads to an address, and returns its EndpointSlice.
     fn leads_to(&self, address: &str) -> Value {
         until(PATIENCE, &format!("the Service leads to {address}"), || {
-            let selector = "kubernetes.io/service-name=web";
-            let found = ["endpointslices", "--selector", selector];
-            let found = self.plane.kubectl.get(self.namespace, &found)["items"].clone();
-            assert!(found.as_array().unwrap().len() <= 1, "{found}");
-            (found[0]["endpoints"][0]["addresses"] == json!([address])).then(|| found[0].clone())
+            let of = "kubernetes.io/service-name=web";
+            let mut found = self.plane.kubectl.list(self.namespace, "endpointslices", of);
+            assert!(found.len() <= 1, "{found:?}");
+            found.pop().filter(|it| it["endpoints"][0]["addresses"] == json!([address]))
         })
     }
 }
 
-fn leads(candidate: &Candidate) -> u64 {
+fn leads(candidate: &Process) -> u64 {
     until(PATIENCE, &format!("{} leads", candidate.name), || {
         candidate.status()?["term"].as_u64().filter(|_| candidate.is_leader())
     })
 }
 
-fn agrees(candidate: &Candidate) {
+fn agrees(candidate: &Process) {
     until(PATIENCE, &format!("the route of {} agrees", candidate.name), || {
         let route = candidate.status()?["route"].clone();
         (route["agrees"] == true && route["last_error"].is_null()).then_some(())
@@ -161,7 +150,7 @@ fn agrees(candidate: &Candidate) {
 }
 
 /// Asserts that no request was rejected for a missing permission.
-fn had_all_rights(candidates: &[&Candidate]) {
+fn had_all_rights(candidates: &[&Process]) {
     for it in candidates {
         let log = it.log();
         assert!(!log.contains("RBAC rule is missing") && !log.contains("forbidden"), "{log}");
@@ -170,8 +159,7 @@ fn had_all_rights(candidates: &[&Candidate]) {
 
 #[test]
 fn a_label_follows_the_leader_with_the_listed_rights_alone() {
-    let plane = ControlPlane::shared();
-    let ground = Ground::new(&plane, "route-label", Purpose::Label, &["--kube-route=label"]);
+    let ground = Ground::new("route-label", Purpose::Label, &["--kube-route=label"]);
     let said = ground.doctor();
     assert!(said.contains("route: all 3 rights"), "{said}");
     assert!(said.contains("events: all 2 rights"), "{said}");
@@ -191,7 +179,7 @@ fn a_label_follows_the_leader_with_the_listed_rights_alone() {
     leads(&b);
     agrees(&b);
     assert_eq!(ground.active(), ["web-2"]);
-    let described = plane.kubectl.run(&["describe", "pod", "web-1", "-n", ground.namespace]);
+    let described = ground.plane.kubectl.run(&["describe", "pod", "web-1", "-n", ground.namespace]);
     for word in
         ["BecameLeader", "StoppedLeading", "tenure.dev/tenure", "the instance is shutting down"]
     {
@@ -200,7 +188,7 @@ fn a_label_follows_the_leader_with_the_listed_rights_alone() {
     // After a kill, the next leader takes the label.
     let a = ground.start("web-1", "10.0.0.1");
     agrees(&a);
-    b.crash();
+    b.kill();
     let third = leads(&a);
     agrees(&a);
     assert_eq!(ground.active(), ["web-1"]);
@@ -212,9 +200,8 @@ fn a_label_follows_the_leader_with_the_listed_rights_alone() {
 
 #[test]
 fn an_endpointslice_follows_the_leader_with_the_listed_rights_alone() {
-    let plane = ControlPlane::shared();
     let route = &["--kube-route=endpointslice", "--kube-service=web"];
-    let ground = Ground::new(&plane, "route-slice", Purpose::EndpointSlice, route);
+    let ground = Ground::new("route-slice", Purpose::EndpointSlice, route);
     let said = ground.doctor();
     assert!(said.contains("route: all 5 rights"), "{said}");
     let mut a = ground.start("web-1", "10.0.0.1");
@@ -226,10 +213,10 @@ fn an_endpointslice_follows_the_leader_with_the_listed_rights_alone() {
     let numbers: Vec<_> =
         slice["ports"].as_array().unwrap().iter().map(|it| it["port"].clone()).collect();
     assert_eq!(numbers, [8080, 90]);
-    let versions = plane.kubectl.follow(ground.namespace, "endpointslices", "web.orders");
+    let versions = ground.plane.kubectl.follow(ground.namespace, "endpointslices", "web.orders");
     let b = ground.start("web-2", "10.0.0.2");
     agrees(&b);
-    a.crash();
+    a.kill();
     leads(&b);
     ground.leads_to("10.0.0.2");
     agrees(&b);
@@ -241,7 +228,7 @@ fn an_endpointslice_follows_the_leader_with_the_listed_rights_alone() {
     });
     assert_eq!(seen, ["10.0.0.1", "10.0.0.2"]);
     let deleted = ["delete", "service", "web", "-n", ground.namespace];
-    plane.kubectl.run(&deleted);
+    ground.plane.kubectl.run(&deleted);
     until(PATIENCE, "it is told", || {
         let status = b.status()?;
         status["route"]["last_error"].as_str()?.contains("web does not exist").then_some(())

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use process::{Candidate, until};
+use process::{Process, until};
 use prometheus::Prometheus;
 use serde_json::Value;
 
@@ -45,7 +45,7 @@ fn queries(dashboard: &Value) -> Vec<(String, String)> {
 }
 
 /// Starts three candidates, of which the first leads; the API server of their route does not exist.
-fn candidates(directory: &Path) -> Vec<Candidate> {
+fn candidates(directory: &Path) -> Vec<Process> {
     let lease = directory.join("lease");
     std::fs::create_dir(&lease).unwrap();
     let store = format!("file://{}", lease.display());
@@ -60,7 +60,7 @@ fn candidates(directory: &Path) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     for name in ["orders-0", "orders-1", "orders-2"] {
         let variables = [("POD_NAMESPACE", "shop"), ("POD_NAME", name)];
-        candidates.push(Candidate::start(name, directory, &arguments, &variables));
+        candidates.push(Process::run(name, &arguments, &variables));
         until(PATIENCE, "the first leads", || candidates[0].is_leader().then_some(()));
     }
     candidates
@@ -77,7 +77,7 @@ fn each_query_has_data_and_no_rule_errs_where_a_leader_was_killed() {
         until(PATIENCE, &format!("{name} is seen to lead"), || prometheus.query(&query));
     };
     leads("orders-0");
-    candidates[0].crash();
+    candidates[0].kill();
     let next =
         until(PATIENCE, "another leads", || candidates[1..].iter().find(|it| it.is_leader()));
     leads(&next.name);
@@ -107,7 +107,7 @@ fn two_that_each_lead_for_themselves_are_told() {
     let directory = tempfile::tempdir().unwrap();
     let start = |name| {
         let arguments = ["--store", "memory:", "--election", "orders"];
-        let candidate = Candidate::start(name, directory.path(), &arguments, &[]);
+        let candidate = Process::run(name, &arguments, &[]);
         until(PATIENCE, &format!("{name} leads"), || candidate.is_leader().then_some(()));
         candidate
     };

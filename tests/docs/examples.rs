@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use process::{Candidate, until};
+use process::{Process, until};
 
 /// A running example; killed with the test.
 struct Example(Child);
@@ -36,8 +36,7 @@ fn first_line(program: &str, arguments: &[&str], url: &str) -> String {
 }
 
 fn tells_leader_from_nobody(program: &str, arguments: &[&str]) {
-    let directory = tempfile::tempdir().unwrap();
-    let candidate = Candidate::start("a", directory.path(), &["--store", "memory:"], &[]);
+    let candidate = Process::run("a", &["--store", "memory:"], &[]);
     until(Duration::from_secs(20), "it leads", || candidate.is_leader().then_some(()));
     let term = candidate.status().unwrap()["term"].as_u64().unwrap();
     let line = first_line(program, arguments, &format!("http://{}", candidate.address));

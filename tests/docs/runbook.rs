@@ -6,14 +6,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use process::{Candidate, until};
+use process::{Process, until};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A pair of candidates of which web-1 leads, and the environment of its operator.
 struct Pair {
     variables: Vec<(&'static str, String)>,
-    candidates: [Candidate; 2],
+    candidates: [Process; 2],
     _directory: tempfile::TempDir,
 }
 
@@ -26,7 +26,7 @@ impl Pair {
             let admin = format!("unix:{}", directory.path().join(name).display());
             let arguments =
                 ["--store", &store, "--admin", &admin, "--drain-timeout", drain_timeout];
-            Candidate::start(name, directory.path(), &arguments, &[])
+            Process::run(name, &arguments, &[])
         };
         let first = start("web-1");
         until(PATIENCE, "web-1 leads", || first.is_leader().then_some(()));

@@ -2,7 +2,7 @@
 //! and no work of a leader continues in the term of another.
 
 use testkit::faults::fault_proxy;
-use testkit::processes::{process, scene};
+use testkit::processes::{cluster, process};
 use testkit::tasks as works;
 
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use cluster::Cluster;
 use fault_proxy::Door;
 use rustix::process::Signal;
-use scene::Scene;
 use tenure::Candidate;
 use tenure::candidate::{Ended, State};
 use tenure::clock;
@@ -61,7 +61,7 @@ async fn a_candidate_competes_with_sidecars_for_one_election() {
         let arguments = ["--store", &election.url(), "--election", "orders"];
         let short =
             ["--lease-duration", "600s", "--renew-deadline", "500s", "--retry-period", "200ms"];
-        process::Candidate::start(name, election.root(), &[&arguments[..], &short].concat(), &[])
+        process::Process::run(name, &[&arguments[..], &short].concat(), &[])
     };
     let mut sidecar = start("sidecar");
     let led = || sidecar.is_leader().then(|| sidecar.status()?["term"].as_u64()).flatten();
@@ -123,8 +123,8 @@ async fn work_of_a_candidate_that_is_cut_off_is_dropped_before_another_works() {
 
 #[test]
 fn on_blobs_too_work_of_a_candidate_that_is_cut_off_is_dropped_before_another_works() {
-    let mut scene = Scene::new("candidates");
-    scene.add_proxy();
+    let mut cluster = Cluster::behind_proxies("candidates");
+    cluster.add_proxy();
     let candidate = |who: &str, endpoint: &str| {
         Candidate::builder("candidates", "azure://devstoreaccount1/elections")
             .identity(who)
@@ -134,17 +134,17 @@ fn on_blobs_too_work_of_a_candidate_that_is_cut_off_is_dropped_before_another_wo
             .retry_period(Duration::from_millis(500))
             .request_timeout(Duration::from_secs(1))
     };
-    let proxied = scene.proxies[0].endpoint(scene.endpoint());
+    let proxied = cluster.proxies[0].endpoint(cluster.endpoint());
     let works = Works::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let cut = candidate("cut", &proxied).start().unwrap();
         leads(&cut).await;
-        let well = candidate("well", scene.endpoint().as_str()).start().unwrap();
+        let well = candidate("well", cluster.endpoint().as_str()).start().unwrap();
         let work = cut.run_while_leader(|it| forever(works.clone(), "cut".to_owned(), it));
         let cutting = async {
             works.until("it works", |it| it.who == "cut").await;
-            scene.proxies[0].door(Door::Shut);
+            cluster.proxies[0].door(Door::Shut);
         };
         let next = async {
             let work = |it| forever(works.clone(), "well".to_owned(), it);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use process::{Candidate, get, until};
+use process::{Process, get, until};
 use rustix::process::Signal;
 
 /// An HAProxy process; killed with the test.
@@ -15,7 +15,7 @@ struct Haproxy(Child);
 
 impl Haproxy {
     /// Starts it in front of the candidates; its servers are the candidates' own listeners.
-    fn start(directory: &Path, address: SocketAddr, candidates: &[Candidate]) -> Self {
+    fn start(directory: &Path, address: SocketAddr, candidates: &[Process]) -> Self {
         let servers: String =
             candidates.iter().map(|it| format!("  server {} {}\n", it.name, it.address)).collect();
         let settings = format!(
@@ -76,12 +76,11 @@ fn haproxy_follows_the_leader_through_a_handover() {
         "--request-timeout",
         "500ms",
     ];
-    let mut candidates: Vec<_> =
-        ["a", "b"].map(|name| Candidate::start(name, directory.path(), &arguments, &[])).into();
+    let mut candidates: Vec<_> = ["a", "b"].map(|name| Process::run(name, &arguments, &[])).into();
     let address = SocketAddr::from(([127, 0, 0, 1], testkit::ports::free_port()));
     let _haproxy = Haproxy::start(directory.path(), address, &candidates);
     let bound = Duration::from_secs(30);
-    let leader = until(bound, "one leads", || candidates.iter().position(Candidate::is_leader));
+    let leader = until(bound, "one leads", || candidates.iter().position(Process::is_leader));
     let name = candidates[leader].name.clone();
     until(bound, "HAProxy reaches the leader", || (reached(address)? == name).then_some(()));
     let mut ended = candidates.remove(leader);

@@ -1,13 +1,13 @@
 //! Health probes of each kind, with real servers, files and commands.
 
 use testkit::http::status;
-use testkit::processes::{running, service};
+use testkit::processes::{process, service};
 
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use running::until_gone;
+use process::until_gone;
 use service::Service;
 use status::{Feed, leading, ms};
 use tenure::clock;

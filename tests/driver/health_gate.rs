@@ -6,7 +6,7 @@ use testkit::processes::{process, service};
 
 use std::time::Duration;
 
-use process::{Candidate, until};
+use process::{Process, until};
 use rustix::process::Signal;
 use service::Service;
 use tenure::clock;
@@ -44,31 +44,31 @@ impl Scene {
         Self { directory, store, timings }
     }
 
-    fn start(&self, name: &str, health: &[&str]) -> Candidate {
+    fn start(&self, name: &str, health: &[&str]) -> Process {
         self.start_with(name, health, &[])
     }
 
-    fn start_with(&self, name: &str, health: &[&str], variables: &[(&str, &str)]) -> Candidate {
+    fn start_with(&self, name: &str, health: &[&str], variables: &[(&str, &str)]) -> Process {
         let mut arguments = [&["--store", &self.store][..], &HEALTH].concat();
         arguments.extend(self.timings.split_whitespace());
         for probe in health {
             arguments.extend(["--health", probe]);
         }
-        Candidate::start(name, self.directory.path(), &arguments, variables)
+        Process::run(name, &arguments, variables)
     }
 }
 
-fn leads(candidate: &Candidate) {
+fn leads(candidate: &Process) {
     until(BOUND, &format!("{} leads", candidate.name), || candidate.is_leader().then_some(()));
 }
 
-fn is_in(candidate: &Candidate, state: &str) {
+fn is_in(candidate: &Process, state: &str) {
     until(BOUND, &format!("{} is {state}", candidate.name), || {
         candidate.state().filter(|it| it == state)
     });
 }
 
-fn metric(candidate: &Candidate, name: &str) -> f64 {
+fn metric(candidate: &Process, name: &str) -> f64 {
     let (_, text) = candidate.get("/metrics").unwrap();
     let line = text.lines().find(|it| it.starts_with(&format!("{name}{{"))).unwrap();
     line.rsplit(' ').next().unwrap().parse().unwrap()

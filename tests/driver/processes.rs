@@ -2,7 +2,7 @@
 //! SIGKILL; the killed one comes back as a standby.
 
 use testkit::azure::azurite;
-use testkit::processes::{cluster as crew, process};
+use testkit::processes::{cluster, process};
 use testkit::recorder;
 
 use std::io::{BufRead, BufReader, Write};
@@ -10,14 +10,15 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use crew::settled;
-use process::{Candidate, until};
+use cluster::settled;
+use process::{Process, until};
 use recorder::Recorder;
 use rustix::process::Signal;
+use tenure::store::LeaseAdmin;
+use tenure::store::azure::Azure;
 
 fn hands_over(arguments: &[&str], variables: &[(&str, &str)]) {
-    let directory = tempfile::tempdir().unwrap();
-    let start = |name: &str| Candidate::start(name, directory.path(), arguments, variables);
+    let start = |name: &str| Process::run(name, arguments, variables);
     let mut recorder = Recorder::start();
     let mut candidates: Vec<_> = ["a", "b", "c"].map(start).into();
     for candidate in &candidates {
@@ -40,7 +41,7 @@ fn hands_over(arguments: &[&str], variables: &[(&str, &str)]) {
     assert!(second_term > first_term, "{second_term} after {first_term}");
     let killed = candidates[second].name.clone();
     heard(&recorder, &killed);
-    candidates[second].crash();
+    candidates[second].kill();
     candidates.remove(second);
     let third = settled(&candidates);
     assert_eq!(third, 0, "the only one left leads");
@@ -82,10 +83,15 @@ fn three_processes_on_one_host_hand_over_without_a_dual() {
 #[tokio::test]
 async fn three_processes_on_azurite_hand_over_without_a_dual() {
     let azurite = azurite::Azurite::start().await;
+    // With a record, so that the first leader need not hold the lease for a minute (R11).
+    let lock = Azure::open(azurite.settings("elections", "orders")).unwrap();
+    lock.create(1).await.unwrap();
     hands_over(
         &[
             "--store",
             "azure://devstoreaccount1/elections",
+            "--election",
+            "orders",
             "--azure-endpoint",
             azurite.endpoint.as_str(),
         ],
@@ -95,10 +101,9 @@ async fn three_processes_on_azurite_hand_over_without_a_dual() {
 
 #[test]
 fn subscribers_are_told_the_last_word_before_the_process_ends() {
-    let directory = tempfile::tempdir().unwrap();
     // An observer has nothing to release, so its first event after the signal is its last.
     let arguments = ["--store", "memory:", "--observe"];
-    let mut observer = Candidate::start("observer", directory.path(), &arguments, &[]);
+    let mut observer = Process::run("observer", &arguments, &[]);
     let bound = Duration::from_secs(20);
     let mut subscriber = TcpStream::connect(observer.address).unwrap();
     subscriber.set_read_timeout(Some(bound)).unwrap();
@@ -118,7 +123,7 @@ fn subscribers_are_told_the_last_word_before_the_process_ends() {
 }
 
 /// Starts a candidate for which the rename of the first status file takes `delay`.
-fn starting_on_a_slow_disk(directory: &Path, delay: Duration) -> Candidate {
+fn starting_on_a_slow_disk(directory: &Path, delay: Duration) -> Process {
     let renames = "rename,renameat,renameat2";
     let inject = format!("inject={renames}:delay_enter={}", delay.as_micros());
     let traced = format!("trace={renames}");
@@ -127,7 +132,7 @@ fn starting_on_a_slow_disk(directory: &Path, delay: Duration) -> Candidate {
     let wrapper = ["strace", "-D", "-f", "-o", &nowhere, "-e", &traced, "-e", &inject];
     let file = directory.join("status.json").display().to_string();
     let arguments = ["--store", "memory:", "--status-file", &file];
-    let candidate = Candidate::start_by(&wrapper, "127.0.0.1", "slow", directory, &arguments, &[]);
+    let candidate = Process::run_by(&wrapper, "127.0.0.1", "slow", &arguments, &[]);
     assert!(!candidate.log().contains(r#""message":"started""#), "the start waits for the disk");
     candidate
 }

@@ -6,7 +6,7 @@ use testkit::processes::process;
 use std::time::Duration;
 
 use azurite::KEY;
-use process::{Candidate, until};
+use process::{Process, until};
 use rustix::process::Signal;
 
 /// Texts that requests with secrets contain.
@@ -16,7 +16,6 @@ const TELLTALES: [&str; 6] =
 #[tokio::test]
 async fn a_trace_level_log_shows_no_key_no_signature_and_no_lease_id() {
     let azurite = azurite::Azurite::start().await;
-    let directory = tempfile::tempdir().unwrap();
     let endpoint = azurite.endpoint.to_string();
     let connection_string = format!(
         "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={KEY};\
@@ -47,9 +46,9 @@ async fn a_trace_level_log_shows_no_key_no_signature_and_no_lease_id() {
     assert!(created.status.success(), "{said}");
 
     let variables = [("AZURE_STORAGE_CONNECTION_STRING", connection_string.as_str())];
-    let mut leader = Candidate::start("leader", directory.path(), &arguments, &variables);
+    let mut leader = Process::run("leader", &arguments, &variables);
     until(Duration::from_secs(30), "it leads", || leader.is_leader().then_some(()));
-    let standby = Candidate::start("standby", directory.path(), &arguments, &variables);
+    let standby = Process::run("standby", &arguments, &variables);
     until(Duration::from_secs(30), "the other stands by", || {
         (standby.state()? == "standby").then_some(())
     });

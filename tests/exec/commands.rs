@@ -7,9 +7,9 @@ use testkit::processes::{exec_process, process};
 
 use std::time::Duration;
 
-use exec_process::{Exec, Life, Place, QUICK};
+use exec_process::{Life, Place, QUICK, watchdog};
 use fault_proxy::{Door, FaultProxy};
-use process::until;
+use process::{Process, until};
 use rustix::process::{Signal, kill_process};
 use tenure::clock;
 
@@ -17,7 +17,7 @@ use tenure::clock;
 const BOUND: Duration = Duration::from_secs(30);
 
 /// Starts two candidates with stubborn commands; that of the first runs.
-fn pair(place: &Place) -> [Exec; 2] {
+fn pair(place: &Place) -> [Process; 2] {
     let store = place.store();
     let store = ["--store", &store];
     let first = place.start("first", &store, QUICK, "stubborn");
@@ -47,7 +47,7 @@ fn sigterm_gives_the_command_its_drain_and_the_lease_away_after_it() {
     let [mut first, _second] = pair(&place);
     let asked = clock::now();
     first.signal(Signal::TERM);
-    let ended = until(BOUND, "the first ends", || first.has_ended());
+    let ended = first.wait(BOUND);
     assert!(ended.success(), "{ended}");
     let first = handed_over(&place, BOUND);
     assert!(first.last >= asked.raw + Duration::from_millis(950), "it had its second: {first:?}");
@@ -62,7 +62,7 @@ fn a_command_that_heeds_sigterm_ends_the_drain_early() {
     let mut first = place.start("first", &["--store", &store], &more, "brittle");
     life_of(&place, "first", BOUND);
     first.signal(Signal::TERM);
-    assert!(until(BOUND, "the first ends", || first.has_ended()).success());
+    assert!(first.wait(BOUND).success());
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn the_command_dies_with_its_keeper_and_starts_again_in_a_later_term() {
     let place = Place::new();
     let [first, _second] = pair(&place);
     let killed = clock::now();
-    kill_process(first.keeper().unwrap(), Signal::KILL).unwrap();
+    kill_process(watchdog(&first).unwrap(), Signal::KILL).unwrap();
     let life = handed_over(&place, BOUND);
     assert!(life.last < killed.raw + Duration::from_secs(1), "its child too: {life:?}");
     assert!(first.log().contains("watchdog of the command was killed"), "{}", first.log());

@@ -1,12 +1,12 @@
 //! Hooks, with real commands and a real web server.
 
 use testkit::http::status;
-use testkit::processes::{running, service};
+use testkit::processes::{process, service};
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use running::until_gone;
+use process::until_gone;
 use service::Service;
 use status::{Feed, about, holder, in_jeopardy, leading, ms, now, pass};
 use tenure::config::{self, CommandLine, Hook};

@@ -2,13 +2,12 @@
 //! them.
 
 use testkit::faults::tls_front;
-use testkit::processes::{process, running, service};
+use testkit::processes::{process, service};
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use process::{Candidate, until};
-use running::is_running;
+use process::{Process, is_running, until};
 use rustix::process::Signal;
 use service::Service;
 use tenure::clock;
@@ -58,22 +57,22 @@ impl Scene {
         std::fs::read_to_string(self.path("notes")).unwrap_or_default()
     }
 
-    fn start(&self, name: &str, arguments: &[&str]) -> Candidate {
+    fn start(&self, name: &str, arguments: &[&str]) -> Process {
         self.start_with(name, arguments, &[])
     }
 
-    fn start_with(&self, name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Candidate {
+    fn start_with(&self, name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Process {
         let timings: Vec<_> = self.timings.split_whitespace().collect();
         let arguments = [&["--store", &self.store][..], &timings, arguments].concat();
-        Candidate::start(name, self.directory.path(), &arguments, variables)
+        Process::run(name, &arguments, variables)
     }
 }
 
-fn leads(candidate: &Candidate) {
+fn leads(candidate: &Process) {
     until(BOUND, &format!("{} leads", candidate.name), || candidate.is_leader().then_some(()));
 }
 
-fn logs(candidate: &Candidate, words: &str) {
+fn logs(candidate: &Process, words: &str) {
     until(BOUND, &format!("{words:?} in the log"), || {
         candidate.log().contains(words).then_some(())
     });

@@ -6,8 +6,8 @@ use testkit::processes::{exec_process, process};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use exec_process::{Exec, Place, QUICK, read};
-use process::until;
+use exec_process::{Place, QUICK, read, watchdog};
+use process::{Process, until};
 use rustix::process::Signal;
 use tenure::clock;
 
@@ -22,12 +22,12 @@ fn code(place: &Place, flags: &[&str], command: &[&str]) -> i32 {
 }
 
 /// Holds the lock by another process until that is dropped.
-fn held(place: &Place) -> Exec {
+fn held(place: &Place) -> Process {
     let store = place.store();
     let script =
         "echo $$ >$DIR/held; exec sleep 600".replace("$DIR", place.path().to_str().unwrap());
     let flags = [&["--store", &store, "--once"], QUICK].concat();
-    let it = Exec::start("holder", place.path(), &flags, &["sh", "-c", &script]);
+    let it = Process::exec("holder", &flags, &["sh", "-c", &script]);
     until(BOUND, "the lock is held", || read(&place.path().join("held")));
     it
 }
@@ -127,12 +127,12 @@ fn leadership_that_is_lost_ends_a_lock_with_76() {
     let store = place.store();
     let ready = format!("echo >{}/ready; exec sleep 600", place.path().display());
     let flags = [&["--store", &store, "--once"], QUICK].concat();
-    let mut lock = Exec::start("lock", place.path(), &flags, &["sh", "-c", &ready]);
+    let mut lock = Process::exec("lock", &flags, &["sh", "-c", &ready]);
     until(BOUND, "it runs", || read(&place.path().join("ready")));
     let mut broken = Command::new(env!("CARGO_BIN_EXE_tenure"));
     let broken = broken.args(["break", "--store", &place.store()]).output().unwrap();
     assert!(broken.status.success(), "{broken:?}");
-    let ended = until(BOUND, "it ends", || lock.has_ended());
+    let ended = lock.wait(BOUND);
     assert_eq!(ended.code(), Some(76));
 }
 
@@ -198,9 +198,8 @@ fn a_command_that_ends_at_once_backs_off_and_another_may_try() {
     let store = place.store();
     let flags = [&["--store", store.as_str()], QUICK].concat();
     let say = |name: &str| format!("echo {name} >>{}/tries", place.path().display());
-    let _execs = ["a", "b"].map(|name| {
-        Exec::start(name, place.path(), &flags, &["sh", "-c", &format!("{}; exit 1", say(name))])
-    });
+    let _execs = ["a", "b"]
+        .map(|name| Process::exec(name, &flags, &["sh", "-c", &format!("{}; exit 1", say(name))]));
     let tries = || read(&place.path().join("tries")).unwrap_or_default();
     let begin = clock::now();
     until(BOUND, "both have tried twice", || {
@@ -219,7 +218,7 @@ fn starts_after_the_first_are_counted() {
     let store = place.store();
     let script = "echo $TENURE_URL >>$DIR/urls".replace("$DIR", place.path().to_str().unwrap());
     let flags = [&["--store", store.as_str(), "--listen", "127.0.0.1:0"], QUICK].concat();
-    let _exec = Exec::start("it", place.path(), &flags, &["sh", "-c", &script]);
+    let _exec = Process::exec("it", &flags, &["sh", "-c", &script]);
     let urls = until(BOUND, "it has started thrice", || {
         read(&place.path().join("urls")).filter(|it| it.lines().count() == 3)
     });
@@ -257,16 +256,16 @@ fn signals_are_passed_on_and_the_second_that_ends_ends_at_once() {
     let script = script.replace("$DIR", place.path().to_str().unwrap());
     let (rest, _) = QUICK.split_at(QUICK.len() - 2);
     let flags = [&["--store", store.as_str(), "--drain-timeout", "1h"], rest].concat();
-    let mut exec = Exec::start("it", place.path(), &flags, &["sh", "-c", &script]);
+    let mut exec = Process::exec("it", &flags, &["sh", "-c", &script]);
     until(BOUND, "it runs", || read(&place.path().join("ready")));
     for (signal, word) in [(Signal::HUP, "hup\n"), (Signal::USR1, "usr1\n"), (Signal::INT, "int\n")]
     {
         exec.signal(signal);
         until(BOUND, word, || read(&place.path().join("got")).filter(|it| it.ends_with(word)));
     }
-    let keeper = exec.keeper().unwrap();
+    let keeper = watchdog(&exec).unwrap();
     exec.signal(Signal::TERM);
-    assert_eq!(until(BOUND, "it ends", || exec.has_ended()).code(), Some(143));
+    assert_eq!(exec.wait(BOUND).code(), Some(143));
     until(BOUND, "the keeper has ended its command", || {
         rustix::process::test_kill_process(keeper).is_err().then_some(())
     });
@@ -279,12 +278,12 @@ fn when_the_command_has_ended_a_second_signal_still_ends_at_once() {
     let hook = format!("sh -c 'echo >{}; sleep 600'", ready.display());
     let flags = ["--store", &store, "--on-passive", &hook, "--hook-timeout", "10m"];
     let flags = [&flags[..], QUICK, &["--once"]].concat();
-    let mut exec = Exec::start("it", place.path(), &flags, &["sleep", "1"]);
+    let mut exec = Process::exec("it", &flags, &["sleep", "1"]);
     until(BOUND, "the hook runs", || read(&ready));
     exec.signal(Signal::INT);
     until(BOUND, "it hears the first", || {
         exec.log().contains("a second signal ends at once").then_some(())
     });
     exec.signal(Signal::TERM);
-    assert_eq!(until(BOUND, "it ends", || exec.has_ended()).code(), Some(143));
+    assert_eq!(exec.wait(BOUND).code(), Some(143));
 }

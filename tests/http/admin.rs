@@ -1,6 +1,6 @@
 //! The admin listener of real sidecars, with authorized and unauthorized clients.
 
-use testkit::processes::{cluster as crew, command, process};
+use testkit::processes::{cluster, process};
 
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -11,9 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use command::{Ran, Running};
-use crew::{PATIENCE, STEADY, settled, tells};
-use process::{Candidate, until};
+use cluster::{PATIENCE, STEADY, settled, tells};
+use process::{Process, Ran, until};
 use serde_json::{Value, json};
 use tenure::clock;
 
@@ -46,11 +45,11 @@ impl Place {
         format!("unix:{}", self.socket(name).display())
     }
 
-    fn start(&self, name: &str, more: &[&str]) -> Candidate {
+    fn start(&self, name: &str, more: &[&str]) -> Process {
         self.start_at(name, &self.admin(name), more)
     }
 
-    fn start_at(&self, name: &str, admin: &str, more: &[&str]) -> Candidate {
+    fn start_at(&self, name: &str, admin: &str, more: &[&str]) -> Process {
         let store = format!("file://{}", self.path("lease").display());
         let text = |length: Duration| format!("{}ms", length.as_millis());
         let (lease, deadline) = (text(STEADY.lease_duration), text(STEADY.renew_deadline));
@@ -59,11 +58,11 @@ impl Place {
         arguments.extend(["--renew-deadline", &deadline, "--retry-period", &retry]);
         arguments.extend(["--request-timeout", &request]);
         arguments.extend(more);
-        Candidate::start(name, self.directory.path(), &arguments, &[])
+        Process::run(name, &arguments, &[])
     }
 
     /// Starts a candidate with an admin listener on loopback and a token; returns its port.
-    fn start_on_loopback(&self, name: &str) -> (Candidate, u16) {
+    fn start_on_loopback(&self, name: &str) -> (Process, u16) {
         self.write_token(TOKEN);
         let token = self.path("token").display().to_string();
         let it = self.start_at(name, "127.0.0.1:0", &["--admin-token-file", &token]);
@@ -83,7 +82,7 @@ impl Place {
 
     /// Runs a verb on a candidate.
     fn tenure(&self, name: &str, arguments: &[&str]) -> Ran {
-        Running::start(arguments, &[("TENURE_ADMIN", &self.admin(name))]).end()
+        Process::verb(arguments, &[("TENURE_ADMIN", &self.admin(name))]).end()
     }
 
     fn call(&self, name: &str, path: &str, body: &str) -> Answer {
@@ -136,7 +135,7 @@ fn exchange(mut stream: impl Timed, request: &str) -> Answer {
     Answer { code, head: head.to_ascii_lowercase(), json }
 }
 
-fn in_state(candidate: &Candidate, state: &str) {
+fn in_state(candidate: &Process, state: &str) {
     until(PATIENCE, &format!("{} is {state}", candidate.name), || {
         (candidate.state()? == state).then_some(())
     });
@@ -309,7 +308,7 @@ fn loopback_wants_the_token_a_loopback_host_and_no_browser() {
     place.write_token(TOKEN);
     let token = place.path("token").display().to_string();
     let variables = [("TENURE_ADMIN", host.as_str()), ("TENURE_ADMIN_TOKEN_FILE", &token)];
-    let ran = Running::start(&["pause", "--json"], &variables).end();
+    let ran = Process::verb(&["pause", "--json"], &variables).end();
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(serde_json::from_str::<Value>(&ran.out).unwrap()["outcome"], "begun");
     in_state(&leader, "paused");
@@ -320,6 +319,8 @@ fn loopback_wants_the_token_a_loopback_host_and_no_browser() {
 fn a_stale_socket_is_replaced_and_nothing_else_is() {
     let place = Place::new();
     drop(UnixListener::bind(place.socket("a")).unwrap());
+    // A process that another test is starting has it until it executes its program.
+    until(PATIENCE, "nobody listens", || UnixStream::connect(place.socket("a")).err());
     let mut first = place.start("a", &[]);
     in_state(&first, "leader");
     assert_eq!(place.call("a", "/v1/resume", "").code, 409);
@@ -330,7 +331,7 @@ fn a_stale_socket_is_replaced_and_nothing_else_is() {
     let store = format!("file://{}", place.path("lease").display());
     for admin in [&living, &file] {
         let arguments = ["run", "--listen", "off", "--store", &store, "--admin", admin];
-        let ran = Running::start(&arguments, &[]).end();
+        let ran = Process::verb(&arguments, &[]).end();
         assert!(ran.code != 0 && ran.err.contains(admin.as_str()), "{} {}", ran.code, ran.err);
     }
     assert_eq!(std::fs::read_to_string(place.path("file")).unwrap(), "precious");
@@ -421,7 +422,7 @@ fn whom_to_tell_and_what_is_told_is_checked_before_anything_is_sent() {
         (&["transfer"], "--to"),
         (&["drained", "--term", "x"], "--term"),
     ] {
-        let ran = Running::start(arguments, &[]).end();
+        let ran = Process::verb(arguments, &[]).end();
         assert!(
             ran.code == 2 && ran.err.contains(words),
             "{arguments:?}: {} {}",

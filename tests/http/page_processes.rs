@@ -4,14 +4,14 @@ use testkit::processes::process;
 use testkit::tools::chromium;
 
 use chromium::{Chromium, keep};
-use process::Candidate;
+use process::Process;
 
 #[tokio::test]
 async fn a_real_sidecar_of_any_name_shows_itself_and_its_beginning() {
     let directory = tempfile::tempdir().unwrap();
     let store = format!("file://{}", directory.path().join("lease").display());
     let name = r#"<img src=x onerror="window.bad=1">&'x"#;
-    let candidate = Candidate::start(name, directory.path(), &["--store", &store], &[]);
+    let candidate = Process::run(name, &["--store", &store], &[]);
     let mut chromium = Chromium::start().await;
     chromium.open(&format!("http://{}/", candidate.address)).await;
     chromium.until("document.body.innerText.includes('This instance is the leader.')").await;
@@ -34,7 +34,7 @@ async fn what_the_probes_say_is_told() {
         format!("--health=file:{}", path("missing")),
     ];
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-    let candidate = Candidate::start("it", directory.path(), &arguments, &[]);
+    let candidate = Process::run("it", &arguments, &[]);
     let mut chromium = Chromium::start().await;
     chromium.look(1_100, 800, "light").await;
     chromium.open(&format!("http://{}/", candidate.address)).await;

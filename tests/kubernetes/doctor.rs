@@ -2,14 +2,14 @@
 //! in a healthy cluster, and reports each problem with its remedy.
 
 use testkit::kubernetes::{kube_server, lease_lock};
-use testkit::processes::command;
+use testkit::processes::process;
 
 use std::time::Duration;
 
-use command::{Ran, tenure};
 use kube_server::answers::Answer;
 use kube_server::{Fault, KubeServer, TOKEN, Tls};
 use lease_lock::{A, lead, lease, open, soon};
+use process::{Ran, run_verb};
 use serde_json::json;
 use tenure::store::{Finding, LeaseAdmin, LeaseStore, Verdict};
 
@@ -37,7 +37,7 @@ fn worst(findings: &[Finding], subject: &str) -> Verdict {
 fn doctor(server: &KubeServer, store: &str, more: &[&str]) -> Ran {
     let given = server.arguments();
     let given: Vec<&str> = given.iter().map(String::as_str).collect();
-    tenure(&[&["doctor", "--store", store], &*given, more].concat(), &[])
+    run_verb(&[&["doctor", "--store", store], &*given, more].concat(), &[])
 }
 
 #[tokio::test]

@@ -2,14 +2,13 @@
 //! of another kind.
 
 use testkit::kubernetes::kube_server;
-use testkit::processes::{cluster as crew, command, process};
+use testkit::processes::{cluster, process};
 
 use std::time::Duration;
 
-use command::{Ran, tenure};
-use crew::{Crew, PATIENCE, Timings};
+use cluster::{Cluster, PATIENCE, Timings};
 use kube_server::KubeServer;
-use process::{Candidate, until};
+use process::{Process, Ran, run_verb, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tenure::clock;
@@ -38,80 +37,83 @@ fn put_with_term(server: &KubeServer) {
 }
 
 /// Creates a cluster on the Lease `team/orders` of a server.
-fn crew(server: &KubeServer, timings: Timings) -> Crew {
+fn cluster(server: &KubeServer, timings: Timings) -> Cluster {
     let mut store = vec!["--store".to_owned(), "kubernetes:team/orders".to_owned()];
     store.extend(server.arguments());
-    Crew::on(store, Vec::new(), timings)
+    Cluster::on(store, Vec::new(), timings)
 }
 
 fn lease(server: &KubeServer) -> Value {
     server.object("leases", "team", "orders").expect("a Lease")
 }
 
-fn reach(candidate: &Candidate, state: &str) {
+fn reach(candidate: &Process, state: &str) {
     until(PATIENCE, &format!("{} is {state}", candidate.name), || {
         (candidate.state()? == state).then_some(())
     });
 }
 
 /// Runs a verb that accesses the store.
-fn verb(crew: &Crew, verb: &[&str]) -> Ran {
-    let shared = crew.arguments();
-    tenure(&verb.iter().copied().chain(shared.iter().map(String::as_str)).collect::<Vec<_>>(), &[])
+fn verb(cluster: &Cluster, verb: &[&str]) -> Ran {
+    let shared = cluster.arguments();
+    run_verb(
+        &verb.iter().copied().chain(shared.iter().map(String::as_str)).collect::<Vec<_>>(),
+        &[],
+    )
 }
 
 #[test]
 fn three_candidates_never_overlap_however_their_leader_ends() {
     let server = KubeServer::start_secure();
-    let mut crew = crew(&server, SHORT);
+    let mut cluster = cluster(&server, SHORT);
     for name in ["a", "b", "c"] {
-        crew.join(name, &[], &[]);
+        cluster.join(name, &[], &[]);
     }
     for (round, way) in ["term", "kill", "stop", "cut", "kill", "term"].into_iter().enumerate() {
-        let leader = crew.settle();
-        let term = crew.term(leader);
+        let leader = cluster.settle();
+        let term = cluster.term(leader);
         let stands = lease(&server);
         assert_eq!(stands["metadata"]["annotations"]["tenure.dev/term"], term.to_string());
         let holder = stands["spec"]["holderIdentity"].as_str().unwrap().to_owned();
-        let name = crew.candidates[leader].name.clone();
+        let name = cluster.candidates[leader].name.clone();
         assert!(holder.starts_with(&format!("{}_", name.split('-').next().unwrap())), "{holder}");
         let at = clock::now();
         match way {
             "term" => {
-                crew.lets_go(leader);
-                let mut gone = crew.candidates.remove(leader);
+                cluster.lets_go(leader);
+                let mut gone = cluster.candidates.remove(leader);
                 gone.signal(Signal::TERM);
-                crew.next_leader(at);
+                cluster.next_leader(at);
                 assert!(gone.wait(PATIENCE).success(), "an orderly end");
             }
             "kill" => {
-                let mut gone = crew.candidates.remove(leader);
-                gone.crash();
-                crew.next_leader(at);
+                let mut gone = cluster.candidates.remove(leader);
+                gone.kill();
+                cluster.next_leader(at);
             }
             "stop" => {
-                let stopped = crew.candidates.remove(leader);
+                let stopped = cluster.candidates.remove(leader);
                 stopped.signal(Signal::STOP);
-                crew.next_leader(at);
+                cluster.next_leader(at);
                 stopped.signal(Signal::CONT);
                 reach(&stopped, "standby");
-                crew.candidates.push(stopped);
+                cluster.candidates.push(stopped);
             }
             _ => {
                 server.stop();
                 until(PATIENCE, "nobody is active", || {
-                    crew.candidates.iter().all(|it| !it.is_leader()).then_some(())
+                    cluster.candidates.iter().all(|it| !it.is_leader()).then_some(())
                 });
                 server.resume();
-                crew.next_leader(at);
+                cluster.next_leader(at);
             }
         }
         if matches!(way, "term" | "kill") {
-            crew.join(["d", "e", "f", "g", "h", "i"][round], &[], &[]);
+            cluster.join(["d", "e", "f", "g", "h", "i"][round], &[], &[]);
         }
     }
-    crew.settle();
-    let verdict = crew.judge();
+    cluster.settle();
+    let verdict = cluster.judge();
     assert!(verdict.terms.len() >= 6, "{verdict:?}");
 }
 
@@ -119,21 +121,21 @@ fn three_candidates_never_overlap_however_their_leader_ends() {
 fn a_release_is_heard_long_before_the_next_look() {
     let server = KubeServer::start();
     put_with_term(&server);
-    let mut crew = crew(&server, LONG);
-    crew.join("a", &[], &[]);
-    until(PATIENCE, "the first leads", || crew.candidates[0].is_leader().then_some(()));
-    crew.join("b", &[], &[]);
-    reach(&crew.candidates[1], "standby");
+    let mut cluster = cluster(&server, LONG);
+    cluster.join("a", &[], &[]);
+    until(PATIENCE, "the first leads", || cluster.candidates[0].is_leader().then_some(()));
+    cluster.join("b", &[], &[]);
+    reach(&cluster.candidates[1], "standby");
     until(PATIENCE, "it watches", || (server.count("watch leases") > 0).then_some(()));
-    crew.hear(0);
-    crew.lets_go(0);
+    cluster.hear(0);
+    cluster.lets_go(0);
     let at = clock::now();
-    crew.candidates[0].signal(Signal::TERM);
-    assert!(crew.candidates[0].wait(PATIENCE).success());
-    let (next, after) = crew.next_leader(at);
+    cluster.candidates[0].signal(Signal::TERM);
+    assert!(cluster.candidates[0].wait(PATIENCE).success());
+    let (next, after) = cluster.next_leader(at);
     assert_eq!(next, 1);
     assert!(after < Duration::from_secs(30), "the next look is a minute away: {after:?}");
-    crew.judge();
+    cluster.judge();
 }
 
 #[test]
@@ -156,51 +158,51 @@ fn a_holder_of_another_kind_is_respected_to_the_end_of_its_own_time() {
     };
     server.put("leases", "team", "orders", json!({}));
     theirs(&server, 6);
-    let mut crew = crew(&server, SHORT);
-    crew.join("a", &[], &[]);
-    reach(&crew.candidates[0], "standby");
+    let mut cluster = cluster(&server, SHORT);
+    cluster.join("a", &[], &[]);
+    reach(&cluster.candidates[0], "standby");
     let mut renewed = clock::now();
     for _ in 0..12 {
         std::thread::sleep(Duration::from_millis(500));
-        assert!(!crew.candidates[0].is_leader());
+        assert!(!cluster.candidates[0].is_leader());
         renewed = clock::now();
         theirs(&server, 6);
     }
-    let holder = crew.candidates[0].status().unwrap()["holder"].clone();
+    let holder = cluster.candidates[0].status().unwrap()["holder"].clone();
     assert!(holder.is_null() || holder["identity"] == "another-kind_4f6d", "{holder}");
     until(PATIENCE, "ours leads", || {
         server.touch("leases", "team", "orders");
-        crew.candidates[0].is_leader().then_some(())
+        cluster.candidates[0].is_leader().then_some(())
     });
     let waited = renewed.elapsed_min(clock::now());
     assert!(waited >= Duration::from_secs(5), "their time was not over: {waited:?}");
     let stands = lease(&server);
     assert_eq!(stands["spec"]["leaseTransitions"], 7);
-    let first = crew.term(0);
+    let first = cluster.term(0);
     assert!(first > 7, "{first}");
 
     // In the other direction: if another takes the lease, it is lost, whatever Tenure's record
     // says.
-    crew.hear(0);
+    cluster.hear(0);
     theirs(&server, 8);
-    until(PATIENCE, "ours has stepped down", || (!crew.candidates[0].is_leader()).then_some(()));
-    reach(&crew.candidates[0], "standby");
+    until(PATIENCE, "ours has stepped down", || (!cluster.candidates[0].is_leader()).then_some(()));
+    reach(&cluster.candidates[0], "standby");
     assert_eq!(lease(&server)["spec"]["holderIdentity"], "another-kind_4f6d");
-    until(PATIENCE, "ours leads again", || crew.candidates[0].is_leader().then_some(()));
-    assert!(crew.term(0) > first);
-    crew.judge();
+    until(PATIENCE, "ours leads again", || cluster.candidates[0].is_leader().then_some(()));
+    assert!(cluster.term(0) > first);
+    cluster.judge();
 }
 
 #[test]
 fn a_lease_that_is_deleted_makes_its_next_leader_wait() {
     let server = KubeServer::start();
-    let mut crew = crew(&server, SHORT);
-    crew.join("a", &[], &[]);
-    let leader = crew.settle();
-    let first = crew.term(leader);
-    crew.hear(leader);
-    crew.join("b", &[], &[]);
-    reach(&crew.candidates[1], "standby");
+    let mut cluster = cluster(&server, SHORT);
+    cluster.join("a", &[], &[]);
+    let leader = cluster.settle();
+    let first = cluster.term(leader);
+    cluster.hear(leader);
+    cluster.join("b", &[], &[]);
+    reach(&cluster.candidates[1], "standby");
     // The new Lease is created after the last read that finds none.
     let mut missing = clock::now();
     server.delete("leases", "team", "orders");
@@ -212,44 +214,44 @@ fn a_lease_that_is_deleted_makes_its_next_leader_wait() {
         }
         found
     });
-    let (next, _) = crew.next_leader(made);
+    let (next, _) = cluster.next_leader(made);
     // The candidate that created it may still be active in its old term; the new term is higher.
     let term = until(PATIENCE, "somebody leads in another term", || {
-        let all = crew.candidates.iter().filter_map(|it| it.status()?["term"].as_u64());
+        let all = cluster.candidates.iter().filter_map(|it| it.status()?["term"].as_u64());
         all.max().filter(|it| *it > first)
     });
     let waited = missing.elapsed_min(clock::now());
     assert!(waited >= SHORT.lease_duration, "R11's hold was {waited:?}, of candidate {next}");
     assert_eq!(lease(&server)["metadata"]["annotations"]["tenure.dev/term"], term.to_string());
-    crew.settle();
-    crew.judge();
+    cluster.settle();
+    cluster.judge();
 }
 
 #[test]
 fn an_operator_breaks_a_lease_and_its_leader_steps_down() {
     let server = KubeServer::start();
-    let mut crew = crew(&server, SHORT);
-    crew.join("a", &[], &[]);
-    let leader = crew.settle();
-    let first = crew.term(leader);
-    crew.hear(leader);
-    crew.join("b", &[], &[]);
-    reach(&crew.candidates[1], "standby");
-    let ran = verb(&crew, &["break"]);
+    let mut cluster = cluster(&server, SHORT);
+    cluster.join("a", &[], &[]);
+    let leader = cluster.settle();
+    let first = cluster.term(leader);
+    cluster.hear(leader);
+    cluster.join("b", &[], &[]);
+    reach(&cluster.candidates[1], "standby");
+    let ran = verb(&cluster, &["break"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert!(ran.out.contains('a') && !ran.out.is_empty(), "{}", ran.out);
     let broken = clock::now();
     until(PATIENCE, "somebody leads in another term", || {
-        let all = crew.candidates.iter().filter_map(|it| it.status()?["term"].as_u64());
+        let all = cluster.candidates.iter().filter_map(|it| it.status()?["term"].as_u64());
         all.max().filter(|it| *it > first)
     });
     let waited = broken.elapsed_min(clock::now());
-    crew.settle();
-    crew.judge();
+    cluster.settle();
+    cluster.judge();
     // Only a release by the broken holder ends it sooner, after it has become passive.
     assert!(waited < PATIENCE);
 
-    let crew = self::crew(&server, LONG);
+    let cluster = self::cluster(&server, LONG);
     server.put(
         "leases",
         "team",
@@ -257,10 +259,10 @@ fn an_operator_breaks_a_lease_and_its_leader_steps_down() {
         json!({"spec": {"holderIdentity": "dead_1", "leaseDurationSeconds": 3600,
                         "renewTime": "2026-11-20T09:00:00.000000Z"}}),
     );
-    let ran = verb(&crew, &["break", "--now", "--yes"]);
+    let ran = verb(&cluster, &["break", "--now", "--yes"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert_eq!(lease(&server)["spec"]["holderIdentity"], "");
-    let ran = verb(&crew, &["break", "--now", "--yes"]);
+    let ran = verb(&cluster, &["break", "--now", "--yes"]);
     assert!(ran.out.contains("is not held"), "{}{}", ran.out, ran.err);
 }
 
@@ -268,26 +270,26 @@ fn an_operator_breaks_a_lease_and_its_leader_steps_down() {
 fn a_transfer_gives_the_lease_to_whom_it_names() {
     let server = KubeServer::start();
     put_with_term(&server);
-    let mut crew = crew(&server, LONG);
+    let mut cluster = cluster(&server, LONG);
     let directory = tempfile::tempdir().unwrap();
     let admin = format!("unix:{}", directory.path().join("admin").display());
-    crew.join("a", &["--admin", &admin], &[]);
-    until(PATIENCE, "the first leads", || crew.candidates[0].is_leader().then_some(()));
-    crew.hear(0);
+    cluster.join("a", &["--admin", &admin], &[]);
+    until(PATIENCE, "the first leads", || cluster.candidates[0].is_leader().then_some(()));
+    cluster.hear(0);
     for name in ["b", "c", "d"] {
-        crew.join(name, &[], &[]);
+        cluster.join(name, &[], &[]);
     }
-    crew.candidates[1..].iter().for_each(|it| reach(it, "standby"));
-    crew.lets_go(0);
+    cluster.candidates[1..].iter().for_each(|it| reach(it, "standby"));
+    cluster.lets_go(0);
     let at = clock::now();
-    let ran = tenure(&["transfer", "--to", "c", "--admin", &admin], &[]);
+    let ran = run_verb(&["transfer", "--to", "c", "--admin", &admin], &[]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    until(PATIENCE, "c leads", || crew.candidates[2].is_leader().then_some(()));
+    until(PATIENCE, "c leads", || cluster.candidates[2].is_leader().then_some(()));
     assert!(at.elapsed_min(clock::now()) < Duration::from_secs(60), "it was told, and told of");
-    let term = crew.term(2);
+    let term = cluster.term(2);
     let stands = lease(&server);
     assert_eq!(stands["metadata"]["annotations"]["tenure.dev/term"], term.to_string());
     assert_eq!(stands["metadata"]["annotations"]["tenure.dev/successor"], Value::Null);
-    crew.hear(2);
-    crew.judge();
+    cluster.hear(2);
+    cluster.judge();
 }

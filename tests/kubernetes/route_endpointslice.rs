@@ -87,7 +87,7 @@ fn after_a_kill_the_old_address_goes_in_the_update_in_which_the_new_one_comes() 
     leads_to(&cluster, "10.0.0.1");
     let b = cluster.start("web-2", SHORT);
     agrees(&b, true);
-    a.crash();
+    a.kill();
     let before = slice(&cluster).unwrap()["metadata"]["resourceVersion"].clone();
     cluster.server.take_log();
     leads(&b);
@@ -109,7 +109,7 @@ fn whoever_is_back_takes_out_what_it_was_killed_with() {
     let mut a = cluster.start("web-1", SHORT);
     leads(&a);
     leads_to(&cluster, "10.0.0.1");
-    a.crash();
+    a.kill();
     let a = cluster.start_with("web-1", SHORT, &["--observe"], &cluster.server.url());
     agrees(&a, true);
     assert!(route(&cluster).0.is_empty(), "it never leads, and the Service leads to it");
@@ -263,7 +263,7 @@ fn the_rights_that_are_listed_are_enough() {
     leads_to(&cluster, "10.0.0.1");
     let b = cluster.start("web-2", SHORT);
     agrees(&b, true);
-    a.crash();
+    a.kill();
     leads(&b);
     leads_to(&cluster, "10.0.0.2");
     let log = cluster.server.take_log();

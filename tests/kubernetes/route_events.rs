@@ -7,7 +7,7 @@ use testkit::processes::process;
 use std::process::Command;
 
 use kube_server::{Fault, KubeServer};
-use process::{Candidate, until};
+use process::{Process, until};
 use routed::{BOUND, Cluster, LONG, NAMESPACE, SHORT, leads};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -66,11 +66,10 @@ fn a_term_that_ran_out_is_told_as_a_warning() {
 #[test]
 fn where_we_are_no_pod_events_are_about_the_lease() {
     let server = KubeServer::start();
-    let directory = tempfile::tempdir().unwrap();
     let store = ["--store=kubernetes:team/orders", "--election=orders"].map(str::to_owned);
     let arguments: Vec<String> = server.arguments().into_iter().chain(store).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let mut a = Candidate::start("host-1", directory.path(), &arguments, &[]);
+    let mut a = Process::run("host-1", &arguments, &[]);
     leads(&a);
     a.signal(Signal::TERM);
     assert!(a.wait(BOUND).success());

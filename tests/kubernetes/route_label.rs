@@ -51,7 +51,7 @@ fn a_label_that_a_killed_leader_kept_is_taken_by_the_next() {
     cluster.says("web-1", "active");
     let b = cluster.start("web-2", SHORT);
     cluster.says("web-2", "passive");
-    a.crash();
+    a.kill();
     let term = leads(&b);
     cluster.says("web-2", "active");
     assert_eq!(cluster.label("web-1"), ("passive".to_owned(), Some(term)));
@@ -91,9 +91,8 @@ fn whoever_was_cut_off_mends_its_own_label_when_it_is_back() {
     assert_eq!(route["says"], "passive");
     until(BOUND, "the trouble is told", || b.status()?["route"]["last_error"].as_str().map(drop));
     assert_eq!(series(&b, "tenure_route_agrees", ""), Some(0.0));
-    let warned = |it: &process::Candidate| {
-        it.log().matches("the route does not agree with the role").count()
-    };
+    let warned =
+        |it: &process::Process| it.log().matches("the route does not agree with the role").count();
     until(BOUND, "it is told once", || (warned(&b) > 0).then_some(()));
     to_a.heal();
     cluster.says("web-1", "passive");
@@ -108,7 +107,7 @@ fn whoever_was_cut_off_mends_its_own_label_when_it_is_back() {
 
 /// Delays a write of the old leader until the next one leads; the write was made for an earlier
 /// version of the pod.
-fn late_write(spoil: impl FnOnce(&mut serde_json::Value)) -> (Cluster, [process::Candidate; 2]) {
+fn late_write(spoil: impl FnOnce(&mut serde_json::Value)) -> (Cluster, [process::Process; 2]) {
     let cluster = cluster();
     let a = cluster.start("web-1", SHORT);
     leads(&a);
@@ -283,7 +282,7 @@ fn the_rights_that_are_listed_are_enough() {
     cluster.says("web-1", "active");
     let b = cluster.start("web-2", SHORT);
     agrees(&b, true);
-    a.crash();
+    a.kill();
     leads(&b);
     until(BOUND, "only it is active", || (cluster.active() == ["web-2"]).then_some(()));
     let refused = |it: &&kube_server::Logged| it.status == 403 || it.status == 401;

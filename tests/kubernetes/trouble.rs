@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kube_server::answers::Answer;
 use kube_server::{Fault, KubeServer, TOKEN, Tls};
-use process::{Candidate, until};
+use process::{Process, until};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A sidecar on `kubernetes:STORE`.
 struct Sidecar {
-    candidate: Candidate,
+    candidate: Process,
     _directory: TempDir,
 }
 
@@ -33,7 +33,7 @@ fn start(server: &KubeServer, store: &str, variables: &[(&str, &str)]) -> Sideca
     ];
     arguments.extend(timings.into_iter().flat_map(|(name, it)| [name.to_owned(), it.to_owned()]));
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let candidate = Candidate::start("web-1", directory.path(), &arguments, variables);
+    let candidate = Process::run("web-1", &arguments, variables);
     Sidecar { candidate, _directory: directory }
 }
 

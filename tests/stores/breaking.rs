@@ -2,16 +2,15 @@
 
 use testkit::azure::azurite;
 use testkit::http::raw;
-use testkit::processes::{cluster as crew, command, process};
+use testkit::processes::{cluster, process};
 
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use azurite::Azurite;
-use command::{Ran, Running, tenure};
-use crew::{Crew, ON_BLOBS, PATIENCE, STEADY, Timings, tells};
-use process::{Candidate, until};
+use cluster::{Cluster, ON_BLOBS, PATIENCE, STEADY, Timings, tells};
+use process::{Process, Ran, run_verb, until};
 use raw::Raw;
 use tenure::clock;
 
@@ -23,51 +22,52 @@ const LONG: Timings = Timings {
 };
 
 /// Breaks the lease of a cluster.
-fn break_lease(crew: &Crew, more: &[&str]) -> Ran {
-    let shared = crew.arguments();
+fn break_lease(cluster: &Cluster, more: &[&str]) -> Ran {
+    let shared = cluster.arguments();
     let shared = shared.iter().map(String::as_str);
-    tenure(
+    run_verb(
         &["break"].into_iter().chain(shared).chain(more.iter().copied()).collect::<Vec<_>>(),
         &[],
     )
 }
 
 /// Breaks the lease on a terminal, with this answer to the prompt.
-fn break_lease_on_a_terminal(crew: &Crew, answer: &str) -> Ran {
-    let arguments = crew.arguments().join(" ");
+fn break_lease_on_a_terminal(cluster: &Cluster, answer: &str) -> Ran {
+    let arguments = cluster.arguments().join(" ");
     let line = format!("{} break --now {arguments}", env!("CARGO_BIN_EXE_tenure"));
-    let mut child = Command::new("script")
-        .args(["-q", "-e", "-c", &line, "/dev/null"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("script can be started; it comes with bsdutils");
-    child.stdin.as_mut().unwrap().write_all(answer.as_bytes()).unwrap();
-    Running(child).end()
+    let (typed, mut keyboard) = std::io::pipe().unwrap();
+    let mut command = Command::new("script");
+    command.args(["-q", "-e", "-c", &line, "/dev/null"]).stdin(typed);
+    let asked = Process::spawn("script, of the package bsdutils", command);
+    keyboard.write_all(answer.as_bytes()).unwrap();
+    asked.end()
 }
 
 /// Breaks the leader's lease so that it runs out, and asserts that another leads only after that.
 fn takes_leadership_safely(timings: Timings, store: Option<&Azurite>) {
-    let mut crew = crew_on(store, timings);
-    crew.join("a", &["--advertise", "10.0.3.7:8080"], &[]);
-    let first = crew.settle();
-    crew.join("b", &[], &[]);
-    assert_eq!(crew.settle(), first);
-    let term = crew.term(first);
-    let ran = break_lease(&crew, &[]);
+    let mut cluster = crew_on(store, timings);
+    cluster.join("a", &["--advertise", "10.0.3.7:8080"], &[]);
+    let first = cluster.settle();
+    cluster.join("b", &[], &[]);
+    assert_eq!(cluster.settle(), first);
+    let term = cluster.term(first);
+    let ran = break_lease(&cluster, &[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.contains(&format!("held by a (10.0.3.7:8080), in term {term}")), "{}", ran.out);
     assert!(ran.out.contains("no other candidate can lead before 20"), "{}", ran.out);
     assert!(ran.err.is_empty(), "{}", ran.err);
 
     // Its next renewal is refused, before its deadline.
-    tells(&crew.candidates[first], "\"reason\":\"lost\"");
-    assert!(!crew.candidates[first].log().contains("lapsed"), "{}", crew.candidates[first].log());
-    let (second, _) = crew.next_leader(clock::now());
-    crew.hear(second);
-    assert!(crew.term(second) > term);
-    let verdict = crew.judge();
+    tells(&cluster.candidates[first], "\"reason\":\"lost\"");
+    assert!(
+        !cluster.candidates[first].log().contains("lapsed"),
+        "{}",
+        cluster.candidates[first].log()
+    );
+    let (second, _) = cluster.next_leader(clock::now());
+    cluster.hear(second);
+    assert!(cluster.term(second) > term);
+    let verdict = cluster.judge();
     assert_eq!(verdict.terms.len(), 2, "{verdict:?}");
 }
 
@@ -79,17 +79,17 @@ fn on(azurite: &Azurite) -> Vec<String> {
 }
 
 /// Creates a cluster without candidates, on a record for which the first leader need not wait.
-fn crew_on(store: Option<&Azurite>, timings: Timings) -> Crew {
+fn crew_on(store: Option<&Azurite>, timings: Timings) -> Cluster {
     let Some(azurite) = store else {
-        return Crew::empty(timings);
+        return Cluster::empty(timings);
     };
-    let crew = Crew::on(on(azurite), Vec::new(), timings);
-    let arguments = [&["doctor".to_owned()][..], &crew.arguments()].concat();
+    let cluster = Cluster::on(on(azurite), Vec::new(), timings);
+    let arguments = [&["doctor".to_owned()][..], &cluster.arguments()].concat();
     let arguments: Vec<&str> =
         arguments.iter().map(String::as_str).chain(["--create", "--yes"]).collect();
-    let made = tenure(&arguments, &[]);
+    let made = run_verb(&arguments, &[]);
     assert_eq!(made.code, 0, "{}{}", made.out, made.err);
-    crew
+    cluster
 }
 
 #[test]
@@ -105,25 +105,25 @@ async fn a_broken_lease_on_azurite_runs_out_before_another_leads() {
 
 /// Crashes a leader with a long lease, and breaks the lease at once.
 fn frees_at_once(timings: Timings, store: Option<&Azurite>, patience: Duration) {
-    let mut crew = crew_on(store, timings);
-    crew.join("a", &[], &[]);
-    let dead = crew.settle();
-    crew.join("b", &[], &[]);
-    crew.settle();
-    let term = crew.term(dead);
-    crew.candidates[dead].crash();
-    let ran = break_lease(&crew, &["--now", "--yes"]);
+    let mut cluster = crew_on(store, timings);
+    cluster.join("a", &[], &[]);
+    let dead = cluster.settle();
+    cluster.join("b", &[], &[]);
+    cluster.settle();
+    let term = cluster.term(dead);
+    cluster.candidates[dead].kill();
+    let ran = break_lease(&cluster, &["--now", "--yes"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.err.contains("Two leaders are possible"), "it warns all the same: {}", ran.err);
     assert!(ran.out.contains(&format!("held by a, in term {term}")), "{}", ran.out);
     assert!(ran.out.contains("it is free now"), "{}", ran.out);
     let broken = clock::now();
-    let (next, waited) = crew.next_leader(broken);
+    let (next, waited) = cluster.next_leader(broken);
     assert_ne!(next, dead);
-    assert!(crew.term(next) > term);
+    assert!(cluster.term(next) > term);
     assert!(waited < patience, "it has not run out: {waited:?}");
 
-    let ran = break_lease(&crew, &[]);
+    let ran = break_lease(&cluster, &[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.contains("held by b"), "{}", ran.out);
 }
@@ -146,19 +146,19 @@ async fn a_dead_leader_s_lease_on_azurite_is_freed_at_once() {
 
 #[test]
 fn at_once_wants_a_yes_and_without_one_nothing_is_broken() {
-    let mut crew = Crew::empty(LONG);
-    crew.join("a", &[], &[]);
-    crew.settle();
-    let term = crew.term(0);
-    let ran = break_lease(&crew, &["--now"]);
+    let mut cluster = Cluster::empty(LONG);
+    cluster.join("a", &[], &[]);
+    cluster.settle();
+    let term = cluster.term(0);
+    let ran = break_lease(&cluster, &["--now"]);
     assert_eq!(ran.code, 2, "{}", ran.out);
     assert!(ran.err.contains("standard input is not a terminal"), "{}", ran.err);
     assert!(ran.err.contains("confirm with --yes"), "{}", ran.err);
-    let ran = break_lease(&crew, &["--yes"]);
+    let ran = break_lease(&cluster, &["--yes"]);
     assert_eq!(ran.code, 2, "--yes is for --now: {}", ran.out);
 
     for answer in ["n\n", "\n", "maybe\n", "\u{4}"] {
-        let ran = break_lease_on_a_terminal(&crew, answer);
+        let ran = break_lease_on_a_terminal(&cluster, answer);
         assert_eq!(ran.code, 1, "{answer:?}: {}", ran.out);
         for words in [
             "is held by a",
@@ -169,19 +169,19 @@ fn at_once_wants_a_yes_and_without_one_nothing_is_broken() {
             assert!(ran.out.contains(words), "{words} in {}", ran.out);
         }
     }
-    renews(&crew.candidates[0]);
-    assert_eq!(crew.term(0), term, "it leads on");
+    renews(&cluster.candidates[0]);
+    assert_eq!(cluster.term(0), term, "it leads on");
 
-    let ran = break_lease_on_a_terminal(&crew, "yes\n");
+    let ran = break_lease_on_a_terminal(&cluster, "yes\n");
     assert_eq!(ran.code, 0, "{}", ran.out);
     assert!(ran.out.contains("it is free now"), "{}", ran.out);
-    tells(&crew.candidates[0], "\"reason\":\"lost\"");
-    let verdict = crew.judge();
+    tells(&cluster.candidates[0], "\"reason\":\"lost\"");
+    let verdict = cluster.judge();
     assert!(verdict.terms[0].0 == term, "{verdict:?}");
 }
 
 /// Waits for the effect of a renewal after this call.
-fn renews(candidate: &Candidate) {
+fn renews(candidate: &Process) {
     let valid = || candidate.status()?["valid_until_boottime_ns"].as_u64();
     let before = valid().expect("it leads");
     until(PATIENCE, "it renews", || (valid()? > before).then_some(()));
@@ -192,7 +192,7 @@ fn what_nobody_holds_is_said_and_no_failure() {
     let directory = tempfile::tempdir().unwrap();
     let store = format!("file://{}/none", directory.path().display());
     for more in [&[][..], &["--now", "--yes"]] {
-        let ran = tenure(&[&["break", "--store", &store], more].concat(), &[]);
+        let ran = run_verb(&[&["break", "--store", &store], more].concat(), &[]);
         assert_eq!(ran.code, 0, "{}", ran.err);
         assert!(ran.out.starts_with("the lease of \"default\""), "{}", ran.out);
         assert!(!ran.err.contains("Two leaders"), "{}", ran.err);
@@ -202,17 +202,17 @@ fn what_nobody_holds_is_said_and_no_failure() {
 
 #[test]
 fn what_cannot_be_broken_is_said_with_its_reason() {
-    let ran = tenure(&["break", "--store", "memory:"], &[]);
+    let ran = run_verb(&["break", "--store", "memory:"], &[]);
     assert_eq!(ran.code, 2, "{}", ran.out);
     assert!(ran.err.contains("inside each process"), "{}", ran.err);
-    let ran = tenure(&["break", "--election", "A", "--store", "x:"], &[]);
+    let ran = run_verb(&["break", "--election", "A", "--store", "x:"], &[]);
     assert_eq!(ran.code, 2, "{}", ran.out);
     assert!(ran.err.contains("election") && ran.err.contains("store"), "{}", ran.err);
 
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("default.json"), "something else").unwrap();
     let store = format!("file://{}", directory.path().display());
-    let ran = tenure(&["break", "--now", "--yes", "--store", &store], &[]);
+    let ran = run_verb(&["break", "--now", "--yes", "--store", &store], &[]);
     assert_eq!(ran.code, 1, "{}", ran.out);
     assert!(ran.err.contains("was not written by Tenure"), "{}", ran.err);
     let kept = std::fs::read(directory.path().join("default.json")).unwrap();
@@ -221,7 +221,7 @@ fn what_cannot_be_broken_is_said_with_its_reason() {
     let endpoint = format!("http://127.0.0.1:{}/devstoreaccount1", testkit::ports::free_port());
     let away =
         ["break", "--store", "azure://devstoreaccount1/elections", "--azure-endpoint", &endpoint];
-    let ran = tenure(&away, &[]);
+    let ran = run_verb(&away, &[]);
     assert_eq!(ran.code, 1, "{}", ran.out);
     assert!(ran.err.contains("127.0.0.1"), "{}", ran.err);
 }
@@ -238,12 +238,12 @@ async fn a_lease_without_end_is_broken_at_once_or_not_at_all() {
     let store = on(&azurite);
     let arguments: Vec<&str> =
         ["break"].into_iter().chain(store.iter().map(String::as_str)).collect();
-    let ran = tenure(&arguments, &[]);
+    let ran = run_verb(&arguments, &[]);
     assert_eq!(ran.code, 1, "{}", ran.out);
     assert!(ran.err.contains("never expires") && ran.err.contains("--now"), "{}", ran.err);
     assert_eq!(raw.lease_state().await, "leased", "and nothing was broken");
 
-    let ran = tenure(&[&arguments[..], &["--now", "--yes"]].concat(), &[]);
+    let ran = run_verb(&[&arguments[..], &["--now", "--yes"]].concat(), &[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.contains("a candidate that has written no term"), "{}", ran.out);
     assert_eq!(raw.lease_state().await, "broken");

@@ -2,14 +2,13 @@
 //! Azurite.
 
 use testkit::azure::azurite;
-use testkit::processes::{cluster as crew, command, process};
+use testkit::processes::{cluster, process};
 
 use std::time::Duration;
 
 use azurite::Azurite;
-use command::{Ran, tenure};
-use crew::{Crew, ON_BLOBS, PATIENCE, STEADY, Timings};
-use process::until;
+use cluster::{Cluster, ON_BLOBS, PATIENCE, STEADY, Timings};
+use process::{Ran, run_verb, until};
 use tenure::clock;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -19,20 +18,20 @@ const HOLD_OFF: &str = "50s";
 
 /// Three candidates, each with an admin socket in the directory.
 struct Trio {
-    crew: Crew,
+    cluster: Cluster,
     sockets: tempfile::TempDir,
 }
 
 impl Trio {
     fn start(store: Option<&Azurite>, timings: Timings) -> Self {
-        let crew = match store {
-            None => Crew::empty(timings),
+        let cluster = match store {
+            None => Cluster::empty(timings),
             Some(azurite) => crew_on(azurite, timings),
         };
-        let mut trio = Self { crew, sockets: tempfile::tempdir().unwrap() };
+        let mut trio = Self { cluster, sockets: tempfile::tempdir().unwrap() };
         for name in NAMES {
             let admin = trio.admin(name);
-            trio.crew.join(name, &["--admin", &admin], &[]);
+            trio.cluster.join(name, &["--admin", &admin], &[]);
         }
         trio
     }
@@ -43,44 +42,44 @@ impl Trio {
 
     fn tell(&self, name: &str, arguments: &[&str]) -> Ran {
         let admin = self.admin(name);
-        tenure(&[arguments, &["--admin", &admin]].concat(), &[])
+        run_verb(&[arguments, &["--admin", &admin]].concat(), &[])
     }
 }
 
 /// Creates a cluster on Azurite, on a record for which the first leader need not wait.
-fn crew_on(azurite: &Azurite, timings: Timings) -> Crew {
+fn crew_on(azurite: &Azurite, timings: Timings) -> Cluster {
     let endpoint = azurite.endpoint.as_str();
     let store = ["--store", "azure://devstoreaccount1/elections", "--azure-endpoint", endpoint];
-    let crew = Crew::on(store.map(str::to_owned).into(), Vec::new(), timings);
-    let shared = crew.arguments();
+    let cluster = Cluster::on(store.map(str::to_owned).into(), Vec::new(), timings);
+    let shared = cluster.arguments();
     let mut arguments = vec!["doctor", "--create", "--yes"];
     arguments.extend(shared.iter().map(String::as_str));
-    let made = tenure(&arguments, &[]);
+    let made = run_verb(&arguments, &[]);
     assert_eq!(made.code, 0, "{}{}", made.out, made.err);
-    crew
+    cluster
 }
 
 /// Transfers leadership ten times, each time to the candidate that led longest ago, while the
 /// others hold off for far longer than that takes.
 fn ten_handovers(mut trio: Trio) {
-    let mut leader = trio.crew.settle();
+    let mut leader = trio.cluster.settle();
     for _ in 0..10 {
         let next = (leader + 1) % NAMES.len();
-        let term = trio.crew.term(leader);
+        let term = trio.cluster.term(leader);
         let ran =
             trio.tell(NAMES[leader], &["transfer", "--to", NAMES[next], "--hold-off", HOLD_OFF]);
         assert_eq!(ran.code, 0, "{}", ran.err);
         assert!(ran.out.contains(&format!("let {} go first", NAMES[next])), "{}", ran.out);
-        trio.crew.lets_go(leader);
-        let (found, gap) = trio.crew.next_leader(clock::now());
+        trio.cluster.lets_go(leader);
+        let (found, gap) = trio.cluster.next_leader(clock::now());
         assert_eq!(NAMES[found], NAMES[next], "another than the successor leads");
         assert!(gap < Duration::from_secs(25), "it came when nobody waited any more: {gap:?}");
-        assert!(trio.crew.term(found) > term);
-        trio.crew.hear(found);
-        leader = trio.crew.settle();
+        assert!(trio.cluster.term(found) > term);
+        trio.cluster.hear(found);
+        leader = trio.cluster.settle();
         assert_eq!(leader, found, "it did not stay");
     }
-    let verdict = trio.crew.judge();
+    let verdict = trio.cluster.judge();
     assert_eq!(verdict.terms.len(), 11, "{verdict:?}");
 }
 
@@ -98,25 +97,25 @@ async fn ten_transfers_on_azurite_reach_their_successor_without_an_overlap() {
 #[test]
 fn a_successor_that_does_not_exist_costs_its_hold_off_and_no_more() {
     let mut trio = Trio::start(None, STEADY);
-    let leader = trio.crew.settle();
+    let leader = trio.cluster.settle();
     let hold_off = Duration::from_secs(4);
     let before = clock::now();
     let ran = trio.tell(NAMES[leader], &["transfer", "--to", "nobody", "--hold-off", "4s"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    trio.crew.lets_go(leader);
-    let (next, _) = trio.crew.next_leader(clock::now());
+    trio.cluster.lets_go(leader);
+    let (next, _) = trio.cluster.next_leader(clock::now());
     let waited = before.elapsed_max(clock::now());
     assert!(waited >= hold_off, "the successor was not waited for: {waited:?}");
     assert!(waited < hold_off + Duration::from_secs(20), "{waited:?}");
     // The successor's deference ends with the next term: a handover after that is immediate.
-    trio.crew.hear(next);
+    trio.cluster.hear(next);
     let third = (next + 1) % NAMES.len();
-    trio.crew.settle();
+    trio.cluster.settle();
     let ran = trio.tell(NAMES[next], &["transfer", "--to", NAMES[third], "--hold-off", HOLD_OFF]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    trio.crew.lets_go(next);
+    trio.cluster.lets_go(next);
     until(PATIENCE, "the named one leads", || {
-        trio.crew.candidates[third].is_leader().then_some(())
+        trio.cluster.candidates[third].is_leader().then_some(())
     });
-    trio.crew.judge();
+    trio.cluster.judge();
 }

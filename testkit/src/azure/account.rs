@@ -1,8 +1,8 @@
 //! A storage account for real processes, on the in-process server or on Azurite, with the
 //! operations of an operator or a third party. Tests share an Azurite, but never a container.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, Weak};
 
 use tenure::config::AzureSettings;
 use tenure::store::LeaseAdmin;
@@ -13,7 +13,8 @@ use tokio::sync::oneshot;
 use crate::azure::azurite::{self, Azurite};
 use crate::azure::blob_server::{self, BlobServer};
 use crate::http::raw::Raw;
-use crate::processes::cluster::{Crew, ON_BLOBS};
+use crate::processes::cluster::{Cluster, ON_BLOBS, PATIENCE};
+use crate::processes::process::until;
 
 /// The election, and so the blob.
 const ELECTION: &str = "orders";
@@ -60,20 +61,11 @@ impl Account {
     /// Creates a container in the Azurite that all running tests share; it ends with the last of
     /// them.
     pub fn on_azurite() -> Self {
-        static SHARED: Mutex<Weak<Azurite>> = Mutex::new(Weak::new());
         static CONTAINERS: AtomicU32 = AtomicU32::new(0);
-        let runtime = runtime();
-        let azurite = {
-            let mut shared = SHARED.lock().expect("it starts");
-            shared.upgrade().unwrap_or_else(|| {
-                let started = Arc::new(runtime.block_on(Azurite::start()));
-                *shared = Arc::downgrade(&started);
-                started
-            })
-        };
+        let azurite = Azurite::shared();
         let number = CONTAINERS.fetch_add(1, Ordering::Relaxed);
         let settings = azurite.settings(&format!("locks-{number}"), ELECTION);
-        Self::new(settings, Server::Azurite(azurite), runtime)
+        Self::new(settings, Server::Azurite(azurite), runtime())
     }
 
     fn new(settings: AzureSettings, server: Server, runtime: Runtime) -> Self {
@@ -82,7 +74,7 @@ impl Account {
 
     /// Creates a cluster on a record with a first term, so that no candidate holds at the start
     /// (R11).
-    pub fn crew(&self, names: &[&str]) -> Crew {
+    pub fn cluster(&self, names: &[&str]) -> Cluster {
         self.runtime.block_on(async {
             let store = Azure::open(self.settings.clone()).expect("the settings are good");
             store.create(FIRST_TERM).await.expect("made");
@@ -100,11 +92,11 @@ impl Account {
             Server::Azurite(_) => azurite::KEY,
         };
         let variables = vec![("AZURE_STORAGE_KEY".to_owned(), key.to_owned())];
-        let mut crew = Crew::on(store.into(), variables, ON_BLOBS);
+        let mut cluster = Cluster::on(store.into(), variables, ON_BLOBS);
         for name in names {
-            crew.join(name, &[], &[]);
+            cluster.join(name, &[], &[]);
         }
-        crew
+        cluster
     }
 
     /// Returns the in-process server. Panics if this is an Azurite.
@@ -132,10 +124,8 @@ impl Account {
 
     /// Waits until the blob is in a lease state.
     pub fn until_lease_is(&self, state: &str) {
-        crate::processes::process::until(
-            crate::processes::cluster::PATIENCE,
-            &format!("the lease is {state}"),
-            || (self.by_hand(async |raw| raw.lease_state().await) == state).then_some(()),
-        );
+        until(PATIENCE, &format!("the lease is {state}"), || {
+            (self.by_hand(async |raw| raw.lease_state().await) == state).then_some(())
+        });
     }
 }

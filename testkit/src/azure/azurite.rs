@@ -1,14 +1,17 @@
 //! A real Azurite on a free port of loopback, which ends with the test.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use tempfile::TempDir;
 use tenure::config::{AzureCredential, AzureSettings, SecretSource};
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
 use url::Url;
+
+use crate::blocking;
+use crate::processes::process::Process;
 
 /// The account of every Azurite.
 pub const ACCOUNT: &str = "devstoreaccount1";
@@ -21,7 +24,7 @@ pub const KEY: &str =
 pub struct Azurite {
     /// The account's endpoint.
     pub endpoint: Url,
-    _process: Child,
+    _process: Process,
     _directory: TempDir,
 }
 
@@ -58,6 +61,17 @@ impl Azurite {
         Self::with("http", &[]).await
     }
 
+    /// Returns the one that all running tests share; it ends with the last of them.
+    pub fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Azurite>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let started = Arc::new(blocking(Self::start()));
+            *shared = Arc::downgrade(&started);
+            started
+        })
+    }
+
     /// Starts an Azurite over HTTPS that also accepts tokens of Entra, without a check of their
     /// signature.
     pub async fn with_sign_in(certificate: &Certificate) -> Self {
@@ -71,17 +85,14 @@ impl Azurite {
         for _ in 0..5 {
             let directory = tempfile::tempdir().expect("a temporary directory");
             let port = crate::ports::free_port();
-            let mut process = Command::new(&program)
+            let mut command = Command::new(&program);
+            command
                 .args(["--inMemoryPersistence", "--disableTelemetry", "--silent"])
                 .args(["--blobHost", "127.0.0.1", "--blobPort", &port.to_string()])
                 .args(more)
                 .current_dir(directory.path())
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .kill_on_drop(true)
-                .spawn()
-                .expect("azurite-blob can be started; it needs Node");
+                .stdin(Stdio::null());
+            let mut process = Process::spawn("azurite-blob, which needs Node", command);
             if listens(&mut process, port).await {
                 let endpoint = format!("{scheme}://127.0.0.1:{port}/{ACCOUNT}");
                 let endpoint = Url::parse(&endpoint).expect("a URL");
@@ -107,13 +118,13 @@ impl Azurite {
 }
 
 /// Waits until the process listens; false if it exited because another process took its port.
-async fn listens(process: &mut Child, port: u16) -> bool {
+async fn listens(process: &mut Process, port: u16) -> bool {
     let listening = async {
         loop {
             if TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
-                return process.try_wait().expect("a process").is_none();
+                return !process.has_ended();
             }
-            if process.try_wait().expect("a process").is_some() {
+            if process.has_ended() {
                 return false;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

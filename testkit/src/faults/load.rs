@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 use tenure::clock::Moment;
 
-use crate::processes::process::{Candidate, get, until};
+use crate::processes::process::{Process, get, until};
 use crate::recorder::Recorder;
 
 /// The default limit of the listener's connections.
@@ -51,7 +51,7 @@ const TIMINGS: [&str; 8] = [
 
 /// A leader under load, and its clients.
 pub struct Besieged {
-    pub candidate: Candidate,
+    pub candidate: Process,
     pub directory: TempDir,
     recorder: Recorder,
     askers: Vec<JoinHandle<Asked>>,
@@ -75,8 +75,7 @@ impl Besieged {
         let directory = tempfile::tempdir().unwrap();
         let store = format!("file://{}", directory.path().join("store").display());
         let arguments = [&["--store", &store], &TIMINGS[..], more].concat();
-        let candidate =
-            Candidate::start_by(wrapper, "127.0.0.1", "leader", directory.path(), &arguments, &[]);
+        let candidate = Process::run_by(wrapper, "127.0.0.1", "leader", &arguments, &[]);
         until(Duration::from_secs(30), "it leads", || candidate.is_leader().then_some(()));
         // Allocates everything that a request and a scrape need, before the load begins.
         for path in ["/metrics", "/status", "/leader"] {

@@ -17,7 +17,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    certificate: String,
+    /// Its certificate as PEM.
+    pub certificate: String,
 }
 
 impl Authority {
@@ -40,17 +41,24 @@ impl Authority {
 
     /// Signs a certificate for a name or an address that expires at the end of a year.
     pub fn sign(&self, name: &str, until: i32) -> Shown {
+        let (certificate, key) = self.sign_pem(name, until);
+        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes());
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
+        Shown(certificate.expect("a certificate"), key.expect("a key"))
+    }
+
+    /// Like [`sign`](Self::sign); returns the certificate and its key as PEM.
+    pub fn sign_pem(&self, name: &str, until: i32) -> (String, String) {
         let mut it = CertificateParams::new([name.to_owned()]).expect("a name");
         it.not_after = rcgen::date_time_ymd(until, 12, 31);
         let key = KeyPair::generate().expect("a key");
-        let certificate = it.signed_by(&key, &self.issuer).expect("signed").der().clone();
-        let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).expect("a key");
-        Shown(certificate, key)
+        let certificate = it.signed_by(&key, &self.issuer).expect("signed");
+        (certificate.pem(), key.serialize_pem())
     }
 }
 
 /// A certificate with its key.
-pub struct Shown(CertificateDer<'static>, PrivateKeyDer<'static>);
+pub struct Shown(pub CertificateDer<'static>, pub PrivateKeyDer<'static>);
 
 #[derive(Default)]
 struct State {

@@ -1,63 +1,33 @@
 //! A real Kubernetes control plane on free ports of loopback: etcd and kube-apiserver with RBAC,
-//! and on request kube-controller-manager, kube-scheduler and kwok, which simulates Nodes. Tests
-//! create their own objects.
+//! and on request kube-controller-manager, kube-scheduler and kwok, which simulates Nodes. The tests
+//! of a process share one, each in a namespace of its own; a test that stops the API server has
+//! another.
 //!
 //! All of it ends with the test's process, however that ends: each program is started by a thread
 //! that lives as long as the process, and receives SIGKILL when the thread is gone.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use reqwest::Method;
+use rustix::process::Signal;
+use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::blocking;
+use crate::faults::tls_front::Authority;
 use crate::kubernetes::kubectl::Kubectl;
+use crate::kubernetes::raw_client::Raw;
 use crate::paths::tool;
-use crate::processes::process::until;
+use crate::processes::process::{Process, until};
 
 /// The timeout until a component is ready, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The token of the administrator, who has all permissions.
 const ADMIN: &str = "admin-of-the-tests";
-
-/// A running program; stopped when it is dropped.
-struct Running {
-    name: &'static str,
-    child: Child,
-    log: PathBuf,
-}
-
-impl Running {
-    fn signal(&self, signal: Signal) {
-        let id = Pid::from_raw(self.child.id().try_into().expect("a process id")).expect("not 0");
-        kill_process(id, signal).expect("the process takes a signal");
-    }
-
-    fn has_ended(&mut self) -> bool {
-        self.child.try_wait().expect("the process can be asked").is_some()
-    }
-
-    fn end(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.end();
-        if std::thread::panicking() {
-            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-            let last = log.lines().rev().take(20).collect::<Vec<_>>();
-            let last = last.into_iter().rev().collect::<Vec<_>>().join("\n");
-            eprintln!("--- last of {}'s log ---\n{last}", self.name);
-        }
-    }
-}
 
 pub struct ControlPlane {
     /// kubectl with all permissions.
@@ -66,10 +36,10 @@ pub struct ControlPlane {
     etcd_port: u16,
     api_port: u16,
     /// Before etcd, so that it is stopped first.
-    api: Running,
-    _etcd: Running,
+    api: Process,
+    _etcd: Process,
     /// The components that roll out Deployments, if started.
-    workers: Vec<Running>,
+    workers: OnceLock<Vec<Process>>,
 }
 
 impl ControlPlane {
@@ -83,11 +53,17 @@ impl ControlPlane {
         panic!("etcd or kube-apiserver ended five times before it was ready");
     }
 
-    /// Returns the instance that the tests of a process share, ready; one test at a time has it.
-    pub fn shared() -> MutexGuard<'static, Self> {
-        static SHARED: OnceLock<Mutex<ControlPlane>> = OnceLock::new();
-        let shared = SHARED.get_or_init(|| Mutex::new(Self::start()));
-        let mut it = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns the one that the tests of a process share, which none of them stops.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<ControlPlane> = OnceLock::new();
+        SHARED.get_or_init(Self::start)
+    }
+
+    /// Returns one that a test may stop, ready; one test at a time has it.
+    pub fn stoppable() -> MutexGuard<'static, Self> {
+        static STOPPABLE: OnceLock<Mutex<ControlPlane>> = OnceLock::new();
+        let it = STOPPABLE.get_or_init(|| Mutex::new(Self::start()));
+        let mut it = it.lock().unwrap_or_else(PoisonError::into_inner);
         it.restore();
         it
     }
@@ -96,13 +72,21 @@ impl ControlPlane {
     fn try_start() -> Option<Self> {
         let directory = tempfile::tempdir().expect("a directory");
         let home = directory.path();
-        let kubectl = Kubectl { home: home.to_owned() };
         let [etcd_port, peer_port, api_port] = [(); 3].map(|()| crate::ports::free_port());
         make_keys(home);
+        let api = Raw::new(&url(api_port), Some(&certificate(home)), ADMIN);
+        let kubectl = Kubectl { home: home.to_owned(), api };
         let etcd = start_etcd(home, etcd_port, peer_port);
         let api = start_api(home, etcd_port, api_port);
-        let mut it =
-            Self { kubectl, directory, etcd_port, api_port, api, _etcd: etcd, workers: Vec::new() };
+        let mut it = Self {
+            kubectl,
+            directory,
+            etcd_port,
+            api_port,
+            api,
+            _etcd: etcd,
+            workers: OnceLock::new(),
+        };
         it.write_kubeconfig();
         it.becomes_ready().then_some(it)
     }
@@ -116,18 +100,19 @@ impl ControlPlane {
     }
 
     pub fn is_ready(&self) -> bool {
-        let asked = ["get", "--raw", "/readyz", "--request-timeout", "2s"];
-        self.kubectl.ask(&asked).status.success()
+        let asked = self.kubectl.api.send(Method::GET, "/readyz", Value::Null);
+        let asked = blocking(async { tokio::time::timeout(Duration::from_secs(2), asked).await });
+        asked.is_ok_and(|it| it.is_ok_and(|it| it.status().is_success()))
     }
 
     /// Returns the URL of the API server.
     pub fn url(&self) -> String {
-        format!("https://127.0.0.1:{}", self.api_port)
+        url(self.api_port)
     }
 
     /// Returns the file of the certificate that clients must trust.
     pub fn ca_file(&self) -> PathBuf {
-        self.directory.path().join("certificates/apiserver.crt")
+        certificate(self.directory.path())
     }
 
     /// Returns the path of a file in the control plane's directory.
@@ -136,7 +121,7 @@ impl ControlPlane {
     }
 
     pub fn api_process(&self) -> u32 {
-        self.api.child.id()
+        self.api.id()
     }
 
     fn write_kubeconfig(&self) {
@@ -171,12 +156,12 @@ impl ControlPlane {
     }
 
     pub fn kill_api(&mut self) {
-        self.api.end();
+        self.api.kill();
     }
 
     /// Restarts the API server with the same port and data, and waits until it is ready.
     pub fn restart_api(&mut self) {
-        self.api.end();
+        self.api.kill();
         self.api = start_api(self.directory.path(), self.etcd_port, self.api_port);
         assert!(self.becomes_ready(), "kube-apiserver does not start again");
     }
@@ -190,42 +175,70 @@ impl ControlPlane {
         assert!(self.becomes_ready(), "the control plane is gone");
     }
 
-    /// Starts the components that roll out Deployments, with this number of simulated Nodes.
-    pub fn start_workers(&mut self, nodes: usize) {
-        if !self.workers.is_empty() {
-            return;
+    /// Starts the components that roll out Deployments, unless they run, and waits for this number of
+    /// new simulated Nodes with a label for pods to select them by.
+    pub fn add_nodes(&self, pool: &str, nodes: usize) {
+        self.workers.get_or_init(|| self.start_workers());
+        for number in 0..nodes {
+            self.kubectl.apply(&node(pool, number));
         }
+        let path = format!("/api/v1/nodes?labelSelector=pool%3D{pool}");
+        until(PATIENCE, &format!("the Nodes of {pool} take pods"), || {
+            let (_, listed) = blocking(self.kubectl.api.get(&path));
+            // A new Node has a taint until the controller has seen that it is ready.
+            let takes = |it: &Value| {
+                let conditions = it["status"]["conditions"].as_array();
+                let mut conditions = conditions.into_iter().flatten();
+                let ready = conditions.any(|it| it["type"] == "Ready" && it["status"] == "True");
+                ready && it["spec"]["taints"].is_null()
+            };
+            let all = listed["items"].as_array()?;
+            (all.len() == nodes && all.iter().all(takes)).then_some(())
+        });
+    }
+
+    fn start_workers(&self) -> Vec<Process> {
         let home = self.directory.path();
         let kubeconfig = self.kubectl.kubeconfig().display().to_string();
         let key = home.join("accounts.key").display().to_string();
         let ca = self.ca_file().display().to_string();
         let stages = stages().display().to_string();
         let nobody = ["--secure-port", "0"];
-        let manager = ["--leader-elect=false", "--use-service-account-credentials=false"];
+        // Without the controller that deletes what has an owner that does not exist.
+        let manager = [
+            "--leader-elect=false",
+            "--use-service-account-credentials=false",
+            "--controllers=*,-garbage-collector-controller",
+        ];
         let manager = [&["--kubeconfig", &kubeconfig], &nobody[..], &manager].concat();
         let keys = ["--service-account-private-key-file", &key, "--root-ca-file", &ca];
         let scheduler = [&["--kubeconfig", &kubeconfig], &nobody[..], &["--leader-elect=false"]];
         let kwok = ["--kubeconfig", &kubeconfig, "--manage-all-nodes", "--config", &stages];
-        self.workers = vec![
+        vec![
             run(home, "kube-controller-manager", &[&manager[..], &keys].concat()),
             run(home, "kube-scheduler", &scheduler.concat()),
             run(home, "kwok", &kwok),
-        ];
-        for number in 0..nodes {
-            self.kubectl.apply(&node(number));
-        }
-        let ready = ["wait", "node", "--all", "--for=condition=Ready", "--timeout=120s"];
-        self.kubectl.run(&ready);
+        ]
     }
 }
 
-fn node(number: usize) -> String {
+fn url(port: u16) -> String {
+    format!("https://127.0.0.1:{port}")
+}
+
+/// Returns the file with the API server's certificate and the authority that signed it.
+fn certificate(home: &Path) -> PathBuf {
+    home.join("certificates/apiserver.crt")
+}
+
+fn node(pool: &str, number: usize) -> String {
     serde_json::json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {
-            "name": format!("node-{number}"),
+            "name": format!("{pool}-{number}"),
             "labels": {
-                "kubernetes.io/hostname": format!("node-{number}"),
+                "pool": pool,
+                "kubernetes.io/hostname": format!("{pool}-{number}"),
                 "kubernetes.io/os": "linux",
                 "topology.kubernetes.io/zone": format!("zone-{number}"),
             },
@@ -240,9 +253,14 @@ fn stages() -> PathBuf {
     tool("kwok").with_file_name("stages.yaml")
 }
 
-/// Creates the key that signs the tokens of service accounts, and the file with the administrator's
-/// token.
+/// Creates the API server's certificate, the key that signs the tokens of service accounts, and the
+/// file with the administrator's token.
 fn make_keys(home: &Path) {
+    let authority = Authority::new("kubernetes");
+    let (shown, key) = authority.sign_pem("127.0.0.1", 2099);
+    std::fs::create_dir(home.join("certificates")).expect("a directory");
+    std::fs::write(certificate(home), shown + &authority.certificate).expect("written");
+    std::fs::write(certificate(home).with_extension("key"), key).expect("written");
     let made = Command::new("openssl")
         .args(["genrsa", "-out"])
         .arg(home.join("accounts.key"))
@@ -254,7 +272,7 @@ fn make_keys(home: &Path) {
     std::fs::write(home.join("tokens.csv"), line).expect("written");
 }
 
-fn start_etcd(home: &Path, port: u16, peer_port: u16) -> Running {
+fn start_etcd(home: &Path, port: u16, peer_port: u16) -> Process {
     let (client, peer) =
         (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer_port}"));
     let data = home.join("etcd").display().to_string();
@@ -279,7 +297,7 @@ fn start_etcd(home: &Path, port: u16, peer_port: u16) -> Running {
     run(home, "etcd", &settings)
 }
 
-fn start_api(home: &Path, etcd_port: u16, port: u16) -> Running {
+fn start_api(home: &Path, etcd_port: u16, port: u16) -> Process {
     let place = |name: &str| home.join(name).display().to_string();
     let settings = [
         format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
@@ -299,35 +317,30 @@ fn start_api(home: &Path, etcd_port: u16, port: u16) -> Running {
 }
 
 /// A program to start, and the sender for the result.
-type Order = (Command, mpsc::Sender<std::io::Result<Child>>);
+type Order = (&'static str, Command, mpsc::Sender<Process>);
 
-/// Starts a tool that logs to a file and receives SIGKILL when this process ends.
-fn run(home: &Path, name: &'static str, arguments: &[&str]) -> Running {
-    let log = home.join(format!("{name}.log"));
-    let file = File::options().create(true).append(true).open(&log).expect("the log opens");
+/// Starts a tool that receives SIGKILL when this process ends.
+fn run(home: &Path, name: &'static str, arguments: &[&str]) -> Process {
     let mut command = Command::new("setpriv");
     command
         .args(["--pdeathsig", "KILL"])
         .arg(tool(name))
         .args(arguments)
         .current_dir(home)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(file);
+        .stdin(Stdio::null());
     // The signal is sent when the thread that started the program exits, so that thread lives on.
     static STARTER: OnceLock<Mutex<mpsc::Sender<Order>>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
         let (orders, taken) = mpsc::channel::<Order>();
         std::thread::spawn(move || {
-            for (mut command, answer) in taken {
-                let _ = answer.send(command.spawn());
+            for (name, command, answer) in taken {
+                let _ = answer.send(Process::spawn(name, command));
             }
         });
         Mutex::new(orders)
     });
-    let (answer, child) = mpsc::channel();
+    let (answer, started) = mpsc::channel();
     let starter = starter.lock().unwrap_or_else(PoisonError::into_inner);
-    starter.send((command, answer)).expect("the starter lives");
-    let child = child.recv().expect("the starter answers");
-    Running { name, child: child.expect("setpriv of util-linux starts"), log }
+    starter.send((name, command, answer)).expect("the starter lives");
+    started.recv().expect("setpriv of util-linux starts")
 }

@@ -23,13 +23,14 @@ use tokio::sync::watch;
 
 pub mod access;
 pub mod answers;
+mod decoding;
 mod forms;
 pub mod kinds;
 pub mod objects;
 mod orders;
 pub mod selectors;
 mod serving;
-pub mod validation;
+
 mod watching;
 
 use access::{Access, Right};
@@ -181,12 +182,6 @@ impl KubeServer {
         format!("{scheme}://{}", self.address)
     }
 
-    /// Returns the directory of the token file and the authority's certificate, which has the
-    /// layout of a service account's.
-    pub fn account_directory(&self) -> PathBuf {
-        self.directory.path().to_owned()
-    }
-
     /// Returns the value for `--kube-token-file`.
     pub fn token_file(&self) -> PathBuf {
         self.directory.path().join("token")
@@ -228,12 +223,6 @@ impl KubeServer {
     /// Listens on the same port again.
     pub fn resume(&self) {
         self.serving.resume();
-    }
-
-    /// Closes all connections; the server goes on listening.
-    pub fn cut_connections(&self) {
-        self.stop();
-        self.resume();
     }
 
     /// Changes the state, and wakes the watches.

@@ -15,9 +15,10 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::blocking;
 use crate::kubernetes::control_plane::ControlPlane;
-use crate::kubernetes::kubectl::Kubectl;
-use crate::processes::process::Candidate;
+use crate::kubernetes::kubectl::{Kubectl, collection};
+use crate::processes::process::Process;
 use crate::recorder::{Recorder, Verdict};
 
 /// The interval between reads of the pods.
@@ -25,7 +26,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 
 /// A running pod.
 struct Pod {
-    candidate: Candidate,
+    candidate: Process,
     address: String,
     /// The arguments for a restart.
     arguments: Vec<String>,
@@ -119,7 +120,7 @@ impl Kubelet {
     }
 
     pub fn kill(&self, pod: &str) {
-        lock(&self.state).pods.get_mut(pod).expect("it runs").candidate.crash();
+        lock(&self.state).pods.get_mut(pod).expect("it runs").candidate.kill();
     }
 
     /// Stops everything, and checks the recorded claims.
@@ -148,8 +149,7 @@ impl Drop for Kubelet {
 
 impl Place {
     fn look(&self, state: &Mutex<State>) {
-        let all = self.kubectl.get(&self.namespace, &["pods"]);
-        let all = all["items"].as_array().expect("a list").clone();
+        let all = self.kubectl.list(&self.namespace, "pods", "");
         let name = |pod: &Value| pod["metadata"]["name"].as_str().expect("a name").to_owned();
         let mut state = lock(state);
         let there: Vec<String> = all.iter().map(name).collect();
@@ -176,7 +176,7 @@ impl Place {
         let variables = variables(container, pod, &address, &home);
         let arguments = self.arguments(container, &variables, &self.token(&home, name, pod), &home);
         let probe = container["readinessProbe"]["httpGet"]["path"].as_str().expect("a probe");
-        let candidate = start(name, &self.directory, &arguments, &variables);
+        let candidate = start(name, &arguments, &variables);
         state.recorder.follow(&candidate.name, candidate.address);
         let probe = probe.to_owned();
         let (restarts, ending) = (0, false);
@@ -206,21 +206,13 @@ impl Place {
     fn token(&self, home: &Path, name: &str, pod: &Value) -> PathBuf {
         let account = pod["spec"]["serviceAccountName"].as_str().expect("an account");
         let uid = pod["metadata"]["uid"].as_str().expect("a uid");
-        let token = self.kubectl.run(&[
-            "create",
-            "token",
-            account,
-            "--namespace",
-            &self.namespace,
-            "--bound-object-kind",
-            "Pod",
-            "--bound-object-name",
-            name,
-            "--bound-object-uid",
-            uid,
-        ]);
+        let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid});
+        let asked = json!({"spec": {"audiences": [], "boundObjectRef": bound}});
+        let path = format!("{}/{account}/token", collection(&self.namespace, "serviceaccounts"));
+        let (status, told) = blocking(self.kubectl.api.post(&path, asked));
+        assert_eq!(status, 201, "{told}");
         let file = home.join("token");
-        std::fs::write(&file, token.trim()).expect("written");
+        std::fs::write(&file, told["status"]["token"].as_str().expect("a token")).expect("written");
         file
     }
 
@@ -233,7 +225,7 @@ impl Place {
         if it.candidate.has_ended() {
             it.restarts += 1;
             let again = format!("{name}-again-{}", it.restarts);
-            it.candidate = start(name, &self.directory, &it.arguments, &it.variables);
+            it.candidate = start(name, &it.arguments, &it.variables);
             it.candidate.name = again;
             state.recorder.follow(&it.candidate.name, it.candidate.address);
         }
@@ -242,25 +234,13 @@ impl Place {
             return;
         }
         let status = status(pod, &it.address, ready);
-        self.patch(name, &json!({"status": status}));
+        self.patch(name, json!({"status": status}));
     }
 
-    fn patch(&self, name: &str, patch: &Value) {
-        let patch = patch.to_string();
+    fn patch(&self, name: &str, patch: Value) {
+        let path = format!("{}/{name}/status", collection(&self.namespace, "pods"));
         // The pod may be gone by now.
-        self.kubectl.ask(&[
-            "patch",
-            "pod",
-            name,
-            "--namespace",
-            &self.namespace,
-            "--subresource",
-            "status",
-            "--type",
-            "merge",
-            "--patch",
-            &patch,
-        ]);
+        blocking(self.kubectl.api.patch(&path, patch));
     }
 
     /// Terminates a pod's process as a kubelet does, and deletes the pod when it has exited.
@@ -278,30 +258,16 @@ impl Place {
 
     /// Deletes the pod, which has no process left.
     fn forget(&self, name: &str) {
-        self.kubectl.ask(&[
-            "delete",
-            "pod",
-            name,
-            "--namespace",
-            &self.namespace,
-            "--grace-period",
-            "0",
-            "--force",
-            "--wait=false",
-        ]);
+        let path = format!("{}/{name}", collection(&self.namespace, "pods"));
+        blocking(self.kubectl.api.delete(&path, json!({"gracePeriodSeconds": 0})));
     }
 }
 
-fn start(
-    name: &str,
-    home: &Path,
-    arguments: &[String],
-    variables: &[(String, String)],
-) -> Candidate {
+fn start(name: &str, arguments: &[String], variables: &[(String, String)]) -> Process {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let variables: Vec<_> =
         variables.iter().map(|(it, value)| (it.as_str(), value.as_str())).collect();
-    Candidate::start(name, home, &arguments, &variables)
+    Process::run(name, &arguments, &variables)
 }
 
 /// Returns the sidecar's container, which may be an init container.

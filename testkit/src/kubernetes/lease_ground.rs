@@ -85,14 +85,14 @@ impl<'a> Ground<'a> {
 
     /// Returns the Lease.
     pub fn lease(&self) -> serde_json::Value {
-        self.plane.kubectl.get(&self.namespace, &["lease", LEASE])
+        self.plane.kubectl.get(&self.namespace, "leases", LEASE)
     }
 
     /// Writes a token with this lifetime, signed as the API server would, which itself issues none
     /// with less than ten minutes. The API server accepts a token until a minute after its expiry.
     #[allow(clippy::disallowed_methods, reason = "a token's time is the wall clock's")]
     pub fn short_token(&self, life: Duration) -> PathBuf {
-        let account = self.plane.kubectl.get(&self.namespace, &["serviceaccount", ACCOUNT]);
+        let account = self.plane.kubectl.get(&self.namespace, "serviceaccounts", ACCOUNT);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
         let claims = serde_json::json!({
             "iss": "https://kubernetes.default.svc", "aud": ["https://kubernetes.default.svc"],

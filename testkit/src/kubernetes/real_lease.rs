@@ -1,7 +1,5 @@
 //! Leases of a real kube-apiserver, each in a namespace of its own, for candidates with the token
 //! of a service account with minimal permissions; and an administrator's operations on them.
-//!
-//! The synchronous calls block on a thread of their own.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -14,15 +12,16 @@ use tenure::config::{KubeAccess, KubernetesSettings};
 use tenure::store::kubernetes::Kubernetes;
 use url::Url;
 
+use crate::blocking;
 use crate::kubernetes::control_plane::ControlPlane;
 use crate::kubernetes::lease_format::Cluster;
 use crate::kubernetes::raw_client::Raw;
 
-/// Returns the control plane that all tests of a process share; it ends with the process.
+/// Returns the control plane that all tests of a process share, with the candidates' account.
 pub fn plane() -> &'static ControlPlane {
-    static PLANE: OnceLock<ControlPlane> = OnceLock::new();
+    static PLANE: OnceLock<&ControlPlane> = OnceLock::new();
     PLANE.get_or_init(|| {
-        let plane = ControlPlane::start();
+        let plane = ControlPlane::shared();
         plane.kubectl.apply(
             "{apiVersion: v1, kind: ServiceAccount, metadata: {name: app, namespace: default}}\n\
              ---\n\
@@ -46,22 +45,8 @@ fn token() -> &'static PathBuf {
 }
 
 /// Returns a client with the administrator's token.
-pub fn administrator() -> Raw {
-    let text = std::fs::read(plane().kubectl.kubeconfig()).expect("a kubeconfig");
-    let read: Value = serde_json::from_slice(&text).expect("JSON");
-    let token = read["users"][0]["user"]["token"].as_str().expect("a token").to_owned();
-    Raw::new(&plane().url(), Some(&plane().ca_file()), &token)
-}
-
-/// Blocks on a call to the server, in synchronous code.
-fn wait<T: Send>(call: impl Future<Output = T> + Send) -> T {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("a runtime").block_on(call)
-        });
-        thread.join().expect("the call ends well")
-    })
+fn administrator() -> &'static Raw {
+    &plane().kubectl.api
 }
 
 /// The Lease `orders` in a namespace of its own.
@@ -75,7 +60,7 @@ impl RealLease {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let namespace = format!("team-{}", MADE.fetch_add(1, Ordering::Relaxed));
         let made = json!({"metadata": {"name": namespace}});
-        let (status, told) = wait(async { administrator().post("/api/v1/namespaces", made).await });
+        let (status, told) = blocking(administrator().post("/api/v1/namespaces", made));
         assert_eq!(status, 201, "{told}");
         Self { namespace }
     }
@@ -107,7 +92,7 @@ impl RealLease {
 
     /// Returns the Lease as stored, if it exists.
     pub fn found(&self) -> Option<Value> {
-        let (status, told) = wait(async { administrator().get(&self.path()).await });
+        let (status, told) = blocking(administrator().get(&self.path()));
         match status {
             200 => Some(told),
             404 => None,
@@ -120,7 +105,7 @@ impl RealLease {
     }
 
     fn ask(&self, method: Method, path: &str, body: Value) -> Value {
-        let (status, told) = wait(async { administrator().ask(method, path, body).await });
+        let (status, told) = blocking(administrator().ask(method, path, body));
         assert!(status < 300, "{status}: {told}");
         told
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::kubernetes::kube_server::KubeServer;
-use crate::processes::process::{Candidate, until};
+use crate::processes::process::{Process, until};
 
 /// The timeout for any expected change, on a busy machine.
 pub const BOUND: Duration = Duration::from_secs(60);
@@ -50,12 +50,12 @@ impl Cluster {
     }
 
     /// Starts a candidate as the pod with its name.
-    pub fn start(&self, name: &str, timings: &str) -> Candidate {
+    pub fn start(&self, name: &str, timings: &str) -> Process {
         self.start_with(name, timings, &[], &self.server.url())
     }
 
     /// Like [`start`](Self::start), with more arguments, and with another URL for the API server.
-    pub fn start_with(&self, name: &str, timings: &str, more: &[&str], api: &str) -> Candidate {
+    pub fn start_with(&self, name: &str, timings: &str, more: &[&str], api: &str) -> Process {
         if self.server.object("pods", NAMESPACE, name).is_none() {
             let pod = json!({
                 "metadata": {"labels": {"app": "web"}},
@@ -72,13 +72,13 @@ impl Cluster {
         let address = format!("10.0.0.{}", &name[name.len() - 1..]);
         let variables =
             [("POD_NAME", name), ("POD_NAMESPACE", NAMESPACE), ("POD_IP", address.as_str())];
-        Candidate::start(name, self.directory.path(), &arguments, &variables)
+        Process::run(name, &arguments, &variables)
     }
 
     /// Stops a candidate, but not while it has locked the lease's record, which would block the
     /// others.
     #[allow(clippy::disallowed_methods, reason = "tests wait on real processes, by the real clock")]
-    pub fn stop(&self, candidate: &Candidate) {
+    pub fn stop(&self, candidate: &Process) {
         let lock = File::open(self.directory.path().join("lease/orders.lock")).expect("the lock");
         until(BOUND, "it is stopped without the lock", || {
             candidate.signal(Signal::STOP);
@@ -118,14 +118,14 @@ impl Cluster {
 }
 
 /// Waits until a candidate leads, and returns its term.
-pub fn leads(candidate: &Candidate) -> u64 {
+pub fn leads(candidate: &Process) -> u64 {
     until(BOUND, &format!("{} leads", candidate.name), || {
         candidate.status()?["term"].as_u64().filter(|_| candidate.is_leader())
     })
 }
 
 /// Waits until route and role agree, or do not.
-pub fn agrees(candidate: &Candidate, agrees: bool) -> Value {
+pub fn agrees(candidate: &Process, agrees: bool) -> Value {
     let what = format!("agreement of {} is {agrees}", candidate.name);
     until(BOUND, &what, || {
         let route = candidate.status()?["route"].clone();
@@ -134,7 +134,7 @@ pub fn agrees(candidate: &Candidate, agrees: bool) -> Value {
 }
 
 /// Returns the value of a candidate's metric with this name prefix and label.
-pub fn series(candidate: &Candidate, name: &str, label: &str) -> Option<f64> {
+pub fn series(candidate: &Process, name: &str, label: &str) -> Option<f64> {
     let (_, text) = candidate.get("/metrics")?;
     let mut lines = text.lines().filter(|it| it.starts_with(name) && it.contains(label));
     lines.next()?.rsplit_once(' ')?.1.parse().ok()

@@ -2,13 +2,14 @@
 //! that live at the same time are detected.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Pid;
 use tempfile::TempDir;
+
+use crate::processes::process::Process;
 
 /// A command that, like its child, writes who it is and the raw clock every 4 ms. A `stubborn` one
 /// and its child ignore SIGTERM, SIGINT and SIGHUP. A `brittle` one and its child exit with 0 on
@@ -80,11 +81,11 @@ impl Place {
     }
 
     /// Starts a candidate with a command that writes heartbeats.
-    pub fn start(&self, name: &str, store: &[&str], more: &[&str], kind: &str) -> Exec {
+    pub fn start(&self, name: &str, store: &[&str], more: &[&str], kind: &str) -> Process {
         let beats = self.beats();
         let beats = beats.to_str().expect("UTF-8");
         let command = ["python3", "-c", BEATER, beats, name, kind];
-        Exec::start(name, self.path(), &[store, more].concat(), &command)
+        Process::exec(name, &[store, more].concat(), &command)
     }
 
     /// Returns a `tenure exec` with short timings and a command, killed after a minute; not yet
@@ -144,61 +145,9 @@ pub fn read(path: &Path) -> Option<String> {
     std::fs::read_to_string(path).ok().filter(|it| it.ends_with('\n'))
 }
 
-/// A `tenure exec` process.
-pub struct Exec {
-    pub name: String,
-    child: Child,
-    log: PathBuf,
-}
-
-impl Exec {
-    pub fn start(name: &str, directory: &Path, arguments: &[&str], command: &[&str]) -> Self {
-        let log = directory.join(format!("{name}.log"));
-        let file = File::options().create(true).append(true).open(&log).expect("the log opens");
-        let child = Command::new(crate::paths::tenure())
-            .args(["exec", "--identity", name, "--log-format", "json"])
-            .args(arguments)
-            .arg("--")
-            .args(command)
-            .env_remove("POD_NAME")
-            .stdin(Stdio::null())
-            .stdout(file.try_clone().expect("a second handle"))
-            .stderr(file)
-            .spawn()
-            .expect("tenure starts");
-        Self { name: name.to_owned(), child, log }
-    }
-
-    pub fn id(&self) -> Pid {
-        Pid::from_raw(self.child.id().try_into().expect("a process id")).expect("not 0")
-    }
-
-    pub fn signal(&self, signal: Signal) {
-        super::running::signal(self.id(), signal);
-    }
-
-    pub fn has_ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().expect("the process can be asked")
-    }
-
-    pub fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
-    }
-
-    /// Returns the watchdog, which is its only child.
-    pub fn keeper(&self) -> Option<Pid> {
-        let id = self.id();
-        let listed = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
-        Pid::from_raw(listed.split_whitespace().next()?.parse().ok()?)
-    }
-}
-
-impl Drop for Exec {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            eprintln!("--- log of {} ---\n{}", self.name, self.log());
-        }
-    }
+/// Returns the watchdog of a `tenure exec`, which is its only child.
+pub fn watchdog(exec: &Process) -> Option<Pid> {
+    let id = exec.id();
+    let listed = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
+    Pid::from_raw(listed.split_whitespace().next()?.parse().ok()?)
 }

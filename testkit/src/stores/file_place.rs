@@ -3,13 +3,42 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tempfile::TempDir;
-use tenure::lease::{Bid, Cause, StoreError, Version};
+use tenure::config::FileSettings;
+use tenure::lease::{Bid, Candidate, Cause, LeaseId, Nonce, StoreError, Version};
 use tenure::store::file::FileStore;
 use tenure::store::{LeaseAdmin, LeaseStore, Verdict};
+use uuid::Uuid;
 
-use crate::stores::file_child::{LEASE, bid, named};
+/// A lease-duration that no call exceeds, not even on a busy disk.
+pub const LEASE: Duration = Duration::from_secs(15);
+
+/// Returns settings for a directory that was named explicitly.
+pub fn named(directory: &Path) -> FileSettings {
+    FileSettings {
+        directory: directory.to_owned(),
+        is_default: false,
+        election: "orders".to_owned(),
+    }
+}
+
+/// Returns the bid of a new acquisition, for a version.
+pub fn bid(seen: Version, lease_duration: Duration) -> Bid {
+    Bid {
+        lease: LeaseId::from_random(Uuid::new_v4().as_u128()),
+        nonce: Nonce(Uuid::new_v4().as_u128()),
+        candidate: Arc::new(Candidate {
+            identity: "a".to_owned(),
+            instance: std::process::id().to_string(),
+            address: None,
+        }),
+        lease_duration,
+        seen,
+    }
+}
 
 /// A directory for one election.
 pub struct Place {

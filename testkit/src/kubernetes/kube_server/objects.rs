@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use super::answers::{Answer, details};
+use super::decoding;
 use super::forms::{managed, merge, rename, same, seconds, shown, text};
 use super::kinds::{Kind, Target};
 use super::selectors::Selector;
-use super::validation;
 
 /// Plural, namespace and name.
 pub type Key = (&'static str, String, String);
@@ -177,7 +177,7 @@ impl Objects {
     }
 
     fn read(target: &Target, mut object: Value) -> Result<Value, Answer> {
-        validation::read(target.kind, &mut object).map_err(|it| Answer::bad_request(&it))?;
+        decoding::read(target.kind, &mut object).map_err(|it| Answer::bad_request(&it))?;
         if target.kind.plural == "events" {
             rename(&mut object, true);
             object["apiVersion"] = "v1".into();
@@ -228,10 +228,6 @@ impl Objects {
         if !text(&object, "resourceVersion").is_empty() {
             let words = "resourceVersion should not be set on objects to be created";
             return Err(Answer::failure(500, "", words, Value::Null));
-        }
-        let faults = validation::faults(target.kind, &object, None);
-        if !faults.is_empty() {
-            return Err(Answer::invalid(target.kind, &name, &faults));
         }
         if self.all.contains_key(&key(target, &name)) {
             return Err(Answer::exists(target.kind, &name));
@@ -296,10 +292,6 @@ impl Objects {
         }
         self.admit(target, true)?;
         object["metadata"].as_object_mut().map(|fields| fields.remove("resourceVersion"));
-        let faults = validation::faults(target.kind, &object, None);
-        if !faults.is_empty() {
-            return Err(Answer::invalid(target.kind, &target.name, &faults));
-        }
         let name = target.name.clone();
         Ok(self.make(target, object, &name, writer))
     }
@@ -333,10 +325,6 @@ impl Objects {
     ) -> Result<Answer, Answer> {
         for field in ["uid", "creationTimestamp", "resourceVersion"] {
             object["metadata"][field] = old["metadata"][field].clone();
-        }
-        let faults = validation::faults(target.kind, &object, Some(old));
-        if !faults.is_empty() {
-            return Err(Answer::invalid(target.kind, &target.name, &faults));
         }
         let key = key(target, &target.name);
         if !same(&object, old) {

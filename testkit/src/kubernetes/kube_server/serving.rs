@@ -5,39 +5,28 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use super::*;
+use crate::faults::tls_front::{Authority, Shown};
 use futures::StreamExt;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// A certificate with the authority that signed it.
 pub struct Tls {
     /// The authority's certificate.
     pub authority: String,
-    certificate: CertificateDer<'static>,
-    key: PrivateKeyDer<'static>,
+    shown: Shown,
 }
 
 impl Tls {
     /// Creates an authority that signs a certificate for a name or an address.
     pub fn new(name: &str) -> Self {
-        let mut authority = CertificateParams::new([]).expect("good parameters");
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        authority.distinguished_name.push(DnType::CommonName, "kubernetes");
-        let key = KeyPair::generate().expect("a key");
-        let pem = authority.self_signed(&key).expect("signed").pem();
-        let issuer = Issuer::new(authority, key);
-        let certificate = CertificateParams::new([name.to_owned()]).expect("a name");
-        let key = KeyPair::generate().expect("a key");
-        let certificate = certificate.signed_by(&key, &issuer).expect("signed").der().clone();
-        let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).expect("a key");
-        Self { authority: pem, certificate, key }
+        let authority = Authority::new("kubernetes");
+        let shown = authority.sign(name, 2099);
+        Self { authority: authority.certificate, shown }
     }
 
     fn acceptor(self) -> TlsAcceptor {
@@ -46,7 +35,7 @@ impl Tls {
             .with_safe_default_protocol_versions()
             .expect("versions")
             .with_no_client_auth()
-            .with_single_cert(vec![self.certificate], self.key)
+            .with_single_cert(vec![self.shown.0], self.shown.1)
             .expect("a certificate with its key");
         TlsAcceptor::from(Arc::new(settings))
     }

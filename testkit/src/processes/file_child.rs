@@ -1,21 +1,22 @@
 //! A candidate of the file store in a process of its own: the test binary, started again with
-//! `TENURE_TEST_ROLE` set, and a handle to kill, stop and observe it.
+//! `TENURE_TEST_ROLE` set.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, getpid, kill_process};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Signal, getpid, kill_process};
 use tenure::clock::{self, Moment};
-use tenure::config::FileSettings;
-use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Snapshot, StoreError, Version};
+use tenure::lease::{Bid, Snapshot, StoreError, Version};
 use tenure::store::LeaseStore;
 use tenure::store::file::FileStore;
+
+use crate::processes::process::Process;
+use crate::stores::file_place::{self, named};
 
 /// The variable with the role of the process.
 const ROLE: &str = "TENURE_TEST_ROLE";
@@ -49,6 +50,12 @@ async fn play(role: &str, directory: &Path) {
     match role {
         "contend" => contend(&open(directory)).await,
         "write" => write(&open(directory)).await,
+        "lock" => {
+            let file = std::fs::File::create(directory.join("orders.lock")).expect("opened");
+            flock(&file, FlockOperation::NonBlockingLockExclusive).expect("locked");
+            tell("locked");
+            std::future::pending().await
+        }
         "bid once" => bid_once(&open(directory), directory).await,
         "stop before writing" => bid_once(&stopping(directory, true), directory).await,
         "stop after the last look at the clock" => {
@@ -58,16 +65,8 @@ async fn play(role: &str, directory: &Path) {
     }
 }
 
-fn settings(directory: &Path) -> FileSettings {
-    FileSettings {
-        directory: directory.to_owned(),
-        is_default: false,
-        election: "orders".to_owned(),
-    }
-}
-
 pub fn open(directory: &Path) -> FileStore {
-    FileStore::open(&settings(directory))
+    FileStore::open(&named(directory))
 }
 
 /// Opens a store whose process stops itself in the critical section, just before the record is
@@ -75,7 +74,7 @@ pub fn open(directory: &Path) -> FileStore {
 fn stopping(directory: &Path, before: bool) -> FileStore {
     let readings = AtomicU32::new(0);
     let go = directory.join(GO);
-    FileStore::with_clock(&settings(directory), move || {
+    FileStore::with_clock(&named(directory), move || {
         let stop = || {
             kill_process(getpid(), Signal::STOP).expect("stopped");
             // Another thread may be stopped first, and this one must not run ahead of it.
@@ -99,19 +98,14 @@ pub fn draw() -> u128 {
 
 /// Returns a new bid for the current version.
 pub async fn bid(store: &FileStore) -> Bid {
-    let instance = std::process::id().to_string();
-    Bid {
-        lease: LeaseId::from_random(draw()),
-        nonce: Nonce(draw()),
-        candidate: Arc::new(Candidate { identity: "a".into(), instance, address: None }),
-        lease_duration: LEASE,
-        seen: store.read().await.map_or(Version("".into()), |snapshot| snapshot.version),
-    }
+    let seen = store.read().await.map_or(Version("".into()), |snapshot| snapshot.version);
+    file_place::bid(seen, LEASE)
 }
 
 /// Sends a line to the parent, past the harness's capture; exits if the parent is gone.
 fn tell(line: &str) {
-    if writeln!(std::io::stdout(), "\n{line}").is_err() {
+    // A single write, so that a kill leaves complete lines.
+    if std::io::stdout().lock().write_all(format!("\n{line}\n").as_bytes()).is_err() {
         std::process::exit(1);
     }
 }
@@ -202,84 +196,36 @@ async fn bid_once(store: &FileStore, directory: &Path) {
     }
 }
 
-/// A candidate in a process of its own; killed when dropped.
-pub struct Process {
-    child: Child,
-    told: Arc<Mutex<Vec<String>>>,
-    reader: Option<JoinHandle<()>>,
+/// Starts a process with a role.
+pub fn start(role: &str, directory: &Path) -> Process {
+    start_as(role, directory, None)
 }
 
-impl Process {
-    pub fn start(role: &str, directory: &Path) -> Self {
-        Self::start_as(role, directory, None)
+pub fn start_as(role: &str, directory: &Path, user: Option<u32>) -> Process {
+    // Through this link even a user without access to the build directory can execute it.
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .args(["--exact", "file_processes::file_child", "--nocapture", "--test-threads=1"])
+        .env(ROLE, role)
+        .env(DIRECTORY, directory)
+        .current_dir("/")
+        .stdin(Stdio::null());
+    if let Some(user) = user {
+        command.uid(user).gid(user);
     }
-
-    pub fn start_as(role: &str, directory: &Path, user: Option<u32>) -> Self {
-        // Through this link even a user without access to the build directory can execute it.
-        let mut command = Command::new("/proc/self/exe");
-        command
-            .args([
-                "--exact",
-                "file_processes::candidate_process",
-                "--nocapture",
-                "--test-threads=1",
-            ])
-            .env(ROLE, role)
-            .env(DIRECTORY, directory)
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped());
-        if let Some(user) = user {
-            command.uid(user).gid(user);
-        }
-        let mut child = command.spawn().expect("started");
-        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let sink = Arc::clone(&told);
-        let reader = std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                sink.lock().expect("whole").push(line);
-            }
-        });
-        Self { child, told, reader: Some(reader) }
-    }
-
-    pub fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a pid");
-        kill_process(pid, signal).expect("it is ours and not reaped");
-    }
-
-    /// Returns the lines received so far that begin with a word, without the word.
-    pub fn told(&self, word: &str) -> Vec<String> {
-        let told = self.told.lock().expect("whole");
-        told.iter()
-            .filter_map(|line| line.strip_prefix(word)?.strip_prefix(' ').map(str::to_owned))
-            .collect()
-    }
-
-    pub fn has_told(&self, line: &str) -> bool {
-        self.told.lock().expect("whole").iter().any(|told| told == line)
-    }
-
-    pub fn is_stopped(&self) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
-        stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')))
-    }
-
-    /// Kills it, and returns when it is gone and all its output was read.
-    pub fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if let Some(reader) = self.reader.take() {
-            reader.join().expect("read to the end");
-        }
-    }
+    Process::spawn(role, command)
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.kill();
-    }
+/// Returns the complete lines that a process has written and that begin with a word, without it.
+pub fn told(process: &Process, word: &str) -> Vec<String> {
+    let out = process.out();
+    let whole = out.split_inclusive('\n').filter_map(|it| it.strip_suffix('\n'));
+    let told = whole.filter_map(|it| it.strip_prefix(word)?.strip_prefix(' '));
+    told.map(str::to_owned).collect()
+}
+
+pub fn has_told(process: &Process, line: &str) -> bool {
+    process.out().lines().any(|it| it == line)
 }
 
 #[allow(clippy::disallowed_methods, reason = "a test's own thread; no election runs on it")]
