@@ -70,6 +70,19 @@ fn life() -> Vec<Past> {
 // --- the answer ---
 
 #[tokio::test]
+async fn a_holder_seen_longer_than_a_lease_ago_is_not_the_leader() {
+    let server = serving(they_lead("orders-1")).await;
+    pass(ms(15_000));
+    assert!(page(&server).await.body.contains("<title>orders-1 leads orders</title>"));
+    pass(ms(1_000));
+    let body = page(&server).await.body;
+    assert!(body.contains("<title>Unknown: orders</title>"), "{body}");
+    let seen = format!("last seen: orders-1, term {TERM}, <span data-ago=\"16000\">16s</span> ago");
+    assert!(body.contains(&seen), "{body}");
+    assert!(!body.contains("leads"), "{body}");
+}
+
+#[tokio::test]
 async fn browsers_get_a_page_and_all_others_the_list_of_paths() {
     let server = serving(we_lead(10_000)).await;
     for accept in [BROWSER, "TEXT/HTML", "text/plain, text/html;level=1;q=0.1"] {
