@@ -107,7 +107,7 @@ fn subscribers_are_told_the_last_word_before_the_process_ends() {
     let bound = Duration::from_secs(20);
     let mut subscriber = TcpStream::connect(observer.address).unwrap();
     subscriber.set_read_timeout(Some(bound)).unwrap();
-    subscriber.write_all(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    subscriber.write_all(b"GET /watch HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut told = BufReader::new(subscriber);
     let mut until_line = |words: &str| {
         let mut line = String::new();

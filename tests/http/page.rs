@@ -79,7 +79,7 @@ async fn a_holder_seen_longer_than_a_lease_ago_is_not_the_leader() {
     assert!(body.contains("<title>Unknown: orders</title>"), "{body}");
     let seen = format!("last seen: orders-1, term {TERM}, <span data-ago=\"16000\">16s</span> ago");
     assert!(body.contains(&seen), "{body}");
-    assert!(!body.contains("leads"), "{body}");
+    assert!(!body.contains("orders-1 leads"), "{body}");
 }
 
 #[tokio::test]
@@ -106,7 +106,9 @@ async fn head_of_the_page_answers_as_get_does() {
     let server = serving(we_lead(10_000)).await;
     let mut client = server.connect().await;
     let mut ask = async |method: &str| {
-        client.send(format!("{method} / HTTP/1.1\r\nHost: x\r\nAccept: {BROWSER}\r\n\r\n")).await;
+        client
+            .send(format!("{method} / HTTP/1.1\r\nHost: localhost\r\nAccept: {BROWSER}\r\n\r\n"))
+            .await;
         client.answer(method).await
     };
     let (get, head) = (ask("GET").await, ask("HEAD").await);
@@ -276,7 +278,8 @@ async fn a_page_without_a_stream_of_events_follows_all_the_same() {
     let server = Server::with_places(feed, 32).await;
     let mut streams = Vec::new();
     while streams.len() < 16 {
-        let mut client = server.connect().await;
+        let tcp = streams.len() < 8;
+        let mut client = if tcp { server.connect().await } else { server.connect_unix().await };
         assert_eq!(client.subscribe().await.code, 200);
         streams.push(client);
     }
