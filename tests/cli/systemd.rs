@@ -297,6 +297,8 @@ async fn a_renewal_is_not_told_and_each_change_is_told_once() {
     let heard = alone.hear(ms(5_000)).await;
     assert_eq!(heard, ["STATUS=passive: standby of orders; no leader known"]);
     status.holder = holder("them\nMAINPID=1\u{7}", None, 41);
+    // The publisher uses the real clock.
+    status.store.last_success = Some(clock::now());
     alone.feed().change(status.clone());
     let heard = alone.hear(ms(5_000)).await;
     assert_eq!(heard, ["STATUS=passive: standby of orders; them MAINPID=1  leads in term 41"]);
@@ -307,8 +309,7 @@ async fn a_renewal_is_not_told_and_each_change_is_told_once() {
     assert!(heard[0].contains("; store: no answer no answer "), "{heard:?}");
     assert!(heard[0].len() < 320, "{}", heard[0].len());
 
-    // The publisher uses the real clock, and the tests do not, so these leaders renew at the real
-    // time.
+    // These leaders renew at the real time, too.
     let lasting = |standing| match standing {
         Standing::Leader { term, mut belief, jeopardy } => {
             belief.sent = clock::now();
