@@ -107,5 +107,5 @@ def create_lock(port, elections):
                         *store], stdout=subprocess.DEVNULL, check=True)
 
 
-def resident(pid):
-    return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1]) * 1024
+def resident(pid, what="VmRSS"):
+    return int(re.search(what + r":\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1]) * 1024

@@ -1,5 +1,6 @@
-"""Hostile load for a status listener, all at once: ten thousand connections, requests sent a byte at a
-time, endless headers, invalid HTTP, and a thousand subscribers of which half never read.
+"""Hostile load for a status listener, all at once: ten thousand connections, 500 clients that send
+requests without waiting for answers, requests sent a byte at a time, endless headers, invalid HTTP, and a
+thousand subscribers of which half never read. And a health endpoint that floods interim answers.
 """
 import contextlib, multiprocessing, resource, socket, time
 
@@ -92,10 +93,52 @@ def subscribe(port, count=1000):
         time.sleep(0.5)
 
 
+def pipeline(port, count=500):
+    """Keeps `count` connections full of requests for the longest answers, and reads what comes."""
+    paths = (b"/metrics", b"/status", b"/leader")
+    batch = b"".join(WHOLE.replace(b"/leader", path) for path in paths) * 100
+    held = {}
+    while True:
+        for number in range(count):
+            if number not in held or not say(held[number], batch):
+                with contextlib.suppress(OSError):
+                    held[number] = connect(port, number, block=False)
+            with contextlib.suppress(OSError):
+                if number in held and not held[number].recv(1 << 20):
+                    del held[number]
+
+
+def hint(listener, flood=0.3):
+    """Answers each request of a health probe with 200, after a flood of interim answers."""
+    hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 500
+    while True:
+        it, _ = listener.accept()
+        with contextlib.suppress(OSError), it:
+            it.settimeout(1)
+            it.recv(4096)
+            end = time.monotonic() + flood
+            while time.monotonic() < end:
+                it.sendall(hints)
+            it.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+
+@contextlib.contextmanager
+def hinting():
+    """Serves a health endpoint that floods interim answers, at the port that it returns."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    process = multiprocessing.Process(target=hint, args=(listener,), daemon=True)
+    process.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        process.kill()
+        process.join()
+
+
 @contextlib.contextmanager
 def siege(port, connections=10_000):
     """Runs all of the load on a listener until the block ends."""
-    parts = [(crowd, connections), (drip,), (pour,), (babble,), (subscribe,)]
+    parts = [(crowd, connections), (pipeline,), (drip,), (pour,), (babble,), (subscribe,)]
     processes = [multiprocessing.Process(target=part, args=(port, *more), daemon=True)
                  for part, *more in parts]
     for process in processes:

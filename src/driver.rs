@@ -40,7 +40,7 @@ pub struct Driver {
     pub publisher: Publisher,
     /// The metrics.
     pub metrics: Metrics,
-    /// The queue of inbox for the election.
+    /// The queue of messages.
     pub inbox: Inbox,
     /// Proof that the loop runs.
     pub heartbeat: Heartbeat,
@@ -129,7 +129,8 @@ impl Driver {
             }
             Event::Message(Message::Route(report)) => {
                 self.publisher.route(report);
-                return None;
+                // The timer is behind the inbox, so a message must not keep it from being handled.
+                (Input::Timeout, None)
             }
             Event::PublishAcked => (Input::PublishAcked, None),
             Event::Wakeup => (Input::Wakeup, None),
@@ -167,7 +168,8 @@ impl Driver {
             let sent = now();
             let answer = tokio::time::timeout(timeout, ask(store.as_ref(), &op)).await;
             let answer = answer.unwrap_or_else(|_| {
-                let message = format!("no answer to {} within {timeout:?}", op.name());
+                let message =
+                    format!("the store did not answer {} within {timeout:?}", describe(&op));
                 Err(StoreError::Unknown(Failure::new(Cause::Timeout, message)))
             });
             let took = sent.elapsed_max(now());
@@ -176,6 +178,18 @@ impl Driver {
             tracing::debug!(op = op.name(), outcome, ms = took.as_millis(), "store answered");
             Answered { id, answer }
         })
+    }
+}
+
+/// Names a request in a message.
+fn describe(op: &Op) -> &'static str {
+    match op {
+        Op::Read => "a read",
+        Op::Acquire(_) => "the request for the lease",
+        Op::WriteTerm { .. } => "the write of the term",
+        Op::Renew(_) => "a renewal",
+        Op::SetSuccessor { .. } => "the write of the successor",
+        Op::Release(_) => "the release",
     }
 }
 

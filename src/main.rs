@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use tenure::cli::first_process::ended_by_signals;
-use tenure::cli::operate::Order;
+use tenure::cli::operate::Verb;
 use tenure::cli::{self, Cli, Command};
 use tenure::config::Environment;
 
@@ -43,11 +43,11 @@ async fn start(command: Command, environment: &Environment) -> ExitCode {
         Command::Wait(args) => cli::wait::run(args, environment).await,
         Command::Watch(args) => cli::watch::run(args, environment).await,
         Command::Doctor(args) => cli::doctor::run(*args, environment).await,
-        Command::StepDown(it) => cli::operate::run(Order::StepDown(it), environment).await,
-        Command::Transfer(it) => cli::operate::run(Order::Transfer(it), environment).await,
-        Command::Pause(it) => cli::operate::run(Order::Pause(it), environment).await,
-        Command::Resume(it) => cli::operate::run(Order::Resume(it), environment).await,
-        Command::Drained(it) => cli::operate::run(Order::Drained(it), environment).await,
+        Command::StepDown(it) => cli::operate::run(Verb::StepDown(it), environment).await,
+        Command::Transfer(it) => cli::operate::run(Verb::Transfer(it), environment).await,
+        Command::Pause(it) => cli::operate::run(Verb::Pause(it), environment).await,
+        Command::Resume(it) => cli::operate::run(Verb::Resume(it), environment).await,
+        Command::Drained(it) => cli::operate::run(Verb::Drained(it), environment).await,
         Command::Break(args) => cli::break_lease::run(*args, environment).await,
         Command::Install(args) => cli::install::run(&args),
         Command::Completions(args) => cli::completions::run(&args),

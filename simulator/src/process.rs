@@ -280,7 +280,8 @@ impl Node {
         if self.machine_stands || process.work.is_none_or(|it| it.over) {
             return false;
         }
-        let left = process.status.drain_remaining(self.clocks.read(now));
+        let now = self.clocks.read(now);
+        let left = process.status.drain_remaining(now).min(process.status.protected_for(now));
         left.is_some_and(|it| !it.is_zero())
     }
 

@@ -13,7 +13,7 @@ use super::document::{Document, Heard};
 use super::events::EventParser;
 use crate::clock;
 use crate::config::{Environment, duration};
-use crate::http::client;
+use crate::http::client::{self, BodyError};
 use crate::http::resolver::Resolver;
 
 /// The bound on a request that is answered at once.
@@ -183,7 +183,10 @@ impl Sidecar {
 
     async fn body(&self, path: &str) -> Result<String, RequestError> {
         let response = self.get(path).await?;
-        let body = client::body(response, LONGEST).await.map_err(|_| self.broken())?;
+        let body = client::body(response, LONGEST).await.map_err(|error| match error {
+            BodyError::TooLong => self.stranger(path),
+            BodyError::Broken(_) => self.broken(),
+        })?;
         String::from_utf8(body).map_err(|_| self.stranger(path))
     }
 
@@ -201,7 +204,14 @@ impl Sidecar {
             StatusCode::OK => Ok(response),
             StatusCode::SERVICE_UNAVAILABLE => Err(RequestError {
                 problem: format!("{} has too many connections or event streams", self.url),
-                remedy: "end some, or raise --max-connections of `tenure run`".into(),
+                remedy: "end some, or raise --max-connections or --max-connections-per-peer of \
+                         `tenure run`"
+                    .into(),
+            }),
+            StatusCode::MISDIRECTED_REQUEST => Err(RequestError {
+                problem: format!("{} does not answer requests for this host", self.url),
+                remedy: "name the host with --allowed-hosts of `tenure run`, or use its address"
+                    .into(),
             }),
             code => Err(RequestError {
                 problem: format!("{} answers {} to {path}", self.url, code.as_u16()),
@@ -227,7 +237,7 @@ impl Sidecar {
 
     fn stranger(&self, path: &str) -> RequestError {
         RequestError {
-            problem: format!("{} answers {path} with something that is no status", self.url),
+            problem: format!("{} answers {path} with something other than a status", self.url),
             remedy: "is it `tenure run` that listens there? its address is its --listen".into(),
         }
     }

@@ -31,7 +31,7 @@ const LONGEST: usize = 64 * 1_024;
 const ADDRESS: &str = "TENURE_ADMIN";
 const TOKEN_FILE: &str = "TENURE_ADMIN_TOKEN_FILE";
 
-/// Whom to tell.
+/// The admin listener to call.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct AdminArgs {
     /// The sidecar's admin listener, as its own --admin: unix:/path, 127.0.0.1:PORT or
@@ -47,10 +47,10 @@ pub struct AdminArgs {
     json: bool,
 }
 
-/// For how long the others go first.
+/// The hold-off of a command.
 #[derive(clap::Args, Clone, Debug)]
 pub struct HoldOff {
-    /// For how long another goes first: 1ms to 1h; `pause` is for longer
+    /// How long this instance does not compete, or the others wait: 1ms to 1h; `pause` is for longer
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = hold_off)]
     hold_off: Duration,
 }
@@ -79,8 +79,8 @@ pub struct Transfer {
 /// Arguments of `drained`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Drained {
-    /// The term whose work has ended (TENURE_TERM of the service): a late word of an earlier term
-    /// ends no later drain
+    /// The term whose work has ended (TENURE_TERM of the service), so that a late call does not end
+    /// the drain of a later term
     #[arg(long, value_name = "N")]
     term: Option<u64>,
     #[command(flatten)]
@@ -89,7 +89,7 @@ pub struct Drained {
 
 /// A command with its arguments.
 #[derive(Clone, Debug)]
-pub enum Order {
+pub enum Verb {
     /// Step down.
     StepDown(StepDown),
     /// Hand leadership to a named successor.
@@ -104,9 +104,9 @@ pub enum Order {
 
 /// The help of `step-down`.
 pub const STEP_DOWN: &str = "\
-The leader says passive at once, gives its service up to --drain-timeout to end its work, releases \
-the lease, and does not compete for --hold-off, so that another wins. If no other is well, it leads \
-again after that.
+The leader reports passive at once, gives its service up to --drain-timeout to finish its work, \
+releases the lease, and does not compete for --hold-off, so that another instance acquires it. If no \
+other is healthy, it leads again after that.
 
 Examples:
   tenure step-down --admin unix:/run/tenure/admin.sock
@@ -114,8 +114,8 @@ Examples:
 
 /// The help of `transfer`.
 pub const TRANSFER: &str = "\
-As step-down, and the others let the successor go first for --hold-off, each by its own clock. A \
-successor that is dead or unknown costs that time, and nothing else.
+As step-down, and the other candidates wait for the successor for --hold-off, each by its own clock. \
+A successor that is dead or unknown costs that time, and nothing else.
 
 Example:
   tenure transfer --to web-2";
@@ -131,16 +131,17 @@ Examples:
 
 /// The help of `resume`.
 pub const RESUME: &str = "\
-Ends a pause. An instance that is not paused, but lets others go first after `step-down`, or for a \
-successor that does not come, competes again at once.
+Ends a pause. An instance that holds off after `step-down`, or waits for a successor that does not \
+come, competes again at once.
 
 Example:
   tenure resume";
 
 /// The help of `drained`.
 pub const DRAINED: &str = "\
-For the service that is passive now and has ended all that it began as leader: the lease is released \
-at once instead of at the end of --drain-timeout. --on-drain and the end of exec's child say the same.
+For a service that is passive now and has finished all work that it began as leader: the lease is \
+released at once instead of at the end of --drain-timeout. The exit of --on-drain, or of the command of \
+exec, has the same effect.
 
 Example:
   tenure drained --term \"$TENURE_TERM\"";
@@ -148,7 +149,7 @@ Example:
 fn hold_off(text: &str) -> Result<Duration, String> {
     let longest = duration::format(LONGEST_HOLD_OFF);
     match duration::parse(text) {
-        Ok(it) if it.is_zero() => Err("gives the others no time to go first".to_owned()),
+        Ok(it) if it.is_zero() => Err("must not be zero".to_owned()),
         Ok(it) if it > LONGEST_HOLD_OFF => {
             Err(format!("is longer than {longest}; tenure pause is for longer"))
         }
@@ -159,7 +160,7 @@ fn hold_off(text: &str) -> Result<Duration, String> {
     }
 }
 
-impl Order {
+impl Verb {
     fn admin(&self) -> &AdminArgs {
         match self {
             Self::StepDown(it) => &it.admin,
@@ -192,27 +193,27 @@ impl Order {
 
 /// Sends the command. Exits with 0 when it is done or begun, 1 when it is not possible or the
 /// sidecar cannot be reached, 2 when the arguments are wrong.
-pub async fn run(order: Order, environment: &Environment) -> ExitCode {
-    let (address, token) = match listener(order.admin(), environment) {
+pub async fn run(verb: Verb, environment: &Environment) -> ExitCode {
+    let (address, token) = match listener(verb.admin(), environment) {
         Ok(listener) => listener,
         Err(fault) => {
             complain(&fault);
             return ExitCode::from(2);
         }
     };
-    let answer = match post(&address, token.as_deref(), order.path(), &order.body()).await {
+    let answer = match post(&address, token.as_deref(), verb.path(), &verb.body()).await {
         Ok(answer) => answer,
-        Err(trouble) => {
-            complain(&trouble);
+        Err(error) => {
+            complain(&error);
             return ExitCode::FAILURE;
         }
     };
     if answer.code.is_success() {
-        let text = if order.admin().json { harmless(&answer.raw) } else { told(&order, &answer) };
+        let text = if verb.admin().json { harmless(&answer.raw) } else { outcome(&verb, &answer) };
         let _ = print(&format!("{text}\n"));
         return ExitCode::SUCCESS;
     }
-    if order.admin().json {
+    if verb.admin().json {
         let _ = print(&format!("{}\n", harmless(&answer.raw)));
     }
     let error = answer.text("error").map_or_else(|| answer.code.to_string(), harmless);
@@ -232,10 +233,12 @@ fn listener(
         (Some(text), _) => (text.as_str(), "flag --admin"),
         (None, Some(text)) => (text, "variable TENURE_ADMIN"),
         (None, None) => {
-            return Err("whom to tell is not known\n  name the admin listener of tenure run with \
+            return Err(
+                "no admin address was given\n  name the admin listener of tenure run with \
                         --admin or TENURE_ADMIN: unix:/path or 127.0.0.1:PORT; it has one if it \
                         was started with --admin"
-                .to_owned());
+                    .to_owned(),
+            );
         }
     };
     let url = if text.contains("://") || text.starts_with("unix:") {
@@ -256,14 +259,14 @@ fn listener(
     let is_loopback = host.trim_matches(['[', ']']).parse().map(|it: IpAddr| it.is_loopback());
     if !is_loopback.unwrap_or_else(|_| host.eq_ignore_ascii_case("localhost")) {
         return Err(format!(
-            "{text} is beyond loopback, where the token would go in the clear\n  call on the \
-             machine of tenure run, or through a tunnel that ends on loopback"
+            "{text} is not a loopback address: the token would be sent unencrypted\n  run this on the \
+             host of tenure run, or through a tunnel that ends on loopback"
         ));
     }
     let file = args.admin_token_file.clone();
     let Some(file) = file.or_else(|| environment.get(TOKEN_FILE).map(PathBuf::from)) else {
         return Err(format!(
-            "{text} wants a token\n  name the file that holds it with --admin-token-file or \
+            "{text} requires a token\n  name the file that holds it with --admin-token-file or \
              {TOKEN_FILE}"
         ));
     };
@@ -341,7 +344,9 @@ fn unreachable(address: &Address, error: &reqwest::Error) -> String {
     let why = client::reason(error);
     match address {
         Address::Tcp(url) => {
-            format!("nothing answers at {url}: {why}\n  is tenure run up there, with this --admin?")
+            format!(
+                "nothing answers at {url}: {why}\n  is tenure run running there, with this --admin?"
+            )
         }
         Address::Unix(socket) => {
             let remedy = socket_remedy(socket, client::cause(error));
@@ -354,19 +359,19 @@ fn unreachable(address: &Address, error: &reqwest::Error) -> String {
 fn socket_remedy(socket: &Path, cause: Cause) -> String {
     match cause {
         Cause::Io(io::ErrorKind::NotFound) => {
-            "there is no such socket: is tenure run up here, with this --admin?".to_owned()
+            "no such socket: is tenure run running on this host, with this --admin?".to_owned()
         }
         Cause::Io(io::ErrorKind::ConnectionRefused) => {
-            "the process that made this socket is gone: start tenure run again".to_owned()
+            "the process that created this socket has ended: start tenure run again".to_owned()
         }
         Cause::Io(io::ErrorKind::PermissionDenied) => match std::fs::symlink_metadata(socket) {
             Ok(found) => format!(
-                "the socket is for uid {} and root, and you are uid {}: call as that user",
+                "the socket belongs to uid {} and is open to it and root only; this is uid {}",
                 found.uid(),
                 rustix::process::geteuid().as_raw()
             ),
             Err(_) => format!(
-                "its directory is closed to you, uid {}: call as the user of tenure run",
+                "its directory is not accessible for uid {}: run this as the user of tenure run",
                 rustix::process::geteuid().as_raw()
             ),
         },
@@ -385,24 +390,24 @@ fn remedy(code: StatusCode) -> Option<&'static str> {
 }
 
 /// Formats what was done and what follows from it.
-fn told(order: &Order, answer: &Answer) -> String {
+fn outcome(verb: &Verb, answer: &Answer) -> String {
     let leaving = leaving(answer);
-    match order {
-        Order::StepDown(it) => format!(
-            "{leaving}; this instance lets others go first for {}",
+    match verb {
+        Verb::StepDown(it) => format!(
+            "{leaving}; this instance does not compete for {} after that",
             duration::format(it.hold_off.hold_off)
         ),
-        Order::Transfer(it) => format!(
-            "{leaving}; the others let {} go first for {}",
+        Verb::Transfer(it) => format!(
+            "{leaving}; the other candidates wait for {} for {}",
             harmless(&it.to),
             duration::format(it.hold_off.hold_off)
         ),
-        Order::Pause(_) if answer.code == StatusCode::OK => {
-            "paused: takes no part until tenure resume".to_owned()
+        Verb::Pause(_) if answer.code == StatusCode::OK => {
+            "paused: does not compete until tenure resume".to_owned()
         }
-        Order::Pause(_) => format!("{leaving}; then it takes no part until tenure resume"),
-        Order::Resume(_) => "resumed: takes part again".to_owned(),
-        Order::Drained(_) => "the drain has ended: the lease is released now".to_owned(),
+        Verb::Pause(_) => format!("{leaving}; then it does not compete until tenure resume"),
+        Verb::Resume(_) => "resumed: competes again".to_owned(),
+        Verb::Drained(_) => "the drain has ended: the lease is released now".to_owned(),
     }
 }
 
@@ -415,7 +420,8 @@ fn leaving(answer: &Answer) -> String {
     };
     let mut text = format!("{state}: passive at once, {release}");
     if let Some(wait) = answer.milliseconds("another_leads_in_ms") {
-        text += &format!("; another, if one is well, leads within about {}", spoken(wait));
+        text +=
+            &format!("; another instance, if one is healthy, leads within about {}", spoken(wait));
     }
     text
 }

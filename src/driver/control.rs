@@ -1,5 +1,5 @@
-//! The queue of inbox to the driver, from operators, probes, the service and its processes. The
-//! driver takes an message between two events, and the election's reply is returned to the sender.
+//! The queue of messages to the driver, from operators, probes, the service and its processes. The
+//! driver takes a message between two events, and the election's reply is returned to the sender.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::status::{ProbeResult, RouteReport};
 /// The capacity of the queue; a sender waits while it is full.
 const QUEUE: usize = 16;
 
-/// Sends inbox to one driver. Cheap to clone.
+/// Sends messages to one driver. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Control {
     inbox: mpsc::Sender<Message>,
@@ -99,7 +99,7 @@ impl Control {
         let _ = self.leaving.subscribe().wait_for(|leaving| *leaving).await;
     }
 
-    /// Sends an message. One to a driver that has ended no longer matters.
+    /// Sends a message. One to a driver that has ended no longer matters.
     async fn send(&self, message: Message) {
         let _ = self.inbox.send(message).await;
     }

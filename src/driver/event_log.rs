@@ -83,12 +83,16 @@ fn is_alike(one: &StoreError, other: &StoreError) -> bool {
 
 fn log_transition(transition: &Transition) {
     let Transition { from, to, reason, term, leadership } = transition;
-    tracing::info!(
-        from = %from.as_str(),
-        to = %to.as_str(),
-        reason = %reason.as_str(),
-        term,
-        leadership_s = leadership.as_ref().map(Duration::as_secs_f64),
-        "state changed"
-    );
+    let leadership_s = leadership.as_ref().map(seconds);
+    let (from, to, reason) = (from.as_str(), to.as_str(), reason.as_str());
+    if transition.is_involuntary_loss() {
+        tracing::warn!(%from, %to, %reason, term, leadership_s, "leadership lost");
+    } else {
+        tracing::info!(%from, %to, %reason, term, leadership_s, "state changed");
+    }
+}
+
+/// Returns seconds in whole milliseconds.
+fn seconds(duration: &Duration) -> f64 {
+    duration.as_millis() as f64 / 1000.0
 }

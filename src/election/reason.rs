@@ -90,6 +90,15 @@ pub struct Transition {
     pub leadership: Option<Duration>,
 }
 
+impl Transition {
+    /// Returns whether it ends a leadership involuntarily.
+    #[must_use]
+    pub fn is_involuntary_loss(&self) -> bool {
+        let involuntary = matches!(self.reason, Reason::Lapsed | Reason::Lost);
+        involuntary && self.from.is_leading() && !self.to.is_leading()
+    }
+}
+
 /// Every possible change of state, for metrics whose series exist from the start.
 pub const TRANSITIONS: [(State, State, Reason); 68] = {
     use Reason as R;

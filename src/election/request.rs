@@ -52,17 +52,17 @@ pub enum Op {
 impl Op {
     /// The names of all operations, for metrics whose series exist from the start.
     pub const NAMES: [&'static str; 6] =
-        ["look", "acquire", "inaugurate", "renew", "nominate", "release"];
+        ["read", "acquire", "write-term", "renew", "set-successor", "release"];
 
     /// Returns the name of the operation in metrics and logs.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Read => "look",
+            Self::Read => "read",
             Self::Acquire(_) => "acquire",
-            Self::WriteTerm { .. } => "inaugurate",
+            Self::WriteTerm { .. } => "write-term",
             Self::Renew(_) => "renew",
-            Self::SetSuccessor { .. } => "nominate",
+            Self::SetSuccessor { .. } => "set-successor",
             Self::Release(_) => "release",
         }
     }

@@ -92,7 +92,7 @@ impl Bench {
 
     fn leader_with(config: Config) -> Self {
         let mut bench = Self::activating_with(config);
-        bench.expect("inaugurate");
+        bench.expect("write-term");
         bench.answer(Ok(Answer::Term(8)));
         assert_eq!(bench.state(), State::Leader);
         bench
@@ -113,7 +113,7 @@ impl Bench {
 
     fn bidding_with(config: Config) -> Self {
         let mut bench = Self::new(config);
-        bench.expect("look");
+        bench.expect("read");
         bench.answer(Ok(free(Some(7))));
         bench.expect("acquire");
         bench

@@ -51,13 +51,24 @@ pub(crate) enum Stream {
 pub(crate) enum Peer {
     /// A process on this host, over a unix socket.
     Local,
-    /// An address; IPv4 in IPv6 is IPv4.
+    /// An address; IPv4 in IPv6 is IPv4, and of IPv6 only the network of 64 bits counts, since one
+    /// machine may have all of its addresses.
     Address(IpAddr),
 }
 
 impl Peer {
+    fn of(address: IpAddr) -> Self {
+        Self::Address(match address.to_canonical() {
+            IpAddr::V6(address) if !address.is_loopback() => {
+                let network = address.to_bits() >> 64 << 64;
+                Ipv6Addr::from_bits(network).into()
+            }
+            address => address,
+        })
+    }
+
     /// Returns whether it is beyond this host.
-    fn is_remote(self) -> bool {
+    pub(crate) fn is_remote(self) -> bool {
         matches!(self, Self::Address(address) if !address.is_loopback())
     }
 }
@@ -67,9 +78,9 @@ impl Stream {
     pub(crate) fn peer(&self) -> Peer {
         match self {
             Self::Unix(_) => Peer::Local,
-            Self::Tcp(stream) => stream
-                .peer_addr()
-                .map_or(Peer::Local, |address| Peer::Address(address.ip().to_canonical())),
+            Self::Tcp(stream) => {
+                stream.peer_addr().map_or(Peer::Local, |address| Peer::of(address.ip()))
+            }
         }
     }
 }

@@ -136,9 +136,10 @@ impl ConnectionService for Paths {
 pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: impl Future<Output = ()>) {
     let connections = Connections::new(app.max_connections, app.max_connections_per_peer, app.fits);
     let streams = MAX_STREAMS.min(app.max_connections.div_ceil(2));
+    let per_peer = app.max_connections_per_peer;
     let shared = Arc::new(Shared {
         app,
-        streams: Streams::new(streams),
+        streams: Streams::new(streams, per_peer),
         metrics: Mutex::default(),
         quiet: AtomicU32::new(0),
     });

@@ -177,6 +177,11 @@ fn left(published: &Published, document: &Document<'_>) -> String {
              </progress>"
         );
     }
+    if let Some(ms) = document.protected_for_ms {
+        let certain = spoken(Duration::from_millis(ms));
+        let words = format!("; the lease is certain for <span data-left=\"{ms}\">{certain}</span>");
+        text += &while_known(&words);
+    }
     text + "</div>\n"
 }
 

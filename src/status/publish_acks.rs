@@ -1,4 +1,4 @@
-//! PublishAcks of publications: how far the status files and the route have published the
+//! Acknowledgements of publications: how far the status files and the route have published the
 //! status, so that a release can wait for them (R8).
 
 use tokio::sync::watch;

@@ -217,7 +217,7 @@ fn check_answers_by_exit_code() {
     sidecar.say_nonsense();
     let ran = check(&[]);
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("no status"), "{}", ran.err);
+    assert!(ran.err.contains("other than a status"), "{}", ran.err);
 
     drop(sidecar);
     let ran = check(&[]);

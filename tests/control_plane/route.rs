@@ -161,8 +161,8 @@ fn had_all_rights(candidates: &[&Process]) {
 fn a_label_follows_the_leader_with_the_listed_rights_alone() {
     let ground = Ground::new("route-label", Purpose::Label, &["--kube-route=label"]);
     let said = ground.doctor();
-    assert!(said.contains("route: all 3 rights"), "{said}");
-    assert!(said.contains("events: all 2 rights"), "{said}");
+    assert!(said.contains("route: all 3 permissions"), "{said}");
+    assert!(said.contains("events: all 2 permissions"), "{said}");
     let mut a = ground.start("web-1", "10.0.0.1");
     let first = leads(&a);
     agrees(&a);
@@ -203,7 +203,7 @@ fn an_endpointslice_follows_the_leader_with_the_listed_rights_alone() {
     let route = &["--kube-route=endpointslice", "--kube-service=web"];
     let ground = Ground::new("route-slice", Purpose::EndpointSlice, route);
     let said = ground.doctor();
-    assert!(said.contains("route: all 5 rights"), "{said}");
+    assert!(said.contains("route: all 5 permissions"), "{said}");
     let mut a = ground.start("web-1", "10.0.0.1");
     let first = leads(&a);
     let slice = ground.leads_to("10.0.0.1");

@@ -433,6 +433,6 @@ fn whom_to_tell_and_what_is_told_is_checked_before_anything_is_sent() {
     let place = Place::new();
     drop(UnixListener::bind(place.socket("gone")).unwrap());
     let ran = place.tenure("gone", &["resume"]);
-    assert!(ran.code == 1 && ran.err.contains("is gone"), "{} {}", ran.code, ran.err);
+    assert!(ran.code == 1 && ran.err.contains("has ended"), "{} {}", ran.code, ran.err);
     assert!(Path::new(&place.socket("gone")).exists());
 }

@@ -45,7 +45,7 @@ fn promtool_accepts_a_leader_and_a_standby() {
     let feed = Feed::new(Standing::Starting);
     lint(&text(&metrics, &feed));
     metrics.request("renew", "ok", ms(3));
-    metrics.request("look", "timeout", ms(2_000));
+    metrics.request("read", "timeout", ms(2_000));
     feed.change(of(leading(42, ms(10_000))));
     lint(&text(&metrics, &feed));
     feed.change(Status { store: failing(3, "no route"), ..of(Standing::Standby) });

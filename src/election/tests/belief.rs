@@ -67,7 +67,7 @@ fn r4_a_refused_renewal_ends_a_tenure_at_once_and_nothing_is_released() {
     bench.next("renew");
     bench.answer(refused());
     assert_eq!((bench.leads(), bench.reason()), (false, Some(Reason::Lost)));
-    bench.next("look");
+    bench.next("read");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn r6_a_late_renewal_does_not_revive_a_tenure() {
     bench.publish_acked();
     bench.next("release");
     bench.answer(Ok(Answer::Done));
-    bench.next("look");
+    bench.next("read");
 }
 
 #[test]

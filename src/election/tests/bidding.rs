@@ -11,11 +11,11 @@ fn r3_an_answer_counts_once_and_for_the_current_request_only() {
     bench.election.handle_answer(old.id, Ok(grant(Some(7))), bench.now, entropy);
     bench.drain();
     assert_eq!(bench.state(), State::Standby, "a grant that was refused before");
-    bench.next("look");
+    bench.next("read");
     let entropy = bench.entropy();
     bench.election.handle_answer(old.id, Ok(free(Some(7))), bench.now, entropy);
     bench.drain();
-    bench.expect("look");
+    bench.expect("read");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn r5_a_bid_unknown_for_a_lease_duration_is_released_and_its_id_is_dead() {
     bench.expect("release");
     assert_eq!(bench.lease(), lease);
     bench.answer(Ok(Answer::Done));
-    assert!(bench.next("look") >= LEASE / 2, "it backs off, so that another may try");
+    assert!(bench.next("read") >= LEASE / 2, "it backs off, so that another may try");
     bench.answer(Ok(free(Some(7))));
     assert_ne!(bench.lease(), lease);
 }
@@ -71,7 +71,7 @@ fn r5_each_acquisition_has_an_id_of_its_own() {
     let mut seen = vec![bench.lease()];
     for _ in 0..5 {
         bench.answer(refused());
-        bench.next("look");
+        bench.next("read");
         bench.answer(Ok(free(Some(7))));
         bench.expect("acquire");
         assert!(!seen.contains(&bench.lease()));
@@ -85,7 +85,7 @@ fn r5_a_term_that_cannot_be_written_gives_the_lease_up_after_a_lease_duration() 
     let began = bench.now;
     loop {
         match bench.request.as_ref().map(|it| it.op.name()) {
-            Some("inaugurate") => bench.answer(unknown()),
+            Some("write-term") => bench.answer(unknown()),
             Some("renew") => bench.answer(Ok(Answer::Done)),
             Some("release") => break,
             Some(other) => panic!("{other}"),
@@ -97,7 +97,7 @@ fn r5_a_term_that_cannot_be_written_gives_the_lease_up_after_a_lease_duration() 
     assert!(held >= ms(LEASE) && held < ms(LEASE + RETRY), "{held:?}");
     assert_eq!(bench.reason(), Some(Reason::WriteFailed));
     bench.answer(Ok(Answer::Done));
-    assert!(bench.next("look") >= LEASE / 2, "it backs off, so that another may try");
+    assert!(bench.next("read") >= LEASE / 2, "it backs off, so that another may try");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn r5_a_lease_on_a_foreign_record_is_released_and_never_led_on() {
         assert_eq!(bench.state(), State::Standby);
         bench.expect("release");
         bench.answer(Ok(Answer::Done));
-        assert!(bench.next("look") >= LEASE / 2);
+        assert!(bench.next("read") >= LEASE / 2);
     }
 }
 
@@ -120,10 +120,10 @@ fn r7_a_candidate_is_not_active_before_the_term_is_written() {
     let mut bench = Bench::bidding();
     bench.answer(Ok(grant(Some(7))));
     assert!(!bench.leads());
-    bench.expect("inaugurate");
+    bench.expect("write-term");
     bench.answer(unknown());
     assert!(!bench.leads());
-    bench.next("inaugurate");
+    bench.next("write-term");
     bench.answer(Ok(Answer::Term(8)));
     assert!(bench.leads());
     assert_eq!(bench.election.status().term(), Some(8));
@@ -142,7 +142,7 @@ fn r7_a_refused_term_means_that_the_lease_is_lost() {
     let mut bench = Bench::activating_with(config());
     bench.answer(refused());
     assert_eq!((bench.state(), bench.reason()), (State::Standby, Some(Reason::Lost)));
-    bench.next("look");
+    bench.next("read");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn a_standby_bids_only_for_what_it_saw_free() {
     let mut bench = Bench::new(config());
     for _ in 0..5 {
         bench.answer(Ok(held(Some(7))));
-        bench.next("look");
+        bench.next("read");
     }
     let holder = bench.election.status().holder.expect("seen");
     assert_eq!((holder.candidate.identity.as_str(), holder.term), ("other", 7));
@@ -161,10 +161,10 @@ fn a_record_seen_while_free_does_not_name_a_later_holder() {
     let mut bench = Bench::new(config());
     bench.answer(Ok(free(Some(7))));
     bench.answer(refused());
-    bench.next("look");
+    bench.next("read");
     bench.answer(Ok(held(Some(7))));
     assert_eq!(bench.election.status().holder, None, "whoever holds it has written no term yet");
-    bench.next("look");
+    bench.next("read");
     bench.answer(Ok(held(Some(8))));
     assert!(bench.election.status().holder.is_some_and(|holder| holder.term == 8));
 }
@@ -175,7 +175,7 @@ fn looks_are_spread_by_half_of_the_retry_period() {
         let mut bench = Bench::new(config());
         bench.jitter = jitter;
         bench.answer(Ok(held(Some(7))));
-        assert_eq!(bench.next("look"), wait);
+        assert_eq!(bench.next("read"), wait);
     }
 }
 
@@ -186,7 +186,7 @@ fn a_store_that_is_away_is_asked_again_within_the_retry_period_and_not_in_a_stor
     for wait in [RETRY / 4, RETRY / 2, RETRY, RETRY] {
         bench.answer(unknown());
         assert_eq!(bench.state(), State::Starting);
-        assert_eq!(bench.next("look"), wait);
+        assert_eq!(bench.next("read"), wait);
     }
     bench.answer(Ok(held(Some(7))));
     assert_eq!((bench.state(), bench.reason()), (State::Standby, Some(Reason::StoreReached)));
@@ -199,7 +199,7 @@ fn a_wake_up_brings_the_next_look_forward_and_nothing_else() {
     let entropy = bench.entropy();
     bench.election.handle_wakeup(bench.now, entropy);
     bench.drain();
-    bench.expect("look");
+    bench.expect("read");
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn an_observer_never_bids() {
     for _ in 0..10 {
         bench.answer(Ok(free(Some(7))));
         assert_eq!(bench.state(), State::Observing);
-        bench.next("look");
+        bench.next("read");
     }
 }
 

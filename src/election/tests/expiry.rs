@@ -20,10 +20,10 @@ fn claimed(renewal: u64, version: u64) -> Result<Answer, StoreError> {
 /// Answers reads until the candidate bids; returns how many milliseconds that took.
 fn until_it_bids(bench: &mut Bench, mut read: impl FnMut() -> Result<Answer, StoreError>) -> u64 {
     let mut waited = 0;
-    while bench.request.as_ref().is_none_or(|it| it.op.name() == "look") {
+    while bench.request.as_ref().is_none_or(|it| it.op.name() == "read") {
         assert!(waited < 10 * ITS_LEASE, "it never bids");
         if bench.request.is_none() {
-            waited += bench.next("look");
+            waited += bench.next("read");
         }
         bench.answer(read());
     }
@@ -105,11 +105,11 @@ fn r2_a_change_between_reads_restarts_the_wait() {
 fn a_release_ends_the_wait_and_a_refused_bid_waits_for_what_it_finds_then() {
     let mut bench = Bench::new(config());
     bench.answer(claimed(1, 1));
-    bench.next("look");
+    bench.next("read");
     bench.answer(Ok(free(Some(7))));
     bench.expect("acquire");
     bench.answer(refused());
-    bench.next("look");
+    bench.next("read");
     bench.answer(claimed(1, 3));
     let waited = until_it_bids(&mut bench, || claimed(1, 3));
     assert!(waited >= ITS_LEASE, "{waited}: another wait");
@@ -120,7 +120,7 @@ fn a_candidate_that_only_observes_bids_for_nothing_that_is_over() {
     let mut bench = Bench::new(Config { observe: true, ..config() });
     bench.answer(claimed(1, 1));
     for _ in 0..20 {
-        bench.next("look");
+        bench.next("read");
         bench.answer(claimed(1, 1));
     }
     assert!(bench.request.is_none());

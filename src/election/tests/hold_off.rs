@@ -30,10 +30,10 @@ fn until_bid(bench: &mut Bench, snapshot: &Answer) -> u64 {
 fn others_let_a_named_successor_go_first_from_their_first_sight_of_the_lease_free() {
     let mut bench = Bench::new(config());
     for _ in 0..6 {
-        bench.next("look");
+        bench.next("read");
         bench.answer(Ok(named(false, "heir")));
     }
-    bench.next("look");
+    bench.next("read");
     let waited = until_bid(&mut bench, &named(true, "heir"));
     assert!((HOLD_OFF..HOLD_OFF + 2 * RETRY).contains(&waited), "{waited}");
 }
@@ -45,7 +45,7 @@ fn the_slower_clock_counts_that_wait() {
     bench.now.boot += ms(HOLD_OFF);
     bench.now.wall += ms(HOLD_OFF);
     bench.tick();
-    bench.expect("look");
+    bench.expect("read");
     bench.answer(Ok(named(true, "heir")));
     assert!(bench.request.is_none());
 }
@@ -54,11 +54,11 @@ fn the_slower_clock_counts_that_wait() {
 fn a_successor_that_let_go_again_is_not_waited_for_twice() {
     let mut bench = Bench::new(config());
     bench.answer(Ok(named(true, "heir")));
-    bench.next("look");
+    bench.next("read");
     // The successor acquired the lease, and died before it wrote a term.
     bench.answer(Ok(named(false, "heir")));
     bench.pass(HOLD_OFF);
-    bench.expect("look");
+    bench.expect("read");
     bench.answer(Ok(named(true, "heir")));
     bench.expect("acquire");
 }
@@ -67,7 +67,7 @@ fn a_successor_that_let_go_again_is_not_waited_for_twice() {
 fn the_named_successor_does_not_wait_and_reads_more_often() {
     let mut bench = Bench::new(config());
     bench.answer(Ok(named(false, "us")));
-    let waited = bench.next("look");
+    let waited = bench.next("read");
     assert!(waited <= RETRY * 3 / 8, "{waited}");
     bench.answer(Ok(named(true, "us")));
     bench.expect("acquire");
@@ -80,12 +80,12 @@ fn being_named_ends_an_earlier_hold_off() {
     bench.publish_acked();
     bench.expect("release");
     bench.answer(Ok(Answer::Done));
-    bench.next("look");
+    bench.next("read");
     bench.answer(Ok(named(false, "heir")));
-    bench.next("look");
+    bench.next("read");
     bench.answer(Ok(named(true, "heir")));
     assert!(bench.request.is_none(), "it bids in its hold-off");
-    bench.next("look");
+    bench.next("read");
     bench.answer(Ok(named(true, "us")));
     bench.expect("acquire");
 }
@@ -96,11 +96,11 @@ fn a_hold_off_does_not_outlast_the_leadership_that_ended_it() {
     bench.command(Command::StepDown { hold_off: ms(600_000) }).unwrap();
     bench.publish_acked();
     bench.answer(Ok(Answer::Done));
-    bench.next("look");
+    bench.next("read");
     bench.answer(Ok(named(true, "us")));
     bench.expect("acquire");
     bench.answer(Ok(grant(Some(8))));
-    bench.expect("inaugurate");
+    bench.expect("write-term");
     bench.answer(Ok(Answer::Term(9)));
     assert!(bench.leads());
     assert_eq!(bench.election.status().hold_off, None);
@@ -112,14 +112,14 @@ fn resume_ends_a_hold_off_that_status_tells_of() {
     bench.command(Command::StepDown { hold_off: ms(600_000) }).unwrap();
     bench.publish_acked();
     bench.answer(Ok(Answer::Done));
-    bench.next("look");
+    bench.next("read");
     bench.answer(Ok(free(Some(8))));
     assert!(bench.request.is_none());
     let left = |bench: &Bench| bench.election.status().hold_off.map(|it| it.remaining(bench.now));
     assert_eq!(left(&bench), Some(ms(600_000)));
     assert_eq!(bench.command(Command::Resume), Ok(Progress::Done));
     assert_eq!(left(&bench), None);
-    bench.next("look");
+    bench.next("read");
     bench.answer(Ok(free(Some(8))));
     bench.expect("acquire");
 }
@@ -130,7 +130,7 @@ fn resume_ends_the_wait_for_a_successor_that_never_comes_until_another_is_named(
     bench.answer(Ok(named(true, "typo")));
     assert!(bench.request.is_none());
     assert_eq!(bench.command(Command::Resume), Ok(Progress::Done));
-    bench.next("look");
+    bench.next("read");
     bench.answer(Ok(named(true, "typo")));
     bench.expect("acquire");
     bench.answer(Ok(Answer::Done));
@@ -149,7 +149,7 @@ fn a_transfer_to_the_own_identity_still_holds_off() {
     bench.answer(Ok(Answer::Done));
     let record =
         Record { nonce: Some(nonce), successor: Some(successor.as_stored()), ..record(Some(8)) };
-    bench.next("look");
+    bench.next("read");
     let version = Version("1".into());
     bench.answer(Ok(Answer::Snapshot(Snapshot { free: true, record, version, claim: None })));
     assert!(bench.request.is_none(), "another of that name is to lead");
@@ -160,7 +160,7 @@ fn a_successor_whose_time_is_over_looks_as_others_do() {
     let mut bench = Bench::new(config());
     for _ in 0..100 {
         bench.answer(Ok(named(false, "us")));
-        let waited = bench.next("look");
+        let waited = bench.next("read");
         if waited == RETRY {
             return;
         }
@@ -172,13 +172,13 @@ fn a_successor_whose_time_is_over_looks_as_others_do() {
 fn health_gates_the_candidacy_from_the_start() {
     let mut bench = Bench::new(healthy());
     for _ in 0..2 {
-        bench.next("look");
+        bench.next("read");
         bench.answer(Ok(free(Some(7))));
         assert_eq!(bench.state(), State::Unhealthy);
         bench.probe_result(true, None);
     }
     assert_eq!(bench.state(), State::Standby);
-    bench.next("look");
+    bench.next("read");
     bench.answer(Ok(free(Some(7))));
     bench.expect("acquire");
 }
@@ -274,7 +274,7 @@ fn r8_a_process_that_survives_keeps_the_lease_until_it_expires() {
     for _ in 0..4 * LEASE {
         match bench.request.as_ref().map(|it| it.op.name()) {
             Some("renew") => bench.answer(Ok(Answer::Done)),
-            Some("look") => bench.answer(Ok(free(Some(8)))),
+            Some("read") => bench.answer(Ok(free(Some(8)))),
             Some(other) => panic!("{other}"),
             None => {}
         }
@@ -294,7 +294,7 @@ fn processes_that_end_by_themselves_end_the_tenure_and_stand_back() {
     bench.publish_acked();
     bench.expect("release");
     bench.answer(Ok(Answer::Done));
-    bench.next("look");
+    bench.next("read");
     assert!(until_bid(&mut bench, &free(Some(8))) >= 3_000);
 }
 
@@ -304,11 +304,11 @@ fn a_lost_tenure_whose_processes_live_bids_no_more_until_they_are_dead() {
     bench.next("renew");
     bench.answer(refused());
     for _ in 0..3 {
-        bench.next("look");
+        bench.next("read");
         bench.answer(Ok(free(Some(9))));
     }
     bench.workload_exited(8, None);
-    bench.next("look");
+    bench.next("read");
     bench.answer(Ok(free(Some(9))));
     bench.expect("acquire");
 }

@@ -77,9 +77,9 @@ impl Witness {
     fn answer(&mut self, bench: &mut Bench, kind: u8) {
         let Some(request) = bench.request.clone() else { return };
         let answer = match (kind, request.op.name()) {
-            (0..4, "look") => Ok(if kind < 3 { free(Some(7)) } else { held(Some(9)) }),
+            (0..4, "read") => Ok(if kind < 3 { free(Some(7)) } else { held(Some(9)) }),
             (0..4, "acquire") => Ok(grant(Some(7))),
-            (0..4, "inaugurate") => Ok(Answer::Term(10)),
+            (0..4, "write-term") => Ok(Answer::Term(10)),
             (0..4, _) => Ok(Answer::Done),
             (4, _) => refused(),
             (5, _) => broken(),
@@ -92,7 +92,7 @@ impl Witness {
                 // A repeated bid counts from its first sending; a later time is more lenient here.
                 self.granted = lease.zip(self.sent);
             }
-            (Ok(_), "inaugurate") => self.written = lease,
+            (Ok(_), "write-term") => self.written = lease,
             (Err(StoreError::Refused(_)), _) => self.dead.extend(lease),
             _ => {}
         }

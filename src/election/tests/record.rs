@@ -10,7 +10,7 @@ fn remote() -> Config {
 fn hold_until_written(bench: &mut Bench) -> u64 {
     for waited in 0..200_000 {
         match bench.request.as_ref().map(|it| it.op.name()) {
-            Some("inaugurate") => return waited,
+            Some("write-term") => return waited,
             Some("renew") => bench.answer(Ok(Answer::Done)),
             Some(other) => panic!("{other}"),
             None => {}
@@ -62,7 +62,7 @@ fn r11_a_missing_record_of_a_local_store_needs_no_hold() {
     let mut bench = Bench::new(config());
     bench.answer(Ok(free(None)));
     bench.answer(Ok(grant(None)));
-    bench.expect("inaugurate");
+    bench.expect("write-term");
     assert!(floor(&bench) >= EPOCH);
 }
 
@@ -71,7 +71,7 @@ fn r11_a_term_that_fell_is_an_alarm_and_a_hold_in_every_store() {
     for (rules, hold) in [(LOCAL, LEASE), (REMOTE, 60_000)] {
         let mut bench = Bench::new(Config { rules, ..config() });
         bench.answer(Ok(held(Some(EPOCH * 2))));
-        bench.next("look");
+        bench.next("read");
         bench.answer(Ok(free(Some(7))));
         assert!(bench.notices.contains(&Notice::TermFell { seen: EPOCH * 2, found: 7 }));
         bench.answer(Ok(grant(Some(7))));
@@ -96,7 +96,7 @@ fn r11_an_alarm_is_reported_once() {
     let mut bench = Bench::new(remote());
     for _ in 0..5 {
         bench.answer(Ok(held(None)));
-        bench.next("look");
+        bench.next("read");
     }
     let told = bench.notices.iter().filter(|it| matches!(it, Notice::RecordMissing { .. })).count();
     assert_eq!(told, 1);
@@ -115,7 +115,7 @@ fn a_term_that_cannot_grow_is_released_and_reported() {
 fn an_ordinary_record_is_followed_at_once_by_the_next_term() {
     let mut bench = Bench::bidding_with(remote());
     bench.answer(Ok(grant(Some(7))));
-    bench.expect("inaugurate");
+    bench.expect("write-term");
     assert_eq!(floor(&bench), 8);
     assert!(!alarmed(&bench), "{:?}", bench.notices);
 }
@@ -125,7 +125,7 @@ fn the_first_use_of_a_local_store_is_no_alarm() {
     let mut bench = Bench::new(config());
     bench.answer(Ok(free(None)));
     bench.answer(Ok(grant(None)));
-    bench.expect("inaugurate");
+    bench.expect("write-term");
     assert!(!alarmed(&bench), "{:?}", bench.notices);
 }
 
@@ -133,7 +133,7 @@ fn the_first_use_of_a_local_store_is_no_alarm() {
 fn a_local_record_that_is_lost_is_told() {
     let mut bench = Bench::new(config());
     bench.answer(Ok(held(Some(7))));
-    bench.next("look");
+    bench.next("read");
     bench.answer(Ok(free(None)));
     assert!(alarmed(&bench), "{:?}", bench.notices);
 }
@@ -192,7 +192,7 @@ fn r11_a_term_that_was_written_too_late_is_seen_all_the_same() {
     bench.answer(Ok(Answer::Term(8)));
     bench.expect("release");
     bench.answer(Ok(Answer::Done));
-    bench.next("look");
+    bench.next("read");
     bench.answer(Ok(free(Some(7))));
     assert!(bench.notices.contains(&Notice::TermFell { seen: 8, found: 7 }));
 }

@@ -105,7 +105,7 @@ fn r3_a_term_written_after_resigning_is_released_and_never_led() {
 #[test]
 fn a_standby_and_one_that_only_looks_leave_at_once() {
     let mut bench = Bench::new(config());
-    bench.expect("look");
+    bench.expect("read");
     bench.resign();
     assert!(bench.election.is_finished(), "a read in flight is nothing to wait for");
 }
@@ -168,7 +168,7 @@ fn a_lapsed_leader_competes_anew_for_a_new_term_once_its_release_is_over() {
         bench.answer(unknown());
         bench.pass(RETRY);
     }
-    bench.next("look");
+    bench.next("read");
     bench.answer(Ok(free(Some(8))));
     bench.answer(Ok(grant(Some(8))));
     let Some(Op::WriteTerm { floor, .. }) = bench.request.as_ref().map(|it| it.op.clone()) else {
@@ -222,7 +222,7 @@ fn r8_a_lapse_by_a_clock_set_forward_waits_for_the_other_clock() {
         assert_ne!(name, Some("release"), "released while an answer still holds");
     }
     assert!(bench.notices.contains(&Notice::ReleaseUnknown));
-    bench.next("look");
+    bench.next("read");
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_leader_that_slept_past_its_lease_owes_nothing() {
     bench.now.boot += ms(LEASE);
     bench.tick();
     assert_eq!(bench.reason(), Some(Reason::Lapsed));
-    assert!(bench.next("look") <= RETRY * 3 / 2);
+    assert!(bench.next("read") <= RETRY * 3 / 2);
 }
 
 #[test]

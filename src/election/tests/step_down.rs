@@ -126,7 +126,7 @@ fn a_lease_lost_while_draining_is_not_given_back() {
     bench.next("renew");
     bench.answer(refused());
     assert_eq!((bench.state(), bench.reason()), (State::Standby, Some(Reason::Lost)));
-    bench.next("look");
+    bench.next("read");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_hold_off_counts_from_the_first_read_after_the_release() {
     bench.expect("release");
     bench.sleep(1_500);
     bench.answer(Ok(Answer::Done));
-    bench.next("look");
+    bench.next("read");
     bench.answer(Ok(free(Some(8))));
     let mut waited = 0;
     while bench.request.as_ref().is_none_or(|it| it.op.name() != "acquire") {
@@ -170,7 +170,7 @@ fn the_slower_clock_counts_a_hold_off() {
     step_down(&mut bench, 5_000).unwrap();
     bench.publish_acked();
     bench.answer(Ok(Answer::Done));
-    bench.next("look");
+    bench.next("read");
     bench.answer(Ok(free(Some(8))));
     bench.now.boot += ms(5_000);
     bench.now.wall += ms(5_000);
@@ -193,7 +193,7 @@ fn a_hold_off_does_not_start_while_the_own_lease_is_held() {
     let mut ours = record(Some(8));
     ours.nonce = Some(nonce);
     for _ in 0..5 {
-        bench.next("look");
+        bench.next("read");
         let version = Version("1".into());
         bench.answer(Ok(Answer::Snapshot(Snapshot {
             free: false,
@@ -202,7 +202,7 @@ fn a_hold_off_does_not_start_while_the_own_lease_is_held() {
             claim: None,
         })));
     }
-    bench.next("look");
+    bench.next("read");
     bench.answer(Ok(free(Some(8))));
     assert!(bench.request.is_none(), "the hold-off begins now");
 }
@@ -241,13 +241,13 @@ fn a_paused_candidate_looks_and_never_bids_until_it_resumes() {
     assert_eq!(bench.command(Command::Pause), Ok(Progress::Done));
     assert_eq!(bench.command(Command::Pause), Ok(Progress::Done), "twice is as good as once");
     for _ in 0..3 {
-        bench.next("look");
+        bench.next("read");
         bench.answer(Ok(free(Some(7))));
         assert_eq!(bench.state(), State::Paused);
     }
     assert_eq!(bench.command(Command::Resume), Ok(Progress::Done));
     assert_eq!(bench.state(), State::Standby);
-    bench.next("look");
+    bench.next("read");
     bench.answer(Ok(free(Some(7))));
     bench.expect("acquire");
 }
@@ -281,9 +281,9 @@ fn a_transfer_names_the_successor_under_the_lease_before_it_is_released() {
     assert_eq!(bench.command(Command::Transfer(successor())), Ok(Progress::Begun));
     assert_eq!((bench.leads(), bench.state()), (false, State::Draining));
     bench.publish_acked();
-    bench.expect("nominate");
+    bench.expect("set-successor");
     bench.answer(broken());
-    bench.expect("nominate");
+    bench.expect("set-successor");
     bench.answer(Ok(Answer::Done));
     assert_eq!(bench.election.status().successor, Some(successor()));
     bench.expect("release");
@@ -295,7 +295,7 @@ fn a_successor_that_cannot_be_named_holds_up_a_drained_service_no_longer() {
     bench.command(Command::Transfer(successor())).unwrap();
     bench.publish_acked();
     bench.command(Command::Drained(None)).unwrap();
-    bench.expect("nominate");
+    bench.expect("set-successor");
     bench.sleep(2 * REQUEST);
     bench.answer(unknown());
     bench.expect("release");

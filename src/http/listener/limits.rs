@@ -107,12 +107,15 @@ impl Connections {
             }
         }
         let kept = if held == 0 { 0 } else { self.max / 10 };
-        if self.free.available_permits() <= kept && !self.make_room() {
-            return None;
-        }
-        // A connection that was ended is closed a little later. Without waiting for that, a burst
-        // would open more files than there are slots, at the store's expense.
-        let permit = Arc::clone(&self.free).acquire_owned().await.ok()?;
+        let is_free = self.free.available_permits() > kept;
+        let permit = is_free.then(|| Arc::clone(&self.free).try_acquire_owned().ok()).flatten();
+        let permit = match permit {
+            Some(permit) => permit,
+            // A connection that was ended is closed a little later. Without waiting for that, a
+            // burst would open more files than there are slots, at the store's expense.
+            None if self.make_room() => Arc::clone(&self.free).acquire_owned().await.ok()?,
+            None => return None,
+        };
         let id = self.tick();
         let activity = Arc::new(Activity::new(peer, id));
         self.lock().insert(id, Arc::clone(&activity));

@@ -14,7 +14,7 @@ use crate::http::listener::Listener;
 pub(super) enum Hosts {
     /// Any: the listener is a unix socket, or is meant for other machines and no names are set.
     Any,
-    /// These, and the names and addresses of loopback.
+    /// These, the names of loopback, and every address: DNS rebinding needs a name.
     Named(Vec<String>),
 }
 
@@ -27,9 +27,11 @@ impl Hosts {
     }
 
     /// Returns the response to a request that is not answered. One that names no host comes from no
-    /// browser.
+    /// browser. A link to the page may be on another site.
     pub(super) fn refusal(&self, headers: &HeaderMap) -> Option<Response> {
-        if headers.get("sec-fetch-site").is_some_and(|it| it == "cross-site") {
+        let is = |name, value| headers.get(name).is_some_and(|it| it == value);
+        let follows_a_link = is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document");
+        if is("sec-fetch-site", "cross-site") && !follows_a_link {
             let body = "requests of pages of other sites are not answered\n";
             return Some((StatusCode::FORBIDDEN, body).into_response());
         }
@@ -37,7 +39,7 @@ impl Hosts {
         let Self::Named(allowed) = self else { return None };
         let host: Option<Authority> = host.to_str().ok().and_then(|it| it.parse().ok());
         let name = host.as_ref().map_or("", |it| it.host());
-        let is_allowed = is_loopback(name) || allowed.iter().any(|it| is_same(it, name));
+        let is_allowed = needs_no_name(name) || allowed.iter().any(|it| is_same(it, name));
         (!is_allowed).then(|| {
             let body = "this listener does not answer requests for this host; to allow it, name it \
                         with --allowed-hosts\n";
@@ -46,18 +48,27 @@ impl Hosts {
     }
 }
 
-fn is_loopback(host: &str) -> bool {
-    let address = host.trim_matches(['[', ']']).parse().map(|it: IpAddr| it.is_loopback());
-    address.unwrap_or_else(|_| is_same("localhost", host))
+/// Returns whether a host is an address or a name of loopback.
+fn needs_no_name(host: &str) -> bool {
+    let name = without_dot(host).to_ascii_lowercase();
+    host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
+        || name == "localhost"
+        || name.ends_with(".localhost")
 }
 
 /// Returns whether two names are the same host; a final dot and the case do not matter.
 fn is_same(one: &str, other: &str) -> bool {
-    one.eq_ignore_ascii_case(other.strip_suffix('.').unwrap_or(other))
+    without_dot(one).eq_ignore_ascii_case(without_dot(other))
+}
+
+fn without_dot(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::http::{HeaderName, HeaderValue};
+
     use super::*;
 
     fn code(hosts: &Hosts, name: &'static str, value: &str) -> Option<u16> {
@@ -68,20 +79,21 @@ mod tests {
 
     #[test]
     fn loopback_and_named_hosts_are_answered_and_no_other() {
-        let hosts = Hosts::Named(vec!["web-1.internal".to_owned()]);
+        let hosts = Hosts::Named(vec!["web-1.internal.".to_owned()]);
         for host in [
             "localhost",
             "LocalHost:4040",
             "localhost.:1",
             "127.0.0.1:4040",
-            "127.9.9.9",
+            "10.0.0.1:4040",
             "[::1]:4040",
+            "orders.localhost",
             "web-1.internal:80",
             "WEB-1.internal.",
         ] {
             assert_eq!(code(&hosts, "host", host), None, "{host}");
         }
-        for host in ["evil.example", "10.0.0.1", "localhost.evil.example", "", "a b", "[::2]"] {
+        for host in ["evil.example", "localhost.evil.example", "", "a b"] {
             assert_eq!(code(&hosts, "host", host), Some(421), "{host}");
             assert_eq!(code(&Hosts::Any, "host", host), None, "{host}");
         }
@@ -92,6 +104,15 @@ mod tests {
     fn pages_of_other_sites_are_not_answered() {
         for hosts in [Hosts::Any, Hosts::Named(Vec::new())] {
             assert_eq!(code(&hosts, "sec-fetch-site", "cross-site"), Some(403));
+            let link = [
+                ("sec-fetch-site", "cross-site"),
+                ("sec-fetch-mode", "navigate"),
+                ("sec-fetch-dest", "document"),
+            ];
+            let link = link.into_iter().map(|(name, value)| {
+                (HeaderName::from_static(name), HeaderValue::from_static(value))
+            });
+            assert!(hosts.refusal(&link.collect()).is_none(), "a link on another site");
             for site in ["same-origin", "same-site", "none"] {
                 assert_eq!(code(&hosts, "sec-fetch-site", site), None, "{site}");
             }

@@ -1,5 +1,6 @@
 //! The slots for event streams and long polls. One peer gets at most half of them, so that none can
-//! keep the others from watching.
+//! keep the others from watching, and at most half of its connections, so that its own probes are
+//! answered.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,6 +15,8 @@ pub(super) struct Streams(Arc<Shared>);
 
 struct Shared {
     max: usize,
+    /// The most connections of one address beyond loopback.
+    max_per_peer: usize,
     taken: Mutex<HashMap<Peer, usize>>,
     freed: Notify,
 }
@@ -25,16 +28,19 @@ pub(super) struct Slot {
 }
 
 impl Streams {
-    pub(super) fn new(max: usize) -> Self {
-        Self(Arc::new(Shared { max, taken: Mutex::default(), freed: Notify::new() }))
+    pub(super) fn new(max: usize, max_per_peer: usize) -> Self {
+        let (taken, freed) = Default::default();
+        Self(Arc::new(Shared { max, max_per_peer, taken, freed }))
     }
 
-    /// Takes a slot; `None` if all are taken, or half of them by this peer.
+    /// Takes a slot; `None` if all are taken, or as many by this peer as it may.
     pub(super) fn take(&self, peer: Peer) -> Option<Slot> {
         let mut taken = self.lock();
         let its_own = taken.get(&peer).copied().unwrap_or_default();
         let all: usize = taken.values().sum();
-        if all >= self.0.max || its_own >= self.0.max.div_ceil(2) {
+        let Shared { max, max_per_peer, .. } = *self.0;
+        let most = if peer.is_remote() { max.min(max_per_peer) } else { max };
+        if all >= max || its_own >= most.div_ceil(2) {
             return None;
         }
         taken.insert(peer, its_own + 1);
@@ -77,7 +83,7 @@ mod tests {
 
     #[test]
     fn one_peer_gets_half_of_the_slots() {
-        let streams = Streams::new(4);
+        let streams = Streams::new(4, 64);
         let peer = |last| Peer::Address([10, 0, 0, last].into());
         let first: Vec<_> = (0..3).map(|_| streams.take(peer(1))).collect();
         assert_eq!(first.iter().flatten().count(), 2);
@@ -86,5 +92,13 @@ mod tests {
         assert!(streams.take(peer(4)).is_none(), "all are taken");
         drop(first);
         assert!(streams.take(peer(4)).is_some());
+    }
+
+    #[test]
+    fn an_address_beyond_loopback_keeps_half_of_its_connections_for_other_requests() {
+        let streams = Streams::new(128, 64);
+        let slots_of = |peer| (0..128).map_while(|_| streams.take(peer)).collect::<Vec<_>>();
+        assert_eq!(slots_of(Peer::Address([10, 0, 0, 1].into())).len(), 32);
+        assert_eq!(slots_of(Peer::Address([127, 0, 0, 1].into())).len(), 64);
     }
 }

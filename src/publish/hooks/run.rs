@@ -105,6 +105,7 @@ fn environment(event: HookEvent, document: &Document<'_>, url: Option<&str>) -> 
         ("TENURE_VALID_UNTIL_BOOTTIME_NS", number(document.valid_until_boottime_ns)),
         ("TENURE_BOOT_ID", text(&document.boot_id)),
         ("TENURE_DRAIN_REMAINING_MS", document.drain_remaining_ms.and_then(number)),
+        ("TENURE_PROTECTED_FOR_MS", document.protected_for_ms.and_then(number)),
         ("TENURE_HOLDER", holder.and_then(|it| text(&it.identity))),
         ("TENURE_HOLDER_ADDRESS", holder.and_then(|it| text(it.address.as_deref()?))),
         ("TENURE_HOLDER_TERM", holder.and_then(|it| number(it.term))),

@@ -123,7 +123,8 @@ impl Reconciler {
         let mut gone = false;
         loop {
             let (target, sequence) = self.wanted();
-            if self.is_due(target) {
+            let is_due = self.is_due(target);
+            if is_due {
                 self.apply(target).await;
             }
             if self.settled == Some(target) {
@@ -132,7 +133,10 @@ impl Reconciler {
                     return;
                 }
             }
-            self.log_agreement();
+            // What was just reported is published a moment later.
+            if !is_due {
+                self.log_agreement();
+            }
             let sleep = self.until_due(target).min(self.until_change());
             tokio::select! {
                 changed = self.published.changed(), if !gone => gone = changed.is_err(),

@@ -93,9 +93,9 @@ pub async fn lead(store: &FileStore) -> (Bid, u64) {
 pub async fn each_call(store: &FileStore) -> Vec<(&'static str, StoreError)> {
     let bid = bid(Version("0".into()), LEASE);
     let outcomes = [
-        ("look", store.read().await.map(|_| ())),
+        ("read", store.read().await.map(|_| ())),
         ("acquire", store.acquire(&bid).await.map(|_| ())),
-        ("inaugurate", store.write_term(&bid, 1).await.map(|_| ())),
+        ("write-term", store.write_term(&bid, 1).await.map(|_| ())),
         ("renew", store.renew(&bid).await),
         ("release", store.release(&bid).await),
         ("create", store.create(1).await.map(|_| ())),

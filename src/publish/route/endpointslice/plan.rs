@@ -321,7 +321,7 @@ mod tests {
         let (old, new) = (ours("a", "10.0.0.1"), ours("b", "10.0.0.2"));
         let fence = || Some("f".to_owned());
         let Step::Write(slice) = old.leave(Some(led(&new, 41)), None, Some(42), fence()) else {
-            panic!("a write of term 42 may be on its mechanism")
+            panic!("a write of term 42 may be in flight")
         };
         assert_eq!(addresses(&slice), ["10.0.0.2"]);
         assert_eq!(slice.metadata.annotations[FENCE], "f");
