@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlap_of_two_instances_is_a_dual_unless_the_first_let_go_by_will() {
+    fn an_overlap_of_two_instances_is_a_dual_unless_the_first_released_the_lease() {
         let claims = [claim("a", 1, 0, 100), claim("b", 2, 50, 150)];
         assert_eq!(Verdict::of(&claims, &[]).duals.len(), 1);
         assert!(Verdict::of(&claims, &["a"]).duals.is_empty());

@@ -189,11 +189,11 @@ async fn fault_20_managed_identity_signs_in_early_and_a_dead_endpoint_delays_no_
 }
 
 #[tokio::test]
-async fn a_sign_in_that_fails_is_said_and_recovers_by_itself() {
+async fn a_sign_in_that_fails_is_logged_and_retried() {
     let certificate = Certificate::new();
     let (cert, key) = (text(&certificate.certificate), text(&certificate.key));
     let environment = [("SSL_CERT_FILE", &*cert), ("TENURE_TEST_KEY", &*key)];
-    if !within("a_sign_in_that_fails_is_said_and_recovers_by_itself", &environment).await {
+    if !within("a_sign_in_that_fails_is_logged_and_retried", &environment).await {
         return;
     }
     let certificate =
@@ -315,7 +315,7 @@ async fn a_connection_string_in_a_file_is_replaced_while_leading() {
 }
 
 #[tokio::test]
-async fn a_secret_that_makes_no_sense_is_named_by_its_setting() {
+async fn a_malformed_secret_is_reported_with_its_setting() {
     let server = BlobServer::start().await;
     let table: [(AzureCredential, &str); 4] = [
         (AzureCredential::Key(SecretSource::Value("*SECRET*".to_owned())), "AZURE_STORAGE_KEY"),

@@ -81,7 +81,7 @@ fn tenures(process: &Process) -> Vec<Tenure> {
 }
 
 #[test]
-fn killed_or_stopped_at_any_moment_no_two_lead_at_once_and_terms_grow() {
+fn candidates_killed_or_stopped_at_any_time_never_overlap_and_terms_increase() {
     let scratch = scratch();
     let mut processes: Vec<_> = (0..3).map(|_| start("contend", scratch.path())).collect();
     let mut gone = Vec::new();
@@ -141,7 +141,7 @@ fn go_on_too_late(process: &Process, directory: &Path) {
 }
 
 #[test]
-fn a_candidate_stopped_with_the_lock_writes_nothing_when_its_time_is_over() {
+fn a_candidate_stopped_with_the_lock_writes_nothing_after_its_deadline() {
     let scratch = scratch();
     let process = stopped_with_the_lock("stop before writing", scratch.path());
     go_on_too_late(&process, scratch.path());
@@ -151,7 +151,7 @@ fn a_candidate_stopped_with_the_lock_writes_nothing_when_its_time_is_over() {
 }
 
 #[test]
-fn what_a_candidate_stopped_with_the_lock_writes_late_is_already_over() {
+fn a_late_write_of_a_candidate_stopped_with_the_lock_has_already_expired() {
     let scratch = scratch();
     let role = "stop after the last look at the clock";
     let process = stopped_with_the_lock(role, scratch.path());
@@ -175,7 +175,7 @@ fn a_candidate_killed_with_the_lock_leaves_it_to_the_others() {
 }
 
 #[test]
-fn a_directory_that_we_cannot_write_is_said_until_we_can() {
+fn a_read_only_directory_is_reported_until_it_is_writable() {
     let scratch = scratch();
     let mode = |mode| {
         use std::os::unix::fs::PermissionsExt;

@@ -58,7 +58,7 @@ fn led_again(cluster: &Cluster, since: Moment, bound: Duration) -> Duration {
 }
 
 #[test]
-fn fault_15_a_leader_whom_the_store_refuses_is_passive_at_its_deadline_and_another_leads() {
+fn fault_15_a_leader_refused_by_the_store_is_passive_at_its_deadline_and_another_leads() {
     let cluster = Cluster::behind_proxies("fault-15").led_by_first_of(3);
     cluster.renews(0);
     let cut = clock::now();
@@ -75,7 +75,7 @@ fn fault_15_a_leader_whom_the_store_refuses_is_passive_at_its_deadline_and_anoth
 }
 
 #[test]
-fn fault_16_without_a_store_all_are_passive_and_alive_ask_no_more_than_before_and_come_back() {
+fn fault_16_without_a_store_all_are_passive_keep_their_request_rate_and_recover() {
     let cluster = Cluster::behind_proxies("fault-16").led_by_first_of(3);
     cluster.renews(0);
     let cut = clock::now();
@@ -147,7 +147,7 @@ fn fault_15_a_leader_behind_a_firewall_is_passive_at_its_deadline_and_another_le
 }
 
 #[test]
-fn fault_16_with_all_links_down_all_are_passive_and_alive_and_come_back() {
+fn fault_16_with_all_links_down_all_are_passive_and_alive_and_recover() {
     let (cluster, networks) = apart("fault-16-links");
     let cut = clock::now();
     networks.iter().for_each(|it| it.set_link(false));

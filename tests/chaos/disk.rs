@@ -96,7 +96,7 @@ fn breaks_and_is_mended(file: &Path, after: i32, breaks: impl FnOnce(), mend: im
 }
 
 #[test]
-fn fault_29_a_full_disk_is_told_and_harms_no_renewal() {
+fn fault_29_a_full_disk_is_reported_and_delays_no_renewal() {
     let disk = Disk::new(16);
     let file = disk.path().join("status.json");
     let mend = || fs::remove_file(disk.path().join("filler")).unwrap();
@@ -104,7 +104,7 @@ fn fault_29_a_full_disk_is_told_and_harms_no_renewal() {
 }
 
 #[test]
-fn fault_29_a_disk_that_becomes_read_only_is_told_and_harms_no_renewal() {
+fn fault_29_a_disk_that_becomes_read_only_is_reported_and_delays_no_renewal() {
     let disk = Disk::new(16);
     let file = disk.path().join("status.env");
     let remount = |how: &str| disk.mount(&["-o", how]);
@@ -112,7 +112,7 @@ fn fault_29_a_disk_that_becomes_read_only_is_told_and_harms_no_renewal() {
 }
 
 #[test]
-fn fault_29_a_directory_that_is_gone_under_a_leader_is_told_and_harms_no_renewal() {
+fn fault_29_a_directory_deleted_under_a_leader_is_reported_and_delays_no_renewal() {
     let directory = tempfile::tempdir().unwrap();
     let inner = directory.path().join("inner");
     fs::create_dir(&inner).unwrap();
@@ -126,7 +126,7 @@ fn fault_29_a_directory_that_is_gone_under_a_leader_is_told_and_harms_no_renewal
 }
 
 #[test]
-fn fault_29_a_disk_of_4_kib_never_says_active_for_longer_than_it_holds() {
+fn fault_29_a_status_file_on_a_disk_of_4_kib_is_never_active_past_its_deadline() {
     // One page holds the first status, but no temporary file next to it.
     let disk = Disk::new(4);
     let file = disk.path().join("status.json");
@@ -140,7 +140,7 @@ fn fault_29_a_disk_of_4_kib_never_says_active_for_longer_than_it_holds() {
 }
 
 #[test]
-fn fault_29_on_a_full_disk_a_leader_that_resigns_takes_its_word_back() {
+fn fault_29_on_a_full_disk_a_leader_that_resigns_withdraws_its_active_status() {
     let disk = Disk::new(16);
     let file = disk.path().join("status.json");
     let mut cluster = Cluster::empty(STEADY);
@@ -171,7 +171,7 @@ fn targets(directory: &Path) -> [PathBuf; 3] {
 }
 
 #[test]
-fn fault_30_a_sidecar_whose_status_file_is_no_file_ends_at_the_start_and_names_it() {
+fn fault_30_a_status_file_that_is_not_a_regular_file_fails_the_start_and_is_named() {
     let directory = tempfile::tempdir().unwrap();
     for target in targets(directory.path()) {
         // With a timeout, so that no process is left if one starts unexpectedly.
@@ -193,7 +193,7 @@ fn fault_30_a_sidecar_whose_status_file_is_no_file_ends_at_the_start_and_names_i
 }
 
 #[test]
-fn fault_30_a_status_file_that_becomes_a_link_under_a_leader_is_told_and_harms_no_renewal() {
+fn fault_30_a_status_file_that_becomes_a_symlink_is_reported_and_delays_no_renewal() {
     let directory = tempfile::tempdir().unwrap();
     let [file, precious] = ["status.json", "precious"].map(|it| directory.path().join(it));
     fs::write(&precious, "precious").unwrap();

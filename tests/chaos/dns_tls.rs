@@ -50,7 +50,7 @@ fn by_name(mut cluster: Cluster, reply: Reply) -> (Cluster, Resolver) {
 }
 
 #[test]
-fn fault_27_a_name_that_is_gone_is_a_failure_like_others_and_found_again_in_the_same_term() {
+fn fault_27_a_name_that_stops_resolving_is_retried_and_the_term_is_kept() {
     let (mut cluster, resolver) =
         by_name(Cluster::behind_proxies("fault-27-gone").patient(), Reply::NoSuchName);
     let gone = format!("failed to resolve {NAME}");
@@ -75,7 +75,7 @@ fn fault_27_a_name_that_is_gone_is_a_failure_like_others_and_found_again_in_the_
 }
 
 #[test]
-fn fault_27_a_resolver_that_is_silent_holds_up_neither_the_loop_nor_the_end() {
+fn fault_27_an_unresponsive_resolver_blocks_neither_the_loop_nor_shutdown() {
     let (mut cluster, resolver) =
         by_name(Cluster::behind_proxies("fault-27-silent"), Reply::Address(Ipv4Addr::LOCALHOST));
     cluster.leads(0, SLACK);

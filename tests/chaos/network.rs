@@ -64,7 +64,7 @@ fn fault_11_a_bid_whose_answer_is_lost_is_repeated_with_its_id_and_makes_one_lea
 }
 
 #[test]
-fn fault_11_a_candidate_that_is_never_answered_gives_back_what_it_was_granted() {
+fn fault_11_a_candidate_that_gets_no_response_releases_the_lease_it_was_granted() {
     let mut cluster = Cluster::behind_proxies("fault-11-never");
     cluster.add_proxy().always(Call::Acquire, Fault::DropAfter(Then::Silence));
     cluster.add();
@@ -208,7 +208,7 @@ fn fault_14_a_handover_with_every_request_doubled_and_late_makes_no_dual() {
 }
 
 #[test]
-fn fault_14_requests_of_a_former_leader_that_come_again_change_nothing() {
+fn fault_14_replayed_requests_of_a_former_leader_change_nothing() {
     let mut cluster = Cluster::behind_proxies("fault-14-replay").patient().led_by_first_of(2);
     cluster.renews(0);
     cluster.candidates[0].signal(Signal::TERM);
@@ -224,7 +224,7 @@ fn fault_14_requests_of_a_former_leader_that_come_again_change_nothing() {
 }
 
 #[test]
-fn fault_14_a_bid_that_comes_again_from_the_dead_blocks_for_one_lease_at_most() {
+fn fault_14_a_replayed_bid_of_a_dead_candidate_blocks_for_one_lease_at_most() {
     let mut cluster = Cluster::behind_proxies("fault-14-orphan").led_by_first_of(2);
     cluster.proxies[1].always(Call::Any, Fault::DropBefore(Then::Close));
     cluster.candidates[0].signal(Signal::TERM);

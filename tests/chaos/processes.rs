@@ -60,12 +60,12 @@ fn crashes(names: [&str; 2], crash: fn(&mut Process)) {
 }
 
 #[test]
-fn fault_01_after_a_kill_another_leads_and_the_file_says_passive_by_its_own_deadline() {
+fn fault_01_after_a_kill_another_leads_and_the_file_is_passive_by_its_deadline() {
     crashes(["a", "b"], Process::kill);
 }
 
 #[test]
-fn fault_02_after_sigterm_another_leads_as_soon_as_it_looks() {
+fn fault_02_after_sigterm_another_leads_at_its_next_read() {
     let mut cluster = Cluster::start(&["a", "b"], SHORT);
     let mut took = Vec::new();
     for _ in 0..3 {
@@ -181,12 +181,12 @@ impl Drop for Stopped {
 }
 
 #[test]
-fn fault_04_a_leader_stopped_for_longer_than_its_lease_answers_no_queued_question_with_200() {
+fn fault_04_a_leader_stopped_past_its_lease_answers_no_queued_request_with_200() {
     held(Stopped::new);
 }
 
 #[test]
-fn fault_05_a_leader_frozen_for_longer_than_its_lease_answers_no_queued_question_with_200() {
+fn fault_05_a_leader_frozen_past_its_lease_answers_no_queued_request_with_200() {
     held(|process| {
         let freezer = Cgroup::new(Controller::Freezer);
         freezer.take(process);
@@ -202,7 +202,7 @@ fn fault_05_a_leader_frozen_for_longer_than_its_lease_answers_no_queued_question
 }
 
 #[test]
-fn fault_06_a_leader_with_1_percent_of_a_cpu_may_lose_but_never_makes_a_dual() {
+fn fault_06_a_leader_with_1_percent_of_a_cpu_may_lose_its_lease_but_causes_no_dual() {
     let cluster = Cluster::start(&["a", "b", "c"], SHORT);
     let leader = cluster.settle();
     let quota = Cgroup::new(Controller::Cpu);
@@ -293,7 +293,7 @@ fn fault_09_a_wall_clock_and_timers_slewed_by_8_percent_make_no_dual() {
 
 /// The effect of a panic in the release binary: `panic = "abort"` raises this signal.
 #[test]
-fn fault_35_after_an_abort_another_leads_and_the_file_says_passive_by_its_own_deadline() {
+fn fault_35_after_an_abort_another_leads_and_the_file_is_passive_by_its_deadline() {
     crashes(["a", "b"], |leader| {
         leader.signal(Signal::ABORT);
         assert!(!leader.wait(PATIENCE).success());

@@ -43,7 +43,7 @@ fn shrugged_off(account: &Account, cluster: &Cluster, leader: usize, fault: &Fau
 }
 
 #[test]
-fn fault_18_errors_that_pass_are_retried_within_the_deadline_whatever_retry_after_says() {
+fn fault_18_transient_errors_are_retried_within_the_deadline_despite_retry_after() {
     let account = Account::by_the_tables();
     let cluster = account.cluster(&["a", "b"]);
     let leader = cluster.settle();
@@ -56,7 +56,7 @@ fn fault_18_errors_that_pass_are_retried_within_the_deadline_whatever_retry_afte
 }
 
 #[test]
-fn fault_18_errors_that_stay_end_the_tenure_at_its_deadline_without_a_storm() {
+fn fault_18_permanent_errors_end_the_leadership_at_its_deadline_without_a_storm() {
     let account = Account::by_the_tables();
     let cluster = account.cluster(&["a", "b"]);
     let leader = cluster.settle();
@@ -80,7 +80,7 @@ fn fault_18_errors_that_stay_end_the_tenure_at_its_deadline_without_a_storm() {
 }
 
 #[test]
-fn fault_19_a_leader_whose_rights_are_revoked_is_active_until_its_deadline_and_says_auth() {
+fn fault_19_a_leader_without_access_is_active_until_its_deadline_and_reports_auth() {
     let account = Account::by_the_tables();
     let cluster = account.cluster(&["a", "b"]);
     let leader = &cluster.candidates[cluster.settle()];
@@ -120,7 +120,7 @@ fn fault_21_pages_and_redirects_are_no_answers_and_are_not_followed() {
 }
 
 #[test]
-fn fault_21_an_answer_that_names_another_lease_ends_the_tenure_at_once() {
+fn fault_21_an_answer_that_names_another_lease_ends_the_leadership_at_once() {
     let account = Account::by_the_tables();
     let cluster = account.cluster(&["a", "b"]);
     let leader = cluster.settle();
@@ -166,12 +166,12 @@ fn twins(mut cluster: Cluster, let_leases_end: impl Fn()) {
 }
 
 #[test]
-fn fault_26_candidates_of_one_identity_are_told_apart_on_a_file() {
+fn fault_26_candidates_with_the_same_identity_are_distinguished_on_a_file() {
     twins(Cluster::start(&["twin"; 3], SHORT), || ());
 }
 
 #[test]
-fn fault_26_candidates_of_one_identity_are_told_apart_on_blobs() {
+fn fault_26_candidates_with_the_same_identity_are_distinguished_on_blobs() {
     let account = Account::by_the_tables();
     twins(account.cluster(&["twin"; 3]), || account.let_leases_end());
 }

@@ -30,7 +30,7 @@ fn whole(path: &Path) -> bool {
 }
 
 #[test]
-fn the_copy_is_whole_and_everybody_may_run_it_whatever_the_umask() {
+fn the_copy_is_complete_and_executable_by_all_users_despite_the_umask() {
     let place = tempfile::tempdir().unwrap();
     let script = format!("umask 077; exec {BINARY} install {}", place.path().display());
     let ran = Command::new("sh").args(["-c", &script]).env_clear().output().unwrap();
@@ -46,7 +46,7 @@ fn the_copy_is_whole_and_everybody_may_run_it_whatever_the_umask() {
 }
 
 #[test]
-fn an_older_copy_is_replaced_in_one_step_under_whoever_runs_it() {
+fn an_older_copy_is_replaced_atomically_while_it_runs() {
     let place = tempfile::tempdir().unwrap();
     let copy = place.path().join("tenure");
     assert_eq!(install(place.path()).code, 0);
@@ -86,7 +86,7 @@ fn a_link_is_replaced_and_not_followed() {
 }
 
 #[test]
-fn a_copy_that_could_not_be_made_whole_leaves_the_old_one_and_nothing_else() {
+fn an_incomplete_copy_is_removed_and_the_old_one_stays() {
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("tenure"), "old").unwrap();
     let install = format!("exec {BINARY} install {}", place.path().display());
@@ -100,7 +100,7 @@ fn a_copy_that_could_not_be_made_whole_leaves_the_old_one_and_nothing_else() {
 }
 
 #[test]
-fn a_volume_that_takes_no_copy_is_named_with_what_to_mount_instead() {
+fn an_unusable_volume_is_named_with_a_volume_to_mount_instead() {
     let place = tempfile::tempdir().unwrap();
     for (options, words) in [
         ("noexec", ["mounted noexec", "without noexec"]),
@@ -126,7 +126,7 @@ fn a_volume_that_takes_no_copy_is_named_with_what_to_mount_instead() {
 }
 
 #[test]
-fn what_is_no_place_for_a_copy_is_said_with_what_to_do() {
+fn an_unusable_target_of_the_copy_is_refused_with_a_remedy() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("file");
     std::fs::write(&file, "").unwrap();

@@ -74,7 +74,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn systemd_hears_ready_then_each_change_in_words_and_that_we_are_stopping() {
+fn systemd_is_notified_of_ready_each_change_and_stopping() {
     let home = tempfile::tempdir().unwrap();
     let store = format!("file://{}/store", home.path().display());
     let settings = ["--store", &store, "--election", "orders"];
@@ -132,7 +132,7 @@ fn a_store_that_is_down_does_not_keep_the_unit_from_starting() {
 }
 
 #[test]
-fn no_hook_and_no_probe_speaks_in_our_name() {
+fn hooks_and_probes_cannot_notify_systemd() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("notify");
     let mut ear = Ear::at(&path);
@@ -159,7 +159,7 @@ fn no_hook_and_no_probe_speaks_in_our_name() {
 }
 
 #[test]
-fn an_abstract_socket_is_reached_too() {
+fn an_abstract_socket_is_supported() {
     let name = format!("tenure-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
     let mut ear = Ear::of(UnixDatagram::bind_addr(&address).unwrap());
@@ -170,7 +170,7 @@ fn an_abstract_socket_is_reached_too() {
 }
 
 #[test]
-fn nobody_at_the_socket_keeps_no_candidate_from_leading() {
+fn a_candidate_leads_without_a_listener_at_the_socket() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("gone");
     let variables = &[("NOTIFY_SOCKET", text(&path)), ("WATCHDOG_USEC", "200000")];
@@ -183,7 +183,7 @@ fn nobody_at_the_socket_keeps_no_candidate_from_leading() {
 }
 
 #[test]
-fn the_watchdog_is_fed_by_a_process_that_turns_and_by_none_that_is_stopped() {
+fn the_systemd_watchdog_is_fed_while_the_process_runs_and_not_while_it_is_stopped() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("notify");
     let mut ear = Ear::at(&path);
@@ -209,7 +209,7 @@ fn the_watchdog_is_fed_by_a_process_that_turns_and_by_none_that_is_stopped() {
 }
 
 #[test]
-fn a_watchdog_over_another_process_is_not_ours_to_feed() {
+fn the_systemd_watchdog_of_another_process_is_not_fed() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("notify");
     let mut ear = Ear::at(&path);
@@ -266,7 +266,7 @@ impl Alone {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loop_that_hangs_is_not_fed_for_whatever_else_goes_on() {
+async fn the_systemd_watchdog_is_not_fed_while_the_loop_hangs() {
     let mut alone = Alone::start("10000000", |_| ());
     let fed = |lines: &[String]| lines.iter().filter(|it| *it == "WATCHDOG=1").count();
     assert_eq!(fed(&alone.hear(ms(9_000)).await), 0, "a loop that never turned");
@@ -286,7 +286,7 @@ async fn a_loop_that_hangs_is_not_fed_for_whatever_else_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_is_not_told_and_each_change_is_told_once() {
+async fn systemd_is_notified_of_each_change_once_and_of_no_renewal() {
     let mut alone = Alone::start("", |_| ());
     let heard = alone.hear(ms(5_000)).await;
     let starting = "STATUS=passive: the store of orders has not been reached yet";
@@ -341,7 +341,7 @@ async fn a_renewal_is_not_told_and_each_change_is_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_that_goes_on_while_we_stop_has_its_time_whatever_the_unit_gives() {
+async fn a_drain_during_shutdown_keeps_its_timeout_despite_that_of_the_unit() {
     let mut alone = Alone::start("", |_| ());
     let draining = |term| {
         let began = clock::now();
@@ -364,7 +364,7 @@ async fn a_drain_that_goes_on_while_we_stop_has_its_time_whatever_the_unit_gives
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_socket_that_is_full_loses_nothing_that_still_holds() {
+async fn a_full_socket_gets_the_newest_state_later() {
     let mut sent = 0;
     let mut alone = Alone::start("200000000", |path| {
         // Several senders, because a single one may have filled its own buffer instead of the

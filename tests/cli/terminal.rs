@@ -35,7 +35,7 @@ fn candidate(name: &str, directory: &Path) -> Process {
 }
 
 #[test]
-fn watch_on_a_terminal_is_a_line_of_words_for_each_change() {
+fn watch_on_a_terminal_prints_a_line_for_each_change() {
     let directory = tempfile::tempdir().unwrap();
     let (mut first, second) =
         (candidate("first", directory.path()), candidate("second", directory.path()));
@@ -69,7 +69,7 @@ fn watch_on_a_terminal_is_a_line_of_words_for_each_change() {
 }
 
 #[test]
-fn watch_in_a_pipe_is_json_whatever_the_environment_says() {
+fn watch_in_a_pipe_prints_json_despite_the_environment() {
     let directory = tempfile::tempdir().unwrap();
     let it = candidate("it", directory.path());
     let url = format!("http://{}", it.address);

@@ -8,7 +8,7 @@ use process::{BOUND, Process, run_verb};
 use sidecar::Sidecar;
 
 #[test]
-fn wait_ends_when_it_is_so_and_with_1_when_the_time_is_up() {
+fn wait_ends_when_its_condition_holds_and_with_1_on_timeout() {
     let sidecar = Sidecar::start();
     let url = sidecar.url();
     assert_eq!(run_verb(&["wait", "--for", "passive", "--url", &url], &[]).code, 0);
@@ -61,7 +61,7 @@ fn wait_pauses_between_polls_that_end_at_once() {
 }
 
 #[test]
-fn wait_at_most_takes_the_end_of_the_time_for_as_good() {
+fn wait_at_most_succeeds_on_timeout() {
     let sidecar = Sidecar::start();
     let url = sidecar.url();
     sidecar.say("active", "leader", Some(42), 60_000);
@@ -79,7 +79,7 @@ fn wait_at_most_takes_the_end_of_the_time_for_as_good() {
 }
 
 #[test]
-fn wait_for_exactly_one_asks_all_and_wants_all_of_them_to_answer() {
+fn wait_for_exactly_one_requires_an_answer_of_every_address() {
     let sidecars: Vec<Sidecar> = (0..3).map(|_| Sidecar::start()).collect();
     for (number, it) in sidecars.iter().enumerate() {
         it.call(&format!("pod-{number}"));
@@ -111,7 +111,7 @@ fn wait_for_exactly_one_asks_all_and_wants_all_of_them_to_answer() {
 }
 
 #[test]
-fn wait_for_exactly_one_wants_no_silent_address_and_counts_an_instance_once() {
+fn wait_for_exactly_one_refuses_a_silent_address_and_counts_an_instance_once() {
     let sidecar = Sidecar::start();
     sidecar.say("active", "leader", Some(42), 60_000);
     let url = sidecar.url();

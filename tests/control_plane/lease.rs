@@ -150,7 +150,7 @@ fn a_release_is_seen_by_watch_also_after_the_api_server_was_restarted() {
 }
 
 #[test]
-fn without_its_rights_a_leader_ends_in_time_says_what_is_missing_and_comes_back_with_them() {
+fn a_leader_without_its_rights_steps_down_names_the_missing_ones_and_recovers_with_them() {
     let plane = ControlPlane::shared();
     let ground = Ground::new(plane, "rights");
     let cluster = cluster(&ground, &["a"], TIMINGS);
@@ -171,7 +171,7 @@ fn without_its_rights_a_leader_ends_in_time_says_what_is_missing_and_comes_back_
 }
 
 #[test]
-fn with_an_expired_token_a_leader_ends_in_time_says_so_and_comes_back_with_a_fresh_one() {
+fn a_leader_with_an_expired_token_steps_down_reports_it_and_recovers_with_a_new_one() {
     let plane = ControlPlane::shared();
     let ground = Ground::new(plane, "token");
     // Valid long enough to lead; the API server caches the result of an authentication for ten

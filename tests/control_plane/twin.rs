@@ -309,7 +309,7 @@ fn accounts(ours: &KubeServer) -> (String, &'static str) {
 }
 
 #[tokio::test]
-async fn ours_answers_as_the_real_one_does() {
+async fn the_fake_api_server_answers_as_the_real_one() {
     let plane = real_lease::plane();
     plane.kubectl.run(&["create", "namespace", "team"]);
     let ours = KubeServer::start_secure();

@@ -29,7 +29,7 @@ fn analyze(home: &Path, unit: &str, arguments: &[&str]) -> (bool, String) {
 }
 
 #[test]
-fn systemd_finds_no_fault_in_the_units() {
+fn systemd_analyze_accepts_the_units() {
     for unit in ["tenure@orders.service", "tenure-exec@orders.service"] {
         let home = tempfile::tempdir().unwrap();
         let (well, text) = analyze(home.path(), unit, &["verify", "--man=no"]);
@@ -38,7 +38,7 @@ fn systemd_finds_no_fault_in_the_units() {
 }
 
 #[test]
-fn the_units_are_as_tight_as_the_readme_says() {
+fn the_units_have_the_exposure_of_the_readme() {
     for unit in ["tenure@orders.service", "tenure-exec@orders.service"] {
         let home = tempfile::tempdir().unwrap();
         let (_, text) = analyze(home.path(), unit, &["security", "--offline=true", "--no-pager"]);
@@ -100,7 +100,7 @@ fn asked(home: &Path, arguments: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn all_that_tenure_asks_of_the_kernel_passes_the_units_filters() {
+fn the_units_filters_allow_every_system_call_of_tenure() {
     let home = tempfile::tempdir().unwrap();
     let at = |name: &str| home.path().join(name).display().to_string();
     let (status, admin) = (at("status.json"), format!("unix:{}", at("admin.sock")));

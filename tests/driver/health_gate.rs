@@ -75,7 +75,7 @@ fn metric(candidate: &Process, name: &str) -> f64 {
 }
 
 #[test]
-fn a_dead_service_moves_leadership_to_one_that_is_well() {
+fn a_dead_service_moves_leadership_to_a_healthy_instance() {
     let scene = Scene::new(LONG);
     let (one, other) = (Service::start(), Service::start());
     let first = scene.start("first", &[&one.url("/healthz")]);
@@ -98,7 +98,7 @@ fn a_dead_service_moves_leadership_to_one_that_is_well() {
 }
 
 #[test]
-fn nobody_competes_before_its_service_is_well() {
+fn no_instance_competes_before_its_service_is_healthy() {
     let scene = Scene::new(LONG);
     let service = Service::start();
     service.answer("503 Service Unavailable");
@@ -117,7 +117,7 @@ fn nobody_competes_before_its_service_is_well() {
 }
 
 #[test]
-fn a_service_that_recovers_competes_again_and_takes_nothing_away() {
+fn a_service_that_recovers_competes_again_without_preemption() {
     let scene = Scene::new(SHORT);
     let (one, other) = (Service::start(), Service::start());
     let first = scene.start("first", &[&one.url("/")]);
@@ -136,7 +136,7 @@ fn a_service_that_recovers_competes_again_and_takes_nothing_away() {
 }
 
 #[test]
-fn a_few_failures_are_forgiven_and_all_probes_must_be_well() {
+fn failures_below_the_threshold_are_tolerated_and_all_probes_must_be_healthy() {
     let scene = Scene::new(LONG);
     let service = Service::start();
     let alive = scene.directory.path().join("alive");
@@ -166,7 +166,7 @@ fn a_few_failures_are_forgiven_and_all_probes_must_be_well() {
 }
 
 #[test]
-fn a_probe_over_tls_trusts_whom_the_system_trusts() {
+fn a_probe_over_tls_trusts_the_system_roots() {
     let scene = Scene::new(LONG);
     let service = Service::start();
     let authority = Authority::new("probes");
@@ -185,7 +185,7 @@ fn a_probe_over_tls_trusts_whom_the_system_trusts() {
 }
 
 #[test]
-fn probes_that_hang_neither_hold_up_a_renewal_nor_the_end() {
+fn probes_that_hang_delay_neither_renewals_nor_shutdown() {
     let scene = Scene::new(LONG);
     let service = Service::start();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -100,7 +100,7 @@ async fn three_processes_on_azurite_hand_over_without_a_dual() {
 }
 
 #[test]
-fn subscribers_are_told_the_last_word_before_the_process_ends() {
+fn subscribers_receive_the_last_state_before_the_process_ends() {
     // An observer has nothing to release, so its first event after the signal is its last.
     let arguments = ["--store", "memory:", "--observe"];
     let mut observer = Process::run("observer", &arguments, &[]);
@@ -138,7 +138,7 @@ fn starting_on_a_slow_disk(directory: &Path, delay: Duration) -> Process {
 }
 
 #[test]
-fn signals_are_obeyed_while_the_start_waits_for_a_disk() {
+fn signals_are_handled_while_the_start_waits_for_a_disk() {
     let directory = tempfile::tempdir().unwrap();
     let mut hung = starting_on_a_slow_disk(directory.path(), Duration::from_secs(4));
     hung.signal(Signal::TERM);

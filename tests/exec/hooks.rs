@@ -126,7 +126,7 @@ fn leads(term: u64) -> Status {
 }
 
 #[tokio::test]
-async fn a_command_is_told_by_its_environment() {
+async fn a_command_hook_gets_the_event_in_its_environment() {
     let scene = Scene::new(Standing::Standby);
     let file = scene.path("environment");
     let dump = format!("env > {0}.new; mv {0}.new {0}", file.display());
@@ -158,7 +158,7 @@ async fn a_command_is_told_by_its_environment() {
 }
 
 #[tokio::test]
-async fn passive_waits_for_active_and_tells_the_term_that_ended() {
+async fn the_passive_hook_waits_for_the_active_hook_and_has_the_ended_term() {
     let scene = Scene::new(Standing::Standby);
     let (go, slow) = (scene.path("go"), "until [ -e $0.go ]; do sleep 0.01; done");
     let slow = slow.replace("$0.go", &go.display().to_string());
@@ -180,7 +180,7 @@ async fn passive_waits_for_active_and_tells_the_term_that_ended() {
 }
 
 #[tokio::test]
-async fn what_lags_behind_tells_the_newest_state_and_counts_what_it_skips() {
+async fn a_slow_hook_runs_for_the_newest_state_and_counts_skipped_events() {
     let scene = Scene::new(Standing::Standby);
     let go = scene.path("go");
     let slow = format!("until [ -e {} ]; do sleep 0.01; done", go.display());
@@ -206,7 +206,7 @@ async fn what_lags_behind_tells_the_newest_state_and_counts_what_it_skips() {
 }
 
 #[tokio::test]
-async fn a_hook_whose_time_is_over_ends_with_its_group() {
+async fn a_hook_that_times_out_is_killed_with_its_process_group() {
     let scene = Scene::new(Standing::Standby);
     let ids = scene.path("ids");
     let script =
@@ -231,7 +231,7 @@ async fn a_hook_whose_time_is_over_ends_with_its_group() {
 }
 
 #[tokio::test]
-async fn a_hook_that_listens_may_end_itself_within_the_grace() {
+async fn a_hook_that_handles_sigterm_may_exit_within_the_grace_period() {
     let scene = Scene::new(Standing::Standby);
     let file = scene.path("cleaned");
     let script =
@@ -247,7 +247,7 @@ async fn a_hook_that_listens_may_end_itself_within_the_grace() {
 }
 
 #[tokio::test]
-async fn what_a_hook_leaves_in_the_background_ends_with_it_and_a_session_of_its_own_stays() {
+async fn background_processes_of_a_hook_end_with_it_unless_in_a_session_of_their_own() {
     let scene = Scene::new(Standing::Standby);
     let ids = scene.path("ids");
     let script = format!(
@@ -271,7 +271,7 @@ async fn what_a_hook_leaves_in_the_background_ends_with_it_and_a_session_of_its_
 }
 
 #[tokio::test]
-async fn what_fails_or_cannot_begin_is_counted_and_the_next_comes_all_the_same() {
+async fn a_hook_that_fails_or_cannot_start_is_counted_and_the_next_one_runs() {
     let scene = Scene::new(Standing::Standby);
     let nothing = CommandLine { program: PathBuf::from("/nowhere"), arguments: Vec::new() };
     let settings = config::Hooks {
@@ -320,7 +320,7 @@ async fn a_webhook_gets_the_status_document() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_does_not_answer_in_time_is_given_up() {
+async fn a_webhook_that_does_not_answer_in_time_is_cancelled() {
     let (scene, service) = (Scene::new(Standing::Standby), Service::start());
     service.delay(BOUND);
     let settings =
@@ -334,7 +334,7 @@ async fn a_webhook_that_does_not_answer_in_time_is_given_up() {
 }
 
 #[tokio::test]
-async fn each_leader_is_told_on_a_standby_too_and_beside_the_other_hooks() {
+async fn the_leader_change_hook_runs_on_standbys_and_concurrently_with_other_hooks() {
     let scene = Scene::new(Standing::Standby);
     let go = scene.path("go");
     let slow = format!("until [ -e {} ]; do sleep 0.01; done", go.display());
@@ -364,7 +364,7 @@ async fn each_leader_is_told_on_a_standby_too_and_beside_the_other_hooks() {
 }
 
 #[tokio::test]
-async fn passive_is_told_by_the_clock_when_nobody_publishes() {
+async fn the_passive_hook_runs_at_the_deadline_without_a_publication() {
     let scene = Scene::new(Standing::Standby);
     let settings = config::Hooks { on_passive: scene.notes(""), ..none() };
     scene
@@ -382,7 +382,7 @@ async fn passive_is_told_by_the_clock_when_nobody_publishes() {
 }
 
 #[tokio::test]
-async fn a_resigned_leader_tells_passive_before_the_process_ends() {
+async fn the_passive_hook_of_a_resigned_leader_runs_before_the_process_ends() {
     let mut scene = Scene::new(Standing::Standby);
     let settings = config::Hooks { on_passive: scene.notes("sleep 0.2"), ..none() };
     let feed = scene.feed.take().unwrap();

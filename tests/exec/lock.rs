@@ -33,7 +33,7 @@ fn held(place: &Place) -> Process {
 }
 
 #[test]
-fn once_ends_with_the_commands_own_code_or_as_a_shell_says_a_signal() {
+fn once_exits_with_the_commands_code_or_128_plus_the_signal() {
     let place = Place::new();
     assert_eq!(code(&place, &["--once"], &["true"]), 0);
     assert_eq!(code(&place, &["--once"], &["sh", "-c", "exit 42"]), 42);
@@ -41,7 +41,7 @@ fn once_ends_with_the_commands_own_code_or_as_a_shell_says_a_signal() {
 }
 
 #[test]
-fn a_command_that_cannot_be_run_is_told_before_anything_is_acquired() {
+fn a_command_that_cannot_be_run_is_reported_before_a_lease_is_acquired() {
     let place = Place::new();
     let script = place.path().join("script");
     std::fs::write(&script, "#!/bin/sh\n").unwrap();
@@ -60,7 +60,7 @@ fn a_command_that_cannot_be_run_is_told_before_anything_is_acquired() {
 }
 
 #[test]
-fn settings_that_leave_no_time_to_stop_in_are_refused_with_the_numbers() {
+fn settings_without_time_to_stop_are_refused_with_the_numbers() {
     let place = Place::new();
     let store = place.store();
     let arguments = ["exec", "--store", &store, "--stop-timeout", "5s", "--", "true"];
@@ -103,7 +103,7 @@ fn the_longest_hold_ends_the_command_and_the_code_is_124() {
 }
 
 #[test]
-fn without_proc_nothing_is_acquired_and_the_remedy_is_told() {
+fn without_proc_no_lease_is_acquired_and_the_remedy_is_reported() {
     let place = Place::new();
     let exec = place.command(&["--once"], &["true"]);
     let script = "mount -t tmpfs none /proc && exec \"$@\"";
@@ -169,7 +169,7 @@ fn an_exec_or_run_inside_an_exec_of_the_same_election_is_refused() {
 }
 
 #[test]
-fn the_command_is_told_its_term_and_where_to_ask() {
+fn the_command_gets_its_term_and_the_address_of_tenure() {
     let place = Place::new();
     let file = place.path().join("status.env");
     let script = "printf '%s\\n' \"$TENURE_TERM $TENURE_ELECTION $TENURE_IDENTITY $TENURE_URL\" \
@@ -230,7 +230,7 @@ fn starts_after_the_first_are_counted() {
 }
 
 #[test]
-fn a_store_that_cannot_be_reached_is_75_when_the_wait_is_over() {
+fn an_unreachable_store_exits_with_75_after_the_wait() {
     let place = Place::new();
     let dead = format!("http://127.0.0.1:{}/devstoreaccount1", { testkit::ports::free_port() });
     for wait in ["0s", "1s"] {
@@ -247,7 +247,7 @@ fn a_store_that_cannot_be_reached_is_75_when_the_wait_is_over() {
 }
 
 #[test]
-fn signals_are_passed_on_and_the_second_that_ends_ends_at_once() {
+fn signals_are_forwarded_and_a_second_terminating_signal_ends_at_once() {
     let place = Place::new();
     let store = place.store();
     let script = "trap 'echo hup >>$DIR/got' HUP; trap 'echo usr1 >>$DIR/got' USR1

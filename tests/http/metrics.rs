@@ -94,7 +94,7 @@ fn count(text: &str, (from, to, reason): (State, State, Reason)) -> f64 {
 }
 
 #[test]
-fn each_transition_that_can_be_is_there_before_it_happens() {
+fn every_possible_transition_has_a_series_from_the_start() {
     let (metrics, feed) = (Metrics::new(&about(), false), Feed::new(Standing::Starting));
     let before = text(&metrics, &feed);
     let series =
@@ -111,7 +111,7 @@ fn each_transition_that_can_be_is_there_before_it_happens() {
 }
 
 #[test]
-fn the_timings_are_there_to_hold_the_rest_against() {
+fn the_timings_are_exported() {
     let (metrics, feed) = (Metrics::new(&about(), false), Feed::new(Standing::Starting));
     let of = |text: &str| {
         SETTINGS.map(|it| value(text, "tenure_setting_seconds", &[&format!("setting=\"{it}\"")]))
@@ -130,7 +130,7 @@ fn the_timings_are_there_to_hold_the_rest_against() {
 }
 
 #[test]
-fn what_depends_on_time_is_judged_when_scraped() {
+fn values_that_depend_on_time_are_computed_when_scraped() {
     let (metrics, feed) = (Metrics::new(&about(), false), Feed::new(leading(42, ms(10_000))));
     let leads = |text: &str| {
         let value = |name| value(text, name, &[]);

@@ -86,7 +86,7 @@ const NAMES: [&str; 8] = [
 ];
 
 #[tokio::test]
-async fn both_formats_carry_what_tells_a_file_left_behind() {
+async fn both_formats_have_the_fields_that_identify_a_stale_file() {
     let directory = tempfile::tempdir().unwrap();
     let paths = ["status.json", "status.env"].map(|it| directory.path().join(it));
     let feed = Feed::new(leading(42, ms(10_000)));
@@ -130,7 +130,7 @@ async fn both_formats_carry_what_tells_a_file_left_behind() {
 }
 
 #[tokio::test]
-async fn each_renewal_moves_the_end() {
+async fn each_renewal_moves_the_deadline() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("status.json");
     let feed = Feed::new(leading(42, ms(10_000)));
@@ -183,7 +183,7 @@ fn no_files() -> [fn(&Path); 4] {
 }
 
 #[tokio::test]
-async fn fault_30_what_is_no_file_is_refused_at_the_start_by_name() {
+async fn fault_30_a_path_that_is_not_a_regular_file_is_refused_at_the_start_by_name() {
     for make in no_files() {
         let directory = tempfile::tempdir().unwrap();
         let paths = ["good.env", "bad.json"].map(|it| directory.path().join(it));
@@ -204,7 +204,7 @@ async fn fault_30_what_is_no_file_is_refused_at_the_start_by_name() {
 }
 
 #[tokio::test]
-async fn fault_30_what_becomes_no_file_later_is_counted_and_the_others_are_written() {
+async fn fault_30_a_path_that_stops_being_a_file_is_counted_and_the_others_are_written() {
     for make in no_files() {
         let directory = tempfile::tempdir().unwrap();
         let paths = ["bad.json", "good.json"].map(|it| directory.path().join(it));
@@ -237,7 +237,7 @@ async fn until(mut condition: impl FnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn a_file_that_says_active_and_cannot_be_told_otherwise_is_removed() {
+async fn an_active_file_that_cannot_be_rewritten_is_removed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("status.json");
     let feed = Feed::new(leading(42, ms(10_000)));
@@ -258,7 +258,7 @@ async fn a_file_that_says_active_and_cannot_be_told_otherwise_is_removed() {
 }
 
 #[tokio::test]
-async fn fault_29_a_directory_that_vanishes_and_comes_back_is_written_again() {
+async fn fault_29_a_directory_that_is_deleted_and_restored_is_written_again() {
     let directory = tempfile::tempdir().unwrap();
     let inner = directory.path().join("inner");
     fs::create_dir(&inner).unwrap();
@@ -277,7 +277,7 @@ async fn fault_29_a_directory_that_vanishes_and_comes_back_is_written_again() {
 }
 
 #[tokio::test]
-async fn word_is_given_only_after_the_write() {
+async fn a_publication_is_acknowledged_only_after_the_write() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("status.json");
     let feed = Feed::new(Standing::Starting);
@@ -295,7 +295,7 @@ async fn word_is_given_only_after_the_write() {
 }
 
 #[tokio::test]
-async fn a_reader_never_sees_half_a_file_and_nothing_is_left_beside_it() {
+async fn a_reader_never_sees_a_partial_file_and_no_temporary_file_is_left() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("status.json");
     let feed = Feed::new(Standing::Starting);
@@ -342,7 +342,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn a_shell_reads_back_any_identity(
+    fn a_shell_parses_any_identity(
         mut identities in prop::collection::vec("[ -~]{1,128}", 20),
     ) {
         let nasty = ["'", "''", "\\'", "$(touch pwned)", "`id`", "a'; exit 7; '", "\"$HOME\"", "-n", "\\", "!!", "#"];

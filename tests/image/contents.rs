@@ -10,7 +10,7 @@ use std::process::Command;
 use image::{alone, build, buildah, dockerfile, home, image, named, said, take_apart};
 
 #[test]
-fn hadolint_finds_no_fault_in_the_dockerfile() {
+fn hadolint_accepts_the_dockerfile() {
     let hadolint = testkit::paths::tool("hadolint");
     let output = Command::new(hadolint)
         .arg(home().join("Dockerfile"))
@@ -20,7 +20,7 @@ fn hadolint_finds_no_fault_in_the_dockerfile() {
 }
 
 #[test]
-fn nothing_is_in_it_but_the_binary_the_roots_of_trust_and_the_licences() {
+fn the_image_has_the_binary_the_trust_roots_and_the_licences_only() {
     let paths = image().paths();
     let files: BTreeSet<_> =
         paths.iter().filter(|(_, it)| !it.is_dir()).map(|(path, _)| path.as_str()).collect();
@@ -45,7 +45,7 @@ fn nothing_is_in_it_but_the_binary_the_roots_of_trust_and_the_licences() {
 }
 
 #[test]
-fn it_has_at_most_10_mb() {
+fn the_image_has_at_most_10_mb() {
     let bytes = |it: &std::fs::Metadata| if it.is_dir() { 0 } else { it.len() };
     let paths = image().paths();
     let unpacked: u64 = paths.values().map(bytes).sum();
@@ -65,7 +65,7 @@ fn the_binary_is_static_and_of_this_version() {
 }
 
 #[test]
-fn it_starts_the_sidecar_without_a_shell_as_a_user_that_is_a_number() {
+fn the_image_starts_the_sidecar_without_a_shell_as_a_numeric_user() {
     let config = &image().config["config"];
     assert_eq!(config["Entrypoint"], serde_json::json!(["/tenure"]));
     assert_eq!(config["Cmd"], serde_json::json!(["run"]));
@@ -81,7 +81,7 @@ fn it_starts_the_sidecar_without_a_shell_as_a_user_that_is_a_number() {
 }
 
 #[test]
-fn its_labels_say_what_it_is_and_of_which_sources() {
+fn the_labels_name_the_image_and_its_sources() {
     let image = image();
     let manifest = include_str!("../../Cargo.toml");
     let field = |name: &str| {
@@ -102,7 +102,7 @@ fn its_labels_say_what_it_is_and_of_which_sources() {
 }
 
 #[test]
-fn nothing_of_the_machine_that_built_it_is_in_it() {
+fn the_image_has_no_trace_of_the_build_machine() {
     let image = image();
     let cargo = format!("{}/.cargo", std::env::var("HOME").unwrap());
     let mut secrets = vec![cargo, home().display().to_string()];

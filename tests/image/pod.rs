@@ -46,7 +46,7 @@ spec:
 "#;
 
 #[test]
-fn in_a_pod_the_service_asks_its_sidecar_with_the_binary_that_it_was_lent() {
+fn in_a_pod_the_service_queries_its_sidecar_with_the_installed_binary() {
     let engine = Engine::new();
     let file = engine.path().join("pod.yaml");
     std::fs::write(&file, POD.replace("IMAGE", &image().name).replace("SERVICE", STAGE)).unwrap();

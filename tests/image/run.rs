@@ -32,7 +32,7 @@ fn answers(container: &Started<'_>, code: i32) {
 }
 
 #[test]
-fn as_process_1_with_nothing_allowed_it_leads_and_lets_go_within_a_second_of_sigterm() {
+fn as_process_1_without_privileges_it_leads_and_releases_within_a_second_of_sigterm() {
     let engine = Engine::new();
     let lease = format!("--volume={}:/lease", engine.volume("lease").display());
     let options = [TIGHT, &[&lease]].concat();
@@ -59,7 +59,7 @@ fn as_process_1_with_nothing_allowed_it_leads_and_lets_go_within_a_second_of_sig
 }
 
 #[test]
-fn where_nothing_can_be_written_the_default_store_says_what_to_do_and_run_in_memory_leads() {
+fn on_a_read_only_filesystem_the_default_store_names_a_remedy_and_memory_leads() {
     let engine = Engine::new();
     let mut passive = engine.start("nowhere", TIGHT, &image().name, &[]);
     answers(&passive, 1);
@@ -74,7 +74,7 @@ fn where_nothing_can_be_written_the_default_store_says_what_to_do_and_run_in_mem
 }
 
 #[test]
-fn names_are_resolved_by_the_hosts_file_and_by_a_name_server() {
+fn names_are_resolved_by_the_hosts_file_and_by_dns() {
     let engine = Engine::new();
     let sidecar = Sidecar::start();
     let port = sidecar.address.port();
@@ -101,7 +101,7 @@ fn names_are_resolved_by_the_hosts_file_and_by_a_name_server() {
 }
 
 #[test]
-fn whom_it_trusts_stands_in_the_file_of_the_image() {
+fn the_trusted_roots_are_in_the_ca_file_of_the_image() {
     let engine = Engine::new();
     let authority = Authority::new("the tests' own");
     let service = Sidecar::start();

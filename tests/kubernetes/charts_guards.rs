@@ -239,7 +239,7 @@ fn of_the_budget() -> Vec<(Value, &'static str)> {
 }
 
 #[test]
-fn values_that_do_not_go_together_are_refused_with_the_value_and_the_remedy() {
+fn conflicting_values_are_refused_with_the_value_and_the_remedy() {
     for (values, expected) in guarded() {
         let said = refusal(&values);
         assert!(said.contains(expected), "{values}: {said}");
@@ -371,7 +371,7 @@ fn the_schema_refuses_each_value_of_a_wrong_form_by_its_name() {
 }
 
 #[test]
-fn the_schema_knows_every_key() {
+fn the_schema_has_every_key() {
     let (mut leaves, mut closed) = (Vec::new(), Vec::new());
     walk(&schema(), "", &mut leaves, &mut closed);
     let mut values = json!({});
@@ -386,7 +386,7 @@ fn the_schema_knows_every_key() {
 }
 
 #[test]
-fn the_schema_takes_durations_and_names_as_tenure_does() {
+fn the_schema_accepts_durations_and_names_as_tenure_does() {
     let election = |key: &str, value: &str| try_render(&json!({"election": {key: value}}));
     for good in ["15s", "1m", "1m30s", "0s", "1h2m3s4ms", "1500ms", "90s"] {
         assert!(tenure::config::duration::parse(good).is_ok());
@@ -404,7 +404,7 @@ fn the_schema_takes_durations_and_names_as_tenure_does() {
 }
 
 #[test]
-fn what_is_set_for_the_library_in_the_applications_values_is_judged_too() {
+fn library_values_set_by_the_application_are_validated() {
     let said = refusal(&json!({"tenure-lib": {"election": {"leaseDuration": 15}}}));
     assert!(said.contains("tenure-lib") && said.contains("at '/election/leaseDuration'"), "{said}");
 }

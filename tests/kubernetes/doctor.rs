@@ -41,7 +41,7 @@ fn doctor(server: &KubeServer, store: &str, more: &[&str]) -> Ran {
 }
 
 #[tokio::test]
-async fn a_lease_in_good_health_has_nothing_wrong() {
+async fn a_healthy_lease_has_no_findings() {
     for server in [KubeServer::start(), KubeServer::start_secure()] {
         let store = open(&server);
         let (bid, term) = lead(&store, A).await;
@@ -101,7 +101,7 @@ async fn rights_for_one_name_are_enough() {
 }
 
 #[test]
-fn the_command_says_what_is_wrong_and_exits_with_it() {
+fn doctor_reports_problems_and_exits_with_their_code() {
     let server = KubeServer::start_secure();
     let lease = "kubernetes:team/orders";
     let missing = doctor(&server, lease, &[]);
@@ -154,7 +154,7 @@ fn the_command_says_what_is_wrong_and_exits_with_it() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_off_is_told_and_nothing_rests_on_it() {
+async fn a_skewed_clock_is_reported_as_a_warning() {
     let server = KubeServer::start();
     let store = open(&server);
     lead(&store, A).await;
@@ -166,7 +166,7 @@ async fn a_clock_that_is_off_is_told_and_nothing_rests_on_it() {
 }
 
 #[tokio::test]
-async fn a_slow_server_is_told_by_its_time() {
+async fn a_slow_server_is_reported_with_its_latency() {
     let server = KubeServer::start();
     let store = open(&server);
     lead(&store, A).await;

@@ -63,7 +63,7 @@ fn verb(cluster: &Cluster, verb: &[&str]) -> Ran {
 }
 
 #[test]
-fn three_candidates_never_overlap_however_their_leader_ends() {
+fn three_candidates_never_overlap_in_any_end_of_their_leader() {
     let server = KubeServer::start_secure();
     let mut cluster = cluster(&server, SHORT);
     for name in ["a", "b", "c"] {
@@ -118,7 +118,7 @@ fn three_candidates_never_overlap_however_their_leader_ends() {
 }
 
 #[test]
-fn a_release_is_heard_long_before_the_next_look() {
+fn a_release_is_seen_long_before_the_next_read() {
     let server = KubeServer::start();
     put_with_term(&server);
     let mut cluster = cluster(&server, LONG);
@@ -139,7 +139,7 @@ fn a_release_is_heard_long_before_the_next_look() {
 }
 
 #[test]
-fn a_holder_of_another_kind_is_respected_to_the_end_of_its_own_time() {
+fn a_foreign_holder_keeps_the_lease_for_its_own_duration() {
     let server = KubeServer::start();
     let theirs = |server: &KubeServer, transitions: i64| {
         let date = clock::now().date();
@@ -194,7 +194,7 @@ fn a_holder_of_another_kind_is_respected_to_the_end_of_its_own_time() {
 }
 
 #[test]
-fn a_lease_that_is_deleted_makes_its_next_leader_wait() {
+fn a_deleted_lease_makes_its_next_leader_wait() {
     let server = KubeServer::start();
     let mut cluster = cluster(&server, SHORT);
     cluster.join("a", &[], &[]);
@@ -267,7 +267,7 @@ fn an_operator_breaks_a_lease_and_its_leader_steps_down() {
 }
 
 #[test]
-fn a_transfer_gives_the_lease_to_whom_it_names() {
+fn a_transfer_gives_the_lease_to_the_named_successor() {
     let server = KubeServer::start();
     put_with_term(&server);
     let mut cluster = cluster(&server, LONG);

@@ -25,7 +25,7 @@ fn reasons(cluster: &Cluster) -> Vec<String> {
 }
 
 #[test]
-fn beginning_and_end_of_a_term_are_told_about_the_pod() {
+fn start_and_end_of_a_term_are_events_of_the_pod() {
     let cluster = Cluster::new(&["--kube-route=label"]);
     let mut a = cluster.start("web-1", LONG);
     let term = leads(&a);
@@ -48,7 +48,7 @@ fn beginning_and_end_of_a_term_are_told_about_the_pod() {
 }
 
 #[test]
-fn a_term_that_ran_out_is_told_as_a_warning() {
+fn a_term_that_lapsed_is_a_warning_event() {
     let cluster = Cluster::new(&["--kube-route=label"]);
     let a = cluster.start("web-1", SHORT);
     leads(&a);
@@ -64,7 +64,7 @@ fn a_term_that_ran_out_is_told_as_a_warning() {
 }
 
 #[test]
-fn where_we_are_no_pod_events_are_about_the_lease() {
+fn outside_of_a_pod_events_are_about_the_lease() {
     let server = KubeServer::start();
     let store = ["--store=kubernetes:team/orders", "--election=orders"].map(str::to_owned);
     let arguments: Vec<String> = server.arguments().into_iter().chain(store).collect();
@@ -85,7 +85,7 @@ fn where_we_are_no_pod_events_are_about_the_lease() {
 }
 
 #[test]
-fn forbidden_events_are_told_once_and_hold_up_nothing() {
+fn forbidden_events_are_logged_once_and_delay_nothing() {
     let cluster = Cluster::new(&["--kube-route=label"]);
     cluster.server.account("poor", NAMESPACE, "web");
     cluster.server.allow("poor", NAMESPACE, "pods", &["get", "list", "patch"]);
@@ -100,7 +100,7 @@ fn forbidden_events_are_told_once_and_hold_up_nothing() {
 }
 
 #[test]
-fn events_that_hang_hold_up_neither_route_nor_end() {
+fn events_that_hang_delay_neither_the_route_nor_shutdown() {
     let cluster = Cluster::new(&["--kube-route=label"]);
     cluster.server.impose("events", Fault::Hang);
     let mut a = cluster.start("web-1", LONG);

@@ -18,7 +18,7 @@ fn cluster() -> Cluster {
 }
 
 #[test]
-fn the_label_follows_the_leader_and_is_taken_back_before_the_lease_is() {
+fn the_label_follows_the_leader_and_is_withdrawn_before_the_lease_is_released() {
     let cluster = cluster();
     let mut a = cluster.start("web-1", LONG);
     let first = leads(&a);
@@ -44,7 +44,7 @@ fn the_label_follows_the_leader_and_is_taken_back_before_the_lease_is() {
 }
 
 #[test]
-fn a_label_that_a_killed_leader_kept_is_taken_by_the_next() {
+fn the_label_of_a_killed_leader_is_set_to_passive_by_the_next_leader() {
     let cluster = cluster();
     let mut a = cluster.start("web-1", SHORT);
     leads(&a);
@@ -67,7 +67,7 @@ fn a_label_that_a_killed_leader_kept_is_taken_by_the_next() {
 }
 
 #[test]
-fn whoever_was_cut_off_mends_its_own_label_when_it_is_back() {
+fn a_partitioned_leader_corrects_its_label_when_it_reconnects() {
     let cluster = cluster();
     let [to_a, to_b] = [(); 2].map(|()| FaultProxy::start(cluster.server.address));
     let by = |name: &str, proxy: &FaultProxy| {
@@ -152,7 +152,7 @@ fn a_late_write_of_an_older_leader_undoes_nothing() {
 }
 
 #[test]
-fn a_late_write_that_nothing_came_before_is_taken_back_by_the_leader() {
+fn a_late_write_that_is_accepted_is_undone_by_the_leader() {
     let (cluster, [_a, b]) = late_write(|it| {
         it["metadata"]["labels"]["tenure.dev/role"] = "passive".into();
     });
@@ -163,7 +163,7 @@ fn a_late_write_that_nothing_came_before_is_taken_back_by_the_leader() {
 }
 
 #[test]
-fn a_write_of_unknown_outcome_is_overtaken_before_the_lease_is_given_back() {
+fn a_write_of_unknown_outcome_is_superseded_before_the_lease_is_released() {
     let cluster = cluster();
     let mut a = cluster.start("web-1", LONG);
     leads(&a);
@@ -181,7 +181,7 @@ fn a_write_of_unknown_outcome_is_overtaken_before_the_lease_is_given_back() {
 }
 
 #[test]
-fn without_rights_it_leads_all_the_same_and_says_what_is_missing() {
+fn without_rights_to_the_route_it_leads_and_reports_the_missing_rights() {
     let cluster = cluster();
     cluster.server.account("poor", NAMESPACE, "web");
     cluster.server.write_token("poor");
@@ -209,7 +209,7 @@ fn without_rights_it_leads_all_the_same_and_says_what_is_missing() {
 }
 
 #[test]
-fn an_api_server_that_hangs_or_is_gone_delays_no_election() {
+fn an_unresponsive_or_unreachable_api_server_delays_no_election() {
     let cluster = cluster();
     let a = cluster.start("web-1", SHORT);
     leads(&a);

@@ -139,7 +139,7 @@ fn server() -> KubeServer {
 }
 
 #[tokio::test]
-async fn a_belief_that_ends_by_itself_takes_the_route_back() {
+async fn a_lapse_withdraws_the_route() {
     let kept = Kept::start(server(), leading(7, ms(5_000)));
     kept.says("active").await;
     kept.agrees(true).await;
@@ -152,7 +152,7 @@ async fn a_belief_that_ends_by_itself_takes_the_route_back() {
 }
 
 #[tokio::test]
-async fn word_is_given_when_the_route_has_said_it_and_not_before() {
+async fn passive_is_acknowledged_only_after_the_route_reports_it() {
     let mut kept = Kept::start(server(), leading(7, ms(60_000)));
     kept.says("active").await;
     assert!(kept.gives_word(BOUND).await);
@@ -170,7 +170,7 @@ async fn word_is_given_when_the_route_has_said_it_and_not_before() {
 }
 
 #[tokio::test]
-async fn what_can_never_be_said_is_not_waited_for() {
+async fn a_route_that_cannot_be_written_is_not_waited_for() {
     let mut kept = Kept::start(server(), leading(7, ms(60_000)));
     kept.says("active").await;
     kept.agrees(true).await;
@@ -183,7 +183,7 @@ async fn what_can_never_be_said_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn what_others_change_is_seen_at_the_next_look_and_mended() {
+async fn a_change_by_others_is_undone_at_the_next_verification() {
     let kept = Kept::start(server(), leading(7, ms(1_000_000)));
     kept.says("active").await;
     kept.agrees(true).await;
@@ -203,7 +203,7 @@ async fn what_others_change_is_seen_at_the_next_look_and_mended() {
 }
 
 #[tokio::test]
-async fn another_pod_of_our_name_is_left_alone() {
+async fn another_pod_of_the_same_name_is_left_alone() {
     let kept = Kept::start(server(), Standing::Standby);
     kept.agrees(true).await;
     kept.server.delete("pods", "team", "web-1");
@@ -223,7 +223,7 @@ async fn another_pod_of_our_name_is_left_alone() {
 }
 
 #[tokio::test]
-async fn the_series_are_there_from_the_start_and_only_with_a_route() {
+async fn the_series_exist_from_the_start_and_only_with_a_route() {
     let kept = Kept::start(server(), Standing::Starting);
     assert_eq!(kept.metric("tenure_route_agrees{"), Some(0.0));
     let text = kept.metrics.text(&kept.feed().last(), 0, now());

@@ -70,7 +70,7 @@ impl Sidecar {
 }
 
 #[test]
-fn without_a_rule_of_access_it_says_which_and_leads_once_it_has_it() {
+fn without_an_rbac_rule_it_reports_the_rule_and_leads_once_it_is_granted() {
     let server = KubeServer::start();
     server.account("t", "team", "app");
     server.write_token("t");
@@ -92,7 +92,7 @@ fn without_a_rule_of_access_it_says_which_and_leads_once_it_has_it() {
 }
 
 #[test]
-fn without_its_namespace_it_says_so_and_leads_once_that_is_made() {
+fn a_missing_namespace_is_reported_and_it_leads_once_that_is_created() {
     let server = KubeServer::start();
     let sidecar = start(&server, "shop/orders", &[]);
     sidecar.tells(&["the namespace shop does not exist"], "settings");
@@ -101,7 +101,7 @@ fn without_its_namespace_it_says_so_and_leads_once_that_is_made() {
 }
 
 #[test]
-fn with_a_token_that_has_expired_it_says_so_and_takes_the_next() {
+fn an_expired_token_is_reported_and_the_next_one_is_used() {
     let server = KubeServer::start_secure();
     let sidecar = start(&server, "team/orders", &[]);
     sidecar.leads();
@@ -136,7 +136,7 @@ fn a_token_that_is_rotated_costs_no_term() {
 }
 
 #[test]
-fn with_the_wrong_authority_it_says_so_and_sends_no_token() {
+fn an_untrusted_authority_is_reported_and_gets_no_token() {
     let server = KubeServer::start_secure();
     let right = std::fs::read(server.ca_file()).unwrap();
     std::fs::write(server.ca_file(), Tls::new("127.0.0.1").authority).unwrap();
@@ -148,7 +148,7 @@ fn with_the_wrong_authority_it_says_so_and_sends_no_token() {
 }
 
 #[test]
-fn without_its_api_server_it_is_up_and_leads_once_that_is_back() {
+fn it_runs_without_its_api_server_and_leads_once_that_is_reachable() {
     let server = KubeServer::start();
     server.stop();
     let sidecar = start(&server, "team/orders", &[]);
@@ -164,7 +164,7 @@ fn without_its_api_server_it_is_up_and_leads_once_that_is_back() {
 }
 
 #[test]
-fn errors_that_pass_cost_no_term_and_those_that_stay_are_told() {
+fn transient_errors_cost_no_term_and_permanent_ones_are_reported() {
     let server = KubeServer::start();
     let sidecar = start(&server, "team/orders", &[]);
     sidecar.leads();
@@ -197,7 +197,7 @@ fn errors_that_pass_cost_no_term_and_those_that_stay_are_told() {
 }
 
 #[test]
-fn what_is_no_lease_of_ours_is_told_and_left_alone() {
+fn a_foreign_lease_is_reported_and_left_alone() {
     let server = KubeServer::start();
     let theirs = json!({"metadata": {"annotations": {"tenure.dev/term": "seven"}}, "spec": {}});
     server.put("leases", "team", "orders", theirs);

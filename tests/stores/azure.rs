@@ -151,12 +151,12 @@ async fn tenure(settings: AzureSettings) {
 }
 
 #[tokio::test]
-async fn a_tenure_begins_and_ends_on_the_in_process_server() {
+async fn a_leadership_begins_and_ends_on_the_in_process_server() {
     tenure(BlobServer::start().await.settings("locks", "orders")).await;
 }
 
 #[tokio::test]
-async fn a_tenure_begins_and_ends_on_azurite() {
+async fn a_leadership_begins_and_ends_on_azurite() {
     let azurite = Azurite::start().await;
     tenure(azurite.settings("locks", "team/orders")).await;
 }
@@ -177,7 +177,7 @@ async fn an_account_can_be_signed_for_by_connection_string_on_azurite() {
 }
 
 #[tokio::test]
-async fn a_record_that_is_not_ours_is_refused_and_left_alone() {
+async fn a_foreign_record_is_refused_and_left_alone() {
     let foreign: [(usize, &[(&str, &str)]); 4] = [
         (11, &[]),
         (0, &[("owner", "somebody")]),
@@ -203,7 +203,7 @@ async fn a_record_that_is_not_ours_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_blob_that_two_make_at_once_is_made_once() {
+async fn a_blob_created_by_two_at_once_is_created_once() {
     let server = BlobServer::start().await;
     let settings = server.settings("locks", "orders");
     let (one, two) = (open(settings.clone()), open(settings));
@@ -221,7 +221,7 @@ async fn a_blob_that_two_make_at_once_is_made_once() {
 }
 
 #[tokio::test]
-async fn create_makes_what_is_missing_and_a_first_term_once() {
+async fn create_creates_missing_objects_and_the_first_term_once() {
     let server = BlobServer::start().await;
     let store = open(server.settings("locks", "orders"));
     assert_eq!(soon(store.create(1000)).await.expect("made").len(), 2);

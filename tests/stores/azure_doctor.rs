@@ -20,7 +20,7 @@ fn verdicts(findings: &[Finding]) -> String {
 }
 
 #[tokio::test]
-async fn an_account_in_good_health_has_nothing_wrong_on_azurite() {
+async fn a_healthy_account_has_no_findings_on_azurite() {
     let azurite = Azurite::start().await;
     let settings = azurite.settings("locks", "orders");
     let store = open(settings.clone());
@@ -50,7 +50,7 @@ async fn the_probe_is_removed_and_the_lock_is_left_alone() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_an_account_is_named() {
+async fn each_problem_of_an_account_is_reported() {
     let (server, store) = leading().await;
     let table: [(&str, Fault, &str); 4] = [
         (

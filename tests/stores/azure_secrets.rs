@@ -107,7 +107,7 @@ async fn with_each_credential(server: &BlobServer) -> String {
 }
 
 #[tokio::test]
-async fn neither_logs_nor_errors_hold_a_secret_at_any_level() {
+async fn logs_and_errors_have_no_secret_at_any_level() {
     let captured = Captured::default();
     let writer = captured.clone();
     let mut filter = EnvFilter::new("trace");

@@ -40,7 +40,7 @@ async fn get(kube: &Kube) -> Result<Lease, KubeError> {
 }
 
 #[tokio::test]
-async fn objects_are_written_as_read_with_all_that_is_not_ours() {
+async fn objects_are_written_with_all_unknown_fields_that_were_read() {
     for server in [KubeServer::start(), KubeServer::start_secure()] {
         let kube = open(&server);
         assert!(matches!(get(&kube).await, Err(KubeError::Missing(_))));
@@ -71,7 +71,7 @@ async fn objects_are_written_as_read_with_all_that_is_not_ours() {
 }
 
 #[tokio::test]
-async fn what_was_deleted_is_not_made_again_by_a_replacement() {
+async fn a_replacement_does_not_recreate_a_deleted_object() {
     let server = KubeServer::start();
     let kube = open(&server);
     let made = kube.create(&lease("orders")).await.unwrap().object;
@@ -83,7 +83,7 @@ async fn what_was_deleted_is_not_made_again_by_a_replacement() {
 }
 
 #[tokio::test]
-async fn a_patch_compares_where_it_names_a_version_and_a_trial_makes_nothing() {
+async fn a_patch_with_a_version_is_conditional_and_a_dry_run_changes_nothing() {
     let server = KubeServer::start();
     let kube = open(&server);
     kube.try_create(&lease("orders")).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_patch_compares_where_it_names_a_version_and_a_trial_makes_nothing() {
 }
 
 #[tokio::test]
-async fn a_list_is_whole_however_many_pages_it_has() {
+async fn a_list_of_many_pages_is_complete() {
     let server = KubeServer::start();
     let kube = open(&server);
     for number in 0..53 {
@@ -135,7 +135,7 @@ async fn no_read_is_answered_from_a_cache() {
 type Told = (Fault, fn(&KubeError) -> bool, &'static [&'static str]);
 
 #[tokio::test]
-async fn each_failure_is_told_by_its_kind_and_in_words() {
+async fn each_failure_is_reported_with_its_kind_and_a_message() {
     let server = KubeServer::start();
     let kube = Kube::open(&access(&server), BOUND).unwrap();
     let failure = |status, reason: &str, words: &str| {
@@ -201,7 +201,7 @@ async fn each_failure_is_told_by_its_kind_and_in_words() {
 }
 
 #[tokio::test]
-async fn a_missing_right_is_told_as_the_rule_that_gives_it() {
+async fn a_missing_right_is_reported_with_the_rule_that_grants_it() {
     let server = KubeServer::start();
     server.account("t", "team", "app");
     server.write_token("t");
@@ -234,7 +234,7 @@ async fn a_missing_right_is_told_as_the_rule_that_gives_it() {
 }
 
 #[tokio::test]
-async fn a_rotated_token_is_read_again_and_an_expired_one_is_told() {
+async fn a_rotated_token_is_read_again_and_an_expired_one_is_reported() {
     let server = KubeServer::start();
     let kube = open(&server);
     kube.create(&lease("orders")).await.unwrap();
@@ -258,7 +258,7 @@ async fn a_rotated_token_is_read_again_and_an_expired_one_is_told() {
 }
 
 #[tokio::test]
-async fn without_a_token_nobody_signs_in_and_the_refusal_says_so() {
+async fn without_a_token_requests_are_anonymous_and_the_refusal_is_reported() {
     let server = KubeServer::start();
     let kube = Kube::open(&KubeAccess { token_file: None, ..access(&server) }, BOUND).unwrap();
     let told = get(&kube).await.unwrap_err();
@@ -268,7 +268,7 @@ async fn without_a_token_nobody_signs_in_and_the_refusal_says_so() {
 }
 
 #[tokio::test]
-async fn a_server_of_another_authority_is_never_spoken_with() {
+async fn a_server_of_another_authority_gets_no_request() {
     let server = KubeServer::start_secure();
     let right = std::fs::read(server.ca_file()).unwrap();
     let other = Tls::new("127.0.0.1").authority;
@@ -299,7 +299,7 @@ async fn a_server_of_another_authority_is_never_spoken_with() {
 }
 
 #[tokio::test]
-async fn a_token_follows_no_redirect() {
+async fn a_token_is_not_sent_to_a_redirect() {
     let (server, other) = (KubeServer::start(), KubeServer::start());
     server.impose("any", Fault::Redirect(other.url()));
     let told = get(&open(&server)).await.unwrap_err();

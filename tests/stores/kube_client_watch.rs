@@ -60,7 +60,7 @@ fn with_lease() -> KubeServer {
 }
 
 #[tokio::test]
-async fn a_watch_tells_each_change_of_its_one_object() {
+async fn a_watch_reports_each_change_of_its_object() {
     for server in [KubeServer::start(), KubeServer::start_secure()] {
         server.put("leases", "team", "orders", json!({"spec": {}}));
         let kube = open(&server);
@@ -83,7 +83,7 @@ async fn a_watch_tells_each_change_of_its_one_object() {
 }
 
 #[tokio::test]
-async fn a_watch_goes_on_from_a_version_and_hears_of_bookmarks() {
+async fn a_watch_resumes_from_a_version_and_gets_bookmarks() {
     let server = with_lease();
     let kube = open(&server);
     let (first, second) = (holder(&server, "a"), holder(&server, "b"));
@@ -105,7 +105,7 @@ async fn a_watch_goes_on_from_a_version_and_hears_of_bookmarks() {
 }
 
 #[tokio::test]
-async fn a_version_that_is_gone_is_told_as_gone_in_either_form() {
+async fn an_expired_version_is_reported_as_gone_in_either_form() {
     let server = with_lease();
     let kube = open(&server);
     let old = holder(&server, "a");

@@ -24,7 +24,7 @@ async fn make(raw: &Raw, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_watch_tells_bookmarks_ends_in_time_and_says_when_its_version_is_gone() {
+async fn a_watch_sends_bookmarks_times_out_and_reports_an_expired_version() {
     let server = KubeServer::start();
     let raw = raw(&server);
     let made = make(&raw, "a").await;
@@ -54,7 +54,7 @@ async fn a_watch_tells_bookmarks_ends_in_time_and_says_when_its_version_is_gone(
 }
 
 #[tokio::test]
-async fn faults_come_as_ordered_and_are_counted() {
+async fn faults_are_injected_as_requested_and_counted() {
     let server = KubeServer::start();
     let raw = raw(&server);
     let mut lease = make(&raw, "a").await;

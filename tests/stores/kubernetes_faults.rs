@@ -36,7 +36,7 @@ fn failure(status: u16, reason: &str, words: &str) -> Fault {
 }
 
 #[tokio::test]
-async fn whatever_the_server_says_of_itself_is_evidence_of_nothing() {
+async fn no_error_of_the_server_counts_as_a_loss() {
     let server = KubeServer::start();
     let store = Kubernetes::open(&tenure::config::KubernetesSettings {
         request_timeout: Duration::from_millis(1_500),
@@ -86,7 +86,7 @@ async fn whatever_the_server_says_of_itself_is_evidence_of_nothing() {
 }
 
 #[tokio::test]
-async fn a_write_refused_in_any_way_is_no_loss() {
+async fn a_refused_write_is_no_loss() {
     let server = KubeServer::start();
     let store = open(&server);
     let (held, _) = lead(&store, A).await;
@@ -109,7 +109,7 @@ async fn a_write_refused_in_any_way_is_no_loss() {
 }
 
 #[tokio::test]
-async fn a_write_counts_only_if_its_answer_shows_it() {
+async fn a_write_counts_only_if_its_response_contains_it() {
     let server = KubeServer::start();
     let store = open(&server);
     let (held, _) = lead(&store, A).await;
@@ -179,7 +179,7 @@ async fn a_bid_whose_answer_is_lost_is_granted_when_it_is_repeated() {
 }
 
 #[tokio::test]
-async fn a_write_that_lands_late_touches_nothing_that_came_after() {
+async fn a_late_write_changes_no_later_state() {
     let server = KubeServer::start();
     let store = open(&server);
     let (first, _) = lead(&store, A).await;
@@ -217,7 +217,7 @@ async fn a_write_that_lands_late_touches_nothing_that_came_after() {
 }
 
 #[tokio::test]
-async fn a_renewal_reads_what_stands_there_after_a_conflict_and_never_from_a_cache() {
+async fn a_renewal_reads_the_lease_after_a_conflict_and_never_from_a_cache() {
     let server = KubeServer::start();
     let store = open(&server);
     let (a, _) = lead(&store, A).await;
@@ -242,7 +242,7 @@ async fn a_renewal_reads_what_stands_there_after_a_conflict_and_never_from_a_cac
 }
 
 #[tokio::test]
-async fn a_deleted_lease_is_lost_and_is_never_made_again_by_its_holder() {
+async fn a_deleted_lease_is_lost_and_never_recreated_by_its_holder() {
     let server = KubeServer::start();
     let store = open(&server);
     let (a, term) = lead(&store, A).await;
@@ -267,7 +267,7 @@ async fn a_deleted_lease_is_lost_and_is_never_made_again_by_its_holder() {
 }
 
 #[tokio::test]
-async fn what_is_deleted_under_a_write_is_not_made_again_by_it() {
+async fn a_lease_deleted_during_a_write_is_not_recreated_by_it() {
     let server = KubeServer::start();
     let store = open(&server);
     let (a, _) = lead(&store, A).await;
@@ -287,7 +287,7 @@ async fn what_is_deleted_under_a_write_is_not_made_again_by_it() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_is_missing_or_ending_is_told_and_mended() {
+async fn a_missing_or_terminating_namespace_is_reported_until_it_exists() {
     let server = KubeServer::start();
     let store = Kubernetes::open(&settings(&server, "shop", "orders")).unwrap();
     assert!(soon(store.read()).await.unwrap().free, "a read cannot tell");
@@ -332,7 +332,7 @@ async fn a_token_that_is_rotated_loses_nothing_and_an_expired_one_comes_back() {
 }
 
 #[tokio::test]
-async fn two_at_once_on_a_missing_lease_are_one() {
+async fn two_creations_of_a_missing_lease_make_one() {
     let server = KubeServer::start();
     let (store, other) = (open(&server), open(&server));
     let (a, b) = (seeing(&store, bid(A)).await, seeing(&other, bid(B)).await);

@@ -84,12 +84,12 @@ fn ten_handovers(mut trio: Trio) {
 }
 
 #[test]
-fn ten_transfers_on_one_host_reach_their_successor_without_an_overlap() {
+fn ten_transfers_on_one_host_reach_their_successors_without_an_overlap() {
     ten_handovers(Trio::start(None, STEADY));
 }
 
 #[tokio::test]
-async fn ten_transfers_on_azurite_reach_their_successor_without_an_overlap() {
+async fn ten_transfers_on_azurite_reach_their_successors_without_an_overlap() {
     let azurite = Azurite::start().await;
     ten_handovers(Trio::start(Some(&azurite), ON_BLOBS));
 }
