@@ -208,7 +208,8 @@ pub async fn run(order: Order, environment: &Environment) -> ExitCode {
         }
     };
     if answer.code.is_success() {
-        let text = if order.admin().json { harmless(&answer.raw) } else { told(&order, &answer) };
+        let text =
+            if order.admin().json { harmless(&answer.raw) } else { summary(&order, &answer) };
         let _ = print(&format!("{text}\n"));
         return ExitCode::SUCCESS;
     }
@@ -385,7 +386,7 @@ fn remedy(code: StatusCode) -> Option<&'static str> {
 }
 
 /// Formats what was done and what follows from it.
-fn told(order: &Order, answer: &Answer) -> String {
+fn summary(order: &Order, answer: &Answer) -> String {
     let leaving = leaving(answer);
     match order {
         Order::StepDown(it) => format!(

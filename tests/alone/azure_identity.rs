@@ -216,7 +216,7 @@ async fn a_sign_in_that_fails_is_logged_and_retried() {
 
     tokens.reply(Reply::Refuse);
     std::fs::write(&token_file, "assertion-SECRET").expect("written");
-    until("Entra's refusal is told", async || {
+    until("Entra's refusal is reported", async || {
         let words = soon(store.read()).await.unwrap_err().to_string();
         assert!(!words.contains("SECRET"), "{words}");
         words.contains("AADSTS700024: Client assertion is not within its valid time range")
@@ -229,7 +229,7 @@ async fn a_sign_in_that_fails_is_logged_and_retried() {
 
 /// Waits until a refusal reports the error of a secret file; a refusal causes the file to be read
 /// again.
-async fn told(server: &BlobServer, store: &Azure, words: &str) {
+async fn reports(server: &BlobServer, store: &Azure, words: &str) {
     until(words, async || {
         server.inject("renew", [Fault::Answer(403, "AuthenticationFailed")]);
         soon(store.renew(&bid())).await.expect_err("a refusal").to_string().contains(words)
@@ -263,10 +263,10 @@ async fn replaced(
 
     // A file that is invalid or missing for a while is only reported, once it has been read.
     std::fs::write(&file, "???").expect("written");
-    told(&server, &store, "AZURE_STORAGE_").await;
+    reports(&server, &store, "AZURE_STORAGE_").await;
     soon(store.renew(&bid())).await.expect("the last good secret is kept");
     std::fs::remove_file(&file).expect("removed");
-    told(&server, &store, "failed to read the secret file").await;
+    reports(&server, &store, "failed to read the secret file").await;
     soon(store.renew(&bid())).await.expect("the last good secret is kept");
     assert!(!error.to_string().contains(first.0), "{error}");
 }

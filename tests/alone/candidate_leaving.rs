@@ -145,7 +145,7 @@ async fn resign_returns_when_the_lease_is_released_even_inside_a_task() {
     let standby = election.lasting("d").start().unwrap();
     let (waiting, ()) = tokio::join!(standby.run_while_leader(|_| async {}), standby.resign());
     assert_eq!(waiting, Err(Ended::Resigned));
-    assert!(leader.is_leader(clock::now()), "another's resignation is none of ours");
+    assert!(leader.is_leader(clock::now()), "the resignation of another has no effect");
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn resign_returns_if_a_task_is_not_polled_and_does_not_release_the_lease()
         candidate.run_while_leader(|it| forever(election.works.clone(), "a".to_owned(), it)),
     );
     assert!(futures::poll!(work.as_mut()).is_pending());
-    assert!(election.works.at_work().is_some());
+    assert!(election.works.running().is_some());
     let next = election.hasty("b").start().unwrap();
     let last_grant = clock::now();
     tokio::time::timeout(PATIENCE, candidate.resign()).await.expect("it ends");

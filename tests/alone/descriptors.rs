@@ -179,9 +179,9 @@ fn fault_33_a_taken_address_ends_the_start_with_1_and_is_named() {
         (vec!["127.0.0.1:0", unix.as_str()], &unix),
     ] {
         let ran = run_on(&listen, directory.path());
-        let said = String::from_utf8(ran.stderr).unwrap();
-        assert_eq!(ran.status.code(), Some(1), "{said}");
-        assert!(said.contains(&format!("cannot listen on {named}")), "{said}");
+        let stderr = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains(&format!("cannot listen on {named}")), "{stderr}");
         for nothing in ["store", "status.json"] {
             assert!(!directory.path().join(nothing).exists(), "{nothing} was made");
         }

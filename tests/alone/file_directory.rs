@@ -25,7 +25,7 @@ async fn a_missing_directory_is_created_private_once_its_parent_exists() {
     assert_misplaced(&store, &below, "create it").await;
     fs::create_dir(&place.directory).unwrap();
     assert!(store.read().await.unwrap().free);
-    assert!(!below.exists(), "a look makes nothing");
+    assert!(!below.exists(), "a read makes nothing");
     lead(&store).await;
     assert_eq!(fs::metadata(&below).unwrap().mode() & 0o777, 0o700);
 }
@@ -109,8 +109,10 @@ async fn a_lock_that_another_process_holds_is_not_waited_for() {
     let before = fs::read(place.record()).unwrap();
     let mut other = file_child::start("lock", &place.directory);
     let bound = Duration::from_secs(20);
-    process::until(bound, "it is locked", || file_child::has_told(&other, "locked").then_some(()));
-    let snapshot = store.read().await.expect("a look needs no lock");
+    process::until(bound, "it is locked", || {
+        file_child::has_reported(&other, "locked").then_some(())
+    });
+    let snapshot = store.read().await.expect("a read needs no lock");
     assert!(snapshot.record.term.is_some());
     let calls = async {
         [
@@ -120,7 +122,7 @@ async fn a_lock_that_another_process_holds_is_not_waited_for() {
             store.release(&bid).await,
         ]
     };
-    for outcome in tokio::time::timeout(bound, calls).await.expect("nobody waits for the lock") {
+    for outcome in tokio::time::timeout(bound, calls).await.expect("no call waits for the lock") {
         let Err(StoreError::Unknown(failure)) = outcome else { panic!("{outcome:?}") };
         assert_eq!(failure.cause, Cause::Unavailable, "{failure}");
         assert!(failure.message.contains(place.lock().to_str().unwrap()), "{failure}");

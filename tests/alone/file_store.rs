@@ -217,7 +217,7 @@ fn readings(seconds: &'static [u64]) -> impl Fn() -> Moment + Send + Sync {
 /// Returns whether the lease is free at this second.
 async fn free_at(place: &Place, second: &'static [u64]) -> bool {
     let store = FileStore::with_clock(&named(&place.directory), readings(second));
-    store.read().await.expect("a look").free
+    store.read().await.expect("a read").free
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use tenure::clock::{self, Moment};
 fn passive_in_time(cluster: &Cluster, index: usize, cut: Moment) {
     let candidate = &cluster.candidates[index];
     let mut end = Duration::ZERO;
-    until(DEADLINE + SLACK, "it says passive", || {
+    until(DEADLINE + SLACK, "it is passive", || {
         let asked = clock::now().raw;
         let left = candidate.status()?["valid_for_ms"].as_u64()?;
         if left == 0 {
@@ -71,7 +71,7 @@ fn fault_15_a_leader_refused_by_the_store_is_passive_at_its_deadline_and_another
     cluster.proxies[0].heal();
     cluster.stands_by(0, SLACK);
     assert!(all_alive(&cluster));
-    cluster.judge_order(&[], &["c0", &format!("c{next}")]);
+    cluster.verdict_with_order(&[], &["c0", &format!("c{next}")]);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn fault_15_a_leader_behind_a_firewall_is_passive_at_its_deadline_and_another_le
     networks[0].drop_firewall();
     cluster.stands_by(0, SLACK);
     assert!(all_alive(&cluster));
-    cluster.judge_order(&[], &["c0", "c1"]);
+    cluster.verdict_with_order(&[], &["c0", "c1"]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use testkit::processes::{cluster, process};
 use std::time::Duration;
 
 use account::Account;
-use cluster::{Cluster, ON_BLOBS, PATIENCE, tells};
+use cluster::{Cluster, ON_BLOBS, PATIENCE, logs};
 use process::{Process, until};
 use raw::Raw;
 use rustix::process::Signal;
@@ -38,7 +38,7 @@ fn losses(candidate: &Process) -> usize {
 /// Waits until the leader has learned that its lease is lost.
 fn loses(cluster: &Cluster, leader: usize, before: usize) {
     let candidate = &cluster.candidates[leader];
-    until(PATIENCE, "the leader is told", || (losses(candidate) > before).then_some(()));
+    until(PATIENCE, "the leader has lost its lease", || (losses(candidate) > before).then_some(()));
     assert!(changes(candidate, "lapsed").is_empty(), "at the next renewal, not at the deadline");
 }
 
@@ -82,13 +82,13 @@ fn broken_by_an_operator(account: &Account, periods: &[Option<&str>]) -> Cluster
 #[test]
 fn fault_22_a_break_that_lets_the_lease_run_out_makes_no_dual_by_the_tables() {
     let cluster = broken_by_an_operator(&Account::by_the_tables(), &[None, Some("30")]);
-    assert_eq!(cluster.judge().terms.len(), 3);
+    assert_eq!(cluster.verdict().terms.len(), 3);
 }
 
 #[test]
 fn fault_22_a_break_that_lets_the_lease_run_out_makes_no_dual_on_azurite() {
     let cluster = broken_by_an_operator(&Account::on_azurite(), &[None, Some("30")]);
-    assert_eq!(cluster.judge().terms.len(), 3);
+    assert_eq!(cluster.verdict().terms.len(), 3);
 }
 
 /// The lease is free at once, and the old leader learns it at its next renewal: until then only the
@@ -115,7 +115,7 @@ fn taken_by_another(account: &Account, cluster: Cluster, term: u64) {
     assert_eq!(released.status, 200, "{released:?}");
     let next = cluster.settle();
     assert!(cluster.term(next) > term);
-    assert_eq!(cluster.judge().terms.len(), 2);
+    assert_eq!(cluster.verdict().terms.len(), 2);
 }
 
 #[test]
@@ -175,7 +175,7 @@ impl Harmed {
         let Self { cluster, term, .. } = self;
         let next = cluster.settle();
         let words = format!(r#""reason":"term-written","term":{}"#, cluster.term(next));
-        tells(&cluster.candidates[next], &words);
+        logs(&cluster.candidates[next], &words);
         let last = |reason| *changes(&cluster.candidates[next], reason).last().unwrap();
         let held = last("term-written") - last("acquired");
         // The wait begins when the grant arrives; its line in the log is written a little later.
@@ -183,7 +183,7 @@ impl Harmed {
         assert!(cluster.term(next) > term, "above all that was seen");
         let told = cluster.candidates.iter().filter(|it| it.log().contains(alarm)).count();
         assert!(told > 0, "{alarm}");
-        assert_eq!(cluster.judge().terms.len(), 2);
+        assert_eq!(cluster.verdict().terms.len(), 2);
     }
 }
 

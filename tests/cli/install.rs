@@ -36,8 +36,8 @@ fn the_copy_is_complete_and_executable_by_all_users_despite_the_umask() {
     let ran = Command::new("sh").args(["-c", &script]).env_clear().output().unwrap();
     assert!(ran.status.success(), "{ran:?}");
     let copy = place.path().join("tenure");
-    let said = format!("installed tenure {} in {}\n", env!("CARGO_PKG_VERSION"), copy.display());
-    assert_eq!(String::from_utf8_lossy(&ran.stdout), said);
+    let line = format!("installed tenure {} in {}\n", env!("CARGO_PKG_VERSION"), copy.display());
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), line);
     assert_eq!(copy.metadata().unwrap().permissions().mode() & 0o7777, 0o755);
     assert!(whole(&copy));
     assert_eq!(names(place.path()), ["tenure"]);
@@ -93,8 +93,8 @@ fn an_incomplete_copy_is_removed_and_the_old_one_stays() {
     let script = format!("trap '' XFSZ; ulimit -f 64; {install}");
     let ran = Command::new("sh").args(["-c", &script]).output().unwrap();
     assert_eq!(ran.status.code(), Some(1), "{ran:?}");
-    let told = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert!(told.contains("free 10 MB"), "{told}");
+    let stderr = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(stderr.contains("free 10 MB"), "{stderr}");
     assert_eq!(names(place.path()), ["tenure"]);
     assert_eq!(std::fs::read_to_string(place.path().join("tenure")).unwrap(), "old");
 }
@@ -116,11 +116,11 @@ fn an_unusable_volume_is_named_with_a_volume_to_mount_instead() {
             .env("DIR", place.path())
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&ran.stderr).into_owned();
-        assert_eq!(ran.status.code(), Some(1), "{told}");
+        let stderr = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(ran.status.code(), Some(1), "{stderr}");
         assert!(ran.stdout.is_empty(), "nothing is left there: {ran:?}");
         for words in words {
-            assert!(told.contains(words), "{words} in {told}");
+            assert!(stderr.contains(words), "{words} in {stderr}");
         }
     }
 }

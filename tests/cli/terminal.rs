@@ -85,19 +85,19 @@ fn status_shows_the_candidates_and_the_last_changes() {
     let (first, second) =
         (candidate("first", directory.path()), candidate("second", directory.path()));
     let url = |it: &Process| format!("http://{}", it.address);
-    let told = run_verb(&["status", "--url", &url(&first)], &[]).out;
+    let table = run_verb(&["status", "--url", &url(&first)], &[]).out;
     for words in [
         "\ncandidate  role    term",
         "\nfirst      active  ",
         "this instance leads\n",
         "the term was written, term",
     ] {
-        assert!(told.contains(words), "{words} in {told}");
+        assert!(table.contains(words), "{words} in {table}");
     }
-    let told = run_verb(&["status", "--url", &url(&second)], &[]).out;
+    let table = run_verb(&["status", "--url", &url(&second)], &[]).out;
     for words in ["\nsecond     passive  -", "\nfirst      holder   ", "the store answered for the"]
     {
-        assert!(told.contains(words), "{words} in {told}");
+        assert!(table.contains(words), "{words} in {table}");
     }
     let document = run_verb(&["status", "--json", "--url", &url(&first)], &[]).out;
     let document: serde_json::Value = serde_json::from_str(&document).unwrap();

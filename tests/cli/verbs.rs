@@ -203,7 +203,7 @@ fn check_answers_by_exit_code() {
     let ran = check(&[]);
     assert_eq!((ran.code, ran.out.as_str()), (1, "passive: standby\n"));
 
-    sidecar.say("active", "leader", Some(42), 60_000);
+    sidecar.report("active", "leader", Some(42), 60_000);
     let ran = check(&[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.starts_with("active: term 42, 5"), "{}", ran.out);
@@ -211,7 +211,7 @@ fn check_answers_by_exit_code() {
     assert_eq!(check(&["--min-remaining", "61s"]).code, 1);
 
     // A sidecar never serves a status that is active with no time left; it must not be trusted.
-    sidecar.say("active", "leader", Some(42), 0);
+    sidecar.report("active", "leader", Some(42), 0);
     assert_eq!(check(&[]).code, 1);
 
     sidecar.say_nonsense();
@@ -230,7 +230,7 @@ fn check_answers_by_exit_code() {
 #[test]
 fn check_counts_from_sending_its_request() {
     let sidecar = Sidecar::start();
-    sidecar.say("active", "leader", Some(42), 400);
+    sidecar.report("active", "leader", Some(42), 400);
     sidecar.delay(Duration::from_millis(500));
     let ran = run_verb(&["check", "--url", &sidecar.url()], &[]);
     assert_eq!(ran.code, 1, "what was true when it was said is over: {}", ran.out);
@@ -248,7 +248,7 @@ fn check_gives_up_on_a_sidecar_that_hangs() {
 #[test]
 fn the_url_may_be_a_variable_or_a_unix_socket() {
     let sidecar = Sidecar::start();
-    sidecar.say("active", "leader", Some(42), 60_000);
+    sidecar.report("active", "leader", Some(42), 60_000);
     assert_eq!(run_verb(&["check"], &[("TENURE_URL", &sidecar.url())]).code, 0);
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("s");
@@ -314,7 +314,7 @@ fn check_trusts_a_file_of_this_boot_until_its_deadline() {
 #[test]
 fn status_is_a_table_for_people_and_the_document_for_programs() {
     let sidecar = Sidecar::start();
-    sidecar.say("active", "leader", Some(42), 60_000);
+    sidecar.report("active", "leader", Some(42), 60_000);
     let ran = run_verb(&["status", "--url", &sidecar.url()], &[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     for line in [
@@ -364,14 +364,14 @@ fn watch_prints_each_change_once_and_reconnects() {
     let mut watching = Process::verb(&["watch", "--url", &sidecar.url()], &[]);
     let mut line = |number| term_and_index(&watching.line(number, BOUND).unwrap());
     assert_eq!(line(0), (None, 1));
-    sidecar.say("active", "leader", Some(42), 60_000);
+    sidecar.report("active", "leader", Some(42), 60_000);
     assert_eq!(line(1), (Some(42), 2));
     // The sidecar keeps sending the same status: no change, no line.
     std::thread::sleep(Duration::from_millis(300));
     drop(sidecar);
     let sidecar = Sidecar::start_at(address);
     assert_eq!(line(2), (None, 1), "the next sidecar");
-    sidecar.say("active", "leader", Some(43), 60_000);
+    sidecar.report("active", "leader", Some(43), 60_000);
     assert_eq!(line(3), (Some(43), 2));
 }
 

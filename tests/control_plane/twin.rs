@@ -66,7 +66,7 @@ impl Talk {
     }
 
     /// Returns a body without generated values.
-    fn told(&self, mut body: Value) -> Value {
+    fn normalized(&self, mut body: Value) -> Value {
         self.plain(&mut body);
         body
     }
@@ -78,7 +78,7 @@ impl Talk {
 
     async fn post(&mut self, path: &str, body: Value) -> Value {
         let answer = self.raw.post(path, body.clone()).await;
-        let what = format!("POST {path} {}", self.told(body));
+        let what = format!("POST {path} {}", self.normalized(body));
         self.note(what, answer)
     }
 
@@ -89,7 +89,7 @@ impl Talk {
 
     async fn patch(&mut self, path: &str, body: Value) -> Value {
         let answer = self.raw.patch(path, body.clone()).await;
-        let what = format!("PATCH {path} {}", self.told(body));
+        let what = format!("PATCH {path} {}", self.normalized(body));
         self.note(what, answer)
     }
 

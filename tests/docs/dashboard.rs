@@ -115,9 +115,9 @@ fn two_leaders_of_separate_stores_raise_an_alert() {
     let targets = both.each_ref().map(|it| it.address);
     let prometheus = Prometheus::start(directory.path(), &monitoring("rules.yaml"), &targets);
     let query = "ALERTS{alertname=\"TenureTwoLeaders\", alertstate=\"firing\"}";
-    let told = until(Duration::from_secs(120), "it is told", || prometheus.query(query));
-    let named: Vec<_> = told.iter().map(|it| text(&it["metric"], "identity")).collect();
-    assert_eq!(named, ["orders-0"], "the older leads beside the younger");
+    let alerts = until(Duration::from_secs(120), "it is reported", || prometheus.query(query));
+    let named: Vec<_> = alerts.iter().map(|it| text(&it["metric"], "identity")).collect();
+    assert_eq!(named, ["orders-0"], "the older is the second leader");
 }
 
 /// Asserts that a variable of the form `label_values(SERIES, LABEL)` has values.

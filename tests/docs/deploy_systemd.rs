@@ -78,7 +78,7 @@ fn let_through(unit: &str) -> BTreeSet<String> {
 }
 
 /// Returns the system calls of Tenure and its child processes, until it exits by itself.
-fn asked(home: &Path, arguments: &[&str]) -> BTreeSet<String> {
+fn system_calls(home: &Path, arguments: &[&str]) -> BTreeSet<String> {
     let trace = home.join("trace");
     let status = Command::new("timeout")
         .args(["60", "strace", "-f", "-qq", "-o"])
@@ -108,10 +108,10 @@ fn the_units_filters_allow_every_system_call_of_tenure() {
     let end = "sh -c 'kill -TERM $PPID'";
     let run = ["run", "--status-file", &status, "--admin", &admin, "--on-active", end];
     let beside = ["--health", "exec:true", "--listen", "127.0.0.1:0", "--election", "beside"];
-    let alone = asked(home.path(), &[&run[..], &beside].concat());
+    let alone = system_calls(home.path(), &[&run[..], &beside].concat());
     let exec = ["exec", "--once", "--listen", "127.0.0.1:0", "--", "sleep", "0.1"];
     for (unit, calls) in
-        [("tenure@.service", alone), ("tenure-exec@.service", asked(home.path(), &exec))]
+        [("tenure@.service", alone), ("tenure-exec@.service", system_calls(home.path(), &exec))]
     {
         let refused: Vec<_> = calls.difference(&let_through(unit)).cloned().collect();
         assert!(calls.contains("execve") && calls.len() > 30, "{unit}: {calls:?}");

@@ -296,25 +296,25 @@ fn tried(ends: &str) -> (Option<i32>, String, bool) {
         .env("ENDS", ends)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&ran.stdout) + String::from_utf8_lossy(&ran.stderr);
-    (ran.status.code(), said.into_owned(), state.join("deleted").exists())
+    let output = String::from_utf8_lossy(&ran.stdout) + String::from_utf8_lossy(&ran.stderr);
+    (ran.status.code(), output.into_owned(), state.join("deleted").exists())
 }
 
 #[test]
 fn the_script_for_a_real_cluster_completes_its_steps_and_deletes_the_cluster() {
-    let (code, said, deleted) = tried("6.0");
-    assert_eq!(code, Some(0), "{said}");
-    assert_eq!(said.matches("passed   ").count(), 7, "{said}");
-    assert!(deleted, "{said}");
+    let (code, output, deleted) = tried("6.0");
+    assert_eq!(code, Some(0), "{output}");
+    assert_eq!(output.matches("passed   ").count(), 7, "{output}");
+    assert!(deleted, "{output}");
 }
 
 #[test]
 fn the_script_for_a_real_cluster_names_a_check_that_fails() {
-    let (code, said, deleted) = tried("6.2");
-    assert_eq!(code, Some(1), "{said}");
+    let (code, output, deleted) = tried("6.2");
+    assert_eq!(code, Some(1), "{output}");
     assert!(
-        said.contains("FAILED    the service ended at 6.2, the sidecar released at 6.1"),
-        "{said}"
+        output.contains("FAILED    the service ended at 6.2, the sidecar released at 6.1"),
+        "{output}"
     );
-    assert!(deleted, "{said}");
+    assert!(deleted, "{output}");
 }

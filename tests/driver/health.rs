@@ -33,7 +33,7 @@ fn shell(script: &str) -> Probe {
 }
 
 /// Runs a probe until its result satisfies `until`, and returns that result.
-async fn said(settings: &Health, mut until: impl FnMut(&ProbeResult) -> bool) -> ProbeResult {
+async fn result_of(settings: &Health, mut until: impl FnMut(&ProbeResult) -> bool) -> ProbeResult {
     let feed = Feed::new(Standing::Standby);
     let probes = Probes::new(settings, clock::now).unwrap();
     let (results, mut reported) = mpsc::unbounded_channel();
@@ -51,16 +51,16 @@ async fn said(settings: &Health, mut until: impl FnMut(&ProbeResult) -> bool) ->
     };
     let either = async {
         tokio::select! {
-            () = asking => panic!("it stopped asking"),
+            () = asking => panic!("it stopped probing"),
             said = waiting => said,
         }
     };
-    tokio::time::timeout(BOUND, either).await.expect("it is said in time")
+    tokio::time::timeout(BOUND, either).await.expect("it is reported in time")
 }
 
 /// Returns the first result of a probe.
 async fn first(probe: Probe) -> (bool, String) {
-    let said = said(&health(vec![probe]), |_| true).await;
+    let said = result_of(&health(vec![probe]), |_| true).await;
     (said.succeeded, said.message)
 }
 
@@ -76,7 +76,7 @@ async fn an_http_probe_is_healthy_on_any_2xx_and_reports_its_duration() {
     assert!(words.ends_with(" ms"), "{words}");
     service.answer("204 No Content");
     assert!(first(http(&service.url("/"))).await.0);
-    let asked = &service.asked()[0];
+    let asked = &service.requests()[0];
     assert_eq!(asked.line, "GET /healthz HTTP/1.1");
     assert!(asked.header("user-agent").unwrap().starts_with("tenure/"));
 }
@@ -91,7 +91,7 @@ async fn an_http_probe_fails_on_another_code_and_follows_no_redirect() {
     service.answer(&format!("302 Found\r\nLocation: {}", well.url("/")));
     let said = first(http(&service.url("/"))).await;
     assert_eq!(said, (false, "302 Found; redirects are not followed".to_owned()));
-    assert!(well.asked().is_empty());
+    assert!(well.requests().is_empty());
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn credentials_of_the_url_are_sent_and_never_shown() {
     let service = Service::start();
     let url = format!("http://me:secret@{}/", service.address);
     assert!(first(http(&url)).await.0);
-    assert!(service.asked()[0].header("authorization").unwrap().starts_with("Basic "));
+    assert!(service.requests()[0].header("authorization").unwrap().starts_with("Basic "));
     drop(service);
     let (_, words) = first(http(&url)).await;
     assert_eq!(words, "connection refused");
@@ -150,9 +150,9 @@ async fn a_host_without_an_address_is_reported() {
         timeout: BOUND,
         ..health(vec![Probe::Tcp { host: "nowhere.invalid".to_owned(), port: 1 }])
     };
-    assert_eq!(self::said(&settings, |_| true).await.message, said);
+    assert_eq!(result_of(&settings, |_| true).await.message, said);
     let settings = Health { timeout: BOUND, ..health(vec![http("http://nowhere.invalid/")]) };
-    assert_eq!(self::said(&settings, |_| true).await.message, said);
+    assert_eq!(result_of(&settings, |_| true).await.message, said);
 }
 
 #[tokio::test]
@@ -214,7 +214,7 @@ async fn a_probe_that_is_dropped_kills_its_command() {
         }
     };
     let id = tokio::select! {
-        () = probes.run(feed.subscribe(), |_, _, _| async {}) => panic!("it stopped asking"),
+        () = probes.run(feed.subscribe(), |_, _, _| async {}) => panic!("it stopped probing"),
         id = begun => id,
     };
     until_gone(&id).await;
@@ -233,7 +233,7 @@ async fn each_probe_result_has_the_term_in_which_the_probe_began() {
         std::future::ready(())
     });
     let change = async {
-        while service.asked().is_empty() {
+        while service.requests().is_empty() {
             tokio::time::sleep(ms(5)).await;
         }
         feed.renew(leading(8, BOUND));
@@ -243,7 +243,7 @@ async fn each_probe_result_has_the_term_in_which_the_probe_began() {
     };
     let either = async {
         tokio::select! {
-            () = asking => panic!("it stopped asking"),
+            () = asking => panic!("it stopped probing"),
             () = change => (),
         }
     };
@@ -261,19 +261,19 @@ async fn a_slow_service_is_probed_once_at_a_time_and_delays_no_other_probe() {
     let probes = Probes::new(&settings, clock::now).unwrap();
     let asking = probes.run(feed.subscribe(), |_, _, _| async {});
     let enough = async {
-        while slow.asked().len() < 3 {
+        while slow.requests().len() < 3 {
             tokio::time::sleep(ms(5)).await;
         }
     };
     let either = async {
         tokio::select! {
-            () = asking => panic!("it stopped asking"),
+            () = asking => panic!("it stopped probing"),
             () = enough => (),
         }
     };
     tokio::time::timeout(BOUND, either).await.expect("it goes on asking");
-    let (slow, quick) = (slow.asked().len(), quick.asked().len());
-    assert!(quick > 3 * slow, "{quick} questions beside {slow}");
+    let (slow, quick) = (slow.requests().len(), quick.requests().len());
+    assert!(quick > 3 * slow, "{quick} probes against {slow}");
 }
 
 #[tokio::test]
@@ -294,7 +294,7 @@ async fn a_service_that_recovers_is_healthy_again() {
     let settings = health(vec![http(&service.url("/"))]);
     let mut service = Some(service);
     let mut turns = Vec::new();
-    let last = said(&settings, |said| {
+    let last = result_of(&settings, |said| {
         if turns.last() != Some(&said.succeeded) {
             turns.push(said.succeeded);
             service = if said.succeeded { None } else { Some(Service::start_at(address)) };

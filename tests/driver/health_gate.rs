@@ -103,7 +103,7 @@ fn no_instance_competes_before_its_service_is_healthy() {
     let service = Service::start();
     service.answer("503 Service Unavailable");
     let candidate = scene.start("gated", &[&service.url("/")]);
-    until(BOUND, "it has asked ten times", || (service.asked().len() >= 10).then_some(()));
+    until(BOUND, "it has asked ten times", || (service.requests().len() >= 10).then_some(()));
     assert!(!candidate.is_leader());
     is_in(&candidate, "unhealthy");
     let free = scene.start("free", &[]);
@@ -146,9 +146,9 @@ fn failures_below_the_threshold_are_tolerated_and_all_probes_must_be_healthy() {
     leads(&candidate);
     let term = candidate.status().unwrap()["term"].clone();
     for _ in 0..3 {
-        let asked = service.asked().len();
+        let asked = service.requests().len();
         service.fail_once();
-        until(BOUND, "it is well", || (service.asked().len() > asked + 2).then_some(()));
+        until(BOUND, "it is healthy", || (service.requests().len() > asked + 2).then_some(()));
     }
     assert_eq!(candidate.status().unwrap()["term"], term, "it led all the time");
     std::fs::remove_file(&alive).unwrap();
@@ -162,7 +162,7 @@ fn failures_below_the_threshold_are_tolerated_and_all_probes_must_be_healthy() {
     assert_eq!(probes[2]["well"], true);
     let log = candidate.log();
     let unwell = log.lines().filter(|it| it.contains("health probe failed: no such file"));
-    assert_eq!(unwell.count(), 1, "a change is told once: {log}");
+    assert_eq!(unwell.count(), 1, "a change is logged once: {log}");
 }
 
 #[test]

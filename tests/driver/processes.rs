@@ -28,7 +28,9 @@ fn hands_over(arguments: &[&str], variables: &[(&str, &str)]) {
     let bound = Duration::from_secs(10);
     let first = settled(&candidates);
     let heard = |recorder: &Recorder, name: &str| {
-        until(bound, "the recorder hears the leader", || recorder.heard(name).then_some(()));
+        until(bound, "the recorder has a claim of the leader", || {
+            recorder.has_claim(name).then_some(())
+        });
     };
     heard(&recorder, &candidates[first].name);
     let mut stopped = candidates.remove(first);
@@ -108,12 +110,12 @@ fn subscribers_receive_the_last_state_before_the_process_ends() {
     let mut subscriber = TcpStream::connect(observer.address).unwrap();
     subscriber.set_read_timeout(Some(bound)).unwrap();
     subscriber.write_all(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let mut told = BufReader::new(subscriber);
+    let mut lines = BufReader::new(subscriber);
     let mut until_line = |words: &str| {
         let mut line = String::new();
         while !line.contains(words) {
             line.clear();
-            assert!(told.read_line(&mut line).unwrap() > 0, "it ended without {words}");
+            assert!(lines.read_line(&mut line).unwrap() > 0, "it ended without {words}");
         }
     };
     until_line(r#""state":"observing""#);
@@ -142,7 +144,7 @@ fn signals_are_handled_while_the_start_waits_for_a_disk() {
     let directory = tempfile::tempdir().unwrap();
     let mut hung = starting_on_a_slow_disk(directory.path(), Duration::from_secs(4));
     hung.signal(Signal::TERM);
-    until(Duration::from_secs(10), "it has heard the first", || {
+    until(Duration::from_secs(10), "it has received the first", || {
         hung.log().contains("a second signal ends at once").then_some(())
     });
     hung.signal(Signal::TERM);

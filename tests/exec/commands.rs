@@ -134,7 +134,7 @@ fn an_operators_break_ends_the_command_before_the_next_one_starts() {
     });
     place.assert_safe();
     let asked = first.log().contains("about to expire");
-    assert!(!asked, "it was killed at once, and not when the belief was over: {}", first.log());
+    assert!(!asked, "it was killed at once, and not at the deadline: {}", first.log());
 }
 
 #[tokio::test]

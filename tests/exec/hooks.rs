@@ -108,10 +108,10 @@ impl Scene {
     }
 
     /// Runs hooks on the feed during a test.
-    async fn told(&self, settings: config::Hooks, test: impl Future<Output = ()>) {
-        let telling = self.hooks(settings).run(self.feed().subscribe(), |_| async {});
+    async fn during(&self, settings: config::Hooks, test: impl Future<Output = ()>) {
+        let running = self.hooks(settings).run(self.feed().subscribe(), |_| async {});
         tokio::select! {
-            () = telling => panic!("the driver is not gone"),
+            () = running => panic!("the driver is not gone"),
             () = test => (),
         }
     }
@@ -133,7 +133,7 @@ async fn a_command_hook_gets_the_event_in_its_environment() {
     let settings = config::Hooks { on_active: shell(&dump), ..none() };
     let read = |file: &Path| std::fs::read_to_string(file);
     scene
-        .told(settings, async {
+        .during(settings, async {
             let leader = Status { holder: holder("us", Some("10.0.3.7:8080"), 42), ..leads(42) };
             scene.feed().change(leader);
             scene.until_run("on-active", "ok").await;
@@ -165,7 +165,7 @@ async fn the_passive_hook_waits_for_the_active_hook_and_has_the_ended_term() {
     let settings =
         config::Hooks { on_active: scene.notes(&slow), on_passive: scene.notes(""), ..none() };
     scene
-        .told(settings, async {
+        .during(settings, async {
             scene.feed().change(leads(42));
             scene.until_noted("begin active 42").await;
             scene.feed().change(standby());
@@ -187,7 +187,7 @@ async fn a_slow_hook_runs_for_the_newest_state_and_counts_skipped_events() {
     let settings =
         config::Hooks { on_active: scene.notes(&slow), on_passive: scene.notes(""), ..none() };
     scene
-        .told(settings, async {
+        .during(settings, async {
             scene.feed().change(leads(1));
             scene.until_noted("begin active 1").await;
             for status in [standby(), leads(2), standby(), leads(3)] {
@@ -218,7 +218,7 @@ async fn a_hook_that_times_out_is_killed_with_its_process_group() {
         ..none()
     };
     scene
-        .told(settings, async {
+        .during(settings, async {
             scene.feed().change(leads(1));
             scene.until_run("on-active", "timeout").await;
             scene.feed().change(standby());
@@ -238,7 +238,7 @@ async fn a_hook_that_handles_sigterm_may_exit_within_the_grace_period() {
         format!("trap 'echo yes > {}; exit 0' TERM; while :; do sleep 0.02; done", file.display());
     let settings = config::Hooks { on_active: shell(&script), timeout: ms(300), ..none() };
     scene
-        .told(settings, async {
+        .during(settings, async {
             scene.feed().change(leads(1));
             scene.until_run("on-active", "timeout").await;
         })
@@ -256,7 +256,7 @@ async fn background_processes_of_a_hook_end_with_it_unless_in_a_session_of_their
     );
     let settings = config::Hooks { on_active: shell(&script), ..none() };
     scene
-        .told(settings, async {
+        .during(settings, async {
             scene.feed().change(leads(1));
             scene.until_run("on-active", "ok").await;
         })
@@ -280,7 +280,7 @@ async fn a_hook_that_fails_or_cannot_start_is_counted_and_the_next_one_runs() {
         ..none()
     };
     scene
-        .told(settings, async {
+        .during(settings, async {
             scene.feed().change(leads(1));
             scene.until_run("on-active", "failed").await;
             scene.feed().change(standby());
@@ -295,7 +295,7 @@ async fn a_webhook_gets_the_status_document() {
     let hook = webhook(&service.url("/events?key=k"));
     let settings = config::Hooks { on_active: hook.clone(), on_passive: hook, ..none() };
     scene
-        .told(settings, async {
+        .during(settings, async {
             scene.feed().change(leads(42));
             scene.until_run("on-active", "ok").await;
             service.answer("500 Internal Server Error");
@@ -303,7 +303,7 @@ async fn a_webhook_gets_the_status_document() {
             scene.until_run("on-passive", "failed").await;
         })
         .await;
-    let asked = service.asked();
+    let asked = service.requests();
     assert_eq!(asked.len(), 2, "nothing is repeated");
     assert_eq!(asked[0].line, "POST /events?key=k HTTP/1.1");
     assert_eq!(asked[0].header("content-type"), Some("application/json"));
@@ -326,7 +326,7 @@ async fn a_webhook_that_does_not_answer_in_time_is_cancelled() {
     let settings =
         config::Hooks { on_active: webhook(&service.url("/")), timeout: ms(200), ..none() };
     scene
-        .told(settings, async {
+        .during(settings, async {
             scene.feed().change(leads(1));
             scene.until_run("on-active", "timeout").await;
         })
@@ -343,7 +343,7 @@ async fn the_leader_change_hook_runs_on_standbys_and_concurrently_with_other_hoo
     let settings =
         config::Hooks { on_active: scene.notes(&slow), on_leader_change: name, ..none() };
     scene
-        .told(settings, async {
+        .during(settings, async {
             for (count, leader) in [("a", 1), ("b", 2)].into_iter().enumerate() {
                 let holder = holder(leader.0, None, leader.1);
                 scene.feed().change(Status { holder, ..standby() });
@@ -368,7 +368,7 @@ async fn the_passive_hook_runs_at_the_deadline_without_a_publication() {
     let scene = Scene::new(Standing::Standby);
     let settings = config::Hooks { on_passive: scene.notes(""), ..none() };
     scene
-        .told(settings, async {
+        .during(settings, async {
             scene.feed().change(leads(5));
             tokio::time::sleep(ms(50)).await;
             scene.feed().renew(in_jeopardy(5, BELIEF));
@@ -386,15 +386,15 @@ async fn the_passive_hook_of_a_resigned_leader_runs_before_the_process_ends() {
     let mut scene = Scene::new(Standing::Standby);
     let settings = config::Hooks { on_passive: scene.notes("sleep 0.2"), ..none() };
     let feed = scene.feed.take().unwrap();
-    let telling = scene.hooks(settings).run(feed.subscribe(), |_| async {});
+    let running = scene.hooks(settings).run(feed.subscribe(), |_| async {});
     let driver = async {
         feed.change(leads(5));
         tokio::time::sleep(ms(50)).await;
         feed.change(status::status(Standing::Stopped));
         drop(feed);
     };
-    let both = async { tokio::join!(telling, driver) };
-    tokio::time::timeout(BOUND, both).await.expect("it ends when passive was told");
+    let both = async { tokio::join!(running, driver) };
+    tokio::time::timeout(BOUND, both).await.expect("it ends after on-passive");
     assert_eq!(scene.noted(), ["begin passive 5", "end passive 5"]);
 }
 

@@ -149,7 +149,7 @@ fn a_hook_that_hangs_delays_neither_renewals_nor_the_release() {
     let second = scene.start("second", &[]);
     first.signal(Signal::TERM);
     leads(&second);
-    assert!(!first.has_ended(), "passive is still to be told, after the hook that hangs");
+    assert!(!first.has_ended(), "the passive hook has yet to run, after the hook that hangs");
     assert!(first.wait(BOUND).success());
     assert_eq!(scene.noted(), "passive\n");
     for id in ids.split_whitespace() {
@@ -209,7 +209,7 @@ fn a_webhook_over_tls_trusts_the_system_roots() {
     front.show(Authority::new("others").sign("localhost", 2099));
     first.signal(Signal::TERM);
     assert!(first.wait(BOUND).success());
-    let asked = service.asked();
+    let asked = service.requests();
     assert_eq!(asked.len(), 1);
     assert_eq!(asked[0].json()["role"], "active");
     let log = first.log();
@@ -224,11 +224,13 @@ fn a_frozen_leader_runs_the_passive_hook_on_waking_and_the_active_hook_not_again
     let first = scene.start("first", &["--on-active", &active, "--on-passive", &passive]);
     leads(&first);
     let second = scene.start("second", &[]);
-    until(BOUND, "active is told", || (scene.noted() == "active\n").then_some(()));
+    until(BOUND, "the active hook has run", || (scene.noted() == "active\n").then_some(()));
     first.signal(Signal::STOP);
     leads(&second);
     first.signal(Signal::CONT);
-    until(BOUND, "passive is told", || (scene.noted() == "active\npassive\n").then_some(()));
+    until(BOUND, "the passive hook has run", || {
+        (scene.noted() == "active\npassive\n").then_some(())
+    });
     until(BOUND, "it stands by", || first.state().filter(|it| it == "standby"));
     assert_eq!(scene.noted(), "active\npassive\n");
 }

@@ -51,9 +51,9 @@ fn a_command_that_cannot_be_run_is_reported_before_a_lease_is_acquired() {
         (script.to_str().unwrap(), 126, "is not executable"),
     ] {
         let ran = run(&place, &[], &[command]);
-        let said = String::from_utf8(ran.stderr).unwrap();
-        assert_eq!(ran.status.code(), Some(code), "{said}");
-        assert!(said.contains(words), "{said}");
+        let stderr = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(code), "{stderr}");
+        assert!(stderr.contains(words), "{stderr}");
     }
     let left = std::fs::read_dir(place.path().join("store")).unwrap().count();
     assert_eq!(left, 0, "the store was not touched");
@@ -66,10 +66,10 @@ fn settings_without_time_to_stop_are_refused_with_the_numbers() {
     let arguments = ["exec", "--store", &store, "--stop-timeout", "5s", "--", "true"];
     let ran = Command::new(env!("CARGO_BIN_EXE_tenure")).args(arguments).output().unwrap();
     assert_eq!(code(&place, &["--observe"], &["true"]), 2, "an observer never leads");
-    let said = String::from_utf8(ran.stderr).unwrap();
-    assert_eq!(ran.status.code(), Some(2), "{said}");
+    let stderr = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!(ran.status.code(), Some(2), "{stderr}");
     for words in ["stop-timeout", "5s", "11s"] {
-        assert!(said.contains(words), "{words} in {said}");
+        assert!(stderr.contains(words), "{words} in {stderr}");
     }
 }
 
@@ -81,8 +81,8 @@ fn wait_bounds_the_wait_for_the_lease_and_zero_tries_once() {
     let begin = clock::now();
     let refused = run(&place, &["--once", "--wait", "0s"], &["true"]);
     assert_eq!(refused.status.code(), Some(75));
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(said.contains("no lease within --wait 0s") && said.contains("holder"), "{said}");
+    let stderr = String::from_utf8(refused.stderr).unwrap();
+    assert!(stderr.contains("no lease within --wait 0s") && stderr.contains("holder"), "{stderr}");
     assert_eq!(code(&place, &["--once", "--wait", "1s"], &["true"]), 75);
     assert!(begin.elapsed_max(clock::now()) >= Duration::from_secs(1));
     assert!(begin.elapsed_min(clock::now()) < Duration::from_secs(20));
@@ -113,10 +113,10 @@ fn without_proc_no_lease_is_acquired_and_the_remedy_is_reported() {
         .output()
         .unwrap();
     assert_eq!(it.status.code(), Some(1));
-    let said = String::from_utf8(it.stderr).unwrap();
+    let stderr = String::from_utf8(it.stderr).unwrap();
     assert!(
-        said.contains("/proc/self/exe cannot be run") && said.contains("mount /proc"),
-        "{said}"
+        stderr.contains("/proc/self/exe cannot be run") && stderr.contains("mount /proc"),
+        "{stderr}"
     );
     assert_eq!(std::fs::read_dir(place.path().join("store")).unwrap().count(), 0);
 }
@@ -160,9 +160,9 @@ fn an_exec_or_run_inside_an_exec_of_the_same_election_is_refused() {
             inner.extend(["--once", "--", "true"]);
         }
         let ran = run(&place, &["--once"], &inner);
-        let said = String::from_utf8(ran.stderr).unwrap();
-        assert_eq!(ran.status.code(), Some(2), "{verb}: {said}");
-        assert!(said.contains("wait for itself"), "{said}");
+        let stderr = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(2), "{verb}: {stderr}");
+        assert!(stderr.contains("wait for itself"), "{stderr}");
     }
     let other = [tenure, "exec", "--once", "--store", &store, "--election", "other", "--", "true"];
     assert_eq!(code(&place, &["--once"], &other), 0, "another election is another lock");
@@ -263,11 +263,11 @@ fn signals_are_forwarded_and_a_second_terminating_signal_ends_at_once() {
         exec.signal(signal);
         until(BOUND, word, || read(&place.path().join("got")).filter(|it| it.ends_with(word)));
     }
-    let keeper = watchdog(&exec).unwrap();
+    let watchdog_id = watchdog(&exec).unwrap();
     exec.signal(Signal::TERM);
     assert_eq!(exec.wait(BOUND).code(), Some(143));
-    until(BOUND, "the keeper has ended its command", || {
-        rustix::process::test_kill_process(keeper).is_err().then_some(())
+    until(BOUND, "the watchdog has ended its command", || {
+        rustix::process::test_kill_process(watchdog_id).is_err().then_some(())
     });
     assert_eq!(read(&place.path().join("got")).unwrap(), "hup\nusr1\nint\n", "each once");
 }
@@ -281,7 +281,7 @@ fn when_the_command_has_ended_a_second_signal_still_ends_at_once() {
     let mut exec = Process::exec("it", &flags, &["sleep", "1"]);
     until(BOUND, "the hook runs", || read(&ready));
     exec.signal(Signal::INT);
-    until(BOUND, "it hears the first", || {
+    until(BOUND, "it has received the first", || {
         exec.log().contains("a second signal ends at once").then_some(())
     });
     exec.signal(Signal::TERM);

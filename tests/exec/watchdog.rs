@@ -95,7 +95,7 @@ const STUBBORN: &str = "trap '' TERM INT HUP; echo $$ >$DIR/ready; while :; do s
 #[tokio::test]
 async fn the_exit_of_a_command_is_reported_as_a_shell_does() {
     let directory = tempfile::tempdir().unwrap();
-    for (script, said) in [
+    for (script, events) in [
         ("exit 7", WatchdogEvent::Exited(7)),
         ("exit 0", WatchdogEvent::Exited(0)),
         ("kill -SEGV $$", WatchdogEvent::Signalled(11)),
@@ -103,7 +103,7 @@ async fn the_exit_of_a_command_is_reported_as_a_shell_does() {
         let mut watchdog = start(script, directory.path(), BOUND);
         started(&mut watchdog).await;
         let (said_all, _) = rest(&mut watchdog).await;
-        assert_eq!(said_all, [said, WatchdogEvent::Gone], "{script}");
+        assert_eq!(said_all, [events, WatchdogEvent::Gone], "{script}");
     }
 }
 
@@ -115,9 +115,9 @@ async fn a_command_that_vanished_meanwhile_is_127_and_one_that_may_not_run_is_12
         let none: [(&str, &OsStr); 0] = [];
         let mut watchdog = WatchdogClient::start(&it, none, ends_in(BOUND)).unwrap();
         started(&mut watchdog).await;
-        let (said, _) = rest(&mut watchdog).await;
+        let (events, _) = rest(&mut watchdog).await;
         assert_eq!(
-            said,
+            events,
             [WatchdogEvent::Exited(code), WatchdogEvent::Gone],
             "{}",
             program.display()
@@ -144,8 +144,8 @@ async fn sigterm_is_sent_before_the_deadline_and_sigkill_at_it() {
     assert!(killed >= Duration::from_millis(1_500), "killed {killed:?} after, before the end");
     // The bound is the safety property, plus an allowance for a busy machine.
     assert!(killed < Duration::from_millis(2_000), "{killed:?}");
-    let said = rest(&mut watchdog).await.0;
-    assert_eq!(said, [WatchdogEvent::Overdue, WatchdogEvent::Signalled(9), WatchdogEvent::Gone]);
+    let events = rest(&mut watchdog).await.0;
+    assert_eq!(events, [WatchdogEvent::Overdue, WatchdogEvent::Signalled(9), WatchdogEvent::Gone]);
 }
 
 #[tokio::test]
@@ -159,8 +159,8 @@ async fn a_command_that_handles_sigterm_has_ended_before_the_deadline() {
     watchdog.order(WatchdogCommand::Belief(end));
     until_dead(id).await;
     assert!(!end.remaining(clock::now()).is_zero(), "it had the whole stop-timeout");
-    let said = rest(&mut watchdog).await.0;
-    assert_eq!(said, [WatchdogEvent::Overdue, WatchdogEvent::Exited(3), WatchdogEvent::Gone]);
+    let events = rest(&mut watchdog).await.0;
+    assert_eq!(events, [WatchdogEvent::Overdue, WatchdogEvent::Exited(3), WatchdogEvent::Gone]);
 }
 
 #[tokio::test]
@@ -201,8 +201,8 @@ async fn a_requested_stop_is_the_requested_signal_and_then_sigkill() {
     let begin = clock::now();
     watchdog.order(WatchdogCommand::Terminate { signal: 2, within: Duration::from_secs(1) });
     read(&directory.path().join("int")).await;
-    let (said, _) = rest(&mut watchdog).await;
-    assert_eq!(said, [WatchdogEvent::Signalled(9), WatchdogEvent::Gone]);
+    let (events, _) = rest(&mut watchdog).await;
+    assert_eq!(events, [WatchdogEvent::Signalled(9), WatchdogEvent::Gone]);
     assert!(begin.elapsed_min(clock::now()) >= Duration::from_secs(1), "it had its time");
     assert!(!directory.path().join("term").exists(), "and no other signal");
 }

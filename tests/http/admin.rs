@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use cluster::{PATIENCE, STEADY, settled, tells};
+use cluster::{PATIENCE, STEADY, logs, settled};
 use process::{Process, Ran, until};
 use serde_json::{Value, json};
 use tenure::clock;
@@ -66,11 +66,11 @@ impl Place {
         self.write_token(TOKEN);
         let token = self.path("token").display().to_string();
         let it = self.start_at(name, "127.0.0.1:0", &["--admin-token-file", &token]);
-        tells(&it, "admin listener");
+        logs(&it, "admin listener");
         let log = it.log();
         let lines = log.lines().filter_map(|it| serde_json::from_str::<Value>(it).ok());
         let address = lines.filter_map(|it| Some(it["admin"].as_str()?.to_owned())).next();
-        let address = address.expect("it says where its admin listener is");
+        let address = address.expect("it logs the address of its admin listener");
         let port = address.rsplit_once(':').unwrap().1.parse().unwrap();
         (it, port)
     }
@@ -268,7 +268,7 @@ fn a_socket_is_private_from_the_start_and_refuses_other_users() {
     std::fs::set_permissions(place.socket("a"), Permissions::from_mode(0o666)).unwrap();
     let refused = stranger();
     assert!(refused.contains("the caller is uid 65534") && refused.ends_with("403"), "{refused}");
-    tells(&leader, "uid 65534");
+    logs(&leader, "uid 65534");
     assert!(leader.is_leader());
 }
 
@@ -303,7 +303,7 @@ fn loopback_requires_the_token_and_a_loopback_host_and_refuses_browsers() {
     assert_eq!(call(&host, &[("Authorization", new.as_str())]).code, 409);
     std::fs::remove_file(place.path("token")).unwrap();
     assert_eq!(call(&host, &[("Authorization", new.as_str())]).code, 503);
-    tells(&leader, "admin-token-file");
+    logs(&leader, "admin-token-file");
 
     place.write_token(TOKEN);
     let token = place.path("token").display().to_string();
@@ -320,7 +320,7 @@ fn only_a_stale_socket_is_replaced() {
     let place = Place::new();
     drop(UnixListener::bind(place.socket("a")).unwrap());
     // A process that another test is starting has it until it executes its program.
-    until(PATIENCE, "nobody listens", || UnixStream::connect(place.socket("a")).err());
+    until(PATIENCE, "the listener is closed", || UnixStream::connect(place.socket("a")).err());
     let mut first = place.start("a", &[]);
     in_state(&first, "leader");
     assert_eq!(place.call("a", "/v1/resume", "").code, 409);
@@ -364,7 +364,7 @@ fn after_a_step_down_another_wins_and_the_hold_off_is_kept() {
     }
     assert_eq!(place.tenure(["a", "b"][other], &["resume"]).code, 0);
     in_state(&pair[other], "leader");
-    tells(&pair[leader], "step-down hold_off=30s");
+    logs(&pair[leader], "step-down hold_off=30s");
 }
 
 #[test]

@@ -151,8 +151,8 @@ async fn the_term_is_sent_while_leading_only_and_the_time_always() {
         .feed()
         .change(Status { holder: holder("them", None, 41), ..of(leading(42, ms(10_000))) });
     pass(ms(1_877));
-    let told = ["/leader", "/active", "/primary", "/standby", "/passive", "/replica", "/status"];
-    for path in told {
+    let paths = ["/leader", "/active", "/primary", "/standby", "/passive", "/replica", "/status"];
+    for path in paths {
         let answer = server.get(path).await;
         assert_eq!(answer.header("tenure-term"), Some("42"), "{path}");
         assert_eq!(answer.header("tenure-valid-for-ms"), Some("8123"), "{path}");
@@ -160,7 +160,7 @@ async fn the_term_is_sent_while_leading_only_and_the_time_always() {
     for standing in [Standing::Standby, Standing::Activating, Standing::Starting, Standing::Stopped]
     {
         server.feed().change(Status { holder: holder("them", None, 43), ..of(standing.clone()) });
-        for path in told {
+        for path in paths {
             let answer = server.get(path).await;
             assert_eq!(answer.header("tenure-term"), None, "{path} in {standing:?}");
             assert_eq!(answer.header("tenure-valid-for-ms"), Some("0"), "{path} in {standing:?}");

@@ -241,7 +241,7 @@ async fn a_subscriber_that_never_reads_is_dropped_and_delays_no_other() {
     let words = "no route ".repeat(2_000);
     for _ in 0..100 {
         server.feed().change(Status { store: failing(1, &words), ..of(leading(42, ms(10_000))) });
-        other.event().await.expect("the other is told of each change");
+        other.event().await.expect("the other receives each change");
     }
     let mut probe = idle(&server).await;
     for _ in 0..30 {

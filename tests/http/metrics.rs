@@ -21,8 +21,12 @@ fn lint(text: &str) {
         .unwrap_or_else(|error| panic!("promtool: {error}; install the Debian package prometheus"));
     promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let output = promtool.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
+    let complaints = [output.stdout, output.stderr].concat();
+    assert!(
+        output.status.success() && complaints.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&complaints)
+    );
 }
 
 fn text(metrics: &Metrics, feed: &Feed) -> String {
@@ -144,7 +148,10 @@ fn values_that_depend_on_time_are_computed_when_scraped() {
     pass(ms(6_000));
     let ended = text(&metrics, &feed);
     let (is_leader, valid, _) = leads(&ended);
-    assert!(!is_leader && valid.abs() < f64::EPSILON, "the belief is over without a publication");
+    assert!(
+        !is_leader && valid.abs() < f64::EPSILON,
+        "the deadline has passed without a publication"
+    );
     assert!(value(&ended, "tenure_state", &["state=\"jeopardy\""]) > 0.5);
     feed.change(Status { store: failing(3, "no route"), ..of(Standing::Standby) });
     let passive = text(&metrics, &feed);

@@ -343,7 +343,7 @@ async fn the_page_is_legible_in_light_and_dark_mode_on_desktops_and_phones() {
         let mut papers = Vec::new();
         for (size, width, height) in [("desk", 1_100, 800), ("phone", 360, 740)] {
             for scheme in ["light", "dark"] {
-                chromium.look(width, height, scheme).await;
+                chromium.emulate(width, height, scheme).await;
                 chromium.open(&url(&server)).await;
                 papers
                     .push(chromium.value("getComputedStyle(document.body).backgroundColor").await);

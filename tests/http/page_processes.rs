@@ -36,7 +36,7 @@ async fn probe_results_are_shown() {
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let candidate = Process::run("it", &arguments, &[]);
     let mut chromium = Chromium::start().await;
-    chromium.look(1_100, 800, "light").await;
+    chromium.emulate(1_100, 800, "light").await;
     chromium.open(&format!("http://{}/", candidate.address)).await;
     chromium.until("document.body.innerText.includes('is unhealthy and does not compete')").await;
     chromium.until("document.body.innerText.includes('Unhealthy')").await;

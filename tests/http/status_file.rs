@@ -52,15 +52,15 @@ impl Writing {
     }
 
     /// Publishes a status, and waits for the files' acknowledgement.
-    async fn say(&mut self, status: Status) {
+    async fn publish(&mut self, status: Status) {
         self.feed().change(status);
-        self.said().await;
+        self.acknowledged().await;
     }
 
-    async fn said(&mut self) {
+    async fn acknowledged(&mut self) {
         let sequence = self.feed().last().sequence;
         let reached = timeout(Duration::from_secs(20), self.word.reached(sequence)).await;
-        reached.expect("the files give their word");
+        reached.expect("the files acknowledge it");
     }
 
     fn errors(&self) -> u64 {
@@ -115,7 +115,7 @@ async fn both_formats_have_the_fields_that_identify_a_stale_file() {
         .collect();
     assert_eq!(text, lines.concat());
 
-    writing.say(Status { holder: holder("them", None, 43), ..of(Standing::Standby) }).await;
+    writing.publish(Status { holder: holder("them", None, 43), ..of(Standing::Standby) }).await;
     let document = json(&paths[0]);
     assert_eq!((&document["role"], &document["state"]), (&"passive".into(), &"standby".into()));
     assert_eq!(
@@ -139,7 +139,7 @@ async fn each_renewal_moves_the_deadline() {
     for _ in 0..3 {
         pass(ms(2_000));
         writing.feed().renew(leading(42, ms(10_000)));
-        writing.said().await;
+        writing.acknowledged().await;
         let until = json(&path)["valid_until_boottime_ns"].as_u64().unwrap();
         assert_eq!(u128::from(until), (now().boot + ms(10_000)).as_nanos());
         assert!(until > last);
@@ -253,7 +253,7 @@ async fn an_active_file_that_cannot_be_rewritten_is_removed() {
     until(|| writing.errors() == 2).await;
     assert!(!path.exists(), "it says active yet");
     fs::remove_dir_all(&beside).unwrap();
-    writing.say(of(Standing::Standby)).await;
+    writing.publish(of(Standing::Standby)).await;
     assert_eq!(json(&path)["role"], "passive");
 }
 
@@ -271,7 +271,7 @@ async fn fault_29_a_directory_that_is_deleted_and_restored_is_written_again() {
     writing.feed().change(of(leading(42, ms(10_000))));
     until(|| writing.errors() == 1).await;
     fs::create_dir(&inner).unwrap();
-    writing.say(of(Standing::Standby)).await;
+    writing.publish(of(Standing::Standby)).await;
     assert_eq!(json(&path)["state"], "standby");
     assert_eq!(writing.errors(), 1);
 }
@@ -287,7 +287,7 @@ async fn a_publication_is_acknowledged_only_after_the_write() {
         let sequence = writing.feed().last().sequence;
         let early = timeout(Duration::ZERO, writing.word.reached(sequence)).await;
         assert!(early.is_err() || json(&path)["term"] == term, "word before the write");
-        writing.said().await;
+        writing.acknowledged().await;
         assert_eq!(json(&path)["term"], term);
     }
     let never = timeout(ms(200), writing.word.reached(writing.feed().last().sequence + 1)).await;
@@ -313,7 +313,7 @@ async fn a_reader_never_sees_a_partial_file_and_no_temporary_file_is_left() {
         count
     });
     for term in 0..500 {
-        writing.say(of(leading(term, ms(10_000)))).await;
+        writing.publish(of(leading(term, ms(10_000)))).await;
     }
     done.store(true, Ordering::Relaxed);
     assert!(reader.join().expect("no file was torn") > 10);

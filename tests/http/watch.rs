@@ -41,7 +41,7 @@ async fn a_subscriber_gets_the_state_at_once_and_on_each_change() {
         server.feed().change(of(standing));
         assert_eq!(event(&mut client).await["state"], state);
     }
-    assert!(begun.elapsed() < ms(5_000), "told late: {:?}", begun.elapsed());
+    assert!(begun.elapsed() < ms(5_000), "sent late: {:?}", begun.elapsed());
     // Over a unix socket too.
     let mut other = server.connect_unix().await;
     other.subscribe().await;
@@ -76,8 +76,8 @@ async fn a_subscriber_gets_a_deadline_that_passes_without_a_publication() {
     assert_eq!(event(&mut client).await["role"], "active");
     let begun = started();
     pass(ms(10_000));
-    let told = event(&mut client).await;
-    assert_eq!((&told["role"], &told["state"]), (&"passive".into(), &"jeopardy".into()));
+    let document = event(&mut client).await;
+    assert_eq!((&document["role"], &document["state"]), (&"passive".into(), &"jeopardy".into()));
     assert!(begun.elapsed() < ms(2_500), "{:?}", begun.elapsed());
 }
 
@@ -180,8 +180,8 @@ async fn a_long_poll_after_the_deadline_gets_the_change_at_once() {
     assert_eq!((&before["role"], &before["index"]), (&"active".into(), &1.into()));
     pass(ms(10_000));
     let begun = started();
-    let told = server.get("/watch?index=1&wait=1m").await.json();
-    assert_eq!((&told["role"], &told["index"]), (&"passive".into(), &2.into()));
+    let document = server.get("/watch?index=1&wait=1m").await.json();
+    assert_eq!((&document["role"], &document["index"]), (&"passive".into(), &2.into()));
     assert!(begun.elapsed() < ms(5_000), "{:?}", begun.elapsed());
     // It is reported once: a client that has seen it waits.
     let again = timeout(ms(20_000), server.get("/watch?index=2&wait=1m")).await;

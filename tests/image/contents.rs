@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
-use image::{alone, build, buildah, dockerfile, home, image, named, said, take_apart};
+use image::{alone, build, buildah, dockerfile, home, image, named, stdout_of, take_apart};
 
 #[test]
 fn hadolint_accepts_the_dockerfile() {
@@ -39,7 +39,7 @@ fn the_image_has_the_binary_the_trust_roots_and_the_licences_only() {
     let roots = std::fs::read_to_string(image().tree.path().join(&wanted[0][1..])).unwrap();
     assert!(
         roots.matches("BEGIN CERTIFICATE").count() > 100,
-        "whom the public clouds' signers are"
+        "the signers of the public clouds are"
     );
     assert!(!roots.contains("PRIVATE KEY"));
 }
@@ -58,9 +58,9 @@ fn the_image_has_at_most_10_mb() {
 #[test]
 fn the_binary_is_static_and_of_this_version() {
     let binary = image().tree.path().join("tenure");
-    let headers = said(Command::new("readelf").arg("--program-headers").arg(&binary));
+    let headers = stdout_of(Command::new("readelf").arg("--program-headers").arg(&binary));
     assert!(!headers.contains("INTERP"), "it wants no loader, which is not there:\n{headers}");
-    let version = said(Command::new(binary).arg("--version").env_clear());
+    let version = stdout_of(Command::new(binary).arg("--version").env_clear());
     assert_eq!(version, concat!("tenure ", env!("CARGO_PKG_VERSION")));
 }
 
@@ -112,7 +112,7 @@ fn the_image_has_no_trace_of_the_build_machine() {
     let about = ["HOSTNAME", "TOKEN", "SECRET", "PASSWORD", "KEY"];
     let named = std::env::vars().filter(|(name, _)| about.iter().any(|it| name.contains(it)));
     secrets.extend(named.map(|(_, value)| value));
-    secrets.push(said(Command::new("uname").arg("-n")));
+    secrets.push(stdout_of(Command::new("uname").arg("-n")));
     // Shorter values may occur in a certificate by chance.
     secrets.retain(|it| it.len() >= 8);
     let mut bytes = serde_json::to_vec(&image.config).unwrap();
@@ -142,7 +142,7 @@ fn again(name: &str, arguments: &[&str]) -> image::Image {
     let file = file.to_str().unwrap();
     build(&[&["--no-cache", "--file", file, "--tag", &name], arguments].concat());
     let made = take_apart(&name);
-    said(buildah(&["rmi", &name]));
+    stdout_of(buildah(&["rmi", &name]));
     made
 }
 

@@ -19,7 +19,7 @@ use tls_front::{Authority, TlsFront};
 /// Timings with a lease that outlasts the test: another candidate can only lead after a release.
 const LONG: &[&str] = &["--lease-duration", "20m", "--renew-deadline", "10m"];
 
-fn told(output: &Output) -> String {
+fn output_of(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }
 
@@ -64,7 +64,7 @@ fn on_a_read_only_filesystem_the_default_store_names_a_remedy_and_memory_leads()
     let mut passive = engine.start("nowhere", TIGHT, &image().name, &[]);
     answers(&passive, 1);
     let remedy = "does not exist, nor does its parent; create it, or set another --store";
-    until("the remedy is told", || passive.log().contains(remedy).then_some(()));
+    until("the remedy is logged", || passive.log().contains(remedy).then_some(()));
     kill_process(Pid::from_raw(passive.process()).unwrap(), Signal::TERM).unwrap();
     assert_eq!(passive.ended(), 0);
 
@@ -87,17 +87,17 @@ fn names_are_resolved_by_the_hosts_file_and_by_dns() {
     let servers = format!("--volume={}:/etc/resolv.conf:ro", resolver.file());
 
     let known = check(&["--add-host=orders.example:127.0.0.1", &servers], "orders.example");
-    assert_eq!(known.status.code(), Some(1), "{}", told(&known));
-    assert_eq!(resolver.asked(), 0, "the file comes first");
+    assert_eq!(known.status.code(), Some(1), "{}", output_of(&known));
+    assert_eq!(resolver.queries(), 0, "the file comes first");
 
-    let asked = check(&[&servers], "payments.example");
-    assert_eq!(asked.status.code(), Some(1), "{}", told(&asked));
-    assert!(resolver.asked() > 0);
+    let answer = check(&[&servers], "payments.example");
+    assert_eq!(answer.status.code(), Some(1), "{}", output_of(&answer));
+    assert!(resolver.queries() > 0);
 
     resolver.reply(Reply::NoSuchName);
     let unknown = check(&[&servers], "nobody.example");
-    assert_eq!(unknown.status.code(), Some(2), "{}", told(&unknown));
-    assert!(told(&unknown).contains("nobody.example"), "{}", told(&unknown));
+    assert_eq!(unknown.status.code(), Some(2), "{}", output_of(&unknown));
+    assert!(output_of(&unknown).contains("nobody.example"), "{}", output_of(&unknown));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn the_trusted_roots_are_in_the_ca_file_of_the_image() {
     let trusting = format!("--volume={}:/etc/ssl/certs/ca-certificates.crt:ro", file.display());
     let options = [TIGHT, &["--network=host", "--tmpfs=/run"]].concat();
     let asks = |container: &Started<'_>, code: i32, words: &str| {
-        until("it is judged", || {
+        until("the check has its result", || {
             let check = ["/tenure", "check", "--url", "unix:/run/t.sock"];
             let output = container.exec(&check);
             (output.status.code() == Some(code) && container.log().contains(words)).then_some(())

@@ -209,7 +209,7 @@ fn a_service_with_a_selector_is_refused_and_reported_by_standbys_too() {
     leads(&a);
     let b = cluster.start("web-2", SHORT);
     for candidate in [&a, &b] {
-        until(BOUND, "it is told", || {
+        until(BOUND, "it is reported", || {
             let status = candidate.status()?;
             let words = status["route"]["last_error"].as_str()?;
             words.contains("has a selector").then_some(())
@@ -219,7 +219,9 @@ fn a_service_with_a_selector_is_refused_and_reported_by_standbys_too() {
     cluster.server.modify("services", NAMESPACE, "web", |it| it["spec"]["selector"] = json!({}));
     leads_to(&cluster, "10.0.0.1");
     agrees(&a, true);
-    until(BOUND, "all is well", || b.status()?["route"]["last_error"].is_null().then_some(()));
+    until(BOUND, "the error is gone", || {
+        b.status()?["route"]["last_error"].is_null().then_some(())
+    });
 }
 
 #[test]
@@ -233,7 +235,7 @@ fn an_address_of_the_other_family_is_refused() {
     });
     let route_of = agrees(&a, true);
     assert_eq!(route_of["says"], "active", "it has not looked yet");
-    until(BOUND, "it is told", || {
+    until(BOUND, "it is reported", || {
         let status = a.status()?;
         let words = status["route"]["last_error"].as_str()?;
         (words.contains("IPv6") && words.contains("delete it")).then_some(())

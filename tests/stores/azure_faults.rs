@@ -65,7 +65,7 @@ async fn one_call_is_one_request() {
         let log = server.take_log();
         assert_eq!(log.len(), 1, "no retry of its own: {log:?}");
     }
-    soon(store.read()).await.expect("a look");
+    soon(store.read()).await.expect("a read");
     assert_eq!(server.take_log().len(), 1);
     soon(store.release(&bid(A))).await.expect("a release");
     assert_eq!(server.take_log().len(), 1);
@@ -173,7 +173,7 @@ async fn a_deleted_blob_or_container_is_a_loss_of_the_lease() {
 }
 
 /// What a server was asked, and how it answered.
-fn asked(server: &BlobServer) -> Vec<(String, u16)> {
+fn requests(server: &BlobServer) -> Vec<(String, u16)> {
     server.take_log().into_iter().map(|it| (it.op, it.status)).collect()
 }
 
@@ -189,7 +189,7 @@ async fn a_missing_blob_is_created_only_for_a_bid_that_found_it_missing() {
         server.inject("acquire", [fault]);
         assert_ne!(outcome(&soon(store.acquire(&bid(A))).await), "granted");
     }
-    assert_eq!(soon(store.read()).await.expect("a look").record.term, None);
+    assert_eq!(soon(store.read()).await.expect("a read").record.term, None);
     for refused in [
         outcome(&soon(store.renew(&bid(A))).await),
         outcome(&soon(store.write_term(&bid(A), 1)).await),
@@ -197,11 +197,11 @@ async fn a_missing_blob_is_created_only_for_a_bid_that_found_it_missing() {
     ] {
         assert_eq!(refused, "refused");
     }
-    assert!(asked(&server).iter().all(|(op, _)| op != "make"), "nobody was told by a bid's answer");
+    assert!(requests(&server).iter().all(|(op, _)| op != "make"), "no bid found it missing");
     assert!(!server.has("locks", "orders"));
     soon(store.acquire(&bid(B))).await.expect("the lease on a new blob");
     let order = [("acquire", 404), ("make", 201), ("acquire", 201), ("look", 200)];
-    assert_eq!(asked(&server), order.map(|(op, status)| (op.to_owned(), status)));
+    assert_eq!(requests(&server), order.map(|(op, status)| (op.to_owned(), status)));
 }
 
 #[tokio::test]

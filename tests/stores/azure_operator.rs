@@ -50,10 +50,10 @@ async fn the_response_to_the_write_of_a_successor_decides_whether_the_lease_is_l
         (Fault::Html, "unknown"),
         (Fault::DropBefore, "broken"),
     ] {
-        let told = format!("{fault:?}");
+        let case = format!("{fault:?}");
         server.inject("write", [fault]);
         let named = soon(store.set_successor(&bid(A), &successor())).await;
-        assert_eq!(outcome(&named), expected, "{told}: {named:?}");
+        assert_eq!(outcome(&named), expected, "{case}: {named:?}");
     }
     server.inject("write", [Fault::DropAfter]);
     let named = soon(store.set_successor(&bid(A), &successor())).await;
@@ -95,12 +95,12 @@ async fn only_the_response_that_no_lease_exists_counts_as_none_to_break() {
         Fault::Html,
         Fault::Redirect("http://127.0.0.1:1/".to_owned()),
     ] {
-        let told = format!("{fault:?}");
+        let case = format!("{fault:?}");
         server.inject("break", [fault]);
         let broken = soon(store.break_lease(true)).await;
-        assert_eq!(outcome(&broken), "unknown", "{told}: {broken:?}");
+        assert_eq!(outcome(&broken), "unknown", "{case}: {broken:?}");
     }
-    assert!(!soon(store.read()).await.expect("a look").free, "nothing of that broke it");
+    assert!(!soon(store.read()).await.expect("a read").free, "nothing of that broke it");
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use azurite::Azurite;
-use cluster::{Cluster, ON_BLOBS, PATIENCE, STEADY, Timings, tells};
+use cluster::{Cluster, ON_BLOBS, PATIENCE, STEADY, Timings, logs};
 use process::{Process, Ran, run_verb, until};
 use raw::Raw;
 use tenure::clock;
@@ -58,16 +58,16 @@ fn takes_leadership_safely(timings: Timings, store: Option<&Azurite>) {
     assert!(ran.err.is_empty(), "{}", ran.err);
 
     // Its next renewal is refused, before its deadline.
-    tells(&cluster.candidates[first], "\"reason\":\"lost\"");
+    logs(&cluster.candidates[first], "\"reason\":\"lost\"");
     assert!(
         !cluster.candidates[first].log().contains("lapsed"),
         "{}",
         cluster.candidates[first].log()
     );
     let (second, _) = cluster.next_leader(clock::now());
-    cluster.hear(second);
+    cluster.records(second);
     assert!(cluster.term(second) > term);
-    let verdict = cluster.judge();
+    let verdict = cluster.verdict();
     assert_eq!(verdict.terms.len(), 2, "{verdict:?}");
 }
 
@@ -175,8 +175,8 @@ fn an_immediate_break_requires_confirmation() {
     let ran = break_lease_on_a_terminal(&cluster, "yes\n");
     assert_eq!(ran.code, 0, "{}", ran.out);
     assert!(ran.out.contains("it is free now"), "{}", ran.out);
-    tells(&cluster.candidates[0], "\"reason\":\"lost\"");
-    let verdict = cluster.judge();
+    logs(&cluster.candidates[0], "\"reason\":\"lost\"");
+    let verdict = cluster.verdict();
     assert!(verdict.terms[0].0 == term, "{verdict:?}");
 }
 

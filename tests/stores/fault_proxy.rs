@@ -34,7 +34,7 @@ fn ops(server: &BlobServer) -> Vec<String> {
 }
 
 /// Waits until the server has received all of these requests, in this order.
-async fn asked(server: &BlobServer, wanted: &[&str]) {
+async fn received(server: &BlobServer, wanted: &[&str]) {
     let mut seen = Vec::new();
     let all = async {
         while seen.len() < wanted.len() {
@@ -66,7 +66,7 @@ async fn requests_are_classified_and_connections_are_reused() {
     proxy.take_log();
     soon(store.renew(&bid(A))).await.expect("renewed");
     assert_eq!(outcome(&soon(store.acquire(&bid(B))).await), "refused");
-    soon(store.write_term(&bid(A), 1)).await.expect("ours");
+    soon(store.write_term(&bid(A), 1)).await.expect("held");
     soon(store.release(&bid(A))).await.expect("released");
     let log = proxy.take_log();
     let calls: Vec<_> = log.iter().map(|it| (it.call, it.status)).collect();
@@ -112,8 +112,8 @@ async fn a_cancelled_request_still_reaches_the_store_after_later_ones() {
     proxy.next(Call::Renew, [Fault::Delay { request: late, answer: Duration::ZERO }]);
     let given_up = tokio::time::timeout(Duration::from_millis(50), store.renew(&bid(A))).await;
     assert!(given_up.is_err());
-    soon(store.read()).await.expect("a look");
-    asked(&server, &["look", "renew"]).await;
+    soon(store.read()).await.expect("a read");
+    received(&server, &["look", "renew"]).await;
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn duplicates_and_replays_reach_the_store_again() {
     let (server, proxy, store) = leading().await;
     proxy.next(Call::Renew, [Fault::Duplicate { after: Duration::from_millis(50) }]);
     soon(store.renew(&bid(A))).await.expect("the first's answer");
-    asked(&server, &["renew", "renew"]).await;
+    received(&server, &["renew", "renew"]).await;
     soon(store.release(&bid(A))).await.expect("released");
     let replayed = tokio::task::spawn_blocking(move || proxy.replay(Call::Renew)).await.unwrap();
     assert_eq!(replayed, 409);

@@ -30,7 +30,7 @@ async fn a_watch_sends_bookmarks_times_out_and_reports_an_expired_version() {
     let made = make(&raw, "a").await;
     server.bookmark_every(Duration::from_millis(50));
     let mut watch = raw.watch(LEASES, "allowWatchBookmarks=true&timeoutSeconds=1").await;
-    assert_eq!(watch.told().await.0, "ADDED");
+    assert_eq!(watch.event().await.0, "ADDED");
     let mut told = Vec::new();
     while let Some(event) = watch.next().await {
         told.push(event);
@@ -45,10 +45,10 @@ async fn a_watch_sends_bookmarks_times_out_and_reports_an_expired_version() {
     assert_eq!(watch.next().await, None);
     server.withhold(true);
     let mut late = raw.watch(LEASES, "").await;
-    assert_eq!(late.told().await.0, "ADDED");
+    assert_eq!(late.event().await.0, "ADDED");
     server.touch("leases", "team", "a");
     server.withhold(false);
-    assert_eq!(late.told().await.0, "MODIFIED");
+    assert_eq!(late.event().await.0, "MODIFIED");
     server.cut_watches();
     assert!(late.try_next().await.is_err());
 }

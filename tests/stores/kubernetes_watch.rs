@@ -119,7 +119,7 @@ async fn a_release_is_reported_after_an_expired_version_and_after_cut_watches() 
         soon(store.release(&held)).await.unwrap();
         tokio::time::timeout(Duration::from_secs(40), standby.changed())
             .await
-            .unwrap_or_else(|_| panic!("{trouble}: nobody is told of the release"));
+            .unwrap_or_else(|_| panic!("{trouble}: the release is not reported"));
     }
 }
 
