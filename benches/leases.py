@@ -56,7 +56,7 @@ class Pair:
         process.send_signal(signal.SIGSTOP)
         time.sleep(24.5)
         with socket.create_connection(("127.0.0.1", port), 5) as queued:
-            queued.sendall(b"GET /leader HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")
+            queued.sendall(b"GET /leader HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             time.sleep(0.5)
             process.send_signal(signal.SIGCONT)
             try:

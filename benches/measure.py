@@ -253,7 +253,7 @@ def one_stop(home):
         processes[first].send_signal(signal.SIGSTOP)
         time.sleep(24.5)
         with socket.create_connection(("127.0.0.1", ports[first]), 5) as queued:
-            queued.sendall(b"GET /leader HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")
+            queued.sendall(b"GET /leader HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             time.sleep(0.5)
             processes[first].send_signal(signal.SIGCONT)
             return queued.recv(64).startswith(b"HTTP/1.1 200")

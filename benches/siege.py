@@ -3,7 +3,7 @@ time, endless headers, invalid HTTP, and a thousand subscribers of which half ne
 """
 import contextlib, multiprocessing, resource, socket, time
 
-WHOLE = b"GET /leader HTTP/1.1\r\nHost: siege\r\n\r\n"
+WHOLE = b"GET /leader HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def connect(port, number=0, block=True):

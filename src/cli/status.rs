@@ -123,6 +123,11 @@ fn leader(document: &Document, style: Style) -> String {
     if let Some(address) = &holder.address {
         text.push_str(&format!(" at {}", harmless(address)));
     }
+    if holder.stale {
+        let seen = spoken(Duration::from_millis(holder.seen_ms_ago));
+        let text = format!("unknown (last seen: {text}, term {}, {seen} ago)", holder.term);
+        return style.paint(Colour::Yellow, &text);
+    }
     // Compared by term: two candidates may have the same identity.
     if document.term.is_some() && document.term == Some(holder.term) {
         text.push_str(", this instance");
@@ -321,6 +326,16 @@ mod tests {
         );
         let note = "this instance holds off for 59m0s; `tenure resume` ends that\n";
         assert!(text.contains(note), "{text}");
+    }
+
+    #[test]
+    fn a_holder_seen_too_long_ago_is_not_shown_as_the_leader() {
+        let text = told(
+            r#"{"identity":"web-2","state":"standby","role":"passive","valid_for_ms":0,"index":1,
+            "holder":{"identity":"web-1","term":42,"seen_ms_ago":192000,"stale":true}}"#,
+        );
+        let row = "leader     unknown (last seen: web-1, term 42, 3m12s ago)\n";
+        assert!(text.contains(row), "{text}");
     }
 
     #[test]

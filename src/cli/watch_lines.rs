@@ -122,7 +122,7 @@ impl Lines {
 }
 
 fn holder(document: &Document) -> Option<&str> {
-    document.holder.as_ref().map(|it| &*it.identity)
+    document.holder.as_ref().filter(|it| !it.stale).map(|it| &*it.identity)
 }
 
 /// Returns the transitions that are not in `before`, newest first.

@@ -72,7 +72,8 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
     let election = escaped(&document.election);
     let leader = leader(&document);
     let heard = document.store.last_success_ms_ago.is_some();
-    let unknown = if heard { "No leader known" } else { "Unknown" };
+    let last_seen = last_seen(&document);
+    let unknown = if heard && last_seen.is_none() { "No leader known" } else { "Unknown" };
     // A passive instance with a term knows that its own leadership has ended.
     let (label, leads) = match (document.role, document.term) {
         (Role::Active, _) => ("Leader", "leads"),
@@ -101,7 +102,7 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
         ("label", label),
         ("long", if long { " class=\"long\"" } else { "" }),
         ("leader", &leader.map_or_else(|| unknown.to_owned(), escaped)),
-        ("address", address.as_deref().unwrap_or_default()),
+        ("address", address.or(last_seen).as_deref().unwrap_or_default()),
         ("warn", if document.state == State::Jeopardy.as_str() { " warn" } else { "" }),
         ("say", &say(&document)),
         ("left", &left(published, &document)),
@@ -114,10 +115,19 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
     ])
 }
 
-/// Returns the leader: this instance if it is active, else the holder that was last seen.
+/// Returns the leader: this instance if it is active, else the holder that was last seen, unless
+/// that is too long ago.
 fn leader<'a>(document: &'a Document<'_>) -> Option<&'a str> {
-    let seen = document.holder.as_ref().map(|it| &*it.identity);
+    let seen = document.holder.as_ref().filter(|it| !it.stale).map(|it| &*it.identity);
     if document.role == Role::Active { Some(&document.identity) } else { seen }
+}
+
+/// Renders the holder that was last seen, if that is too long ago for it to count as the leader.
+fn last_seen(document: &Document<'_>) -> Option<String> {
+    let holder =
+        document.holder.as_ref().filter(|it| it.stale && document.role == Role::Passive)?;
+    let (name, seen) = (escaped(&holder.identity), ago(holder.seen_ms_ago));
+    Some(format!("<p class=\"soft\">last seen: {name}, term {}, {seen} ago</p>\n", holder.term))
 }
 
 /// Describes what this instance does, in a sentence.
@@ -181,7 +191,9 @@ fn facts(published: &Published, document: &Document<'_>, now: Moment) -> String 
         let words = while_known(&format!("for {}", ago(whole_ms(since.elapsed_max(now)))));
         let label = "<span data-over=\"Led since\">Leads since</span>";
         fact(&mut text, label, &date(since.date()), &[words]);
-    } else if let (None, Some(seen)) = (document.term, published.holder_seen) {
+    } else if let (None, Some(seen), Some(_)) =
+        (document.term, published.holder_seen, leader(document))
+    {
         let words = while_known(&format!("for {}", ago(whole_ms(seen.elapsed_max(now)))));
         fact(&mut text, "Seen as leader since", &date(seen.date()), &[words]);
     }

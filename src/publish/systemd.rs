@@ -222,6 +222,10 @@ fn status_text(published: &Published, about: &About, now: Moment) -> String {
     let judgement = Judgement::of(status, now);
     let election = &about.election;
     let others = || match &status.holder {
+        Some(holder) if published.is_out_of_contact(about, now) => {
+            let name = &holder.candidate.identity;
+            format!("leader unknown (last seen: {name}, term {})", holder.term)
+        }
         Some(holder) => format!("{} leads in term {}", holder.candidate.identity, holder.term),
         None => "no leader known".to_owned(),
     };

@@ -183,7 +183,7 @@ fn ask(connection: &mut Connection, address: SocketAddr, instance: &str) -> Opti
         }
     };
     let sent = tenure::clock::now().raw;
-    stream.get_mut().write_all(b"GET /leader HTTP/1.1\r\nHost: recorder\r\n\r\n").ok()?;
+    stream.get_mut().write_all(b"GET /leader HTTP/1.1\r\nHost: localhost\r\n\r\n").ok()?;
     let (code, term, valid_for) = read_answer(&mut stream)?;
     *connection = Some(stream);
     let until = sent + Duration::from_millis(valid_for);

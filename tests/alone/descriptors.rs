@@ -108,7 +108,7 @@ fn fault_31_a_lowered_limit_of_open_files_closes_client_connections_only() {
     let mut subscribers = open(&besieged, 0);
     for number in 0..100 {
         let mut stream = connect_as(number, besieged.candidate.address).unwrap();
-        stream.write_all(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        stream.write_all(b"GET /watch HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         subscribers.push(stream);
     }
     let before = std::thread::scope(|scope| {

@@ -46,7 +46,7 @@ fn open(besieged: &Besieged, count: usize) -> Vec<TcpStream> {
             let mut stream = connect_as(number, besieged.candidate.address).unwrap();
             let words: &[u8] = match number % 3 {
                 0 => b"",
-                1 => b"GET /leader HTTP/1.1\r\nHost: x\r\n\r\n",
+                1 => b"GET /leader HTTP/1.1\r\nHost: localhost\r\n\r\n",
                 _ => b"GET /leader HTTP/1.1\r\nHost: ",
             };
             // It may be closed already.
@@ -116,7 +116,7 @@ fn fault_32_a_request_that_trickles_in_is_closed_within_five_seconds() {
         .map(|number| {
             let mut stream = connect_as(number, besieged.candidate.address).unwrap();
             if number % 2 == 0 {
-                stream.write_all(b"GET /leader HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+                stream.write_all(b"GET /leader HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
                 assert_eq!(code(&mut stream), Some(200));
             }
             let begun = tenure::clock::now();
@@ -243,7 +243,7 @@ fn fault_32_of_a_thousand_subscribers_128_are_served_though_half_never_read() {
     let mut subscribers: Vec<_> = (0..1_000)
         .map(|number| {
             let mut stream = connect_as(number, besieged.candidate.address).unwrap();
-            stream.write_all(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            stream.write_all(b"GET /watch HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
             let reads = number % 2 == 0;
             let code = if reads { code(&mut stream) } else { None };
             assert!([None, Some(200), Some(503)].contains(&code), "{code:?}");

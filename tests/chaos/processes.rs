@@ -114,7 +114,7 @@ impl Question {
     }
 
     fn ask(&mut self) {
-        self.0.write_all(b"GET /leader HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        self.0.write_all(b"GET /leader HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     }
 
     /// Returns the status code of the answer.

@@ -297,6 +297,8 @@ async fn systemd_is_notified_of_each_change_once_and_of_no_renewal() {
     let received = alone.receive(ms(5_000)).await;
     assert_eq!(received, ["STATUS=passive: standby of orders; no leader known"]);
     status.holder = holder("them\nMAINPID=1\u{7}", None, 41);
+    // The publisher uses the real clock.
+    status.store.last_success = Some(clock::now());
     alone.feed().change(status.clone());
     let received = alone.receive(ms(5_000)).await;
     assert_eq!(received, ["STATUS=passive: standby of orders; them MAINPID=1  leads in term 41"]);
@@ -307,8 +309,7 @@ async fn systemd_is_notified_of_each_change_once_and_of_no_renewal() {
     assert!(received[0].contains("; store: no answer no answer "), "{received:?}");
     assert!(received[0].len() < 320, "{}", received[0].len());
 
-    // The publisher uses the real clock, and the tests do not, so these leaders renew at the real
-    // time.
+    // These leaders renew at the real time, too.
     let lasting = |standing| match standing {
         Standing::Leader { term, mut belief, jeopardy } => {
             belief.sent = clock::now();

@@ -109,7 +109,7 @@ fn subscribers_receive_the_last_state_before_the_process_ends() {
     let bound = Duration::from_secs(20);
     let mut subscriber = TcpStream::connect(observer.address).unwrap();
     subscriber.set_read_timeout(Some(bound)).unwrap();
-    subscriber.write_all(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    subscriber.write_all(b"GET /watch HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut lines = BufReader::new(subscriber);
     let mut until_line = |words: &str| {
         let mut line = String::new();

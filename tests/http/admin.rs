@@ -202,7 +202,7 @@ fn bad_bodies_are_named_by_field_and_change_nothing() {
     let long = format!(r#"{{"hold_off":"{}"}}"#, "1".repeat(4_096));
     assert_eq!(place.call("a", "/v1/step-down", &long).code, 413);
     let chunked = format!(
-        "POST /v1/step-down HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+        "POST /v1/step-down HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
          Transfer-Encoding: chunked\r\n\r\n1388\r\n{}\r\n0\r\n\r\n",
         " ".repeat(5_000)
     );
@@ -230,7 +230,7 @@ fn a_body_that_does_not_arrive_times_out_without_delaying_other_calls() {
     let mut slow: Vec<UnixStream> =
         (0..4).map(|_| UnixStream::connect(place.socket("a")).unwrap()).collect();
     for stream in &mut slow {
-        let head = "POST /v1/pause HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{";
+        let head = "POST /v1/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{";
         stream.write_all(head.as_bytes()).unwrap();
     }
     assert_eq!(place.call("a", "/v1/resume", "").code, 409);
@@ -402,7 +402,7 @@ fn the_status_listener_accepts_no_command() {
     in_state(&leader, "leader");
     for path in PATHS {
         let mut stream = TcpStream::connect(leader.address).unwrap();
-        stream.write_all(request("POST", path, "x", &[], "").as_bytes()).unwrap();
+        stream.write_all(request("POST", path, "localhost", &[], "").as_bytes()).unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         assert!(text.starts_with("HTTP/1.1 404"), "{path}: {text}");

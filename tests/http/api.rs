@@ -276,6 +276,27 @@ async fn the_status_document_has_its_fields_and_no_others() {
 }
 
 #[tokio::test]
+async fn a_loopback_listener_answers_for_loopback_names_only() {
+    let server = serving(Standing::Standby).await;
+    let request = |host| format!("GET /leader HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    for (host, code) in [("localhost:1", 503), ("127.0.0.1", 503), ("evil.example", 421)] {
+        let mut client = server.connect().await;
+        client.send(request(host)).await;
+        assert_eq!(client.answer("GET").await.code, code, "{host}");
+        let mut client = server.connect_unix().await;
+        client.send(request(host)).await;
+        assert_eq!(client.answer("GET").await.code, 503, "{host} by a unix socket");
+    }
+    let mut client = server.connect().await;
+    client.send("GET /leader HTTP/1.0\r\n\r\n").await;
+    assert_eq!(client.answer("GET").await.code, 503, "without a host");
+    let page = "GET /status HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site\r\n\r\n";
+    let mut client = server.connect().await;
+    client.send(page).await;
+    assert_eq!(client.answer("GET").await.code, 403);
+}
+
+#[tokio::test]
 async fn the_root_lists_the_paths_as_text() {
     let server = serving(Standing::Standby).await;
     let answer = server.get("/").await;
@@ -319,25 +340,25 @@ async fn code_of(server: &Server, bytes: &str) -> u16 {
 async fn odd_requests_are_answered_and_close_no_listener() {
     let server = serving(leading(42, ms(10_000))).await;
     let odd = [
-        ("GET http://elsewhere/leader HTTP/1.1\r\nHost: x\r\n\r\n", 200),
+        ("GET http://elsewhere/leader HTTP/1.1\r\nHost: localhost\r\n\r\n", 200),
         ("GET /leader HTTP/1.0\r\n\r\n", 200),
-        ("OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 404),
-        ("CONNECT elsewhere:443 HTTP/1.1\r\nHost: x\r\n\r\n", 404),
-        ("GET /leader?min_remaining=1s&min_remaining=2s HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-        ("GET /leader HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello", 200),
+        ("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        ("CONNECT elsewhere:443 HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        ("GET /leader?min_remaining=1s&min_remaining=2s HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        ("GET /leader HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello", 200),
     ];
     for (request, code) in odd {
         assert_eq!(code_of(&server, request).await, code, "{request}");
     }
     // A client that closes its sending direction still gets its answer.
     let mut client = server.connect().await;
-    client.send("GET /leader HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    client.send("GET /leader HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     client.end().await;
     assert_eq!(client.answer("GET").await.code, 200);
     // Pipelined requests are answered in order.
     let mut client = server.connect().await;
     client
-        .send("GET /leader HTTP/1.1\r\nHost: x\r\n\r\nGET /standby HTTP/1.1\r\nHost: x\r\n\r\n")
+        .send("GET /leader HTTP/1.1\r\nHost: localhost\r\n\r\nGET /standby HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .await;
     assert_eq!((client.answer("GET").await.code, client.answer("GET").await.code), (200, 503));
 }
@@ -364,15 +385,16 @@ async fn bad_http_is_400() {
 async fn large_requests_are_413_and_431() {
     let server = serving(Standing::Standby).await;
     let body = "x".repeat(100_000);
-    let large = format!("POST /leader HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{body}");
+    let large =
+        format!("POST /leader HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n{body}");
     assert_eq!(code_of(&server, &large).await, 413);
-    let endless = "GET /leader HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let endless = "GET /leader HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
     assert_eq!(code_of(&server, endless).await, 413);
-    let header = format!("GET /leader HTTP/1.1\r\nHost: x\r\nBig: {body}\r\n\r\n");
+    let header = format!("GET /leader HTTP/1.1\r\nHost: localhost\r\nBig: {body}\r\n\r\n");
     assert_eq!(code_of(&server, &header).await, 431);
     let headers = "A: b\r\n".repeat(200);
     assert_eq!(code_of(&server, &format!("GET /leader HTTP/1.1\r\n{headers}\r\n")).await, 431);
-    let path = format!("GET /{body} HTTP/1.1\r\nHost: x\r\n\r\n");
+    let path = format!("GET /{body} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!([414, 431].contains(&code_of(&server, &path).await));
     assert_eq!(server.code("/standby").await, 200);
 }

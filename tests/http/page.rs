@@ -70,6 +70,19 @@ fn life() -> Vec<Past> {
 // --- the answer ---
 
 #[tokio::test]
+async fn a_holder_seen_longer_than_a_lease_ago_is_not_the_leader() {
+    let server = serving(they_lead("orders-1")).await;
+    pass(ms(15_000));
+    assert!(page(&server).await.body.contains("<title>orders-1 leads orders</title>"));
+    pass(ms(1_000));
+    let body = page(&server).await.body;
+    assert!(body.contains("<title>Unknown: orders</title>"), "{body}");
+    let seen = format!("last seen: orders-1, term {TERM}, <span data-ago=\"16000\">16s</span> ago");
+    assert!(body.contains(&seen), "{body}");
+    assert!(!body.contains("orders-1 leads"), "{body}");
+}
+
+#[tokio::test]
 async fn browsers_get_the_page_and_other_clients_the_list_of_paths() {
     let server = serving(we_lead(10_000)).await;
     for accept in [BROWSER, "TEXT/HTML", "text/plain, text/html;level=1;q=0.1"] {
@@ -93,7 +106,9 @@ async fn head_of_the_page_answers_as_get_does() {
     let server = serving(we_lead(10_000)).await;
     let mut client = server.connect().await;
     let mut ask = async |method: &str| {
-        client.send(format!("{method} / HTTP/1.1\r\nHost: x\r\nAccept: {BROWSER}\r\n\r\n")).await;
+        client
+            .send(format!("{method} / HTTP/1.1\r\nHost: localhost\r\nAccept: {BROWSER}\r\n\r\n"))
+            .await;
         client.answer(method).await
     };
     let (get, head) = (ask("GET").await, ask("HEAD").await);
@@ -263,7 +278,8 @@ async fn a_page_without_an_event_stream_still_updates() {
     let server = Server::with_places(feed, 32).await;
     let mut streams = Vec::new();
     while streams.len() < 16 {
-        let mut client = server.connect().await;
+        let tcp = streams.len() < 8;
+        let mut client = if tcp { server.connect().await } else { server.connect_unix().await };
         assert_eq!(client.subscribe().await.code, 200);
         streams.push(client);
     }

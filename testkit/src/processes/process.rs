@@ -230,7 +230,7 @@ pub fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     let bound = Duration::from_secs(2);
     let mut stream = TcpStream::connect_timeout(&address, bound).ok()?;
     stream.set_read_timeout(Some(bound)).ok()?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;

@@ -58,7 +58,7 @@ impl Prometheus {
         let mut stream = TcpStream::connect_timeout(&self.address, bound).ok()?;
         stream.set_read_timeout(Some(bound)).ok()?;
         // In HTTP/1.0 the answer is not chunked.
-        write!(stream, "GET /api/v1/{path}?{question} HTTP/1.0\r\nHost: test\r\n\r\n").ok()?;
+        write!(stream, "GET /api/v1/{path}?{question} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         let document: Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
