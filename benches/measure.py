@@ -116,14 +116,14 @@ def additions(seconds=60):
                 subprocess.run([TENURE, "drained", "--admin", admin], stderr=subprocess.DEVNULL)
             if what.startswith(("the page", "all")):
                 ask(port, "/")
-        keeper = until(lambda: children(under.pid))[0]
+        watchdog = until(lambda: children(under.pid))[0]
         time.sleep(seconds)
         sizes = [resident(it.pid) for it in (*processes, under)]
         names = (*(f"run, {it}" for it in ADDITIONS), "exec")
         for what, size in zip(names, sizes):
             row(f"resident memory: {what}", f"{size / MIB:.2f} MiB", f"{(size - sizes[0]) / MIB:+.2f} MiB")
-        row("  its keeper, the program's own pages with it", f"{resident(keeper) / MIB:.2f} MiB")
-        row("  of that its own", f"{own(keeper) / MIB:.2f} MiB")
+        row("  its watchdog, the program's own pages with it", f"{resident(watchdog) / MIB:.2f} MiB")
+        row("  of that its own", f"{own(watchdog) / MIB:.2f} MiB")
 
 
 def own(pid):

@@ -131,7 +131,7 @@ impl World<'_> {
                 self.nodes.iter_mut().for_each(|it| it.link.defect = None);
                 if self.expect_leader(
                     Kind::Leaderless,
-                    "the leader crashed beside a defective standby",
+                    "the leader crashed while a standby was defective",
                 ) {
                     self.examination.phase += 1;
                     if self.examination.phase < self.scenario.phases.len() {
@@ -212,8 +212,8 @@ impl World<'_> {
         let drain = span(it.plan.timings.drain_timeout) * 11 / 10;
         let probing = it.plan.probing;
         let bound = self.handover_bound() + drain;
-        let (look, second) = (self.scenario.longest(|it| it.retry_period), SECOND);
-        let hold_off = 3 * look + 2 * second;
+        let (retry, second) = (self.scenario.longest(|it| it.retry_period), SECOND);
+        let hold_off = 3 * retry + 2 * second;
         self.examination.successor = None;
         match (self.rng.u8(..6), probing) {
             (0, _) => {
@@ -238,7 +238,7 @@ impl World<'_> {
                 self.examination.may_return = true;
                 let to = TransferTarget::Nobody;
                 self.operate(usize::from(leader), Fault::Transfer { to }, hold_off);
-                bound + hold_off * 11 / 10 + 2 * look
+                bound + hold_off * 11 / 10 + 2 * retry
             }
             (3, _) => {
                 self.operate(usize::from(leader), Fault::TakeOut, 0);
@@ -360,11 +360,11 @@ impl World<'_> {
     /// record is missing, or its term is lower than one that a candidate has seen.
     fn hold(&self) -> Span {
         let term = self.store.term();
-        let told =
+        let reported =
             self.nodes.iter().filter_map(|it| it.process.as_ref()).map(|it| it.seen_term).max();
         match (self.store.kind(), term) {
             (store::Kind::Host, None) => 0,
-            (_, Some(term)) if told.unwrap_or(0) <= term => 0,
+            (_, Some(term)) if reported.unwrap_or(0) <= term => 0,
             (store::Kind::Blob, _) => 60 * SECOND,
             (store::Kind::Object, _) | (store::Kind::Host, Some(_)) => {
                 self.scenario.longest(|it| it.lease_duration)

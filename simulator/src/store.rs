@@ -232,7 +232,7 @@ impl Store {
             return self.step_object(op, stage, time, wrote);
         }
         match (op, stage) {
-            (Op::Read, _) => Step::Done(Ok(Answer::Snapshot(self.look(time)))),
+            (Op::Read, _) => Step::Done(Ok(Answer::Snapshot(self.snapshot(time)))),
             (Op::Acquire(bid), Stage::First | Stage::Made) => self.take(bid, stage, time),
             (Op::Acquire(_), Stage::Missing) => {
                 self.exists = true;
@@ -261,7 +261,7 @@ impl Store {
         }
     }
 
-    fn look(&mut self, time: Duration) -> Snapshot {
+    fn snapshot(&mut self, time: Duration) -> Snapshot {
         let free = !matches!(self.lease.state(time), "leased" | "breaking");
         Snapshot { free, record: self.record.clone(), version: self.version.clone(), claim: None }
     }

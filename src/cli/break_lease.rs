@@ -87,8 +87,8 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
         Err(error) => Err(format!("failed to open the store: {error:#}")),
     };
     match outcome {
-        Ok(told) => {
-            let _ = terminal::print(&told);
+        Ok(text) => {
+            let _ = terminal::print(&text);
             ExitCode::SUCCESS
         }
         Err(why) => {
@@ -122,9 +122,9 @@ impl Breaking {
         match self.end(&seen, now).await? {
             BreakOutcome::NotHeld => Ok(format!("{} is no longer held\n", self.lease())),
             BreakOutcome::Held { record, free_in } => {
-                let told = told(&self.lease(), &record, free_in);
+                let text = summary(&self.lease(), &record, free_in);
                 let note = if free_in.is_zero() { "" } else { self.of_observers() };
-                Ok(format!("{}{note}\n", told.trim_end()))
+                Ok(format!("{}{note}\n", text.trim_end()))
             }
         }
     }
@@ -241,7 +241,7 @@ fn warning(lease: &str, record: &Record) -> String {
 }
 
 /// Formats what was done and what follows from it.
-fn told(lease: &str, record: &Record, free_in: Duration) -> String {
+fn summary(lease: &str, record: &Record, free_in: Duration) -> String {
     let holder = named(record);
     if free_in.is_zero() {
         return format!(
@@ -277,8 +277,8 @@ mod tests {
 
     #[test]
     fn messages_name_the_holder_and_cannot_control_the_terminal() {
-        let told = told("the lease", &record("a\x1b[31m"), Duration::ZERO);
-        assert!(told.contains("held by a [31m (10.0.3.7:8080), in term 42"), "{told:?}");
+        let text = summary("the lease", &record("a\x1b[31m"), Duration::ZERO);
+        assert!(text.contains("held by a [31m (10.0.3.7:8080), in term 42"), "{text:?}");
         assert!(named(&Record::default()).contains("no term"));
     }
 

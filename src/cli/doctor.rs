@@ -141,7 +141,7 @@ fn of_timings(settings: &Settings) -> Vec<Finding> {
             ),
         )
     };
-    let look = it.retry_period + it.retry_period / 2;
+    let read_interval = it.retry_period + it.retry_period / 2;
     let retries = finding(
         Verdict::Well,
         "outages",
@@ -155,8 +155,8 @@ fn of_timings(settings: &Settings) -> Vec<Finding> {
         "handover",
         format!(
             "within about {} after a shutdown, {} after a crash",
-            duration::format(settings.drain_timeout + look + it.activation_delay),
-            duration::format(it.lease_duration + look + it.activation_delay)
+            duration::format(settings.drain_timeout + read_interval + it.activation_delay),
+            duration::format(it.lease_duration + read_interval + it.activation_delay)
         ),
     );
     let health = &settings.health;
@@ -167,7 +167,7 @@ fn of_timings(settings: &Settings) -> Vec<Finding> {
         if health.probes.is_empty() {
             "is not detected: --health is not set".to_owned()
         } else {
-            format!("another instance leads within about {}", duration::format(ill + look))
+            format!("another instance leads within about {}", duration::format(ill + read_interval))
         },
     );
     vec![pauses, retries, handover, dead_service]
@@ -240,13 +240,13 @@ impl Printer {
 }
 
 fn line(finding: &Finding, style: Style) -> String {
-    let (sign, word, colour) = match finding.verdict {
+    let (sign, label, colour) = match finding.verdict {
         Verdict::Well => ("✓", "ok", Colour::Green),
         Verdict::Doubtful => ("!", "note", Colour::Yellow),
         Verdict::Wrong => ("✗", "WRONG", Colour::Red),
         Verdict::Skipped => ("–", "skipped", Colour::Dim),
     };
-    let mark = if style.signs { sign.to_owned() } else { format!("{word:<7}") };
+    let mark = if style.signs { sign.to_owned() } else { format!("{label:<7}") };
     let mark = style.paint(colour, &mark);
     let mut text = format!("{mark} {}: {}\n", finding.subject, harmless(&finding.detail));
     if let Some(remedy) = &finding.remedy {

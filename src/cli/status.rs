@@ -153,8 +153,8 @@ fn health(health: &HealthDocument<'_>, style: Style) -> String {
         let said = it.said.as_deref().unwrap_or("failed");
         style.paint(Colour::Red, &format!("{}: {}", harmless(&it.probe), harmless(said)))
     });
-    let word = if health.well { "healthy" } else { "unhealthy" };
-    std::iter::once(word.to_owned()).chain(failing).collect::<Vec<_>>().join("; ")
+    let label = if health.well { "healthy" } else { "unhealthy" };
+    std::iter::once(label.to_owned()).chain(failing).collect::<Vec<_>>().join("; ")
 }
 
 /// Formats what the route reports, and whether that is right.
@@ -250,7 +250,7 @@ mod tests {
         Moment { boot: start, raw: start, wall: start }
     }
 
-    fn told(raw: &str) -> String {
+    fn rendered(raw: &str) -> String {
         let heard = Heard {
             document: serde_json::from_str(raw).unwrap(),
             raw: raw.to_owned(),
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_leaders_table_shows_all_facts() {
-        let text = told(
+        let text = rendered(
             r#"{"election":"orders","identity":"web-1","state":"leader","role":"active","term":42,
             "valid_for_ms":8200,"since":"2026-11-20T07:57:48Z","index":17,
             "holder":{"identity":"web-1","address":"10.0.3.7:8080","term":42},
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_standbys_table_shows_the_holder_and_the_errors() {
-        let text = told(
+        let text = rendered(
             r#"{"election":"orders","identity":"web-2","state":"standby","role":"passive",
             "term":null,"valid_for_ms":0,"since":"2026-11-20T09:00:00Z","index":3,
             "holder":{"identity":"web-1","address":null,"term":42},
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_standby_that_holds_off_shows_how_to_end_it() {
-        let text = told(
+        let text = rendered(
             r#"{"identity":"web-1","state":"standby","role":"passive","valid_for_ms":0,"index":1,
             "hold_off_remaining_ms":3540000}"#,
         );
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_holder_seen_too_long_ago_is_not_shown_as_the_leader() {
-        let text = told(
+        let text = rendered(
             r#"{"identity":"web-2","state":"standby","role":"passive","valid_for_ms":0,"index":1,
             "holder":{"identity":"web-1","term":42,"seen_ms_ago":192000,"stale":true}}"#,
         );
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_drain_shows_the_time_left() {
-        let text = told(
+        let text = rendered(
             r#"{"identity":"web-1","state":"draining","role":"passive","valid_for_ms":0,"index":1,
             "term":42,"holder":{"identity":"web-1","term":42},"drain_remaining_ms":4300}"#,
         );
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_missing_leader_is_shown() {
-        let text = told(r#"{"state":"starting","role":"passive","valid_for_ms":0,"index":1}"#);
+        let text = rendered(r#"{"state":"starting","role":"passive","valid_for_ms":0,"index":1}"#);
         assert!(text.contains("no leader known") && text.contains("none yet"), "{text}");
     }
 }

@@ -132,14 +132,14 @@ fn sidecars(args: &Args, environment: &Environment) -> Result<Vec<Sidecar>, Stri
 
 /// Resolves when the instance has the role; writes what it saw last to `last`.
 async fn until(sidecar: &Sidecar, role: Role, last: &mut String) {
-    let mut told = String::new();
+    let mut printed = String::new();
     loop {
         let problem = match sidecar.status().await {
             Ok(heard) => {
                 if heard.role(clock::now()) == role {
                     return;
                 }
-                told.clear();
+                printed.clear();
                 *last = format!("{}, {}", heard.role(clock::now()).as_str(), {
                     harmless(&heard.document.state)
                 });
@@ -155,9 +155,9 @@ async fn until(sidecar: &Sidecar, role: Role, last: &mut String) {
         };
         *last = problem.problem().to_owned();
         // A repeated error is printed once.
-        if told != *last {
+        if printed != *last {
             terminal::complain(&format!("{problem}\n  still waiting"));
-            told.clone_from(last);
+            printed.clone_from(last);
         }
         tokio::time::sleep(PAUSE).await;
     }

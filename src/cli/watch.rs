@@ -47,7 +47,7 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     let style = Style::of_stdout(environment);
     let lines = std::io::stdout().is_terminal().then(|| Lines::new(style));
     tokio::select! {
-        () = watch(&sidecar, Printer { lines, printed: None, told: String::new() }) => {}
+        () = watch(&sidecar, Printer { lines, printed: None, problem: String::new() }) => {}
         () = closed() => {}
     }
     ExitCode::SUCCESS
@@ -74,7 +74,7 @@ struct Printer {
     lines: Option<Lines>,
     printed: Option<Face>,
     /// The error that was printed last.
-    told: String,
+    problem: String,
 }
 
 /// Instance, index, state and role: two documents that agree in them are the same status.
@@ -84,7 +84,7 @@ impl Printer {
     /// Prints a document unless it repeats the last one. Returns whether the output still has a
     /// reader.
     fn print(&mut self, data: &str) -> bool {
-        self.told.clear();
+        self.problem.clear();
         // An event of another kind, perhaps of a later version, is ignored.
         let Ok(document) = serde_json::from_str::<Document>(data) else {
             return true;
@@ -104,9 +104,9 @@ impl Printer {
 
     /// Prints an error, unless it repeats the last one.
     fn complain(&mut self, trouble: &RequestError) {
-        if self.told != trouble.problem() {
+        if self.problem != trouble.problem() {
             terminal::complain(&format!("{trouble}\n  still watching"));
-            trouble.problem().clone_into(&mut self.told);
+            trouble.problem().clone_into(&mut self.problem);
         }
     }
 }

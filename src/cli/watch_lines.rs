@@ -194,13 +194,13 @@ mod tests {
     fn store_errors_and_another_process_are_shown() {
         let mut lines = Lines::new(PLAIN);
         let failing = r#","store":{"kind":"file","last_error":"no \u001b[31mroute"}"#;
-        let mut told = |more: &str| {
+        let mut line = |more: &str| {
             let text = lines.of(document("standby", "passive", THEM, HEARD, more), at_nine());
             text.lines().next_back().unwrap().split_once("web-2").unwrap().1.trim().to_owned()
         };
-        assert_eq!(told(""), "present state");
-        assert_eq!(told(failing), "store: no  [31mroute");
-        assert_eq!(told(""), "the store answers again");
-        assert_eq!(told(r#","instance":"j""#).as_str(), "another process answers");
+        assert_eq!(line(""), "present state");
+        assert_eq!(line(failing), "store: no  [31mroute");
+        assert_eq!(line(""), "the store answers again");
+        assert_eq!(line(r#","instance":"j""#).as_str(), "another process answers");
     }
 }

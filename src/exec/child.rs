@@ -28,14 +28,14 @@ pub(super) struct Child {
     watchdog: WatchdogClient,
     group: Option<Pid>,
     /// The deadline that was sent to the watchdog.
-    told: End,
+    sent: End,
     asked: bool,
     killed: bool,
     terminal: Terminal,
 }
 
 impl Child {
-    pub(super) fn new(term: u64, since: Moment, watchdog: WatchdogClient, told: End) -> Self {
+    pub(super) fn new(term: u64, since: Moment, watchdog: WatchdogClient, sent: End) -> Self {
         Self {
             term,
             since,
@@ -43,7 +43,7 @@ impl Child {
             ended: None,
             watchdog,
             group: None,
-            told,
+            sent,
             asked: false,
             killed: false,
             terminal: Terminal::default(),
@@ -70,8 +70,8 @@ impl Child {
         // Only the lease clocks count: after a jump of the wall clock a renewal is in flight, and
         // the command keeps running unless that is not granted by the old deadline (R10).
         let end = End::of(belief.sent, belief.length);
-        if end != self.told && self.watchdog.order(WatchdogCommand::Belief(end)) {
-            self.told = end;
+        if end != self.sent && self.watchdog.order(WatchdogCommand::Belief(end)) {
+            self.sent = end;
         }
         if let Standing::Draining { began, length, .. } = standing
             && !std::mem::replace(&mut self.asked, true)

@@ -20,16 +20,17 @@ pub const CANNOT_RUN: u8 = 126;
 /// A shell's exit code for a command that was not found.
 pub const NOT_FOUND: u8 = 127;
 
-/// Runs `KEEPER PROGRAM NAME ARGUMENT…`: sets the parent death signal, then executes the program.
+/// Runs `WATCHDOG PROGRAM NAME ARGUMENT…`: sets the parent death signal, then executes the program.
 pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let keeper = arguments.next().and_then(|it| Pid::from_raw(it.to_str()?.parse().ok()?));
-    let (Some(keeper), Some(program), Some(name)) = (keeper, arguments.next(), arguments.next())
+    let watchdog = arguments.next().and_then(|it| Pid::from_raw(it.to_str()?.parse().ok()?));
+    let (Some(watchdog), Some(program), Some(name)) =
+        (watchdog, arguments.next(), arguments.next())
     else {
         return ExitCode::from(2);
     };
     let bound = set_parent_process_death_signal(Some(Signal::KILL));
     // If the watchdog died before that, no signal would come.
-    if bound.is_err() || getppid() != Some(keeper) {
+    if bound.is_err() || getppid() != Some(watchdog) {
         return ExitCode::from(CANNOT_RUN);
     }
     // `exec` resets SIGPIPE to its default, but not the signal mask, which is the watchdog's.

@@ -13,7 +13,7 @@ use rustix::process::getpid;
 
 use super::launch::LAUNCH;
 pub use super::launch::{CANNOT_RUN, NOT_FOUND, OURSELVES};
-use super::watchdog::KEEPER;
+use super::watchdog::WATCHDOG;
 use super::{init, launch, watchdog};
 
 /// Runs the stage named by the first argument, if there is one.
@@ -21,7 +21,7 @@ use super::{init, launch, watchdog};
 pub fn run() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let stage = arguments.next()?;
-    if stage == KEEPER {
+    if stage == WATCHDOG {
         Some(keep(arguments))
     } else if stage == LAUNCH {
         Some(launch::run(arguments))

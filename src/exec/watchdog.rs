@@ -33,7 +33,7 @@ use super::wire::{RECORD, WatchdogCommand, WatchdogEvent};
 use crate::clock;
 
 /// The first argument of a watchdog.
-pub(super) const KEEPER: &str = "keeper-of-exec";
+pub(super) const WATCHDOG: &str = "watchdog-of-exec";
 
 /// The longest sleep: timers do not advance during suspend, so the clock is read this often.
 const STEP: Duration = Duration::from_millis(200);
@@ -51,18 +51,18 @@ pub(super) fn run(stop_timeout: Duration, command: Vec<OsString>) -> ExitCode {
     let mut rule = Rule::new(stop_timeout, end, clock::now());
     // Tenure may have been stopped since it started this process, so that another may lead now.
     if !matches!(rule.judge(clock::now()), Action::Wait(_)) {
-        tell(WatchdogEvent::Overdue);
-        tell(WatchdogEvent::Gone);
+        report(WatchdogEvent::Overdue);
+        report(WatchdogEvent::Gone);
         return ExitCode::SUCCESS;
     }
     match start(command, stdin) {
         Ok((main, ended)) => {
-            tell(WatchdogEvent::Started(main.as_raw_nonzero().get()));
+            report(WatchdogEvent::Started(main.as_raw_nonzero().get()));
             Watchdog { rule, main, ended, status: None, open: true, partial: Vec::new() }.keep();
             ExitCode::SUCCESS
         }
         Err(error) => {
-            tell(WatchdogEvent::Failed(error.raw_os_error().unwrap_or_default()));
+            report(WatchdogEvent::Failed(error.raw_os_error().unwrap_or_default()));
             ExitCode::FAILURE
         }
     }
@@ -105,9 +105,9 @@ fn start(command: Vec<OsString>, stdin: OwnedFd) -> std::io::Result<(Pid, Signal
 }
 
 /// Sends a report to Tenure, unless it is gone.
-fn tell(report: WatchdogEvent) {
+fn report(event: WatchdogEvent) {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    let _ = send(std::io::stdin(), &report.to_bytes(), flags);
+    let _ = send(std::io::stdin(), &event.to_bytes(), flags);
 }
 
 struct Watchdog {
@@ -130,7 +130,7 @@ impl Watchdog {
             let before = self.rule.is_overdue();
             let action = self.rule.judge(clock::now());
             if self.rule.is_overdue() && !before {
-                tell(WatchdogEvent::Overdue);
+                report(WatchdogEvent::Overdue);
             }
             let pause = match action {
                 Action::Wait(left) => left.min(STEP),
@@ -146,7 +146,7 @@ impl Watchdog {
             self.sleep(pause);
             self.listen();
         }
-        tell(WatchdogEvent::Gone);
+        report(WatchdogEvent::Gone);
     }
 
     /// Reaps all children that have exited; returns whether any child is left.
@@ -155,7 +155,7 @@ impl Watchdog {
         while matches!(self.ended.read_signal(), Ok(Some(_))) {}
         loop {
             match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
-                Ok(Some((id, status))) if id == self.main => self.heard(status),
+                Ok(Some((id, status))) if id == self.main => self.main_changed(status),
                 Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) => return true,
                 Err(_) => return false,
@@ -163,13 +163,13 @@ impl Watchdog {
         }
     }
 
-    fn heard(&mut self, status: WaitStatus) {
+    fn main_changed(&mut self, status: WaitStatus) {
         if let Some(signal) = status.stopping_signal() {
-            tell(WatchdogEvent::Stopped(signal));
+            report(WatchdogEvent::Stopped(signal));
             return;
         }
         self.status = Some(status);
-        tell(match (status.exit_status(), status.terminating_signal()) {
+        report(match (status.exit_status(), status.terminating_signal()) {
             (Some(code), _) => WatchdogEvent::Exited(code),
             (None, signal) => WatchdogEvent::Signalled(signal.unwrap_or_default()),
         });

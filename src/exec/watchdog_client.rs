@@ -18,7 +18,7 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
 pub use super::launch::OURSELVES;
-use super::watchdog::KEEPER;
+use super::watchdog::WATCHDOG;
 use super::wire::{End, RECORD, WatchdogCommand, WatchdogEvent};
 use crate::config::OURS_ALONE;
 
@@ -63,7 +63,7 @@ impl WatchdogClient {
         }
         let child = command
             .arg0("tenure")
-            .arg(KEEPER)
+            .arg(WATCHDOG)
             .arg(task.stop_timeout.as_nanos().to_string())
             .arg(&task.program)
             .arg(&task.name)

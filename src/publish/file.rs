@@ -41,10 +41,10 @@ impl Writer {
         now: fn() -> Moment,
     ) -> anyhow::Result<(Self, PublishAcks)> {
         let about = Arc::new(about);
-        let (mut writers, mut words) = (Vec::new(), Vec::new());
+        let (mut writers, mut acks) = (Vec::new(), Vec::new());
         for file in files {
-            let (written, word) = PublishAcks::channel();
-            words.push(word);
+            let (written, ack) = PublishAcks::channel();
+            acks.push(ack);
             writers.push(FileWriter {
                 file,
                 about: Arc::clone(&about),
@@ -59,7 +59,7 @@ impl Writer {
         for outcome in join_all(writers.iter_mut().map(FileWriter::write)).await {
             outcome?;
         }
-        Ok((Self(writers), words.into_iter().collect()))
+        Ok((Self(writers), acks.into_iter().collect()))
     }
 
     /// Writes each publication, skipping outdated ones, until the driver is gone and the last is
@@ -305,9 +305,9 @@ mod tests {
             }
         };
         let started = Writer::start(files.to_vec(), about, metrics, receiver, clock::now).await;
-        let (mut writer, mut word) = started.unwrap();
+        let (mut writer, mut acks) = started.unwrap();
         writer.0.iter_mut().for_each(|it| it.replace = hangs_for_one);
-        let [mut hung, mut well] = [0, 1].map(|number: usize| word.of(number));
+        let [mut hung, mut well] = [0, 1].map(|number: usize| acks.of(number));
         let bound = Duration::from_secs(20);
         let mend = Mend;
         let test = async {
@@ -317,15 +317,15 @@ mod tests {
                 timeout(bound, well.reached(sequence)).await.expect("the other file is written");
             }
             let early = timeout(Duration::from_millis(50), hung.reached(2)).await;
-            assert!(early.is_err(), "it gave word of what hangs");
-            let early = timeout(Duration::from_millis(50), word.reached(2)).await;
-            assert!(early.is_err(), "the word of all is the word of each");
+            assert!(early.is_err(), "the file that hangs is not acknowledged");
+            let early = timeout(Duration::from_millis(50), acks.reached(2)).await;
+            assert!(early.is_err(), "all are acknowledged only if each is");
             while errors() == 0 {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             assert_eq!(errors(), 1, "that it hangs is logged once");
             drop(mend);
-            timeout(bound, word.reached(4)).await.expect("the newest is written at last");
+            timeout(bound, acks.reached(4)).await.expect("the newest is written at last");
             drop(sender);
         };
         timeout(bound * 3, async { tokio::join!(test, writer.run()) }).await.expect("it ends");

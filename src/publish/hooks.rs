@@ -184,7 +184,7 @@ impl Hooks {
         let last = published.borrow().clone();
         let document = last.document(&self.about, began);
         let time = self.settings.timeout;
-        let told = match (hook, &self.client) {
+        let result = match (hook, &self.client) {
             (Hook::Command(line), _) => {
                 by_command(line, event, &document, self.url.as_deref(), time).await
             }
@@ -193,19 +193,19 @@ impl Hooks {
             }
             (Hook::Webhook(_), None) => unreachable!("a client was made for it"),
         };
-        self.report(event, &told, began);
-        if let (Name::Drain, Some(term), true) = (event.name, event.term, told.ended) {
+        self.report(event, &result, began);
+        if let (Name::Drain, Some(term), true) = (event.name, event.term, result.ended) {
             drained(term).await;
         }
     }
 
-    fn report(&self, event: HookEvent, told: &HookResult, began: Moment) {
-        let (hook, outcome) = (event.name.as_str(), told.outcome.as_str());
+    fn report(&self, event: HookEvent, result: &HookResult, began: Moment) {
+        let (hook, outcome) = (event.name.as_str(), result.outcome.as_str());
         self.metrics.hook_run(hook, outcome);
         let ms = u64::try_from(began.elapsed_max((self.now)()).as_millis()).unwrap_or(u64::MAX);
         let HookEvent { term, .. } = event;
-        let words = &told.words;
-        if told.outcome == Outcome::Ok {
+        let words = &result.words;
+        if result.outcome == Outcome::Ok {
             tracing::info!(hook, outcome, ms, term, "{hook}: {words}");
         } else {
             tracing::warn!(hook, outcome, ms, term, "{hook}: {words}");

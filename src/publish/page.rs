@@ -244,14 +244,15 @@ fn probes(text: &mut String, health: &HealthDocument<'_>) {
     let all = if health.well { "Healthy" } else { "Unhealthy" };
     let _ = write!(text, "<div class=\"wide\"><dt>{all}</dt>");
     for probe in &health.probes {
-        let (class, word) = match probe.well {
+        let (class, label) = match probe.well {
             Some(true) => ("", "succeeded"),
             Some(false) => (" class=\"warn\"", "failed"),
             None => ("", "not run yet"),
         };
         let said = probe.said.as_deref().map(|it| format!(": {}", escaped(it))).unwrap_or_default();
         let when = probe.ms_ago.map(|ms| format!(", {} ago", ago(ms))).unwrap_or_default();
-        let _ = write!(text, "<dd{class}><b>{}</b> {word}{said}{when}</dd>", escaped(&probe.probe));
+        let _ =
+            write!(text, "<dd{class}><b>{}</b> {label}{said}{when}</dd>", escaped(&probe.probe));
     }
     text.push_str("</div>\n");
 }

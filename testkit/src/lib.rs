@@ -34,6 +34,6 @@ pub fn blocking<T: Send>(call: impl Future<Output = T> + Send) -> T {
     });
     // A thread of its own, because the caller may be inside of another runtime.
     std::thread::scope(|scope| {
-        scope.spawn(|| runtime.block_on(call)).join().expect("the call ends well")
+        scope.spawn(|| runtime.block_on(call)).join().expect("the call did not panic")
     })
 }

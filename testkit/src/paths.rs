@@ -43,8 +43,8 @@ pub fn tool(name: &str) -> PathBuf {
     }
     let asked = Command::new(repository().join("tests/tools/path")).arg(name).output();
     let asked = asked.expect("tests/tools/path runs");
-    let said = String::from_utf8_lossy(&asked.stderr);
-    assert!(asked.status.success(), "{}", said.trim());
+    let stderr = String::from_utf8_lossy(&asked.stderr);
+    assert!(asked.status.success(), "{}", stderr.trim());
     let path = PathBuf::from(String::from_utf8(asked.stdout).expect("a path in UTF-8").trim());
     found.insert(name.to_owned(), path.clone());
     path

@@ -78,12 +78,12 @@ impl Recorder {
     }
 
     /// Returns whether an instance was seen to claim leadership.
-    pub fn heard(&self, instance: &str) -> bool {
+    pub fn has_claim(&self, instance: &str) -> bool {
         self.claims.lock().unwrap().iter().any(|claim| claim.instance == instance)
     }
 
     /// Returns whether an instance was seen to claim leadership in this term.
-    pub fn heard_in(&self, instance: &str, term: u64) -> bool {
+    pub fn has_claim_in(&self, instance: &str, term: u64) -> bool {
         let claims = self.claims.lock().unwrap();
         claims.iter().rev().any(|claim| claim.instance == instance && claim.term == term)
     }
@@ -94,7 +94,7 @@ impl Recorder {
     pub fn finish(self, released: &[&str]) -> Verdict {
         self.over.store(true, Ordering::Relaxed);
         for (_, _, thread) in self.threads {
-            thread.join().expect("a recorder's thread ends well");
+            thread.join().expect("the recorder's thread did not panic");
         }
         let mut claims =
             Arc::try_unwrap(self.claims).expect("no thread is left").into_inner().unwrap();
@@ -159,7 +159,7 @@ impl Verdict {
 
     /// Panics unless there was no dual, no shared and no falling term.
     pub fn assert_safe(&self) {
-        assert!(self.claims > 0, "the recorder heard nobody: {self:?}");
+        assert!(self.claims > 0, "the recorder has no claim: {self:?}");
         assert!(
             self.duals.is_empty() && self.shared.is_empty() && self.falls.is_empty(),
             "not safe: {self:#?}"
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlap_of_two_instances_is_a_dual_unless_the_first_let_go_by_will() {
+    fn an_overlap_of_two_instances_is_a_dual_unless_the_first_released_the_lease() {
         let claims = [claim("a", 1, 0, 100), claim("b", 2, 50, 150)];
         assert_eq!(Verdict::of(&claims, &[]).duals.len(), 1);
         assert!(Verdict::of(&claims, &["a"]).duals.is_empty());

@@ -14,7 +14,7 @@ const GAP: Duration = Duration::from_millis(300);
 
 /// One fault of the soak test.
 #[derive(Clone, Debug)]
-pub struct Strike {
+pub struct Injected {
     pub kind: &'static str,
     /// When it began, on the raw monotonic clock.
     pub at: Duration,
@@ -28,7 +28,7 @@ pub struct Strike {
 pub struct Report {
     pub minutes: f64,
     pub seed: u64,
-    pub strikes: Vec<Strike>,
+    pub injected: Vec<Injected>,
     pub claims: Vec<Claim>,
     pub verdict: Verdict,
     pub unexpected: Vec<String>,
@@ -41,18 +41,18 @@ impl Report {
     /// Returns, sorted, how long after each fault of a kind that affected the leader another led.
     fn handovers(&self, kind: &str) -> Vec<Duration> {
         let mut times: Vec<Duration> =
-            self.strikes
+            self.injected
                 .iter()
                 .filter(|it| it.kind == kind && it.leader)
-                .filter_map(|strike| {
-                    let victim = strike.victim.as_deref()?;
-                    let next = self.claims.iter().filter(|it| it.sent > strike.at);
+                .filter_map(|fault| {
+                    let victim = fault.victim.as_deref()?;
+                    let next = self.claims.iter().filter(|it| it.sent > fault.at);
                     let next = next.filter(|it| it.instance != victim).min_by_key(|it| it.sent)?;
                     // If the victim stayed leader, there was no handover.
                     let kept = self.claims.iter().any(|it| {
-                        it.instance == victim && it.sent > strike.at && it.sent > next.sent
+                        it.instance == victim && it.sent > fault.at && it.sent > next.sent
                     });
-                    (!kept).then(|| next.sent - strike.at)
+                    (!kept).then(|| next.sent - fault.at)
                 })
                 .collect();
         times.sort_unstable();
@@ -73,8 +73,8 @@ impl Report {
     /// Prints the report as text, followed by a line of JSON.
     pub fn print(&self) {
         let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
-        for strike in &self.strikes {
-            *kinds.entry(strike.kind).or_default() += 1;
+        for fault in &self.injected {
+            *kinds.entry(fault.kind).or_default() += 1;
         }
         println!("faults: {kinds:?}");
         let mut handovers = serde_json::Map::new();
@@ -98,7 +98,7 @@ impl Report {
         let line = serde_json::json!({
             "minutes": self.minutes,
             "seed": self.seed,
-            "faults": self.strikes.len(),
+            "faults": self.injected.len(),
             "claims": self.verdict.claims,
             "terms": self.verdict.terms.len(),
             "overlaps": self.verdict.duals.len(),

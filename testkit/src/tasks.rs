@@ -49,13 +49,13 @@ impl Works {
     }
 
     /// Returns the work that runs now.
-    pub fn at_work(&self) -> Option<Work> {
+    pub fn running(&self) -> Option<Work> {
         self.all().into_iter().rev().find(|it| it.ended.is_none())
     }
 
     /// Waits until a work runs for which `fits` is true.
     pub async fn until(&self, what: &str, fits: impl Fn(&Work) -> bool) -> Work {
-        soon(what, || self.at_work().filter(|it| fits(it))).await
+        soon(what, || self.running().filter(|it| fits(it))).await
     }
 
     /// Asserts that no work began in another term before all earlier ones were dropped, and that

@@ -189,11 +189,11 @@ async fn fault_20_managed_identity_signs_in_early_and_a_dead_endpoint_delays_no_
 }
 
 #[tokio::test]
-async fn a_sign_in_that_fails_is_said_and_recovers_by_itself() {
+async fn a_sign_in_that_fails_is_logged_and_retried() {
     let certificate = Certificate::new();
     let (cert, key) = (text(&certificate.certificate), text(&certificate.key));
     let environment = [("SSL_CERT_FILE", &*cert), ("TENURE_TEST_KEY", &*key)];
-    if !within("a_sign_in_that_fails_is_said_and_recovers_by_itself", &environment).await {
+    if !within("a_sign_in_that_fails_is_logged_and_retried", &environment).await {
         return;
     }
     let certificate =
@@ -216,7 +216,7 @@ async fn a_sign_in_that_fails_is_said_and_recovers_by_itself() {
 
     tokens.reply(Reply::Refuse);
     std::fs::write(&token_file, "assertion-SECRET").expect("written");
-    until("Entra's refusal is told", async || {
+    until("Entra's refusal is reported", async || {
         let words = soon(store.read()).await.unwrap_err().to_string();
         assert!(!words.contains("SECRET"), "{words}");
         words.contains("AADSTS700024: Client assertion is not within its valid time range")
@@ -229,7 +229,7 @@ async fn a_sign_in_that_fails_is_said_and_recovers_by_itself() {
 
 /// Waits until a refusal reports the error of a secret file; a refusal causes the file to be read
 /// again.
-async fn told(server: &BlobServer, store: &Azure, words: &str) {
+async fn reports(server: &BlobServer, store: &Azure, words: &str) {
     until(words, async || {
         server.inject("renew", [Fault::Answer(403, "AuthenticationFailed")]);
         soon(store.renew(&bid())).await.expect_err("a refusal").to_string().contains(words)
@@ -263,10 +263,10 @@ async fn replaced(
 
     // A file that is invalid or missing for a while is only reported, once it has been read.
     std::fs::write(&file, "???").expect("written");
-    told(&server, &store, "AZURE_STORAGE_").await;
+    reports(&server, &store, "AZURE_STORAGE_").await;
     soon(store.renew(&bid())).await.expect("the last good secret is kept");
     std::fs::remove_file(&file).expect("removed");
-    told(&server, &store, "failed to read the secret file").await;
+    reports(&server, &store, "failed to read the secret file").await;
     soon(store.renew(&bid())).await.expect("the last good secret is kept");
     assert!(!error.to_string().contains(first.0), "{error}");
 }
@@ -315,7 +315,7 @@ async fn a_connection_string_in_a_file_is_replaced_while_leading() {
 }
 
 #[tokio::test]
-async fn a_secret_that_makes_no_sense_is_named_by_its_setting() {
+async fn a_malformed_secret_is_reported_with_its_setting() {
     let server = BlobServer::start().await;
     let table: [(AzureCredential, &str); 4] = [
         (AzureCredential::Key(SecretSource::Value("*SECRET*".to_owned())), "AZURE_STORAGE_KEY"),

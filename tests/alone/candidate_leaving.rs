@@ -33,7 +33,7 @@ async fn ends_after(works: Works, leadership: Leadership, length: Duration) -> &
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drain_lasts_until_the_last_of_all_works_has_ended_and_no_longer() {
+async fn a_drain_ends_when_the_last_task_has_ended() {
     let election = Election::new();
     let candidate = election.lasting("a").drain_timeout(LONG).start().unwrap();
     let term = leads(&candidate).await;
@@ -59,7 +59,7 @@ async fn a_drain_lasts_until_the_last_of_all_works_has_ended_and_no_longer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drain_ends_at_once_wherever_the_works_of_the_term_have_ended_already() {
+async fn a_drain_ends_at_once_if_the_tasks_of_the_term_have_ended() {
     for _ in 0..30 {
         let election = Election::new();
         let candidate = election.lasting("a").drain_timeout(LONG).start().unwrap();
@@ -80,7 +80,7 @@ async fn a_drain_ends_at_once_wherever_the_works_of_the_term_have_ended_already(
 }
 
 #[tokio::test]
-async fn who_only_asks_whether_it_leads_has_the_whole_drain_or_until_it_says_drained() {
+async fn without_tasks_a_drain_lasts_its_timeout_or_until_drained_is_called() {
     let election = Election::new();
     let drain = Duration::from_secs(1);
     let candidate = election.lasting("a").drain_timeout(drain).start().unwrap();
@@ -100,7 +100,7 @@ async fn who_only_asks_whether_it_leads_has_the_whole_drain_or_until_it_says_dra
 }
 
 #[tokio::test]
-async fn work_that_does_not_end_is_dropped_at_the_drains_end() {
+async fn a_task_that_does_not_end_is_dropped_at_the_end_of_the_drain() {
     let election = Election::new();
     let drain = Duration::from_millis(700);
     // If a work cannot be ended in time, the election waits two request-timeouts more.
@@ -123,7 +123,7 @@ async fn work_that_does_not_end_is_dropped_at_the_drains_end() {
 }
 
 #[tokio::test]
-async fn resign_returns_when_the_lease_is_given_back_even_within_the_work_itself() {
+async fn resign_returns_when_the_lease_is_released_even_inside_a_task() {
     let election = Election::new();
     let candidate = election.lasting("a").start().unwrap();
     leads(&candidate).await;
@@ -145,11 +145,11 @@ async fn resign_returns_when_the_lease_is_given_back_even_within_the_work_itself
     let standby = election.lasting("d").start().unwrap();
     let (waiting, ()) = tokio::join!(standby.run_while_leader(|_| async {}), standby.resign());
     assert_eq!(waiting, Err(Ended::Resigned));
-    assert!(leader.is_leader(clock::now()), "another's resignation is none of ours");
+    assert!(leader.is_leader(clock::now()), "the resignation of another has no effect");
 }
 
 #[tokio::test]
-async fn resign_ends_even_where_nobody_polls_the_work_and_gives_no_lease_back_under_it() {
+async fn resign_returns_if_a_task_is_not_polled_and_does_not_release_the_lease() {
     let election = Election::new();
     let candidate = election.hasty("a").start().unwrap();
     let term = leads(&candidate).await;
@@ -157,7 +157,7 @@ async fn resign_ends_even_where_nobody_polls_the_work_and_gives_no_lease_back_un
         candidate.run_while_leader(|it| forever(election.works.clone(), "a".to_owned(), it)),
     );
     assert!(futures::poll!(work.as_mut()).is_pending());
-    assert!(election.works.at_work().is_some());
+    assert!(election.works.running().is_some());
     let next = election.hasty("b").start().unwrap();
     let last_grant = clock::now();
     tokio::time::timeout(PATIENCE, candidate.resign()).await.expect("it ends");
@@ -186,7 +186,7 @@ async fn the_drop_of_the_last_clone_resigns() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn work_that_panics_or_is_cancelled_counts_no_more() {
+async fn a_task_that_panics_or_is_cancelled_has_ended() {
     let election = Election::new();
     let candidate = election.lasting("a").drain_timeout(LONG).start().unwrap();
     for in_closure in [true, false] {
@@ -211,7 +211,7 @@ async fn work_that_panics_or_is_cancelled_counts_no_more() {
 }
 
 #[tokio::test]
-async fn all_settings_that_are_wrong_are_named_at_once_with_what_would_be_right() {
+async fn all_invalid_settings_are_reported_at_once_with_their_remedies() {
     let error = Candidate::builder("no spaces", "nfs://nowhere")
         .identity("")
         .retry_period(Duration::from_secs(60))

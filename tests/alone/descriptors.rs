@@ -99,7 +99,7 @@ fn fault_31_under_a_limit_that_cannot_be_raised_renewals_are_unharmed() {
 }
 
 #[test]
-fn fault_31_descriptors_that_are_taken_away_are_those_of_who_asks() {
+fn fault_31_a_lowered_limit_of_open_files_closes_client_connections_only() {
     let _alone = alone();
     let besieged = Besieged::start(&[], &[]);
     let process = Pid::from_raw(besieged.candidate.id().try_into().unwrap());
@@ -136,7 +136,7 @@ fn fault_31_descriptors_that_are_taken_away_are_those_of_who_asks() {
 }
 
 #[test]
-fn fault_31_one_that_cannot_be_accepted_takes_the_place_of_one_that_waits() {
+fn fault_31_a_connection_that_cannot_be_accepted_replaces_an_idle_one() {
     let _alone = alone();
     // So many listeners that fewer descriptors are left for connections than were reserved.
     let arguments = [&["--store", "memory:"][..], &["--listen", "127.0.0.1:0"].repeat(70)].concat();
@@ -179,9 +179,9 @@ fn fault_33_a_taken_address_ends_the_start_with_1_and_is_named() {
         (vec!["127.0.0.1:0", unix.as_str()], &unix),
     ] {
         let ran = run_on(&listen, directory.path());
-        let said = String::from_utf8(ran.stderr).unwrap();
-        assert_eq!(ran.status.code(), Some(1), "{said}");
-        assert!(said.contains(&format!("cannot listen on {named}")), "{said}");
+        let stderr = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains(&format!("cannot listen on {named}")), "{stderr}");
         for nothing in ["store", "status.json"] {
             assert!(!directory.path().join(nothing).exists(), "{nothing} was made");
         }

@@ -16,7 +16,7 @@ use tenure::store::LeaseStore;
 use tenure::store::file::FileStore;
 
 #[tokio::test]
-async fn a_missing_directory_is_made_for_us_alone_as_soon_as_its_parent_exists() {
+async fn a_missing_directory_is_created_private_once_its_parent_exists() {
     let place = Place::missing();
     let below = place.directory.join("below");
     let store = FileStore::open(&named(&below));
@@ -25,13 +25,13 @@ async fn a_missing_directory_is_made_for_us_alone_as_soon_as_its_parent_exists()
     assert_misplaced(&store, &below, "create it").await;
     fs::create_dir(&place.directory).unwrap();
     assert!(store.read().await.unwrap().free);
-    assert!(!below.exists(), "a look makes nothing");
+    assert!(!below.exists(), "a read makes nothing");
     lead(&store).await;
     assert_eq!(fs::metadata(&below).unwrap().mode() & 0o777, 0o700);
 }
 
 #[tokio::test]
-async fn the_default_directory_must_be_ours_alone() {
+async fn the_default_directory_must_be_private() {
     let place = Place::missing();
     let settings = FileSettings { is_default: true, ..named(&place.directory) };
     let store = FileStore::open(&settings);
@@ -44,7 +44,7 @@ async fn the_default_directory_must_be_ours_alone() {
 }
 
 #[tokio::test]
-async fn a_directory_that_everybody_may_write_is_refused_until_it_is_sticky() {
+async fn a_world_writable_directory_is_refused_unless_it_is_sticky() {
     let place = Place::new();
     let store = place.store();
     place.chmod(0o777);
@@ -55,7 +55,7 @@ async fn a_directory_that_everybody_may_write_is_refused_until_it_is_sticky() {
 }
 
 #[tokio::test]
-async fn a_directory_of_another_user_is_refused_until_it_is_ours() {
+async fn a_directory_of_another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
         // Only root can give a directory to another user; the unit tests of the store cover the
         // rest.
@@ -70,7 +70,7 @@ async fn a_directory_of_another_user_is_refused_until_it_is_ours() {
 }
 
 #[tokio::test]
-async fn a_link_in_the_place_of_the_directory_is_refused() {
+async fn a_symlink_as_the_directory_is_refused() {
     let (place, other) = (Place::missing(), Place::new());
     symlink(&other.directory, &place.directory).unwrap();
     assert_misplaced(&place.store(), &place.directory, "the directory itself").await;
@@ -81,7 +81,7 @@ async fn a_link_in_the_place_of_the_directory_is_refused() {
 }
 
 #[tokio::test]
-async fn a_link_in_the_place_of_the_lock_is_refused() {
+async fn a_symlink_as_the_lock_is_refused() {
     let (place, other) = (Place::new(), Place::new());
     symlink(other.directory.join("made"), place.lock()).unwrap();
     let store = place.store();
@@ -109,8 +109,10 @@ async fn a_lock_that_another_process_holds_is_not_waited_for() {
     let before = fs::read(place.record()).unwrap();
     let mut other = file_child::start("lock", &place.directory);
     let bound = Duration::from_secs(20);
-    process::until(bound, "it is locked", || file_child::has_told(&other, "locked").then_some(()));
-    let snapshot = store.read().await.expect("a look needs no lock");
+    process::until(bound, "it is locked", || {
+        file_child::has_reported(&other, "locked").then_some(())
+    });
+    let snapshot = store.read().await.expect("a read needs no lock");
     assert!(snapshot.record.term.is_some());
     let calls = async {
         [
@@ -120,7 +122,7 @@ async fn a_lock_that_another_process_holds_is_not_waited_for() {
             store.release(&bid).await,
         ]
     };
-    for outcome in tokio::time::timeout(bound, calls).await.expect("nobody waits for the lock") {
+    for outcome in tokio::time::timeout(bound, calls).await.expect("no call waits for the lock") {
         let Err(StoreError::Unknown(failure)) = outcome else { panic!("{outcome:?}") };
         assert_eq!(failure.cause, Cause::Unavailable, "{failure}");
         assert!(failure.message.contains(place.lock().to_str().unwrap()), "{failure}");

@@ -5,7 +5,7 @@ use testkit::processes::{file_child, process};
 use std::path::Path;
 
 use file_child::{
-    GO, LEASE, bid, draw, has_told, now, open, pause, random, start, start_as, told, until,
+    GO, LEASE, bid, draw, has_reported, now, open, pause, random, reports, start, start_as, until,
 };
 use process::{Process, has_stopped};
 use rustix::process::{Signal, kill_process};
@@ -31,7 +31,7 @@ fn a_record_is_whole_at_every_moment_and_after_every_kill() {
     let mut last = 0;
     for round in 0..25 {
         let mut process = start("write", scratch.path());
-        until("a term", || !told(&process, "term").is_empty());
+        until("a term", || !reports(&process, "term").is_empty());
         let end = clock::now();
         let length = random(30);
         while end.elapsed_max(clock::now()) < length {
@@ -39,12 +39,12 @@ fn a_record_is_whole_at_every_moment_and_after_every_kill() {
         }
         process.kill();
         let terms: Vec<u64> =
-            told(&process, "term").iter().map(|term| term.parse().expect("a term")).collect();
+            reports(&process, "term").iter().map(|term| term.parse().expect("a term")).collect();
         let snapshot = now(store.read()).expect("a whole record");
         let term = snapshot.record.term.expect("a term");
         assert!(terms.is_sorted_by(|a, b| a < b) && terms[0] > last, "{last} {terms:?}");
         assert!(term >= terms[terms.len() - 1], "round {round}: {term} after {terms:?}");
-        assert_eq!(told(&process, "error"), Vec::<String>::new());
+        assert_eq!(reports(&process, "error"), Vec::<String>::new());
         last = term;
     }
 }
@@ -63,7 +63,7 @@ fn numbers(line: &str) -> Vec<u128> {
 
 fn tenures(process: &Process) -> Vec<Tenure> {
     let mut tenures: Vec<Tenure> = Vec::new();
-    for line in told(process, "claim") {
+    for line in reports(process, "claim") {
         let [term, from, until] = numbers(&line)[..] else { panic!("{line}") };
         let term = u64::try_from(term).expect("a term");
         match tenures.last_mut() {
@@ -71,7 +71,7 @@ fn tenures(process: &Process) -> Vec<Tenure> {
             _ => tenures.push(Tenure { term, from, until }),
         }
     }
-    for line in told(process, "resign") {
+    for line in reports(process, "resign") {
         let [term, at] = numbers(&line)[..] else { panic!("{line}") };
         if let Some(tenure) = tenures.iter_mut().find(|it| u128::from(it.term) == term) {
             tenure.until = tenure.until.min(at);
@@ -81,14 +81,14 @@ fn tenures(process: &Process) -> Vec<Tenure> {
 }
 
 #[test]
-fn killed_or_stopped_at_any_moment_no_two_lead_at_once_and_terms_grow() {
+fn candidates_killed_or_stopped_at_any_time_never_overlap_and_terms_increase() {
     let scratch = scratch();
     let mut processes: Vec<_> = (0..3).map(|_| start("contend", scratch.path())).collect();
     let mut gone = Vec::new();
     let mut signals = 0;
-    until("a leader", || processes.iter().any(|it| !told(it, "claim").is_empty()));
+    until("a leader", || processes.iter().any(|it| !reports(it, "claim").is_empty()));
     // Enough signals to hit a process that writes the lease late, and until each process has led.
-    while signals < 40 || processes.iter().any(|it| told(it, "claim").is_empty()) {
+    while signals < 40 || processes.iter().any(|it| reports(it, "claim").is_empty()) {
         signals += 1;
         assert!(signals < 400, "some process never led");
         let victim = usize::try_from(draw() % 3).expect("small");
@@ -98,7 +98,7 @@ fn killed_or_stopped_at_any_moment_no_two_lead_at_once_and_terms_grow() {
             let next = start("contend", scratch.path());
             gone.push(std::mem::replace(&mut processes[victim], next));
         } else {
-            kill_process(processes[victim].pid(), Signal::STOP).expect("it is ours");
+            kill_process(processes[victim].pid(), Signal::STOP).expect("signalled");
             pause(random(if draw().is_multiple_of(2) { 1200 } else { 20 }));
             processes[victim].signal(Signal::CONT);
         }
@@ -108,7 +108,7 @@ fn killed_or_stopped_at_any_moment_no_two_lead_at_once_and_terms_grow() {
     }
     let all: Vec<_> = processes.iter().chain(&gone).collect();
     for process in &all {
-        assert_eq!(told(process, "error"), Vec::<String>::new());
+        assert_eq!(reports(process, "error"), Vec::<String>::new());
     }
     let mut tenures: Vec<_> = all.iter().flat_map(|it| tenures(it)).collect();
     tenures.sort_by_key(|it| it.from);
@@ -129,7 +129,7 @@ fn stopped_with_the_lock(role: &str, directory: &Path) -> Process {
         now(async { store.acquire(&bid(&store).await).await }).expect_err("the lock is taken");
     assert!(matches!(&busy, StoreError::Unknown(it) if it.cause == Cause::Unavailable), "{busy:?}");
     assert!(busy.to_string().contains("stopped"), "{busy}");
-    assert!(now(store.read()).expect("a look needs no lock").free);
+    assert!(now(store.read()).expect("a read needs no lock").free);
     process
 }
 
@@ -141,25 +141,25 @@ fn go_on_too_late(process: &Process, directory: &Path) {
 }
 
 #[test]
-fn a_candidate_stopped_with_the_lock_writes_nothing_when_its_time_is_over() {
+fn a_candidate_stopped_with_the_lock_writes_nothing_after_its_deadline() {
     let scratch = scratch();
     let process = stopped_with_the_lock("stop before writing", scratch.path());
     go_on_too_late(&process, scratch.path());
-    until("an answer", || !told(&process, "error").is_empty());
-    assert!(told(&process, "error")[0].contains("longer than the lease-duration"));
+    until("an answer", || !reports(&process, "error").is_empty());
+    assert!(reports(&process, "error")[0].contains("longer than the lease-duration"));
     assert!(!scratch.path().join("orders.json").exists());
 }
 
 #[test]
-fn what_a_candidate_stopped_with_the_lock_writes_late_is_already_over() {
+fn a_late_write_of_a_candidate_stopped_with_the_lock_has_already_expired() {
     let scratch = scratch();
     let role = "stop after the last look at the clock";
     let process = stopped_with_the_lock(role, scratch.path());
     go_on_too_late(&process, scratch.path());
-    until("an answer", || has_told(&process, "granted"));
+    until("an answer", || has_reported(&process, "granted"));
     let store = open(scratch.path());
     assert!(scratch.path().join("orders.json").exists());
-    assert!(now(store.read()).expect("a look").free);
+    assert!(now(store.read()).expect("a read").free);
     now(async { store.acquire(&bid(&store).await).await }).expect("granted at once");
 }
 
@@ -175,7 +175,7 @@ fn a_candidate_killed_with_the_lock_leaves_it_to_the_others() {
 }
 
 #[test]
-fn a_directory_that_we_cannot_write_is_said_until_we_can() {
+fn a_read_only_directory_is_reported_until_it_is_writable() {
     let scratch = scratch();
     let mode = |mode| {
         use std::os::unix::fs::PermissionsExt;
@@ -186,15 +186,15 @@ fn a_directory_that_we_cannot_write_is_said_until_we_can() {
     // Root can write everywhere, so the candidate runs as another user.
     let user = rustix::process::geteuid().is_root().then_some(65_534);
     let process = start_as("bid once", scratch.path(), user);
-    until("an answer", || !told(&process, "error").is_empty());
-    let said = told(&process, "error").remove(0);
+    until("an answer", || !reports(&process, "error").is_empty());
+    let error = reports(&process, "error").remove(0);
     assert!(
-        said.starts_with("Settings ") && said.contains("orders.lock could not be opened"),
-        "{said}"
+        error.starts_with("Settings ") && error.contains("orders.lock could not be opened"),
+        "{error}"
     );
-    assert!(said.contains(scratch.path().to_str().expect("UTF-8")), "{said}");
-    assert!(said.contains("make the directory writable for this user"), "{said}");
+    assert!(error.contains(scratch.path().to_str().expect("UTF-8")), "{error}");
+    assert!(error.contains("make the directory writable for this user"), "{error}");
     mode(if user.is_some() { 0o1777 } else { 0o755 });
     let process = start_as("bid once", scratch.path(), user);
-    until("an answer", || has_told(&process, "granted"));
+    until("an answer", || has_reported(&process, "granted"));
 }

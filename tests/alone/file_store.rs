@@ -49,7 +49,7 @@ async fn a_record_of_a_newer_format_is_refused_as_such_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_record_longer_than_any_is_refused() {
+async fn a_record_over_the_size_limit_is_refused() {
     let place = Place::new();
     lead(&place.store()).await;
     let mut long = fs::read(place.record()).unwrap();
@@ -60,7 +60,7 @@ async fn a_record_longer_than_any_is_refused() {
 }
 
 #[tokio::test]
-async fn a_link_in_the_place_of_the_record_is_never_followed() {
+async fn a_symlink_as_the_record_is_never_followed() {
     let (place, other) = (Place::new(), Place::new());
     lead(&other.store()).await;
     let before = fs::read(other.record()).unwrap();
@@ -71,7 +71,7 @@ async fn a_link_in_the_place_of_the_record_is_never_followed() {
 }
 
 #[tokio::test]
-async fn what_is_no_file_in_the_place_of_the_record_is_refused_and_not_waited_for() {
+async fn a_record_that_is_not_a_regular_file_is_refused_without_waiting() {
     let place = Place::new();
     fs::create_dir(place.record()).unwrap();
     assert_foreign(&place).await;
@@ -96,7 +96,7 @@ async fn a_foreign_record_that_is_moved_away_is_forgotten() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn whatever_bytes_the_record_has_they_are_refused_and_stay(
+    fn a_record_of_arbitrary_bytes_is_refused_and_kept(
         bytes in prop::collection::vec(any::<u8>(), 0..300)
     ) {
         let place = Place::new();
@@ -106,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn a_record_with_a_byte_changed_is_read_or_refused_and_stays(
+    fn a_record_with_a_changed_byte_is_read_or_refused_and_kept(
         (at, byte) in (any::<prop::sample::Index>(), any::<u8>())
     ) {
         let place = Place::new();
@@ -217,11 +217,11 @@ fn readings(seconds: &'static [u64]) -> impl Fn() -> Moment + Send + Sync {
 /// Returns whether the lease is free at this second.
 async fn free_at(place: &Place, second: &'static [u64]) -> bool {
     let store = FileStore::with_clock(&named(&place.directory), readings(second));
-    store.read().await.expect("a look").free
+    store.read().await.expect("a read").free
 }
 
 #[tokio::test]
-async fn a_process_stopped_in_the_middle_writes_what_is_as_old_as_its_request() {
+async fn a_process_stopped_during_a_write_dates_it_from_its_request() {
     let place = Place::new();
     let bid = bid(Version("0".into()), Duration::from_secs(15));
     // It begins at 100 s, and gets the lock at 110 s.
@@ -253,7 +253,7 @@ async fn a_renewal_that_lands_late_does_not_shorten_a_newer_one() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_given_up_writes_nothing_when_it_goes_on() {
+async fn a_call_that_timed_out_writes_nothing_when_it_continues() {
     let place = Place::new();
     let (has_lock, mut stopped) = tokio::sync::mpsc::unbounded_channel();
     let (go_on, told) = std::sync::mpsc::channel::<()>();

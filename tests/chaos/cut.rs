@@ -17,7 +17,7 @@ use tenure::clock::{self, Moment};
 fn passive_in_time(cluster: &Cluster, index: usize, cut: Moment) {
     let candidate = &cluster.candidates[index];
     let mut end = Duration::ZERO;
-    until(DEADLINE + SLACK, "it says passive", || {
+    until(DEADLINE + SLACK, "it is passive", || {
         let asked = clock::now().raw;
         let left = candidate.status()?["valid_for_ms"].as_u64()?;
         if left == 0 {
@@ -58,7 +58,7 @@ fn led_again(cluster: &Cluster, since: Moment, bound: Duration) -> Duration {
 }
 
 #[test]
-fn fault_15_a_leader_whom_the_store_refuses_is_passive_at_its_deadline_and_another_leads() {
+fn fault_15_a_leader_refused_by_the_store_is_passive_at_its_deadline_and_another_leads() {
     let cluster = Cluster::behind_proxies("fault-15").led_by_first_of(3);
     cluster.renews(0);
     let cut = clock::now();
@@ -71,11 +71,11 @@ fn fault_15_a_leader_whom_the_store_refuses_is_passive_at_its_deadline_and_anoth
     cluster.proxies[0].heal();
     cluster.stands_by(0, SLACK);
     assert!(all_alive(&cluster));
-    cluster.judge_order(&[], &["c0", &format!("c{next}")]);
+    cluster.verdict_with_order(&[], &["c0", &format!("c{next}")]);
 }
 
 #[test]
-fn fault_16_without_a_store_all_are_passive_and_alive_ask_no_more_than_before_and_come_back() {
+fn fault_16_without_a_store_all_are_passive_keep_their_request_rate_and_recover() {
     let cluster = Cluster::behind_proxies("fault-16").led_by_first_of(3);
     cluster.renews(0);
     let cut = clock::now();
@@ -143,11 +143,11 @@ fn fault_15_a_leader_behind_a_firewall_is_passive_at_its_deadline_and_another_le
     networks[0].drop_firewall();
     cluster.stands_by(0, SLACK);
     assert!(all_alive(&cluster));
-    cluster.judge_order(&[], &["c0", "c1"]);
+    cluster.verdict_with_order(&[], &["c0", "c1"]);
 }
 
 #[test]
-fn fault_16_with_all_links_down_all_are_passive_and_alive_and_come_back() {
+fn fault_16_with_all_links_down_all_are_passive_and_alive_and_recover() {
     let (cluster, networks) = apart("fault-16-links");
     let cut = clock::now();
     networks.iter().for_each(|it| it.set_link(false));

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use cluster::{Cluster, PATIENCE, STEADY, tells};
+use cluster::{Cluster, PATIENCE, STEADY, logs};
 use process::{Process, until};
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -78,25 +78,25 @@ fn breaks_and_is_mended(file: &Path, after: i32, breaks: impl FnOnce(), mend: im
     cluster.settle();
     let leader = &cluster.candidates[0];
     let term = cluster.term(0);
-    until(PATIENCE, "the file says active", || (check(file) == 0).then_some(()));
+    until(PATIENCE, "the file is active", || (check(file) == 0).then_some(()));
     breaks();
     let broken = clock::now();
     until(PATIENCE, "an error is counted", || (errors(leader) > 0).then_some(()));
-    until(PATIENCE, "the file's word is over", || (check(file) == after).then_some(()));
+    until(PATIENCE, "the file has expired", || (check(file) == after).then_some(()));
     std::thread::sleep(STEADY.lease_duration.saturating_sub(broken.elapsed_min(clock::now())));
     assert!(leader.is_leader() && cluster.term(0) == term, "the loop is unharmed");
     assert_eq!(cluster.check_file(&leader.name), 0, "and so is the other file");
     let log = leader.log();
-    assert_eq!(log.matches("failed to write the status file").count(), 1, "told once: {log}");
+    assert_eq!(log.matches("failed to write the status file").count(), 1, "logged once: {log}");
     assert!(log.contains(file.to_str().unwrap()) && log.contains("ERROR"), "{log}");
     mend();
-    until(PATIENCE, "the file says active again", || (check(file) == 0).then_some(()));
-    tells(leader, "can be written again");
-    assert_eq!(cluster.judge().terms.len(), 1);
+    until(PATIENCE, "the file is active again", || (check(file) == 0).then_some(()));
+    logs(leader, "can be written again");
+    assert_eq!(cluster.verdict().terms.len(), 1);
 }
 
 #[test]
-fn fault_29_a_full_disk_is_told_and_harms_no_renewal() {
+fn fault_29_a_full_disk_is_reported_and_delays_no_renewal() {
     let disk = Disk::new(16);
     let file = disk.path().join("status.json");
     let mend = || fs::remove_file(disk.path().join("filler")).unwrap();
@@ -104,7 +104,7 @@ fn fault_29_a_full_disk_is_told_and_harms_no_renewal() {
 }
 
 #[test]
-fn fault_29_a_disk_that_becomes_read_only_is_told_and_harms_no_renewal() {
+fn fault_29_a_disk_that_becomes_read_only_is_reported_and_delays_no_renewal() {
     let disk = Disk::new(16);
     let file = disk.path().join("status.env");
     let remount = |how: &str| disk.mount(&["-o", how]);
@@ -112,7 +112,7 @@ fn fault_29_a_disk_that_becomes_read_only_is_told_and_harms_no_renewal() {
 }
 
 #[test]
-fn fault_29_a_directory_that_is_gone_under_a_leader_is_told_and_harms_no_renewal() {
+fn fault_29_a_directory_deleted_under_a_leader_is_reported_and_delays_no_renewal() {
     let directory = tempfile::tempdir().unwrap();
     let inner = directory.path().join("inner");
     fs::create_dir(&inner).unwrap();
@@ -126,7 +126,7 @@ fn fault_29_a_directory_that_is_gone_under_a_leader_is_told_and_harms_no_renewal
 }
 
 #[test]
-fn fault_29_a_disk_of_4_kib_never_says_active_for_longer_than_it_holds() {
+fn fault_29_a_status_file_on_a_disk_of_4_kib_is_never_active_past_its_deadline() {
     // One page holds the first status, but no temporary file next to it.
     let disk = Disk::new(4);
     let file = disk.path().join("status.json");
@@ -136,11 +136,11 @@ fn fault_29_a_disk_of_4_kib_never_says_active_for_longer_than_it_holds() {
     until(PATIENCE, "an error is counted", || (errors(&cluster.candidates[0]) > 0).then_some(()));
     assert_eq!(check(&file), 1, "what could not be written is not said");
     assert!(cluster.candidates[0].is_leader());
-    cluster.judge();
+    cluster.verdict();
 }
 
 #[test]
-fn fault_29_on_a_full_disk_a_leader_that_resigns_takes_its_word_back() {
+fn fault_29_on_a_full_disk_a_leader_that_resigns_withdraws_its_active_status() {
     let disk = Disk::new(16);
     let file = disk.path().join("status.json");
     let mut cluster = Cluster::empty(STEADY);
@@ -148,16 +148,16 @@ fn fault_29_on_a_full_disk_a_leader_that_resigns_takes_its_word_back() {
     cluster.settle();
     cluster.join("b", &[], &[]);
     cluster.settle();
-    until(PATIENCE, "the file says active", || (check(&file) == 0).then_some(()));
+    until(PATIENCE, "the file is active", || (check(&file) == 0).then_some(()));
     disk.fill();
-    cluster.lets_go(0);
+    cluster.releases(0);
     let mut resigned = cluster.candidates.remove(0);
     resigned.signal(Signal::TERM);
     cluster.next_leader(clock::now());
     assert_ne!(check(&file), 0, "nobody says active by the time that another leads");
     assert!(resigned.wait(PATIENCE).success());
     cluster.settle();
-    assert_eq!(cluster.judge().terms.len(), 2);
+    assert_eq!(cluster.verdict().terms.len(), 2);
 }
 
 fn targets(directory: &Path) -> [PathBuf; 3] {
@@ -171,7 +171,7 @@ fn targets(directory: &Path) -> [PathBuf; 3] {
 }
 
 #[test]
-fn fault_30_a_sidecar_whose_status_file_is_no_file_ends_at_the_start_and_names_it() {
+fn fault_30_a_status_file_that_is_not_a_regular_file_fails_the_start_and_is_named() {
     let directory = tempfile::tempdir().unwrap();
     for target in targets(directory.path()) {
         // With a timeout, so that no process is left if one starts unexpectedly.
@@ -193,7 +193,7 @@ fn fault_30_a_sidecar_whose_status_file_is_no_file_ends_at_the_start_and_names_i
 }
 
 #[test]
-fn fault_30_a_status_file_that_becomes_a_link_under_a_leader_is_told_and_harms_no_renewal() {
+fn fault_30_a_status_file_that_becomes_a_symlink_is_reported_and_delays_no_renewal() {
     let directory = tempfile::tempdir().unwrap();
     let [file, precious] = ["status.json", "precious"].map(|it| directory.path().join(it));
     fs::write(&precious, "precious").unwrap();

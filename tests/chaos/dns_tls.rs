@@ -21,8 +21,8 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 const NAME: &str = "devstoreaccount1.blob.tenure.test";
 
 /// Waits until the store's error in `/status` contains these words, and returns it.
-fn says(candidate: &Process, words: &str) -> String {
-    until(DEADLINE + SLACK, &format!("{} says {words}", candidate.name), || {
+fn reports(candidate: &Process, words: &str) -> String {
+    until(DEADLINE + SLACK, &format!("{} reports {words}", candidate.name), || {
         let status = candidate.status()?;
         let error = status["store"]["last_error"].as_str()?;
         error.contains(words).then(|| error.to_owned())
@@ -50,11 +50,11 @@ fn by_name(mut cluster: Cluster, reply: Reply) -> (Cluster, Resolver) {
 }
 
 #[test]
-fn fault_27_a_name_that_is_gone_is_a_failure_like_others_and_found_again_in_the_same_term() {
+fn fault_27_a_name_that_stops_resolving_is_retried_and_the_term_is_kept() {
     let (mut cluster, resolver) =
         by_name(Cluster::behind_proxies("fault-27-gone").patient(), Reply::NoSuchName);
     let gone = format!("failed to resolve {NAME}");
-    says(&cluster.candidates[0], &gone);
+    reports(&cluster.candidates[0], &gone);
     assert_eq!(cluster.candidates[0].state().unwrap(), "starting");
     assert_eq!(cluster.candidates[0].get("/readyz").unwrap().0, 503);
     resolver.reply(Reply::Address(Ipv4Addr::LOCALHOST));
@@ -65,17 +65,17 @@ fn fault_27_a_name_that_is_gone_is_a_failure_like_others_and_found_again_in_the_
 
     resolver.reply(Reply::NoSuchName);
     cluster.proxies[0].break_connections();
-    says(&cluster.candidates[0], &gone);
+    reports(&cluster.candidates[0], &gone);
     assert_eq!(cluster.candidates[0].state().unwrap(), "jeopardy");
     assert!(cluster.candidates[0].is_leader(), "until its deadline");
     resolver.reply(Reply::Address(Ipv4Addr::LOCALHOST));
     cluster.renews(0);
     logs(&cluster.candidates[0], &gone);
-    cluster.judge_order(&[], &["c0"]);
+    cluster.verdict_with_order(&[], &["c0"]);
 }
 
 #[test]
-fn fault_27_a_resolver_that_is_silent_holds_up_neither_the_loop_nor_the_end() {
+fn fault_27_an_unresponsive_resolver_blocks_neither_the_loop_nor_shutdown() {
     let (mut cluster, resolver) =
         by_name(Cluster::behind_proxies("fault-27-silent"), Reply::Address(Ipv4Addr::LOCALHOST));
     cluster.leads(0, SLACK);
@@ -87,13 +87,13 @@ fn fault_27_a_resolver_that_is_silent_holds_up_neither_the_loop_nor_the_end() {
     // query.
     resolver.reply(Reply::Silence);
     cluster.proxies[0].break_connections();
-    says(&cluster.candidates[0], "no answer to renew within 2s");
+    reports(&cluster.candidates[0], "no answer to renew within 2s");
     resolver.reply(Reply::Address(Ipv4Addr::LOCALHOST));
     cluster.renews(0);
 
     resolver.reply(Reply::Silence);
     cluster.proxies[0].break_connections();
-    until(DEADLINE + SLACK, "it says passive", || {
+    until(DEADLINE + SLACK, "it is passive", || {
         assert_eq!(cluster.candidates[0].get("/livez")?.0, 200, "the loop turns");
         (!cluster.candidates[0].is_leader()).then_some(())
     });
@@ -110,7 +110,7 @@ fn fault_27_a_resolver_that_is_silent_holds_up_neither_the_loop_nor_the_end() {
     // The timeout of the resolver's client is 10 s.
     let status = cluster.candidates[0].wait(TIMEOUT * 2 + Duration::from_secs(4));
     assert!(status.success());
-    cluster.judge_order(&[], &["c0", "c1"]);
+    cluster.verdict_with_order(&[], &["c0", "c1"]);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn fault_27_a_new_address_is_used_as_soon_as_the_old_one_fails() {
     until(SLACK, "it is sure of its lease", || {
         (cluster.candidates[0].state()? == "leader").then_some(())
     });
-    cluster.judge_order(&[], &["c0"]);
+    cluster.verdict_with_order(&[], &["c0"]);
 }
 
 /// Presents an invalid certificate to a leader. Asserts that the connection fails with a reported
@@ -156,9 +156,10 @@ fn refuses(election: &str, words: &str, bad: impl FnOnce(&Authority) -> Shown) {
 
     front.show(bad(&known));
     cluster.proxies[0].break_connections();
-    let told = says(&cluster.candidates[0], "TLS with 127.0.0.1 failed: invalid peer certificate");
-    assert!(told.contains(words), "{told}");
-    logs(&cluster.candidates[0], &told);
+    let error =
+        reports(&cluster.candidates[0], "TLS with 127.0.0.1 failed: invalid peer certificate");
+    assert!(error.contains(words), "{error}");
+    logs(&cluster.candidates[0], &error);
     cluster.proxies[0].take_log();
     cluster.leads(1, D + RETRY * 3 / 2 + SLACK);
     assert_eq!(cluster.proxies[0].log().len(), 0, "nothing was sent");
@@ -166,10 +167,10 @@ fn refuses(election: &str, words: &str, bad: impl FnOnce(&Authority) -> Shown) {
     assert!(first.len() > 3 && first.iter().all(|byte| *byte == 22), "never in plain: {first:?}");
     front.show(known.sign("127.0.0.1", 2099));
     cluster.stands_by(0, SLACK);
-    until(SLACK, "its looks are answered", || {
+    until(SLACK, "its reads are answered", || {
         cluster.proxies[0].log().iter().any(|it| it.status == 200).then_some(())
     });
-    cluster.judge_order(&[], &["c0", "c1"]);
+    cluster.verdict_with_order(&[], &["c0", "c1"]);
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn fault_32_a_burst_of_connections_waits_in_line() {
 }
 
 #[test]
-fn fault_32_a_byte_now_and_then_is_closed_within_five_seconds() {
+fn fault_32_a_request_that_trickles_in_is_closed_within_five_seconds() {
     let _alone = alone();
     let besieged = Besieged::start(&[], &[]);
     // Fewer than the connection limit, so that they are closed only because they are slow.

@@ -57,7 +57,7 @@ impl Piped {
 }
 
 #[test]
-fn fault_34_a_log_that_nobody_reads_drops_and_counts_lines_and_harms_no_renewal() {
+fn fault_34_an_unread_log_drops_and_counts_lines_and_delays_no_renewal() {
     let mut cluster = Cluster::empty(STEADY);
     let mut piped = Piped::start(&cluster);
     cluster.recorder.follow("piped", piped.process.address);
@@ -109,7 +109,7 @@ fn fault_34_a_log_that_nobody_reads_drops_and_counts_lines_and_harms_no_renewal(
 }
 
 #[test]
-fn fault_34_a_log_that_nobody_reads_holds_up_no_end() {
+fn fault_34_an_unread_log_does_not_delay_shutdown() {
     let cluster = Cluster::empty(STEADY);
     let mut piped = Piped::start(&cluster);
     piped.leads();

@@ -38,7 +38,7 @@ fn fault_10_a_lost_renewal_is_retried_within_the_deadline_without_a_change_of_te
     assert!(renewals.iter().filter(|it| it.status == 0).count() >= 3, "{renewals:?}");
     assert!(renewals.iter().all(|it| it.lease == renewals[0].lease), "one lease: {renewals:?}");
     assert!(cluster.calls(1, Call::Acquire).is_empty());
-    cluster.judge_order(&[], &["c0"]);
+    cluster.verdict_with_order(&[], &["c0"]);
 }
 
 #[test]
@@ -59,12 +59,12 @@ fn fault_11_a_bid_whose_answer_is_lost_is_repeated_with_its_id_and_makes_one_lea
     assert!(bids.iter().all(|it| it.lease == bids[0].lease), "the same id: {bids:?}");
     assert!(cluster.calls(1, Call::Acquire).is_empty(), "the other saw that it is taken");
     cluster.renews(0);
-    let verdict = cluster.judge_order(&[], &["c0"]);
+    let verdict = cluster.verdict_with_order(&[], &["c0"]);
     assert_eq!(verdict.terms[0].0, 2, "one step of the term");
 }
 
 #[test]
-fn fault_11_a_candidate_that_is_never_answered_gives_back_what_it_was_granted() {
+fn fault_11_a_candidate_that_gets_no_response_releases_the_lease_it_was_granted() {
     let mut cluster = Cluster::behind_proxies("fault-11-never");
     cluster.add_proxy().always(Call::Acquire, Fault::DropAfter(Then::Silence));
     cluster.add();
@@ -76,7 +76,7 @@ fn fault_11_a_candidate_that_is_never_answered_gives_back_what_it_was_granted() 
     let bids = cluster.calls(0, Call::Acquire);
     let given_back = cluster.calls(0, Call::Release);
     assert!(given_back.iter().any(|it| it.status == 200 && it.lease == bids[0].lease), "{bids:?}");
-    cluster.judge_order(&[], &["c1"]);
+    cluster.verdict_with_order(&[], &["c1"]);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn fault_12_a_renewal_whose_answer_is_lost_is_retried() {
         cluster.suffers(0);
         cluster.renews(0);
     }
-    cluster.judge_order(&[], &["c0"]);
+    cluster.verdict_with_order(&[], &["c0"]);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn fault_12_a_term_whose_answer_is_lost_is_read_again_and_takes_one_step() {
         assert_eq!(cluster.leads(0, SLACK), 2, "one step from the term that was recorded");
         let writes = cluster.calls(0, Call::Write);
         assert_eq!(writes.iter().map(|it| it.status).collect::<Vec<_>>(), [200], "{writes:?}");
-        cluster.judge_order(&[], &["c0"]);
+        cluster.verdict_with_order(&[], &["c0"]);
     }
 }
 
@@ -123,7 +123,7 @@ fn hands_over(cluster: Cluster, fault: Fault, within: Duration) {
     cluster.leads(1, within + SLACK);
     assert!(cluster.candidates[0].wait(TIMEOUT * 2 + SLACK).success());
     assert!(!cluster.calls(0, Call::Release).is_empty());
-    cluster.judge_order(&["c0"], &["c0", "c1"]);
+    cluster.verdict_with_order(&["c0"], &["c0", "c1"]);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn fault_13_an_answer_that_is_20_s_late_is_dropped_and_the_term_stays() {
         (sent.elapsed_min(tenure::clock::now()) > late).then_some(())
     });
     cluster.renews(0);
-    cluster.judge_order(&[], &["c0"]);
+    cluster.verdict_with_order(&[], &["c0"]);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn fault_13_answers_that_are_all_late_never_move_the_deadline() {
     cluster.proxies[0].always(Call::Renew, late_answer(Duration::from_secs(20)));
     let ordered = tenure::clock::now().raw;
     let mut end = Duration::ZERO;
-    until(DEADLINE + SLACK, "it says passive", || {
+    until(DEADLINE + SLACK, "it is passive", || {
         let asked = tenure::clock::now().raw;
         let status = cluster.candidates[0].status()?;
         let left = status["valid_for_ms"].as_u64()?;
@@ -178,7 +178,7 @@ fn fault_13_answers_that_are_all_late_never_move_the_deadline() {
     assert!(cluster.leads(next, SLACK) > term);
     // Long enough for the recorder to see the new term of a candidate that it had seen before.
     cluster.renews(next);
-    cluster.judge_order(&[], &["c0", &format!("c{next}")]);
+    cluster.verdict_with_order(&[], &["c0", &format!("c{next}")]);
 }
 
 #[test]
@@ -204,11 +204,11 @@ fn fault_14_a_handover_with_every_request_doubled_and_late_makes_no_dual() {
     assert_eq!(release.last().unwrap().status, 200);
     assert_eq!(cluster.leads(1, SLACK), term);
     cluster.renews(1);
-    cluster.judge_order(&["c0"], &["c0", "c1"]);
+    cluster.verdict_with_order(&["c0"], &["c0", "c1"]);
 }
 
 #[test]
-fn fault_14_requests_of_a_former_leader_that_come_again_change_nothing() {
+fn fault_14_replayed_requests_of_a_former_leader_change_nothing() {
     let mut cluster = Cluster::behind_proxies("fault-14-replay").patient().led_by_first_of(2);
     cluster.renews(0);
     cluster.candidates[0].signal(Signal::TERM);
@@ -220,11 +220,11 @@ fn fault_14_requests_of_a_former_leader_that_come_again_change_nothing() {
     }
     cluster.renews(1);
     assert_eq!(cluster.leads(1, SLACK), term);
-    cluster.judge_order(&["c0"], &["c0", "c1"]);
+    cluster.verdict_with_order(&["c0"], &["c0", "c1"]);
 }
 
 #[test]
-fn fault_14_a_bid_that_comes_again_from_the_dead_blocks_for_one_lease_at_most() {
+fn fault_14_a_replayed_bid_of_a_dead_candidate_blocks_for_one_lease_at_most() {
     let mut cluster = Cluster::behind_proxies("fault-14-orphan").led_by_first_of(2);
     cluster.proxies[1].always(Call::Any, Fault::DropBefore(Then::Close));
     cluster.candidates[0].signal(Signal::TERM);
@@ -235,7 +235,7 @@ fn fault_14_a_bid_that_comes_again_from_the_dead_blocks_for_one_lease_at_most() 
     cluster.leads(1, D + RETRY * 3 / 2 + SLACK);
     let waited = orphaned.elapsed_max(tenure::clock::now());
     assert!(waited > D - Duration::from_secs(1), "it ran out first: {waited:?}");
-    cluster.judge_order(&["c0"], &["c0", "c1"]);
+    cluster.verdict_with_order(&["c0"], &["c0", "c1"]);
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn fault_17_a_broken_attempt_ends_in_time_and_the_next_has_a_fresh_connection() 
         let took = next.at.checked_sub(log[faulted].at).unwrap();
         assert!(took < TIMEOUT + RETRY + Duration::from_secs(2), "{fault:?}: {took:?}");
     }
-    cluster.judge_order(&[], &["c0"]);
+    cluster.verdict_with_order(&[], &["c0"]);
 }
 
 #[test]
@@ -281,5 +281,5 @@ fn fault_17_half_open_connections_cost_one_attempt_each() {
     });
     cluster.proxies[0].heal();
     cluster.renews(0);
-    cluster.judge_order(&[], &["c0"]);
+    cluster.verdict_with_order(&[], &["c0"]);
 }

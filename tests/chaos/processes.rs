@@ -39,12 +39,12 @@ fn crashes(names: [&str; 2], crash: fn(&mut Process)) {
     for _ in 0..3 {
         let leader = cluster.settle();
         let name = cluster.candidates[leader].name.clone();
-        until(PATIENCE, "the file says active", || file_until(&cluster, &name));
+        until(PATIENCE, "the file is active", || file_until(&cluster, &name));
         let ended = clock::now();
         crash(&mut cluster.candidates[leader]);
-        let until_boot = file_until(&cluster, &name).expect("nobody is there to say otherwise");
+        let until_boot = file_until(&cluster, &name).expect("the file is active");
         let gone = cluster.candidates.remove(leader);
-        until(PATIENCE, "the file says passive", || (cluster.check_file(&name) == 1).then_some(()));
+        until(PATIENCE, "the file is passive", || (cluster.check_file(&name) == 1).then_some(()));
         let now = clock::now().boot;
         assert!(now >= until_boot, "passive by its own deadline");
         assert!(until_boot <= ended.boot + SHORT.renew_deadline + Duration::from_millis(100));
@@ -55,22 +55,22 @@ fn crashes(names: [&str; 2], crash: fn(&mut Process)) {
         cluster.join(gone.name.split('-').next().unwrap(), &[], &[]);
     }
     assert_one_within(&took, SHORT.lease_duration + SHORT.retry_period * 3 / 2 + ALLOWANCE);
-    let verdict = cluster.judge();
+    let verdict = cluster.verdict();
     assert_eq!(verdict.terms.len(), 4, "{verdict:?}");
 }
 
 #[test]
-fn fault_01_after_a_kill_another_leads_and_the_file_says_passive_by_its_own_deadline() {
+fn fault_01_after_a_kill_another_leads_and_the_file_is_passive_by_its_deadline() {
     crashes(["a", "b"], Process::kill);
 }
 
 #[test]
-fn fault_02_after_sigterm_another_leads_as_soon_as_it_looks() {
+fn fault_02_after_sigterm_another_leads_at_its_next_read() {
     let mut cluster = Cluster::start(&["a", "b"], SHORT);
     let mut took = Vec::new();
     for _ in 0..3 {
         let leader = cluster.settle();
-        cluster.lets_go(leader);
+        cluster.releases(leader);
         let mut stopped = cluster.candidates.remove(leader);
         let asked = clock::now();
         stopped.signal(Signal::TERM);
@@ -82,7 +82,7 @@ fn fault_02_after_sigterm_another_leads_as_soon_as_it_looks() {
     }
     assert_one_within(&took, SHORT.retry_period * 3 / 2 + ALLOWANCE);
     cluster.settle();
-    let verdict = cluster.judge();
+    let verdict = cluster.verdict();
     assert_eq!(verdict.terms.len(), 4, "{verdict:?}");
 }
 
@@ -100,7 +100,7 @@ fn fault_03_a_stop_shorter_than_the_deadline_changes_nothing() {
         std::thread::sleep(stop);
     }
     assert_eq!((cluster.settle(), cluster.term(leader)), (leader, term));
-    assert_eq!(cluster.judge().terms.len(), 1);
+    assert_eq!(cluster.verdict().terms.len(), 1);
 }
 
 /// A connection with requests whose answers are not read yet.
@@ -153,13 +153,13 @@ fn held<H>(hold: impl Fn(u32) -> H) {
         questions.iter_mut().for_each(Question::ask);
         let other = &cluster.candidates[1 - leader];
         until(PATIENCE, "the other leads", || other.is_leader().then_some(()));
-        cluster.hear(1 - leader);
+        cluster.records(1 - leader);
         drop(hold);
         let codes: Vec<_> = questions.iter_mut().map(Question::answer).collect();
         assert_eq!(codes, [503; 20], "judged after it went on");
         assert_eq!(cluster.settle(), 1 - leader, "the held one stands by");
     }
-    let verdict = cluster.judge();
+    let verdict = cluster.verdict();
     assert_eq!(verdict.terms.len(), 5, "four handovers, and no term comes back: {verdict:?}");
 }
 
@@ -181,12 +181,12 @@ impl Drop for Stopped {
 }
 
 #[test]
-fn fault_04_a_leader_stopped_for_longer_than_its_lease_answers_no_queued_question_with_200() {
+fn fault_04_a_leader_stopped_past_its_lease_answers_no_queued_request_with_200() {
     held(Stopped::new);
 }
 
 #[test]
-fn fault_05_a_leader_frozen_for_longer_than_its_lease_answers_no_queued_question_with_200() {
+fn fault_05_a_leader_frozen_past_its_lease_answers_no_queued_request_with_200() {
     held(|process| {
         let freezer = Cgroup::new(Controller::Freezer);
         freezer.take(process);
@@ -202,7 +202,7 @@ fn fault_05_a_leader_frozen_for_longer_than_its_lease_answers_no_queued_question
 }
 
 #[test]
-fn fault_06_a_leader_with_1_percent_of_a_cpu_may_lose_but_never_makes_a_dual() {
+fn fault_06_a_leader_with_1_percent_of_a_cpu_may_lose_its_lease_but_causes_no_dual() {
     let cluster = Cluster::start(&["a", "b", "c"], SHORT);
     let leader = cluster.settle();
     let quota = Cgroup::new(Controller::Cpu);
@@ -217,7 +217,7 @@ fn fault_06_a_leader_with_1_percent_of_a_cpu_may_lose_but_never_makes_a_dual() {
     assert!(quota.throttled() > 0, "the quota was felt");
     quota.unthrottle();
     cluster.settle();
-    cluster.judge();
+    cluster.verdict();
 }
 
 /// Starts a candidate with a false clock.
@@ -247,7 +247,7 @@ fn fault_09_a_wall_clock_set_by_an_hour_under_a_real_leader_costs_no_term() {
     let term = cluster.term(0);
     let jumps = |cluster: &Cluster| cluster.candidates[0].log().matches("clock-jumped").count();
     for (seen, lie, hours) in [(1, "+3600", 1.0), (2, "-3600", -1.0), (3, "+0", 0.0)] {
-        fakes.iter().for_each(|it| it.say(lie));
+        fakes.iter().for_each(|it| it.set(lie));
         until(PATIENCE, "the leader sees that its clock was set", || {
             (jumps(&cluster) >= seen).then_some(())
         });
@@ -258,7 +258,7 @@ fn fault_09_a_wall_clock_set_by_an_hour_under_a_real_leader_costs_no_term() {
         assert_eq!(cluster.term(0), term);
     }
     assert_eq!(cluster.settle(), 0);
-    assert_eq!(cluster.judge().terms.len(), 1);
+    assert_eq!(cluster.verdict().terms.len(), 1);
 }
 
 #[test]
@@ -288,12 +288,12 @@ fn fault_09_a_wall_clock_and_timers_slewed_by_8_percent_make_no_dual() {
         join_lied_to(&mut cluster, name, fake);
     }
     cluster.settle();
-    assert_eq!(cluster.judge().terms.len(), 3);
+    assert_eq!(cluster.verdict().terms.len(), 3);
 }
 
 /// The effect of a panic in the release binary: `panic = "abort"` raises this signal.
 #[test]
-fn fault_35_after_an_abort_another_leads_and_the_file_says_passive_by_its_own_deadline() {
+fn fault_35_after_an_abort_another_leads_and_the_file_is_passive_by_its_deadline() {
     crashes(["a", "b"], |leader| {
         leader.signal(Signal::ABORT);
         assert!(!leader.wait(PATIENCE).success());

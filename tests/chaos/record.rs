@@ -9,7 +9,7 @@ use testkit::processes::{cluster, process};
 use std::time::Duration;
 
 use account::Account;
-use cluster::{Cluster, ON_BLOBS, PATIENCE, tells};
+use cluster::{Cluster, ON_BLOBS, PATIENCE, logs};
 use process::{Process, until};
 use raw::Raw;
 use rustix::process::Signal;
@@ -38,7 +38,7 @@ fn losses(candidate: &Process) -> usize {
 /// Waits until the leader has learned that its lease is lost.
 fn loses(cluster: &Cluster, leader: usize, before: usize) {
     let candidate = &cluster.candidates[leader];
-    until(PATIENCE, "the leader is told", || (losses(candidate) > before).then_some(()));
+    until(PATIENCE, "the leader has lost its lease", || (losses(candidate) > before).then_some(()));
     assert!(changes(candidate, "lapsed").is_empty(), "at the next renewal, not at the deadline");
 }
 
@@ -82,19 +82,19 @@ fn broken_by_an_operator(account: &Account, periods: &[Option<&str>]) -> Cluster
 #[test]
 fn fault_22_a_break_that_lets_the_lease_run_out_makes_no_dual_by_the_tables() {
     let cluster = broken_by_an_operator(&Account::by_the_tables(), &[None, Some("30")]);
-    assert_eq!(cluster.judge().terms.len(), 3);
+    assert_eq!(cluster.verdict().terms.len(), 3);
 }
 
 #[test]
 fn fault_22_a_break_that_lets_the_lease_run_out_makes_no_dual_on_azurite() {
     let cluster = broken_by_an_operator(&Account::on_azurite(), &[None, Some("30")]);
-    assert_eq!(cluster.judge().terms.len(), 3);
+    assert_eq!(cluster.verdict().terms.len(), 3);
 }
 
 /// The lease is free at once, and the old leader learns it at its next renewal: until then only the
 /// term protects, as the claim says of a lease that is freed behind its holder's back.
 #[test]
-fn fault_22_a_break_at_once_ends_the_tenure_at_the_next_renewal_and_the_term_fences() {
+fn fault_22_an_immediate_break_ends_the_leadership_at_the_next_renewal_and_the_term_fences() {
     for account in [Account::by_the_tables(), Account::on_azurite()] {
         let verdict = broken_by_an_operator(&account, &[Some("0")]).recorder.finish(&[]);
         assert!(verdict.shared.is_empty() && verdict.terms.len() == 2, "{verdict:?}");
@@ -115,11 +115,11 @@ fn taken_by_another(account: &Account, cluster: Cluster, term: u64) {
     assert_eq!(released.status, 200, "{released:?}");
     let next = cluster.settle();
     assert!(cluster.term(next) > term);
-    assert_eq!(cluster.judge().terms.len(), 2);
+    assert_eq!(cluster.verdict().terms.len(), 2);
 }
 
 #[test]
-fn fault_23_a_lease_that_a_third_party_takes_ends_the_tenure() {
+fn fault_23_a_lease_taken_by_a_third_party_ends_the_leadership() {
     for account in [Account::by_the_tables(), Account::on_azurite()] {
         let cluster = account.cluster(&["a", "b"]);
         let leader = cluster.settle();
@@ -136,7 +136,7 @@ fn fault_23_a_lease_that_a_third_party_takes_ends_the_tenure() {
 }
 
 #[test]
-fn fault_23_a_lease_whose_id_a_third_party_changes_ends_the_tenure() {
+fn fault_23_a_lease_id_changed_by_a_third_party_ends_the_leadership() {
     let account = Account::by_the_tables();
     let cluster = account.cluster(&["a", "b"]);
     let leader = cluster.settle();
@@ -175,7 +175,7 @@ impl Harmed {
         let Self { cluster, term, .. } = self;
         let next = cluster.settle();
         let words = format!(r#""reason":"term-written","term":{}"#, cluster.term(next));
-        tells(&cluster.candidates[next], &words);
+        logs(&cluster.candidates[next], &words);
         let last = |reason| *changes(&cluster.candidates[next], reason).last().unwrap();
         let held = last("term-written") - last("acquired");
         // The wait begins when the grant arrives; its line in the log is written a little later.
@@ -183,13 +183,13 @@ impl Harmed {
         assert!(cluster.term(next) > term, "above all that was seen");
         let told = cluster.candidates.iter().filter(|it| it.log().contains(alarm)).count();
         assert!(told > 0, "{alarm}");
-        assert_eq!(cluster.judge().terms.len(), 2);
+        assert_eq!(cluster.verdict().terms.len(), 2);
     }
 }
 
 /// All at the same time, since each waits for a minute.
 #[test]
-fn fault_24_a_blob_or_container_that_is_deleted_ends_the_tenure_and_its_next_leader_holds() {
+fn fault_24_a_deleted_blob_or_container_ends_the_leadership_and_the_next_leader_waits() {
     let blob = async |raw: &Raw| {
         break_at_once(raw).await;
         let deleted = raw.blob("DELETE", "", &[]).await;
@@ -213,7 +213,7 @@ fn fault_24_a_blob_or_container_that_is_deleted_ends_the_tenure_and_its_next_lea
 }
 
 #[test]
-fn fault_25_a_term_that_went_back_is_an_alarm_and_its_next_leader_holds() {
+fn fault_25_a_term_that_decreased_raises_an_alarm_and_the_next_leader_waits() {
     let set_back = async |raw: &Raw| {
         break_at_once(raw).await;
         let old = [("x-ms-meta-tenure_term", "5")];

@@ -19,7 +19,7 @@ use fault_proxy::{Call, Door, Fault, Then};
 use process::Process;
 use recorder::Recorder;
 use rustix::process::Signal;
-use soak_report::{Report, Strike};
+use soak_report::{Injected, Report};
 use tenure::clock;
 
 const CANDIDATES: usize = 5;
@@ -40,7 +40,7 @@ struct Soak {
     cluster: Cluster,
     places: Vec<Place>,
     rng: Rng,
-    strikes: Vec<Strike>,
+    injected: Vec<Injected>,
     /// The instances that resigned voluntarily.
     released: Vec<String>,
     unexpected: Vec<String>,
@@ -55,12 +55,12 @@ fn five_candidates_survive_random_faults_without_an_overlap() {
     let minutes: f64 = setting("TENURE_SOAK_MINUTES").unwrap_or(1.0);
     let seed: u64 = setting("TENURE_SOAK_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
     println!("soak: {minutes} minutes, seed {seed}");
-    let cluster = Cluster::behind_proxies("soak").judged_by(Recorder::every(INTERVAL));
+    let cluster = Cluster::behind_proxies("soak").with_recorder(Recorder::every(INTERVAL));
     let mut soak = Soak {
         cluster,
         places: Vec::new(),
         rng: Rng::with_seed(seed),
-        strikes: Vec::new(),
+        injected: Vec::new(),
         released: Vec::new(),
         unexpected: Vec::new(),
     };
@@ -73,18 +73,26 @@ fn five_candidates_survive_random_faults_without_an_overlap() {
     let length = Duration::from_secs_f64(minutes * 60.0);
     soak.settle(Duration::from_secs(30));
     while clock::now().raw - began < length {
-        soak.strike();
+        soak.inject();
         let quiet = Duration::from_secs(soak.rng.u64(3..8));
         soak.settle(quiet);
         soak.look_after();
     }
     let memory_after = soak.memory();
-    let Soak { cluster, strikes, released, unexpected, .. } = soak;
+    let Soak { cluster, injected, released, unexpected, .. } = soak;
     let claims = cluster.recorder.claims(0);
     let names: Vec<&str> = released.iter().map(String::as_str).collect();
     let verdict = cluster.recorder.finish(&names);
-    let report =
-        Report { minutes, seed, strikes, claims, verdict, unexpected, memory_before, memory_after };
+    let report = Report {
+        minutes,
+        seed,
+        injected,
+        claims,
+        verdict,
+        unexpected,
+        memory_before,
+        memory_after,
+    };
     report.print();
     report.verdict.assert_safe();
     assert!(report.unexpected.is_empty(), "ended by themselves: {:?}", report.unexpected);
@@ -141,11 +149,11 @@ impl Soak {
 
     fn note(&mut self, kind: &'static str, place: Option<usize>, leader: bool) {
         let victim = place.map(|place| self.candidate(place).name.clone());
-        self.strikes.push(Strike { kind, at: clock::now().raw, victim, leader });
+        self.injected.push(Injected { kind, at: clock::now().raw, victim, leader });
     }
 
     /// Injects one fault and waits until it is over.
-    fn strike(&mut self) {
+    fn inject(&mut self) {
         let leader = self.leader();
         let place = match (self.rng.u8(..10), leader) {
             (0..=6, Some(leader)) => leader,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use account::Account;
 use blob_server::Fault;
-use cluster::{Cluster, ON_BLOBS, PATIENCE, SHORT, tells};
+use cluster::{Cluster, ON_BLOBS, PATIENCE, SHORT, logs};
 use process::{Process, until};
 use rustix::process::Signal;
 use tenure::clock;
@@ -43,7 +43,7 @@ fn shrugged_off(account: &Account, cluster: &Cluster, leader: usize, fault: &Fau
 }
 
 #[test]
-fn fault_18_errors_that_pass_are_retried_within_the_deadline_whatever_retry_after_says() {
+fn fault_18_transient_errors_are_retried_within_the_deadline_despite_retry_after() {
     let account = Account::by_the_tables();
     let cluster = account.cluster(&["a", "b"]);
     let leader = cluster.settle();
@@ -52,11 +52,11 @@ fn fault_18_errors_that_pass_are_retried_within_the_deadline_whatever_retry_afte
     }
     assert!(requests(&cluster.candidates[leader], "renew", "throttled") >= 6);
     assert!(requests(&cluster.candidates[leader], "renew", "unavailable") >= 3);
-    assert_eq!(cluster.judge().terms.len(), 1);
+    assert_eq!(cluster.verdict().terms.len(), 1);
 }
 
 #[test]
-fn fault_18_errors_that_stay_end_the_tenure_at_its_deadline_without_a_storm() {
+fn fault_18_permanent_errors_end_the_leadership_at_its_deadline_without_a_storm() {
     let account = Account::by_the_tables();
     let cluster = account.cluster(&["a", "b"]);
     let leader = cluster.settle();
@@ -64,7 +64,7 @@ fn fault_18_errors_that_stay_end_the_tenure_at_its_deadline_without_a_storm() {
     tables.take_log();
     tables.inject("any", vec![Fault::Answer(503, "ServerBusy"); ENDLESS]);
     reach(&cluster.candidates[leader], "standby");
-    tells(&cluster.candidates[leader], r#""reason":"lapsed""#);
+    logs(&cluster.candidates[leader], r#""reason":"lapsed""#);
     let renewals = tables.take_log().iter().filter(|it| it.op == "renew").count();
     assert!((4..=14).contains(&renewals), "{renewals} in 4 s, a half-second apart at last");
     let begun = clock::now();
@@ -76,11 +76,11 @@ fn fault_18_errors_that_stay_end_the_tenure_at_its_deadline_without_a_storm() {
     tables.heal();
     account.let_leases_end();
     cluster.settle();
-    assert_eq!(cluster.judge().terms.len(), 2);
+    assert_eq!(cluster.verdict().terms.len(), 2);
 }
 
 #[test]
-fn fault_19_a_leader_whose_rights_are_revoked_is_active_until_its_deadline_and_says_auth() {
+fn fault_19_a_leader_without_access_is_active_until_its_deadline_and_reports_auth() {
     let account = Account::by_the_tables();
     let cluster = account.cluster(&["a", "b"]);
     let leader = &cluster.candidates[cluster.settle()];
@@ -98,13 +98,13 @@ fn fault_19_a_leader_whose_rights_are_revoked_is_active_until_its_deadline_and_s
     });
     assert!(last >= ON_BLOBS.renew_deadline / 2, "a 403 ends nothing by itself: {last:?}");
     assert!(last <= ON_BLOBS.renew_deadline + ON_BLOBS.retry_period, "{last:?}");
-    tells(leader, r#""reason":"lapsed""#);
+    logs(leader, r#""reason":"lapsed""#);
     assert!(requests(leader, "renew", "auth") > 0);
-    tells(leader, r#""cause":"auth""#);
+    logs(leader, r#""cause":"auth""#);
     account.tables().heal();
     account.let_leases_end();
     cluster.settle();
-    assert_eq!(cluster.judge().terms.len(), 2);
+    assert_eq!(cluster.verdict().terms.len(), 2);
 }
 
 #[test]
@@ -116,20 +116,20 @@ fn fault_21_pages_and_redirects_are_no_answers_and_are_not_followed() {
     let to = format!("{}/locks/orders", elsewhere.tables().endpoint);
     shrugged_off(&account, &cluster, leader, &Fault::Redirect(to));
     assert!(elsewhere.tables().take_log().is_empty(), "nobody went there");
-    assert_eq!(cluster.judge().terms.len(), 1);
+    assert_eq!(cluster.verdict().terms.len(), 1);
 }
 
 #[test]
-fn fault_21_an_answer_that_names_another_lease_ends_the_tenure_at_once() {
+fn fault_21_an_answer_that_names_another_lease_ends_the_leadership_at_once() {
     let account = Account::by_the_tables();
     let cluster = account.cluster(&["a", "b"]);
     let leader = cluster.settle();
     account.tables().inject("renew", [Fault::WrongLease]);
     reach(&cluster.candidates[leader], "standby");
-    tells(&cluster.candidates[leader], r#""reason":"lost""#);
+    logs(&cluster.candidates[leader], r#""reason":"lost""#);
     account.let_leases_end();
     cluster.settle();
-    assert_eq!(cluster.judge().terms.len(), 2);
+    assert_eq!(cluster.verdict().terms.len(), 2);
 }
 
 /// Runs three candidates with one identity: one is killed and restarted, another resigns, and none
@@ -140,12 +140,12 @@ fn twins(mut cluster: Cluster, let_leases_end: impl Fn()) {
         (status["identity"].as_str().unwrap().to_owned(), status["instance"].to_string())
     };
     let leader = cluster.settle();
-    let told: Vec<_> = cluster.candidates.iter().map(instance).collect();
-    assert!(told.iter().all(|(identity, _)| identity == "twin"));
-    let mut instances: Vec<_> = told.into_iter().map(|(_, instance)| instance).collect();
+    let instances: Vec<_> = cluster.candidates.iter().map(instance).collect();
+    assert!(instances.iter().all(|(identity, _)| identity == "twin"));
+    let mut instances: Vec<_> = instances.into_iter().map(|(_, instance)| instance).collect();
     instances.sort_unstable();
     instances.dedup();
-    assert_eq!(instances.len(), 3, "told apart by instance");
+    assert_eq!(instances.len(), 3, "distinct instances");
 
     let term = cluster.term(leader);
     let standby = (leader + 1) % 3;
@@ -162,16 +162,16 @@ fn twins(mut cluster: Cluster, let_leases_end: impl Fn()) {
     let_leases_end();
     let leader = cluster.settle();
     assert!(cluster.term(leader) > term, "who comes back takes up no lease of the dead one's");
-    assert_eq!(cluster.judge().terms.len(), 2);
+    assert_eq!(cluster.verdict().terms.len(), 2);
 }
 
 #[test]
-fn fault_26_candidates_of_one_identity_are_told_apart_on_a_file() {
+fn fault_26_candidates_with_the_same_identity_are_distinguished_on_a_file() {
     twins(Cluster::start(&["twin"; 3], SHORT), || ());
 }
 
 #[test]
-fn fault_26_candidates_of_one_identity_are_told_apart_on_blobs() {
+fn fault_26_candidates_with_the_same_identity_are_distinguished_on_blobs() {
     let account = Account::by_the_tables();
     twins(account.cluster(&["twin"; 3]), || account.let_leases_end());
 }

@@ -30,14 +30,14 @@ fn whole(path: &Path) -> bool {
 }
 
 #[test]
-fn the_copy_is_whole_and_everybody_may_run_it_whatever_the_umask() {
+fn the_copy_is_complete_and_executable_by_all_users_despite_the_umask() {
     let place = tempfile::tempdir().unwrap();
     let script = format!("umask 077; exec {BINARY} install {}", place.path().display());
     let ran = Command::new("sh").args(["-c", &script]).env_clear().output().unwrap();
     assert!(ran.status.success(), "{ran:?}");
     let copy = place.path().join("tenure");
-    let said = format!("installed tenure {} in {}\n", env!("CARGO_PKG_VERSION"), copy.display());
-    assert_eq!(String::from_utf8_lossy(&ran.stdout), said);
+    let line = format!("installed tenure {} in {}\n", env!("CARGO_PKG_VERSION"), copy.display());
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), line);
     assert_eq!(copy.metadata().unwrap().permissions().mode() & 0o7777, 0o755);
     assert!(whole(&copy));
     assert_eq!(names(place.path()), ["tenure"]);
@@ -46,7 +46,7 @@ fn the_copy_is_whole_and_everybody_may_run_it_whatever_the_umask() {
 }
 
 #[test]
-fn an_older_copy_is_replaced_in_one_step_under_whoever_runs_it() {
+fn an_older_copy_is_replaced_atomically_while_it_runs() {
     let place = tempfile::tempdir().unwrap();
     let copy = place.path().join("tenure");
     assert_eq!(install(place.path()).code, 0);
@@ -86,21 +86,21 @@ fn a_link_is_replaced_and_not_followed() {
 }
 
 #[test]
-fn a_copy_that_could_not_be_made_whole_leaves_the_old_one_and_nothing_else() {
+fn an_incomplete_copy_is_removed_and_the_old_one_stays() {
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("tenure"), "old").unwrap();
     let install = format!("exec {BINARY} install {}", place.path().display());
     let script = format!("trap '' XFSZ; ulimit -f 64; {install}");
     let ran = Command::new("sh").args(["-c", &script]).output().unwrap();
     assert_eq!(ran.status.code(), Some(1), "{ran:?}");
-    let told = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert!(told.contains("free 10 MB"), "{told}");
+    let stderr = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(stderr.contains("free 10 MB"), "{stderr}");
     assert_eq!(names(place.path()), ["tenure"]);
     assert_eq!(std::fs::read_to_string(place.path().join("tenure")).unwrap(), "old");
 }
 
 #[test]
-fn a_volume_that_takes_no_copy_is_named_with_what_to_mount_instead() {
+fn an_unusable_volume_is_named_with_a_volume_to_mount_instead() {
     let place = tempfile::tempdir().unwrap();
     for (options, words) in [
         ("noexec", ["mounted noexec", "without noexec"]),
@@ -116,17 +116,17 @@ fn a_volume_that_takes_no_copy_is_named_with_what_to_mount_instead() {
             .env("DIR", place.path())
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&ran.stderr).into_owned();
-        assert_eq!(ran.status.code(), Some(1), "{told}");
+        let stderr = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(ran.status.code(), Some(1), "{stderr}");
         assert!(ran.stdout.is_empty(), "nothing is left there: {ran:?}");
         for words in words {
-            assert!(told.contains(words), "{words} in {told}");
+            assert!(stderr.contains(words), "{words} in {stderr}");
         }
     }
 }
 
 #[test]
-fn what_is_no_place_for_a_copy_is_said_with_what_to_do() {
+fn an_unusable_target_of_the_copy_is_refused_with_a_remedy() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("file");
     std::fs::write(&file, "").unwrap();

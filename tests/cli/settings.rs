@@ -9,7 +9,7 @@ use std::os::unix::net::UnixListener;
 use process::run_verb;
 
 #[test]
-fn each_fault_of_what_stands_beside_us_exits_with_2_and_says_what_to_do() {
+fn each_invalid_service_setting_exits_with_2_and_a_remedy() {
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
     let (taken, file, script) = (path("taken"), path("file"), path("script"));
@@ -51,7 +51,7 @@ fn each_fault_of_what_stands_beside_us_exits_with_2_and_says_what_to_do() {
 }
 
 #[test]
-fn all_faults_of_what_stands_beside_us_come_in_one_message() {
+fn all_invalid_service_settings_are_in_one_message() {
     let ran = run_verb(
         &["run", "--health", "x", "--health", "tcp://y", "--on-active", "nowhere"],
         &[("TENURE_ADMIN", "10.0.0.1:1"), ("TENURE_HOOK_TIMEOUT", "soon")],
@@ -80,7 +80,7 @@ fn a_setting_of_exec_is_unknown_to_run_as_a_flag_and_passed_over_elsewhere() {
 }
 
 #[test]
-fn doctor_names_the_time_that_an_end_needs_and_what_stands_beside_us() {
+fn doctor_reports_the_shutdown_time_and_the_service_settings() {
     let place = tempfile::tempdir().unwrap();
     let socket = place.path().join("admin.sock");
     let _the_sidecar = UnixListener::bind(&socket).unwrap();
@@ -126,7 +126,7 @@ fn doctor_names_the_time_that_an_end_needs_and_what_stands_beside_us() {
 }
 
 #[test]
-fn the_readme_says_how_long_an_end_takes() {
+fn the_readme_has_the_shutdown_time() {
     let readme = include_str!("../../README.md");
     for (arguments, row) in [
         (&["--store", "memory:"][..], "| `run`, all by default | 5 s |"),

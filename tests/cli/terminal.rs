@@ -35,7 +35,7 @@ fn candidate(name: &str, directory: &Path) -> Process {
 }
 
 #[test]
-fn watch_on_a_terminal_is_a_line_of_words_for_each_change() {
+fn watch_on_a_terminal_prints_a_line_for_each_change() {
     let directory = tempfile::tempdir().unwrap();
     let (mut first, second) =
         (candidate("first", directory.path()), candidate("second", directory.path()));
@@ -69,7 +69,7 @@ fn watch_on_a_terminal_is_a_line_of_words_for_each_change() {
 }
 
 #[test]
-fn watch_in_a_pipe_is_json_whatever_the_environment_says() {
+fn watch_in_a_pipe_prints_json_despite_the_environment() {
     let directory = tempfile::tempdir().unwrap();
     let it = candidate("it", directory.path());
     let url = format!("http://{}", it.address);
@@ -85,19 +85,19 @@ fn status_shows_the_candidates_and_the_last_changes() {
     let (first, second) =
         (candidate("first", directory.path()), candidate("second", directory.path()));
     let url = |it: &Process| format!("http://{}", it.address);
-    let told = run_verb(&["status", "--url", &url(&first)], &[]).out;
+    let table = run_verb(&["status", "--url", &url(&first)], &[]).out;
     for words in [
         "\ncandidate  role    term",
         "\nfirst      active  ",
         "this instance leads\n",
         "the term was written, term",
     ] {
-        assert!(told.contains(words), "{words} in {told}");
+        assert!(table.contains(words), "{words} in {table}");
     }
-    let told = run_verb(&["status", "--url", &url(&second)], &[]).out;
+    let table = run_verb(&["status", "--url", &url(&second)], &[]).out;
     for words in ["\nsecond     passive  -", "\nfirst      holder   ", "the store answered for the"]
     {
-        assert!(told.contains(words), "{words} in {told}");
+        assert!(table.contains(words), "{words} in {table}");
     }
     let document = run_verb(&["status", "--json", "--url", &url(&first)], &[]).out;
     let document: serde_json::Value = serde_json::from_str(&document).unwrap();

@@ -14,7 +14,7 @@ use sidecar::Sidecar;
 // --- settings ---
 
 #[test]
-fn fault_36_each_kind_of_bad_setting_exits_with_2_and_says_what_to_do() {
+fn fault_36_each_kind_of_invalid_setting_exits_with_2_and_a_remedy() {
     type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a [&'a str]);
     let cases: &[Case<'_>] = &[
         (&["--election", "A B"], &[], &["election = \"A B\" (flag --election)", "such as a-b"]),
@@ -144,7 +144,7 @@ fn the_help_groups_its_settings_and_ends_with_examples() {
 }
 
 #[test]
-fn doctor_tells_all_faults_of_the_settings_and_exits_with_1() {
+fn doctor_reports_all_invalid_settings_and_exits_with_1() {
     let ran = run_verb(&["doctor", "--election", "A", "--listen", "x"], &[]);
     assert_eq!(ran.code, 1, "{}", ran.err);
     for words in ["WRONG   election", "WRONG   listen", "skipped store", "→ write a name such as a"]
@@ -154,7 +154,7 @@ fn doctor_tells_all_faults_of_the_settings_and_exits_with_1() {
 }
 
 #[test]
-fn doctor_makes_what_is_missing_only_when_it_is_told_that_no_leader_lives() {
+fn doctor_creates_a_missing_record_only_if_confirmed_that_no_leader_is_alive() {
     let directory = tempfile::tempdir().unwrap();
     let store = format!("file://{}", directory.path().display());
     let doctor = |more: &[&str]| {
@@ -203,7 +203,7 @@ fn check_answers_by_exit_code() {
     let ran = check(&[]);
     assert_eq!((ran.code, ran.out.as_str()), (1, "passive: standby\n"));
 
-    sidecar.say("active", "leader", Some(42), 60_000);
+    sidecar.report("active", "leader", Some(42), 60_000);
     let ran = check(&[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.starts_with("active: term 42, 5"), "{}", ran.out);
@@ -211,7 +211,7 @@ fn check_answers_by_exit_code() {
     assert_eq!(check(&["--min-remaining", "61s"]).code, 1);
 
     // A sidecar never serves a status that is active with no time left; it must not be trusted.
-    sidecar.say("active", "leader", Some(42), 0);
+    sidecar.report("active", "leader", Some(42), 0);
     assert_eq!(check(&[]).code, 1);
 
     sidecar.say_nonsense();
@@ -228,9 +228,9 @@ fn check_answers_by_exit_code() {
 }
 
 #[test]
-fn check_counts_from_the_sending_of_its_question() {
+fn check_counts_from_sending_its_request() {
     let sidecar = Sidecar::start();
-    sidecar.say("active", "leader", Some(42), 400);
+    sidecar.report("active", "leader", Some(42), 400);
     sidecar.delay(Duration::from_millis(500));
     let ran = run_verb(&["check", "--url", &sidecar.url()], &[]);
     assert_eq!(ran.code, 1, "what was true when it was said is over: {}", ran.out);
@@ -248,7 +248,7 @@ fn check_gives_up_on_a_sidecar_that_hangs() {
 #[test]
 fn the_url_may_be_a_variable_or_a_unix_socket() {
     let sidecar = Sidecar::start();
-    sidecar.say("active", "leader", Some(42), 60_000);
+    sidecar.report("active", "leader", Some(42), 60_000);
     assert_eq!(run_verb(&["check"], &[("TENURE_URL", &sidecar.url())]).code, 0);
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("s");
@@ -280,7 +280,7 @@ fn write_files(directory: &Path, role: &str, boot_id: &str, until: Duration) -> 
 }
 
 #[test]
-fn check_believes_a_file_of_this_boot_until_its_deadline() {
+fn check_trusts_a_file_of_this_boot_until_its_deadline() {
     let directory = tempfile::tempdir().unwrap();
     let boot_id = tenure::clock::boot_id().unwrap();
     let now = tenure::clock::now().boot;
@@ -314,7 +314,7 @@ fn check_believes_a_file_of_this_boot_until_its_deadline() {
 #[test]
 fn status_is_a_table_for_people_and_the_document_for_programs() {
     let sidecar = Sidecar::start();
-    sidecar.say("active", "leader", Some(42), 60_000);
+    sidecar.report("active", "leader", Some(42), 60_000);
     let ran = run_verb(&["status", "--url", &sidecar.url()], &[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     for line in [
@@ -343,7 +343,7 @@ fn status_is_a_table_for_people_and_the_document_for_programs() {
 }
 
 #[test]
-fn somebody_else_on_the_port_is_told_from_a_sidecar() {
+fn another_server_on_the_port_is_distinguished_from_a_sidecar() {
     let sidecar = Sidecar::start();
     let ran = run_verb(&["status", "--url", &format!("{}/elsewhere", sidecar.url())], &[]);
     assert_eq!(ran.code, 1);
@@ -364,19 +364,19 @@ fn watch_prints_each_change_once_and_reconnects() {
     let mut watching = Process::verb(&["watch", "--url", &sidecar.url()], &[]);
     let mut line = |number| term_and_index(&watching.line(number, BOUND).unwrap());
     assert_eq!(line(0), (None, 1));
-    sidecar.say("active", "leader", Some(42), 60_000);
+    sidecar.report("active", "leader", Some(42), 60_000);
     assert_eq!(line(1), (Some(42), 2));
     // The sidecar keeps sending the same status: no change, no line.
     std::thread::sleep(Duration::from_millis(300));
     drop(sidecar);
     let sidecar = Sidecar::start_at(address);
     assert_eq!(line(2), (None, 1), "the next sidecar");
-    sidecar.say("active", "leader", Some(43), 60_000);
+    sidecar.report("active", "leader", Some(43), 60_000);
     assert_eq!(line(3), (Some(43), 2));
 }
 
 #[test]
-fn watch_ends_quietly_when_nobody_reads_any_more() {
+fn watch_ends_quietly_when_its_output_is_closed() {
     let sidecar = Sidecar::start();
     let (out, into) = std::io::pipe().unwrap();
     let command = verb(&["watch", "--url", &sidecar.url()], &[]);
@@ -391,7 +391,7 @@ fn watch_ends_quietly_when_nobody_reads_any_more() {
 }
 
 #[test]
-fn output_that_nobody_reads_is_no_panic() {
+fn closed_output_does_not_panic() {
     let sidecar = Sidecar::start();
     let url = sidecar.url();
     for arguments in [&["status", "--url", &url][..], &["completions", "bash"], &["--help"]] {

@@ -8,7 +8,7 @@ use process::{BOUND, Process, run_verb};
 use sidecar::Sidecar;
 
 #[test]
-fn wait_ends_when_it_is_so_and_with_1_when_the_time_is_up() {
+fn wait_ends_when_its_condition_holds_and_with_1_on_timeout() {
     let sidecar = Sidecar::start();
     let url = sidecar.url();
     assert_eq!(run_verb(&["wait", "--for", "passive", "--url", &url], &[]).code, 0);
@@ -20,13 +20,13 @@ fn wait_ends_when_it_is_so_and_with_1_when_the_time_is_up() {
     let polls = sidecar.count("/watch?index=");
     let waiting = Process::verb(&["wait", "--for", "active", "--url", &url], &[]);
     sidecar.wait_for("/watch?index=1");
-    sidecar.say("active", "leader", Some(42), 60_000);
+    sidecar.report("active", "leader", Some(42), 60_000);
     assert_eq!(waiting.end().code, 0);
     assert!(sidecar.count("/watch?index=") <= polls + 1, "by one long poll, and not by asking on");
 
     let waiting = Process::verb(&["wait", "--for", "passive", "--url", &url], &[]);
     sidecar.wait_for("/watch?index=2");
-    sidecar.say("passive", "standby", None, 0);
+    sidecar.report("passive", "standby", None, 0);
     assert_eq!(waiting.end().code, 0);
 }
 
@@ -36,7 +36,7 @@ fn wait_survives_a_sidecar_that_is_not_up_yet_or_restarts() {
     let (address, url) = (sidecar.address, sidecar.url());
     drop(sidecar);
     let mut waiting = Process::verb(&["wait", "--for", "active", "--url", &url], &[]);
-    process::until(BOUND, "it says that nothing answers", || {
+    process::until(BOUND, "it reports that nothing answers", || {
         waiting.log().contains("nothing answers").then_some(())
     });
 
@@ -44,7 +44,7 @@ fn wait_survives_a_sidecar_that_is_not_up_yet_or_restarts() {
     sidecar.wait_for("/watch?index=");
     drop(sidecar);
     let sidecar = Sidecar::start_at(address);
-    sidecar.say("active", "leader", Some(43), 60_000);
+    sidecar.report("active", "leader", Some(43), 60_000);
     assert_eq!(waiting.wait(BOUND).code(), Some(0));
 }
 
@@ -61,17 +61,17 @@ fn wait_pauses_between_polls_that_end_at_once() {
 }
 
 #[test]
-fn wait_at_most_takes_the_end_of_the_time_for_as_good() {
+fn wait_at_most_succeeds_on_timeout() {
     let sidecar = Sidecar::start();
     let url = sidecar.url();
-    sidecar.say("active", "leader", Some(42), 60_000);
+    sidecar.report("active", "leader", Some(42), 60_000);
     let ran = run_verb(&["wait", "--for", "passive", "--at-most", "100ms", "--url", &url], &[]);
     assert_eq!(ran.code, 0);
     assert!(ran.err.contains("not passive within 100ms"), "{}", ran.err);
 
     let waiting = Process::verb(&["wait", "--for=passive", "--at-most=1h", "--url", &url], &[]);
     sidecar.wait_for("/watch?index=");
-    sidecar.say("passive", "standby", None, 0);
+    sidecar.report("passive", "standby", None, 0);
     assert_eq!(waiting.end().code, 0);
 
     let both = run_verb(&["wait", "--for", "passive", "--at-most", "1s", "--timeout", "1s"], &[]);
@@ -79,7 +79,7 @@ fn wait_at_most_takes_the_end_of_the_time_for_as_good() {
 }
 
 #[test]
-fn wait_for_exactly_one_asks_all_and_wants_all_of_them_to_answer() {
+fn wait_for_exactly_one_requires_an_answer_of_every_address() {
     let sidecars: Vec<Sidecar> = (0..3).map(|_| Sidecar::start()).collect();
     for (number, it) in sidecars.iter().enumerate() {
         it.call(&format!("pod-{number}"));
@@ -96,14 +96,14 @@ fn wait_for_exactly_one_asks_all_and_wants_all_of_them_to_answer() {
 
     let waiting = ask("3", "1h");
     sidecars[1].wait_for("/status");
-    sidecars[1].say("active", "leader", Some(42), 60_000);
+    sidecars[1].report("active", "leader", Some(42), 60_000);
     assert_eq!(waiting.end().code, 0);
 
     let more = ask("4", "1s").end();
     assert_eq!(more.code, 1, "one of four is missing");
     assert!(more.err.contains("last: 1 of 3 active, 4 expected to answer"), "{}", more.err);
 
-    sidecars[2].say("active", "leader", Some(43), 60_000);
+    sidecars[2].report("active", "leader", Some(43), 60_000);
     let two = ask("3", "1h").end();
     assert_eq!(two.code, 1);
     let expected = "pod-1 (term 42) and pod-2 (term 43) are active at the same time";
@@ -111,9 +111,9 @@ fn wait_for_exactly_one_asks_all_and_wants_all_of_them_to_answer() {
 }
 
 #[test]
-fn wait_for_exactly_one_wants_no_silent_address_and_counts_an_instance_once() {
+fn wait_for_exactly_one_refuses_a_silent_address_and_counts_an_instance_once() {
     let sidecar = Sidecar::start();
-    sidecar.say("active", "leader", Some(42), 60_000);
+    sidecar.report("active", "leader", Some(42), 60_000);
     let url = sidecar.url();
     let gone = Sidecar::start();
     let silent = gone.url();
@@ -152,7 +152,9 @@ fn as_process_1_a_verb_that_waits_ends_by_a_signal_as_any_process_does() {
                 .args(verb)
                 .args(["--url", &socket]);
             let verb = Process::spawn("unshare", command);
-            process::until(BOUND, "it asks", || verb.log().contains("nobody.sock").then_some(()));
+            process::until(BOUND, "it sends a request", || {
+                verb.log().contains("nobody.sock").then_some(())
+            });
             let children = format!("/proc/{0}/task/{0}/children", verb.id());
             let first = std::fs::read_to_string(children).unwrap();
             let sent = Command::new("kill").args(["-s", signal, first.trim()]).status();

@@ -66,8 +66,7 @@ fn tenure_and_client_go_never_hold_one_lease_at_once() {
     let ground = Ground::new(&plane, "neighbours");
     let token = ground.token();
     let start = |name: &str, releases| clientgo::start(name, &ground, &token, TIMINGS, releases);
-    let holds =
-        |it: &Process| until(PATIENCE, "the neighbour holds", || it.is_leader().then_some(()));
+    let holds = |it: &Process| until(PATIENCE, "client-go holds", || it.is_leader().then_some(()));
     // A client-go candidate leads first, and releases.
     let mut first = start("library-1", true);
     holds(&first);
@@ -84,8 +83,11 @@ fn tenure_and_client_go_never_hold_one_lease_at_once() {
     let second = start("library-2", false);
     cluster.recorder.follow(&second.name, second.address);
     std::thread::sleep(TIMINGS.lease_duration * 2);
-    assert!(!second.is_leader() && cluster.candidates[0].is_leader(), "we are respected");
-    cluster.lets_go(0);
+    assert!(
+        !second.is_leader() && cluster.candidates[0].is_leader(),
+        "client-go leaves Tenure its lease"
+    );
+    cluster.releases(0);
     let mut gone = cluster.candidates.remove(0);
     gone.signal(Signal::TERM);
     assert!(gone.wait(PATIENCE).success());
@@ -96,7 +98,7 @@ fn tenure_and_client_go_never_hold_one_lease_at_once() {
     tenure_leads(&cluster);
     second.signal(Signal::CONT);
     // Tenure is killed.
-    cluster.hear(0);
+    cluster.records(0);
     let mut gone = cluster.candidates.remove(0);
     gone.kill();
     holds(&second);
@@ -104,15 +106,15 @@ fn tenure_and_client_go_never_hold_one_lease_at_once() {
     cluster.join("c", &[], &[]);
     second.signal(Signal::KILL);
     tenure_leads(&cluster);
-    cluster.hear(0);
+    cluster.records(0);
     // The API server hangs for two lease-durations.
     let third = start("library-3", false);
     cluster.recorder.follow(&third.name, third.address);
     plane.stop_api();
-    until(PATIENCE, "nobody holds", || (!cluster.candidates[0].is_leader()).then_some(()));
+    until(PATIENCE, "the lease is free", || (!cluster.candidates[0].is_leader()).then_some(()));
     std::thread::sleep(TIMINGS.lease_duration * 2);
     plane.continue_api();
-    until(PATIENCE, "somebody holds", || {
+    until(PATIENCE, "one candidate holds", || {
         (cluster.candidates[0].is_leader() || third.is_leader()).then_some(())
     });
     let hands = assert_no_lease_was_cut_short(&watch.versions());

@@ -30,7 +30,7 @@ spec: {holderIdentity: web-1}
 ";
 
 #[test]
-fn a_service_account_may_do_what_its_role_says_and_nothing_else() {
+fn a_service_account_has_the_rights_of_its_role_and_no_others() {
     let plane = ControlPlane::shared();
     plane.kubectl.apply(ACCOUNT);
     let token = plane.token("default", "reader", Duration::from_secs(600));
@@ -53,7 +53,7 @@ fn a_service_account_may_do_what_its_role_says_and_nothing_else() {
 }
 
 #[test]
-fn the_api_server_comes_back_as_it_was() {
+fn the_api_server_restarts_with_its_state() {
     let mut plane = ControlPlane::stoppable();
     plane.kubectl.apply(ACCOUNT);
     plane.stop_api();

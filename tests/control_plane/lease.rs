@@ -6,7 +6,7 @@ use testkit::processes::{cluster, process};
 
 use std::time::Duration;
 
-use cluster::{Cluster, PATIENCE, Timings, tells};
+use cluster::{Cluster, PATIENCE, Timings, logs};
 use control_plane::ControlPlane;
 use lease_ground::Ground;
 use process::until;
@@ -34,7 +34,7 @@ fn cluster(ground: &Ground, names: &[&str], timings: Timings) -> Cluster {
 
 /// Waits until no candidate leads.
 fn until_nobody_leads(cluster: &Cluster) {
-    until(PATIENCE, "nobody leads", || {
+    until(PATIENCE, "no candidate leads", || {
         (!cluster.candidates.iter().any(process::Process::is_leader)).then_some(())
     });
 }
@@ -64,7 +64,7 @@ fn five_candidates_never_overlap_through_the_faults_of_processes_and_of_the_api_
     };
     // SIGTERM.
     let leader = cluster.settle();
-    cluster.lets_go(leader);
+    cluster.releases(leader);
     let mut stopped = cluster.candidates.remove(leader);
     stopped.signal(Signal::TERM);
     cluster.next_leader(clock::now());
@@ -97,7 +97,7 @@ fn five_candidates_never_overlap_through_the_faults_of_processes_and_of_the_api_
     plane.restart_api();
     let leader = cluster.settle();
     kubectl_shows(&Ground { plane: &plane, namespace: "five".to_owned() }, &cluster, leader);
-    let verdict = cluster.judge();
+    let verdict = cluster.verdict();
     assert!(verdict.terms.len() >= 4, "{verdict:?}");
 }
 
@@ -118,7 +118,7 @@ fn a_restart_of_the_api_server_within_the_deadline_costs_no_term() {
         (status["valid_for_ms"].as_u64()? > 49_000).then_some(())
     });
     assert_eq!((cluster.settle(), cluster.term(leader)), (leader, term));
-    assert_eq!(cluster.judge().terms.len(), 1);
+    assert_eq!(cluster.verdict().terms.len(), 1);
 }
 
 #[test]
@@ -139,39 +139,39 @@ fn a_release_is_seen_by_watch_also_after_the_api_server_was_restarted() {
             // Until the standbys have reestablished their watches.
             std::thread::sleep(Duration::from_secs(10));
         }
-        cluster.lets_go(leader);
+        cluster.releases(leader);
         let mut stopped = cluster.candidates.remove(leader);
         stopped.signal(Signal::TERM);
         let (_, after) = cluster.next_leader(clock::now());
         assert!(after < Duration::from_secs(10), "restarted: {restart}; after {after:?}");
         assert!(stopped.wait(PATIENCE).success(), "an orderly end");
     }
-    cluster.judge();
+    cluster.verdict();
 }
 
 #[test]
-fn without_its_rights_a_leader_ends_in_time_says_what_is_missing_and_comes_back_with_them() {
+fn a_leader_without_its_rights_steps_down_names_the_missing_ones_and_recovers_with_them() {
     let plane = ControlPlane::shared();
     let ground = Ground::new(plane, "rights");
     let cluster = cluster(&ground, &["a"], TIMINGS);
     let leader = cluster.settle();
     ground.take_rights();
     until_nobody_leads(&cluster);
-    let said = until(PATIENCE, "the status says why", || {
+    let error = until(PATIENCE, "the status has the reason", || {
         let status = cluster.candidates[leader].status()?;
         Some(status["store"]["last_error"].as_str()?.to_owned())
     });
     for word in ["leases in the namespace rights", "kubectl create role", "coordination.k8s.io"] {
-        assert!(said.contains(word), "{word} in {said}");
+        assert!(error.contains(word), "{word} in {error}");
     }
-    tells(&cluster.candidates[leader], "coordination.k8s.io");
+    logs(&cluster.candidates[leader], "coordination.k8s.io");
     ground.give_rights();
     cluster.settle();
-    cluster.judge();
+    cluster.verdict();
 }
 
 #[test]
-fn with_an_expired_token_a_leader_ends_in_time_says_so_and_comes_back_with_a_fresh_one() {
+fn a_leader_with_an_expired_token_steps_down_reports_it_and_recovers_with_a_new_one() {
     let plane = ControlPlane::shared();
     let ground = Ground::new(plane, "token");
     // Valid long enough to lead; the API server caches the result of an authentication for ten
@@ -181,12 +181,12 @@ fn with_an_expired_token_a_leader_ends_in_time_says_so_and_comes_back_with_a_fre
     cluster.join("a", &[], &[]);
     cluster.settle();
     until_nobody_leads(&cluster);
-    let said = until(PATIENCE, "the status says why", || {
+    let error = until(PATIENCE, "the status has the reason", || {
         let status = cluster.candidates[0].status()?;
         Some(status["store"]["last_error"].as_str()?.to_owned())
     });
-    assert!(said.contains("token"), "{said}");
+    assert!(error.contains("token"), "{error}");
     std::fs::copy(ground.token(), token).unwrap();
     cluster.settle();
-    cluster.judge();
+    cluster.verdict();
 }

@@ -115,20 +115,20 @@ impl Release {
                 eprintln!("{now}");
                 seen = now;
             }
-            let says = found == wanted && self.labels_say(leader) && self.lease_says(leader);
-            says.then(|| leader.clone())
+            let named = found == wanted && self.labels_name(leader) && self.lease_names(leader);
+            named.then(|| leader.clone())
         })
     }
 
     /// Returns whether the leader holds the Lease of the release.
-    fn lease_says(&self, leader: &str) -> bool {
+    fn lease_names(&self, leader: &str) -> bool {
         let lease = self.kubectl.get(&self.name, "leases", &self.name);
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
         holder.starts_with(&format!("{leader}_"))
     }
 
     /// Returns whether only the leader has the label, or no pod in modes without labels.
-    fn labels_say(&self, leader: &str) -> bool {
+    fn labels_name(&self, leader: &str) -> bool {
         let active = self.kubectl.list(&self.name, "pods", "tenure.dev/role=active");
         match self.mode {
             "label" => active.len() == 1 && active[0]["metadata"]["name"] == leader,
@@ -148,7 +148,7 @@ fn rolls_out_and_follows(mode: &'static str) {
         release.helm("upgrade", "2");
         release.rolls_out("2");
         release.settles();
-        let verdict = release.kubelet.judge();
+        let verdict = release.kubelet.verdict();
         assert!(verdict.terms.len() >= 3, "{verdict:?}");
     }
 }
@@ -202,5 +202,5 @@ fn drained_nodes_take_one_pod_at_a_time() {
         release.settles();
         release.kubectl.run(&["uncordon", node]);
     }
-    release.kubelet.judge();
+    release.kubelet.verdict();
 }

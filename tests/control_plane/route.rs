@@ -109,9 +109,9 @@ impl Ground {
             .envs(self.variables("web-1", "10.0.0.1"))
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{said}");
-        said
+        let findings = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{findings}");
+        findings
     }
 
     fn pod(&self, name: &str) -> Value {
@@ -160,9 +160,9 @@ fn had_all_rights(candidates: &[&Process]) {
 #[test]
 fn a_label_follows_the_leader_with_the_listed_rights_alone() {
     let ground = Ground::new("route-label", Purpose::Label, &["--kube-route=label"]);
-    let said = ground.doctor();
-    assert!(said.contains("route: all 3 permissions"), "{said}");
-    assert!(said.contains("events: all 2 permissions"), "{said}");
+    let findings = ground.doctor();
+    assert!(findings.contains("route: all 3 permissions"), "{findings}");
+    assert!(findings.contains("events: all 2 permissions"), "{findings}");
     let mut a = ground.start("web-1", "10.0.0.1");
     let first = leads(&a);
     agrees(&a);
@@ -202,8 +202,8 @@ fn a_label_follows_the_leader_with_the_listed_rights_alone() {
 fn an_endpointslice_follows_the_leader_with_the_listed_rights_alone() {
     let route = &["--kube-route=endpointslice", "--kube-service=web"];
     let ground = Ground::new("route-slice", Purpose::EndpointSlice, route);
-    let said = ground.doctor();
-    assert!(said.contains("route: all 5 permissions"), "{said}");
+    let findings = ground.doctor();
+    assert!(findings.contains("route: all 5 permissions"), "{findings}");
     let mut a = ground.start("web-1", "10.0.0.1");
     let first = leads(&a);
     let slice = ground.leads_to("10.0.0.1");
@@ -229,7 +229,7 @@ fn an_endpointslice_follows_the_leader_with_the_listed_rights_alone() {
     assert_eq!(seen, ["10.0.0.1", "10.0.0.2"]);
     let deleted = ["delete", "service", "web", "-n", ground.namespace];
     ground.plane.kubectl.run(&deleted);
-    until(PATIENCE, "it is told", || {
+    until(PATIENCE, "it is reported", || {
         let status = b.status()?;
         status["route"]["last_error"].as_str()?.contains("web does not exist").then_some(())
     });

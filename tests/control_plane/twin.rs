@@ -66,7 +66,7 @@ impl Talk {
     }
 
     /// Returns a body without generated values.
-    fn told(&self, mut body: Value) -> Value {
+    fn normalized(&self, mut body: Value) -> Value {
         self.plain(&mut body);
         body
     }
@@ -78,7 +78,7 @@ impl Talk {
 
     async fn post(&mut self, path: &str, body: Value) -> Value {
         let answer = self.raw.post(path, body.clone()).await;
-        let what = format!("POST {path} {}", self.told(body));
+        let what = format!("POST {path} {}", self.normalized(body));
         self.note(what, answer)
     }
 
@@ -89,7 +89,7 @@ impl Talk {
 
     async fn patch(&mut self, path: &str, body: Value) -> Value {
         let answer = self.raw.patch(path, body.clone()).await;
-        let what = format!("PATCH {path} {}", self.told(body));
+        let what = format!("PATCH {path} {}", self.normalized(body));
         self.note(what, answer)
     }
 
@@ -309,7 +309,7 @@ fn accounts(ours: &KubeServer) -> (String, &'static str) {
 }
 
 #[tokio::test]
-async fn ours_answers_as_the_real_one_does() {
+async fn the_fake_api_server_answers_as_the_real_one() {
     let plane = real_lease::plane();
     plane.kubectl.run(&["create", "namespace", "team"]);
     let ours = KubeServer::start_secure();

@@ -124,7 +124,7 @@ fn the_modules_of_the_settings_use_each_other_without_a_circle() {
 }
 
 #[test]
-fn the_core_uses_lease_and_clock_and_nothing_that_acts() {
+fn the_core_uses_lease_and_clock_alone_and_does_no_io() {
     for (path, text) in shipped("election") {
         for used in names_after(&text, "crate::") {
             let is_ground = ["lease", "clock", "election"].contains(&used);
@@ -140,7 +140,7 @@ fn the_core_uses_lease_and_clock_and_nothing_that_acts() {
 }
 
 #[test]
-fn no_reader_of_the_status_knows_another() {
+fn no_publisher_uses_another() {
     for (path, text) in shipped("publish") {
         let inside = path.iter().skip_while(|it| *it != "publish").nth(1);
         let own = inside.map(|it| Path::new(it).file_stem().unwrap().to_str().unwrap());
@@ -153,7 +153,7 @@ fn no_reader_of_the_status_knows_another() {
 }
 
 #[test]
-fn no_backend_knows_another_nor_the_election() {
+fn no_backend_uses_another_or_the_election() {
     let backends = ["azure", "file", "kubernetes", "memory"];
     for backend in backends {
         for (path, text) in module(&format!("store/{backend}")) {
@@ -183,7 +183,7 @@ fn the_driver_alone_calls_the_election_and_writes_the_status() {
 }
 
 #[test]
-fn active_and_passive_are_words_of_the_outside() {
+fn active_and_passive_are_used_outside_of_the_election_only() {
     for inside in ["election", "store", "lease", "driver", "clock"] {
         for (path, text) in module(inside) {
             if path.iter().any(|part| part == "tests" || part == "tests.rs") {

@@ -67,7 +67,7 @@ fn candidates(directory: &Path) -> Vec<Process> {
 }
 
 #[test]
-fn each_query_has_data_and_no_rule_errs_where_a_leader_was_killed() {
+fn each_query_has_data_and_no_rule_fails_after_a_leader_was_killed() {
     let directory = tempfile::tempdir().unwrap();
     let mut candidates = candidates(directory.path());
     let targets: Vec<_> = candidates.iter().map(|it| it.address).collect();
@@ -103,7 +103,7 @@ fn each_query_has_data_and_no_rule_errs_where_a_leader_was_killed() {
 }
 
 #[test]
-fn two_that_each_lead_for_themselves_are_told() {
+fn two_leaders_of_separate_stores_raise_an_alert() {
     let directory = tempfile::tempdir().unwrap();
     let start = |name| {
         let arguments = ["--store", "memory:", "--election", "orders"];
@@ -115,9 +115,9 @@ fn two_that_each_lead_for_themselves_are_told() {
     let targets = both.each_ref().map(|it| it.address);
     let prometheus = Prometheus::start(directory.path(), &monitoring("rules.yaml"), &targets);
     let query = "ALERTS{alertname=\"TenureTwoLeaders\", alertstate=\"firing\"}";
-    let told = until(Duration::from_secs(120), "it is told", || prometheus.query(query));
-    let named: Vec<_> = told.iter().map(|it| text(&it["metric"], "identity")).collect();
-    assert_eq!(named, ["orders-0"], "the older leads beside the younger");
+    let alerts = until(Duration::from_secs(120), "it is reported", || prometheus.query(query));
+    let named: Vec<_> = alerts.iter().map(|it| text(&it["metric"], "identity")).collect();
+    assert_eq!(named, ["orders-0"], "the older is the second leader");
 }
 
 /// Asserts that a variable of the form `label_values(SERIES, LABEL)` has values.
@@ -130,7 +130,7 @@ fn values(prometheus: &Prometheus, definition: &str) {
 }
 
 #[test]
-fn grafana_can_show_it_with_any_data_source_and_for_each_election() {
+fn grafana_renders_the_dashboard_with_any_data_source_and_election() {
     let dashboard = dashboard();
     let variables = list(&dashboard["templating"], "list");
     let names: Vec<_> = variables.iter().map(|it| text(it, "name")).collect();
@@ -162,7 +162,7 @@ fn grafana_can_show_it_with_any_data_source_and_for_each_election() {
 }
 
 #[test]
-fn the_dashboard_names_alerts_that_there_are() {
+fn the_dashboard_names_existing_alerts() {
     let rules = std::fs::read_to_string(monitoring("rules.yaml")).unwrap();
     let dashboard = dashboard();
     let mut named = 0;

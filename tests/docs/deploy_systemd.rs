@@ -29,7 +29,7 @@ fn analyze(home: &Path, unit: &str, arguments: &[&str]) -> (bool, String) {
 }
 
 #[test]
-fn systemd_finds_no_fault_in_the_units() {
+fn systemd_analyze_accepts_the_units() {
     for unit in ["tenure@orders.service", "tenure-exec@orders.service"] {
         let home = tempfile::tempdir().unwrap();
         let (well, text) = analyze(home.path(), unit, &["verify", "--man=no"]);
@@ -38,7 +38,7 @@ fn systemd_finds_no_fault_in_the_units() {
 }
 
 #[test]
-fn the_units_are_as_tight_as_the_readme_says() {
+fn the_units_have_the_exposure_of_the_readme() {
     for unit in ["tenure@orders.service", "tenure-exec@orders.service"] {
         let home = tempfile::tempdir().unwrap();
         let (_, text) = analyze(home.path(), unit, &["security", "--offline=true", "--no-pager"]);
@@ -78,7 +78,7 @@ fn let_through(unit: &str) -> BTreeSet<String> {
 }
 
 /// Returns the system calls of Tenure and its child processes, until it exits by itself.
-fn asked(home: &Path, arguments: &[&str]) -> BTreeSet<String> {
+fn system_calls(home: &Path, arguments: &[&str]) -> BTreeSet<String> {
     let trace = home.join("trace");
     let status = Command::new("timeout")
         .args(["60", "strace", "-f", "-qq", "-o"])
@@ -100,7 +100,7 @@ fn asked(home: &Path, arguments: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn all_that_tenure_asks_of_the_kernel_passes_the_units_filters() {
+fn the_units_filters_allow_every_system_call_of_tenure() {
     let home = tempfile::tempdir().unwrap();
     let at = |name: &str| home.path().join(name).display().to_string();
     let (status, admin) = (at("status.json"), format!("unix:{}", at("admin.sock")));
@@ -108,10 +108,10 @@ fn all_that_tenure_asks_of_the_kernel_passes_the_units_filters() {
     let end = "sh -c 'kill -TERM $PPID'";
     let run = ["run", "--status-file", &status, "--admin", &admin, "--on-active", end];
     let beside = ["--health", "exec:true", "--listen", "127.0.0.1:0", "--election", "beside"];
-    let alone = asked(home.path(), &[&run[..], &beside].concat());
+    let alone = system_calls(home.path(), &[&run[..], &beside].concat());
     let exec = ["exec", "--once", "--listen", "127.0.0.1:0", "--", "sleep", "0.1"];
     for (unit, calls) in
-        [("tenure@.service", alone), ("tenure-exec@.service", asked(home.path(), &exec))]
+        [("tenure@.service", alone), ("tenure-exec@.service", system_calls(home.path(), &exec))]
     {
         let refused: Vec<_> = calls.difference(&let_through(unit)).cloned().collect();
         assert!(calls.contains("execve") && calls.len() > 30, "{unit}: {calls:?}");

@@ -47,17 +47,17 @@ fn tells_leader_from_nobody(program: &str, arguments: &[&str]) {
 }
 
 #[test]
-fn the_shell_example_tells_a_leader_from_nobody() {
+fn the_shell_example_distinguishes_a_leader_from_no_leader() {
     tells_leader_from_nobody("sh", &["ask.sh"]);
 }
 
 #[test]
-fn the_python_example_tells_a_leader_from_nobody() {
+fn the_python_example_distinguishes_a_leader_from_no_leader() {
     tells_leader_from_nobody("python3", &["ask.py"]);
 }
 
 #[test]
-fn the_go_example_tells_a_leader_from_nobody() {
+fn the_go_example_distinguishes_a_leader_from_no_leader() {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("ask");
     let built = Command::new("go")
@@ -72,7 +72,7 @@ fn the_go_example_tells_a_leader_from_nobody() {
 }
 
 #[test]
-fn the_javascript_example_tells_a_leader_from_nobody() {
+fn the_javascript_example_distinguishes_a_leader_from_no_leader() {
     tells_leader_from_nobody("node", &["ask.mjs"]);
 }
 
@@ -86,7 +86,7 @@ fn embedded(store: &str) -> (Example, std::io::Lines<BufReader<std::process::Chi
 }
 
 #[test]
-fn the_embedded_example_hands_its_work_over_whole() {
+fn the_embedded_example_hands_over_without_losing_work() {
     let directory = tempfile::tempdir().unwrap();
     let store = format!("file://{}", directory.path().display());
     let (mut first, lines) = embedded(&store);

@@ -124,7 +124,7 @@ fn words<'a>(page: &'a str, begin: &'a str, of: fn(char) -> bool) -> Vec<&'a str
 }
 
 #[test]
-fn settings_and_values_that_the_pages_name_exist() {
+fn settings_and_values_named_in_the_pages_exist() {
     let values = yaml::document(&text("helm/tenure/values.yaml"));
     for (path, page) in pages().into_iter().filter(|(path, _)| path != "README.md") {
         for begin in ["kube-", "azure-", "store", "renew-", "lease-", "retry-", "health", "on-"] {
@@ -156,7 +156,7 @@ fn settings_and_values_that_the_pages_name_exist() {
 }
 
 #[test]
-fn links_lead_to_files_and_headings_that_are_there() {
+fn links_lead_to_existing_files_and_headings() {
     for (path, page) in pages() {
         for target in words(&page, "](", |c| c != ')' && c != ' ') {
             if target.contains("://") {
@@ -194,7 +194,7 @@ fn each_page_is_in_the_index_and_that_in_the_readme() {
 }
 
 #[test]
-fn the_sums_of_the_page_on_grace_periods_are_tenure_s_own() {
+fn the_sums_of_the_page_on_grace_periods_match_tenure() {
     let page = text("docs/kubernetes/grace.md");
     let rows = [
         (json!({}), 5, 30),
@@ -296,25 +296,25 @@ fn tried(ends: &str) -> (Option<i32>, String, bool) {
         .env("ENDS", ends)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&ran.stdout) + String::from_utf8_lossy(&ran.stderr);
-    (ran.status.code(), said.into_owned(), state.join("deleted").exists())
+    let output = String::from_utf8_lossy(&ran.stdout) + String::from_utf8_lossy(&ran.stderr);
+    (ran.status.code(), output.into_owned(), state.join("deleted").exists())
 }
 
 #[test]
-fn the_script_for_a_real_cluster_goes_through_its_steps_and_takes_the_cluster_away() {
-    let (code, said, deleted) = tried("6.0");
-    assert_eq!(code, Some(0), "{said}");
-    assert_eq!(said.matches("passed   ").count(), 7, "{said}");
-    assert!(deleted, "{said}");
+fn the_script_for_a_real_cluster_completes_its_steps_and_deletes_the_cluster() {
+    let (code, output, deleted) = tried("6.0");
+    assert_eq!(code, Some(0), "{output}");
+    assert_eq!(output.matches("passed   ").count(), 7, "{output}");
+    assert!(deleted, "{output}");
 }
 
 #[test]
 fn the_script_for_a_real_cluster_names_a_check_that_fails() {
-    let (code, said, deleted) = tried("6.2");
-    assert_eq!(code, Some(1), "{said}");
+    let (code, output, deleted) = tried("6.2");
+    assert_eq!(code, Some(1), "{output}");
     assert!(
-        said.contains("FAILED    the service ended at 6.2, the sidecar released at 6.1"),
-        "{said}"
+        output.contains("FAILED    the service ended at 6.2, the sidecar released at 6.1"),
+        "{output}"
     );
-    assert!(deleted, "{said}");
+    assert!(deleted, "{output}");
 }

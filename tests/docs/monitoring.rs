@@ -94,12 +94,12 @@ fn broken(rules: &str, alert: &str, words: &str, instead: &str) -> String {
 }
 
 #[test]
-fn prometheus_takes_the_rules() {
+fn prometheus_accepts_the_rules() {
     succeeds(&promtool(&["check", "rules"], &[root().join("monitoring/rules.yaml")]));
 }
 
 #[test]
-fn each_scenario_ends_as_it_says() {
+fn each_scenario_ends_as_stated() {
     let files = stems("monitoring/tests", ".yaml");
     let files = files.iter().map(|it| root().join(format!("monitoring/tests/{it}.yaml")));
     succeeds(&promtool(&["test", "rules"], &files.collect::<Vec<_>>()));
@@ -148,7 +148,7 @@ fn each_scenario_fails_when_its_rule_is_broken() {
 }
 
 #[test]
-fn each_alert_says_what_it_means_and_has_its_page() {
+fn each_alert_has_a_summary_and_a_page() {
     assert_eq!(names(), stems("docs/runbooks", ".md"));
     for alert in alerts() {
         let name = alert["alert"].as_str().unwrap();
@@ -200,7 +200,7 @@ fn all_metrics() -> String {
 }
 
 #[test]
-fn rules_scenarios_dashboard_and_pages_name_metrics_that_there_are() {
+fn rules_scenarios_dashboard_and_pages_name_existing_metrics() {
     let all = all_metrics();
     let mut texts = vec![read("monitoring/rules.yaml"), read("monitoring/dashboard.json")];
     texts.extend(scenarios().into_iter().map(|it| it.text));

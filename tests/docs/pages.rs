@@ -77,11 +77,11 @@ fn run(block: &str) {
 }
 
 #[test]
-fn the_commands_of_the_page_on_health_do_what_it_says() {
+fn the_commands_of_the_page_on_health_work_as_described() {
     runs("health.md");
 }
 
 #[test]
-fn the_commands_of_the_page_on_hooks_do_what_it_says() {
+fn the_commands_of_the_page_on_hooks_work_as_described() {
     runs("hooks.md");
 }

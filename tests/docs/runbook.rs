@@ -71,7 +71,7 @@ fn blocks(page: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_runbook_s_commands_do_what_it_says() {
+fn the_commands_of_the_runbook_work_as_described() {
     for block in blocks(include_str!("../../docs/operating.md")) {
         let pair = Pair::start("0s");
         pair.run(block);
@@ -87,7 +87,7 @@ fn the_runbook_s_commands_do_what_it_says() {
 }
 
 #[test]
-fn the_drain_page_s_commands_end_a_drain_before_its_time() {
+fn the_commands_of_the_page_on_drains_end_a_drain_early() {
     for block in blocks(include_str!("../../docs/drain.md")) {
         let pair = Pair::start("1m");
         pair.run(block);

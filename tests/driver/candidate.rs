@@ -19,7 +19,7 @@ use tenure::clock;
 use works::{Election, PATIENCE, Works, forever, leads, soon};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_several_one_works_at_a_time_and_the_next_takes_over_from_who_resigns_or_is_dropped() {
+async fn one_candidate_works_at_a_time_and_the_next_takes_over_after_a_resign_or_drop() {
     let election = Election::new();
     let names = ["a", "b", "c", "d"];
     let mut candidates = names.map(|who| Some(election.lasting(who).start().unwrap()));
@@ -165,7 +165,7 @@ fn on_blobs_too_work_of_a_candidate_that_is_cut_off_is_dropped_before_another_wo
 }
 
 #[tokio::test]
-async fn after_a_freeze_work_is_not_polled_even_once_more() {
+async fn after_a_freeze_a_task_is_not_polled_again() {
     let election = Election::new();
     let candidate = election.hasty("a").start().unwrap();
     let polls = Arc::new(AtomicU32::new(0));
@@ -188,7 +188,7 @@ async fn after_a_freeze_work_is_not_polled_even_once_more() {
 }
 
 #[tokio::test]
-async fn work_that_ends_returns_its_value_and_the_candidate_leads_on() {
+async fn a_task_that_ends_returns_its_value_and_the_candidate_keeps_leading() {
     let election = Election::new();
     let candidate = election.lasting("a").start().unwrap();
     let first = candidate.run_while_leader(|it| async move { it.term() }).await.unwrap();
@@ -203,7 +203,7 @@ async fn work_that_ends_returns_its_value_and_the_candidate_leads_on() {
 }
 
 #[tokio::test]
-async fn changes_begin_with_the_present_and_leave_renewals_out() {
+async fn changes_begin_with_the_present_state_and_omit_renewals() {
     let election = Election::new();
     let candidate = election.lasting("a").retry_period(Duration::from_millis(50)).start().unwrap();
     let mut changes = candidate.changes();

@@ -33,7 +33,7 @@ fn shell(script: &str) -> Probe {
 }
 
 /// Runs a probe until its result satisfies `until`, and returns that result.
-async fn said(settings: &Health, mut until: impl FnMut(&ProbeResult) -> bool) -> ProbeResult {
+async fn result_of(settings: &Health, mut until: impl FnMut(&ProbeResult) -> bool) -> ProbeResult {
     let feed = Feed::new(Standing::Standby);
     let probes = Probes::new(settings, clock::now).unwrap();
     let (results, mut reported) = mpsc::unbounded_channel();
@@ -51,16 +51,16 @@ async fn said(settings: &Health, mut until: impl FnMut(&ProbeResult) -> bool) ->
     };
     let either = async {
         tokio::select! {
-            () = asking => panic!("it stopped asking"),
+            () = asking => panic!("it stopped probing"),
             said = waiting => said,
         }
     };
-    tokio::time::timeout(BOUND, either).await.expect("it is said in time")
+    tokio::time::timeout(BOUND, either).await.expect("it is reported in time")
 }
 
 /// Returns the first result of a probe.
 async fn first(probe: Probe) -> (bool, String) {
-    let said = said(&health(vec![probe]), |_| true).await;
+    let said = result_of(&health(vec![probe]), |_| true).await;
     (said.succeeded, said.message)
 }
 
@@ -69,20 +69,20 @@ fn numbers_aside(words: &str) -> String {
 }
 
 #[tokio::test]
-async fn http_is_well_with_any_code_of_success_and_says_how_long_it_took() {
+async fn an_http_probe_is_healthy_on_any_2xx_and_reports_its_duration() {
     let service = Service::start();
     let (well, words) = first(http(&service.url("/healthz"))).await;
     assert!(well && words.starts_with("200 OK in "), "{words}");
     assert!(words.ends_with(" ms"), "{words}");
     service.answer("204 No Content");
     assert!(first(http(&service.url("/"))).await.0);
-    let asked = &service.asked()[0];
+    let asked = &service.requests()[0];
     assert_eq!(asked.line, "GET /healthz HTTP/1.1");
     assert!(asked.header("user-agent").unwrap().starts_with("tenure/"));
 }
 
 #[tokio::test]
-async fn http_is_not_well_with_another_code_and_redirects_are_not_followed() {
+async fn an_http_probe_fails_on_another_code_and_follows_no_redirect() {
     let service = Service::start();
     service.answer("503 Service Unavailable");
     let said = first(http(&service.url("/"))).await;
@@ -91,22 +91,22 @@ async fn http_is_not_well_with_another_code_and_redirects_are_not_followed() {
     service.answer(&format!("302 Found\r\nLocation: {}", well.url("/")));
     let said = first(http(&service.url("/"))).await;
     assert_eq!(said, (false, "302 Found; redirects are not followed".to_owned()));
-    assert!(well.asked().is_empty());
+    assert!(well.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_name_and_a_password_of_the_url_are_sent_and_never_said() {
+async fn credentials_of_the_url_are_sent_and_never_shown() {
     let service = Service::start();
     let url = format!("http://me:secret@{}/", service.address);
     assert!(first(http(&url)).await.0);
-    assert!(service.asked()[0].header("authorization").unwrap().starts_with("Basic "));
+    assert!(service.requests()[0].header("authorization").unwrap().starts_with("Basic "));
     drop(service);
     let (_, words) = first(http(&url)).await;
     assert_eq!(words, "connection refused");
 }
 
 #[tokio::test]
-async fn what_does_not_answer_is_not_well_when_the_time_is_over() {
+async fn a_probe_without_an_answer_fails_at_its_timeout() {
     let service = Service::start();
     service.delay(BOUND);
     let silent = "no answer within 400ms".to_owned();
@@ -115,7 +115,7 @@ async fn what_does_not_answer_is_not_well_when_the_time_is_over() {
 }
 
 #[tokio::test]
-async fn who_speaks_no_http_is_not_well() {
+async fn a_response_that_is_not_http_fails_the_probe() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let speak = async {
@@ -132,7 +132,7 @@ async fn who_speaks_no_http_is_not_well() {
 }
 
 #[tokio::test]
-async fn tcp_is_well_where_a_connection_is_taken() {
+async fn a_tcp_probe_is_healthy_if_a_connection_is_accepted() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let probe = Probe::Tcp { host: "localhost".to_owned(), port };
@@ -144,19 +144,19 @@ async fn tcp_is_well_where_a_connection_is_taken() {
 }
 
 #[tokio::test]
-async fn a_host_without_an_address_is_said() {
+async fn a_host_without_an_address_is_reported() {
     let said = "failed to resolve nowhere.invalid".to_owned();
     let settings = Health {
         timeout: BOUND,
         ..health(vec![Probe::Tcp { host: "nowhere.invalid".to_owned(), port: 1 }])
     };
-    assert_eq!(self::said(&settings, |_| true).await.message, said);
+    assert_eq!(result_of(&settings, |_| true).await.message, said);
     let settings = Health { timeout: BOUND, ..health(vec![http("http://nowhere.invalid/")]) };
-    assert_eq!(self::said(&settings, |_| true).await.message, said);
+    assert_eq!(result_of(&settings, |_| true).await.message, said);
 }
 
 #[tokio::test]
-async fn a_file_is_well_while_it_is_there_and_fresh() {
+async fn a_file_probe_is_healthy_while_the_file_exists_and_is_fresh() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("alive");
     let probe = Probe::File { path: path.clone(), max_age: None };
@@ -172,7 +172,7 @@ async fn a_file_is_well_while_it_is_there_and_fresh() {
 }
 
 #[tokio::test]
-async fn a_command_is_well_with_exit_code_0_and_else_says_its_first_line() {
+async fn a_command_probe_is_healthy_on_exit_code_0_and_else_reports_its_first_line() {
     let (well, words) = first(shell("exit 0")).await;
     assert!(well && words.starts_with("exit code 0 in "), "{words}");
     let (well, words) = first(shell("echo up; echo no database >&2; echo more >&2; exit 2")).await;
@@ -185,7 +185,7 @@ async fn a_command_is_well_with_exit_code_0_and_else_says_its_first_line() {
 }
 
 #[tokio::test]
-async fn a_command_that_hangs_ends_with_everything_of_its_group() {
+async fn a_command_that_hangs_is_killed_with_its_process_group() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("ids");
     let script = format!("trap '' TERM; sleep 100 & echo $! $$ > {}; wait", file.display());
@@ -198,7 +198,7 @@ async fn a_command_that_hangs_ends_with_everything_of_its_group() {
 }
 
 #[tokio::test]
-async fn a_probe_that_is_dropped_takes_its_command_with_it() {
+async fn a_probe_that_is_dropped_kills_its_command() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("id");
     let script = format!("echo $$ > {}; exec sleep 100", file.display());
@@ -214,14 +214,14 @@ async fn a_probe_that_is_dropped_takes_its_command_with_it() {
         }
     };
     let id = tokio::select! {
-        () = probes.run(feed.subscribe(), |_, _, _| async {}) => panic!("it stopped asking"),
+        () = probes.run(feed.subscribe(), |_, _, _| async {}) => panic!("it stopped probing"),
         id = begun => id,
     };
     until_gone(&id).await;
 }
 
 #[tokio::test]
-async fn each_answer_is_reported_with_the_term_in_which_its_question_began() {
+async fn each_probe_result_has_the_term_in_which_the_probe_began() {
     let service = Service::start();
     service.delay(ms(150));
     let feed = Feed::new(leading(7, BOUND));
@@ -233,7 +233,7 @@ async fn each_answer_is_reported_with_the_term_in_which_its_question_began() {
         std::future::ready(())
     });
     let change = async {
-        while service.asked().is_empty() {
+        while service.requests().is_empty() {
             tokio::time::sleep(ms(5)).await;
         }
         feed.renew(leading(8, BOUND));
@@ -243,7 +243,7 @@ async fn each_answer_is_reported_with_the_term_in_which_its_question_began() {
     };
     let either = async {
         tokio::select! {
-            () = asking => panic!("it stopped asking"),
+            () = asking => panic!("it stopped probing"),
             () = change => (),
         }
     };
@@ -252,7 +252,7 @@ async fn each_answer_is_reported_with_the_term_in_which_its_question_began() {
 }
 
 #[tokio::test]
-async fn a_slow_service_is_asked_one_question_at_a_time_and_holds_up_no_other_probe() {
+async fn a_slow_service_is_probed_once_at_a_time_and_delays_no_other_probe() {
     let (slow, quick) = (Service::start(), Service::start());
     slow.delay(ms(300));
     let settings =
@@ -261,23 +261,23 @@ async fn a_slow_service_is_asked_one_question_at_a_time_and_holds_up_no_other_pr
     let probes = Probes::new(&settings, clock::now).unwrap();
     let asking = probes.run(feed.subscribe(), |_, _, _| async {});
     let enough = async {
-        while slow.asked().len() < 3 {
+        while slow.requests().len() < 3 {
             tokio::time::sleep(ms(5)).await;
         }
     };
     let either = async {
         tokio::select! {
-            () = asking => panic!("it stopped asking"),
+            () = asking => panic!("it stopped probing"),
             () = enough => (),
         }
     };
     tokio::time::timeout(BOUND, either).await.expect("it goes on asking");
-    let (slow, quick) = (slow.asked().len(), quick.asked().len());
-    assert!(quick > 3 * slow, "{quick} questions beside {slow}");
+    let (slow, quick) = (slow.requests().len(), quick.requests().len());
+    assert!(quick > 3 * slow, "{quick} probes against {slow}");
 }
 
 #[tokio::test]
-async fn it_stops_asking_when_the_driver_is_gone() {
+async fn probing_stops_when_the_driver_has_ended() {
     let service = Service::start();
     let feed = Feed::new(Standing::Standby);
     let probes = Probes::new(&health(vec![http(&service.url("/"))]), clock::now).unwrap();
@@ -288,13 +288,13 @@ async fn it_stops_asking_when_the_driver_is_gone() {
 }
 
 #[tokio::test]
-async fn a_service_that_comes_back_is_well_again() {
+async fn a_service_that_recovers_is_healthy_again() {
     let service = Service::start();
     let address = service.address;
     let settings = health(vec![http(&service.url("/"))]);
     let mut service = Some(service);
     let mut turns = Vec::new();
-    let last = said(&settings, |said| {
+    let last = result_of(&settings, |said| {
         if turns.last() != Some(&said.succeeded) {
             turns.push(said.succeeded);
             service = if said.succeeded { None } else { Some(Service::start_at(address)) };

@@ -75,7 +75,7 @@ fn metric(candidate: &Process, name: &str) -> f64 {
 }
 
 #[test]
-fn a_dead_service_moves_leadership_to_one_that_is_well() {
+fn a_dead_service_moves_leadership_to_a_healthy_instance() {
     let scene = Scene::new(LONG);
     let (one, other) = (Service::start(), Service::start());
     let first = scene.start("first", &[&one.url("/healthz")]);
@@ -98,12 +98,12 @@ fn a_dead_service_moves_leadership_to_one_that_is_well() {
 }
 
 #[test]
-fn nobody_competes_before_its_service_is_well() {
+fn no_instance_competes_before_its_service_is_healthy() {
     let scene = Scene::new(LONG);
     let service = Service::start();
     service.answer("503 Service Unavailable");
     let candidate = scene.start("gated", &[&service.url("/")]);
-    until(BOUND, "it has asked ten times", || (service.asked().len() >= 10).then_some(()));
+    until(BOUND, "it has asked ten times", || (service.requests().len() >= 10).then_some(()));
     assert!(!candidate.is_leader());
     is_in(&candidate, "unhealthy");
     let free = scene.start("free", &[]);
@@ -117,7 +117,7 @@ fn nobody_competes_before_its_service_is_well() {
 }
 
 #[test]
-fn a_service_that_recovers_competes_again_and_takes_nothing_away() {
+fn a_service_that_recovers_competes_again_without_preemption() {
     let scene = Scene::new(SHORT);
     let (one, other) = (Service::start(), Service::start());
     let first = scene.start("first", &[&one.url("/")]);
@@ -136,7 +136,7 @@ fn a_service_that_recovers_competes_again_and_takes_nothing_away() {
 }
 
 #[test]
-fn a_few_failures_are_forgiven_and_all_probes_must_be_well() {
+fn failures_below_the_threshold_are_tolerated_and_all_probes_must_be_healthy() {
     let scene = Scene::new(LONG);
     let service = Service::start();
     let alive = scene.directory.path().join("alive");
@@ -146,9 +146,9 @@ fn a_few_failures_are_forgiven_and_all_probes_must_be_well() {
     leads(&candidate);
     let term = candidate.status().unwrap()["term"].clone();
     for _ in 0..3 {
-        let asked = service.asked().len();
+        let asked = service.requests().len();
         service.fail_once();
-        until(BOUND, "it is well", || (service.asked().len() > asked + 2).then_some(()));
+        until(BOUND, "it is healthy", || (service.requests().len() > asked + 2).then_some(()));
     }
     assert_eq!(candidate.status().unwrap()["term"], term, "it led all the time");
     std::fs::remove_file(&alive).unwrap();
@@ -162,11 +162,11 @@ fn a_few_failures_are_forgiven_and_all_probes_must_be_well() {
     assert_eq!(probes[2]["well"], true);
     let log = candidate.log();
     let unwell = log.lines().filter(|it| it.contains("health probe failed: no such file"));
-    assert_eq!(unwell.count(), 1, "a change is told once: {log}");
+    assert_eq!(unwell.count(), 1, "a change is logged once: {log}");
 }
 
 #[test]
-fn a_probe_over_tls_trusts_whom_the_system_trusts() {
+fn a_probe_over_tls_trusts_the_system_roots() {
     let scene = Scene::new(LONG);
     let service = Service::start();
     let authority = Authority::new("probes");
@@ -185,7 +185,7 @@ fn a_probe_over_tls_trusts_whom_the_system_trusts() {
 }
 
 #[test]
-fn probes_that_hang_neither_hold_up_a_renewal_nor_the_end() {
+fn probes_that_hang_delay_neither_renewals_nor_shutdown() {
     let scene = Scene::new(LONG);
     let service = Service::start();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

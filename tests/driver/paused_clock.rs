@@ -174,7 +174,7 @@ async fn locally<T>(test: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_leads_the_other_stands_by_and_takes_over_when_the_first_resigns() {
+async fn one_leads_and_the_standby_takes_over_when_it_resigns() {
     locally(async {
         let store = Memory::with_clock(now);
         let mut first = Running::start("a", Arc::new(store.clone()));
@@ -214,7 +214,7 @@ async fn a_leader_whose_store_hangs_is_passive_at_its_deadline_and_leads_again_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hanging_store_holds_up_an_end_for_two_request_timeouts_at_most() {
+async fn a_hanging_store_delays_shutdown_by_two_request_timeouts_at_most() {
     locally(async {
         let (switch, hangs) = watch::channel(false);
         let store = Hanging { store: Memory::with_clock(now), hangs };
@@ -235,7 +235,7 @@ async fn a_hanging_store_holds_up_an_end_for_two_request_timeouts_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_is_not_released_before_the_files_say_passive() {
+async fn the_lease_is_not_released_before_the_status_files_are_passive() {
     locally(async {
         let store = Memory::with_clock(now);
         let (word, acknowledgements) = PublishAcks::channel();
@@ -253,7 +253,7 @@ async fn the_lease_is_not_released_before_the_files_say_passive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn files_that_hang_hold_up_the_release_for_one_request_timeout_at_most() {
+async fn status_files_that_hang_delay_the_release_by_one_request_timeout_at_most() {
     locally(async {
         let store = Memory::with_clock(now);
         let (_word, acknowledgements) = PublishAcks::channel();

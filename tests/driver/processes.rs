@@ -28,7 +28,9 @@ fn hands_over(arguments: &[&str], variables: &[(&str, &str)]) {
     let bound = Duration::from_secs(10);
     let first = settled(&candidates);
     let heard = |recorder: &Recorder, name: &str| {
-        until(bound, "the recorder hears the leader", || recorder.heard(name).then_some(()));
+        until(bound, "the recorder has a claim of the leader", || {
+            recorder.has_claim(name).then_some(())
+        });
     };
     heard(&recorder, &candidates[first].name);
     let mut stopped = candidates.remove(first);
@@ -100,7 +102,7 @@ async fn three_processes_on_azurite_hand_over_without_a_dual() {
 }
 
 #[test]
-fn subscribers_are_told_the_last_word_before_the_process_ends() {
+fn subscribers_receive_the_last_state_before_the_process_ends() {
     // An observer has nothing to release, so its first event after the signal is its last.
     let arguments = ["--store", "memory:", "--observe"];
     let mut observer = Process::run("observer", &arguments, &[]);
@@ -108,12 +110,12 @@ fn subscribers_are_told_the_last_word_before_the_process_ends() {
     let mut subscriber = TcpStream::connect(observer.address).unwrap();
     subscriber.set_read_timeout(Some(bound)).unwrap();
     subscriber.write_all(b"GET /watch HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    let mut told = BufReader::new(subscriber);
+    let mut lines = BufReader::new(subscriber);
     let mut until_line = |words: &str| {
         let mut line = String::new();
         while !line.contains(words) {
             line.clear();
-            assert!(told.read_line(&mut line).unwrap() > 0, "it ended without {words}");
+            assert!(lines.read_line(&mut line).unwrap() > 0, "it ended without {words}");
         }
     };
     until_line(r#""state":"observing""#);
@@ -138,11 +140,11 @@ fn starting_on_a_slow_disk(directory: &Path, delay: Duration) -> Process {
 }
 
 #[test]
-fn signals_are_obeyed_while_the_start_waits_for_a_disk() {
+fn signals_are_handled_while_the_start_waits_for_a_disk() {
     let directory = tempfile::tempdir().unwrap();
     let mut hung = starting_on_a_slow_disk(directory.path(), Duration::from_secs(4));
     hung.signal(Signal::TERM);
-    until(Duration::from_secs(10), "it has heard the first", || {
+    until(Duration::from_secs(10), "it has received the first", || {
         hung.log().contains("a second signal ends at once").then_some(())
     });
     hung.signal(Signal::TERM);

@@ -38,12 +38,12 @@ async fn a_trace_level_log_shows_no_key_no_signature_and_no_lease_id() {
         .env("AZURE_STORAGE_CONNECTION_STRING", &connection_string)
         .output()
         .unwrap();
-    let said = format!(
+    let line = format!(
         "{}{}",
         String::from_utf8_lossy(&created.stdout),
         String::from_utf8_lossy(&created.stderr)
     );
-    assert!(created.status.success(), "{said}");
+    assert!(created.status.success(), "{line}");
 
     let variables = [("AZURE_STORAGE_CONNECTION_STRING", connection_string.as_str())];
     let mut leader = Process::run("leader", &arguments, &variables);
@@ -59,7 +59,7 @@ async fn a_trace_level_log_shows_no_key_no_signature_and_no_lease_id() {
     assert!(leader.wait(Duration::from_secs(10)).success());
     until(Duration::from_secs(30), "the other leads", || standby.is_leader().then_some(()));
 
-    for log in [leader.log(), standby.log(), said] {
+    for log in [leader.log(), standby.log(), line] {
         let log = log.to_lowercase();
         assert!(!log.contains(&KEY.to_lowercase()), "the account's key");
         for telltale in TELLTALES {

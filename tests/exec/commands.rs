@@ -42,7 +42,7 @@ fn handed_over(place: &Place, bound: Duration) -> Life {
 }
 
 #[test]
-fn sigterm_gives_the_command_its_drain_and_the_lease_away_after_it() {
+fn sigterm_drains_the_command_before_the_lease_is_released() {
     let place = Place::new();
     let [mut first, _second] = pair(&place);
     let asked = clock::now();
@@ -54,7 +54,7 @@ fn sigterm_gives_the_command_its_drain_and_the_lease_away_after_it() {
 }
 
 #[test]
-fn a_command_that_heeds_sigterm_ends_the_drain_early() {
+fn a_command_that_handles_sigterm_ends_the_drain_early() {
     let place = Place::new();
     let store = place.store();
     let (rest, _) = QUICK.split_at(QUICK.len() - 2);
@@ -66,7 +66,7 @@ fn a_command_that_heeds_sigterm_ends_the_drain_early() {
 }
 
 #[test]
-fn the_lease_is_kept_until_the_last_of_what_the_command_started_is_dead() {
+fn the_lease_is_kept_until_the_last_descendant_of_the_command_is_dead() {
     let place = Place::new();
     let store = place.store();
     let store = ["--store", store.as_str()];
@@ -109,7 +109,7 @@ fn the_command_is_dead_in_time_when_tenure_is_stopped() {
 }
 
 #[test]
-fn the_command_dies_with_its_keeper_and_starts_again_in_a_later_term() {
+fn the_command_dies_with_its_watchdog_and_starts_again_in_a_later_term() {
     let place = Place::new();
     let [first, _second] = pair(&place);
     let killed = clock::now();
@@ -134,7 +134,7 @@ fn an_operators_break_ends_the_command_before_the_next_one_starts() {
     });
     place.assert_safe();
     let asked = first.log().contains("about to expire");
-    assert!(!asked, "it was killed at once, and not when the belief was over: {}", first.log());
+    assert!(!asked, "it was killed at once, and not at the deadline: {}", first.log());
 }
 
 #[tokio::test]

@@ -108,10 +108,10 @@ impl Scene {
     }
 
     /// Runs hooks on the feed during a test.
-    async fn told(&self, settings: config::Hooks, test: impl Future<Output = ()>) {
-        let telling = self.hooks(settings).run(self.feed().subscribe(), |_| async {});
+    async fn during(&self, settings: config::Hooks, test: impl Future<Output = ()>) {
+        let running = self.hooks(settings).run(self.feed().subscribe(), |_| async {});
         tokio::select! {
-            () = telling => panic!("the driver is not gone"),
+            () = running => panic!("the driver is not gone"),
             () = test => (),
         }
     }
@@ -126,14 +126,14 @@ fn leads(term: u64) -> Status {
 }
 
 #[tokio::test]
-async fn a_command_is_told_by_its_environment() {
+async fn a_command_hook_gets_the_event_in_its_environment() {
     let scene = Scene::new(Standing::Standby);
     let file = scene.path("environment");
     let dump = format!("env > {0}.new; mv {0}.new {0}", file.display());
     let settings = config::Hooks { on_active: shell(&dump), ..none() };
     let read = |file: &Path| std::fs::read_to_string(file);
     scene
-        .told(settings, async {
+        .during(settings, async {
             let leader = Status { holder: holder("us", Some("10.0.3.7:8080"), 42), ..leads(42) };
             scene.feed().change(leader);
             scene.until_run("on-active", "ok").await;
@@ -158,14 +158,14 @@ async fn a_command_is_told_by_its_environment() {
 }
 
 #[tokio::test]
-async fn passive_waits_for_active_and_tells_the_term_that_ended() {
+async fn the_passive_hook_waits_for_the_active_hook_and_has_the_ended_term() {
     let scene = Scene::new(Standing::Standby);
     let (go, slow) = (scene.path("go"), "until [ -e $0.go ]; do sleep 0.01; done");
     let slow = slow.replace("$0.go", &go.display().to_string());
     let settings =
         config::Hooks { on_active: scene.notes(&slow), on_passive: scene.notes(""), ..none() };
     scene
-        .told(settings, async {
+        .during(settings, async {
             scene.feed().change(leads(42));
             scene.until_noted("begin active 42").await;
             scene.feed().change(standby());
@@ -180,14 +180,14 @@ async fn passive_waits_for_active_and_tells_the_term_that_ended() {
 }
 
 #[tokio::test]
-async fn what_lags_behind_tells_the_newest_state_and_counts_what_it_skips() {
+async fn a_slow_hook_runs_for_the_newest_state_and_counts_skipped_events() {
     let scene = Scene::new(Standing::Standby);
     let go = scene.path("go");
     let slow = format!("until [ -e {} ]; do sleep 0.01; done", go.display());
     let settings =
         config::Hooks { on_active: scene.notes(&slow), on_passive: scene.notes(""), ..none() };
     scene
-        .told(settings, async {
+        .during(settings, async {
             scene.feed().change(leads(1));
             scene.until_noted("begin active 1").await;
             for status in [standby(), leads(2), standby(), leads(3)] {
@@ -206,7 +206,7 @@ async fn what_lags_behind_tells_the_newest_state_and_counts_what_it_skips() {
 }
 
 #[tokio::test]
-async fn a_hook_whose_time_is_over_ends_with_its_group() {
+async fn a_hook_that_times_out_is_killed_with_its_process_group() {
     let scene = Scene::new(Standing::Standby);
     let ids = scene.path("ids");
     let script =
@@ -218,7 +218,7 @@ async fn a_hook_whose_time_is_over_ends_with_its_group() {
         ..none()
     };
     scene
-        .told(settings, async {
+        .during(settings, async {
             scene.feed().change(leads(1));
             scene.until_run("on-active", "timeout").await;
             scene.feed().change(standby());
@@ -231,14 +231,14 @@ async fn a_hook_whose_time_is_over_ends_with_its_group() {
 }
 
 #[tokio::test]
-async fn a_hook_that_listens_may_end_itself_within_the_grace() {
+async fn a_hook_that_handles_sigterm_may_exit_within_the_grace_period() {
     let scene = Scene::new(Standing::Standby);
     let file = scene.path("cleaned");
     let script =
         format!("trap 'echo yes > {}; exit 0' TERM; while :; do sleep 0.02; done", file.display());
     let settings = config::Hooks { on_active: shell(&script), timeout: ms(300), ..none() };
     scene
-        .told(settings, async {
+        .during(settings, async {
             scene.feed().change(leads(1));
             scene.until_run("on-active", "timeout").await;
         })
@@ -247,7 +247,7 @@ async fn a_hook_that_listens_may_end_itself_within_the_grace() {
 }
 
 #[tokio::test]
-async fn what_a_hook_leaves_in_the_background_ends_with_it_and_a_session_of_its_own_stays() {
+async fn background_processes_of_a_hook_end_with_it_unless_in_a_session_of_their_own() {
     let scene = Scene::new(Standing::Standby);
     let ids = scene.path("ids");
     let script = format!(
@@ -256,7 +256,7 @@ async fn what_a_hook_leaves_in_the_background_ends_with_it_and_a_session_of_its_
     );
     let settings = config::Hooks { on_active: shell(&script), ..none() };
     scene
-        .told(settings, async {
+        .during(settings, async {
             scene.feed().change(leads(1));
             scene.until_run("on-active", "ok").await;
         })
@@ -271,7 +271,7 @@ async fn what_a_hook_leaves_in_the_background_ends_with_it_and_a_session_of_its_
 }
 
 #[tokio::test]
-async fn what_fails_or_cannot_begin_is_counted_and_the_next_comes_all_the_same() {
+async fn a_hook_that_fails_or_cannot_start_is_counted_and_the_next_one_runs() {
     let scene = Scene::new(Standing::Standby);
     let nothing = CommandLine { program: PathBuf::from("/nowhere"), arguments: Vec::new() };
     let settings = config::Hooks {
@@ -280,7 +280,7 @@ async fn what_fails_or_cannot_begin_is_counted_and_the_next_comes_all_the_same()
         ..none()
     };
     scene
-        .told(settings, async {
+        .during(settings, async {
             scene.feed().change(leads(1));
             scene.until_run("on-active", "failed").await;
             scene.feed().change(standby());
@@ -295,7 +295,7 @@ async fn a_webhook_gets_the_status_document() {
     let hook = webhook(&service.url("/events?key=k"));
     let settings = config::Hooks { on_active: hook.clone(), on_passive: hook, ..none() };
     scene
-        .told(settings, async {
+        .during(settings, async {
             scene.feed().change(leads(42));
             scene.until_run("on-active", "ok").await;
             service.answer("500 Internal Server Error");
@@ -303,7 +303,7 @@ async fn a_webhook_gets_the_status_document() {
             scene.until_run("on-passive", "failed").await;
         })
         .await;
-    let asked = service.asked();
+    let asked = service.requests();
     assert_eq!(asked.len(), 2, "nothing is repeated");
     assert_eq!(asked[0].line, "POST /events?key=k HTTP/1.1");
     assert_eq!(asked[0].header("content-type"), Some("application/json"));
@@ -320,13 +320,13 @@ async fn a_webhook_gets_the_status_document() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_does_not_answer_in_time_is_given_up() {
+async fn a_webhook_that_does_not_answer_in_time_is_cancelled() {
     let (scene, service) = (Scene::new(Standing::Standby), Service::start());
     service.delay(BOUND);
     let settings =
         config::Hooks { on_active: webhook(&service.url("/")), timeout: ms(200), ..none() };
     scene
-        .told(settings, async {
+        .during(settings, async {
             scene.feed().change(leads(1));
             scene.until_run("on-active", "timeout").await;
         })
@@ -334,7 +334,7 @@ async fn a_webhook_that_does_not_answer_in_time_is_given_up() {
 }
 
 #[tokio::test]
-async fn each_leader_is_told_on_a_standby_too_and_beside_the_other_hooks() {
+async fn the_leader_change_hook_runs_on_standbys_and_concurrently_with_other_hooks() {
     let scene = Scene::new(Standing::Standby);
     let go = scene.path("go");
     let slow = format!("until [ -e {} ]; do sleep 0.01; done", go.display());
@@ -343,7 +343,7 @@ async fn each_leader_is_told_on_a_standby_too_and_beside_the_other_hooks() {
     let settings =
         config::Hooks { on_active: scene.notes(&slow), on_leader_change: name, ..none() };
     scene
-        .told(settings, async {
+        .during(settings, async {
             for (count, leader) in [("a", 1), ("b", 2)].into_iter().enumerate() {
                 let holder = holder(leader.0, None, leader.1);
                 scene.feed().change(Status { holder, ..standby() });
@@ -364,11 +364,11 @@ async fn each_leader_is_told_on_a_standby_too_and_beside_the_other_hooks() {
 }
 
 #[tokio::test]
-async fn passive_is_told_by_the_clock_when_nobody_publishes() {
+async fn the_passive_hook_runs_at_the_deadline_without_a_publication() {
     let scene = Scene::new(Standing::Standby);
     let settings = config::Hooks { on_passive: scene.notes(""), ..none() };
     scene
-        .told(settings, async {
+        .during(settings, async {
             scene.feed().change(leads(5));
             tokio::time::sleep(ms(50)).await;
             scene.feed().renew(in_jeopardy(5, BELIEF));
@@ -382,19 +382,19 @@ async fn passive_is_told_by_the_clock_when_nobody_publishes() {
 }
 
 #[tokio::test]
-async fn a_resigned_leader_tells_passive_before_the_process_ends() {
+async fn the_passive_hook_of_a_resigned_leader_runs_before_the_process_ends() {
     let mut scene = Scene::new(Standing::Standby);
     let settings = config::Hooks { on_passive: scene.notes("sleep 0.2"), ..none() };
     let feed = scene.feed.take().unwrap();
-    let telling = scene.hooks(settings).run(feed.subscribe(), |_| async {});
+    let running = scene.hooks(settings).run(feed.subscribe(), |_| async {});
     let driver = async {
         feed.change(leads(5));
         tokio::time::sleep(ms(50)).await;
         feed.change(status::status(Standing::Stopped));
         drop(feed);
     };
-    let both = async { tokio::join!(telling, driver) };
-    tokio::time::timeout(BOUND, both).await.expect("it ends when passive was told");
+    let both = async { tokio::join!(running, driver) };
+    tokio::time::timeout(BOUND, both).await.expect("it ends after on-passive");
     assert_eq!(scene.noted(), ["begin passive 5", "end passive 5"]);
 }
 

@@ -102,7 +102,7 @@ fn the_end_of_on_drain_ends_the_drain_and_passive_follows() {
 }
 
 #[test]
-fn an_on_drain_that_fails_has_ended_too() {
+fn an_on_drain_that_fails_ends_the_drain() {
     let scene = Scene::new();
     let mut first = scene.start("first", &["--drain-timeout=10m", "--on-drain", "false"]);
     leads(&first);
@@ -112,7 +112,7 @@ fn an_on_drain_that_fails_has_ended_too() {
 }
 
 #[test]
-fn an_on_drain_that_must_be_ended_lets_the_drain_run_its_time() {
+fn an_on_drain_that_is_killed_does_not_shorten_the_drain() {
     let scene = Scene::new();
     let arguments = ["--drain-timeout=3s", "--hook-timeout=200ms", "--on-drain", "sleep 100"];
     let mut first = scene.start("first", &arguments);
@@ -128,7 +128,7 @@ fn an_on_drain_that_must_be_ended_lets_the_drain_run_its_time() {
 }
 
 #[test]
-fn a_hook_that_hangs_holds_up_neither_renewals_nor_the_release() {
+fn a_hook_that_hangs_delays_neither_renewals_nor_the_release() {
     let scene = Scene::new();
     let file = scene.path("ids");
     let hang = format!("trap '' TERM\nsleep 1000 & echo $! $$ > {}\nwait\n", file.display());
@@ -149,7 +149,7 @@ fn a_hook_that_hangs_holds_up_neither_renewals_nor_the_release() {
     let second = scene.start("second", &[]);
     first.signal(Signal::TERM);
     leads(&second);
-    assert!(!first.has_ended(), "passive is still to be told, after the hook that hangs");
+    assert!(!first.has_ended(), "the passive hook has yet to run, after the hook that hangs");
     assert!(first.wait(BOUND).success());
     assert_eq!(scene.noted(), "passive\n");
     for id in ids.split_whitespace() {
@@ -177,7 +177,7 @@ fn a_second_signal_ends_hooks_with_the_process() {
 }
 
 #[test]
-fn the_output_of_a_hook_comes_into_the_log_as_far_as_it_fits() {
+fn the_output_of_a_hook_is_logged_up_to_a_limit() {
     let scene = Scene::new();
     let talk = "echo hello from $TENURE_IDENTITY; echo trouble >&2; yes | head -n 5000\n";
     let talk = scene.script("talk", talk);
@@ -195,7 +195,7 @@ fn the_output_of_a_hook_comes_into_the_log_as_far_as_it_fits() {
 }
 
 #[test]
-fn a_webhook_over_tls_trusts_whom_the_system_trusts() {
+fn a_webhook_over_tls_trusts_the_system_roots() {
     let scene = Scene::new();
     let service = Service::start();
     let authority = Authority::new("hooks");
@@ -209,7 +209,7 @@ fn a_webhook_over_tls_trusts_whom_the_system_trusts() {
     front.show(Authority::new("others").sign("localhost", 2099));
     first.signal(Signal::TERM);
     assert!(first.wait(BOUND).success());
-    let asked = service.asked();
+    let asked = service.requests();
     assert_eq!(asked.len(), 1);
     assert_eq!(asked[0].json()["role"], "active");
     let log = first.log();
@@ -218,17 +218,19 @@ fn a_webhook_over_tls_trusts_whom_the_system_trusts() {
 }
 
 #[test]
-fn a_leader_that_is_frozen_tells_passive_when_it_wakes_and_active_not_again() {
+fn a_frozen_leader_runs_the_passive_hook_on_waking_and_the_active_hook_not_again() {
     let scene = Scene { timings: SHORT, ..Scene::new() };
     let (active, passive) = (scene.note("active", ""), scene.note("passive", ""));
     let first = scene.start("first", &["--on-active", &active, "--on-passive", &passive]);
     leads(&first);
     let second = scene.start("second", &[]);
-    until(BOUND, "active is told", || (scene.noted() == "active\n").then_some(()));
+    until(BOUND, "the active hook has run", || (scene.noted() == "active\n").then_some(()));
     first.signal(Signal::STOP);
     leads(&second);
     first.signal(Signal::CONT);
-    until(BOUND, "passive is told", || (scene.noted() == "active\npassive\n").then_some(()));
+    until(BOUND, "the passive hook has run", || {
+        (scene.noted() == "active\npassive\n").then_some(())
+    });
     until(BOUND, "it stands by", || first.state().filter(|it| it == "standby"));
     assert_eq!(scene.noted(), "active\npassive\n");
 }

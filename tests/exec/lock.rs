@@ -33,7 +33,7 @@ fn held(place: &Place) -> Process {
 }
 
 #[test]
-fn once_ends_with_the_commands_own_code_or_as_a_shell_says_a_signal() {
+fn once_exits_with_the_commands_code_or_128_plus_the_signal() {
     let place = Place::new();
     assert_eq!(code(&place, &["--once"], &["true"]), 0);
     assert_eq!(code(&place, &["--once"], &["sh", "-c", "exit 42"]), 42);
@@ -41,7 +41,7 @@ fn once_ends_with_the_commands_own_code_or_as_a_shell_says_a_signal() {
 }
 
 #[test]
-fn a_command_that_cannot_be_run_is_told_before_anything_is_acquired() {
+fn a_command_that_cannot_be_run_is_reported_before_a_lease_is_acquired() {
     let place = Place::new();
     let script = place.path().join("script");
     std::fs::write(&script, "#!/bin/sh\n").unwrap();
@@ -51,25 +51,25 @@ fn a_command_that_cannot_be_run_is_told_before_anything_is_acquired() {
         (script.to_str().unwrap(), 126, "is not executable"),
     ] {
         let ran = run(&place, &[], &[command]);
-        let said = String::from_utf8(ran.stderr).unwrap();
-        assert_eq!(ran.status.code(), Some(code), "{said}");
-        assert!(said.contains(words), "{said}");
+        let stderr = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(code), "{stderr}");
+        assert!(stderr.contains(words), "{stderr}");
     }
     let left = std::fs::read_dir(place.path().join("store")).unwrap().count();
     assert_eq!(left, 0, "the store was not touched");
 }
 
 #[test]
-fn settings_that_leave_no_time_to_stop_in_are_refused_with_the_numbers() {
+fn settings_without_time_to_stop_are_refused_with_the_numbers() {
     let place = Place::new();
     let store = place.store();
     let arguments = ["exec", "--store", &store, "--stop-timeout", "5s", "--", "true"];
     let ran = Command::new(env!("CARGO_BIN_EXE_tenure")).args(arguments).output().unwrap();
     assert_eq!(code(&place, &["--observe"], &["true"]), 2, "an observer never leads");
-    let said = String::from_utf8(ran.stderr).unwrap();
-    assert_eq!(ran.status.code(), Some(2), "{said}");
+    let stderr = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!(ran.status.code(), Some(2), "{stderr}");
     for words in ["stop-timeout", "5s", "11s"] {
-        assert!(said.contains(words), "{words} in {said}");
+        assert!(stderr.contains(words), "{words} in {stderr}");
     }
 }
 
@@ -81,8 +81,8 @@ fn wait_bounds_the_wait_for_the_lease_and_zero_tries_once() {
     let begin = clock::now();
     let refused = run(&place, &["--once", "--wait", "0s"], &["true"]);
     assert_eq!(refused.status.code(), Some(75));
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(said.contains("no lease within --wait 0s") && said.contains("holder"), "{said}");
+    let stderr = String::from_utf8(refused.stderr).unwrap();
+    assert!(stderr.contains("no lease within --wait 0s") && stderr.contains("holder"), "{stderr}");
     assert_eq!(code(&place, &["--once", "--wait", "1s"], &["true"]), 75);
     assert!(begin.elapsed_max(clock::now()) >= Duration::from_secs(1));
     assert!(begin.elapsed_min(clock::now()) < Duration::from_secs(20));
@@ -103,7 +103,7 @@ fn the_longest_hold_ends_the_command_and_the_code_is_124() {
 }
 
 #[test]
-fn without_proc_nothing_is_acquired_and_the_remedy_is_told() {
+fn without_proc_no_lease_is_acquired_and_the_remedy_is_reported() {
     let place = Place::new();
     let exec = place.command(&["--once"], &["true"]);
     let script = "mount -t tmpfs none /proc && exec \"$@\"";
@@ -113,10 +113,10 @@ fn without_proc_nothing_is_acquired_and_the_remedy_is_told() {
         .output()
         .unwrap();
     assert_eq!(it.status.code(), Some(1));
-    let said = String::from_utf8(it.stderr).unwrap();
+    let stderr = String::from_utf8(it.stderr).unwrap();
     assert!(
-        said.contains("/proc/self/exe cannot be run") && said.contains("mount /proc"),
-        "{said}"
+        stderr.contains("/proc/self/exe cannot be run") && stderr.contains("mount /proc"),
+        "{stderr}"
     );
     assert_eq!(std::fs::read_dir(place.path().join("store")).unwrap().count(), 0);
 }
@@ -160,16 +160,16 @@ fn an_exec_or_run_inside_an_exec_of_the_same_election_is_refused() {
             inner.extend(["--once", "--", "true"]);
         }
         let ran = run(&place, &["--once"], &inner);
-        let said = String::from_utf8(ran.stderr).unwrap();
-        assert_eq!(ran.status.code(), Some(2), "{verb}: {said}");
-        assert!(said.contains("wait for itself"), "{said}");
+        let stderr = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(2), "{verb}: {stderr}");
+        assert!(stderr.contains("wait for itself"), "{stderr}");
     }
     let other = [tenure, "exec", "--once", "--store", &store, "--election", "other", "--", "true"];
     assert_eq!(code(&place, &["--once"], &other), 0, "another election is another lock");
 }
 
 #[test]
-fn the_command_is_told_its_term_and_where_to_ask() {
+fn the_command_gets_its_term_and_the_address_of_tenure() {
     let place = Place::new();
     let file = place.path().join("status.env");
     let script = "printf '%s\\n' \"$TENURE_TERM $TENURE_ELECTION $TENURE_IDENTITY $TENURE_URL\" \
@@ -230,7 +230,7 @@ fn starts_after_the_first_are_counted() {
 }
 
 #[test]
-fn a_store_that_cannot_be_reached_is_75_when_the_wait_is_over() {
+fn an_unreachable_store_exits_with_75_after_the_wait() {
     let place = Place::new();
     let dead = format!("http://127.0.0.1:{}/devstoreaccount1", { testkit::ports::free_port() });
     for wait in ["0s", "1s"] {
@@ -247,7 +247,7 @@ fn a_store_that_cannot_be_reached_is_75_when_the_wait_is_over() {
 }
 
 #[test]
-fn signals_are_passed_on_and_the_second_that_ends_ends_at_once() {
+fn signals_are_forwarded_and_a_second_terminating_signal_ends_at_once() {
     let place = Place::new();
     let store = place.store();
     let script = "trap 'echo hup >>$DIR/got' HUP; trap 'echo usr1 >>$DIR/got' USR1
@@ -263,11 +263,11 @@ fn signals_are_passed_on_and_the_second_that_ends_ends_at_once() {
         exec.signal(signal);
         until(BOUND, word, || read(&place.path().join("got")).filter(|it| it.ends_with(word)));
     }
-    let keeper = watchdog(&exec).unwrap();
+    let watchdog_id = watchdog(&exec).unwrap();
     exec.signal(Signal::TERM);
     assert_eq!(exec.wait(BOUND).code(), Some(143));
-    until(BOUND, "the keeper has ended its command", || {
-        rustix::process::test_kill_process(keeper).is_err().then_some(())
+    until(BOUND, "the watchdog has ended its command", || {
+        rustix::process::test_kill_process(watchdog_id).is_err().then_some(())
     });
     assert_eq!(read(&place.path().join("got")).unwrap(), "hup\nusr1\nint\n", "each once");
 }
@@ -281,7 +281,7 @@ fn when_the_command_has_ended_a_second_signal_still_ends_at_once() {
     let mut exec = Process::exec("it", &flags, &["sleep", "1"]);
     until(BOUND, "the hook runs", || read(&ready));
     exec.signal(Signal::INT);
-    until(BOUND, "it hears the first", || {
+    until(BOUND, "it has received the first", || {
         exec.log().contains("a second signal ends at once").then_some(())
     });
     exec.signal(Signal::TERM);

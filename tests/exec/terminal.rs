@@ -58,7 +58,7 @@ def ready(it): open(place + '/ready' + it, 'w').close()
 ";
 
 #[test]
-fn ctrl_c_reaches_a_command_once_and_ends_tenure() {
+fn ctrl_c_is_delivered_to_the_command_once_and_ends_tenure() {
     let place = Place::new();
     let python = format!(
         "{COUNT}
@@ -73,7 +73,7 @@ sys.exit(0)"
 }
 
 #[test]
-fn a_command_that_reads_the_terminal_has_it_and_its_ctrl_c_ends_tenure_too() {
+fn a_command_can_read_the_terminal_and_ctrl_c_ends_tenure() {
     let place = Place::new();
     let python = format!(
         "{COUNT}
@@ -90,7 +90,7 @@ time.sleep(600)"
 }
 
 #[test]
-fn as_process_1_it_reaps_whoever_loses_the_parent() {
+fn as_process_1_tenure_reaps_orphans() {
     assert!(rustix::process::geteuid().is_root(), "namespaces of processes need root");
     let place = Place::new();
     let exec = place.command(

@@ -93,9 +93,9 @@ async fn until_dead(id: Pid) {
 const STUBBORN: &str = "trap '' TERM INT HUP; echo $$ >$DIR/ready; while :; do sleep 0.05; done";
 
 #[tokio::test]
-async fn a_command_that_ends_by_itself_is_told_as_a_shell_tells_it() {
+async fn the_exit_of_a_command_is_reported_as_a_shell_does() {
     let directory = tempfile::tempdir().unwrap();
-    for (script, said) in [
+    for (script, events) in [
         ("exit 7", WatchdogEvent::Exited(7)),
         ("exit 0", WatchdogEvent::Exited(0)),
         ("kill -SEGV $$", WatchdogEvent::Signalled(11)),
@@ -103,7 +103,7 @@ async fn a_command_that_ends_by_itself_is_told_as_a_shell_tells_it() {
         let mut watchdog = start(script, directory.path(), BOUND);
         started(&mut watchdog).await;
         let (said_all, _) = rest(&mut watchdog).await;
-        assert_eq!(said_all, [said, WatchdogEvent::Gone], "{script}");
+        assert_eq!(said_all, [events, WatchdogEvent::Gone], "{script}");
     }
 }
 
@@ -115,9 +115,9 @@ async fn a_command_that_vanished_meanwhile_is_127_and_one_that_may_not_run_is_12
         let none: [(&str, &OsStr); 0] = [];
         let mut watchdog = WatchdogClient::start(&it, none, ends_in(BOUND)).unwrap();
         started(&mut watchdog).await;
-        let (said, _) = rest(&mut watchdog).await;
+        let (events, _) = rest(&mut watchdog).await;
         assert_eq!(
-            said,
+            events,
             [WatchdogEvent::Exited(code), WatchdogEvent::Gone],
             "{}",
             program.display()
@@ -126,7 +126,7 @@ async fn a_command_that_vanished_meanwhile_is_127_and_one_that_may_not_run_is_12
 }
 
 #[tokio::test]
-async fn term_comes_before_the_end_of_belief_and_kill_at_its_end() {
+async fn sigterm_is_sent_before_the_deadline_and_sigkill_at_it() {
     let directory = tempfile::tempdir().unwrap();
     let script = "trap 'date +%s%N >$DIR/term' TERM; echo $$ >$DIR/ready
         while :; do sleep 0.02; done";
@@ -144,12 +144,12 @@ async fn term_comes_before_the_end_of_belief_and_kill_at_its_end() {
     assert!(killed >= Duration::from_millis(1_500), "killed {killed:?} after, before the end");
     // The bound is the safety property, plus an allowance for a busy machine.
     assert!(killed < Duration::from_millis(2_000), "{killed:?}");
-    let said = rest(&mut watchdog).await.0;
-    assert_eq!(said, [WatchdogEvent::Overdue, WatchdogEvent::Signalled(9), WatchdogEvent::Gone]);
+    let events = rest(&mut watchdog).await.0;
+    assert_eq!(events, [WatchdogEvent::Overdue, WatchdogEvent::Signalled(9), WatchdogEvent::Gone]);
 }
 
 #[tokio::test]
-async fn a_command_that_heeds_term_has_ended_before_the_end_of_belief() {
+async fn a_command_that_handles_sigterm_has_ended_before_the_deadline() {
     let directory = tempfile::tempdir().unwrap();
     let script = "trap 'exit 3' TERM; echo $$ >$DIR/ready; while :; do sleep 0.02; done";
     let mut watchdog = start(script, directory.path(), BOUND);
@@ -159,12 +159,12 @@ async fn a_command_that_heeds_term_has_ended_before_the_end_of_belief() {
     watchdog.order(WatchdogCommand::Belief(end));
     until_dead(id).await;
     assert!(!end.remaining(clock::now()).is_zero(), "it had the whole stop-timeout");
-    let said = rest(&mut watchdog).await.0;
-    assert_eq!(said, [WatchdogEvent::Overdue, WatchdogEvent::Exited(3), WatchdogEvent::Gone]);
+    let events = rest(&mut watchdog).await.0;
+    assert_eq!(events, [WatchdogEvent::Overdue, WatchdogEvent::Exited(3), WatchdogEvent::Gone]);
 }
 
 #[tokio::test]
-async fn each_new_belief_keeps_it_alive() {
+async fn each_extended_deadline_keeps_the_command_alive() {
     let directory = tempfile::tempdir().unwrap();
     let mut watchdog = start(STUBBORN, directory.path(), Duration::from_millis(1_500));
     let id = started(&mut watchdog).await;
@@ -178,7 +178,7 @@ async fn each_new_belief_keeps_it_alive() {
 }
 
 #[tokio::test]
-async fn it_kills_at_once_when_tenure_is_gone() {
+async fn the_command_is_killed_at_once_when_tenure_has_exited() {
     let directory = tempfile::tempdir().unwrap();
     let mut watchdog = start(STUBBORN, directory.path(), Duration::from_secs(3_600));
     let id = started(&mut watchdog).await;
@@ -191,7 +191,7 @@ async fn it_kills_at_once_when_tenure_is_gone() {
 }
 
 #[tokio::test]
-async fn an_end_by_will_is_the_signal_that_was_asked_for_and_then_kill() {
+async fn a_requested_stop_is_the_requested_signal_and_then_sigkill() {
     let directory = tempfile::tempdir().unwrap();
     let script = "trap 'echo got >$DIR/int' INT; trap 'echo got >$DIR/term' TERM
         echo $$ >$DIR/ready; while :; do sleep 0.02; done";
@@ -201,14 +201,14 @@ async fn an_end_by_will_is_the_signal_that_was_asked_for_and_then_kill() {
     let begin = clock::now();
     watchdog.order(WatchdogCommand::Terminate { signal: 2, within: Duration::from_secs(1) });
     read(&directory.path().join("int")).await;
-    let (said, _) = rest(&mut watchdog).await;
-    assert_eq!(said, [WatchdogEvent::Signalled(9), WatchdogEvent::Gone]);
+    let (events, _) = rest(&mut watchdog).await;
+    assert_eq!(events, [WatchdogEvent::Signalled(9), WatchdogEvent::Gone]);
     assert!(begin.elapsed_min(clock::now()) >= Duration::from_secs(1), "it had its time");
     assert!(!directory.path().join("term").exists(), "and no other signal");
 }
 
 #[tokio::test]
-async fn signals_are_passed_on_to_the_whole_group() {
+async fn signals_are_forwarded_to_the_process_group() {
     let directory = tempfile::tempdir().unwrap();
     let script = "trap 'echo got >$DIR/parent' USR1
         (trap 'echo got >$DIR/child' USR1; echo 1 >$DIR/a; while :; do sleep 0.02; done) &
@@ -227,7 +227,7 @@ async fn signals_are_passed_on_to_the_whole_group() {
 }
 
 #[tokio::test]
-async fn grandchildren_die_too_also_those_that_left_group_and_session() {
+async fn grandchildren_are_killed_even_outside_of_group_and_session() {
     let directory = tempfile::tempdir().unwrap();
     let script = "trap '' TERM
         sh -c 'trap \"\" TERM; echo $$ >$DIR/group; while :; do sleep 1; done' &
@@ -249,7 +249,7 @@ async fn grandchildren_die_too_also_those_that_left_group_and_session() {
 }
 
 #[tokio::test]
-async fn what_a_command_leaves_behind_ends_before_the_keeper_does() {
+async fn background_processes_of_a_command_end_before_the_watchdog() {
     let directory = tempfile::tempdir().unwrap();
     let script = "sh -c 'trap \"\" TERM; echo $$ >$DIR/left; while :; do sleep 1; done' &
         while [ ! -s $DIR/left ]; do sleep 0.02; done; exit 4";
@@ -263,7 +263,7 @@ async fn what_a_command_leaves_behind_ends_before_the_keeper_does() {
 }
 
 #[tokio::test]
-async fn a_stopped_command_is_told_of_and_ended_all_the_same() {
+async fn a_stopped_command_is_reported_and_ended() {
     let directory = tempfile::tempdir().unwrap();
     let script = "trap 'exit 5' TERM; echo $$ >$DIR/ready; while :; do sleep 0.02; done";
     let mut watchdog = start(script, directory.path(), Duration::from_secs(3_600));
@@ -276,7 +276,7 @@ async fn a_stopped_command_is_told_of_and_ended_all_the_same() {
 }
 
 #[tokio::test]
-async fn the_command_dies_with_its_keeper_and_no_signal_but_kill_ends_that() {
+async fn the_command_dies_with_its_watchdog_which_only_sigkill_ends() {
     let directory = tempfile::tempdir().unwrap();
     let mut watchdog = start(STUBBORN, directory.path(), Duration::from_secs(3_600));
     let id = started(&mut watchdog).await;
@@ -293,7 +293,7 @@ async fn the_command_dies_with_its_keeper_and_no_signal_but_kill_ends_that() {
 }
 
 #[tokio::test]
-async fn a_command_whose_time_is_over_before_it_begins_never_begins() {
+async fn a_command_whose_deadline_has_passed_is_never_started() {
     let directory = tempfile::tempdir().unwrap();
     for left in [0, 400] {
         // 500 ms are reserved for its termination.
@@ -309,7 +309,7 @@ async fn a_command_whose_time_is_over_before_it_begins_never_begins() {
 }
 
 #[tokio::test]
-async fn a_keeper_that_somebody_stopped_is_woken_by_the_next_order() {
+async fn a_stopped_watchdog_is_continued_by_the_next_request() {
     let directory = tempfile::tempdir().unwrap();
     let mut watchdog = start(STUBBORN, directory.path(), Duration::from_secs(60));
     let id = started(&mut watchdog).await;
@@ -324,7 +324,7 @@ async fn a_keeper_that_somebody_stopped_is_woken_by_the_next_order() {
 }
 
 #[tokio::test]
-async fn the_command_starts_as_if_nobody_stood_between() {
+async fn the_command_starts_with_the_environment_of_a_direct_child() {
     let sleep = Task {
         program: "/bin/sleep".into(),
         name: "a name".into(),
@@ -362,7 +362,7 @@ async fn the_command_starts_as_if_nobody_stood_between() {
 }
 
 #[tokio::test]
-async fn a_keeper_has_a_few_hundred_kilobytes_of_its_own() {
+async fn a_watchdog_uses_a_few_hundred_kilobytes() {
     let directory = tempfile::tempdir().unwrap();
     let mut watchdog = start(STUBBORN, directory.path(), Duration::from_secs(3_600));
     started(&mut watchdog).await;

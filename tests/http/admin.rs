@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use cluster::{PATIENCE, STEADY, settled, tells};
+use cluster::{PATIENCE, STEADY, logs, settled};
 use process::{Process, Ran, until};
 use serde_json::{Value, json};
 use tenure::clock;
@@ -66,11 +66,11 @@ impl Place {
         self.write_token(TOKEN);
         let token = self.path("token").display().to_string();
         let it = self.start_at(name, "127.0.0.1:0", &["--admin-token-file", &token]);
-        tells(&it, "admin listener");
+        logs(&it, "admin listener");
         let log = it.log();
         let lines = log.lines().filter_map(|it| serde_json::from_str::<Value>(it).ok());
         let address = lines.filter_map(|it| Some(it["admin"].as_str()?.to_owned())).next();
-        let address = address.expect("it says where its admin listener is");
+        let address = address.expect("it logs the address of its admin listener");
         let port = address.rsplit_once(':').unwrap().1.parse().unwrap();
         (it, port)
     }
@@ -142,7 +142,7 @@ fn in_state(candidate: &Process, state: &str) {
 }
 
 #[test]
-fn each_verb_is_refused_in_the_states_that_it_is_not_for() {
+fn each_command_is_refused_in_states_where_it_does_not_apply() {
     let place = Place::new();
     let _leader = place.start("a", &[]);
     in_state(&_leader, "leader");
@@ -223,7 +223,7 @@ fn bad_bodies_are_named_by_field_and_change_nothing() {
 }
 
 #[test]
-fn a_body_that_does_not_come_ends_without_holding_up_another_call() {
+fn a_body_that_does_not_arrive_times_out_without_delaying_other_calls() {
     let place = Place::new();
     let leader = place.start("a", &[]);
     in_state(&leader, "leader");
@@ -240,7 +240,7 @@ fn a_body_that_does_not_come_ends_without_holding_up_another_call() {
 }
 
 #[test]
-fn a_socket_is_its_user_s_from_the_start_and_a_stranger_is_refused_at_it() {
+fn a_socket_is_private_from_the_start_and_refuses_other_users() {
     assert!(
         rustix::process::geteuid().is_root(),
         "only root can call as another user: run this test as root"
@@ -268,12 +268,12 @@ fn a_socket_is_its_user_s_from_the_start_and_a_stranger_is_refused_at_it() {
     std::fs::set_permissions(place.socket("a"), Permissions::from_mode(0o666)).unwrap();
     let refused = stranger();
     assert!(refused.contains("the caller is uid 65534") && refused.ends_with("403"), "{refused}");
-    tells(&leader, "uid 65534");
+    logs(&leader, "uid 65534");
     assert!(leader.is_leader());
 }
 
 #[test]
-fn loopback_wants_the_token_a_loopback_host_and_no_browser() {
+fn loopback_requires_the_token_and_a_loopback_host_and_refuses_browsers() {
     let place = Place::new();
     let (leader, port) = place.start_on_loopback("a");
     in_state(&leader, "leader");
@@ -303,7 +303,7 @@ fn loopback_wants_the_token_a_loopback_host_and_no_browser() {
     assert_eq!(call(&host, &[("Authorization", new.as_str())]).code, 409);
     std::fs::remove_file(place.path("token")).unwrap();
     assert_eq!(call(&host, &[("Authorization", new.as_str())]).code, 503);
-    tells(&leader, "admin-token-file");
+    logs(&leader, "admin-token-file");
 
     place.write_token(TOKEN);
     let token = place.path("token").display().to_string();
@@ -316,11 +316,11 @@ fn loopback_wants_the_token_a_loopback_host_and_no_browser() {
 }
 
 #[test]
-fn a_stale_socket_is_replaced_and_nothing_else_is() {
+fn only_a_stale_socket_is_replaced() {
     let place = Place::new();
     drop(UnixListener::bind(place.socket("a")).unwrap());
     // A process that another test is starting has it until it executes its program.
-    until(PATIENCE, "nobody listens", || UnixStream::connect(place.socket("a")).err());
+    until(PATIENCE, "the listener is closed", || UnixStream::connect(place.socket("a")).err());
     let mut first = place.start("a", &[]);
     in_state(&first, "leader");
     assert_eq!(place.call("a", "/v1/resume", "").code, 409);
@@ -364,11 +364,11 @@ fn after_a_step_down_another_wins_and_the_hold_off_is_kept() {
     }
     assert_eq!(place.tenure(["a", "b"][other], &["resume"]).code, 0);
     in_state(&pair[other], "leader");
-    tells(&pair[leader], "step-down hold_off=30s");
+    logs(&pair[leader], "step-down hold_off=30s");
 }
 
 #[test]
-fn a_drain_holds_the_lease_until_the_service_says_so() {
+fn a_drain_holds_the_lease_until_the_service_reports_drained() {
     let place = Place::new();
     let leader = place.start("a", &["--drain-timeout", "50s"]);
     in_state(&leader, "leader");
@@ -396,7 +396,7 @@ fn a_drain_holds_the_lease_until_the_service_says_so() {
 }
 
 #[test]
-fn the_status_listener_takes_no_verb() {
+fn the_status_listener_accepts_no_command() {
     let place = Place::new();
     let leader = place.start("a", &[]);
     in_state(&leader, "leader");
@@ -411,7 +411,7 @@ fn the_status_listener_takes_no_verb() {
 }
 
 #[test]
-fn whom_to_tell_and_what_is_told_is_checked_before_anything_is_sent() {
+fn the_address_and_the_fields_are_validated_before_a_request_is_sent() {
     for (arguments, words) in [
         (&["pause"][..], "TENURE_ADMIN"),
         (&["pause", "--admin", "unix:relative"], "unix:/path"),

@@ -59,7 +59,7 @@ async fn each_state_is_answered_by_its_codes() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_away_takes_no_standby_out_of_service() {
+async fn an_unreachable_store_does_not_take_a_standby_out_of_service() {
     let server = serving(Standing::Standby).await;
     server.feed().change(Status { store: failing(9, "no route"), ..of(Standing::Standby) });
     answers(&server, 503, 200, 200).await;
@@ -76,7 +76,7 @@ async fn a_unix_socket_answers_the_same() {
 }
 
 #[tokio::test]
-async fn a_socket_file_goes_with_its_listener_and_a_living_one_is_not_taken() {
+async fn a_socket_file_is_removed_with_its_listener_and_a_live_one_is_not_replaced() {
     use tenure::config::Listen;
     use tenure::publish::api::bind;
     let server = serving(Standing::Standby).await;
@@ -99,7 +99,7 @@ async fn a_socket_file_goes_with_its_listener_and_a_living_one_is_not_taken() {
 }
 
 #[tokio::test]
-async fn a_socket_file_that_is_another_s_by_now_stays_when_the_listener_ends() {
+async fn a_socket_file_replaced_by_another_process_stays_when_the_listener_ends() {
     use tenure::config::Listen;
     use tenure::publish::api::bind;
     let directory = tempfile::tempdir().unwrap();
@@ -131,7 +131,7 @@ async fn head_answers_as_get_does_without_a_body() {
 }
 
 #[tokio::test]
-async fn no_answer_may_be_stored() {
+async fn no_response_may_be_cached() {
     let server = serving(Standing::Standby).await;
     let mut client = server.connect().await;
     for path in ALL.iter().chain(&["/nowhere", "/leader?min_remaining=x", "/watch?index=x"]) {
@@ -145,14 +145,14 @@ async fn no_answer_may_be_stored() {
 }
 
 #[tokio::test]
-async fn the_term_is_told_only_while_it_is_ours_and_the_time_always() {
+async fn the_term_is_sent_while_leading_only_and_the_time_always() {
     let server = serving(leading(42, ms(10_000))).await;
     server
         .feed()
         .change(Status { holder: holder("them", None, 41), ..of(leading(42, ms(10_000))) });
     pass(ms(1_877));
-    let told = ["/leader", "/active", "/primary", "/standby", "/passive", "/replica", "/status"];
-    for path in told {
+    let paths = ["/leader", "/active", "/primary", "/standby", "/passive", "/replica", "/status"];
+    for path in paths {
         let answer = server.get(path).await;
         assert_eq!(answer.header("tenure-term"), Some("42"), "{path}");
         assert_eq!(answer.header("tenure-valid-for-ms"), Some("8123"), "{path}");
@@ -160,7 +160,7 @@ async fn the_term_is_told_only_while_it_is_ours_and_the_time_always() {
     for standing in [Standing::Standby, Standing::Activating, Standing::Starting, Standing::Stopped]
     {
         server.feed().change(Status { holder: holder("them", None, 43), ..of(standing.clone()) });
-        for path in told {
+        for path in paths {
             let answer = server.get(path).await;
             assert_eq!(answer.header("tenure-term"), None, "{path} in {standing:?}");
             assert_eq!(answer.header("tenure-valid-for-ms"), Some("0"), "{path} in {standing:?}");
@@ -169,7 +169,7 @@ async fn the_term_is_told_only_while_it_is_ours_and_the_time_always() {
 }
 
 #[tokio::test]
-async fn a_belief_ends_between_publications() {
+async fn the_role_becomes_passive_at_the_deadline_without_a_publication() {
     let server = serving(leading(42, ms(10_000))).await;
     pass(ms(9_999));
     assert_eq!(server.code("/leader").await, 200);
@@ -191,7 +191,7 @@ async fn a_belief_ends_between_publications() {
 }
 
 #[tokio::test]
-async fn min_remaining_asks_for_time_left() {
+async fn min_remaining_requires_time_left() {
     let server = serving(leading(42, ms(10_000))).await;
     pass(ms(4_000));
     for path in LEADER {
@@ -337,7 +337,7 @@ async fn code_of(server: &Server, bytes: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn odd_requests_are_answered_and_end_nothing() {
+async fn odd_requests_are_answered_and_close_no_listener() {
     let server = serving(leading(42, ms(10_000))).await;
     let odd = [
         ("GET http://elsewhere/leader HTTP/1.1\r\nHost: localhost\r\n\r\n", 200),
@@ -400,7 +400,7 @@ async fn large_requests_are_413_and_431() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn livez_tells_a_hang_of_the_election_from_a_pause_of_all() {
+async fn livez_distinguishes_a_hang_of_the_election_from_a_pause_of_the_process() {
     let server = serving(Standing::Starting).await;
     // The store is unavailable for an hour, and the driver runs.
     for _ in 0..3_600 {

@@ -43,7 +43,7 @@ async fn the_connection_that_was_idle_for_longest_makes_room() {
 }
 
 #[tokio::test]
-async fn connections_that_never_ask_make_room_for_one_that_does() {
+async fn connections_without_a_request_make_room_for_one_with_a_request() {
     let server = with_places(3).await;
     let mut silent = Vec::new();
     for _ in 0..10 {
@@ -54,7 +54,7 @@ async fn connections_that_never_ask_make_room_for_one_that_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn busy_connections_keep_their_places() {
+async fn busy_connections_are_not_closed() {
     let server = with_places(3).await;
     let mut subscriber = server.connect().await;
     subscriber.subscribe().await;
@@ -153,7 +153,7 @@ async fn a_request_that_begins_behind_another_is_bounded_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_requests_take_no_places_for_good() {
+async fn slow_requests_take_no_slots_permanently() {
     let server = with_places(4).await;
     let mut slow = Vec::new();
     for _ in 0..4 {
@@ -167,7 +167,7 @@ async fn slow_requests_take_no_places_for_good() {
 }
 
 #[tokio::test]
-async fn a_half_begun_request_makes_room_when_nobody_is_idle() {
+async fn an_incomplete_request_makes_room_if_no_connection_is_idle() {
     let server = with_places(3).await;
     let mut slow = Vec::new();
     for _ in 0..3 {
@@ -183,7 +183,7 @@ async fn a_half_begun_request_makes_room_when_nobody_is_idle() {
 }
 
 #[tokio::test]
-async fn half_begun_requests_do_not_crowd_out_one_that_has_just_come() {
+async fn incomplete_requests_do_not_evict_a_new_connection() {
     let server = with_places(3).await;
     let mut slow = Vec::new();
     for _ in 0..2 {
@@ -221,7 +221,7 @@ async fn a_request_with_a_body_is_the_last_of_its_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_does_not_come_holds_nobody_up() {
+async fn a_body_that_does_not_arrive_delays_no_other_request() {
     let server = with_places(512).await;
     let mut client = server.connect().await;
     client.send("POST /leader HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n").await;
@@ -232,7 +232,7 @@ async fn a_body_that_does_not_come_holds_nobody_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscriber_that_never_reads_is_dropped_and_disturbs_nobody() {
+async fn a_subscriber_that_never_reads_is_dropped_and_delays_no_other() {
     let server = with_places(512).await;
     let mut deaf = server.connect_unix().await;
     deaf.send("GET /watch HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
@@ -242,7 +242,7 @@ async fn a_subscriber_that_never_reads_is_dropped_and_disturbs_nobody() {
     let words = "no route ".repeat(2_000);
     for _ in 0..100 {
         server.feed().change(Status { store: failing(1, &words), ..of(leading(42, ms(10_000))) });
-        other.event().await.expect("the other is told of each change");
+        other.event().await.expect("the other receives each change");
     }
     let mut probe = idle(&server).await;
     for _ in 0..30 {

@@ -21,8 +21,12 @@ fn lint(text: &str) {
         .unwrap_or_else(|error| panic!("promtool: {error}; install the Debian package prometheus"));
     promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let output = promtool.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
+    let complaints = [output.stdout, output.stderr].concat();
+    assert!(
+        output.status.success() && complaints.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&complaints)
+    );
 }
 
 fn text(metrics: &Metrics, feed: &Feed) -> String {
@@ -94,7 +98,7 @@ fn count(text: &str, (from, to, reason): (State, State, Reason)) -> f64 {
 }
 
 #[test]
-fn each_transition_that_can_be_is_there_before_it_happens() {
+fn every_possible_transition_has_a_series_from_the_start() {
     let (metrics, feed) = (Metrics::new(&about(), false), Feed::new(Standing::Starting));
     let before = text(&metrics, &feed);
     let series =
@@ -111,7 +115,7 @@ fn each_transition_that_can_be_is_there_before_it_happens() {
 }
 
 #[test]
-fn the_timings_are_there_to_hold_the_rest_against() {
+fn the_timings_are_exported() {
     let (metrics, feed) = (Metrics::new(&about(), false), Feed::new(Standing::Starting));
     let of = |text: &str| {
         SETTINGS.map(|it| value(text, "tenure_setting_seconds", &[&format!("setting=\"{it}\"")]))
@@ -130,7 +134,7 @@ fn the_timings_are_there_to_hold_the_rest_against() {
 }
 
 #[test]
-fn what_depends_on_time_is_judged_when_scraped() {
+fn values_that_depend_on_time_are_computed_when_scraped() {
     let (metrics, feed) = (Metrics::new(&about(), false), Feed::new(leading(42, ms(10_000))));
     let leads = |text: &str| {
         let value = |name| value(text, name, &[]);
@@ -144,7 +148,10 @@ fn what_depends_on_time_is_judged_when_scraped() {
     pass(ms(6_000));
     let ended = text(&metrics, &feed);
     let (is_leader, valid, _) = leads(&ended);
-    assert!(!is_leader && valid.abs() < f64::EPSILON, "the belief is over without a publication");
+    assert!(
+        !is_leader && valid.abs() < f64::EPSILON,
+        "the deadline has passed without a publication"
+    );
     assert!(value(&ended, "tenure_state", &["state=\"jeopardy\""]) > 0.5);
     feed.change(Status { store: failing(3, "no route"), ..of(Standing::Standby) });
     let passive = text(&metrics, &feed);

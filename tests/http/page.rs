@@ -83,7 +83,7 @@ async fn a_holder_seen_longer_than_a_lease_ago_is_not_the_leader() {
 }
 
 #[tokio::test]
-async fn browsers_get_a_page_and_all_others_the_list_of_paths() {
+async fn browsers_get_the_page_and_other_clients_the_list_of_paths() {
     let server = serving(we_lead(10_000)).await;
     for accept in [BROWSER, "TEXT/HTML", "text/plain, text/html;level=1;q=0.1"] {
         let answer = server.get_as("/", accept).await;
@@ -140,7 +140,7 @@ fn hash(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_page_may_run_nothing_but_its_own_script_and_style() {
+async fn the_page_allows_its_own_script_and_style_only() {
     let server = serving(we_lead(10_000)).await;
     let answer = page(&server).await;
     let policy = answer.header("content-security-policy").unwrap();
@@ -165,7 +165,7 @@ async fn the_page_may_run_nothing_but_its_own_script_and_style() {
 }
 
 #[tokio::test]
-async fn a_page_with_much_to_say_stays_below_twenty_kilobytes() {
+async fn the_largest_page_stays_below_twenty_kilobytes() {
     let server = serving(Status {
         store: failing(1_000, &"no route to the store ".repeat(10)),
         ..they_lead(&"x".repeat(128))
@@ -178,7 +178,7 @@ async fn a_page_with_much_to_say_stays_below_twenty_kilobytes() {
 }
 
 #[tokio::test]
-async fn what_comes_from_elsewhere_is_shown_as_text() {
+async fn foreign_text_is_escaped() {
     let hostile = r#"<script>alert(1)</script>"'&amp;{{version}}"#;
     let candidate = holder(hostile, Some("<i>at</i>"), TERM);
     let store = failing(2, "<img src=x onerror='document.title=1'>\u{1b}");
@@ -192,7 +192,7 @@ async fn what_comes_from_elsewhere_is_shown_as_text() {
 }
 
 #[tokio::test]
-async fn each_state_is_told_in_words() {
+async fn each_state_is_described() {
     let server = serving(of(Standing::Starting)).await;
     let body = page(&server).await.body;
     for words in ["Unknown", "has not reached the store yet", "has just started"] {
@@ -223,7 +223,7 @@ async fn each_state_is_told_in_words() {
 // --- in a browser ---
 
 #[tokio::test]
-async fn the_page_follows_a_change_without_being_loaded_again() {
+async fn the_page_updates_without_a_reload() {
     let server = serving(they_lead("them")).await;
     let mut chromium = Chromium::start().await;
     chromium.open(&url(&server)).await;
@@ -248,7 +248,7 @@ async fn the_page_follows_a_change_without_being_loaded_again() {
 }
 
 #[tokio::test]
-async fn a_page_that_hears_nothing_claims_nothing() {
+async fn a_disconnected_page_claims_no_role() {
     let server = serving(we_lead(1_500)).await;
     let mut chromium = Chromium::start().await;
     chromium.open(&url(&server)).await;
@@ -273,7 +273,7 @@ async fn a_page_that_hears_nothing_claims_nothing() {
 }
 
 #[tokio::test]
-async fn a_page_without_a_stream_of_events_follows_all_the_same() {
+async fn a_page_without_an_event_stream_still_updates() {
     let feed = Feed::new(Standing::Standby);
     let server = Server::with_places(feed, 32).await;
     let mut streams = Vec::new();
@@ -294,7 +294,7 @@ async fn a_page_without_a_stream_of_events_follows_all_the_same() {
 }
 
 #[tokio::test]
-async fn the_page_is_whole_without_javascript_and_comes_anew_by_itself() {
+async fn the_page_is_complete_and_reloads_without_javascript() {
     let server = serving(of(Standing::Starting)).await;
     server.feed().remember(life());
     server.feed().change(we_lead(10_000));
@@ -327,7 +327,7 @@ const FAINT: &str = "(() => {
 })()";
 
 #[tokio::test]
-async fn the_page_is_legible_by_day_and_by_night_on_desks_and_on_phones() {
+async fn the_page_is_legible_in_light_and_dark_mode_on_desktops_and_phones() {
     let server = serving(of(Standing::Starting)).await;
     let mut chromium = Chromium::start().await;
     for name in ["begin", "leader", "standby", "jeopardy", "draining", "endless"] {
@@ -359,7 +359,7 @@ async fn the_page_is_legible_by_day_and_by_night_on_desks_and_on_phones() {
         let mut papers = Vec::new();
         for (size, width, height) in [("desk", 1_100, 800), ("phone", 360, 740)] {
             for scheme in ["light", "dark"] {
-                chromium.look(width, height, scheme).await;
+                chromium.emulate(width, height, scheme).await;
                 chromium.open(&url(&server)).await;
                 papers
                     .push(chromium.value("getComputedStyle(document.body).backgroundColor").await);

@@ -7,7 +7,7 @@ use chromium::{Chromium, keep};
 use process::Process;
 
 #[tokio::test]
-async fn a_real_sidecar_of_any_name_shows_itself_and_its_beginning() {
+async fn a_sidecar_of_any_name_shows_its_identity_and_first_transition() {
     let directory = tempfile::tempdir().unwrap();
     let store = format!("file://{}", directory.path().join("lease").display());
     let name = r#"<img src=x onerror="window.bad=1">&'x"#;
@@ -23,7 +23,7 @@ async fn a_real_sidecar_of_any_name_shows_itself_and_its_beginning() {
 }
 
 #[tokio::test]
-async fn what_the_probes_say_is_told() {
+async fn probe_results_are_shown() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
     std::fs::write(path("well"), "").unwrap();
@@ -36,7 +36,7 @@ async fn what_the_probes_say_is_told() {
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let candidate = Process::run("it", &arguments, &[]);
     let mut chromium = Chromium::start().await;
-    chromium.look(1_100, 800, "light").await;
+    chromium.emulate(1_100, 800, "light").await;
     chromium.open(&format!("http://{}/", candidate.address)).await;
     chromium.until("document.body.innerText.includes('is unhealthy and does not compete')").await;
     chromium.until("document.body.innerText.includes('Unhealthy')").await;

@@ -52,15 +52,15 @@ impl Writing {
     }
 
     /// Publishes a status, and waits for the files' acknowledgement.
-    async fn say(&mut self, status: Status) {
+    async fn publish(&mut self, status: Status) {
         self.feed().change(status);
-        self.said().await;
+        self.acknowledged().await;
     }
 
-    async fn said(&mut self) {
+    async fn acknowledged(&mut self) {
         let sequence = self.feed().last().sequence;
         let reached = timeout(Duration::from_secs(20), self.word.reached(sequence)).await;
-        reached.expect("the files give their word");
+        reached.expect("the files acknowledge it");
     }
 
     fn errors(&self) -> u64 {
@@ -86,7 +86,7 @@ const NAMES: [&str; 8] = [
 ];
 
 #[tokio::test]
-async fn both_formats_carry_what_tells_a_file_left_behind() {
+async fn both_formats_have_the_fields_that_identify_a_stale_file() {
     let directory = tempfile::tempdir().unwrap();
     let paths = ["status.json", "status.env"].map(|it| directory.path().join(it));
     let feed = Feed::new(leading(42, ms(10_000)));
@@ -115,7 +115,7 @@ async fn both_formats_carry_what_tells_a_file_left_behind() {
         .collect();
     assert_eq!(text, lines.concat());
 
-    writing.say(Status { holder: holder("them", None, 43), ..of(Standing::Standby) }).await;
+    writing.publish(Status { holder: holder("them", None, 43), ..of(Standing::Standby) }).await;
     let document = json(&paths[0]);
     assert_eq!((&document["role"], &document["state"]), (&"passive".into(), &"standby".into()));
     assert_eq!(
@@ -130,7 +130,7 @@ async fn both_formats_carry_what_tells_a_file_left_behind() {
 }
 
 #[tokio::test]
-async fn each_renewal_moves_the_end() {
+async fn each_renewal_moves_the_deadline() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("status.json");
     let feed = Feed::new(leading(42, ms(10_000)));
@@ -139,7 +139,7 @@ async fn each_renewal_moves_the_end() {
     for _ in 0..3 {
         pass(ms(2_000));
         writing.feed().renew(leading(42, ms(10_000)));
-        writing.said().await;
+        writing.acknowledged().await;
         let until = json(&path)["valid_until_boottime_ns"].as_u64().unwrap();
         assert_eq!(u128::from(until), (now().boot + ms(10_000)).as_nanos());
         assert!(until > last);
@@ -183,7 +183,7 @@ fn no_files() -> [fn(&Path); 4] {
 }
 
 #[tokio::test]
-async fn fault_30_what_is_no_file_is_refused_at_the_start_by_name() {
+async fn fault_30_a_path_that_is_not_a_regular_file_is_refused_at_the_start_by_name() {
     for make in no_files() {
         let directory = tempfile::tempdir().unwrap();
         let paths = ["good.env", "bad.json"].map(|it| directory.path().join(it));
@@ -204,7 +204,7 @@ async fn fault_30_what_is_no_file_is_refused_at_the_start_by_name() {
 }
 
 #[tokio::test]
-async fn fault_30_what_becomes_no_file_later_is_counted_and_the_others_are_written() {
+async fn fault_30_a_path_that_stops_being_a_file_is_counted_and_the_others_are_written() {
     for make in no_files() {
         let directory = tempfile::tempdir().unwrap();
         let paths = ["bad.json", "good.json"].map(|it| directory.path().join(it));
@@ -237,7 +237,7 @@ async fn until(mut condition: impl FnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn a_file_that_says_active_and_cannot_be_told_otherwise_is_removed() {
+async fn an_active_file_that_cannot_be_rewritten_is_removed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("status.json");
     let feed = Feed::new(leading(42, ms(10_000)));
@@ -253,12 +253,12 @@ async fn a_file_that_says_active_and_cannot_be_told_otherwise_is_removed() {
     until(|| writing.errors() == 2).await;
     assert!(!path.exists(), "it says active yet");
     fs::remove_dir_all(&beside).unwrap();
-    writing.say(of(Standing::Standby)).await;
+    writing.publish(of(Standing::Standby)).await;
     assert_eq!(json(&path)["role"], "passive");
 }
 
 #[tokio::test]
-async fn fault_29_a_directory_that_vanishes_and_comes_back_is_written_again() {
+async fn fault_29_a_directory_that_is_deleted_and_restored_is_written_again() {
     let directory = tempfile::tempdir().unwrap();
     let inner = directory.path().join("inner");
     fs::create_dir(&inner).unwrap();
@@ -271,13 +271,13 @@ async fn fault_29_a_directory_that_vanishes_and_comes_back_is_written_again() {
     writing.feed().change(of(leading(42, ms(10_000))));
     until(|| writing.errors() == 1).await;
     fs::create_dir(&inner).unwrap();
-    writing.say(of(Standing::Standby)).await;
+    writing.publish(of(Standing::Standby)).await;
     assert_eq!(json(&path)["state"], "standby");
     assert_eq!(writing.errors(), 1);
 }
 
 #[tokio::test]
-async fn word_is_given_only_after_the_write() {
+async fn a_publication_is_acknowledged_only_after_the_write() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("status.json");
     let feed = Feed::new(Standing::Starting);
@@ -287,7 +287,7 @@ async fn word_is_given_only_after_the_write() {
         let sequence = writing.feed().last().sequence;
         let early = timeout(Duration::ZERO, writing.word.reached(sequence)).await;
         assert!(early.is_err() || json(&path)["term"] == term, "word before the write");
-        writing.said().await;
+        writing.acknowledged().await;
         assert_eq!(json(&path)["term"], term);
     }
     let never = timeout(ms(200), writing.word.reached(writing.feed().last().sequence + 1)).await;
@@ -295,7 +295,7 @@ async fn word_is_given_only_after_the_write() {
 }
 
 #[tokio::test]
-async fn a_reader_never_sees_half_a_file_and_nothing_is_left_beside_it() {
+async fn a_reader_never_sees_a_partial_file_and_no_temporary_file_is_left() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("status.json");
     let feed = Feed::new(Standing::Starting);
@@ -313,7 +313,7 @@ async fn a_reader_never_sees_half_a_file_and_nothing_is_left_beside_it() {
         count
     });
     for term in 0..500 {
-        writing.say(of(leading(term, ms(10_000)))).await;
+        writing.publish(of(leading(term, ms(10_000)))).await;
     }
     done.store(true, Ordering::Relaxed);
     assert!(reader.join().expect("no file was torn") > 10);
@@ -342,7 +342,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn a_shell_reads_back_any_identity(
+    fn a_shell_parses_any_identity(
         mut identities in prop::collection::vec("[ -~]{1,128}", 20),
     ) {
         let nasty = ["'", "''", "\\'", "$(touch pwned)", "`id`", "a'; exit 7; '", "\"$HOME\"", "-n", "\\", "!!", "#"];

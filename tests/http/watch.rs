@@ -30,7 +30,7 @@ async fn event(client: &mut Client) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscriber_is_told_at_once_and_on_each_change() {
+async fn a_subscriber_gets_the_state_at_once_and_on_each_change() {
     let server = Server::start(Feed::new(Standing::Starting)).await;
     let mut client = subscribed(&server).await;
     let begun = started();
@@ -41,7 +41,7 @@ async fn a_subscriber_is_told_at_once_and_on_each_change() {
         server.feed().change(of(standing));
         assert_eq!(event(&mut client).await["state"], state);
     }
-    assert!(begun.elapsed() < ms(5_000), "told late: {:?}", begun.elapsed());
+    assert!(begun.elapsed() < ms(5_000), "sent late: {:?}", begun.elapsed());
     // Over a unix socket too.
     let mut other = server.connect_unix().await;
     other.subscribe().await;
@@ -49,7 +49,7 @@ async fn a_subscriber_is_told_at_once_and_on_each_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscriber_is_told_every_ten_seconds_and_of_no_renewal() {
+async fn a_subscriber_gets_the_state_every_ten_seconds_and_on_no_renewal() {
     let server = Server::start(Feed::new(leading(42, ms(10_000)))).await;
     let mut client = subscribed(&server).await;
     event(&mut client).await;
@@ -70,19 +70,19 @@ async fn a_subscriber_is_told_every_ten_seconds_and_of_no_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscriber_is_told_of_a_belief_that_ends_without_a_publication() {
+async fn a_subscriber_gets_a_deadline_that_passes_without_a_publication() {
     let server = Server::start(Feed::new(leading(42, ms(10_000)))).await;
     let mut client = subscribed(&server).await;
     assert_eq!(event(&mut client).await["role"], "active");
     let begun = started();
     pass(ms(10_000));
-    let told = event(&mut client).await;
-    assert_eq!((&told["role"], &told["state"]), (&"passive".into(), &"jeopardy".into()));
+    let document = event(&mut client).await;
+    assert_eq!((&document["role"], &document["state"]), (&"passive".into(), &"jeopardy".into()));
     assert!(begun.elapsed() < ms(2_500), "{:?}", begun.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_word_is_told_and_the_stream_ends_with_the_driver() {
+async fn the_last_state_is_sent_and_the_stream_ends_with_the_driver() {
     let mut server = Server::start(Feed::new(leading(42, ms(10_000)))).await;
     let mut client = subscribed(&server).await;
     event(&mut client).await;
@@ -95,7 +95,7 @@ async fn the_last_word_is_told_and_the_stream_ends_with_the_driver() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_ends_after_ten_minutes_and_can_be_asked_for_anew() {
+async fn a_stream_ends_after_ten_minutes_and_can_be_opened_again() {
     let server = Server::start(Feed::new(Standing::Standby)).await;
     let mut client = subscribed(&server).await;
     let begun = started();
@@ -127,7 +127,7 @@ async fn a_long_poll_waits_for_five_minutes_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscriber_that_never_reads_does_not_hold_up_the_end() {
+async fn a_subscriber_that_never_reads_does_not_delay_shutdown() {
     let mut server = Server::start(Feed::new(Standing::Standby)).await;
     let mut deaf = server.connect_unix().await;
     deaf.send("GET /watch HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
@@ -176,14 +176,14 @@ async fn a_long_poll_waits_for_the_index_to_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_poll_is_told_of_a_belief_that_ended_before_it_asked() {
+async fn a_long_poll_after_the_deadline_gets_the_change_at_once() {
     let server = Server::start(Feed::new(leading(42, ms(10_000)))).await;
     let before = server.get("/status").await.json();
     assert_eq!((&before["role"], &before["index"]), (&"active".into(), &1.into()));
     pass(ms(10_000));
     let begun = started();
-    let told = server.get("/watch?index=1&wait=1m").await.json();
-    assert_eq!((&told["role"], &told["index"]), (&"passive".into(), &2.into()));
+    let document = server.get("/watch?index=1&wait=1m").await.json();
+    assert_eq!((&document["role"], &document["index"]), (&"passive".into(), &2.into()));
     assert!(begun.elapsed() < ms(5_000), "{:?}", begun.elapsed());
     // It is reported once: a client that has seen it waits.
     let again = timeout(ms(20_000), server.get("/watch?index=2&wait=1m")).await;
@@ -191,7 +191,7 @@ async fn a_long_poll_is_told_of_a_belief_that_ended_before_it_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_poll_without_a_change_ends_with_the_document_as_it_is() {
+async fn a_long_poll_without_a_change_ends_with_the_present_document() {
     let server = Server::start(Feed::new(Standing::Standby)).await;
     for (path, least, most) in [
         ("/watch?index=1&wait=5s", 4_000, 8_000),
@@ -210,7 +210,7 @@ async fn a_long_poll_without_a_change_ends_with_the_document_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_malformed_long_poll_is_400_in_words() {
+async fn a_malformed_long_poll_is_400_with_the_reason() {
     let server = Server::start(Feed::new(Standing::Standby)).await;
     let wrong = [
         ("index=x", "index"),
@@ -230,7 +230,7 @@ async fn a_malformed_long_poll_is_400_in_words() {
 }
 
 #[tokio::test]
-async fn the_streams_are_capped_and_a_freed_place_is_taken_again() {
+async fn the_streams_are_limited_and_a_freed_slot_is_reused() {
     let server = Server::start(Feed::new(Standing::Standby)).await;
     let mut clients = Vec::new();
     assert_eq!(MAX_STREAMS, 128);

@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
-use image::{alone, build, buildah, dockerfile, home, image, named, said, take_apart};
+use image::{alone, build, buildah, dockerfile, home, image, named, stdout_of, take_apart};
 
 #[test]
-fn hadolint_finds_no_fault_in_the_dockerfile() {
+fn hadolint_accepts_the_dockerfile() {
     let hadolint = testkit::paths::tool("hadolint");
     let output = Command::new(hadolint)
         .arg(home().join("Dockerfile"))
@@ -20,7 +20,7 @@ fn hadolint_finds_no_fault_in_the_dockerfile() {
 }
 
 #[test]
-fn nothing_is_in_it_but_the_binary_the_roots_of_trust_and_the_licences() {
+fn the_image_has_the_binary_the_trust_roots_and_the_licences_only() {
     let paths = image().paths();
     let files: BTreeSet<_> =
         paths.iter().filter(|(_, it)| !it.is_dir()).map(|(path, _)| path.as_str()).collect();
@@ -39,13 +39,13 @@ fn nothing_is_in_it_but_the_binary_the_roots_of_trust_and_the_licences() {
     let roots = std::fs::read_to_string(image().tree.path().join(&wanted[0][1..])).unwrap();
     assert!(
         roots.matches("BEGIN CERTIFICATE").count() > 100,
-        "whom the public clouds' signers are"
+        "the signers of the public clouds are"
     );
     assert!(!roots.contains("PRIVATE KEY"));
 }
 
 #[test]
-fn it_has_at_most_10_mb() {
+fn the_image_has_at_most_10_mb() {
     let bytes = |it: &std::fs::Metadata| if it.is_dir() { 0 } else { it.len() };
     let paths = image().paths();
     let unpacked: u64 = paths.values().map(bytes).sum();
@@ -58,14 +58,14 @@ fn it_has_at_most_10_mb() {
 #[test]
 fn the_binary_is_static_and_of_this_version() {
     let binary = image().tree.path().join("tenure");
-    let headers = said(Command::new("readelf").arg("--program-headers").arg(&binary));
+    let headers = stdout_of(Command::new("readelf").arg("--program-headers").arg(&binary));
     assert!(!headers.contains("INTERP"), "it wants no loader, which is not there:\n{headers}");
-    let version = said(Command::new(binary).arg("--version").env_clear());
+    let version = stdout_of(Command::new(binary).arg("--version").env_clear());
     assert_eq!(version, concat!("tenure ", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]
-fn it_starts_the_sidecar_without_a_shell_as_a_user_that_is_a_number() {
+fn the_image_starts_the_sidecar_without_a_shell_as_a_numeric_user() {
     let config = &image().config["config"];
     assert_eq!(config["Entrypoint"], serde_json::json!(["/tenure"]));
     assert_eq!(config["Cmd"], serde_json::json!(["run"]));
@@ -81,7 +81,7 @@ fn it_starts_the_sidecar_without_a_shell_as_a_user_that_is_a_number() {
 }
 
 #[test]
-fn its_labels_say_what_it_is_and_of_which_sources() {
+fn the_labels_name_the_image_and_its_sources() {
     let image = image();
     let manifest = include_str!("../../Cargo.toml");
     let field = |name: &str| {
@@ -102,7 +102,7 @@ fn its_labels_say_what_it_is_and_of_which_sources() {
 }
 
 #[test]
-fn nothing_of_the_machine_that_built_it_is_in_it() {
+fn the_image_has_no_trace_of_the_build_machine() {
     let image = image();
     let cargo = format!("{}/.cargo", std::env::var("HOME").unwrap());
     let mut secrets = vec![cargo, home().display().to_string()];
@@ -112,7 +112,7 @@ fn nothing_of_the_machine_that_built_it_is_in_it() {
     let about = ["HOSTNAME", "TOKEN", "SECRET", "PASSWORD", "KEY"];
     let named = std::env::vars().filter(|(name, _)| about.iter().any(|it| name.contains(it)));
     secrets.extend(named.map(|(_, value)| value));
-    secrets.push(said(Command::new("uname").arg("-n")));
+    secrets.push(stdout_of(Command::new("uname").arg("-n")));
     // Shorter values may occur in a certificate by chance.
     secrets.retain(|it| it.len() >= 8);
     let mut bytes = serde_json::to_vec(&image.config).unwrap();
@@ -142,7 +142,7 @@ fn again(name: &str, arguments: &[&str]) -> image::Image {
     let file = file.to_str().unwrap();
     build(&[&["--no-cache", "--file", file, "--tag", &name], arguments].concat());
     let made = take_apart(&name);
-    said(buildah(&["rmi", &name]));
+    stdout_of(buildah(&["rmi", &name]));
     made
 }
 

@@ -5,7 +5,7 @@
 use testkit::tools::{containers, image};
 
 use containers::{Engine, until};
-use image::{STAGE, image, said};
+use image::{STAGE, image, stdout_of};
 
 /// A service whose image has neither Tenure nor curl: it uses the copied binary, and works while
 /// its sidecar reports active.
@@ -46,21 +46,22 @@ spec:
 "#;
 
 #[test]
-fn in_a_pod_the_service_asks_its_sidecar_with_the_binary_that_it_was_lent() {
+fn in_a_pod_the_service_queries_its_sidecar_with_the_installed_binary() {
     let engine = Engine::new();
     let file = engine.path().join("pod.yaml");
     std::fs::write(&file, POD.replace("IMAGE", &image().name).replace("SERVICE", STAGE)).unwrap();
-    said(engine.podman(&["play", "kube", "--network=none", file.to_str().unwrap()]));
+    stdout_of(engine.podman(&["play", "kube", "--network=none", file.to_str().unwrap()]));
 
-    let log = |container: &str| said(engine.podman(&["logs", container]));
+    let log = |container: &str| stdout_of(engine.podman(&["logs", container]));
     until("the service works", || log("orders-service").contains("working").then_some(()));
     let status = ["exec", "orders-tenure", "/tenure", "status", "--json"];
-    let status: serde_json::Value = serde_json::from_str(&said(engine.podman(&status))).unwrap();
+    let status: serde_json::Value =
+        serde_json::from_str(&stdout_of(engine.podman(&status))).unwrap();
     assert_eq!((&status["role"], &status["identity"]), (&"active".into(), &"orders".into()));
 
-    said(engine.podman(&["stop", "--time=10", "orders-tenure"]));
+    stdout_of(engine.podman(&["stop", "--time=10", "orders-tenure"]));
     let code = ["inspect", "--format", "{{.State.ExitCode}}", "orders-tenure"];
-    assert_eq!(said(engine.podman(&code)), "0");
+    assert_eq!(stdout_of(engine.podman(&code)), "0");
     until("the service rests", || log("orders-service").contains("resting").then_some(()));
 }
 
@@ -90,12 +91,12 @@ fn in_another_image_exec_is_process_1_and_leaves_no_zombies() {
     until("it works in a term", || service.log().contains("term 1").then_some(()));
     let first = service.exec(&["cat", "/proc/1/cmdline"]).stdout;
     assert!(first.starts_with(b"/shared/tenure\0exec"), "{}", String::from_utf8_lossy(&first));
-    until("all who ended are reaped", || {
+    until("all zombies are reaped", || {
         let states = service.exec(&["sh", "-c", "cat /proc/[0-9]*/stat"]).stdout;
         let states = String::from_utf8(states).unwrap();
         let orphan = states.contains("sleep) S") && states.matches("(sleep)").count() == 1;
         (orphan && !states.contains(") Z ")).then_some(())
     });
-    said(engine.podman(&["kill", "--signal=TERM", "service"]));
+    stdout_of(engine.podman(&["kill", "--signal=TERM", "service"]));
     assert_eq!(service.ended(), 0);
 }

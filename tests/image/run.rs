@@ -19,7 +19,7 @@ use tls_front::{Authority, TlsFront};
 /// Timings with a lease that outlasts the test: another candidate can only lead after a release.
 const LONG: &[&str] = &["--lease-duration", "20m", "--renew-deadline", "10m"];
 
-fn told(output: &Output) -> String {
+fn output_of(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }
 
@@ -32,7 +32,7 @@ fn answers(container: &Started<'_>, code: i32) {
 }
 
 #[test]
-fn as_process_1_with_nothing_allowed_it_leads_and_lets_go_within_a_second_of_sigterm() {
+fn as_process_1_without_privileges_it_leads_and_releases_within_a_second_of_sigterm() {
     let engine = Engine::new();
     let lease = format!("--volume={}:/lease", engine.volume("lease").display());
     let options = [TIGHT, &[&lease]].concat();
@@ -59,12 +59,12 @@ fn as_process_1_with_nothing_allowed_it_leads_and_lets_go_within_a_second_of_sig
 }
 
 #[test]
-fn where_nothing_can_be_written_the_default_store_says_what_to_do_and_run_in_memory_leads() {
+fn on_a_read_only_filesystem_the_default_store_names_a_remedy_and_memory_leads() {
     let engine = Engine::new();
     let mut passive = engine.start("nowhere", TIGHT, &image().name, &[]);
     answers(&passive, 1);
     let remedy = "does not exist, nor does its parent; create it, or set another --store";
-    until("the remedy is told", || passive.log().contains(remedy).then_some(()));
+    until("the remedy is logged", || passive.log().contains(remedy).then_some(()));
     kill_process(Pid::from_raw(passive.process()).unwrap(), Signal::TERM).unwrap();
     assert_eq!(passive.ended(), 0);
 
@@ -74,7 +74,7 @@ fn where_nothing_can_be_written_the_default_store_says_what_to_do_and_run_in_mem
 }
 
 #[test]
-fn names_are_resolved_by_the_hosts_file_and_by_a_name_server() {
+fn names_are_resolved_by_the_hosts_file_and_by_dns() {
     let engine = Engine::new();
     let sidecar = Sidecar::start();
     let port = sidecar.address.port();
@@ -87,21 +87,21 @@ fn names_are_resolved_by_the_hosts_file_and_by_a_name_server() {
     let servers = format!("--volume={}:/etc/resolv.conf:ro", resolver.file());
 
     let known = check(&["--add-host=orders.example:127.0.0.1", &servers], "orders.example");
-    assert_eq!(known.status.code(), Some(1), "{}", told(&known));
-    assert_eq!(resolver.asked(), 0, "the file comes first");
+    assert_eq!(known.status.code(), Some(1), "{}", output_of(&known));
+    assert_eq!(resolver.queries(), 0, "the file comes first");
 
-    let asked = check(&[&servers], "payments.example");
-    assert_eq!(asked.status.code(), Some(1), "{}", told(&asked));
-    assert!(resolver.asked() > 0);
+    let answer = check(&[&servers], "payments.example");
+    assert_eq!(answer.status.code(), Some(1), "{}", output_of(&answer));
+    assert!(resolver.queries() > 0);
 
     resolver.reply(Reply::NoSuchName);
     let unknown = check(&[&servers], "nobody.example");
-    assert_eq!(unknown.status.code(), Some(2), "{}", told(&unknown));
-    assert!(told(&unknown).contains("nobody.example"), "{}", told(&unknown));
+    assert_eq!(unknown.status.code(), Some(2), "{}", output_of(&unknown));
+    assert!(output_of(&unknown).contains("nobody.example"), "{}", output_of(&unknown));
 }
 
 #[test]
-fn whom_it_trusts_stands_in_the_file_of_the_image() {
+fn the_trusted_roots_are_in_the_ca_file_of_the_image() {
     let engine = Engine::new();
     let authority = Authority::new("the tests' own");
     let service = Sidecar::start();
@@ -113,7 +113,7 @@ fn whom_it_trusts_stands_in_the_file_of_the_image() {
     let trusting = format!("--volume={}:/etc/ssl/certs/ca-certificates.crt:ro", file.display());
     let options = [TIGHT, &["--network=host", "--tmpfs=/run"]].concat();
     let asks = |container: &Started<'_>, code: i32, words: &str| {
-        until("it is judged", || {
+        until("the check has its result", || {
             let check = ["/tenure", "check", "--url", "unix:/run/t.sock"];
             let output = container.exec(&check);
             (output.status.code() == Some(code) && container.log().contains(words)).then_some(())

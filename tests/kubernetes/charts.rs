@@ -40,7 +40,7 @@ fn matrix() -> Vec<Value> {
 }
 
 #[test]
-fn helm_has_nothing_to_say_against_the_charts() {
+fn helm_lint_accepts_the_charts() {
     let least = json!({"container": {"image": "x:1"}});
     for values in [least, with(json!({"container": {"image": "x:1"}}), everything())] {
         let flags = ["lint", "--strict", APPLICATION, "--values", "-"];
@@ -99,7 +99,7 @@ fn the_sidecar_has_no_cpu_limit() {
 }
 
 #[test]
-fn readiness_is_health_and_not_leadership_but_where_it_is_asked_for() {
+fn readiness_is_health_and_not_leadership_unless_configured() {
     for mode in ["none", "label", "endpointslice", "probe"] {
         let rendered = render(&json!({"routing": {"mode": mode}, "container": port()}));
         let sidecar = rendered.container("tenure");
@@ -141,7 +141,7 @@ fn read(flags: &[String]) -> Result<config::Loaded, config::Faults> {
 }
 
 #[test]
-fn tenure_takes_the_flags_that_the_chart_gives_it_and_doubts_none() {
+fn tenure_accepts_the_flags_of_the_chart_without_a_warning() {
     for values in matrix() {
         let flags = render(&values).flags();
         let loaded = read(&flags).unwrap_or_else(|faults| panic!("{flags:?}: {faults}"));
@@ -218,7 +218,7 @@ fn each_setting_of_run_is_a_value_of_its_name() {
 }
 
 #[test]
-fn the_grace_period_is_the_services_time_and_what_tenure_says_its_end_may_take() {
+fn the_grace_period_is_the_services_time_plus_the_shutdown_time_of_tenure() {
     let hook = "http://127.0.0.1:8080/hook";
     for election in [
         json!({}),
@@ -268,7 +268,7 @@ fn the_port_follows_the_listener_everywhere() {
 }
 
 #[test]
-fn the_pod_tells_the_sidecar_who_it_is() {
+fn the_pod_sets_the_identity_of_the_sidecar() {
     let rendered = render(&json!({}));
     let env = rendered.container("tenure")["env"].as_array().unwrap();
     for (name, path) in [
@@ -284,7 +284,7 @@ fn the_pod_tells_the_sidecar_who_it_is() {
 }
 
 #[test]
-fn status_files_are_seen_by_the_service_and_written_by_the_sidecar_alone() {
+fn status_files_are_read_by_the_service_and_written_by_the_sidecar_alone() {
     let mounts = |rendered: &manifests::Manifests, name: &str| {
         let all = rendered.container(name)["volumeMounts"].as_array().cloned().unwrap_or_default();
         all.into_iter().find(|it| it["mountPath"] == "/run/tenure")

@@ -16,7 +16,7 @@ fn route(mode: &str) -> Value {
 }
 
 #[test]
-fn the_service_of_the_leader_selects_by_label_or_has_no_selector_at_all() {
+fn the_service_of_the_leader_selects_by_label_or_has_no_selector() {
     let plain = render(&route("none"));
     let names: Vec<&Value> =
         plain.each("Service").into_iter().map(|it| &it["metadata"]["name"]).collect();
@@ -104,7 +104,7 @@ fn the_token_of_the_api_server_is_the_sidecars_alone_and_only_where_it_needs_one
 }
 
 #[test]
-fn a_lease_elsewhere_brings_its_rights_there() {
+fn a_lease_in_another_namespace_has_its_rights_there() {
     let rendered = render(&json!({"store": "kubernetes:locks/first"}));
     let role = rendered.the("Role", "orders-lease");
     assert_eq!(role["metadata"]["namespace"], "locks");
@@ -165,7 +165,7 @@ fn each_rule_has_its_reason_above_it() {
 }
 
 #[test]
-fn workload_identity_is_labelled_and_annotated_as_aks_wants_it() {
+fn workload_identity_has_the_labels_and_annotations_of_aks() {
     let tenant = "0b0b0b0b-0000-4000-8000-1234567890ab";
     let rendered = render(&with(azure(), json!({"azure": {"tenantId": tenant}})));
     let labels = &rendered.workload()["spec"]["template"]["metadata"]["labels"];
@@ -237,7 +237,7 @@ fn pods_are_spread_over_nodes_and_zones() {
 }
 
 #[test]
-fn what_watches_tenure_is_what_monitoring_has() {
+fn the_monitoring_objects_match_the_files_of_monitoring() {
     let labels = json!({"release": "kube-prometheus-stack"});
     let rendered = render(&json!({
         "podMonitor": {"enabled": true, "labels": labels, "interval": "30s"},
@@ -267,7 +267,7 @@ fn what_watches_tenure_is_what_monitoring_has() {
 }
 
 #[test]
-fn the_test_asks_all_pods_for_exactly_one_leader() {
+fn the_helm_test_checks_all_pods_for_exactly_one_leader() {
     let rendered = render(&json!({"replicas": 3}));
     let pod = rendered.the("Pod", "orders-exactly-one");
     assert_eq!(pod["metadata"]["annotations"]["helm.sh/hook"], "test");
@@ -294,7 +294,7 @@ fn the_test_asks_all_pods_for_exactly_one_leader() {
 }
 
 #[test]
-fn the_notes_say_who_leads_and_warn_of_what_was_chosen() {
+fn the_notes_name_the_leader_command_and_warn_of_risky_values() {
     let notes = |values: Value| {
         let values = with(json!({"container": {"image": "x:1"}}), values);
         let flags = [

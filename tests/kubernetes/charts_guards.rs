@@ -14,7 +14,7 @@ fn refusal(values: &Value) -> String {
     match try_render(values) {
         Ok(_) => panic!("{values} is taken"),
         // helm does not wrap lines, but indents them.
-        Err(said) => said,
+        Err(error) => error,
     }
 }
 
@@ -239,10 +239,10 @@ fn of_the_budget() -> Vec<(Value, &'static str)> {
 }
 
 #[test]
-fn values_that_do_not_go_together_are_refused_with_the_value_and_the_remedy() {
+fn conflicting_values_are_refused_with_the_value_and_the_remedy() {
     for (values, expected) in guarded() {
-        let said = refusal(&values);
-        assert!(said.contains(expected), "{values}: {said}");
+        let error = refusal(&values);
+        assert!(error.contains(expected), "{values}: {error}");
     }
 }
 
@@ -271,9 +271,9 @@ fn every_guard_has_a_case_above() {
     for message in all {
         // A text without a space is too short to identify a guard.
         if message.contains(' ') {
-            let known = guarded().iter().any(|(_, said)| {
-                let length = said.len().min(message.len());
-                said.is_char_boundary(length) && said[..length] == message[..length]
+            let known = guarded().iter().any(|(_, error)| {
+                let length = error.len().min(message.len());
+                error.is_char_boundary(length) && error[..length] == message[..length]
             });
             assert!(known, "no case for: {message}");
         }
@@ -361,32 +361,32 @@ fn the_schema_refuses_each_value_of_a_wrong_form_by_its_name() {
                 broken.push(path);
             }
         }
-        let said = helm("helm/tenure", &values, &[]).unwrap_err();
+        let error = helm("helm/tenure", &values, &[]).unwrap_err();
         for path in broken {
             let named =
-                said.contains(&format!("at '{path}'")) || said.contains(&format!("at '{path}/"));
-            assert!(named, "{path} with {} in:\n{said}", values.pointer(path).unwrap());
+                error.contains(&format!("at '{path}'")) || error.contains(&format!("at '{path}/"));
+            assert!(named, "{path} with {} in:\n{error}", values.pointer(path).unwrap());
         }
     }
 }
 
 #[test]
-fn the_schema_knows_every_key() {
+fn the_schema_has_every_key() {
     let (mut leaves, mut closed) = (Vec::new(), Vec::new());
     walk(&schema(), "", &mut leaves, &mut closed);
     let mut values = json!({});
     for path in &closed {
         put(&mut values, &format!("{path}/nonsense"), json!(1));
     }
-    let said = helm("helm/tenure", &values, &[]).unwrap_err();
+    let error = helm("helm/tenure", &values, &[]).unwrap_err();
     for path in closed {
         let named = format!("at '{path}': additional properties 'nonsense' not allowed");
-        assert!(said.contains(&named), "{named} in:\n{said}");
+        assert!(error.contains(&named), "{named} in:\n{error}");
     }
 }
 
 #[test]
-fn the_schema_takes_durations_and_names_as_tenure_does() {
+fn the_schema_accepts_durations_and_names_as_tenure_does() {
     let election = |key: &str, value: &str| try_render(&json!({"election": {key: value}}));
     for good in ["15s", "1m", "1m30s", "0s", "1h2m3s4ms", "1500ms", "90s"] {
         assert!(tenure::config::duration::parse(good).is_ok());
@@ -394,17 +394,20 @@ fn the_schema_takes_durations_and_names_as_tenure_does() {
     }
     for bad in ["", "15", "1.5s", "-1s", "s", "1s1m", "1s1s", "1d", " 1s", "1 s", "1ms1s"] {
         assert!(tenure::config::duration::parse(bad).is_err(), "{bad}");
-        let said = election("activationDelay", bad).unwrap_err();
-        assert!(said.contains("at '/election/activationDelay'"), "{bad}: {said}");
+        let error = election("activationDelay", bad).unwrap_err();
+        assert!(error.contains("at '/election/activationDelay'"), "{bad}: {error}");
     }
     for bad in ["Orders", "-a", "a-", "a_b", "a/b", &"a".repeat(64)] {
-        let said = election("election", bad).unwrap_err();
-        assert!(said.contains("at '/election/election'"), "{bad}: {said}");
+        let error = election("election", bad).unwrap_err();
+        assert!(error.contains("at '/election/election'"), "{bad}: {error}");
     }
 }
 
 #[test]
-fn what_is_set_for_the_library_in_the_applications_values_is_judged_too() {
-    let said = refusal(&json!({"tenure-lib": {"election": {"leaseDuration": 15}}}));
-    assert!(said.contains("tenure-lib") && said.contains("at '/election/leaseDuration'"), "{said}");
+fn library_values_set_by_the_application_are_validated() {
+    let error = refusal(&json!({"tenure-lib": {"election": {"leaseDuration": 15}}}));
+    assert!(
+        error.contains("tenure-lib") && error.contains("at '/election/leaseDuration'"),
+        "{error}"
+    );
 }

@@ -14,7 +14,7 @@ const LIBRARY: &str = "helm/tenure-lib";
 const APPLICATION: &str = "helm/tenure";
 
 #[test]
-fn a_chart_of_ones_own_takes_the_sidecar_from_the_library() {
+fn another_chart_can_include_the_sidecar_of_the_library() {
     let folder = tempfile::tempdir().unwrap();
     let chart = folder.path().join("shop");
     fs::create_dir_all(chart.join("charts")).unwrap();
@@ -119,7 +119,7 @@ fn the_charts_have_the_version_of_the_program() {
 }
 
 #[test]
-fn a_package_of_the_chart_has_all_that_it_needs() {
+fn a_package_of_the_chart_is_self_contained() {
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().to_str().unwrap();
     let ran = run("helm", &["package", APPLICATION, "--destination", to], "");

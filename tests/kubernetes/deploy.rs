@@ -96,7 +96,7 @@ fn the_whole_example_is_valid_restricted_and_has_the_rights_for_its_lease() {
 }
 
 #[test]
-fn the_component_puts_in_the_sidecar_that_the_chart_renders() {
+fn the_component_adds_the_sidecar_that_the_chart_renders() {
     let built = build("deploy/examples/singleton-worker");
     let (ours, charts) = (built.container("tenure").clone(), render(&json!({})));
     let chart = charts.container("tenure");
@@ -128,7 +128,7 @@ fn the_component_puts_in_the_sidecar_that_the_chart_renders() {
 }
 
 #[test]
-fn a_kustomization_as_the_readme_has_it_brings_sidecar_settings_and_monitoring() {
+fn the_kustomization_of_the_readme_has_sidecar_settings_and_monitoring() {
     let readme = text("deploy/README.md");
     let own = readme.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
     let own = own.replace("../tenure/deploy", "../deploy");
@@ -165,7 +165,7 @@ fn a_kustomization_as_the_readme_has_it_brings_sidecar_settings_and_monitoring()
 }
 
 #[test]
-fn the_snippet_is_short_and_whole() {
+fn the_snippet_is_short_and_complete() {
     let snippet = text("deploy/snippet.yaml");
     assert!(snippet.lines().count() <= 25, "{}", snippet.lines().count());
     let mut pod = yaml::document(&snippet);
@@ -186,7 +186,7 @@ fn the_snippet_is_short_and_whole() {
 }
 
 #[test]
-fn exec_runs_in_anothers_image_from_where_the_init_container_put_it() {
+fn exec_runs_in_another_image_from_the_copy_of_the_init_container() {
     let built = build("deploy/examples/exec");
     let install = built.container("install-tenure");
     let [verb, folder] = list(&install["args"]) else { panic!("{install}") };

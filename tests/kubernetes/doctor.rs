@@ -13,7 +13,7 @@ use process::{Ran, run_verb};
 use serde_json::json;
 use tenure::store::{Finding, LeaseAdmin, LeaseStore, Verdict};
 
-fn told(findings: &[Finding]) -> String {
+fn lines(findings: &[Finding]) -> String {
     let lines = findings.iter().map(|it| {
         let remedy = it.remedy.as_deref().unwrap_or_default();
         format!("{}: {:?} {} -> {remedy}", it.subject, it.verdict, it.detail)
@@ -25,12 +25,12 @@ fn told(findings: &[Finding]) -> String {
 fn assert_well(findings: &[Finding]) {
     let others = |it: &&Finding| it.subject != "timings";
     let well = findings.iter().filter(others).all(|it| it.verdict == Verdict::Well);
-    assert!(well, "{}", told(findings));
+    assert!(well, "{}", lines(findings));
 }
 
 fn worst(findings: &[Finding], subject: &str) -> Verdict {
     let found = findings.iter().find(|it| it.subject == subject);
-    found.unwrap_or_else(|| panic!("nothing of {subject}: {}", told(findings))).verdict
+    found.unwrap_or_else(|| panic!("nothing of {subject}: {}", lines(findings))).verdict
 }
 
 /// Runs the doctor on a server.
@@ -41,7 +41,7 @@ fn doctor(server: &KubeServer, store: &str, more: &[&str]) -> Ran {
 }
 
 #[tokio::test]
-async fn a_lease_in_good_health_has_nothing_wrong() {
+async fn a_healthy_lease_has_no_findings() {
     for server in [KubeServer::start(), KubeServer::start_secure()] {
         let store = open(&server);
         let (bid, term) = lead(&store, A).await;
@@ -49,9 +49,9 @@ async fn a_lease_in_good_health_has_nothing_wrong() {
         let findings = soon(store.examine()).await;
         assert_well(&findings);
         assert!(
-            told(&findings).contains(&format!("team/orders: term {term}")),
+            lines(&findings).contains(&format!("team/orders: term {term}")),
             "{}",
-            told(&findings)
+            lines(&findings)
         );
         assert_eq!(lease(&server), before, "it was left alone");
         assert_eq!(server.objects("leases", "team").len(), 1, "nothing was made");
@@ -69,22 +69,22 @@ async fn each_missing_right_is_named_with_the_command_that_gives_it() {
         server.forbid("t");
         server.allow("t", "team", "leases", given);
         let findings = soon(store.examine()).await;
-        let told = told(&findings);
+        let text = lines(&findings);
         let verdict = worst(&findings, "permissions");
         // Without a watch standbys poll, which is slower but not wrong.
         let expected = if given.len() == 3 { Verdict::Doubtful } else { Verdict::Wrong };
-        assert_eq!(verdict, expected, "{given:?}: {told}");
+        assert_eq!(verdict, expected, "{given:?}: {text}");
         for verb in ["get", "create", "update", "watch"] {
             let named = format!("not allowed on leases in team: {verb}");
-            let missing = told.split("not allowed on leases in team: ").nth(1).unwrap();
+            let missing = text.split("not allowed on leases in team: ").nth(1).unwrap();
             let missing = missing.split(" -> ").next().unwrap();
-            assert_eq!(missing.contains(verb), !given.contains(&verb), "{named}: {told}");
+            assert_eq!(missing.contains(verb), !given.contains(&verb), "{named}: {text}");
         }
-        assert!(told.contains("kubectl create role"), "{told}");
+        assert!(text.contains("kubectl create role"), "{text}");
     }
     server.allow("t", "team", "leases", &["watch"]);
     let findings = soon(store.examine()).await;
-    assert_eq!(worst(&findings, "permissions"), Verdict::Well, "{}", told(&findings));
+    assert_eq!(worst(&findings, "permissions"), Verdict::Well, "{}", lines(&findings));
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn rights_for_one_name_are_enough() {
 }
 
 #[test]
-fn the_command_says_what_is_wrong_and_exits_with_it() {
+fn doctor_reports_problems_and_exits_with_their_code() {
     let server = KubeServer::start_secure();
     let lease = "kubernetes:team/orders";
     let missing = doctor(&server, lease, &[]);
@@ -154,23 +154,23 @@ fn the_command_says_what_is_wrong_and_exits_with_it() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_off_is_told_and_nothing_rests_on_it() {
+async fn a_skewed_clock_is_reported_as_a_warning() {
     let server = KubeServer::start();
     let store = open(&server);
     lead(&store, A).await;
     for seconds in [3600, -3600] {
         server.skew(seconds);
         let findings = soon(store.examine()).await;
-        assert_eq!(worst(&findings, "clock skew"), Verdict::Doubtful, "{}", told(&findings));
+        assert_eq!(worst(&findings, "clock skew"), Verdict::Doubtful, "{}", lines(&findings));
     }
 }
 
 #[tokio::test]
-async fn a_slow_server_is_told_by_its_time() {
+async fn a_slow_server_is_reported_with_its_latency() {
     let server = KubeServer::start();
     let store = open(&server);
     lead(&store, A).await;
     server.impose("get leases", Fault::Late(Duration::from_millis(1_200)));
     let findings = soon(store.examine()).await;
-    assert_eq!(worst(&findings, "timings"), Verdict::Wrong, "{}", told(&findings));
+    assert_eq!(worst(&findings, "timings"), Verdict::Wrong, "{}", lines(&findings));
 }

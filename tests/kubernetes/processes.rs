@@ -63,7 +63,7 @@ fn verb(cluster: &Cluster, verb: &[&str]) -> Ran {
 }
 
 #[test]
-fn three_candidates_never_overlap_however_their_leader_ends() {
+fn three_candidates_never_overlap_in_any_end_of_their_leader() {
     let server = KubeServer::start_secure();
     let mut cluster = cluster(&server, SHORT);
     for name in ["a", "b", "c"] {
@@ -80,7 +80,7 @@ fn three_candidates_never_overlap_however_their_leader_ends() {
         let at = clock::now();
         match way {
             "term" => {
-                cluster.lets_go(leader);
+                cluster.releases(leader);
                 let mut gone = cluster.candidates.remove(leader);
                 gone.signal(Signal::TERM);
                 cluster.next_leader(at);
@@ -101,7 +101,7 @@ fn three_candidates_never_overlap_however_their_leader_ends() {
             }
             _ => {
                 server.stop();
-                until(PATIENCE, "nobody is active", || {
+                until(PATIENCE, "no candidate is active", || {
                     cluster.candidates.iter().all(|it| !it.is_leader()).then_some(())
                 });
                 server.resume();
@@ -113,12 +113,12 @@ fn three_candidates_never_overlap_however_their_leader_ends() {
         }
     }
     cluster.settle();
-    let verdict = cluster.judge();
+    let verdict = cluster.verdict();
     assert!(verdict.terms.len() >= 6, "{verdict:?}");
 }
 
 #[test]
-fn a_release_is_heard_long_before_the_next_look() {
+fn a_release_is_seen_long_before_the_next_read() {
     let server = KubeServer::start();
     put_with_term(&server);
     let mut cluster = cluster(&server, LONG);
@@ -127,19 +127,19 @@ fn a_release_is_heard_long_before_the_next_look() {
     cluster.join("b", &[], &[]);
     reach(&cluster.candidates[1], "standby");
     until(PATIENCE, "it watches", || (server.count("watch leases") > 0).then_some(()));
-    cluster.hear(0);
-    cluster.lets_go(0);
+    cluster.records(0);
+    cluster.releases(0);
     let at = clock::now();
     cluster.candidates[0].signal(Signal::TERM);
     assert!(cluster.candidates[0].wait(PATIENCE).success());
     let (next, after) = cluster.next_leader(at);
     assert_eq!(next, 1);
     assert!(after < Duration::from_secs(30), "the next look is a minute away: {after:?}");
-    cluster.judge();
+    cluster.verdict();
 }
 
 #[test]
-fn a_holder_of_another_kind_is_respected_to_the_end_of_its_own_time() {
+fn a_foreign_holder_keeps_the_lease_for_its_own_duration() {
     let server = KubeServer::start();
     let theirs = |server: &KubeServer, transitions: i64| {
         let date = clock::now().date();
@@ -170,7 +170,7 @@ fn a_holder_of_another_kind_is_respected_to_the_end_of_its_own_time() {
     }
     let holder = cluster.candidates[0].status().unwrap()["holder"].clone();
     assert!(holder.is_null() || holder["identity"] == "another-kind_4f6d", "{holder}");
-    until(PATIENCE, "ours leads", || {
+    until(PATIENCE, "Tenure leads", || {
         server.touch("leases", "team", "orders");
         cluster.candidates[0].is_leader().then_some(())
     });
@@ -183,24 +183,26 @@ fn a_holder_of_another_kind_is_respected_to_the_end_of_its_own_time() {
 
     // In the other direction: if another takes the lease, it is lost, whatever Tenure's record
     // says.
-    cluster.hear(0);
+    cluster.records(0);
     theirs(&server, 8);
-    until(PATIENCE, "ours has stepped down", || (!cluster.candidates[0].is_leader()).then_some(()));
+    until(PATIENCE, "Tenure has stepped down", || {
+        (!cluster.candidates[0].is_leader()).then_some(())
+    });
     reach(&cluster.candidates[0], "standby");
     assert_eq!(lease(&server)["spec"]["holderIdentity"], "another-kind_4f6d");
-    until(PATIENCE, "ours leads again", || cluster.candidates[0].is_leader().then_some(()));
+    until(PATIENCE, "Tenure leads again", || cluster.candidates[0].is_leader().then_some(()));
     assert!(cluster.term(0) > first);
-    cluster.judge();
+    cluster.verdict();
 }
 
 #[test]
-fn a_lease_that_is_deleted_makes_its_next_leader_wait() {
+fn a_deleted_lease_makes_its_next_leader_wait() {
     let server = KubeServer::start();
     let mut cluster = cluster(&server, SHORT);
     cluster.join("a", &[], &[]);
     let leader = cluster.settle();
     let first = cluster.term(leader);
-    cluster.hear(leader);
+    cluster.records(leader);
     cluster.join("b", &[], &[]);
     reach(&cluster.candidates[1], "standby");
     // The new Lease is created after the last read that finds none.
@@ -216,7 +218,7 @@ fn a_lease_that_is_deleted_makes_its_next_leader_wait() {
     });
     let (next, _) = cluster.next_leader(made);
     // The candidate that created it may still be active in its old term; the new term is higher.
-    let term = until(PATIENCE, "somebody leads in another term", || {
+    let term = until(PATIENCE, "a candidate leads in another term", || {
         let all = cluster.candidates.iter().filter_map(|it| it.status()?["term"].as_u64());
         all.max().filter(|it| *it > first)
     });
@@ -224,7 +226,7 @@ fn a_lease_that_is_deleted_makes_its_next_leader_wait() {
     assert!(waited >= SHORT.lease_duration, "R11's hold was {waited:?}, of candidate {next}");
     assert_eq!(lease(&server)["metadata"]["annotations"]["tenure.dev/term"], term.to_string());
     cluster.settle();
-    cluster.judge();
+    cluster.verdict();
 }
 
 #[test]
@@ -234,20 +236,20 @@ fn an_operator_breaks_a_lease_and_its_leader_steps_down() {
     cluster.join("a", &[], &[]);
     let leader = cluster.settle();
     let first = cluster.term(leader);
-    cluster.hear(leader);
+    cluster.records(leader);
     cluster.join("b", &[], &[]);
     reach(&cluster.candidates[1], "standby");
     let ran = verb(&cluster, &["break"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert!(ran.out.contains('a') && !ran.out.is_empty(), "{}", ran.out);
     let broken = clock::now();
-    until(PATIENCE, "somebody leads in another term", || {
+    until(PATIENCE, "a candidate leads in another term", || {
         let all = cluster.candidates.iter().filter_map(|it| it.status()?["term"].as_u64());
         all.max().filter(|it| *it > first)
     });
     let waited = broken.elapsed_min(clock::now());
     cluster.settle();
-    cluster.judge();
+    cluster.verdict();
     // Only a release by the broken holder ends it sooner, after it has become passive.
     assert!(waited < PATIENCE);
 
@@ -267,7 +269,7 @@ fn an_operator_breaks_a_lease_and_its_leader_steps_down() {
 }
 
 #[test]
-fn a_transfer_gives_the_lease_to_whom_it_names() {
+fn a_transfer_gives_the_lease_to_the_named_successor() {
     let server = KubeServer::start();
     put_with_term(&server);
     let mut cluster = cluster(&server, LONG);
@@ -275,21 +277,21 @@ fn a_transfer_gives_the_lease_to_whom_it_names() {
     let admin = format!("unix:{}", directory.path().join("admin").display());
     cluster.join("a", &["--admin", &admin], &[]);
     until(PATIENCE, "the first leads", || cluster.candidates[0].is_leader().then_some(()));
-    cluster.hear(0);
+    cluster.records(0);
     for name in ["b", "c", "d"] {
         cluster.join(name, &[], &[]);
     }
     cluster.candidates[1..].iter().for_each(|it| reach(it, "standby"));
-    cluster.lets_go(0);
+    cluster.releases(0);
     let at = clock::now();
     let ran = run_verb(&["transfer", "--to", "c", "--admin", &admin], &[]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     until(PATIENCE, "c leads", || cluster.candidates[2].is_leader().then_some(()));
-    assert!(at.elapsed_min(clock::now()) < Duration::from_secs(60), "it was told, and told of");
+    assert!(at.elapsed_min(clock::now()) < Duration::from_secs(60), "it was notified in time");
     let term = cluster.term(2);
     let stands = lease(&server);
     assert_eq!(stands["metadata"]["annotations"]["tenure.dev/term"], term.to_string());
     assert_eq!(stands["metadata"]["annotations"]["tenure.dev/successor"], Value::Null);
-    cluster.hear(2);
-    cluster.judge();
+    cluster.records(2);
+    cluster.verdict();
 }

@@ -45,7 +45,7 @@ fn leads_to(cluster: &Cluster, address: &str) {
 }
 
 #[test]
-fn the_service_leads_to_the_leader_and_to_nobody_before_the_lease_is_given_back() {
+fn the_service_routes_to_the_leader_and_to_no_pod_before_the_lease_is_released() {
     let cluster = cluster();
     let mut a = cluster.start("web-1", LONG);
     let first = leads(&a);
@@ -80,7 +80,7 @@ fn the_service_leads_to_the_leader_and_to_nobody_before_the_lease_is_given_back(
 }
 
 #[test]
-fn after_a_kill_the_old_address_goes_in_the_update_in_which_the_new_one_comes() {
+fn after_a_kill_one_update_replaces_the_old_address_by_the_new_one() {
     let cluster = cluster();
     let mut a = cluster.start("web-1", SHORT);
     leads(&a);
@@ -104,7 +104,7 @@ fn after_a_kill_the_old_address_goes_in_the_update_in_which_the_new_one_comes() 
 }
 
 #[test]
-fn whoever_is_back_takes_out_what_it_was_killed_with() {
+fn a_restarted_instance_removes_the_address_it_was_killed_with() {
     let cluster = cluster();
     let mut a = cluster.start("web-1", SHORT);
     leads(&a);
@@ -141,7 +141,7 @@ fn a_late_write_of_an_older_leader_is_refused() {
 }
 
 #[test]
-fn a_slice_that_is_deleted_under_a_write_is_made_again_at_once() {
+fn a_slice_deleted_during_a_write_is_recreated_at_once() {
     let cluster = cluster();
     let a = cluster.start("web-1", LONG);
     leads(&a);
@@ -162,7 +162,7 @@ fn a_slice_that_is_deleted_under_a_write_is_made_again_at_once() {
 }
 
 #[test]
-fn a_slice_whose_making_is_under_way_is_made_empty_before_the_lease_is_given_back() {
+fn a_slice_that_is_being_created_is_emptied_before_the_lease_is_released() {
     let cluster = cluster();
     cluster.server.inject("create endpointslices", [Fault::Delay(Duration::from_secs(5))]);
     let mut a = cluster.start("web-1", LONG);
@@ -181,7 +181,7 @@ fn a_slice_whose_making_is_under_way_is_made_empty_before_the_lease_is_given_bac
 }
 
 #[test]
-fn a_newer_term_in_the_slice_is_left_and_told() {
+fn a_newer_term_in_the_slice_is_kept_and_reported() {
     let cluster = cluster();
     let a = cluster.start("web-1", SHORT);
     let term = leads(&a);
@@ -203,13 +203,13 @@ fn a_newer_term_in_the_slice_is_left_and_told() {
 }
 
 #[test]
-fn a_service_with_a_selector_is_refused_while_there_is_time_to_mend_it() {
+fn a_service_with_a_selector_is_refused_and_reported_by_standbys_too() {
     let cluster = cluster_with(json!({"selector": {"app": "web"}, "ports": [{"port": 80}]}));
     let a = cluster.start("web-1", SHORT);
     leads(&a);
     let b = cluster.start("web-2", SHORT);
     for candidate in [&a, &b] {
-        until(BOUND, "it is told", || {
+        until(BOUND, "it is reported", || {
             let status = candidate.status()?;
             let words = status["route"]["last_error"].as_str()?;
             words.contains("has a selector").then_some(())
@@ -219,7 +219,9 @@ fn a_service_with_a_selector_is_refused_while_there_is_time_to_mend_it() {
     cluster.server.modify("services", NAMESPACE, "web", |it| it["spec"]["selector"] = json!({}));
     leads_to(&cluster, "10.0.0.1");
     agrees(&a, true);
-    until(BOUND, "all is well", || b.status()?["route"]["last_error"].is_null().then_some(()));
+    until(BOUND, "the error is gone", || {
+        b.status()?["route"]["last_error"].is_null().then_some(())
+    });
 }
 
 #[test]
@@ -233,7 +235,7 @@ fn an_address_of_the_other_family_is_refused() {
     });
     let route_of = agrees(&a, true);
     assert_eq!(route_of["says"], "active", "it has not looked yet");
-    until(BOUND, "it is told", || {
+    until(BOUND, "it is reported", || {
         let status = a.status()?;
         let words = status["route"]["last_error"].as_str()?;
         (words.contains("IPv6") && words.contains("delete it")).then_some(())

@@ -25,14 +25,14 @@ fn reasons(cluster: &Cluster) -> Vec<String> {
 }
 
 #[test]
-fn beginning_and_end_of_a_term_are_told_about_the_pod() {
+fn start_and_end_of_a_term_are_events_of_the_pod() {
     let cluster = Cluster::new(&["--kube-route=label"]);
     let mut a = cluster.start("web-1", LONG);
     let term = leads(&a);
-    until(BOUND, "it is told", || (reasons(&cluster) == ["BecameLeader"]).then_some(()));
+    until(BOUND, "it is reported", || (reasons(&cluster) == ["BecameLeader"]).then_some(()));
     a.signal(Signal::TERM);
     assert!(a.wait(BOUND).success());
-    assert_eq!(reasons(&cluster), ["BecameLeader", "StoppedLeading"], "told before the end");
+    assert_eq!(reasons(&cluster), ["BecameLeader", "StoppedLeading"], "reported before the end");
     let pod = cluster.server.object("pods", NAMESPACE, "web-1").unwrap();
     for (event, note) in events(&cluster).iter().zip([
         format!("web-1 became leader of orders in term {term}: the term was written"),
@@ -48,7 +48,7 @@ fn beginning_and_end_of_a_term_are_told_about_the_pod() {
 }
 
 #[test]
-fn a_term_that_ran_out_is_told_as_a_warning() {
+fn a_term_that_lapsed_is_a_warning_event() {
     let cluster = Cluster::new(&["--kube-route=label"]);
     let a = cluster.start("web-1", SHORT);
     leads(&a);
@@ -56,7 +56,7 @@ fn a_term_that_ran_out_is_told_as_a_warning() {
     cluster.stop(&a);
     leads(&b);
     a.signal(Signal::CONT);
-    let event = until(BOUND, "it is told", || {
+    let event = until(BOUND, "it is reported", || {
         events(&cluster).into_iter().find(|it| it["reason"] == "StoppedLeading")
     });
     assert_eq!(event["type"], "Warning");
@@ -64,7 +64,7 @@ fn a_term_that_ran_out_is_told_as_a_warning() {
 }
 
 #[test]
-fn where_we_are_no_pod_events_are_about_the_lease() {
+fn outside_of_a_pod_events_are_about_the_lease() {
     let server = KubeServer::start();
     let store = ["--store=kubernetes:team/orders", "--election=orders"].map(str::to_owned);
     let arguments: Vec<String> = server.arguments().into_iter().chain(store).collect();
@@ -85,14 +85,14 @@ fn where_we_are_no_pod_events_are_about_the_lease() {
 }
 
 #[test]
-fn forbidden_events_are_told_once_and_hold_up_nothing() {
+fn forbidden_events_are_logged_once_and_delay_nothing() {
     let cluster = Cluster::new(&["--kube-route=label"]);
     cluster.server.account("poor", NAMESPACE, "web");
     cluster.server.allow("poor", NAMESPACE, "pods", &["get", "list", "patch"]);
     cluster.server.write_token("poor");
     let mut a = cluster.start("web-1", LONG);
     leads(&a);
-    until(BOUND, "it is told", || a.log().contains("Events are disabled").then_some(()));
+    until(BOUND, "it is reported", || a.log().contains("Events are disabled").then_some(()));
     a.signal(Signal::TERM);
     assert!(a.wait(BOUND).success());
     assert_eq!(a.log().matches("Events are disabled").count(), 1, "{}", a.log());
@@ -100,18 +100,18 @@ fn forbidden_events_are_told_once_and_hold_up_nothing() {
 }
 
 #[test]
-fn events_that_hang_hold_up_neither_route_nor_end() {
+fn events_that_hang_delay_neither_the_route_nor_shutdown() {
     let cluster = Cluster::new(&["--kube-route=label"]);
     cluster.server.impose("events", Fault::Hang);
     let mut a = cluster.start("web-1", LONG);
     leads(&a);
-    cluster.says("web-1", "active");
+    cluster.has_role("web-1", "active");
     let b = cluster.start("web-2", LONG);
     a.signal(Signal::TERM);
     leads(&b);
     assert!(a.wait(BOUND).success());
     assert_eq!(cluster.label("web-1").0, "passive");
-    cluster.says("web-2", "active");
+    cluster.has_role("web-2", "active");
 }
 
 /// Returns the exit code and the report of doctor about routing.
@@ -125,8 +125,8 @@ fn doctor(cluster: &Cluster, route: &[&str], pod: &str) -> (i32, String) {
         .envs([("POD_NAME", pod), ("POD_NAMESPACE", NAMESPACE), ("POD_IP", "10.0.0.1")])
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    (output.status.code().unwrap(), said)
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output.status.code().unwrap(), stdout)
 }
 
 #[test]
@@ -135,36 +135,36 @@ fn doctor_examines_the_route() {
     let label = ["--kube-route=label"];
     let slice = ["--kube-route=endpointslice", "--kube-service=web"];
     cluster.server.put("pods", NAMESPACE, "web-1", json!({"spec": {"containers": []}}));
-    let (code, said) = doctor(&cluster, &label, "web-1");
-    assert_eq!(code, 0, "{said}");
+    let (code, stdout) = doctor(&cluster, &label, "web-1");
+    assert_eq!(code, 0, "{stdout}");
     for part in ["route: all 3 permissions in the namespace team are granted", "pod: web-1 exists"]
     {
-        assert!(said.contains(part), "{part} in {said}");
+        assert!(stdout.contains(part), "{part} in {stdout}");
     }
-    let (code, said) = doctor(&cluster, &label, "web-9");
-    assert!(code == 1 && said.contains("metadata.name"), "{said}");
-    let (code, said) = doctor(&cluster, &slice, "web-1");
-    assert!(code == 1 && said.contains("create a Service without selector"), "{said}");
+    let (code, stdout) = doctor(&cluster, &label, "web-9");
+    assert!(code == 1 && stdout.contains("metadata.name"), "{stdout}");
+    let (code, stdout) = doctor(&cluster, &slice, "web-1");
+    assert!(code == 1 && stdout.contains("create a Service without selector"), "{stdout}");
     let spec = json!({"spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
     cluster.server.put("services", NAMESPACE, "web", spec);
-    let (code, said) = doctor(&cluster, &slice, "web-1");
-    assert!(code == 1 && said.contains("the Service web has a selector"), "{said}");
+    let (code, stdout) = doctor(&cluster, &slice, "web-1");
+    assert!(code == 1 && stdout.contains("the Service web has a selector"), "{stdout}");
     cluster.server.modify("services", NAMESPACE, "web", |it| it["spec"]["selector"] = json!({}));
-    let (code, said) = doctor(&cluster, &slice, "web-1");
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("web.orders does not exist; the first leader creates it"), "{said}");
+    let (code, stdout) = doctor(&cluster, &slice, "web-1");
+    assert_eq!(code, 0, "{stdout}");
+    assert!(stdout.contains("web.orders does not exist; the first leader creates it"), "{stdout}");
 
     cluster.server.account("poor", NAMESPACE, "web");
     cluster.server.allow("poor", NAMESPACE, "pods", &["get", "list"]);
     cluster.server.write_token("poor");
-    let (code, said) = doctor(&cluster, &label, "web-1");
-    assert_eq!(code, 1, "{said}");
+    let (code, stdout) = doctor(&cluster, &label, "web-1");
+    assert_eq!(code, 1, "{stdout}");
     for part in [
         "cannot patch pods in the namespace team",
         "apiGroups [\"\"], resources [pods], verbs [patch]",
         "cannot create events",
     ] {
-        assert!(said.contains(part), "{part} in {said}");
+        assert!(stdout.contains(part), "{part} in {stdout}");
     }
-    assert!(!said.contains("cannot list pods"), "{said}");
+    assert!(!stdout.contains("cannot list pods"), "{stdout}");
 }

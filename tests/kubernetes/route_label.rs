@@ -18,14 +18,14 @@ fn cluster() -> Cluster {
 }
 
 #[test]
-fn the_label_follows_the_leader_and_is_taken_back_before_the_lease_is() {
+fn the_label_follows_the_leader_and_is_withdrawn_before_the_lease_is_released() {
     let cluster = cluster();
     let mut a = cluster.start("web-1", LONG);
     let first = leads(&a);
-    cluster.says("web-1", "active");
+    cluster.has_role("web-1", "active");
     assert_eq!(cluster.label("web-1").1, Some(first));
     let b = cluster.start("web-2", LONG);
-    cluster.says("web-2", "passive");
+    cluster.has_role("web-2", "passive");
     let route = agrees(&a, true);
     assert_eq!((&route["kind"], &route["says"]), (&"label".into(), &"active".into()));
     assert_eq!(series(&a, "tenure_route_agrees", ""), Some(1.0));
@@ -35,7 +35,7 @@ fn the_label_follows_the_leader_and_is_taken_back_before_the_lease_is() {
     let second = leads(&b);
     assert_eq!(cluster.label("web-1"), ("passive".to_owned(), Some(first)));
     assert!(a.wait(BOUND).success());
-    cluster.says("web-2", "active");
+    cluster.has_role("web-2", "active");
     assert_eq!(cluster.label("web-2").1, Some(second));
     assert_eq!(cluster.active(), ["web-2"]);
     let pod = cluster.server.object("pods", NAMESPACE, "web-2").unwrap();
@@ -44,16 +44,16 @@ fn the_label_follows_the_leader_and_is_taken_back_before_the_lease_is() {
 }
 
 #[test]
-fn a_label_that_a_killed_leader_kept_is_taken_by_the_next() {
+fn the_label_of_a_killed_leader_is_set_to_passive_by_the_next_leader() {
     let cluster = cluster();
     let mut a = cluster.start("web-1", SHORT);
     leads(&a);
-    cluster.says("web-1", "active");
+    cluster.has_role("web-1", "active");
     let b = cluster.start("web-2", SHORT);
-    cluster.says("web-2", "passive");
+    cluster.has_role("web-2", "passive");
     a.kill();
     let term = leads(&b);
-    cluster.says("web-2", "active");
+    cluster.has_role("web-2", "active");
     assert_eq!(cluster.label("web-1"), ("passive".to_owned(), Some(term)));
     // The next process in the pod is passive, and corrects the label without a change of its state.
     cluster.server.modify("pods", NAMESPACE, "web-1", |it| {
@@ -61,13 +61,13 @@ fn a_label_that_a_killed_leader_kept_is_taken_by_the_next() {
         it["metadata"]["annotations"]["tenure.dev/term"] = (term + 7).to_string().into();
     });
     let a = cluster.start("web-1", SHORT);
-    cluster.says("web-1", "passive");
+    cluster.has_role("web-1", "passive");
     assert_eq!(cluster.label("web-1").1, Some(term + 7), "the newest term stays");
     agrees(&a, true);
 }
 
 #[test]
-fn whoever_was_cut_off_mends_its_own_label_when_it_is_back() {
+fn a_partitioned_leader_corrects_its_label_when_it_reconnects() {
     let cluster = cluster();
     let [to_a, to_b] = [(); 2].map(|()| FaultProxy::start(cluster.server.address));
     let by = |name: &str, proxy: &FaultProxy| {
@@ -75,7 +75,7 @@ fn whoever_was_cut_off_mends_its_own_label_when_it_is_back() {
     };
     let a = by("web-1", &to_a);
     leads(&a);
-    cluster.says("web-1", "active");
+    cluster.has_role("web-1", "active");
     let b = by("web-2", &to_b);
     agrees(&b, true);
     to_a.door(Door::Deaf);
@@ -89,20 +89,20 @@ fn whoever_was_cut_off_mends_its_own_label_when_it_is_back() {
     assert_eq!(cluster.active(), ["web-1"]);
     let route = agrees(&b, false);
     assert_eq!(route["says"], "passive");
-    until(BOUND, "the trouble is told", || b.status()?["route"]["last_error"].as_str().map(drop));
+    until(BOUND, "the error is reported", || b.status()?["route"]["last_error"].as_str().map(drop));
     assert_eq!(series(&b, "tenure_route_agrees", ""), Some(0.0));
     let warned =
         |it: &process::Process| it.log().matches("the route does not agree with the role").count();
-    until(BOUND, "it is told once", || (warned(&b) > 0).then_some(()));
+    until(BOUND, "it is reported once", || (warned(&b) > 0).then_some(()));
     to_a.heal();
-    cluster.says("web-1", "passive");
+    cluster.has_role("web-1", "passive");
     assert!(cluster.active().is_empty(), "the new leader is cut off yet");
     to_b.heal();
-    cluster.says("web-2", "active");
+    cluster.has_role("web-2", "active");
     let route = agrees(&b, true);
     assert!(route["last_error"].is_null(), "{route}");
     assert_eq!(warned(&b), 1);
-    until(BOUND, "it is told", || b.log().contains("agrees with the role again").then_some(()));
+    until(BOUND, "it is reported", || b.log().contains("agrees with the role again").then_some(()));
 }
 
 /// Delays a write of the old leader until the next one leads; the write was made for an earlier
@@ -111,7 +111,7 @@ fn late_write(spoil: impl FnOnce(&mut serde_json::Value)) -> (Cluster, [process:
     let cluster = cluster();
     let a = cluster.start("web-1", SHORT);
     leads(&a);
-    cluster.says("web-1", "active");
+    cluster.has_role("web-1", "active");
     let b = cluster.start("web-2", SHORT);
     agrees(&b, true);
     cluster.server.take_log();
@@ -122,7 +122,7 @@ fn late_write(spoil: impl FnOnce(&mut serde_json::Value)) -> (Cluster, [process:
     until(BOUND, "the write is under way", || is_under_way().then_some(()));
     cluster.stop(&a);
     leads(&b);
-    cluster.says("web-2", "active");
+    cluster.has_role("web-2", "active");
     (cluster, [a, b])
 }
 
@@ -152,22 +152,22 @@ fn a_late_write_of_an_older_leader_undoes_nothing() {
 }
 
 #[test]
-fn a_late_write_that_nothing_came_before_is_taken_back_by_the_leader() {
+fn a_late_write_that_is_accepted_is_undone_by_the_leader() {
     let (cluster, [_a, b]) = late_write(|it| {
         it["metadata"]["labels"]["tenure.dev/role"] = "passive".into();
     });
     answered(&cluster, 200);
-    cluster.says("web-1", "passive");
+    cluster.has_role("web-1", "passive");
     assert_eq!(cluster.label("web-1").1, Some(leads(&b)));
     agrees(&b, true);
 }
 
 #[test]
-fn a_write_of_unknown_outcome_is_overtaken_before_the_lease_is_given_back() {
+fn a_write_of_unknown_outcome_is_superseded_before_the_lease_is_released() {
     let cluster = cluster();
     let mut a = cluster.start("web-1", LONG);
     leads(&a);
-    cluster.says("web-1", "active");
+    cluster.has_role("web-1", "active");
     cluster.server.inject("patch pods", [Fault::Delay(Duration::from_secs(5))]);
     cluster.server.modify("pods", NAMESPACE, "web-1", |it| {
         it["metadata"]["labels"]["tenure.dev/role"] = "passive".into();
@@ -181,13 +181,13 @@ fn a_write_of_unknown_outcome_is_overtaken_before_the_lease_is_given_back() {
 }
 
 #[test]
-fn without_rights_it_leads_all_the_same_and_says_what_is_missing() {
+fn without_rights_to_the_route_it_leads_and_reports_the_missing_rights() {
     let cluster = cluster();
     cluster.server.account("poor", NAMESPACE, "web");
     cluster.server.write_token("poor");
     let mut a = cluster.start("web-1", LONG);
     leads(&a);
-    let route = until(BOUND, "the trouble is told", || {
+    let route = until(BOUND, "the error is reported", || {
         let route = a.status()?["route"].clone();
         route["last_error"].is_string().then_some(route)
     });
@@ -204,16 +204,16 @@ fn without_rights_it_leads_all_the_same_and_says_what_is_missing() {
     assert!(a.wait(BOUND).success());
     // Once the permissions are granted, no restart is needed.
     cluster.server.allow("poor", NAMESPACE, "pods", &["get", "list", "patch"]);
-    cluster.says("web-2", "active");
+    cluster.has_role("web-2", "active");
     agrees(&b, true);
 }
 
 #[test]
-fn an_api_server_that_hangs_or_is_gone_delays_no_election() {
+fn an_unresponsive_or_unreachable_api_server_delays_no_election() {
     let cluster = cluster();
     let a = cluster.start("web-1", SHORT);
     leads(&a);
-    cluster.says("web-1", "active");
+    cluster.has_role("web-1", "active");
     let term = leads(&a);
     cluster.server.impose("any", Fault::Hang);
     // Longer than the lease, during which each renewal is in time.
@@ -237,7 +237,7 @@ fn an_api_server_that_hangs_or_is_gone_delays_no_election() {
     leads(&c);
     assert!(b.wait(BOUND).success());
     cluster.server.resume();
-    cluster.says("web-3", "active");
+    cluster.has_role("web-3", "active");
     until(BOUND, "the others are passive", || (cluster.active() == ["web-3"]).then_some(()));
 }
 
@@ -254,7 +254,7 @@ fn a_cluster_that_has_both_lease_and_label_needs_no_other_right() {
     cluster.server.write_token("listed");
     let mut a = cluster.start("web-1", SHORT);
     leads(&a);
-    cluster.says("web-1", "active");
+    cluster.has_role("web-1", "active");
     let b = cluster.start("web-2", SHORT);
     agrees(&b, true);
     until(BOUND, "the Lease is watched", || {
@@ -279,7 +279,7 @@ fn the_rights_that_are_listed_are_enough() {
     cluster.server.write_token("listed");
     let mut a = cluster.start("web-1", SHORT);
     leads(&a);
-    cluster.says("web-1", "active");
+    cluster.has_role("web-1", "active");
     let b = cluster.start("web-2", SHORT);
     agrees(&b, true);
     a.kill();

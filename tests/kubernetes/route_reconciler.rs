@@ -67,8 +67,8 @@ impl Kept {
     }
 
     /// Waits until the pod has a role.
-    async fn says(&self, role: &str) {
-        let says = async {
+    async fn has_role(&self, role: &str) {
+        let changed = async {
             loop {
                 let pod = self.server.object("pods", "team", "web-1").unwrap_or_default();
                 if pod["metadata"]["labels"]["tenure.dev/role"] == role {
@@ -77,7 +77,7 @@ impl Kept {
                 tokio::time::sleep(ms(10)).await;
             }
         };
-        timeout(BOUND, says).await.unwrap_or_else(|_| panic!("the label never says {role}"));
+        timeout(BOUND, changed).await.unwrap_or_else(|_| panic!("the label never becomes {role}"));
     }
 
     /// Waits until the route state agrees, or does not.
@@ -106,7 +106,7 @@ impl Kept {
     }
 
     /// Returns whether the newest publication is acknowledged within a time.
-    async fn gives_word(&mut self, within: Duration) -> bool {
+    async fn acknowledges(&mut self, within: Duration) -> bool {
         let sequence = self.feed().last().sequence;
         timeout(within, self.word.reached(sequence)).await.is_ok()
     }
@@ -139,53 +139,53 @@ fn server() -> KubeServer {
 }
 
 #[tokio::test]
-async fn a_belief_that_ends_by_itself_takes_the_route_back() {
+async fn a_lapse_withdraws_the_route() {
     let kept = Kept::start(server(), leading(7, ms(5_000)));
-    kept.says("active").await;
+    kept.has_role("active").await;
     kept.agrees(true).await;
     // There is no publication; the belief ends by the clock alone.
     pass(ms(5_001));
     assert_eq!(kept.document()["agrees"], false, "judged when it is asked");
-    kept.says("passive").await;
+    kept.has_role("passive").await;
     kept.agrees(true).await;
     kept.end().await;
 }
 
 #[tokio::test]
-async fn word_is_given_when_the_route_has_said_it_and_not_before() {
+async fn passive_is_acknowledged_only_after_the_route_reports_it() {
     let mut kept = Kept::start(server(), leading(7, ms(60_000)));
-    kept.says("active").await;
-    assert!(kept.gives_word(BOUND).await);
+    kept.has_role("active").await;
+    assert!(kept.acknowledges(BOUND).await);
     kept.server.impose("patch pods", Fault::Answer(kube_server::answers::Answer::text(503, "")));
     kept.feed().change(status(Standing::Standby));
-    assert!(!kept.gives_word(ms(700)).await, "the label says active yet");
+    assert!(!kept.acknowledges(ms(700)).await, "the label is still active");
     kept.server.heal();
     // The back-off uses the clock of the test.
     pass(ms(10_000));
-    assert!(kept.gives_word(BOUND).await);
-    kept.says("passive").await;
+    assert!(kept.acknowledges(BOUND).await);
+    kept.has_role("passive").await;
     kept.feed().renew(Standing::Paused);
-    assert!(kept.gives_word(BOUND).await, "there is nothing new to say");
+    assert!(kept.acknowledges(BOUND).await, "nothing has changed");
     kept.end().await;
 }
 
 #[tokio::test]
-async fn what_can_never_be_said_is_not_waited_for() {
+async fn a_route_that_cannot_be_written_is_not_waited_for() {
     let mut kept = Kept::start(server(), leading(7, ms(60_000)));
-    kept.says("active").await;
+    kept.has_role("active").await;
     kept.agrees(true).await;
     kept.server.forbid(kube_server::TOKEN);
     kept.feed().change(status(Standing::Standby));
-    assert!(kept.gives_word(BOUND).await);
+    assert!(kept.acknowledges(BOUND).await);
     assert_eq!(kept.document()["agrees"], false);
     assert!(kept.metric("tenure_route_requests_total{").is_some());
     kept.end().await;
 }
 
 #[tokio::test]
-async fn what_others_change_is_seen_at_the_next_look_and_mended() {
+async fn a_change_by_others_is_undone_at_the_next_verification() {
     let kept = Kept::start(server(), leading(7, ms(1_000_000)));
-    kept.says("active").await;
+    kept.has_role("active").await;
     kept.agrees(true).await;
     let looks = kept.server.count("get pods");
     kept.server.modify("pods", "team", "web-1", |it| {
@@ -198,12 +198,12 @@ async fn what_others_change_is_seen_at_the_next_look_and_mended() {
     assert_eq!(kept.server.count("get pods"), looks);
     pass(ms(20_200));
     kept.feed().renew(leading(7, ms(1_000_000)));
-    kept.says("active").await;
+    kept.has_role("active").await;
     kept.end().await;
 }
 
 #[tokio::test]
-async fn another_pod_of_our_name_is_left_alone() {
+async fn another_pod_of_the_same_name_is_left_alone() {
     let kept = Kept::start(server(), Standing::Standby);
     kept.agrees(true).await;
     kept.server.delete("pods", "team", "web-1");
@@ -223,7 +223,7 @@ async fn another_pod_of_our_name_is_left_alone() {
 }
 
 #[tokio::test]
-async fn the_series_are_there_from_the_start_and_only_with_a_route() {
+async fn the_series_exist_from_the_start_and_only_with_a_route() {
     let kept = Kept::start(server(), Standing::Starting);
     assert_eq!(kept.metric("tenure_route_agrees{"), Some(0.0));
     let text = kept.metrics.text(&kept.feed().last(), 0, now());

@@ -40,9 +40,9 @@ fn start(server: &KubeServer, store: &str, variables: &[(&str, &str)]) -> Sideca
 impl Sidecar {
     /// Waits for words in the store's error, and asserts that the sidecar is up, passive, and
     /// reports them everywhere.
-    fn tells(&self, words: &[&str], outcome: &str) {
+    fn reports(&self, words: &[&str], outcome: &str) {
         let it = &self.candidate;
-        let error = until(PATIENCE, &format!("its status tells {words:?}"), || {
+        let error = until(PATIENCE, &format!("its status has {words:?}"), || {
             let error = it.status()?["store"]["last_error"].as_str()?.to_owned();
             words.iter().all(|it| error.contains(it)).then_some(error)
         });
@@ -50,7 +50,7 @@ impl Sidecar {
         let (code, _) = it.get("/livez").unwrap();
         assert_eq!(code, 200, "trouble with a store is no reason to be restarted");
         until(PATIENCE, "it is passive", || (!it.is_leader()).then_some(()));
-        until(PATIENCE, "its log tells it too", || {
+        until(PATIENCE, "its log has it too", || {
             words.iter().all(|word| it.log().contains(word)).then_some(())
         });
         until(PATIENCE, &format!("its metrics count {outcome}"), || {
@@ -70,43 +70,43 @@ impl Sidecar {
 }
 
 #[test]
-fn without_a_rule_of_access_it_says_which_and_leads_once_it_has_it() {
+fn without_an_rbac_rule_it_reports_the_rule_and_leads_once_it_is_granted() {
     let server = KubeServer::start();
     server.account("t", "team", "app");
     server.write_token("t");
     let sidecar = start(&server, "team/orders", &[]);
-    sidecar.tells(
+    sidecar.reports(
         &["system:serviceaccount:team:app", "get", "leases", "team", "kubectl create role"],
         "auth",
     );
     server.allow("t", "team", "leases", &["get"]);
-    sidecar.tells(&["cannot create leases"], "auth");
+    sidecar.reports(&["cannot create leases"], "auth");
     server.allow("t", "team", "leases", &["create", "update"]);
     sidecar.leads();
     let warned = |it: &Sidecar| it.candidate.log().contains("failed to watch the Lease");
-    until(PATIENCE, "it says that it cannot watch", || warned(&sidecar).then_some(()));
+    until(PATIENCE, "it reports that it cannot watch", || warned(&sidecar).then_some(()));
     server.forbid("t");
-    sidecar.tells(&["kubectl create role"], "auth");
+    sidecar.reports(&["kubectl create role"], "auth");
     server.allow("t", "team", "leases", &["get", "create", "update", "watch"]);
     sidecar.leads();
 }
 
 #[test]
-fn without_its_namespace_it_says_so_and_leads_once_that_is_made() {
+fn a_missing_namespace_is_reported_and_it_leads_once_that_is_created() {
     let server = KubeServer::start();
     let sidecar = start(&server, "shop/orders", &[]);
-    sidecar.tells(&["the namespace shop does not exist"], "settings");
+    sidecar.reports(&["the namespace shop does not exist"], "settings");
     server.namespace("shop");
     sidecar.leads();
 }
 
 #[test]
-fn with_a_token_that_has_expired_it_says_so_and_takes_the_next() {
+fn an_expired_token_is_reported_and_the_next_one_is_used() {
     let server = KubeServer::start_secure();
     let sidecar = start(&server, "team/orders", &[]);
     sidecar.leads();
     server.expire(TOKEN);
-    sidecar.tells(&["rejected the service account token", "--kube-token-file"], "auth");
+    sidecar.reports(&["rejected the service account token", "--kube-token-file"], "auth");
     server.account("next", "team", "app");
     server.allow("next", "team", "leases", &["get", "create", "update", "watch"]);
     server.write_token("next");
@@ -136,35 +136,35 @@ fn a_token_that_is_rotated_costs_no_term() {
 }
 
 #[test]
-fn with_the_wrong_authority_it_says_so_and_sends_no_token() {
+fn an_untrusted_authority_is_reported_and_gets_no_token() {
     let server = KubeServer::start_secure();
     let right = std::fs::read(server.ca_file()).unwrap();
     std::fs::write(server.ca_file(), Tls::new("127.0.0.1").authority).unwrap();
     let sidecar = start(&server, "team/orders", &[]);
-    sidecar.tells(&["certificate"], "network");
+    sidecar.reports(&["certificate"], "network");
     assert!(server.take_log().is_empty());
     std::fs::write(server.ca_file(), right).unwrap();
     sidecar.leads();
 }
 
 #[test]
-fn without_its_api_server_it_is_up_and_leads_once_that_is_back() {
+fn it_runs_without_its_api_server_and_leads_once_that_is_reachable() {
     let server = KubeServer::start();
     server.stop();
     let sidecar = start(&server, "team/orders", &[]);
-    sidecar.tells(&[&server.address.to_string()], "network");
-    assert_eq!(sidecar.candidate.get("/readyz").unwrap().0, 503, "it has never heard of its store");
+    sidecar.reports(&[&server.address.to_string()], "network");
+    assert_eq!(sidecar.candidate.get("/readyz").unwrap().0, 503, "its store has never answered");
     server.resume();
     sidecar.leads();
     server.stop();
-    sidecar.tells(&[&server.address.to_string()], "network");
+    sidecar.reports(&[&server.address.to_string()], "network");
     assert_eq!(sidecar.candidate.get("/readyz").unwrap().0, 200, "an outage is for alerts");
     server.resume();
     sidecar.leads();
 }
 
 #[test]
-fn errors_that_pass_cost_no_term_and_those_that_stay_are_told() {
+fn transient_errors_cost_no_term_and_permanent_ones_are_reported() {
     let server = KubeServer::start();
     let sidecar = start(&server, "team/orders", &[]);
     sidecar.leads();
@@ -190,25 +190,25 @@ fn errors_that_pass_cost_no_term_and_those_that_stay_are_told() {
         (Fault::Html, "", "settings"),
     ] {
         server.impose("any", fault);
-        sidecar.tells(&[words], outcome);
+        sidecar.reports(&[words], outcome);
         server.heal();
         sidecar.leads();
     }
 }
 
 #[test]
-fn what_is_no_lease_of_ours_is_told_and_left_alone() {
+fn a_foreign_lease_is_reported_and_left_alone() {
     let server = KubeServer::start();
     let theirs = json!({"metadata": {"annotations": {"tenure.dev/term": "seven"}}, "spec": {}});
     server.put("leases", "team", "orders", theirs);
     let before = server.object("leases", "team", "orders");
     let sidecar = start(&server, "team/orders", &[]);
-    sidecar.tells(&["tenure.dev/term"], "foreign");
+    sidecar.reports(&["tenure.dev/term"], "foreign");
     assert_eq!(server.object("leases", "team", "orders"), before);
     server.put("leases", "team", "orders", json!({"spec": {}}));
     sidecar.leads();
     server.put("leases", "team", "orders", json!({"spec": {"holderIdentity": "x"}}));
-    sidecar.tells(&["leaseDurationSeconds"], "foreign");
+    sidecar.reports(&["leaseDurationSeconds"], "foreign");
     server.put("leases", "team", "orders", json!({"spec": {}}));
     sidecar.leads();
 }

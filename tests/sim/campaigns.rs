@@ -35,17 +35,17 @@ fn assert_clean(tally: &Tally) {
 }
 
 #[test]
-fn a_seed_holds_what_is_claimed_seven() {
+fn seed_seven_keeps_every_invariant() {
     assert_clean(&campaign::run(7, 40.0));
 }
 
 #[test]
-fn a_seed_holds_what_is_claimed_eleven() {
+fn seed_eleven_keeps_every_invariant() {
     assert_clean(&campaign::run(11, 40.0));
 }
 
 #[test]
-fn a_fresh_seed_holds_what_is_claimed() {
+fn a_fresh_seed_keeps_every_invariant() {
     assert_clean(&campaign::run(fastrand::u64(..1 << 32), 40.0));
 }
 
@@ -96,7 +96,7 @@ fn kind(outcome: &Outcome) -> Option<checker::Kind> {
 }
 
 #[test]
-fn the_checker_sees_two_leaders_where_the_lease_is_freed_behind_the_holders_back() {
+fn the_checker_finds_two_leaders_when_a_held_lease_is_freed() {
     // The episode is declared faithful, but violates an assumption: the lease is broken at once,
     // and another candidate gets it while the leader still believes.
     let kind_of_break = Kind::Break { period: Some(0) };
@@ -109,7 +109,7 @@ fn the_checker_sees_two_leaders_where_the_lease_is_freed_behind_the_holders_back
 }
 
 #[test]
-fn the_checker_sees_two_leaders_where_a_pause_beyond_the_margin_goes_unseen() {
+fn the_checker_finds_two_leaders_when_a_pause_beyond_the_margin_is_undetected() {
     let mut scenario = Scenario::by_hand(
         Nature::Freezing,
         vec![at(60, 14, Target::Leader, Kind::Freeze { synced: false })],

@@ -110,7 +110,7 @@ fn with<T>(scenario: &Scenario, test: impl FnOnce(Run<'_>) -> T) -> T {
 }
 
 #[test]
-fn fault_07_after_a_suspend_of_60_s_the_first_question_is_answered_passive() {
+fn fault_07_after_a_suspend_of_60_s_the_first_request_is_answered_passive() {
     for asleep in [DEADLINE, LEASE, 60 * SECOND] {
         // During suspend the boot and wall clocks advance, but the raw clock stands still.
         let suspend = fault(BEGIN, asleep, FIRST, Kind::Suspend { wall_stands: false });
@@ -137,7 +137,7 @@ fn paused(after: Span, pause: Span, synced: bool) -> Scenario {
 }
 
 #[test]
-fn fault_08_a_pause_that_no_clock_sees_makes_no_dual_up_to_the_margin() {
+fn fault_08_a_pause_that_no_clock_measures_causes_no_dual_up_to_the_margin() {
     for after in (0..2 * RETRY).step_by(310_000_000) {
         for pause in [SECOND, 3 * SECOND, MARGIN - SECOND / 2, MARGIN] {
             with(&paused(after, pause, false), |mut run| {
@@ -169,7 +169,7 @@ fn fault_08_beyond_the_margin_only_the_term_fences() {
 }
 
 #[test]
-fn fault_08_beyond_the_margin_a_wall_clock_that_was_set_right_ends_the_belief() {
+fn fault_08_beyond_the_margin_a_corrected_wall_clock_ends_the_leadership() {
     for after in (0..2 * RETRY).step_by(310_000_000) {
         for pause in [MARGIN, 2 * MARGIN, 60 * SECOND] {
             with(&paused(after, pause, true), |mut run| {

@@ -17,11 +17,11 @@ fn assert_holds(bounds: Bounds, at_least: usize) {
 }
 
 #[test]
-fn three_candidates_hold_through_every_two_faults() {
+fn three_candidates_keep_every_invariant_under_any_two_faults() {
     assert_holds(Bounds::of_faults(3, 2), 25_000);
 }
 
 #[test]
-fn two_candidates_hold_through_every_three_faults() {
+fn two_candidates_keep_every_invariant_under_any_three_faults() {
     assert_holds(Bounds::of_faults(2, 3), 130_000);
 }

@@ -97,7 +97,7 @@ impl ObservedHarness for SimulatedLease {
 }
 
 #[test]
-fn a_bid_makes_no_blob_before_it_is_told_that_there_is_none() {
+fn a_bid_creates_no_blob_before_a_response_reports_it_missing() {
     let candidate = Candidate { identity: "one".into(), instance: "1".into(), address: None };
     let bid = Bid {
         lease: LeaseId::from_random(1),

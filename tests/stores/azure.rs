@@ -76,7 +76,7 @@ async fn rows(
     }
     for (op, who, expected, raw, store) in cells {
         assert_eq!(raw.lease_state().await, STATES[state], "before {op} of {who:X}");
-        let snapshot = soon(store.read()).await.expect("a look");
+        let snapshot = soon(store.read()).await.expect("a read");
         let free = !matches!(STATES[state], "leased" | "breaking");
         assert_eq!(snapshot.free, free, "{}", STATES[state]);
         let brought = call(&store, op, &bid(who)).await;
@@ -120,7 +120,7 @@ async fn every_row_of_the_table_holds_on_azurite() {
 /// Runs one leadership from a missing container to its end, and the next candidate's read.
 async fn tenure(settings: AzureSettings) {
     let (store, other) = (open(settings.clone()), open(settings.clone()));
-    let snapshot = soon(store.read()).await.expect("a look at nothing");
+    let snapshot = soon(store.read()).await.expect("a read at nothing");
     assert!(snapshot.free && snapshot.record.term.is_none(), "{snapshot:?}");
 
     let grant = soon(store.acquire(&bid(A))).await.expect("the first lease");
@@ -130,18 +130,18 @@ async fn tenure(settings: AzureSettings) {
     assert_eq!(soon(store.write_term(&bid(A), 41)).await, Ok(41));
     assert_eq!(soon(store.write_term(&bid(A), 900)).await, Ok(41), "written once");
 
-    let snapshot = soon(other.read()).await.expect("a look");
+    let snapshot = soon(other.read()).await.expect("a read");
     assert!(!snapshot.free);
     assert_eq!(snapshot.record.term, Some(41));
     assert_eq!(snapshot.record.holder, Some(bid(A).candidate));
     assert_eq!(snapshot.record.nonce, Some(bid(A).nonce));
     soon(store.renew(&bid(A))).await.expect("a renewal");
-    let renewed = soon(other.read()).await.expect("a look");
+    let renewed = soon(other.read()).await.expect("a read");
     assert_eq!(renewed.version, snapshot.version, "a renewal changes nothing that can be seen");
     assert_eq!(outcome(&soon(other.acquire(&bid(B))).await), "refused");
 
     soon(store.release(&bid(A))).await.expect("a release");
-    let snapshot = soon(other.read()).await.expect("a look");
+    let snapshot = soon(other.read()).await.expect("a read");
     assert!(snapshot.free && snapshot.record.term == Some(41), "the record stays: {snapshot:?}");
     let grant = soon(other.acquire(&bid(B))).await.expect("the next lease");
     assert_eq!(grant.record.term, Some(41));
@@ -151,12 +151,12 @@ async fn tenure(settings: AzureSettings) {
 }
 
 #[tokio::test]
-async fn a_tenure_begins_and_ends_on_the_in_process_server() {
+async fn a_leadership_begins_and_ends_on_the_in_process_server() {
     tenure(BlobServer::start().await.settings("locks", "orders")).await;
 }
 
 #[tokio::test]
-async fn a_tenure_begins_and_ends_on_azurite() {
+async fn a_leadership_begins_and_ends_on_azurite() {
     let azurite = Azurite::start().await;
     tenure(azurite.settings("locks", "team/orders")).await;
 }
@@ -177,7 +177,7 @@ async fn an_account_can_be_signed_for_by_connection_string_on_azurite() {
 }
 
 #[tokio::test]
-async fn a_record_that_is_not_ours_is_refused_and_left_alone() {
+async fn a_foreign_record_is_refused_and_left_alone() {
     let foreign: [(usize, &[(&str, &str)]); 4] = [
         (11, &[]),
         (0, &[("owner", "somebody")]),
@@ -203,7 +203,7 @@ async fn a_record_that_is_not_ours_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_blob_that_two_make_at_once_is_made_once() {
+async fn a_blob_created_by_two_at_once_is_created_once() {
     let server = BlobServer::start().await;
     let settings = server.settings("locks", "orders");
     let (one, two) = (open(settings.clone()), open(settings));
@@ -221,17 +221,17 @@ async fn a_blob_that_two_make_at_once_is_made_once() {
 }
 
 #[tokio::test]
-async fn create_makes_what_is_missing_and_a_first_term_once() {
+async fn create_creates_missing_objects_and_the_first_term_once() {
     let server = BlobServer::start().await;
     let store = open(server.settings("locks", "orders"));
     assert_eq!(soon(store.create(1000)).await.expect("made").len(), 2);
-    assert_eq!(soon(store.read()).await.expect("a look").record.term, Some(1000));
+    assert_eq!(soon(store.read()).await.expect("a read").record.term, Some(1000));
     assert!(soon(store.create(2000)).await.expect("nothing to do").is_empty());
 
     server.put("locks", "empty", 0, &[]);
     let store = open(server.settings("locks", "empty"));
     assert_eq!(soon(store.create(7)).await.expect("made").len(), 1);
-    assert_eq!(soon(store.read()).await.expect("a look").record.term, Some(7));
+    assert_eq!(soon(store.read()).await.expect("a read").record.term, Some(7));
 
     server.put("locks", "led", 0, &[]);
     let store = open(server.settings("locks", "led"));

@@ -20,18 +20,18 @@ fn verdicts(findings: &[Finding]) -> String {
 }
 
 #[tokio::test]
-async fn an_account_in_good_health_has_nothing_wrong_on_azurite() {
+async fn a_healthy_account_has_no_findings_on_azurite() {
     let azurite = Azurite::start().await;
     let settings = azurite.settings("locks", "orders");
     let store = open(settings.clone());
-    let told = verdicts(&soon(store.examine()).await);
-    assert!(told.contains("container: Wrong locks does not exist"), "{told}");
+    let found = verdicts(&soon(store.examine()).await);
+    assert!(found.contains("container: Wrong locks does not exist"), "{found}");
     soon(store.create(1000)).await.expect("made");
     soon(store.acquire(&bid(A))).await.expect("the lease");
     let findings = soon(store.examine()).await;
-    let told = verdicts(&findings);
-    assert!(findings.iter().all(|it| it.verdict == Verdict::Well), "{told}");
-    assert!(told.contains("locks/orders: term 1000, never held, lease leased"), "{told}");
+    let found = verdicts(&findings);
+    assert!(findings.iter().all(|it| it.verdict == Verdict::Well), "{found}");
+    assert!(found.contains("locks/orders: term 1000, never held, lease leased"), "{found}");
     soon(store.renew(&bid(A))).await.expect("the lease was left alone");
 }
 
@@ -50,7 +50,7 @@ async fn the_probe_is_removed_and_the_lock_is_left_alone() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_an_account_is_named() {
+async fn each_problem_of_an_account_is_reported() {
     let (server, store) = leading().await;
     let table: [(&str, Fault, &str); 4] = [
         (
@@ -64,29 +64,29 @@ async fn what_is_wrong_with_an_account_is_named() {
     ];
     for (op, fault, words) in table {
         server.inject(op, [fault]);
-        let told = verdicts(&soon(store.examine()).await);
-        assert!(told.contains(words), "{words} in {told}");
+        let found = verdicts(&soon(store.examine()).await);
+        assert!(found.contains(words), "{words} in {found}");
         server.heal();
     }
     server.set_tier("locks", "orders", "Archive");
-    let told = verdicts(&soon(store.examine()).await);
-    assert!(told.contains("blob tier: Wrong the blob is archived"), "{told}");
+    let found = verdicts(&soon(store.examine()).await);
+    assert!(found.contains("blob tier: Wrong the blob is archived"), "{found}");
     server.advance(Duration::from_secs(1000));
-    let told = verdicts(&soon(store.examine()).await);
-    assert!(told.contains("clock skew: Wrong the clock of this host is 99"), "{told}");
+    let found = verdicts(&soon(store.examine()).await);
+    assert!(found.contains("clock skew: Wrong the clock of this host is 99"), "{found}");
     server.put("locks", "foreign", 3, &[]);
-    let told = verdicts(&soon(open(server.settings("locks", "foreign")).examine()).await);
+    let found = verdicts(&soon(open(server.settings("locks", "foreign")).examine()).await);
     assert!(
-        told.contains("lock blob: Wrong the blob locks/foreign was not written by Tenure"),
-        "{told}"
+        found.contains("lock blob: Wrong the blob locks/foreign was not written by Tenure"),
+        "{found}"
     );
 
     let mut settings = server.settings("locks", "orders");
     settings.endpoint = "http://no-such-account.invalid".parse().expect("a URL");
-    let told = verdicts(&soon(open(settings).examine()).await);
+    let found = verdicts(&soon(open(settings).examine()).await);
     assert!(
-        told.contains("name resolution: Wrong failed to resolve no-such-account.invalid"),
-        "{told}"
+        found.contains("name resolution: Wrong failed to resolve no-such-account.invalid"),
+        "{found}"
     );
-    assert_eq!(told.matches("Skipped").count(), 9, "{told}");
+    assert_eq!(found.matches("Skipped").count(), 9, "{found}");
 }

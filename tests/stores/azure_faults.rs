@@ -15,7 +15,7 @@ use tenure::lease::{Cause, Nonce, StoreError};
 use tenure::store::{LeaseAdmin, LeaseStore};
 
 #[tokio::test]
-async fn what_the_store_does_not_say_for_certain_is_unknown() {
+async fn an_ambiguous_response_is_unknown() {
     let (server, store) = leading().await;
     let table = [
         (302, "", Cause::Settings),
@@ -65,14 +65,14 @@ async fn one_call_is_one_request() {
         let log = server.take_log();
         assert_eq!(log.len(), 1, "no retry of its own: {log:?}");
     }
-    soon(store.read()).await.expect("a look");
+    soon(store.read()).await.expect("a read");
     assert_eq!(server.take_log().len(), 1);
     soon(store.release(&bid(A))).await.expect("a release");
     assert_eq!(server.take_log().len(), 1);
 }
 
 #[tokio::test]
-async fn fault_21_an_answer_that_names_another_lease_means_that_ours_is_lost() {
+async fn fault_21_an_answer_that_names_another_lease_is_a_loss() {
     let (server, store) = leading().await;
     server.inject("any", [Fault::WrongLease, Fault::WrongLease]);
     assert_eq!(outcome(&soon(store.renew(&bid(A))).await), "refused");
@@ -80,7 +80,7 @@ async fn fault_21_an_answer_that_names_another_lease_means_that_ours_is_lost() {
 }
 
 #[tokio::test]
-async fn fault_21_a_page_in_the_place_of_an_answer_proves_nothing() {
+async fn fault_21_an_html_page_as_an_answer_is_unknown() {
     let (server, store) = leading().await;
     for op in ["acquire", "renew", "release", "look", "write"] {
         server.inject(op, [Fault::Html]);
@@ -139,7 +139,7 @@ async fn a_term_whose_answer_was_lost_is_not_written_twice() {
 }
 
 #[tokio::test]
-async fn a_record_that_changed_meanwhile_is_lost_unless_it_bears_our_nonce() {
+async fn a_record_that_changed_is_a_loss_unless_it_has_the_nonce_of_the_write() {
     let (server, store) = leading().await;
     let mut next = bid(A);
     next.nonce = Nonce(99);
@@ -157,7 +157,7 @@ async fn a_record_that_changed_meanwhile_is_lost_unless_it_bears_our_nonce() {
 }
 
 #[tokio::test]
-async fn a_blob_or_container_that_is_deleted_takes_the_lease_with_it() {
+async fn a_deleted_blob_or_container_is_a_loss_of_the_lease() {
     let (server, store) = leading().await;
     let raw = Raw::new(&server.settings("locks", "orders"));
     raw.container("DELETE").await;
@@ -173,12 +173,12 @@ async fn a_blob_or_container_that_is_deleted_takes_the_lease_with_it() {
 }
 
 /// What a server was asked, and how it answered.
-fn asked(server: &BlobServer) -> Vec<(String, u16)> {
+fn requests(server: &BlobServer) -> Vec<(String, u16)> {
     server.take_log().into_iter().map(|it| (it.op, it.status)).collect()
 }
 
 #[tokio::test]
-async fn a_missing_blob_is_made_only_for_a_bid_that_was_told_that_it_is_missing() {
+async fn a_missing_blob_is_created_only_for_a_bid_that_found_it_missing() {
     let (server, store) = leading().await;
     let raw = Raw::new(&server.settings("locks", "orders"));
     let held = bid(A).lease.to_wire();
@@ -189,7 +189,7 @@ async fn a_missing_blob_is_made_only_for_a_bid_that_was_told_that_it_is_missing(
         server.inject("acquire", [fault]);
         assert_ne!(outcome(&soon(store.acquire(&bid(A))).await), "granted");
     }
-    assert_eq!(soon(store.read()).await.expect("a look").record.term, None);
+    assert_eq!(soon(store.read()).await.expect("a read").record.term, None);
     for refused in [
         outcome(&soon(store.renew(&bid(A))).await),
         outcome(&soon(store.write_term(&bid(A), 1)).await),
@@ -197,15 +197,15 @@ async fn a_missing_blob_is_made_only_for_a_bid_that_was_told_that_it_is_missing(
     ] {
         assert_eq!(refused, "refused");
     }
-    assert!(asked(&server).iter().all(|(op, _)| op != "make"), "nobody was told by a bid's answer");
+    assert!(requests(&server).iter().all(|(op, _)| op != "make"), "no bid found it missing");
     assert!(!server.has("locks", "orders"));
     soon(store.acquire(&bid(B))).await.expect("the lease on a new blob");
     let order = [("acquire", 404), ("make", 201), ("acquire", 201), ("look", 200)];
-    assert_eq!(asked(&server), order.map(|(op, status)| (op.to_owned(), status)));
+    assert_eq!(requests(&server), order.map(|(op, status)| (op.to_owned(), status)));
 }
 
 #[tokio::test]
-async fn a_blob_made_too_late_replaces_neither_a_lease_nor_a_record() {
+async fn a_late_creation_of_the_blob_replaces_neither_a_lease_nor_a_record() {
     let (server, store) = leading().await;
     let before = server.metadata("locks", "orders");
     let missing = || Fault::Answer(404, "BlobNotFound");
@@ -221,7 +221,7 @@ async fn a_blob_made_too_late_replaces_neither_a_lease_nor_a_record() {
 }
 
 #[tokio::test]
-async fn rights_that_do_not_allow_to_make_the_blob_are_named_with_the_role() {
+async fn missing_rights_to_create_the_blob_are_reported_with_the_role() {
     let server = BlobServer::start().await;
     let store = open(server.settings("locks", "orders"));
     server.inject("make-container", [Fault::Answer(403, "AuthorizationPermissionMismatch")]);
@@ -236,7 +236,7 @@ async fn rights_that_do_not_allow_to_make_the_blob_are_named_with_the_role() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_not_there_is_said_to_be_broken_and_may_come_later() {
+async fn a_missing_store_is_reported_and_may_appear_later() {
     let port = testkit::ports::free_port();
     let server = BlobServer::start().await;
     let mut settings = server.settings("locks", "orders");
@@ -247,7 +247,7 @@ async fn a_store_that_is_not_there_is_said_to_be_broken_and_may_come_later() {
 }
 
 #[tokio::test]
-async fn a_name_that_does_not_resolve_is_said_to_be_one() {
+async fn a_name_that_does_not_resolve_is_reported() {
     let server = BlobServer::start().await;
     let mut settings = server.settings("locks", "orders");
     settings.endpoint = "http://no-such-account.invalid".parse().expect("a URL");
@@ -257,7 +257,7 @@ async fn a_name_that_does_not_resolve_is_said_to_be_one() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_vouches_for_is_refused_and_no_proxy_stands_before_loopback() {
+async fn an_untrusted_certificate_is_refused_and_loopback_uses_no_proxy() {
     let certificate = azurite::Certificate::new();
     let listener = token_server::TokenServer::start(Some(&certificate)).await;
     let mut settings = BlobServer::start().await.settings("locks", "orders");
@@ -293,7 +293,7 @@ async fn asked_of_proxy(except: Option<&str>) -> Option<String> {
 }
 
 #[tokio::test]
-async fn the_proxy_of_the_settings_is_asked_but_for_what_it_is_not_to() {
+async fn the_configured_proxy_is_used_except_for_no_proxy_hosts() {
     let line = asked_of_proxy(None).await.expect("the proxy is asked");
     assert_eq!(line.trim(), "CONNECT no-such-account.invalid:443 HTTP/1.1");
     assert_eq!(asked_of_proxy(Some("example.com,.invalid")).await, None);

@@ -20,7 +20,7 @@ fn successor() -> Successor {
 }
 
 #[tokio::test]
-async fn a_successor_is_written_with_our_lease_id_over_the_record_that_was_read() {
+async fn a_successor_is_written_with_the_lease_id_over_the_record_that_was_read() {
     let (server, store) = leading().await;
     soon(store.set_successor(&bid(A), &successor())).await.expect("named");
     let log = server.take_log();
@@ -39,7 +39,7 @@ async fn a_successor_is_written_with_our_lease_id_over_the_record_that_was_read(
 }
 
 #[tokio::test]
-async fn what_a_successor_s_write_is_answered_decides_whether_the_lease_is_lost() {
+async fn the_response_to_the_write_of_a_successor_decides_whether_the_lease_is_lost() {
     let (server, store) = leading().await;
     for (fault, expected) in [
         (Fault::Answer(412, "LeaseLost"), "refused"),
@@ -50,10 +50,10 @@ async fn what_a_successor_s_write_is_answered_decides_whether_the_lease_is_lost(
         (Fault::Html, "unknown"),
         (Fault::DropBefore, "broken"),
     ] {
-        let told = format!("{fault:?}");
+        let case = format!("{fault:?}");
         server.inject("write", [fault]);
         let named = soon(store.set_successor(&bid(A), &successor())).await;
-        assert_eq!(outcome(&named), expected, "{told}: {named:?}");
+        assert_eq!(outcome(&named), expected, "{case}: {named:?}");
     }
     server.inject("write", [Fault::DropAfter]);
     let named = soon(store.set_successor(&bid(A), &successor())).await;
@@ -62,7 +62,7 @@ async fn what_a_successor_s_write_is_answered_decides_whether_the_lease_is_lost(
 }
 
 #[tokio::test]
-async fn a_lease_is_broken_only_as_it_was_seen_and_for_the_longest_period() {
+async fn a_lease_is_broken_only_if_unchanged_and_for_the_longest_period() {
     let (server, store) = leading().await;
     server.inject("break", [Fault::Answer(412, "ConditionNotMet")]);
     let broken = soon(store.break_lease(true)).await;
@@ -80,7 +80,7 @@ async fn a_lease_is_broken_only_as_it_was_seen_and_for_the_longest_period() {
 }
 
 #[tokio::test]
-async fn an_answer_that_there_is_no_lease_is_no_error_and_no_other_answer_is_taken_for_it() {
+async fn only_the_response_that_no_lease_exists_counts_as_none_to_break() {
     let (server, store) = leading().await;
     for code in ["LeaseNotPresentWithLeaseOperation", "LeaseAlreadyBroken"] {
         server.inject("break", [Fault::Answer(409, code)]);
@@ -95,12 +95,12 @@ async fn an_answer_that_there_is_no_lease_is_no_error_and_no_other_answer_is_tak
         Fault::Html,
         Fault::Redirect("http://127.0.0.1:1/".to_owned()),
     ] {
-        let told = format!("{fault:?}");
+        let case = format!("{fault:?}");
         server.inject("break", [fault]);
         let broken = soon(store.break_lease(true)).await;
-        assert_eq!(outcome(&broken), "unknown", "{told}: {broken:?}");
+        assert_eq!(outcome(&broken), "unknown", "{case}: {broken:?}");
     }
-    assert!(!soon(store.read()).await.expect("a look").free, "nothing of that broke it");
+    assert!(!soon(store.read()).await.expect("a read").free, "nothing of that broke it");
 }
 
 #[tokio::test]

@@ -47,23 +47,23 @@ async fn everything(settings: AzureSettings) -> String {
         seen: Version("".into()),
     };
     let store = Azure::open(settings).expect("the settings are good");
-    let mut told = format!("{store:?} {bid:?}");
+    let mut text = format!("{store:?} {bid:?}");
     let all = async {
-        told += &format!("{:?}", store.read().await);
-        told += &format!("{:?}", store.create(1).await);
-        told += &format!("{:?}", store.acquire(&bid).await);
-        told += &format!("{:?}", store.write_term(&bid, 1).await);
-        told += &format!("{:?}", store.renew(&bid).await);
-        told += &format!("{:?}", store.examine().await);
-        told += &format!("{:?}", store.release(&bid).await);
+        text += &format!("{:?}", store.read().await);
+        text += &format!("{:?}", store.create(1).await);
+        text += &format!("{:?}", store.acquire(&bid).await);
+        text += &format!("{:?}", store.write_term(&bid, 1).await);
+        text += &format!("{:?}", store.renew(&bid).await);
+        text += &format!("{:?}", store.examine().await);
+        text += &format!("{:?}", store.release(&bid).await);
     };
     tokio::time::timeout(Duration::from_secs(60), all).await.expect("an end within a minute");
-    told
+    text
 }
 
 /// Runs with each kind of credential, without faults and with each fault.
 async fn with_each_credential(server: &BlobServer) -> String {
-    let mut told = String::new();
+    let mut text = String::new();
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("sas");
     std::fs::write(&file, "sv=2023-11-03&sp=rcw&sig=U0FTLVNFQ1JFVA%3D%3D").expect("written");
@@ -84,7 +84,7 @@ async fn with_each_credential(server: &BlobServer) -> String {
         }
         let mut settings = server.settings("locks", "orders");
         settings.credential = credential;
-        told += &everything(settings.clone()).await;
+        text += &everything(settings.clone()).await;
         for fault in [
             Fault::Answer(403, "AuthenticationFailed"),
             Fault::Answer(500, "InternalError"),
@@ -95,19 +95,19 @@ async fn with_each_credential(server: &BlobServer) -> String {
             Fault::Redirect("http://127.0.0.1:1/?sig=U0FTLVNFQ1JFVA%3D%3D".to_owned()),
         ] {
             server.inject("any", vec![fault; 40]);
-            told += &everything(settings.clone()).await;
+            text += &everything(settings.clone()).await;
             server.heal();
         }
         let mut away = settings;
         away.endpoint =
             format!("http://127.0.0.1:{}/a", testkit::ports::free_port()).parse().expect("a URL");
-        told += &everything(away).await;
+        text += &everything(away).await;
     }
-    told
+    text
 }
 
 #[tokio::test]
-async fn neither_logs_nor_errors_hold_a_secret_at_any_level() {
+async fn logs_and_errors_have_no_secret_at_any_level() {
     let captured = Captured::default();
     let writer = captured.clone();
     let mut filter = EnvFilter::new("trace");
@@ -120,14 +120,14 @@ async fn neither_logs_nor_errors_hold_a_secret_at_any_level() {
         .init();
 
     let azurite = Azurite::start().await;
-    let mut told = everything(azurite.settings("locks", "orders")).await;
+    let mut text = everything(azurite.settings("locks", "orders")).await;
 
     let server = BlobServer::start().await;
-    told += &with_each_credential(&server).await;
+    text += &with_each_credential(&server).await;
 
     let log = String::from_utf8(captured.0.lock().expect("a lock").clone()).expect("UTF-8");
     assert!(log.contains("TRACE") || log.contains("DEBUG"), "something was captured: {log}");
-    assert!(log.contains("created the missing blob") || told.contains("created the blob"), "{log}");
+    assert!(log.contains("created the missing blob") || text.contains("created the blob"), "{log}");
     let mut secrets = vec![
         azurite::KEY.to_owned(),
         blob_server::KEY.to_owned(),
@@ -146,7 +146,7 @@ async fn neither_logs_nor_errors_hold_a_secret_at_any_level() {
     assert!(secrets.len() > 20, "signatures were sent: {}", secrets.len());
     for secret in secrets {
         let signature = secret.rsplit(':').next().expect("a last part");
-        for text in [&log, &told] {
+        for text in [&log, &text] {
             let line = text.lines().find(|line| line.contains(signature));
             assert!(line.is_none(), "{signature} in {line:?}");
         }

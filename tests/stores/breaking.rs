@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use azurite::Azurite;
-use cluster::{Cluster, ON_BLOBS, PATIENCE, STEADY, Timings, tells};
+use cluster::{Cluster, ON_BLOBS, PATIENCE, STEADY, Timings, logs};
 use process::{Process, Ran, run_verb, until};
 use raw::Raw;
 use tenure::clock;
@@ -58,16 +58,16 @@ fn takes_leadership_safely(timings: Timings, store: Option<&Azurite>) {
     assert!(ran.err.is_empty(), "{}", ran.err);
 
     // Its next renewal is refused, before its deadline.
-    tells(&cluster.candidates[first], "\"reason\":\"lost\"");
+    logs(&cluster.candidates[first], "\"reason\":\"lost\"");
     assert!(
         !cluster.candidates[first].log().contains("lapsed"),
         "{}",
         cluster.candidates[first].log()
     );
     let (second, _) = cluster.next_leader(clock::now());
-    cluster.hear(second);
+    cluster.records(second);
     assert!(cluster.term(second) > term);
-    let verdict = cluster.judge();
+    let verdict = cluster.verdict();
     assert_eq!(verdict.terms.len(), 2, "{verdict:?}");
 }
 
@@ -93,12 +93,12 @@ fn crew_on(store: Option<&Azurite>, timings: Timings) -> Cluster {
 }
 
 #[test]
-fn a_broken_lease_on_one_host_runs_out_before_another_leads() {
+fn a_broken_lease_on_one_host_expires_before_another_leads() {
     takes_leadership_safely(STEADY, None);
 }
 
 #[tokio::test]
-async fn a_broken_lease_on_azurite_runs_out_before_another_leads() {
+async fn a_broken_lease_on_azurite_expires_before_another_leads() {
     let azurite = Azurite::start().await;
     takes_leadership_safely(ON_BLOBS, Some(&azurite));
 }
@@ -145,7 +145,7 @@ async fn a_dead_leader_s_lease_on_azurite_is_freed_at_once() {
 }
 
 #[test]
-fn at_once_wants_a_yes_and_without_one_nothing_is_broken() {
+fn an_immediate_break_requires_confirmation() {
     let mut cluster = Cluster::empty(LONG);
     cluster.join("a", &[], &[]);
     cluster.settle();
@@ -175,8 +175,8 @@ fn at_once_wants_a_yes_and_without_one_nothing_is_broken() {
     let ran = break_lease_on_a_terminal(&cluster, "yes\n");
     assert_eq!(ran.code, 0, "{}", ran.out);
     assert!(ran.out.contains("it is free now"), "{}", ran.out);
-    tells(&cluster.candidates[0], "\"reason\":\"lost\"");
-    let verdict = cluster.judge();
+    logs(&cluster.candidates[0], "\"reason\":\"lost\"");
+    let verdict = cluster.verdict();
     assert!(verdict.terms[0].0 == term, "{verdict:?}");
 }
 
@@ -188,7 +188,7 @@ fn renews(candidate: &Process) {
 }
 
 #[test]
-fn what_nobody_holds_is_said_and_no_failure() {
+fn a_lease_without_a_holder_is_reported_as_success() {
     let directory = tempfile::tempdir().unwrap();
     let store = format!("file://{}/none", directory.path().display());
     for more in [&[][..], &["--now", "--yes"]] {
@@ -201,7 +201,7 @@ fn what_nobody_holds_is_said_and_no_failure() {
 }
 
 #[test]
-fn what_cannot_be_broken_is_said_with_its_reason() {
+fn a_lease_that_cannot_be_broken_is_reported_with_the_reason() {
     let ran = run_verb(&["break", "--store", "memory:"], &[]);
     assert_eq!(ran.code, 2, "{}", ran.out);
     assert!(ran.err.contains("inside each process"), "{}", ran.err);

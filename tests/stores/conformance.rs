@@ -82,7 +82,7 @@ impl Harness for MemoryLock {
     }
 
     async fn bytes(&self) -> Vec<u8> {
-        let snapshot: Snapshot = self.memory.read().await.expect("a look");
+        let snapshot: Snapshot = self.memory.read().await.expect("a read");
         format!("{snapshot:?}").into_bytes()
     }
 }

@@ -34,7 +34,7 @@ fn ops(server: &BlobServer) -> Vec<String> {
 }
 
 /// Waits until the server has received all of these requests, in this order.
-async fn asked(server: &BlobServer, wanted: &[&str]) {
+async fn received(server: &BlobServer, wanted: &[&str]) {
     let mut seen = Vec::new();
     let all = async {
         while seen.len() < wanted.len() {
@@ -61,12 +61,12 @@ async fn is_silent(proxy: &FaultProxy) -> bool {
 }
 
 #[tokio::test]
-async fn what_passes_is_told_apart_and_comes_over_kept_connections() {
+async fn requests_are_classified_and_connections_are_reused() {
     let (_server, proxy, store) = leading().await;
     proxy.take_log();
     soon(store.renew(&bid(A))).await.expect("renewed");
     assert_eq!(outcome(&soon(store.acquire(&bid(B))).await), "refused");
-    soon(store.write_term(&bid(A), 1)).await.expect("ours");
+    soon(store.write_term(&bid(A), 1)).await.expect("held");
     soon(store.release(&bid(A))).await.expect("released");
     let log = proxy.take_log();
     let calls: Vec<_> = log.iter().map(|it| (it.call, it.status)).collect();
@@ -79,7 +79,7 @@ async fn what_passes_is_told_apart_and_comes_over_kept_connections() {
 }
 
 #[tokio::test]
-async fn a_fault_is_for_its_kind_alone_and_for_as_many_as_it_was_ordered_for() {
+async fn a_fault_applies_to_its_kind_and_count_only() {
     let (server, proxy, store) = leading().await;
     proxy.next(Call::Renew, [Fault::DropBefore(Then::Close)]);
     soon(store.read()).await.expect("another kind");
@@ -96,7 +96,7 @@ async fn a_fault_is_for_its_kind_alone_and_for_as_many_as_it_was_ordered_for() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_silence_an_end_or_a_reset() {
+async fn a_lost_answer_is_a_timeout_a_close_or_a_reset() {
     let (_server, proxy, _store) = leading().await;
     proxy.next(Call::Look, [Then::Close, Then::Reset].map(Fault::DropBefore));
     assert_eq!(bare(&proxy).await.unwrap(), b"", "an end");
@@ -106,18 +106,18 @@ async fn a_lost_answer_is_silence_an_end_or_a_reset() {
 }
 
 #[tokio::test]
-async fn a_request_that_was_given_up_still_reaches_the_store_behind_later_ones() {
+async fn a_cancelled_request_still_reaches_the_store_after_later_ones() {
     let (server, proxy, store) = leading().await;
     let late = Duration::from_millis(300);
     proxy.next(Call::Renew, [Fault::Delay { request: late, answer: Duration::ZERO }]);
     let given_up = tokio::time::timeout(Duration::from_millis(50), store.renew(&bid(A))).await;
     assert!(given_up.is_err());
-    soon(store.read()).await.expect("a look");
-    asked(&server, &["look", "renew"]).await;
+    soon(store.read()).await.expect("a read");
+    received(&server, &["look", "renew"]).await;
 }
 
 #[tokio::test]
-async fn an_answer_can_be_late_alone() {
+async fn an_answer_alone_can_be_delayed() {
     let (server, proxy, store) = leading().await;
     let answer = Duration::from_millis(300);
     proxy.next(Call::Renew, [Fault::Delay { request: Duration::ZERO, answer }]);
@@ -132,7 +132,7 @@ async fn duplicates_and_replays_reach_the_store_again() {
     let (server, proxy, store) = leading().await;
     proxy.next(Call::Renew, [Fault::Duplicate { after: Duration::from_millis(50) }]);
     soon(store.renew(&bid(A))).await.expect("the first's answer");
-    asked(&server, &["renew", "renew"]).await;
+    received(&server, &["renew", "renew"]).await;
     soon(store.release(&bid(A))).await.expect("released");
     let replayed = tokio::task::spawn_blocking(move || proxy.replay(Call::Renew)).await.unwrap();
     assert_eq!(replayed, 409);
@@ -149,7 +149,7 @@ async fn an_answer_can_trickle_or_be_garbage() {
 }
 
 #[tokio::test]
-async fn connections_are_refused_or_not_heard_and_served_again_on_the_same_port() {
+async fn connections_are_refused_or_ignored_and_served_again_on_the_same_port() {
     let (_server, proxy, store) = leading().await;
     let mut open = TcpStream::connect(proxy.address).await.unwrap();
     soon(store.renew(&bid(A))).await.expect("served");

@@ -40,7 +40,7 @@ async fn get(kube: &Kube) -> Result<Lease, KubeError> {
 }
 
 #[tokio::test]
-async fn objects_are_written_as_read_with_all_that_is_not_ours() {
+async fn objects_are_written_with_all_unknown_fields_that_were_read() {
     for server in [KubeServer::start(), KubeServer::start_secure()] {
         let kube = open(&server);
         assert!(matches!(get(&kube).await, Err(KubeError::Missing(_))));
@@ -71,7 +71,7 @@ async fn objects_are_written_as_read_with_all_that_is_not_ours() {
 }
 
 #[tokio::test]
-async fn what_was_deleted_is_not_made_again_by_a_replacement() {
+async fn a_replacement_does_not_recreate_a_deleted_object() {
     let server = KubeServer::start();
     let kube = open(&server);
     let made = kube.create(&lease("orders")).await.unwrap().object;
@@ -83,7 +83,7 @@ async fn what_was_deleted_is_not_made_again_by_a_replacement() {
 }
 
 #[tokio::test]
-async fn a_patch_compares_where_it_names_a_version_and_a_trial_makes_nothing() {
+async fn a_patch_with_a_version_is_conditional_and_a_dry_run_changes_nothing() {
     let server = KubeServer::start();
     let kube = open(&server);
     kube.try_create(&lease("orders")).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_patch_compares_where_it_names_a_version_and_a_trial_makes_nothing() {
 }
 
 #[tokio::test]
-async fn a_list_is_whole_however_many_pages_it_has() {
+async fn a_list_of_many_pages_is_complete() {
     let server = KubeServer::start();
     let kube = open(&server);
     for number in 0..53 {
@@ -135,7 +135,7 @@ async fn no_read_is_answered_from_a_cache() {
 type Told = (Fault, fn(&KubeError) -> bool, &'static [&'static str]);
 
 #[tokio::test]
-async fn each_failure_is_told_by_its_kind_and_in_words() {
+async fn each_failure_is_reported_with_its_kind_and_a_message() {
     let server = KubeServer::start();
     let kube = Kube::open(&access(&server), BOUND).unwrap();
     let failure = |status, reason: &str, words: &str| {
@@ -186,22 +186,22 @@ async fn each_failure_is_told_by_its_kind_and_in_words() {
     ];
     for (fault, kind, words) in table {
         server.inject("get leases", [fault.clone()]);
-        let told = get(&kube).await.unwrap_err();
-        assert!(kind(&told), "{fault:?}: {told:?}");
-        let text = told.to_string();
+        let error = get(&kube).await.unwrap_err();
+        assert!(kind(&error), "{fault:?}: {error:?}");
+        let text = error.to_string();
         assert!(words.iter().all(|it| text.contains(it)), "{fault:?}: {text}");
         assert!(!text.contains(TOKEN) && !text.is_empty(), "{text}");
     }
     server.stop();
-    let told = get(&kube).await.unwrap_err();
-    assert!(matches!(told, KubeError::Disconnected(_) | KubeError::Network(_)), "{told:?}");
-    assert!(told.to_string().contains(&server.address.to_string()), "{told}");
+    let error = get(&kube).await.unwrap_err();
+    assert!(matches!(error, KubeError::Disconnected(_) | KubeError::Network(_)), "{error:?}");
+    assert!(error.to_string().contains(&server.address.to_string()), "{error}");
     server.resume();
-    assert!(matches!(get(&kube).await, Err(KubeError::Missing(_))), "it is well again");
+    assert!(matches!(get(&kube).await, Err(KubeError::Missing(_))), "it works again");
 }
 
 #[tokio::test]
-async fn a_missing_right_is_told_as_the_rule_that_gives_it() {
+async fn a_missing_right_is_reported_with_the_rule_that_grants_it() {
     let server = KubeServer::start();
     server.account("t", "team", "app");
     server.write_token("t");
@@ -212,14 +212,14 @@ async fn a_missing_right_is_told_as_the_rule_that_gives_it() {
     let object = kube.create(&lease("orders")).await.unwrap().object;
     let replaced = kube.replace(&object).await.unwrap_err();
     let patched = kube.patch::<Pod>("team", "web-1", &json!({})).await.unwrap_err();
-    for (told, words) in [
+    for (error, words) in [
         (read, ["get", "leases"]),
         (made, ["create", "leases"]),
         (replaced, ["update", "leases"]),
         (patched, ["patch", "pods"]),
     ] {
-        assert!(matches!(told, KubeError::Forbidden(_)), "{told:?}");
-        let text = told.to_string();
+        assert!(matches!(error, KubeError::Forbidden(_)), "{error:?}");
+        let text = error.to_string();
         let words = words.into_iter().chain(["team", "system:serviceaccount:team:app"]);
         words.for_each(|it| assert!(text.contains(it), "{it}: {text}"));
     }
@@ -228,13 +228,13 @@ async fn a_missing_right_is_told_as_the_rule_that_gives_it() {
         ..Lease::default()
     };
     server.allow("t", "", "leases", &["create"]);
-    let told = kube.create(&elsewhere).await.unwrap_err();
-    assert!(matches!(told, KubeError::NoNamespace(_)), "{told:?}");
-    assert!(told.to_string().contains("nowhere"), "{told}");
+    let error = kube.create(&elsewhere).await.unwrap_err();
+    assert!(matches!(error, KubeError::NoNamespace(_)), "{error:?}");
+    assert!(error.to_string().contains("nowhere"), "{error}");
 }
 
 #[tokio::test]
-async fn a_rotated_token_is_read_again_and_an_expired_one_is_told() {
+async fn a_rotated_token_is_read_again_and_an_expired_one_is_reported() {
     let server = KubeServer::start();
     let kube = open(&server);
     kube.create(&lease("orders")).await.unwrap();
@@ -244,65 +244,65 @@ async fn a_rotated_token_is_read_again_and_an_expired_one_is_told() {
     server.expire(TOKEN);
     get(&kube).await.expect("the new token is taken");
     server.expire("second");
-    let told = get(&kube).await.unwrap_err();
-    assert!(matches!(told, KubeError::Unauthorized(_)), "{told:?}");
-    assert!(told.to_string().contains("token"), "{told}");
-    assert!(!told.to_string().contains("second"), "{told}");
+    let error = get(&kube).await.unwrap_err();
+    assert!(matches!(error, KubeError::Unauthorized(_)), "{error:?}");
+    assert!(error.to_string().contains("token"), "{error}");
+    assert!(!error.to_string().contains("second"), "{error}");
     std::fs::remove_file(server.token_file()).unwrap();
-    let told = get(&kube).await.unwrap_err();
-    assert!(matches!(told, KubeError::Files(_) | KubeError::Unauthorized(_)), "{told:?}");
-    assert!(told.to_string().contains("--kube-token-file"), "{told}");
+    let error = get(&kube).await.unwrap_err();
+    assert!(matches!(error, KubeError::Files(_) | KubeError::Unauthorized(_)), "{error:?}");
+    assert!(error.to_string().contains("--kube-token-file"), "{error}");
     server.account("third", "team", "app");
     server.write_token("third");
-    get(&kube).await.expect("it is well again");
+    get(&kube).await.expect("it works again");
 }
 
 #[tokio::test]
-async fn without_a_token_nobody_signs_in_and_the_refusal_says_so() {
+async fn without_a_token_requests_are_anonymous_and_the_refusal_is_reported() {
     let server = KubeServer::start();
     let kube = Kube::open(&KubeAccess { token_file: None, ..access(&server) }, BOUND).unwrap();
-    let told = get(&kube).await.unwrap_err();
-    assert!(matches!(told, KubeError::Forbidden(_) | KubeError::Unauthorized(_)), "{told:?}");
-    assert!(told.to_string().contains("--kube-token-file"), "{told}");
+    let error = get(&kube).await.unwrap_err();
+    assert!(matches!(error, KubeError::Forbidden(_) | KubeError::Unauthorized(_)), "{error:?}");
+    assert!(error.to_string().contains("--kube-token-file"), "{error}");
     assert!(!server.take_log()[0].headers.contains_key("authorization"));
 }
 
 #[tokio::test]
-async fn a_server_of_another_authority_is_never_spoken_with() {
+async fn a_server_of_another_authority_gets_no_request() {
     let server = KubeServer::start_secure();
     let right = std::fs::read(server.ca_file()).unwrap();
     let other = Tls::new("127.0.0.1").authority;
     std::fs::write(server.ca_file(), &other).unwrap();
     let kube = open(&server);
-    let told = get(&kube).await.unwrap_err();
-    assert!(matches!(told, KubeError::Network(_)), "{told:?}");
-    assert!(told.to_string().contains("certificate"), "{told}");
+    let error = get(&kube).await.unwrap_err();
+    assert!(matches!(error, KubeError::Network(_)), "{error:?}");
+    assert!(error.to_string().contains("certificate"), "{error}");
     let by_the_system = KubeAccess { ca_file: None, ..access(&server) };
-    let told = get(&Kube::open(&by_the_system, BOUND * 10).unwrap()).await.unwrap_err();
-    assert!(matches!(told, KubeError::Network(_)), "{told:?}");
+    let error = get(&Kube::open(&by_the_system, BOUND * 10).unwrap()).await.unwrap_err();
+    assert!(matches!(error, KubeError::Network(_)), "{error:?}");
     assert!(server.take_log().is_empty(), "no token was sent");
     std::fs::write(server.ca_file(), right).unwrap();
     assert!(matches!(get(&kube).await, Err(KubeError::Missing(_))), "the file is read again");
 
     let named = KubeServer::with(Some(Tls::new("kubernetes.default.svc")));
-    let told = get(&open(&named)).await.unwrap_err();
-    assert!(matches!(told, KubeError::Network(_)), "{told:?}");
+    let error = get(&open(&named)).await.unwrap_err();
+    assert!(matches!(error, KubeError::Network(_)), "{error:?}");
     for broken in ["", "-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n"] {
         std::fs::write(server.ca_file(), broken).unwrap();
-        let told = get(&open(&server)).await.unwrap_err();
-        assert!(matches!(told, KubeError::Files(_)), "{told:?}");
-        assert!(told.to_string().contains(&server.ca_file().display().to_string()), "{told}");
+        let error = get(&open(&server)).await.unwrap_err();
+        assert!(matches!(error, KubeError::Files(_)), "{error:?}");
+        assert!(error.to_string().contains(&server.ca_file().display().to_string()), "{error}");
     }
     let missing = KubeAccess { ca_file: Some(PathBuf::from("/nowhere/ca.crt")), ..access(&server) };
-    let told = get(&Kube::open(&missing, BOUND).unwrap()).await.unwrap_err();
-    assert!(told.to_string().contains("/nowhere/ca.crt"), "{told}");
+    let error = get(&Kube::open(&missing, BOUND).unwrap()).await.unwrap_err();
+    assert!(error.to_string().contains("/nowhere/ca.crt"), "{error}");
 }
 
 #[tokio::test]
-async fn a_token_follows_no_redirect() {
+async fn a_token_is_not_sent_to_a_redirect() {
     let (server, other) = (KubeServer::start(), KubeServer::start());
     server.impose("any", Fault::Redirect(other.url()));
-    let told = get(&open(&server)).await.unwrap_err();
-    assert!(matches!(told, KubeError::Invalid(_) | KubeError::Unavailable(_)), "{told:?}");
+    let error = get(&open(&server)).await.unwrap_err();
+    assert!(matches!(error, KubeError::Invalid(_) | KubeError::Unavailable(_)), "{error:?}");
     assert!(other.take_log().is_empty());
 }

@@ -37,8 +37,8 @@ async fn next(watch: &mut Pin<Box<dyn Stream<Item = Told> + Send>>) -> Option<To
 }
 
 /// Returns kind and version of an event.
-fn brief(told: Option<Told>) -> (&'static str, String) {
-    match told.expect("not at its end").expect("no error") {
+fn brief(event: Option<Told>) -> (&'static str, String) {
+    match event.expect("not at its end").expect("no error") {
         Watched::Added(it) => ("added", it.metadata.resource_version),
         Watched::Modified(it) => ("modified", it.metadata.resource_version),
         Watched::Deleted(it) => ("deleted", it.metadata.resource_version),
@@ -60,7 +60,7 @@ fn with_lease() -> KubeServer {
 }
 
 #[tokio::test]
-async fn a_watch_tells_each_change_of_its_one_object() {
+async fn a_watch_reports_each_change_of_its_object() {
     for server in [KubeServer::start(), KubeServer::start_secure()] {
         server.put("leases", "team", "orders", json!({"spec": {}}));
         let kube = open(&server);
@@ -83,7 +83,7 @@ async fn a_watch_tells_each_change_of_its_one_object() {
 }
 
 #[tokio::test]
-async fn a_watch_goes_on_from_a_version_and_hears_of_bookmarks() {
+async fn a_watch_resumes_from_a_version_and_gets_bookmarks() {
     let server = with_lease();
     let kube = open(&server);
     let (first, second) = (holder(&server, "a"), holder(&server, "b"));
@@ -95,9 +95,9 @@ async fn a_watch_goes_on_from_a_version_and_hears_of_bookmarks() {
     let latest = server.object("leases", "team", "others").unwrap();
     let latest = latest["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
     for _ in 0..100 {
-        let told = brief(next(&mut marked).await);
-        assert_eq!(told.0, "bookmark");
-        if told.1 == latest {
+        let event = brief(next(&mut marked).await);
+        assert_eq!(event.0, "bookmark");
+        if event.1 == latest {
             return;
         }
     }
@@ -105,20 +105,20 @@ async fn a_watch_goes_on_from_a_version_and_hears_of_bookmarks() {
 }
 
 #[tokio::test]
-async fn a_version_that_is_gone_is_told_as_gone_in_either_form() {
+async fn an_expired_version_is_reported_as_gone_in_either_form() {
     let server = with_lease();
     let kube = open(&server);
     let old = holder(&server, "a");
     holder(&server, "b");
     server.compact();
     let mut watching = watch(&kube, Some(old.clone()));
-    let told = next(&mut watching).await.unwrap();
-    assert!(matches!(told, Err(KubeError::Gone(_))), "{told:?}");
+    let event = next(&mut watching).await.unwrap();
+    assert!(matches!(event, Err(KubeError::Gone(_))), "{event:?}");
     assert!(next(&mut watching).await.is_none(), "it has ended");
     let gone = Answer::failure(410, "Expired", "too old resource version", Value::Null);
     server.inject("watch leases", [Fault::Answer(gone)]);
-    let told = next(&mut watch(&kube, Some(old))).await.unwrap();
-    assert!(matches!(told, Err(KubeError::Gone(_))), "{told:?}");
+    let event = next(&mut watch(&kube, Some(old))).await.unwrap();
+    assert!(matches!(event, Err(KubeError::Gone(_))), "{event:?}");
     assert_eq!(brief(next(&mut watch(&kube, None)).await).0, "added", "anew, it begins well");
 }
 
@@ -129,8 +129,8 @@ async fn a_watch_that_is_cut_refused_or_unanswered_ends_with_the_reason() {
     let mut cut = watch(&kube, None);
     assert_eq!(brief(next(&mut cut).await).0, "added");
     server.cut_watches();
-    let told = next(&mut cut).await.unwrap();
-    assert!(matches!(told, Err(KubeError::Disconnected(_) | KubeError::Network(_))), "{told:?}");
+    let event = next(&mut cut).await.unwrap();
+    assert!(matches!(event, Err(KubeError::Disconnected(_) | KubeError::Network(_))), "{event:?}");
     assert!(next(&mut cut).await.is_none());
     let forbidden = Answer::failure(403, "Forbidden", "leases is forbidden", Value::Null);
     for (fault, kind) in [
@@ -143,9 +143,9 @@ async fn a_watch_that_is_cut_refused_or_unanswered_ends_with_the_reason() {
     ] {
         // A rejected token is tried once more, after its file was read again.
         server.impose("watch leases", fault.clone());
-        let told = next(&mut watch(&kube, None)).await;
-        let told = told.unwrap_or_else(|| panic!("{fault:?} is told as nothing")).unwrap_err();
-        assert!(kind(&told), "{fault:?}: {told:?}");
+        let event = next(&mut watch(&kube, None)).await;
+        let event = event.unwrap_or_else(|| panic!("{fault:?} ends without an error")).unwrap_err();
+        assert!(kind(&event), "{fault:?}: {event:?}");
         server.heal();
     }
 }
@@ -156,10 +156,10 @@ async fn a_line_that_never_ends_ends_the_watch() {
     let kube = open(&server);
     let endless = format!("{{\"type\": \"{}", "x".repeat(3 << 20));
     server.inject("watch leases", [Fault::Answer(Answer::text(200, &endless))]);
-    let told = next(&mut watch(&kube, None)).await.unwrap();
-    assert!(matches!(told, Err(KubeError::Invalid(_))), "{told:?}");
+    let event = next(&mut watch(&kube, None)).await.unwrap();
+    assert!(matches!(event, Err(KubeError::Invalid(_))), "{event:?}");
     let nonsense = "not JSON\n{\"type\": \"MODIFIED\", \"object\": 7}\n";
     server.inject("watch leases", [Fault::Answer(Answer::text(200, nonsense))]);
-    let told = next(&mut watch(&kube, None)).await.unwrap();
-    assert!(matches!(told, Err(KubeError::Invalid(_))), "{told:?}");
+    let event = next(&mut watch(&kube, None)).await.unwrap();
+    assert!(matches!(event, Err(KubeError::Invalid(_))), "{event:?}");
 }

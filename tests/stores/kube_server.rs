@@ -24,13 +24,13 @@ async fn make(raw: &Raw, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_watch_tells_bookmarks_ends_in_time_and_says_when_its_version_is_gone() {
+async fn a_watch_sends_bookmarks_times_out_and_reports_an_expired_version() {
     let server = KubeServer::start();
     let raw = raw(&server);
     let made = make(&raw, "a").await;
     server.bookmark_every(Duration::from_millis(50));
     let mut watch = raw.watch(LEASES, "allowWatchBookmarks=true&timeoutSeconds=1").await;
-    assert_eq!(watch.told().await.0, "ADDED");
+    assert_eq!(watch.event().await.0, "ADDED");
     let mut told = Vec::new();
     while let Some(event) = watch.next().await {
         told.push(event);
@@ -45,16 +45,16 @@ async fn a_watch_tells_bookmarks_ends_in_time_and_says_when_its_version_is_gone(
     assert_eq!(watch.next().await, None);
     server.withhold(true);
     let mut late = raw.watch(LEASES, "").await;
-    assert_eq!(late.told().await.0, "ADDED");
+    assert_eq!(late.event().await.0, "ADDED");
     server.touch("leases", "team", "a");
     server.withhold(false);
-    assert_eq!(late.told().await.0, "MODIFIED");
+    assert_eq!(late.event().await.0, "MODIFIED");
     server.cut_watches();
     assert!(late.try_next().await.is_err());
 }
 
 #[tokio::test]
-async fn faults_come_as_ordered_and_are_counted() {
+async fn faults_are_injected_as_requested_and_counted() {
     let server = KubeServer::start();
     let raw = raw(&server);
     let mut lease = make(&raw, "a").await;

@@ -33,7 +33,7 @@ async fn relay(listener: TcpListener, server: SocketAddr, silenced: watch::Recei
 }
 
 #[tokio::test]
-async fn connections_that_died_without_a_word_cost_one_renewal_and_no_more() {
+async fn connections_that_died_silently_cost_one_renewal() {
     let server = KubeServer::start();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let api = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();

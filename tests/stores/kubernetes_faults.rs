@@ -27,7 +27,7 @@ async fn all(store: &Kubernetes, bid: &Bid) -> Vec<(&'static str, String)> {
 }
 
 /// Returns a fault that answers with success and this body.
-fn said(body: &Value) -> Fault {
+fn success_with(body: &Value) -> Fault {
     Fault::Answer(Answer::json(200, body))
 }
 
@@ -36,7 +36,7 @@ fn failure(status: u16, reason: &str, words: &str) -> Fault {
 }
 
 #[tokio::test]
-async fn whatever_the_server_says_of_itself_is_evidence_of_nothing() {
+async fn no_error_of_the_server_counts_as_a_loss() {
     let server = KubeServer::start();
     let store = Kubernetes::open(&tenure::config::KubernetesSettings {
         request_timeout: Duration::from_millis(1_500),
@@ -60,19 +60,22 @@ async fn whatever_the_server_says_of_itself_is_evidence_of_nothing() {
         (failure(422, "Invalid", "no"), "settings"),
         (Fault::Html, "settings"),
         // Valid JSON from something that is not the API server.
-        (said(&json!({})), "settings"),
-        (said(&json!({"status": "ok"})), "settings"),
-        (said(&json!({"kind": "Status", "apiVersion": "v1", "status": "Success"})), "settings"),
-        (said(&json!({"kind": "Lease", "apiVersion": "v1", "metadata": {}})), "settings"),
-        (said(&another), "settings"),
+        (success_with(&json!({})), "settings"),
+        (success_with(&json!({"status": "ok"})), "settings"),
+        (
+            success_with(&json!({"kind": "Status", "apiVersion": "v1", "status": "Success"})),
+            "settings",
+        ),
+        (success_with(&json!({"kind": "Lease", "apiVersion": "v1", "metadata": {}})), "settings"),
+        (success_with(&another), "settings"),
         (Fault::Hang, "timeout"),
         (Fault::DropBefore, "network"),
     ] {
         server.impose("any", fault.clone());
         for (call, outcome) in all(&store, &held).await {
-            let (known, told) = outcome.split_once(": ").unwrap_or((&outcome, ""));
+            let (known, answer) = outcome.split_once(": ").unwrap_or((&outcome, ""));
             assert!(matches!(known, "unknown" | "broken"), "{fault:?}, {call}: {outcome}");
-            assert_eq!(told, cause, "{fault:?}, {call}");
+            assert_eq!(answer, cause, "{fault:?}, {call}");
         }
         server.heal();
         assert_eq!(lease(&server), before, "{fault:?}");
@@ -82,11 +85,11 @@ async fn whatever_the_server_says_of_itself_is_evidence_of_nothing() {
         assert!(matches!(&*outcome, "unknown: network" | "broken: network"), "{call}: {outcome}");
     }
     server.resume();
-    soon(store.renew(&held)).await.expect("gone and back, it is still ours");
+    soon(store.renew(&held)).await.expect("it is still held after it came back");
 }
 
 #[tokio::test]
-async fn a_write_refused_in_any_way_is_no_loss() {
+async fn a_refused_write_is_no_loss() {
     let server = KubeServer::start();
     let store = open(&server);
     let (held, _) = lead(&store, A).await;
@@ -109,7 +112,7 @@ async fn a_write_refused_in_any_way_is_no_loss() {
 }
 
 #[tokio::test]
-async fn a_write_counts_only_if_its_answer_shows_it() {
+async fn a_write_counts_only_if_its_response_contains_it() {
     let server = KubeServer::start();
     let store = open(&server);
     let (held, _) = lead(&store, A).await;
@@ -125,7 +128,7 @@ async fn a_write_counts_only_if_its_answer_shows_it() {
         changed(|it| it["spec"]["holderIdentity"] = "another".into()),
         changed(|it| it["metadata"]["annotations"] = json!({})),
     ] {
-        server.impose("update leases", said(&made));
+        server.impose("update leases", success_with(&made));
         for written in [soon(store.acquire(&held)).await.map(drop), soon(store.renew(&held)).await]
         {
             assert_eq!(outcome(&written), "unknown: settings", "{made}");
@@ -135,7 +138,7 @@ async fn a_write_counts_only_if_its_answer_shows_it() {
     soon(store.release(&held)).await.unwrap();
     server.delete("leases", "team", "orders");
     let bid = seeing(&store, bid(B)).await;
-    server.inject("create leases", [said(&ours)]);
+    server.inject("create leases", [success_with(&ours)]);
     assert_eq!(outcome(&soon(store.acquire(&bid)).await), "unknown: settings");
     assert_eq!(soon(store.acquire(&bid)).await.map(|it| it.record.term), Ok(None));
 }
@@ -179,7 +182,7 @@ async fn a_bid_whose_answer_is_lost_is_granted_when_it_is_repeated() {
 }
 
 #[tokio::test]
-async fn a_write_that_lands_late_touches_nothing_that_came_after() {
+async fn a_late_write_changes_no_later_state() {
     let server = KubeServer::start();
     let store = open(&server);
     let (first, _) = lead(&store, A).await;
@@ -217,7 +220,7 @@ async fn a_write_that_lands_late_touches_nothing_that_came_after() {
 }
 
 #[tokio::test]
-async fn a_renewal_reads_what_stands_there_after_a_conflict_and_never_from_a_cache() {
+async fn a_renewal_reads_the_lease_after_a_conflict_and_never_from_a_cache() {
     let server = KubeServer::start();
     let store = open(&server);
     let (a, _) = lead(&store, A).await;
@@ -234,7 +237,7 @@ async fn a_renewal_reads_what_stands_there_after_a_conflict_and_never_from_a_cac
     assert_eq!(
         outcome(&soon(store.renew(&a)).await),
         "refused",
-        "a cache would say that it is ours"
+        "a cache would return the lease as held"
     );
     for asked in server.take_log() {
         assert!(!asked.query.contains_key("resourceVersion"), "{asked:?}");
@@ -242,7 +245,7 @@ async fn a_renewal_reads_what_stands_there_after_a_conflict_and_never_from_a_cac
 }
 
 #[tokio::test]
-async fn a_deleted_lease_is_lost_and_is_never_made_again_by_its_holder() {
+async fn a_deleted_lease_is_lost_and_never_recreated_by_its_holder() {
     let server = KubeServer::start();
     let store = open(&server);
     let (a, term) = lead(&store, A).await;
@@ -267,7 +270,7 @@ async fn a_deleted_lease_is_lost_and_is_never_made_again_by_its_holder() {
 }
 
 #[tokio::test]
-async fn what_is_deleted_under_a_write_is_not_made_again_by_it() {
+async fn a_lease_deleted_during_a_write_is_not_recreated_by_it() {
     let server = KubeServer::start();
     let store = open(&server);
     let (a, _) = lead(&store, A).await;
@@ -287,19 +290,19 @@ async fn what_is_deleted_under_a_write_is_not_made_again_by_it() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_is_missing_or_ending_is_told_and_mended() {
+async fn a_missing_or_terminating_namespace_is_reported_until_it_exists() {
     let server = KubeServer::start();
     let store = Kubernetes::open(&settings(&server, "shop", "orders")).unwrap();
     assert!(soon(store.read()).await.unwrap().free, "a read cannot tell");
     let a = seeing(&store, bid(A)).await;
-    let told = soon(store.acquire(&a)).await.unwrap_err();
-    assert!(matches!(told, StoreError::Unknown(_)), "{told:?}");
-    assert!(told.to_string().contains("the namespace shop does not exist"), "{told}");
+    let answer = soon(store.acquire(&a)).await.unwrap_err();
+    assert!(matches!(answer, StoreError::Unknown(_)), "{answer:?}");
+    assert!(answer.to_string().contains("the namespace shop does not exist"), "{answer}");
     server.namespace("shop");
     server.modify("namespaces", "", "shop", |it| it["status"]["phase"] = "Terminating".into());
-    let told = soon(store.acquire(&a)).await.unwrap_err();
-    assert!(told.to_string().contains("being terminated"), "{told}");
-    assert!(!told.to_string().contains("create role"), "no rule is missing: {told}");
+    let answer = soon(store.acquire(&a)).await.unwrap_err();
+    assert!(answer.to_string().contains("being terminated"), "{answer}");
+    assert!(!answer.to_string().contains("create role"), "no rule is missing: {answer}");
     server.modify("namespaces", "", "shop", |it| it["status"]["phase"] = "Active".into());
     soon(store.acquire(&a)).await.unwrap();
 }
@@ -317,22 +320,22 @@ async fn a_token_that_is_rotated_loses_nothing_and_an_expired_one_comes_back() {
     server.expire(TOKEN);
     soon(store.renew(&a)).await.expect("the new token is read at once");
     server.expire("second");
-    let told = soon(store.renew(&a)).await;
-    assert_eq!(outcome(&told), "unknown: auth");
-    assert!(!told.unwrap_err().to_string().contains("second"));
+    let answer = soon(store.renew(&a)).await;
+    assert_eq!(outcome(&answer), "unknown: auth");
+    assert!(!answer.unwrap_err().to_string().contains("second"));
     server.write_token("third");
     soon(store.renew(&a)).await.expect("it is read again");
     server.forbid("third");
-    let told = soon(store.renew(&a)).await;
-    assert_eq!(outcome(&told), "unknown: auth");
-    let told = told.unwrap_err().to_string();
+    let answer = soon(store.renew(&a)).await;
+    assert_eq!(outcome(&answer), "unknown: auth");
+    let answer = answer.unwrap_err().to_string();
     for words in ["leases", "team", "kubectl create role", "--serviceaccount=team:app"] {
-        assert!(told.contains(words), "{words}: {told}");
+        assert!(answer.contains(words), "{words}: {answer}");
     }
 }
 
 #[tokio::test]
-async fn two_at_once_on_a_missing_lease_are_one() {
+async fn two_creations_of_a_missing_lease_make_one() {
     let server = KubeServer::start();
     let (store, other) = (open(&server), open(&server));
     let (a, b) = (seeing(&store, bid(A)).await, seeing(&other, bid(B)).await);

@@ -28,7 +28,7 @@ async fn woken(standby: &Kubernetes) -> bool {
 }
 
 #[tokio::test]
-async fn a_standby_is_woken_by_what_it_can_act_on() {
+async fn a_standby_is_woken_by_changes_it_can_act_on() {
     let server = KubeServer::start();
     let (store, standby) = (open(&server), open(&server));
     let (a, _) = lead(&store, A).await;
@@ -54,7 +54,7 @@ async fn a_standby_is_woken_by_what_it_can_act_on() {
 }
 
 #[tokio::test]
-async fn renewals_and_what_others_note_wake_nobody() {
+async fn renewals_and_unrelated_changes_wake_no_standby() {
     let server = KubeServer::start();
     let (store, standby) = (open(&server), open(&server));
     let (a, _) = lead(&store, A).await;
@@ -70,7 +70,7 @@ async fn renewals_and_what_others_note_wake_nobody() {
 }
 
 #[tokio::test]
-async fn a_standby_that_waits_asks_nothing_while_nothing_changes() {
+async fn a_standby_sends_no_request_while_nothing_changes() {
     let server = KubeServer::start();
     let (store, standby) = (open(&server), open(&server));
     let (_, _) = lead(&store, A).await;
@@ -83,7 +83,7 @@ async fn a_standby_that_waits_asks_nothing_while_nothing_changes() {
 }
 
 #[tokio::test]
-async fn a_release_is_told_after_a_version_was_gone_and_after_watches_were_cut() {
+async fn a_release_is_reported_after_an_expired_version_and_after_cut_watches() {
     let server = KubeServer::start();
     let (store, standby) = (open(&server), open(&server));
     let gone = Answer::failure(410, "Expired", "too old resource version", Value::Null);
@@ -119,12 +119,12 @@ async fn a_release_is_told_after_a_version_was_gone_and_after_watches_were_cut()
         soon(store.release(&held)).await.unwrap();
         tokio::time::timeout(Duration::from_secs(40), standby.changed())
             .await
-            .unwrap_or_else(|_| panic!("{trouble}: nobody is told of the release"));
+            .unwrap_or_else(|_| panic!("{trouble}: the release is not reported"));
     }
 }
 
 #[tokio::test]
-async fn a_watch_that_cannot_be_had_is_not_asked_for_without_end() {
+async fn a_watch_that_fails_is_retried_with_a_backoff() {
     let server = KubeServer::start();
     let (store, standby) = (open(&server), open(&server));
     lead(&store, A).await;
@@ -155,7 +155,7 @@ async fn a_watch_that_cannot_be_had_is_not_asked_for_without_end() {
 }
 
 #[tokio::test]
-async fn a_watch_that_begins_well_and_ends_at_once_is_asked_for_less_and_less() {
+async fn a_watch_that_ends_at_once_is_retried_with_a_growing_backoff() {
     let server = KubeServer::start();
     let (store, standby) = (open(&server), open(&server));
     lead(&store, A).await;

@@ -26,7 +26,7 @@ impl Trio {
     fn start(store: Option<&Azurite>, timings: Timings) -> Self {
         let cluster = match store {
             None => Cluster::empty(timings),
-            Some(azurite) => crew_on(azurite, timings),
+            Some(azurite) => cluster_on(azurite, timings),
         };
         let mut trio = Self { cluster, sockets: tempfile::tempdir().unwrap() };
         for name in NAMES {
@@ -40,14 +40,14 @@ impl Trio {
         format!("unix:{}", self.sockets.path().join(name).display())
     }
 
-    fn tell(&self, name: &str, arguments: &[&str]) -> Ran {
+    fn command(&self, name: &str, arguments: &[&str]) -> Ran {
         let admin = self.admin(name);
         run_verb(&[arguments, &["--admin", &admin]].concat(), &[])
     }
 }
 
 /// Creates a cluster on Azurite, on a record for which the first leader need not wait.
-fn crew_on(azurite: &Azurite, timings: Timings) -> Cluster {
+fn cluster_on(azurite: &Azurite, timings: Timings) -> Cluster {
     let endpoint = azurite.endpoint.as_str();
     let store = ["--store", "azure://devstoreaccount1/elections", "--azure-endpoint", endpoint];
     let cluster = Cluster::on(store.map(str::to_owned).into(), Vec::new(), timings);
@@ -67,33 +67,33 @@ fn ten_handovers(mut trio: Trio) {
         let next = (leader + 1) % NAMES.len();
         let term = trio.cluster.term(leader);
         let ran =
-            trio.tell(NAMES[leader], &["transfer", "--to", NAMES[next], "--hold-off", HOLD_OFF]);
+            trio.command(NAMES[leader], &["transfer", "--to", NAMES[next], "--hold-off", HOLD_OFF]);
         assert_eq!(ran.code, 0, "{}", ran.err);
         assert!(
             ran.out.contains(&format!("other candidates wait for {}", NAMES[next])),
             "{}",
             ran.out
         );
-        trio.cluster.lets_go(leader);
+        trio.cluster.releases(leader);
         let (found, gap) = trio.cluster.next_leader(clock::now());
         assert_eq!(NAMES[found], NAMES[next], "another than the successor leads");
         assert!(gap < Duration::from_secs(25), "it came when nobody waited any more: {gap:?}");
         assert!(trio.cluster.term(found) > term);
-        trio.cluster.hear(found);
+        trio.cluster.records(found);
         leader = trio.cluster.settle();
         assert_eq!(leader, found, "it did not stay");
     }
-    let verdict = trio.cluster.judge();
+    let verdict = trio.cluster.verdict();
     assert_eq!(verdict.terms.len(), 11, "{verdict:?}");
 }
 
 #[test]
-fn ten_transfers_on_one_host_reach_their_successor_without_an_overlap() {
+fn ten_transfers_on_one_host_reach_their_successors_without_an_overlap() {
     ten_handovers(Trio::start(None, STEADY));
 }
 
 #[tokio::test]
-async fn ten_transfers_on_azurite_reach_their_successor_without_an_overlap() {
+async fn ten_transfers_on_azurite_reach_their_successors_without_an_overlap() {
     let azurite = Azurite::start().await;
     ten_handovers(Trio::start(Some(&azurite), ON_BLOBS));
 }
@@ -104,22 +104,23 @@ fn a_successor_that_does_not_exist_costs_its_hold_off_and_no_more() {
     let leader = trio.cluster.settle();
     let hold_off = Duration::from_secs(4);
     let before = clock::now();
-    let ran = trio.tell(NAMES[leader], &["transfer", "--to", "nobody", "--hold-off", "4s"]);
+    let ran = trio.command(NAMES[leader], &["transfer", "--to", "nobody", "--hold-off", "4s"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    trio.cluster.lets_go(leader);
+    trio.cluster.releases(leader);
     let (next, _) = trio.cluster.next_leader(clock::now());
     let waited = before.elapsed_max(clock::now());
     assert!(waited >= hold_off, "the successor was not waited for: {waited:?}");
     assert!(waited < hold_off + Duration::from_secs(20), "{waited:?}");
     // The successor's deference ends with the next term: a handover after that is immediate.
-    trio.cluster.hear(next);
+    trio.cluster.records(next);
     let third = (next + 1) % NAMES.len();
     trio.cluster.settle();
-    let ran = trio.tell(NAMES[next], &["transfer", "--to", NAMES[third], "--hold-off", HOLD_OFF]);
+    let ran =
+        trio.command(NAMES[next], &["transfer", "--to", NAMES[third], "--hold-off", HOLD_OFF]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    trio.cluster.lets_go(next);
+    trio.cluster.releases(next);
     until(PATIENCE, "the named one leads", || {
         trio.cluster.candidates[third].is_leader().then_some(())
     });
-    trio.cluster.judge();
+    trio.cluster.verdict();
 }

@@ -62,7 +62,7 @@ impl World {
             }
             Event::Turn(who)
         } else if self.store.is_free() {
-            Event::Look(who)
+            Event::Read(who)
         } else {
             return false;
         };

@@ -95,7 +95,7 @@ pub enum Event {
     /// The driver calls the election, since something is due.
     Turn(u8),
     /// It reads that the lease is free, and bids.
-    Look(u8),
+    Read(u8),
     /// The store performs its request; `twice` leaves a duplicate in transit.
     Serve { who: u8, twice: bool },
     /// The answer arrives; `twice` leaves a duplicate in transit.
@@ -243,7 +243,7 @@ impl World {
             }
         } else if self.store.is_free() && self.left.bids.is_none_or(|bids| peer.drawn < bids.into())
         {
-            events.push(Event::Look(who));
+            events.push(Event::Read(who));
         }
     }
 
@@ -266,7 +266,7 @@ impl World {
         match event {
             Event::Tick { slow } => self.tick(slow),
             Event::Turn(who) => self.peer_mut(who).turn(Input::Timeout),
-            Event::Look(who) => self.look(who)?,
+            Event::Read(who) => self.read(who)?,
             Event::Serve { who, twice } => self.serve(who, twice),
             Event::Answer { who, twice } => {
                 self.left.spend(Fault::Failure, twice.into());
@@ -319,7 +319,7 @@ impl World {
 
     /// Handles a wake-up, the read and its answer at one instant: a read changes nothing in the store,
     /// and its bid may still be late.
-    fn look(&mut self, who: u8) -> Option<()> {
+    fn read(&mut self, who: u8) -> Option<()> {
         self.peer_mut(who).turn(Input::Wakeup);
         let mut message = self.peer_mut(who).wire.take()?;
         message.answer = Some(self.store.serve(&message.op));

@@ -30,7 +30,7 @@ pub(super) struct Standing {
 }
 
 fn not_ours() -> StoreError {
-    StoreError::Refused(Failure::new(Cause::Lease, "the lease is not ours"))
+    StoreError::Refused(Failure::new(Cause::Lease, "the lease is held by another"))
 }
 
 /// Returns the error of a write whose object changed since it was read.

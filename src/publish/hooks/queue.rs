@@ -110,7 +110,7 @@ impl EventQueue for Roles {
 #[derive(Debug, Default)]
 pub(super) struct Leaders {
     seen: Option<Leader>,
-    told: Option<Leader>,
+    notified: Option<Leader>,
 }
 
 /// A leadership: an instance in a term.
@@ -123,7 +123,7 @@ struct Leader {
 
 impl Leaders {
     fn due(&self) -> bool {
-        self.seen != self.told
+        self.seen != self.notified
     }
 }
 
@@ -148,7 +148,7 @@ impl EventQueue for Leaders {
         if !self.due() {
             return None;
         }
-        self.told.clone_from(&self.seen);
+        self.notified.clone_from(&self.seen);
         Some(HookEvent { name: Name::LeaderChange, term: status.term() })
     }
 }
@@ -198,7 +198,7 @@ mod tests {
         before.into_iter().filter(|event| !after.contains(event)).collect()
     }
 
-    fn told(roles: &mut Roles) -> Option<HookEvent> {
+    fn next(roles: &mut Roles) -> Option<HookEvent> {
         // A status that leads at this instant.
         roles.start(&leading(1, at(0)), at(0))
     }
@@ -274,36 +274,36 @@ mod tests {
     fn a_drain_is_reported_once_and_before_passive() {
         let mut roles = Roles::default();
         viewing(&mut roles, View::Leads(7));
-        told(&mut roles).unwrap();
+        next(&mut roles).unwrap();
         viewing(&mut roles, View::Drains(7));
-        assert_eq!(told(&mut roles), Some(event(Name::Drain, 7)));
-        assert_eq!(told(&mut roles), Some(event(Name::Passive, 7)));
-        assert_eq!(told(&mut roles), None);
+        assert_eq!(next(&mut roles), Some(event(Name::Drain, 7)));
+        assert_eq!(next(&mut roles), Some(event(Name::Passive, 7)));
+        assert_eq!(next(&mut roles), None);
         assert!(viewing(&mut roles, View::Not).is_empty());
-        assert_eq!(told(&mut roles), None);
+        assert_eq!(next(&mut roles), None);
     }
 
     #[test]
     fn a_drain_that_is_over_is_skipped_and_passive_is_not() {
         let mut roles = Roles::default();
         viewing(&mut roles, View::Leads(7));
-        told(&mut roles).unwrap();
+        next(&mut roles).unwrap();
         viewing(&mut roles, View::Drains(7));
         assert_eq!(viewing(&mut roles, View::Not), [event(Name::Drain, 7)]);
-        assert_eq!(told(&mut roles), Some(event(Name::Passive, 7)));
+        assert_eq!(next(&mut roles), Some(event(Name::Passive, 7)));
     }
 
     #[test]
     fn the_newest_state_wins_over_those_in_between() {
         let mut roles = Roles::default();
         viewing(&mut roles, View::Leads(1));
-        told(&mut roles).unwrap();
+        next(&mut roles).unwrap();
         assert!(viewing(&mut roles, View::Not).is_empty());
         assert_eq!(viewing(&mut roles, View::Leads(2)), [event(Name::Passive, 1)]);
         assert_eq!(viewing(&mut roles, View::Not), [event(Name::Active, 2)]);
-        assert_eq!(told(&mut roles), Some(event(Name::Passive, 1)));
+        assert_eq!(next(&mut roles), Some(event(Name::Passive, 1)));
         viewing(&mut roles, View::Leads(3));
-        assert_eq!(told(&mut roles), Some(event(Name::Active, 3)));
+        assert_eq!(next(&mut roles), Some(event(Name::Active, 3)));
     }
 
     fn led_by(name: &str, term: u64) -> Status {

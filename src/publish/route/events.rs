@@ -237,23 +237,23 @@ mod tests {
     #[test]
     fn only_the_start_and_end_of_a_term_become_events() {
         use State::{Activating, Draining, Jeopardy, Leader, Standby, Stopped};
-        let told = |from, to, reason| what(&transition(from, to, reason));
+        let event = |from, to, reason| what(&transition(from, to, reason));
         let begun = Some(("BecameLeader", "Normal"));
-        assert_eq!(told(Activating, Leader, Reason::TermWritten), begun);
-        assert_eq!(told(Activating, Jeopardy, Reason::TermWritten), begun);
+        assert_eq!(event(Activating, Leader, Reason::TermWritten), begun);
+        assert_eq!(event(Activating, Jeopardy, Reason::TermWritten), begun);
         let ended = Some(("StoppedLeading", "Normal"));
-        assert_eq!(told(Leader, Draining, Reason::Resigned), ended);
-        assert_eq!(told(Leader, Stopped, Reason::Resigned), ended);
+        assert_eq!(event(Leader, Draining, Reason::Resigned), ended);
+        assert_eq!(event(Leader, Stopped, Reason::Resigned), ended);
         let hurt = Some(("StoppedLeading", "Warning"));
-        assert_eq!(told(Jeopardy, Standby, Reason::Lapsed), hurt);
-        assert_eq!(told(Leader, Standby, Reason::Lost), hurt);
+        assert_eq!(event(Jeopardy, Standby, Reason::Lapsed), hurt);
+        assert_eq!(event(Leader, Standby, Reason::Lost), hurt);
         for (from, to, reason) in [
             (Leader, Jeopardy, Reason::RenewalFailed),
             (Jeopardy, Leader, Reason::Renewed),
             (Draining, Stopped, Reason::Drained),
             (Standby, Activating, Reason::Acquired),
         ] {
-            assert_eq!(told(from, to, reason), None);
+            assert_eq!(event(from, to, reason), None);
         }
     }
 

@@ -466,7 +466,7 @@ fn apply(state: &mut State, asked: &Asked) -> Result<Done, Refusal> {
     let blob = container.blobs.get_mut(&asked.blob).ok_or(Refusal(404, "BlobNotFound"))?;
     let lease = asked.header("x-ms-lease-id").map(str::to_owned);
     match asked.op.as_str() {
-        "look" => Ok(look(blob, now)),
+        "look" => Ok(read_blob(blob, now)),
         "write" => {
             blob.lease.check_write(lease.as_ref(), now)?;
             if asked.header("if-match").is_some_and(|it| it != tag(blob.etag)) {
@@ -530,7 +530,7 @@ fn make(
     Ok(Done::new(201).with("etag", tag(etag)))
 }
 
-fn look(blob: &mut Blob, now: Duration) -> Done {
+fn read_blob(blob: &mut Blob, now: Duration) -> Done {
     let state = blob.lease.state(now);
     let status = if matches!(state, "leased" | "breaking") { "locked" } else { "unlocked" };
     let mut done = Done::new(200)

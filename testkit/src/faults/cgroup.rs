@@ -80,7 +80,7 @@ impl Cgroup {
 
     /// Returns the number of periods in which they were throttled.
     pub fn throttled(&self) -> u64 {
-        let stat = fs::read_to_string(self.path.join("cpu.stat")).expect("the kernel says it");
+        let stat = fs::read_to_string(self.path.join("cpu.stat")).expect("the kernel reports it");
         let line = stat.lines().find_map(|line| line.strip_prefix("nr_throttled "));
         line.and_then(|it| it.parse().ok()).expect("the count")
     }

@@ -22,12 +22,12 @@ impl FakeTime {
     pub fn new(lie: &str, timers_too: bool) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let fake = Self { directory, library: library(), timers_too };
-        fake.say(lie);
+        fake.set(lie);
         fake
     }
 
     /// Changes the false time.
-    pub fn say(&self, lie: &str) {
+    pub fn set(&self, lie: &str) {
         let new = self.directory.path().join("new");
         std::fs::write(&new, lie).expect("written");
         std::fs::rename(new, self.file()).expect("replaced");

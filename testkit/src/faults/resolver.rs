@@ -72,7 +72,7 @@ impl Resolver {
     }
 
     /// Returns the number of queries so far.
-    pub fn asked(&self) -> usize {
+    pub fn queries(&self) -> usize {
         self.shared.asked.load(Ordering::Relaxed)
     }
 

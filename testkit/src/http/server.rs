@@ -56,11 +56,11 @@ impl Server {
             allowed_hosts: Vec::new(),
             fits: std::convert::identity,
         };
-        let address = tcp.address().parse().expect("it says its address");
+        let address = tcp.address().parse().expect("it prints its address");
         let mut tasks = JoinSet::new();
         let (end, ended) = oneshot::channel();
         tasks.spawn(serve(vec![tcp, unix], app, async {
-            ended.await.expect("a server that was not told to end is aborted");
+            ended.await.expect("the server was stopped before");
         }));
         let (feed, end) = (Some(feed), Some(end));
         Self { feed, heartbeat, address, socket, _directory: directory, end, tasks }
@@ -69,7 +69,7 @@ impl Server {
     /// Publishes a last status and ends the driver, and with it the listener, which is notified
     /// before its connections see the status.
     pub fn end(&mut self, last: Status) {
-        self.end.take().expect("it was not told before").send(()).expect("it serves yet");
+        self.end.take().expect("it was not stopped before").send(()).expect("it serves yet");
         self.feed.take().expect("the driver is not gone").change(last);
     }
 

@@ -115,7 +115,7 @@ pub fn collection(namespace: &str, resource: &str) -> String {
 }
 
 fn succeeded(arguments: &[&str], output: &Output) -> String {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "kubectl {}: {said}", arguments.join(" "));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "kubectl {}: {stderr}", arguments.join(" "));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

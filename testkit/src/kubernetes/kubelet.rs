@@ -91,7 +91,7 @@ impl Kubelet {
         let (its, end) = (Arc::clone(&state), Arc::clone(&over));
         let thread = std::thread::spawn(move || {
             while !end.load(Ordering::Relaxed) {
-                place.look(&its);
+                place.reconcile(&its);
                 std::thread::sleep(INTERVAL);
             }
         });
@@ -124,10 +124,10 @@ impl Kubelet {
     }
 
     /// Stops everything, and checks the recorded claims.
-    pub fn judge(mut self) -> Verdict {
+    pub fn verdict(mut self) -> Verdict {
         self.over.store(true, Ordering::Relaxed);
         let ended = self.thread.take().expect("it runs").join();
-        ended.expect("the kubelet ends well");
+        ended.expect("the kubelet did not panic");
         let mut state = lock(&self.state);
         state.pods.clear();
         let recorder = std::mem::replace(&mut state.recorder, Recorder::start());
@@ -148,7 +148,7 @@ impl Drop for Kubelet {
 }
 
 impl Place {
-    fn look(&self, state: &Mutex<State>) {
+    fn reconcile(&self, state: &Mutex<State>) {
         let all = self.kubectl.list(&self.namespace, "pods", "");
         let name = |pod: &Value| pod["metadata"]["name"].as_str().expect("a name").to_owned();
         let mut state = lock(state);
@@ -194,12 +194,12 @@ impl Place {
         token: &Path,
         home: &Path,
     ) -> Vec<String> {
-        let said = container["args"].as_array().expect("arguments").iter();
-        let said = said.map(|it| it.as_str().expect("a text"));
-        let said = said.filter(|it| *it != "run" && !it.starts_with("--listen="));
-        let said = said.map(|it| expanded(it, variables, home));
+        let flags = container["args"].as_array().expect("arguments").iter();
+        let flags = flags.map(|it| it.as_str().expect("a text"));
+        let flags = flags.filter(|it| *it != "run" && !it.starts_with("--listen="));
+        let flags = flags.map(|it| expanded(it, variables, home));
         let token = ["--kube-token-file".to_owned(), token.display().to_string()];
-        said.chain(self.api.iter().cloned()).chain(token).collect()
+        flags.chain(self.api.iter().cloned()).chain(token).collect()
     }
 
     /// Creates a token of the pod's service account that is valid as long as the pod exists.
@@ -230,7 +230,7 @@ impl Place {
             state.recorder.follow(&it.candidate.name, it.candidate.address);
         }
         let ready = it.candidate.get(&it.probe).is_some_and(|(code, _)| code == 200);
-        if said(pod, &it.address) == Some(ready) || (holds_back && ready) {
+        if reported_ready(pod, &it.address) == Some(ready) || (holds_back && ready) {
             return;
         }
         let status = status(pod, &it.address, ready);
@@ -304,7 +304,7 @@ fn expanded(text: &str, variables: &[(String, String)], home: &Path) -> String {
 
 /// Returns whether the pod's status says that it is ready; `None` if the status is not of the
 /// running process.
-fn said(pod: &Value, address: &str) -> Option<bool> {
+fn reported_ready(pod: &Value, address: &str) -> Option<bool> {
     let status = &pod["status"];
     let ready = status["conditions"].as_array()?.iter().find(|it| it["type"] == "Ready")?;
     (status["podIP"] == address).then(|| ready["status"] == "True")

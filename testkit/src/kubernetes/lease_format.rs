@@ -244,10 +244,10 @@ pub async fn missing_fields_are_read_as_client_go_reads_them_or_refused_with_a_m
         assert_eq!(snapshot.record.term, None);
     }
     let endless = json!({"holderIdentity": "x", "renewTime": "2026-11-20T09:00:00.000000Z"});
-    let told = snapshot(&server, endless).await.unwrap_err();
-    assert!(matches!(told, StoreError::Foreign(_)), "{told:?}");
+    let error = snapshot(&server, endless).await.unwrap_err();
+    assert!(matches!(error, StoreError::Foreign(_)), "{error:?}");
     for words in [server.place().as_str(), "leaseDurationSeconds", "\"x\""] {
-        assert!(told.to_string().contains(words), "{told}");
+        assert!(error.to_string().contains(words), "{error}");
     }
     let before = server.lease();
     let store = server.open();
@@ -270,7 +270,7 @@ pub async fn the_holder_is_told_apart_from_the_writer_of_the_record<C: Cluster>(
     soon(store.release(&a)).await.unwrap();
     let b = seeing(&store, bid(B)).await;
     let found = soon(store.acquire(&b)).await.unwrap().record;
-    assert_eq!(found.nonce, Some(a.nonce), "the grant tells of whom it was before");
+    assert_eq!(found.nonce, Some(a.nonce), "the grant has the previous holder");
     let seen = soon(store.read()).await.unwrap();
     assert_eq!(
         (seen.record.term, seen.record.holder),

@@ -72,7 +72,7 @@ pub fn lease(server: &KubeServer) -> Value {
 
 /// Returns the same bid with the current version.
 pub async fn seeing(store: &Kubernetes, bid: Bid) -> Bid {
-    Bid { seen: soon(store.read()).await.expect("a look").version, ..bid }
+    Bid { seen: soon(store.read()).await.expect("a read").version, ..bid }
 }
 
 /// Acquires the lease for a candidate, and writes a term.

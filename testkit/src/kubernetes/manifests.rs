@@ -159,9 +159,9 @@ pub fn assert_valid(manifests: &str) {
         let arguments = ["-strict", "-summary", "-skip", skip, "-kubernetes-version", version];
         let location = ["-schema-location", schemas.to_str().unwrap(), "-"];
         let ran = run("kubeconform", &[&arguments[..], &location[..]].concat(), manifests);
-        let said = String::from_utf8_lossy(&ran.stdout);
-        assert!(ran.status.success(), "Kubernetes {version}: {said}");
-        assert!(!said.contains("Valid: 0"), "{said}");
+        let stdout = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success(), "Kubernetes {version}: {stdout}");
+        assert!(!stdout.contains("Valid: 0"), "{stdout}");
     }
 }
 

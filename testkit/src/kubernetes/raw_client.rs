@@ -132,7 +132,7 @@ impl Lines {
     }
 
     /// Returns type, name and resourceVersion of the next event.
-    pub async fn told(&mut self) -> (String, String, u64) {
+    pub async fn event(&mut self) -> (String, String, u64) {
         let event = self.next().await.expect("an event");
         let about = &event["object"]["metadata"];
         let name = about["name"].as_str().unwrap_or_default().to_owned();

@@ -111,8 +111,8 @@ impl Cluster {
     }
 
     /// Waits until a pod has a role.
-    pub fn says(&self, pod: &str, role: &str) {
-        let what = format!("the label of {pod} says {role}");
+    pub fn has_role(&self, pod: &str, role: &str) {
+        let what = format!("the label of {pod} is {role}");
         until(BOUND, &what, || (self.label(pod).0 == role).then_some(()));
     }
 }

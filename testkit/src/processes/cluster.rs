@@ -145,7 +145,7 @@ impl Cluster {
     }
 
     /// Uses another recorder.
-    pub fn judged_by(mut self, recorder: Recorder) -> Self {
+    pub fn with_recorder(mut self, recorder: Recorder) -> Self {
         self.recorder = recorder;
         self
     }
@@ -248,12 +248,12 @@ impl Cluster {
     /// leader; returns its index.
     pub fn settle(&self) -> usize {
         let leader = settled(&self.candidates);
-        self.hear(leader);
+        self.records(leader);
         leader
     }
 
     /// Waits until the recorder has seen a candidate claim leadership in its current term.
-    pub fn hear(&self, index: usize) {
+    pub fn records(&self, index: usize) {
         self.leads(index, PATIENCE);
     }
 
@@ -263,7 +263,7 @@ impl Cluster {
         until(bound, &format!("the recorder sees that {} leads", candidate.name), || {
             let status = candidate.status()?;
             let term = status["term"].as_u64().filter(|_| status["role"] == "active")?;
-            self.recorder.heard_in(&candidate.name, term).then_some(term)
+            self.recorder.has_claim_in(&candidate.name, term).then_some(term)
         })
     }
 
@@ -310,12 +310,12 @@ impl Cluster {
     }
 
     /// Records that a candidate releases voluntarily, which ends its claims early.
-    pub fn lets_go(&mut self, index: usize) {
+    pub fn releases(&mut self, index: usize) {
         self.released.push(self.candidates[index].name.clone());
     }
 
     /// Stops the recorder, and asserts that there was no dual, no shared and no falling term.
-    pub fn judge(self) -> Verdict {
+    pub fn verdict(self) -> Verdict {
         let released: Vec<&str> = self.released.iter().map(String::as_str).collect();
         let verdict = self.recorder.finish(&released);
         verdict.assert_safe();
@@ -323,9 +323,9 @@ impl Cluster {
     }
 
     /// Asserts also that these candidates led in this order, of which these released voluntarily.
-    pub fn judge_order(mut self, released: &[&str], leaders: &[&str]) -> Verdict {
+    pub fn verdict_with_order(mut self, released: &[&str], leaders: &[&str]) -> Verdict {
         self.released.extend(released.iter().map(|it| (*it).to_owned()));
-        let verdict = self.judge();
+        let verdict = self.verdict();
         let led: Vec<_> = verdict.terms.iter().map(|(_, name)| name.as_str()).collect();
         assert_eq!(led, leaders, "{verdict:?}");
         verdict
@@ -333,8 +333,8 @@ impl Cluster {
 }
 
 /// Waits for a text in a process's log, which is written with a small delay.
-pub fn tells(process: &Process, words: &str) {
-    until(PATIENCE, &format!("{} tells {words}", process.name), || {
+pub fn logs(process: &Process, words: &str) {
+    until(PATIENCE, &format!("{} logs {words}", process.name), || {
         process.log().contains(words).then_some(())
     });
 }

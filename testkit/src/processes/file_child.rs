@@ -53,7 +53,7 @@ async fn play(role: &str, directory: &Path) {
         "lock" => {
             let file = std::fs::File::create(directory.join("orders.lock")).expect("opened");
             flock(&file, FlockOperation::NonBlockingLockExclusive).expect("locked");
-            tell("locked");
+            report("locked");
             std::future::pending().await
         }
         "bid once" => bid_once(&open(directory), directory).await,
@@ -78,7 +78,7 @@ fn stopping(directory: &Path, before: bool) -> FileStore {
         let stop = || {
             kill_process(getpid(), Signal::STOP).expect("stopped");
             // Another thread may be stopped first, and this one must not run ahead of it.
-            until("the word to go on", || go.exists());
+            until("the signal to continue", || go.exists());
         };
         let is_last = readings.fetch_add(1, Ordering::SeqCst) == 2;
         if is_last && before {
@@ -103,7 +103,7 @@ pub async fn bid(store: &FileStore) -> Bid {
 }
 
 /// Sends a line to the parent, past the harness's capture; exits if the parent is gone.
-fn tell(line: &str) {
+fn report(line: &str) {
     // A single write, so that a kill leaves complete lines.
     if std::io::stdout().lock().write_all(format!("\n{line}\n").as_bytes()).is_err() {
         std::process::exit(1);
@@ -122,7 +122,7 @@ async fn definite<T>(mut ask: impl AsyncFnMut() -> Result<T, StoreError>) -> Opt
             }
             Err(StoreError::Unknown(_)) => return None,
             Err(error) => {
-                tell(&format!("error {error}"));
+                report(&format!("error {error}"));
                 return None;
             }
         }
@@ -134,7 +134,7 @@ fn claim(term: u64, sent: Moment) -> bool {
     let believes = sent.elapsed_max(now) < BELIEF;
     if believes {
         let until = sent.boot + BELIEF;
-        tell(&format!("claim {term} {} {}", now.boot.as_nanos(), until.as_nanos()));
+        report(&format!("claim {term} {} {}", now.boot.as_nanos(), until.as_nanos()));
     }
     believes
 }
@@ -166,7 +166,7 @@ async fn contend(store: &FileStore) {
                 sent = renewal;
             }
         }
-        tell(&format!("resign {term} {}", clock::now().boot.as_nanos()));
+        report(&format!("resign {term} {}", clock::now().boot.as_nanos()));
         let _ = store.release(&bid).await;
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -181,7 +181,7 @@ async fn write(store: &FileStore) {
             continue;
         }
         if let Some(term) = definite(async || store.write_term(&bid, 1).await).await {
-            tell(&format!("term {term}"));
+            report(&format!("term {term}"));
         }
         definite(async || store.release(&bid).await).await;
     }
@@ -191,8 +191,8 @@ async fn bid_once(store: &FileStore, directory: &Path) {
     // Reads through another store, so that this does not count as a reading of the clock.
     let bid = bid(&open(directory)).await;
     match store.acquire(&bid).await {
-        Ok(_) => tell("granted"),
-        Err(error) => tell(&format!("error {:?} {error}", error.failure().cause)),
+        Ok(_) => report("granted"),
+        Err(error) => report(&format!("error {:?} {error}", error.failure().cause)),
     }
 }
 
@@ -216,15 +216,15 @@ pub fn start_as(role: &str, directory: &Path, user: Option<u32>) -> Process {
     Process::spawn(role, command)
 }
 
-/// Returns the complete lines that a process has written and that begin with a word, without it.
-pub fn told(process: &Process, word: &str) -> Vec<String> {
+/// Returns the complete lines that a process has written and that begin with `kind`, without it.
+pub fn reports(process: &Process, kind: &str) -> Vec<String> {
     let out = process.out();
     let whole = out.split_inclusive('\n').filter_map(|it| it.strip_suffix('\n'));
-    let told = whole.filter_map(|it| it.strip_prefix(word)?.strip_prefix(' '));
-    told.map(str::to_owned).collect()
+    let reports = whole.filter_map(|it| it.strip_prefix(kind)?.strip_prefix(' '));
+    reports.map(str::to_owned).collect()
 }
 
-pub fn has_told(process: &Process, line: &str) -> bool {
+pub fn has_reported(process: &Process, line: &str) -> bool {
     process.out().lines().any(|it| it == line)
 }
 

@@ -102,9 +102,9 @@ impl Process {
     pub fn listening(mut self) -> Self {
         self.address = until(BOUND, &format!("{} listens", self.name), || {
             let ended = self.child.try_wait().expect("the process can be asked");
-            let said = self.out() + &self.log();
-            assert!(ended.is_none(), "{} ended at once with {ended:?}: {said}", self.name);
-            let lines = said.lines().filter_map(|it| serde_json::from_str::<Value>(it).ok());
+            let output = self.out() + &self.log();
+            assert!(ended.is_none(), "{} ended at once with {ended:?}: {output}", self.name);
+            let lines = output.lines().filter_map(|it| serde_json::from_str::<Value>(it).ok());
             lines.filter_map(|it| it["listening"].as_str()?.parse().ok()).next()
         });
         self
@@ -198,8 +198,8 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
         if std::thread::panicking() {
-            let said = self.out() + &self.log();
-            let lines: Vec<&str> = said.lines().collect();
+            let output = self.out() + &self.log();
+            let lines: Vec<&str> = output.lines().collect();
             let last = &lines[lines.len().saturating_sub(200)..];
             eprintln!("--- log of {} ---\n{}", self.name, last.join("\n"));
         }

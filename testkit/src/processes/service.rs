@@ -91,7 +91,7 @@ impl Service {
     }
 
     /// Returns the requests so far.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn requests(&self) -> Vec<Asked> {
         lock(&self.state).asked.clone()
     }
 

@@ -69,7 +69,7 @@ impl Sidecar {
             }
         });
         let it = Self { address, shared };
-        it.say("passive", "standby", None, 0);
+        it.report("passive", "standby", None, 0);
         it
     }
 
@@ -91,11 +91,11 @@ impl Sidecar {
     /// Gives it another identity and instance.
     pub fn call(&self, name: &str) {
         self.shared.lock().name = name.to_owned();
-        self.say("passive", "standby", None, 0);
+        self.report("passive", "standby", None, 0);
     }
 
     /// Changes the status.
-    pub fn say(&self, role: &str, state: &str, term: Option<u64>, valid_for_ms: u64) {
+    pub fn report(&self, role: &str, state: &str, term: Option<u64>, valid_for_ms: u64) {
         let mut it = self.shared.lock();
         it.index += 1;
         let term = term.map_or("null".to_owned(), |it| it.to_string());

@@ -77,15 +77,15 @@ async fn definite<T>(mut ask: impl AsyncFnMut() -> Result<T, StoreError>) -> Res
     panic!("no definite answer in 500 tries")
 }
 
-async fn look(store: &Arc<dyn LeaseAdmin>) -> Snapshot {
-    definite(async || store.read().await).await.expect("a look")
+async fn read(store: &Arc<dyn LeaseAdmin>) -> Snapshot {
+    definite(async || store.read().await).await.expect("a read")
 }
 
 impl Contender {
     /// Creates a candidate that has read the lock, and bids for that version.
     async fn new<H: Harness>(lock: &H, identity: &str) -> Self {
         let store = lock.candidate();
-        let seen = look(&store).await.version;
+        let seen = read(&store).await.version;
         let candidate = Arc::new(Candidate {
             identity: identity.to_owned(),
             instance: format!("instance-{}", draw()),
@@ -120,7 +120,7 @@ impl Contender {
     }
 
     async fn read(&self) -> Snapshot {
-        look(&self.store).await
+        read(&self.store).await
     }
 }
 
@@ -130,7 +130,7 @@ fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, StoreError>) {
 }
 
 pub async fn a_fresh_lock_is_free_and_has_no_term<H: Harness>(lock: H) {
-    let snapshot = look(&lock.candidate()).await;
+    let snapshot = read(&lock.candidate()).await;
     assert!(snapshot.free);
     assert_eq!(snapshot.record, Record::default());
 }
@@ -353,12 +353,12 @@ pub async fn creating_writes_a_first_term_and_never_another<H: Harness>(lock: H)
     let store = lock.candidate();
     let made = definite(async || store.create(700).await).await.expect("created");
     assert!(!made.is_empty());
-    let snapshot = look(&store).await;
+    let snapshot = read(&store).await;
     assert!(snapshot.free);
     assert_eq!(snapshot.record.term, Some(700));
     let again = definite(async || store.create(900).await).await.expect("nothing to do");
     assert_eq!(again, Vec::<String>::new());
-    assert_eq!(look(&store).await.record.term, Some(700));
+    assert_eq!(read(&store).await.record.term, Some(700));
     let a = Contender::holder(&lock, "a").await;
     assert_eq!(a.write_term(0).await, Ok(701));
 }

@@ -84,7 +84,7 @@ impl LeaseStore for SimulatedLock {
     async fn read(&self) -> Result<Snapshot, StoreError> {
         match self.ask(&Op::Read)? {
             Answer::Snapshot(snapshot) => Ok(snapshot),
-            other => unreachable!("a look is answered by {other:?}"),
+            other => unreachable!("a read is answered by {other:?}"),
         }
     }
 

@@ -83,8 +83,8 @@ impl Chromium {
         assert!(length > 0, "Chromium runs; install the package chromium");
         bytes.pop();
         let message: Value = serde_json::from_slice(&bytes).expect("JSON");
-        let told = ["Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown"];
-        if told.iter().any(|it| message["method"] == *it) {
+        let logged = ["Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown"];
+        if logged.iter().any(|it| message["method"] == *it) {
             self.complaints.push(message["params"].to_string());
         }
         message
@@ -122,7 +122,7 @@ impl Chromium {
     }
 
     /// Sets the size of the window, and the color scheme.
-    pub async fn look(&mut self, width: u32, height: u32, scheme: &str) {
+    pub async fn emulate(&mut self, width: u32, height: u32, scheme: &str) {
         let size =
             json!({"width": width, "height": height, "deviceScaleFactor": 2, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", size).await;
@@ -161,7 +161,7 @@ impl Drop for Chromium {
 
 /// Writes a screenshot for manual inspection, if `TENURE_PICTURES` names a directory.
 pub fn keep(name: &str, picture: &str) {
-    #[allow(clippy::disallowed_methods, reason = "for who looks at the pictures, not for the test")]
+    #[allow(clippy::disallowed_methods, reason = "screenshots for a person, not for the test")]
     let Ok(directory) = std::env::var("TENURE_PICTURES") else { return };
     let coded = Path::new(&directory).join(format!("{name}.png.base64"));
     std::fs::write(coded, picture).expect("the directory is there");

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::tools::image::{said, storage};
+use crate::tools::image::{stdout_of, storage};
 
 /// The timeout of a test.
 pub const BOUND: Duration = Duration::from_secs(60);
@@ -146,7 +146,7 @@ impl Started<'_> {
     /// Returns the process id of its process 1 on this host.
     pub fn process(&self) -> i32 {
         let asked = ["inspect", "--format", "{{.State.Pid}}", &self.name];
-        said(self.engine.podman(&asked)).parse().expect("a number")
+        stdout_of(self.engine.podman(&asked)).parse().expect("a number")
     }
 
     /// Waits until it exits, and returns the exit code.

@@ -64,7 +64,7 @@ pub fn image() -> &'static Image {
         let dated = ["--timestamp", DATE, "--tag"];
         build(&[&["--target", "build"], &dated[..], &[&stage]].concat());
         build(&[&dated[..], &[&name]].concat());
-        said(buildah(&["rmi", "--prune"]));
+        stdout_of(buildah(&["rmi", "--prune"]));
         take_apart(&name)
     })
 }
@@ -73,7 +73,7 @@ pub fn image() -> &'static Image {
 /// about to use.
 pub fn alone() -> std::fs::File {
     let lock = std::fs::File::create(storage().join("lock")).expect("a lock");
-    lock.lock().expect("it is ours in the end");
+    lock.lock().expect("locked");
     lock
 }
 
@@ -89,21 +89,21 @@ pub fn named(what: &str) -> String {
 fn name_base() {
     let text = dockerfile();
     let asked = text.lines().find_map(|it| it.strip_prefix("ARG RUST=")).expect("a base");
-    let rust = said(Command::new("rustc").arg("--version"));
-    let container = said(buildah(&["from", "--pull-never", STAGE]));
+    let rust = stdout_of(Command::new("rustc").arg("--version"));
+    let container = stdout_of(buildah(&["from", "--pull-never", STAGE]));
     let path =
         "PATH=/usr/local/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     let version = format!("RUST_VERSION={rust}");
     let variables = [path, "CARGO_HOME=/usr/local/cargo", "CARGO_NET_OFFLINE=true", &version];
     let mut config = buildah(&["config"]);
     config.args(variables.iter().flat_map(|it| ["--env", it])).arg(&container);
-    said(config);
-    said(buildah(&["commit", "--quiet", "--rm", "--timestamp", "0", &container, asked]));
+    stdout_of(config);
+    stdout_of(buildah(&["commit", "--quiet", "--rm", "--timestamp", "0", &container, asked]));
 }
 
 /// Builds the Dockerfile with more arguments, such as another file or a target.
 pub fn build(arguments: &[&str]) -> String {
-    let sysroot = said(Command::new("rustc").args(["--print", "sysroot"]));
+    let sysroot = stdout_of(Command::new("rustc").args(["--print", "sysroot"]));
     let cargo = std::env::var_os("CARGO_HOME").map_or_else(
         || Path::new(&std::env::var_os("HOME").expect("a home")).join(".cargo"),
         PathBuf::from,
@@ -119,7 +119,7 @@ pub fn build(arguments: &[&str]) -> String {
         .args(["--build-arg", &format!("SOURCE={SOURCE}")])
         .args(arguments)
         .arg(home());
-    said(build)
+    stdout_of(build)
 }
 
 /// Returns a buildah command on the storage, which also contains the cache mounts.
@@ -142,13 +142,13 @@ pub fn buildah(arguments: &[&str]) -> Command {
 }
 
 /// Runs a command that must succeed, and returns its output.
-pub fn said(mut command: impl std::borrow::BorrowMut<Command>) -> String {
+pub fn stdout_of(mut command: impl std::borrow::BorrowMut<Command>) -> String {
     let command = command.borrow_mut();
     let output = command.output().unwrap_or_else(|error| {
         panic!("{command:?}: {error}; tests/run --tools installs what the image needs")
     });
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}\n{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}\n{stderr}");
     String::from_utf8(output.stdout).expect("text").trim().to_owned()
 }
 
@@ -156,7 +156,7 @@ pub fn said(mut command: impl std::borrow::BorrowMut<Command>) -> String {
 pub fn take_apart(name: &str) -> Image {
     let place = tempfile::tempdir_in(crate::paths::scratch()).expect("a directory");
     let layout = format!("oci:{}", place.path().display());
-    said(buildah(&["push", "--quiet", name, &layout]));
+    stdout_of(buildah(&["push", "--quiet", name, &layout]));
     let blob = |digest: &Value| {
         let digest = digest.as_str().expect("a digest").strip_prefix("sha256:").expect("SHA-256");
         place.path().join("blobs/sha256").join(digest)
@@ -168,7 +168,7 @@ pub fn take_apart(name: &str) -> Image {
     for layer in manifest["layers"].as_array().expect("layers") {
         let mut tar = Command::new("tar");
         tar.args(["--extract", "--gzip", "--same-permissions", "--same-owner", "--directory"]);
-        said(tar.arg(tree.path()).arg("--file").arg(blob(&layer["digest"])));
+        stdout_of(tar.arg(tree.path()).arg("--file").arg(blob(&layer["digest"])));
     }
     let config = json(&blob(&manifest["config"]["digest"]));
     let digest = digest.as_str().expect("a digest").to_owned();

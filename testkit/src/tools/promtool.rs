@@ -20,9 +20,9 @@ pub fn succeeds(output: &Output) {
 /// Returns which files of a `test rules` failed: the output names each file, followed by SUCCESS if
 /// it passed.
 pub fn failed(output: &Output, files: &[PathBuf]) -> Vec<bool> {
-    let said = String::from_utf8_lossy(&output.stdout);
-    let parts: Vec<_> = said.split("Unit Testing:").skip(1).collect();
-    assert_eq!(parts.len(), files.len(), "{said}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let parts: Vec<_> = stdout.split("Unit Testing:").skip(1).collect();
+    assert_eq!(parts.len(), files.len(), "{stdout}");
     let failed = parts.iter().zip(files).map(|(part, file)| {
         assert!(part.trim_start().starts_with(&*file.to_string_lossy()), "{part}");
         !part.contains("SUCCESS")

@@ -137,12 +137,13 @@ impl Answer {
 
     fn senseless(what: &str, mut details: Value, causes: &[(String, String)]) -> Self {
         let name = details["name"].as_str().unwrap_or_default().to_owned();
-        let mut told: Vec<_> =
+        let mut listed: Vec<_> =
             causes.iter().map(|(field, words)| format!("{field}: {words}")).collect();
         // The message lists equal causes once.
-        told.dedup();
-        let told = if told.len() == 1 { told.concat() } else { format!("[{}]", told.join(", ")) };
-        let message = format!("{what} {name:?} is invalid: {told}");
+        listed.dedup();
+        let listed =
+            if listed.len() == 1 { listed.concat() } else { format!("[{}]", listed.join(", ")) };
+        let message = format!("{what} {name:?} is invalid: {listed}");
         let causes: Vec<_> = causes
             .iter()
             .map(|(field, words)| {

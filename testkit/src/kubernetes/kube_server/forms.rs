@@ -74,7 +74,7 @@ pub fn same(a: &Value, b: &Value) -> bool {
 /// Formats a time as in object metadata, in whole seconds.
 pub fn seconds(date: OffsetDateTime) -> String {
     let date = date.replace_nanosecond(0).expect("zero is in range");
-    date.format(&time::format_description::well_known::Rfc3339).expect("a date of our time")
+    date.format(&time::format_description::well_known::Rfc3339).expect("a date in range")
 }
 
 /// Records the last writer in `managedFields`.

@@ -65,7 +65,7 @@ impl Serving {
             runtime.expect("a runtime").block_on(async {
                 let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
                 let address = listener.local_addr().expect("an address");
-                tell.send(address).expect("somebody starts it");
+                tell.send(address).expect("the server is awaited");
                 run(address, listener, tls, shared, given).await;
             });
         });

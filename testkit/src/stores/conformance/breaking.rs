@@ -123,7 +123,7 @@ pub async fn a_lease_that_is_being_broken_may_be_released<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
     a.write_term(3).await.expect("a term");
     a.break_held(false).await;
-    a.release().await.expect("who has it may end it");
+    a.release().await.expect("the holder may release it");
     assert!(a.read().await.free);
     assert_refused(a.renew().await);
     Contender::holder(&lock, "b").await;

@@ -17,7 +17,7 @@ pub trait ObservedHarness: Harness {
 
 impl Contender {
     async fn claim(&self) -> Claim {
-        self.read().await.claim.expect("somebody holds it")
+        self.read().await.claim.expect("it is held")
     }
 }
 
@@ -108,7 +108,7 @@ pub async fn a_renewal_at_the_last_instant_beats_every_bid<H: ObservedHarness>(l
     lock.advance(H::LEASE).await;
     let b = Contender::new(&lock, "b").await;
     assert!(b.read().await.free, "b has waited long enough");
-    a.renew().await.expect("nobody has taken it");
+    a.renew().await.expect("it is still held");
     assert_refused(b.acquire().await);
     a.renew().await.expect("still a's");
 }
