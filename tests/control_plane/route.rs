@@ -52,15 +52,16 @@ impl Ground {
             })
             .collect();
         let meta = |name: &str| json!({"name": name, "namespace": namespace});
-        // No Node takes them, and no other test's Node is drained of them.
+        // No Node takes them, and no other test's Node is drained of them. A controller creates the
+        // account "default" at a time of its own.
         let pod = |name: &str| {
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": meta(name),
-                "spec": {"nodeSelector": {"pool": "none"}, "containers": [{"name": "web", "image": "web"}]}})
+                "spec": {"serviceAccountName": "web", "nodeSelector": {"pool": "none"},
+                    "containers": [{"name": "web", "image": "web"}]}})
         };
         let objects = [
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
             json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta("web")}),
-            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta("default")}),
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
                 "metadata": meta("web"), "rules": rules}),
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
