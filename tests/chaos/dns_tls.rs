@@ -87,7 +87,7 @@ fn fault_27_an_unresponsive_resolver_blocks_neither_the_loop_nor_shutdown() {
     // query.
     resolver.reply(Reply::Silence);
     cluster.proxies[0].break_connections();
-    reports(&cluster.candidates[0], "no answer to renew within 2s");
+    reports(&cluster.candidates[0], "the store did not answer a renewal within 2s");
     resolver.reply(Reply::Address(Ipv4Addr::LOCALHOST));
     cluster.renews(0);
 

@@ -277,7 +277,7 @@ fn fault_17_half_open_connections_cost_one_attempt_each() {
     until(SLACK, "an attempt has failed", || {
         let status = cluster.candidates[0].status()?;
         let error = status["store"]["last_error"].as_str()?;
-        error.contains("no answer to renew within 2s").then_some(())
+        error.contains("the store did not answer a renewal within 2s").then_some(())
     });
     cluster.proxies[0].heal();
     cluster.renews(0);

@@ -339,8 +339,10 @@ async fn the_page_is_legible_in_light_and_dark_mode_on_desktops_and_phones() {
             }
             "standby" => server.feed().change(they_lead("orders-7d9f6c5b8-x2xkq")),
             "jeopardy" => {
-                let store =
-                    failing(3, "no answer to renew within 2s: myaccount.blob.core.windows.net");
+                let store = failing(
+                    3,
+                    "the store did not answer a renewal within 2s: myaccount.blob.core.windows.net",
+                );
                 let holder = holder("us", None, TERM);
                 let standing = in_jeopardy(TERM, ms(10_000));
                 server.feed().change(Status { store, holder, ..of(standing) });
