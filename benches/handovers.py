@@ -42,7 +42,7 @@ class Asker:
         return answer.status == 200
 
 
-class Crew:
+class Candidates:
     """Candidates of one election, each with an admin listener."""
 
     def __init__(self, home, store, election):
@@ -88,18 +88,18 @@ class Crew:
         return seen - last, seen - began, next_one == chosen
 
 
-def crew_handovers(verb, store, election, count):
+def handovers_of(verb, store, election, count):
     with tempfile.TemporaryDirectory() as home, contextlib.ExitStack() as stack:
-        crew = Crew(home, store, election)
-        for process in crew.processes:
+        candidates = Candidates(home, store, election)
+        for process in candidates.processes:
             stack.enter_context(process)
-        return [crew.hand_over(verb) for _ in range(count)]
+        return [candidates.hand_over(verb) for _ in range(count)]
 
 
 def handovers(verb, store, elections, count):
     shares = [len(range(n, count, len(elections))) for n in range(len(elections))]
     with ThreadPoolExecutor(len(elections)) as pool:
-        results = pool.map(lambda it: crew_handovers(verb, store, *it), zip(elections, shares))
+        results = pool.map(lambda it: handovers_of(verb, store, *it), zip(elections, shares))
         return [it for share in results for it in share]
 
 

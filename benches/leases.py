@@ -50,7 +50,7 @@ class Pair:
         time.sleep(3)
         return took
 
-    def lies_after_a_stop(self):
+    def answers_leader_after_a_stop(self):
         """Stops the leader for 25 s with a request queued; returns whether the response is "leader"."""
         port, process = self.leader
         process.send_signal(signal.SIGSTOP)
@@ -64,7 +64,7 @@ class Pair:
             except OSError:
                 return False
 
-    def says_leader_until(self, began):
+    def answers_leader_for(self, began):
         """Returns how long after `began` the leader still reported active while the API server hangs."""
         last = 0.0
         while now() < began + HANG:
@@ -124,17 +124,17 @@ def leases(count):
         footprint(plane)
         handovers(plane, "SIGTERM", signal.SIGTERM, rounds, abreast)
         handovers(plane, "kill -9", signal.SIGKILL, rounds, abreast)
-        lies = trials(plane, "stop", KINDS, count, Pair.lies_after_a_stop)
-        lies = [f"{sum(lies[kind])} of {count}" for kind in KINDS]
-        row("stopped for 25 s: questions answered \"leader\"", lies[0], lies[1])
-        row("  of one that goes on when it has lost", "", lies[2])
-        hanging = lambda pair: pair.says_leader_until(began)
+        wrong = trials(plane, "stop", KINDS, count, Pair.answers_leader_after_a_stop)
+        wrong = [f"{sum(wrong[kind])} of {count}" for kind in KINDS]
+        row("stopped for 25 s: questions answered \"leader\"", wrong[0], wrong[1])
+        row("  of one that goes on when it has lost", "", wrong[2])
+        hanging = lambda pair: pair.answers_leader_for(began)
         with contextlib.ExitStack() as stack, ThreadPoolExecutor(9) as pool:
             pairs = {kind: Pair(stack, plane, make, f"hang-{number}")
                      for number, (kind, make) in enumerate(KINDS.items())}
             with plane.hung():
                 began = now()
                 held = list(pool.map(hanging, pairs.values()))
-    row(f"API server hung for {HANG:.0f} s: said \"leader\" for", f"{held[0]:.1f} s", f"{held[1]:.1f} s",
+    row(f"API server hung for {HANG:.0f} s: answered \"leader\" for", f"{held[0]:.1f} s", f"{held[1]:.1f} s",
         f"{held[0] / held[1]:.2f}")
     row("  one that goes on when it has lost", "", f"{held[2]:.1f} s")

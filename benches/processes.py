@@ -83,8 +83,8 @@ def on_azurite(azurite_port):
             f"http://127.0.0.1:{azurite_port}/devstoreaccount1")
 
 
-def ask(port, path="/leader"):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
+def ask(port, path="/leader", source="127.0.0.1"):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1, source_address=(source, 0))
     try:
         connection.request("GET", path)
         answer = connection.getresponse()

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use axum::Router;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -18,13 +18,18 @@ use crate::clock::Moment;
 use crate::config::Admin;
 use crate::driver::Control;
 use crate::http::listener::{self, ConnectionService, Connections, Listener, Stream};
-use crate::status::Published;
+use crate::status::{About, Published};
 use auth::{Auth, Caller};
 pub use call::{LONGEST_HOLD_OFF, USUAL_HOLD_OFF};
+use refusals::Refusals;
 use token::TokenFile;
 
 mod auth;
 mod call;
+mod conflict;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
+mod refusals;
 mod reply;
 mod routes;
 mod token;
@@ -39,8 +44,8 @@ pub struct App {
     pub control: Control,
     /// The status that the driver published last.
     pub published: watch::Receiver<Published>,
-    /// The identity of this instance, which a transfer must not name.
-    pub identity: String,
+    /// The facts that do not change; a transfer must not name this identity.
+    pub about: About,
     /// The mean time between two reads of a standby, for estimating when another instance leads.
     pub retry_period: Duration,
     /// The clock: [`crate::clock::now`], or that of a test.
@@ -98,6 +103,7 @@ async fn bind_as(admin: &Admin) -> anyhow::Result<Bound> {
 struct Shared {
     app: App,
     auth: Auth,
+    refusals: Refusals,
 }
 
 /// State of one connection's requests.
@@ -115,8 +121,8 @@ impl ConnectionService for Routes {
         routes::router(ConnectionState { shared: Arc::clone(&self.0), caller: Caller::of(stream) })
     }
 
-    /// Bodies are limited after authorization.
-    fn refusal(&self, _: &HeaderMap, _: u64) -> Option<Response> {
+    /// Parameters and bodies are checked after authorization.
+    fn refusal(&self, _: &Uri, _: &HeaderMap, _: u64) -> Option<Response> {
         None
     }
 }
@@ -128,8 +134,10 @@ pub async fn serve(bound: Bound, app: App) {
     // So few connections fit into the reserve of file descriptors, whatever the limit.
     let connections = Connections::new(MAX_CONNECTIONS, MAX_CONNECTIONS, std::convert::identity);
     let mut published = app.published.clone();
-    let routes = Arc::new(Routes(Arc::new(Shared { app, auth })));
+    let shared = Arc::new(Shared { app, auth, refusals: Refusals::default() });
+    let routes = Arc::new(Routes(Arc::clone(&shared)));
     let mut tasks = JoinSet::new();
+    tasks.spawn(async move { shared.refusals.report().await });
     tasks.spawn(listener::accept(listener, connections.clone(), routes));
     tasks.spawn(connections.sweep());
     while published.changed().await.is_ok() {}

@@ -22,7 +22,7 @@ use crate::clock::Moment;
 use crate::driver::Control;
 use crate::election::{Command, Standing};
 use crate::status::Published;
-use tasks::Works;
+use tasks::Tasks;
 
 pub use crate::config::{Fault, Faults, Source};
 pub use crate::election::State;
@@ -60,7 +60,7 @@ struct Running {
     control: Control,
     published: watch::Receiver<Published>,
     /// The tasks that run as leader; the lease is not released before all of them have ended.
-    works: watch::Sender<Works>,
+    tasks: watch::Sender<Tasks>,
     /// Closed when the driver has ended.
     ended: watch::Receiver<()>,
 }
@@ -113,7 +113,7 @@ impl Status {
     /// Returns the message of the store's last failure, until the store answers again.
     #[must_use]
     pub fn store_error(&self) -> Option<&str> {
-        self.0.store.last_error.as_ref().map(|it| it.failure().message.as_ref())
+        self.0.store.error().map(|it| it.failure().message.as_ref())
     }
 }
 
@@ -203,7 +203,7 @@ impl Candidate {
         W: FnOnce(Leadership) -> F,
         F: Future,
     {
-        leadership::run(self.0.published.clone(), &self.0.works, work).await
+        leadership::run(self.0.published.clone(), &self.0.tasks, work).await
     }
 
     /// Gives up leadership, and does not compete for `hold_off` afterwards, so that another
@@ -219,7 +219,7 @@ impl Candidate {
     pub async fn drained(&self) -> bool {
         let Standing::Draining { term, .. } = self.status().0.standing else { return false };
         let taken = self.0.control.command(Command::Drained(Some(term))).await.is_ok();
-        self.0.works.send_modify(|it| it.drained_in(term));
+        self.0.tasks.send_modify(|it| it.drained_in(term));
         taken
     }
 

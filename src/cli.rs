@@ -5,6 +5,7 @@
 
 use clap::{Parser, Subcommand};
 
+mod admin_client;
 pub mod break_lease;
 pub mod check;
 mod client;
@@ -18,6 +19,7 @@ pub mod first_process;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 pub mod install;
+mod leader;
 pub mod operate;
 pub mod run;
 mod settings;
@@ -25,10 +27,12 @@ pub mod status;
 mod status_file;
 mod surroundings;
 mod terminal;
+pub mod usage;
 pub mod wait;
 pub mod watch;
 mod watch_lines;
 
+pub use admin_client::AdminArgs;
 pub use client::UrlArgs;
 pub use settings::{ExecSettingsArgs, SettingsArgs};
 
@@ -36,7 +40,7 @@ const EXAMPLES: &str = "\
 Examples:
   tenure run                             a sidecar; candidates on one host need no settings
   curl -f http://127.0.0.1:4040/leader   200 while this instance leads, else 503
-  tenure exec -- ./worker                a command that runs only while this instance leads
+  tenure exec --store URL -- ./worker    a command that runs only while this instance leads
   tenure status                          the leader, the term, the time left
   tenure check && ./nightly-job          only on the leader
   tenure wait --for active --timeout 1m  blocks until this instance leads
@@ -48,7 +52,7 @@ const RUN_EXAMPLES: &str = "\
 Each setting is also a variable (--lease-duration is TENURE_LEASE_DURATION) and a key of the file \
 (lease-duration). Flag beats variable beats file beats default. Lists are flags given several times, \
 commas in the variable (quoted if they belong to an exec: probe's command), a list in the \
-file. Durations are written 15s, 1m30s, 500ms. Credentials are \
+file. Durations are written 15s, 1m30s, 1.5m, 500ms. Credentials are \
 never flags: see AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN (each \
 also with the suffix _FILE), workload identity, managed identity and the Azure CLI, in this order.
 
@@ -77,15 +81,19 @@ CMD runs in a process group of its own, with TENURE_TERM, TENURE_ELECTION, TENUR
 and TENURE_STATUS_FILE. If the lease cannot be renewed, CMD gets SIGTERM stop-timeout before the end \
 of renew-deadline and SIGKILL at its end, even if tenure itself was killed or hangs. Signals are passed on; \
 SIGTERM or SIGINT stop CMD within drain-timeout, then the lease is released. Without --once the lease is \
-released when CMD exits too, and CMD starts again when this instance leads again.
+released when CMD exits too, and CMD starts again when this instance leads again. CMD does not inherit the store's \
+credentials, unless --pass-credentials is given.
 
 Examples:
   tenure exec --election orders --store azure://myaccount/jobs -- ./worker --queue orders
       a service that runs on one machine at a time
-  tenure exec --once --wait 30s --election migrate -- ./migrate.sh
+  tenure exec --once --wait 30s --election migrate --store azure://myaccount/jobs -- ./migrate.sh
       a migration: waits up to 30 s for the lease, then runs, or exits with 75
-  */5 * * * *  tenure exec --once --wait 0s --max-hold 4m --election report -- /opt/report.sh
-      a cron job on many machines: one of them runs it, for at most 4 minutes
+  0 3 * * *  tenure exec --once --wait 0s --max-hold 4m --store azure://myaccount/report -- ./report
+      a cron job on many machines: at most one runs it at a time, for at most 4 minutes; the others exit with 75
+
+Without --store the lease is a file on this host, and only processes of this host compete for it. By default only \
+warnings and errors are logged.
 
 Exit codes: with --once CMD's own, 128 + n if signal n ended it; 75 no lease within --wait; 76 leadership \
 lost, CMD was stopped; 124 --max-hold is over; 126 CMD cannot be run; 127 CMD not found; 2 bad settings, or \
@@ -128,10 +136,10 @@ pub enum Command {
     Transfer(operate::Transfer),
     /// Take this instance out of the election; a leader steps down first
     #[command(after_help = operate::PAUSE)]
-    Pause(operate::AdminArgs),
+    Pause(AdminArgs),
     /// Bring a paused instance back into the election, or end its hold-off
     #[command(after_help = operate::RESUME)]
-    Resume(operate::AdminArgs),
+    Resume(AdminArgs),
     /// Report that the service has finished its work: the lease is released at once
     #[command(after_help = operate::DRAINED)]
     Drained(operate::Drained),

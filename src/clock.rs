@@ -83,7 +83,7 @@ impl Moment {
     #[inline]
     pub fn elapsed_max(self, later: Moment) -> Duration {
         let (boot, raw) = self.advances(later);
-        boot.max(raw)
+        forward(boot.max(raw))
     }
 
     /// Returns the smaller advance of the two lease clocks from `self` to `later`, which ends a
@@ -92,7 +92,7 @@ impl Moment {
     #[inline]
     pub fn elapsed_min(self, later: Moment) -> Duration {
         let (boot, raw) = self.advances(later);
-        boot.min(raw)
+        forward(boot.min(raw))
     }
 
     /// Reports whether a belief that counts from `self` must not be trusted at `later` (R10): a
@@ -101,10 +101,18 @@ impl Moment {
     #[must_use]
     #[inline]
     pub fn jumped(self, later: Moment) -> bool {
-        later.boot < self.boot
-            || later.raw < self.raw
-            || later.wall < self.wall
-            || later.wall - self.wall > self.elapsed_max(later) + UNSEEN_PAUSE
+        let (boot, raw) = self.advances(later);
+        let wall = advance(self.wall, later.wall);
+        boot < 0 || raw < 0 || wall < 0 || forward(wall - boot.max(raw)) > UNSEEN_PAUSE
+    }
+
+    /// Reports whether a lease clock shows less at `later` than at `self`, so that a wait from `self`
+    /// must not count on it.
+    #[must_use]
+    #[inline]
+    pub fn went_back(self, later: Moment) -> bool {
+        let (boot, raw) = self.advances(later);
+        boot < 0 || raw < 0
     }
 
     /// Returns the wall clock as a date, for display and for the floor of a term (R11).
@@ -115,9 +123,22 @@ impl Moment {
     }
 
     #[inline]
-    fn advances(self, later: Moment) -> (Duration, Duration) {
-        (later.boot.saturating_sub(self.boot), later.raw.saturating_sub(self.raw))
+    fn advances(self, later: Moment) -> (i64, i64) {
+        (advance(self.boot, later.boot), advance(self.raw, later.raw))
     }
+}
+
+/// Returns by how many nanoseconds a clock advanced; negative if it went back. Correct for advances of
+/// up to 292 years, whatever the readings are.
+#[inline]
+fn advance(from: Duration, to: Duration) -> i64 {
+    (to.as_nanos() as i64).wrapping_sub(from.as_nanos() as i64)
+}
+
+/// Returns an advance as a duration; zero if the clock went back.
+#[inline]
+fn forward(advance: i64) -> Duration {
+    Duration::from_nanos(advance.max(0).cast_unsigned())
 }
 
 #[cfg(test)]
@@ -161,6 +182,16 @@ mod tests {
         assert!(sent.jumped(at(6_000, 4_999, 6_000)));
         assert!(sent.jumped(at(6_000, 6_000, 4_999)));
         assert!(!sent.jumped(at(6_000, 6_000, 6_000)));
+    }
+
+    #[test]
+    fn readings_beyond_64_bits_of_nanoseconds_are_compared_too() {
+        let late = at(u64::MAX / 2, u64::MAX / 3, u64::MAX);
+        let second = Duration::from_secs(1);
+        let later =
+            Moment { boot: late.boot + second, raw: late.raw + second, wall: late.wall + second };
+        assert_eq!((late.elapsed_min(later), late.elapsed_max(later)), (second, second));
+        assert!(!late.jumped(later) && later.jumped(late) && later.went_back(late));
     }
 
     #[test]

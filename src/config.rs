@@ -8,11 +8,13 @@
 //! or an empty key of the file is a fault, since it cannot be meant.
 
 pub mod admin;
+pub mod arguments;
 mod azure;
 pub mod command_line;
 pub mod duration;
 mod endpoint;
 mod environment;
+mod exec_options;
 mod faults;
 mod file;
 #[cfg(any(test, fuzzing))]
@@ -22,9 +24,11 @@ mod hooks;
 mod kubernetes;
 mod kubernetes_names;
 mod layers;
+mod machine;
 mod reader;
 mod resolve;
 mod service;
+mod setting;
 mod settings;
 mod shutdown_budget;
 mod store_url;
@@ -32,23 +36,26 @@ mod table;
 mod timings;
 mod values;
 mod warnings;
+mod withheld;
 
 pub use admin::Admin;
 pub use azure::{AzureCredential, AzureSettings, SecretSource};
 pub use command_line::CommandLine;
-pub use environment::{Environment, OURS_ALONE};
-pub use faults::{Fault, Faults, Source, Warning};
+pub use environment::Environment;
+pub use exec_options::ExecOptions;
+pub use faults::{Fault, Faults, Problem, Source, Warning};
 pub use health::{Health, Probe};
 pub use hooks::{HOOK_GRACE, Hook, Hooks};
-pub use kubernetes::{Beside, KubeAccess, KubernetesSettings, Route};
+pub use kubernetes::{KubeAccess, KubePublishing, KubernetesSettings, Route};
 pub(crate) use kubernetes_names::slice as slice_name;
 pub use layers::Flags;
-pub use resolve::{Loaded, load, load_to_look};
+pub use resolve::{Loaded, load, load_to_examine};
 pub use settings::{FileSettings, Settings, StoreSettings};
 pub use shutdown_budget::Ending;
-pub use table::{CREDENTIALS, Kind, SETTINGS, Setting, UnderExec, Verb};
+pub use table::{CREDENTIALS, Kind, SETTINGS, Setting, UnderExec, Verb, nearest};
 pub use timings::Timings;
 pub use values::{FileFormat, Listen, LogFormat, StatusFile};
+pub use withheld::Withheld;
 
 #[cfg(test)]
 mod tests;

@@ -117,8 +117,9 @@ impl Driver {
     /// see passive.
     fn handle(&mut self, event: Event) -> Option<Reply> {
         let (input, to) = match event {
-            Event::Answered(Answered { id, answer }) => {
-                self.log.answered(&answer);
+            Event::Answered(Answered { id, mut answer }) => {
+                self.admit(&mut answer);
+                self.log.answered(&answer, (self.now)());
                 (Input::Answer { id, answer }, None)
             }
             Event::Message(Message::Input { input, reply }) => (input, reply),
@@ -140,6 +141,18 @@ impl Driver {
         to.map(|to| Reply { to, outcome })
     }
 
+    /// Replaces in an answer what could not be shown, and reports what no candidate writes. Every
+    /// record of every store passes here before anything behind it is shown or run.
+    fn admit(&mut self, answer: &mut Result<Answer, StoreError>) {
+        match answer {
+            Ok(Answer::Snapshot(it)) => {
+                self.log.seen(&it.admit(self.election.lease_duration()));
+            }
+            Ok(Answer::Grant(it)) => self.log.anomalies(&it.admit()),
+            _ => {}
+        }
+    }
+
     /// Publishes the status and the notices of the election, and returns the request to send, if
     /// any.
     fn drain(&mut self) -> Option<Request> {
@@ -150,7 +163,9 @@ impl Driver {
             _ => None,
         });
         // Passive is published before anything else is done, in particular before a release (R8).
-        self.publisher.publish(self.election.status(), transitions.clone(), self.now);
+        let status = self.election.status();
+        self.log.store_health(&status.store);
+        self.publisher.publish(status, transitions.clone(), self.now);
         transitions.for_each(|it| self.metrics.transition(&it));
         notices.iter().for_each(|it| self.log.notice(it));
         self.election.poll_request()

@@ -23,6 +23,7 @@ mod role;
 mod status;
 mod step_down;
 mod store_answers;
+mod store_health;
 #[cfg(test)]
 mod tests;
 mod transitions;
@@ -42,7 +43,9 @@ pub use reason::{Reason, TRANSITIONS, Transition};
 pub use request::{Answer, Entropy, Notice, Op, Request, RequestId};
 use retry::RetryTimer;
 use role::{PendingRelease, Role};
-pub use status::{Belief, Holder, Standing, State, Status, StoreHealth};
+pub use status::{Belief, Holder, Standing, State, Status};
+pub use store_answers::LARGEST_TERM;
+pub use store_health::{FailingWrites, StoreHealth};
 
 use crate::clock::Moment;
 use crate::lease::{Record, StoreError, Successor};
@@ -63,6 +66,8 @@ pub struct Election {
     role: Role,
     since: Moment,
     in_flight: Option<InFlight>,
+    /// Whether a wake-up came while the answer that sets the time of the next read was awaited.
+    woken: bool,
     outbox: Option<Request>,
     notices: VecDeque<Notice>,
     pending_release: Option<PendingRelease>,
@@ -110,6 +115,7 @@ impl Election {
             role: Role::Standby { next_read: RetryTimer::at_once(now), bidding: None },
             since: now,
             in_flight: None,
+            woken: false,
             outbox: None,
             notices: VecDeque::new(),
             pending_release: None,
@@ -177,16 +183,19 @@ impl Election {
         self.apply_deadlines(now, entropy);
         if let Some(request) = self.in_flight.take_if(|current| current.id == id) {
             self.on_answer(request, answer, now, entropy);
+            self.apply_wakeup(now);
             self.apply_deadlines(now, entropy);
         }
         self.queue_request(now);
     }
 
     /// Makes the next read of a standby due now, unless it backs off. A wake-up is a hint, never
-    /// evidence.
+    /// evidence. During a read or a bid it counts from the answer, which may be of before.
     fn handle_wakeup(&mut self, now: Moment, entropy: Entropy) {
-        if let Role::Standby { next_read, bidding: None } = &mut self.role {
-            next_read.make_due(now);
+        self.woken = true;
+        let reads = self.in_flight.as_ref().is_some_and(|request| matches!(request.op, Op::Read));
+        if !reads {
+            self.apply_wakeup(now);
         }
         self.handle_timeout(now, entropy);
     }
@@ -246,6 +255,12 @@ impl Election {
         }
     }
 
+    /// Returns the lease-duration of this candidate.
+    #[must_use]
+    pub fn lease_duration(&self) -> Duration {
+        self.config.lease_duration
+    }
+
     /// Returns whether this candidate has resigned and nothing is left to do.
     #[must_use]
     pub fn is_finished(&self) -> bool {
@@ -271,8 +286,8 @@ impl Election {
         let lease_duration = self.config.lease_duration;
         match &self.role {
             Role::Standby { bidding: Some(it), .. } if it.is_over(now, lease_duration) => {
-                let bid = it.bid.clone();
-                self.schedule_release(bid, now, true);
+                let bidding = it.clone();
+                self.give_up_bid(bidding, now);
                 self.back_off(now, entropy);
             }
             Role::Activating(it) if it.held.is_over(now) => {

@@ -3,23 +3,30 @@
 //! with its corpus; the tests below replay that corpus without the fuzzer. Not compiled into a
 //! normal build.
 
-pub use crate::cli::fuzzing::client;
+pub use crate::admin::fuzzing::admin_body;
+pub use crate::cli::fuzzing::{client, status_document};
 pub use crate::config::fuzzing::{duration, settings_file, store_url};
+pub use crate::http::listener::fuzzing::requests;
 pub use crate::store::azure::fuzzing::{azure_answer, azure_record, credential};
 pub use crate::store::file::fuzzing::file_record;
+pub use crate::store::kubernetes::fuzzing::lease;
 
 /// A name, and the function that reads the bytes.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 12] = [
+    ("admin_body", admin_body),
     ("azure_answer", azure_answer),
     ("azure_record", azure_record),
     ("client", client),
     ("credential", credential),
     ("duration", duration),
     ("file_record", file_record),
+    ("lease", lease),
+    ("requests", requests),
     ("settings_file", settings_file),
+    ("status_document", status_document),
     ("store_url", store_url),
 ];
 

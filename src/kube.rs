@@ -80,7 +80,7 @@ impl Kube {
             None => host.to_owned(),
         };
         let base = access.api.clone();
-        let access = Access::new(access);
+        let access = Access::new(access, request_timeout);
         Ok(Self(Arc::new(Inner { base, host, access, timeout: request_timeout })))
     }
 

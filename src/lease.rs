@@ -8,9 +8,12 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+mod anomaly;
 mod failure;
 mod successor;
+pub mod text;
 
+pub use anomaly::Anomaly;
 pub use failure::{Cause, Failure, StoreError};
 pub use successor::Successor;
 
@@ -65,6 +68,9 @@ pub struct Snapshot {
     /// The claim whose time each observer counts, if the lease is held and no store counts; always
     /// `None` if the store counts.
     pub claim: Option<Claim>,
+    /// How long the lease lasts without a renewal, if the store says so; [`Duration::MAX`] if it has
+    /// no end.
+    pub ends_in: Option<Duration>,
 }
 
 /// A lease in the record of an observer-timed store. It is over for an observer that has seen it

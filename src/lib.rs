@@ -63,7 +63,8 @@
 //! - [`admin`]: the operators' API; passes commands to the driver.
 //! - [`exec`]: runs a command while this instance leads, and stops it in time.
 //! - [`http`]: listeners with their limits, client and resolver; [`kube`]: client for the Kubernetes
-//!   API server; `process`: child processes.
+//!   API server; `process`: child processes; `files`: directories by their descriptors, and
+//!   small files that may hang.
 //! - [`sidecar`]: builds one sidecar from the settings and runs it; [`candidate`]: the same for a Rust
 //!   service.
 //! - [`config`]: reads and validates settings from arguments, environment and file.
@@ -138,6 +139,7 @@ pub mod driver;
 pub mod election;
 #[doc(hidden)]
 pub mod exec;
+mod files;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -7,9 +7,9 @@ use anyhow::Context;
 use tracing::Metadata;
 use tracing::level_filters::LevelFilter;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{Targets, filter_fn};
 use tracing_subscriber::prelude::*;
-use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::config::LogFormat;
 
@@ -45,7 +45,7 @@ impl Logs {
 /// Starts logging to standard error.
 ///
 /// # Errors
-/// When `level` is not an `EnvFilter` directive, or logging has been started before.
+/// When `level` is not a filter of [`Targets`], or logging has been started before.
 pub fn start(format: LogFormat, level: &str) -> anyhow::Result<Logs> {
     let (writer, guard) = NonBlockingBuilder::default()
         .buffered_lines_limit(QUEUE)
@@ -53,7 +53,7 @@ pub fn start(format: LogFormat, level: &str) -> anyhow::Result<Logs> {
         .thread_name("tenure-logs")
         .finish(std::io::stderr());
     let dropped = writer.error_counter();
-    let filter = EnvFilter::try_new(level).with_context(|| format!("log-level {level:?}"))?;
+    let filter: Targets = level.parse().with_context(|| format!("log-level {level:?}"))?;
     let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_target(false);
     let lines = match format {
         LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),

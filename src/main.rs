@@ -4,10 +4,9 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use tenure::cli::first_process::ended_by_signals;
 use tenure::cli::operate::Verb;
-use tenure::cli::{self, Cli, Command};
+use tenure::cli::{self, Command, usage};
 use tenure::config::Environment;
 
 fn main() -> ExitCode {
@@ -15,7 +14,10 @@ fn main() -> ExitCode {
     if let Some(code) = tenure::exec::reexec::run() {
         return code;
     }
-    let cli = Cli::parse();
+    let cli = match usage::parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     let environment = Environment::of_process();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -30,7 +32,8 @@ fn main() -> ExitCode {
 
 async fn run(command: Command, environment: &Environment) -> ExitCode {
     let competes = matches!(command, Command::Run(_) | Command::Exec(_));
-    let verb = start(command, environment);
+    // On the heap, as this is some 60 KB, which each of the futures around it would hold once more.
+    let verb = Box::pin(start(command, environment));
     if competes { verb.await } else { ended_by_signals(verb).await }
 }
 

@@ -85,7 +85,10 @@ impl Probes {
             (Probe::File { path, max_age }, _) => {
                 Kind::File(file::File { path, max_age, now, checking: None })
             }
-            (Probe::Exec(line), _) => Kind::Exec(exec::Exec { line, starting: None }),
+            (Probe::Exec(line), _) => {
+                let withheld = settings.withheld.clone();
+                Kind::Exec(exec::Exec { line, withheld, starting: None })
+            }
         };
         let probes = settings.probes.iter();
         let probes: Vec<_> =

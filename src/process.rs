@@ -3,4 +3,5 @@
 pub(crate) mod command;
 pub(crate) mod descriptors;
 mod output;
+pub(crate) mod privacy;
 pub mod signals;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Moment;
-use crate::election::{State, Status, Transition};
+use crate::election::{Holder, State, Status, Transition};
 
 pub mod document;
 mod probe_state;
@@ -37,6 +37,8 @@ pub struct Published {
     pub history: Arc<[Past]>,
     /// When the holder of this status was first seen.
     pub holder_seen: Option<Moment>,
+    /// The last holder that was seen, and when it was seen no more; `None` while there is a holder.
+    pub last_holder: Option<(Holder, Moment)>,
     /// The last result of each health probe, in the order of the settings; empty without probes.
     pub probes: Vec<ProbeState>,
     /// The route; `None` without one.
@@ -144,9 +146,26 @@ impl Published {
     /// Returns the first publication of a process, without any transition, probe and route.
     #[must_use]
     pub fn first(status: Status) -> Self {
-        let (probes, route) = (Vec::new(), None);
-        let history = Arc::default();
-        Self { status, index: 1, sequence: 1, history, holder_seen: None, probes, route }
+        Self {
+            status,
+            index: 1,
+            sequence: 1,
+            history: Arc::default(),
+            holder_seen: None,
+            last_holder: None,
+            probes: Vec::new(),
+            route: None,
+        }
+    }
+
+    /// Replaces the status, and records when a holder appeared or was seen no more.
+    pub fn replace_status(&mut self, status: Status, now: Moment) {
+        if self.status.holder != status.holder {
+            self.holder_seen = status.holder.is_some().then_some(now);
+            let before = self.status.holder.take().filter(|_| status.holder.is_none());
+            self.last_holder = before.map(|holder| (holder, now));
+        }
+        self.status = status;
     }
 
     /// Returns the index at `now`: one more than was published once a leader's belief is over,
@@ -165,12 +184,37 @@ impl Published {
         if self.status.standing.state().is_leading() { 2 } else { 1 }
     }
 
+    /// Returns since when this instance has been in the state that it is in at `now`; `None` if the
+    /// clock alone has changed the state.
+    #[must_use]
+    pub fn state_since(&self, now: Moment) -> Option<Moment> {
+        match self.status.state(now) {
+            // `since` counts leader and jeopardy as one.
+            State::Jeopardy => {
+                let past = self.history.first()?;
+                (past.transition.to == State::Jeopardy).then_some(past.at)
+            }
+            _ => Some(self.status.since),
+        }
+    }
+
     /// Returns whether the store has not answered for longer than lease-duration at `now`, so that
     /// nothing last seen in it is certain any more.
     #[must_use]
     pub fn is_out_of_contact(&self, about: &About, now: Moment) -> bool {
         let last = self.status.store.last_success;
         last.is_none_or(|last| last.elapsed_max(now) > about.lease_duration)
+    }
+
+    /// Returns whether this instance is a standby at `now` that would lead if the lease were free:
+    /// neither reads nor writes of the store have failed for longer than lease-duration.
+    #[must_use]
+    pub fn can_take_over(&self, about: &About, now: Moment) -> bool {
+        let failing = self.status.store.failing_writes.as_ref();
+        let writes_fail =
+            failing.is_some_and(|it| it.since.elapsed_max(now) > about.lease_duration);
+        let is_standby = self.status.state(now) == State::Standby;
+        is_standby && !writes_fail && !self.is_out_of_contact(about, now)
     }
 
     /// Returns whether the last result of every probe was a success; true without probes.

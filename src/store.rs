@@ -108,6 +108,12 @@ pub trait LeaseAdmin: LeaseStore {
     /// it.
     async fn break_lease(&self, at_once: bool) -> Result<BreakOutcome, StoreError>;
 
+    /// Returns whether the lock of this election exists, and if not, which others are in its place:
+    /// an operator may have misspelt a name. A lock of a store that has only one exists.
+    async fn presence(&self) -> Result<Presence, StoreError> {
+        Ok(Presence::Exists)
+    }
+
     /// Checks everything that this store needs, for `tenure doctor`, in the order in which an
     /// operator would fix it. Does not touch the lease or its record; permissions that need a real
     /// write are tried on a separate probe object.
@@ -132,6 +138,24 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
         StoreSettings::Memory => Arc::new(memory::Memory::new()),
     })
 }
+
+/// Whether a lock exists in its store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It exists, held or not.
+    Exists,
+    /// It does not exist.
+    Missing {
+        /// What does not exist, and where: the lock, or the place where locks are kept.
+        missing: String,
+        /// The names of some locks in the same place, sorted, at most [`MOST_LISTED`]; `None` if
+        /// they cannot be listed.
+        others: Option<Vec<String>>,
+    },
+}
+
+/// How many locks [`Presence`] names at most.
+pub const MOST_LISTED: usize = 20;
 
 /// The result of breaking the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! The clocks of one machine: boot, raw and wall. Each is linear in true time until it is
 //! disturbed.
 
-use std::cell::Cell;
 use std::time::Duration;
 
 use tenure::clock::Moment;
@@ -19,8 +18,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3_600);
 pub struct Clocks {
     /// The true time of the readings.
     at: Instant,
-    /// The last readings, because several are taken at one instant.
-    last: Cell<Option<(Instant, Moment)>>,
     boot: Line,
     raw: Line,
     wall: Line,
@@ -43,13 +40,9 @@ pub enum Which {
 
 impl Line {
     fn read(self, elapsed: Span) -> u64 {
-        self.reading.saturating_add_signed(self.advance(elapsed))
-    }
-
-    fn advance(self, elapsed: Span) -> i64 {
         // An episode takes hours, so nanoseconds times a rate error do not overflow.
         let elapsed = elapsed.cast_signed();
-        elapsed + elapsed * self.ppm / 1_000_000
+        self.reading.saturating_add_signed(elapsed + elapsed * self.ppm / 1_000_000)
     }
 }
 
@@ -57,28 +50,14 @@ impl Clocks {
     /// Creates clocks with the same drift; boot and raw begin at `start`.
     pub fn new(drift_ppm: i64, start: [u64; 2]) -> Self {
         let line = |reading| Line { reading, ppm: drift_ppm };
-        let last = Cell::new(None);
-        Self { at: 0, last, boot: line(start[0]), raw: line(start[1]), wall: line(EPOCH) }
+        Self { at: 0, boot: line(start[0]), raw: line(start[1]), wall: line(EPOCH) }
     }
 
     /// Returns the readings at `now`.
     pub fn read(&self, now: Instant) -> Moment {
-        if let Some((at, moment)) = self.last.get()
-            && at == now
-        {
-            return moment;
-        }
         let elapsed = now - self.at;
-        let advance = self.boot.advance(elapsed);
-        // Most of the time, the three clocks have the same rate.
-        let read = |line: Line| {
-            let same = line.ppm == self.boot.ppm;
-            let advance = if same { advance } else { line.advance(elapsed) };
-            Duration::from_nanos(line.reading.saturating_add_signed(advance))
-        };
-        let moment = Moment { boot: read(self.boot), raw: read(self.raw), wall: read(self.wall) };
-        self.last.set(Some((now, moment)));
-        moment
+        let read = |line: Line| Duration::from_nanos(line.read(elapsed));
+        Moment { boot: read(self.boot), raw: read(self.raw), wall: read(self.wall) }
     }
 
     /// Returns the true time in which the boot clock, which drives timers, advances by `wait`.
@@ -95,7 +74,6 @@ impl Clocks {
             line.reading = line.read(elapsed);
         }
         self.at = now;
-        self.last.set(None);
     }
 
     fn line(&mut self, which: Which) -> &mut Line {

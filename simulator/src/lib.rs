@@ -13,6 +13,7 @@ pub mod checker;
 pub mod child;
 pub mod client;
 pub mod clock;
+pub mod driver;
 pub mod examine;
 pub mod faults;
 pub mod inject;

@@ -45,20 +45,16 @@ pub struct HoldOff {
     called: bool,
 }
 
-fn went_back(from: Moment, now: Moment) -> bool {
-    now.boot < from.boot || now.raw < from.raw
-}
-
 impl Process {
     /// Restarts the waits whose start is later than a clock that went back.
     pub fn restart_if_back(&mut self, now: Moment) {
         if let Some(work) = &mut self.work
-            && went_back(work.began, now)
+            && work.began.went_back(now)
         {
             work.began = now;
         }
         if let Some((ended, ..)) = &mut self.passive_since
-            && went_back(*ended, now)
+            && ended.went_back(now)
         {
             *ended = now;
         }
@@ -83,7 +79,7 @@ impl Process {
             let successor = sight.record.successor.as_ref();
             let named = successor.is_some_and(|it| it.identity == identity(node));
             hold_off.called = named && sight.record.nonce != hold_off.nonce;
-            if hold_off.from.is_some_and(|from| went_back(from, now)) {
+            if hold_off.from.is_some_and(|from| from.went_back(now)) {
                 hold_off.from = Some(now);
             }
             if hold_off.from.is_some_and(|from| from.elapsed_min(now) >= hold_off.length) {

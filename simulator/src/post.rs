@@ -137,19 +137,22 @@ impl World<'_> {
         };
         let op = &self.post.get(index).op;
         let (bids, renews) = (matches!(op, Op::Acquire(_)), matches!(op, Op::Renew(_)));
-        let answer = match (done, fate.error) {
-            (Step::More(Stage::Missing), _) if copy || !self.is_waiting(node, life, id) => {
+        let done = match done {
+            Step::More(Stage::Missing) if copy || !self.is_waiting(node, life, id) => {
                 // No candidate learns that the blob is missing, so none creates it.
                 return self.post.remove(index);
             }
-            (Step::More(stage), _) => {
+            Step::More(stage) => {
                 self.post.get(index).stage = stage;
                 return self.plan_arrival(self.now + fate.between, index);
             }
-            (Step::Done(_), Some(Error::UnknownYetDone)) => Err(erred()),
-            (Step::Done(_), Some(Error::OtherLease)) if bids || renews => Err(another()),
-            (Step::Done(Ok(_)), Some(Error::Foreign)) if bids => Err(foreign()),
-            (Step::Done(answer), _) => answer,
+            Step::Done(answer) => answer,
+        };
+        let answer = match fate.error {
+            Some(Error::UnknownYetDone) => Err(erred()),
+            Some(Error::OtherLease) if bids || renews => Err(another()),
+            Some(Error::Foreign) if bids && done.is_ok() => Err(foreign()),
+            _ => done,
         };
         let (granted, renewed) = (answer.is_ok() && bids, answer.is_ok() && renews);
         self.post.get(index).answer = Some(answer);

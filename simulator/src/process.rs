@@ -76,7 +76,8 @@ pub enum Sleep {
 #[derive(Debug)]
 pub struct Process {
     pub election: Election,
-    /// The last published status.
+    /// The last published status. Only its standing is kept up to date, since the checker and the
+    /// clients of the world read nothing else.
     pub status: Status,
     /// The outstanding request of the driver.
     pub waits_for: Option<RequestId>,

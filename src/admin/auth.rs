@@ -123,10 +123,16 @@ fn authorize_user(caller: Caller, own_uid: u32) -> Result<(), Denial> {
     match caller {
         Caller::Process { uid, .. } if uid == own_uid || uid == ROOT => Ok(()),
         Caller::Process { uid, .. } => Err(Denial::Forbidden(format!(
-            "only uid {own_uid} and root may use this socket, but the caller is uid {uid}"
+            "only {} may use this socket, and the caller is uid {uid}",
+            users(own_uid)
         ))),
-        _ => Err(Denial::Forbidden(format!("only uid {own_uid} and root may use this socket"))),
+        _ => Err(Denial::Forbidden(format!("only {} may use this socket", users(own_uid)))),
     }
+}
+
+/// Names the users that may use the socket of this user.
+fn users(own_uid: u32) -> String {
+    if own_uid == ROOT { "root".to_owned() } else { format!("uid {own_uid} and root") }
 }
 
 fn is_own_host(headers: &HeaderMap, port: u16) -> bool {
@@ -171,10 +177,10 @@ mod tests {
     use super::*;
 
     fn request_line(headers: &[(&str, &str)]) -> Parts {
-        asked_at("/v1/pause", headers)
+        request_to("/v1/pause", headers)
     }
 
-    fn asked_at(uri: &str, headers: &[(&str, &str)]) -> Parts {
+    fn request_to(uri: &str, headers: &[(&str, &str)]) -> Parts {
         let request = Request::post(uri);
         headers
             .iter()
@@ -267,7 +273,7 @@ mod tests {
             let answer = auth.authorize(caller, &request_line(&bad)).await;
             assert!(matches!(answer, Err(Denial::Forbidden(_))), "{bad:?}: {answer:?}");
         }
-        let absolute = asked_at("http://evil.example/v1/pause", &[host, token]);
+        let absolute = request_to("http://evil.example/v1/pause", &[host, token]);
         assert!(matches!(auth.authorize(caller, &absolute).await, Err(Denial::Forbidden(_))));
         std::fs::write(&path, "").unwrap();
         let answer = auth.authorize(caller, &request_line(&[host, token])).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::config::duration;
+use crate::config::{duration, nearest};
 use crate::election::Command;
 use crate::lease::Successor;
 
@@ -75,9 +75,11 @@ impl Verb {
     pub(super) fn read(self, body: &[u8], own_identity: &str) -> Result<Command, FieldError> {
         let fields = object(body)?;
         if let Some(unknown) = fields.keys().find(|it| !self.fields().contains(&it.as_str())) {
-            let takes = match self.fields() {
-                [] => "this path takes no fields".to_owned(),
-                known => format!("this path takes {}", known.join(", ")),
+            let known = self.fields();
+            let takes = match (nearest(unknown, known.iter().copied()), known) {
+                (Some(near), _) => format!("did you mean {near}?"),
+                (None, []) => "this path takes no fields".to_owned(),
+                (None, known) => format!("this path takes {}", known.join(", ")),
             };
             return Err(fault(unknown, format!("unknown field; {takes}")));
         }
@@ -236,7 +238,8 @@ mod tests {
             ("/v1/step-down", r#"{"hold_off":10}"#, "hold_off", "\"10s\""),
             ("/v1/step-down", r#"{"hold_off":"0s"}"#, "hold_off", "longer than zero"),
             ("/v1/step-down", r#"{"hold_off":"61m"}"#, "hold_off", "pause"),
-            ("/v1/step-down", r#"{"hold_of":"10s"}"#, "hold_of", "takes hold_off"),
+            ("/v1/step-down", r#"{"hold_of":"10s"}"#, "hold_of", "did you mean hold_off?"),
+            ("/v1/step-down", r#"{"for":"10s"}"#, "for", "takes hold_off"),
             ("/v1/transfer", "", "to", "missing"),
             ("/v1/transfer", r#"{"to":null}"#, "to", "null"),
             ("/v1/transfer", r#"{"to":""}"#, "to", "empty"),

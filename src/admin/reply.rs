@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use axum::http::header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 
 use super::auth::Denial;
-use super::call::{FieldError, PATHS, Verb};
+use super::call::{FieldError, PATHS};
+use super::conflict::Conflict;
 use crate::config::duration;
 use crate::election::{Command, State};
 
@@ -56,6 +57,15 @@ impl Reply {
         }
     }
 
+    /// Returns 429 after too many calls without the right token.
+    pub(super) fn too_many(wait: Duration) -> Self {
+        let wait = wait.as_secs();
+        let error = format!("too many calls without the right token; try again in {wait}s");
+        let mut reply = Self::refusal(StatusCode::TOO_MANY_REQUESTS, error);
+        reply.header = Some((RETRY_AFTER, HeaderValue::from(wait)));
+        reply
+    }
+
     /// Returns 404 with the list of paths.
     pub(super) fn unknown_path() -> Self {
         let paths = PATHS.map(|(path, _)| Value::from(path));
@@ -91,11 +101,17 @@ impl Reply {
             .with("field", field)
     }
 
+    /// Returns 400 for a call with query parameters.
+    pub(super) fn parameters() -> Self {
+        let error = "no path takes query parameters; send the fields as a JSON object in the body";
+        Self::refusal(StatusCode::BAD_REQUEST, error)
+    }
+
     /// Returns 409 for a call that the present state does not allow.
-    pub(super) fn impossible(verb: Verb, state: State) -> Self {
-        let state = state.as_str();
-        let error = format!("cannot {}: this instance is {state}", verb.words());
-        Self::refusal(StatusCode::CONFLICT, error).with("state", state)
+    pub(super) fn impossible(conflict: Conflict, state: State) -> Self {
+        Self::refusal(StatusCode::CONFLICT, conflict.error)
+            .with("state", state.as_str())
+            .with("remedy", conflict.remedy)
     }
 
     /// Returns 503 when the driver did not answer within `bound`.

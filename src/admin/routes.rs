@@ -1,21 +1,23 @@
 //! Handles requests to the admin listener: authorizes, parses, hands the call to the driver, and
-//! logs every request with its outcome.
+//! logs every request with its outcome, except for a flood of refusals.
 
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State as Shares};
+use axum::http::header::AUTHORIZATION;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
-use super::auth::Denial;
+use super::auth::{Auth, Denial};
 use super::call::{self, FieldError, Verb};
+use super::conflict::Conflict;
 use super::reply::{Outlook, Reply};
-use super::{App, ConnectionState};
-use crate::election::{Command, Progress};
+use super::{App, ConnectionState, Shared};
+use crate::election::{Command, Progress, State};
 use crate::status::Judgement;
 
 /// The most bytes of a body.
@@ -38,14 +40,14 @@ pub(super) fn router(state: ConnectionState) -> Router {
 async fn answer(Shares(state): Shares<ConnectionState>, request: Request) -> Response {
     let path: String = request.uri().path().chars().take(MAX_LOGGED).collect();
     let request_line = format!("{} {path}", request.method());
-    let mut entry = LogEntry { request_line, detail: None };
+    let mut entry = LogEntry { request_line, detail: None, is_stranger: false };
     let reply = state.handle(request, &mut entry).await;
     let (caller, code) = (state.caller.to_string(), reply.code.as_u16());
-    let LogEntry { request_line, detail } = entry;
+    let LogEntry { request_line, detail, is_stranger } = entry;
     let detail = detail.unwrap_or_else(|| reply.error());
     if reply.code.is_success() {
         tracing::info!(caller, code, "admin call {request_line}: {detail}");
-    } else {
+    } else if !is_stranger || state.shared.refusals.is_logged((state.shared.app.now)()) {
         tracing::warn!(caller, code, "admin call {request_line} refused: {detail}");
     }
     reply.into_response()
@@ -56,12 +58,28 @@ struct LogEntry {
     request_line: String,
     /// The parsed call, or a reason that the caller does not get to see.
     detail: Option<String>,
+    /// Whether the caller is not authorized.
+    is_stranger: bool,
 }
 
 impl ConnectionState {
     async fn handle(&self, request: Request, entry: &mut LogEntry) -> Reply {
         let (head, body) = request.into_parts();
-        if let Err(denial) = self.shared.auth.authorize(self.caller, &head).await {
+        let Shared { app, auth, refusals } = &*self.shared;
+        // Before the token is read, so that guesses cost little and the right one is not found out.
+        if let Auth::Token { .. } = auth
+            && let Some(wait) = refusals.retry_after((app.now)())
+        {
+            entry.is_stranger = true;
+            return Reply::too_many(wait);
+        }
+        if let Err(denial) = auth.authorize(self.caller, &head).await {
+            entry.is_stranger = true;
+            // A page in a browser can send requests without a token, which guess nothing.
+            if matches!(denial, Denial::Unauthorized(_)) && head.headers.contains_key(AUTHORIZATION)
+            {
+                refusals.guessed();
+            }
             if let Denial::Unavailable(fault) = &denial {
                 entry.detail = Some(fault.clone());
             }
@@ -73,12 +91,14 @@ impl ConnectionState {
         if head.method != Method::POST {
             return Reply::wrong_method();
         }
+        if head.uri.query().is_some_and(|it| !it.is_empty()) {
+            return Reply::parameters();
+        }
         let body = match read(body).await {
             Ok(body) => body,
             Err(reply) => return reply,
         };
-        let app = &self.shared.app;
-        let command = match verb.read(&body, &app.identity) {
+        let command = match verb.read(&body, &app.about.identity) {
             Ok(command) => command,
             Err(fault) => return Reply::bad_body(fault),
         };
@@ -111,11 +131,18 @@ impl App {
         let answer = timeout(DRIVER_TIME, control.command(command.clone()));
         let code = match answer.await {
             Err(_) => return Reply::silent(DRIVER_TIME),
-            Ok(Err(refusal)) => return Reply::impossible(verb, refusal.state),
+            Ok(Err(refusal)) => return self.explain(verb, command, refusal.state),
             Ok(Ok(Progress::Begun)) => StatusCode::ACCEPTED,
             Ok(Ok(Progress::Done)) => StatusCode::OK,
         };
         Reply::accepted(code, command, &self.outlook(was_leading))
+    }
+
+    /// Returns the response to a command that is not possible in `state`.
+    fn explain(&self, verb: Verb, command: &Command, state: State) -> Reply {
+        let published = self.published.borrow().clone();
+        let status = published.document(&self.about, (self.now)());
+        Reply::impossible(Conflict::of(verb, command, state, &status), state)
     }
 
     fn judge(&self) -> Judgement {

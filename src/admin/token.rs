@@ -2,34 +2,24 @@
 //!
 //! No token is kept in memory between requests, and a file system that hangs delays no renewal.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 use std::time::Duration;
 
 use subtle::ConstantTimeEq;
-use tokio::sync::Mutex;
-use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::timeout;
 
 use crate::config::admin;
+use crate::files::SmallFile;
 
 /// How long a read of the file may take.
 const READ_TIME: Duration = Duration::from_secs(2);
 
 /// The token's file.
 #[derive(Clone)]
-pub(super) struct TokenFile {
-    path: PathBuf,
-    /// A read that timed out and still runs, if there is one: a hanging file system takes up one
-    /// thread, not one for each request.
-    reading: Arc<Mutex<Option<Reading>>>,
-}
-
-type Reading = JoinHandle<Result<String, String>>;
+pub(super) struct TokenFile(SmallFile);
 
 impl TokenFile {
     pub(super) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), reading: Arc::default() }
+        Self(SmallFile::new(path, admin::LARGEST))
     }
 
     /// Returns whether `token` matches the file.
@@ -46,24 +36,9 @@ impl TokenFile {
     /// # Errors
     /// As for [`Self::is`].
     pub(super) async fn read(&self) -> Result<String, String> {
-        let read = timeout(READ_TIME, self.read_anew()).await;
-        let read = read.unwrap_or_else(|_| Err("could not be read in time: its disk hangs".into()));
-        read.map_err(|fault| format!("admin-token-file {} {fault}", self.path.display()))
-    }
-
-    async fn read_anew(&self) -> Result<String, String> {
-        let mut reading = self.reading.lock().await;
-        if let Some(old) = reading.as_mut() {
-            // The file may have changed since that read began, so its result is discarded.
-            let _ = old.await;
-            *reading = None;
-        }
-        let path = self.path.clone();
-        let begun = reading.insert(spawn_blocking(move || admin::token(&path)));
-        let token =
-            begun.await.unwrap_or_else(|_| Err("could not be read: interrupted".to_owned()));
-        *reading = None;
-        token
+        let read = self.0.on_its_thread(READ_TIME, admin::token).await;
+        let read = read.unwrap_or_else(|error| Err(format!("cannot be read: {error}")));
+        read.map_err(|fault| format!("admin-token-file {} {fault}", self.0.path().display()))
     }
 }
 
@@ -107,12 +82,9 @@ mod tests {
         write(&path, TOKEN);
         let file = TokenFile::new(&path);
         let (go, stop) = std::sync::mpsc::channel::<()>();
-        let hung = spawn_blocking(move || {
-            let _ = stop.recv();
-            Ok("of old, whatever it was".to_owned())
-        });
-        *file.reading.lock().await = Some(hung);
-        assert!(file.read().await.unwrap_err().contains("in time"));
+        let hung = file.0.on_its_thread(Duration::ZERO, move |_| stop.recv()).await;
+        assert!(hung.is_err());
+        assert!(file.read().await.unwrap_err().contains("timed out"));
         go.send(()).unwrap();
         assert_eq!(file.read().await.as_deref(), Ok(TOKEN));
     }

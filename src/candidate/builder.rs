@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::tasks::{Warden, Works};
+use super::tasks::{ReleaseGuard, Tasks};
 use super::{Candidate, Running};
 use crate::config::{self, Environment, Fault, Faults, Flags, Settings, Source, Verb, duration};
 use crate::driver::Control;
@@ -114,18 +114,18 @@ impl Builder {
         let published = instance.published.clone();
         let (control, inbox) = Control::new();
         let driver = instance.driver(inbox, PublishAcks::none());
-        let (works, working) = watch::channel(Works::default());
+        let (tasks, working) = watch::channel(Tasks::default());
         let (end, ended) = watch::channel(());
-        let warden = Warden::new(published.clone(), working, control.clone());
+        let release_guard = ReleaseGuard::new(published.clone(), working, control.clone());
         #[allow(clippy::disallowed_methods, reason = "the driver lives as long as it has to")]
         tokio::spawn(async move {
             tokio::select! {
                 () = driver.run() => {}
-                () = warden.run() => {}
+                () = release_guard.run() => {}
             }
             drop(end);
         });
-        Ok(Candidate(Arc::new(Running { control, published, works, ended })))
+        Ok(Candidate(Arc::new(Running { control, published, tasks, ended })))
     }
 
     /// Returns the settings, or all errors in them.

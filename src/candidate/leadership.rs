@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::tasks::{Counted, Works};
-use super::term::{leads, left, over};
+use super::tasks::{Counted, Tasks};
+use super::term::{WorkClock, leads, over};
 use crate::clock::{self, Moment};
 use crate::status::Published;
 
@@ -69,7 +69,7 @@ impl Leadership {
 /// Waits for a leadership, and runs `work` under it.
 pub(super) async fn run<W, F>(
     mut published: watch::Receiver<Published>,
-    works: &watch::Sender<Works>,
+    tasks: &watch::Sender<Tasks>,
     work: W,
 ) -> Result<F::Output, Ended>
 where
@@ -77,18 +77,22 @@ where
     F: Future,
 {
     loop {
-        // Counted before the status is read, so that either the warden sees this task, or the task
+        // Counted before the status is read, so that either the release guard sees this task, or the task
         // sees why it may not start.
-        let counted = Counted::new(works);
+        let counted = Counted::new(tasks);
         if published.has_changed().is_err() {
             // The last status of a driver that has ended is not updated any more.
             return Err(Ended::Resigned);
         }
         let status = published.borrow_and_update().status.clone();
-        if let (true, Some(term)) = (status.is_leader(clock::now()), status.term()) {
+        let term = status.term().filter(|term| !tasks.borrow().were_lost_in(*term));
+        if let (true, Some(term)) = (status.is_leader(clock::now()), term) {
             counted.begins_in(term);
             let leadership = Leadership { term, published: published.clone() };
             let outcome = under(published, term, work(leadership)).await;
+            if outcome.is_none() {
+                counted.was_lost_in(term);
+            }
             // The task has been dropped, whether it ended or not.
             drop(counted);
             return outcome.ok_or(Ended::Lost { term });
@@ -108,12 +112,34 @@ async fn under<F: Future>(
 ) -> Option<F::Output> {
     let mut work = pin!(work);
     let mut over = pin!(over(published.clone(), term));
+    let mut clock = WorkClock::new(term, clock::now());
     std::future::poll_fn(|context| {
-        let is_over = left(&published.borrow().status, term, clock::now()).is_zero();
+        let is_over = clock.left(&published.borrow().status, clock::now()).is_zero();
         if is_over || over.as_mut().poll(context).is_ready() {
             return Poll::Ready(None);
         }
         work.as_mut().poll(context).map(Some)
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::super::term::tests::status;
+    use super::*;
+
+    #[tokio::test]
+    async fn no_task_starts_again_in_a_term_in_which_one_was_dropped() {
+        let (tasks, _) = watch::channel(Tasks::default());
+        let leading = |term| Published::first(status(term, clock::now(), false));
+        let (publisher, published) = watch::channel(leading(7));
+        let start = || run(published.clone(), &tasks, |it| async move { it.term() }).now_or_never();
+        assert_eq!(start(), Some(Ok(7)));
+        Counted::new(&tasks).was_lost_in(7);
+        assert_eq!(start(), None, "it waits for the next leadership");
+        publisher.send_replace(leading(8));
+        assert_eq!(start(), Some(Ok(8)));
+    }
 }

@@ -1,4 +1,4 @@
-//! Counts the tasks that run as leader; the [`Warden`] allows the release of the lease only when
+//! Counts the tasks that run as leader; the [`ReleaseGuard`] allows the release of the lease only when
 //! none of them runs any more.
 
 use tokio::sync::watch;
@@ -9,19 +9,26 @@ use crate::status::Published;
 
 /// The tasks of one candidate.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Works {
+pub(super) struct Tasks {
     /// How many run, or are about to check whether they may.
     running: usize,
     /// The latest term in which a task started.
     latest: Option<u64>,
+    /// The latest term whose tasks were dropped: none starts in it again.
+    lost: Option<u64>,
     /// The latest term in which work outside of the tasks was reported finished.
     drained: Option<u64>,
 }
 
-impl Works {
+impl Tasks {
     /// Records that work outside of the tasks has finished in this term.
     pub(super) fn drained_in(&mut self, term: u64) {
         self.drained = Some(term);
+    }
+
+    /// Returns whether tasks were dropped in this term, because it was over for them.
+    pub(super) fn were_lost_in(&self, term: u64) -> bool {
+        self.lost == Some(term)
     }
 
     /// Returns whether all work of a term is known to have finished.
@@ -31,17 +38,22 @@ impl Works {
 }
 
 /// Counts one task until it is dropped.
-pub(super) struct Counted<'a>(&'a watch::Sender<Works>);
+pub(super) struct Counted<'a>(&'a watch::Sender<Tasks>);
 
 impl<'a> Counted<'a> {
-    pub(super) fn new(works: &'a watch::Sender<Works>) -> Self {
-        works.send_modify(|it| it.running += 1);
-        Self(works)
+    pub(super) fn new(tasks: &'a watch::Sender<Tasks>) -> Self {
+        tasks.send_modify(|it| it.running += 1);
+        Self(tasks)
     }
 
     /// Records that the task starts in this term.
     pub(super) fn begins_in(&self, term: u64) {
         self.0.send_modify(|it| it.latest = Some(term));
+    }
+
+    /// Records that the task was dropped because the term was over for it.
+    pub(super) fn was_lost_in(&self, term: u64) {
+        self.0.send_modify(|it| it.lost = Some(term));
     }
 }
 
@@ -53,40 +65,45 @@ impl Drop for Counted<'_> {
 
 /// Reports when no task runs any more in a term that is over, and makes a candidate resign whose
 /// last handle was dropped.
-pub(super) struct Warden {
+pub(super) struct ReleaseGuard {
     published: watch::Receiver<Published>,
-    works: watch::Receiver<Works>,
+    tasks: watch::Receiver<Tasks>,
     control: Control,
 }
 
-impl Warden {
+impl ReleaseGuard {
     pub(super) fn new(
         published: watch::Receiver<Published>,
-        works: watch::Receiver<Works>,
+        tasks: watch::Receiver<Tasks>,
         control: Control,
     ) -> Self {
-        Self { published, works, control }
+        Self { published, tasks, control }
     }
 
     /// Runs until it is dropped.
     pub(super) async fn run(self) {
-        let Self { published, works, control } = self;
+        let Self { published, tasks, control } = self;
         let resign = async {
             control.leaving().await;
             control.resign().await;
         };
-        tokio::join!(resign, watch_over(published, works, &control));
+        tokio::join!(resign, watch_over(published, tasks, &control));
     }
 }
 
 async fn watch_over(
     mut published: watch::Receiver<Published>,
-    mut works: watch::Receiver<Works>,
+    mut tasks: watch::Receiver<Tasks>,
     control: &Control,
 ) {
     loop {
+        // Tasks that a clock which went back has ended are over before the leadership is: it ends
+        // too, since nothing starts in it again. Each renewal is a change that brings this up.
+        let lost = tasks.clone();
+        let has_ended =
+            |it: &Published, term| !leads(&it.status, term) || lost.borrow().were_lost_in(term);
         let ended_term =
-            |it: &Published| it.status.workload_term.filter(|term| !leads(&it.status, *term));
+            |it: &Published| it.status.workload_term.filter(|term| has_ended(it, *term));
         let Ok(term) =
             published.wait_for(|it| ended_term(it).is_some()).await.map(|it| ended_term(&it))
         else {
@@ -98,10 +115,10 @@ async fn watch_over(
         // mistaken for that.
         tokio::select! {
             () = over(published.clone(), term) => {}
-            _ = works.wait_for(|it| it.have_ended_in(term)) => {}
+            _ = tasks.wait_for(|it| it.have_ended_in(term)) => {}
         }
         // An error means that the candidate was dropped, and with it all that could run.
-        let _ = works.wait_for(|it| it.running == 0).await;
+        let _ = tasks.wait_for(|it| it.running == 0).await;
         control.workload_exited(term, None).await;
         let _ = published.wait_for(|it| it.status.workload_term != Some(term)).await;
     }

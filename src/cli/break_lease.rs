@@ -11,11 +11,11 @@ use std::time::Duration;
 use super::SettingsArgs;
 use super::terminal::{self, harmless};
 use crate::clock;
-use crate::config::{Environment, Settings, StoreSettings, Verb, load_to_look};
+use crate::config::{Environment, Settings, StoreSettings, Verb, load_to_examine};
 use crate::lease::{Cause, Failure, Record, Snapshot, StoreError};
 use crate::status::document::rfc3339;
 use crate::status::words::spoken;
-use crate::store::{self, BreakOutcome, LeaseAdmin};
+use crate::store::{self, BreakOutcome, LeaseAdmin, MOST_LISTED, Presence};
 
 /// The bound on one request, including authentication.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ Examples:
   tenure break --now --yes --config /etc/tenure.toml
       in a script that has made sure of that
 
-Exit codes: 0 done or nothing to break, 1 failed, 2 bad settings or usage")]
+Exit codes: 0 done or not held, 1 failed or no such election, 2 bad settings or usage")]
 pub struct Args {
     #[command(flatten)]
     settings: SettingsArgs,
@@ -61,7 +61,7 @@ pub struct Args {
 /// Breaks the lease and prints the consequences. Exits with 0 when it is done or nobody holds the
 /// lease, 1 on failure, 2 on wrong settings or usage.
 pub async fn run(args: Args, environment: &Environment) -> ExitCode {
-    let settings = match load_to_look(&args.settings.flags, environment, Verb::Run) {
+    let settings = match load_to_examine(&args.settings.flags, environment, Verb::Run) {
         Ok(loaded) => loaded.settings,
         Err(faults) => {
             terminal::complain(&faults.to_string());
@@ -87,10 +87,7 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
         Err(error) => Err(format!("failed to open the store: {error:#}")),
     };
     match outcome {
-        Ok(text) => {
-            let _ = terminal::print(&text);
-            ExitCode::SUCCESS
-        }
+        Ok(text) => terminal::print(&text, ExitCode::SUCCESS),
         Err(why) => {
             terminal::complain(&harmless(&why));
             ExitCode::FAILURE
@@ -109,7 +106,7 @@ impl Breaking {
     async fn run(&self, now: bool, yes: bool) -> Result<String, String> {
         let seen = self.read().await?;
         if seen.free {
-            return Ok(self.nothing());
+            return self.nothing().await;
         }
         if now {
             let warning = warning(&self.lease(), &seen.record) + self.of_observers();
@@ -145,8 +142,14 @@ impl Breaking {
          it has lost the Lease."
     }
 
-    fn nothing(&self) -> String {
-        format!("{} is not held: there is nothing to break\n", self.lease())
+    /// Reports a lease that nobody holds: an error if there is no such election at all.
+    async fn nothing(&self) -> Result<String, String> {
+        match bounded(self.store.presence()).await.map_err(|error| error.to_string())? {
+            Presence::Exists => {
+                Ok(format!("{} is not held: there is nothing to break\n", self.lease()))
+            }
+            Presence::Missing { missing, others } => Err(no_such_election(&missing, others)),
+        }
     }
 
     async fn read(&self) -> Result<Snapshot, String> {
@@ -194,6 +197,20 @@ impl Breaking {
     }
 }
 
+/// Formats the error for an election that does not exist, with those that do.
+fn no_such_election(missing: &str, others: Option<Vec<String>>) -> String {
+    match others {
+        None => format!("no such election: {missing}"),
+        Some(others) if others.is_empty() => {
+            format!("no such election: {missing}; there are no others")
+        }
+        Some(others) => {
+            let more = if others.len() == MOST_LISTED { ", …" } else { "" };
+            format!("no such election: {missing}; there are: {}{more}", others.join(", "))
+        }
+    }
+}
+
 /// Bounds a request by [`PATIENCE`].
 async fn bounded<T>(request: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     match tokio::time::timeout(PATIENCE, request).await {
@@ -222,6 +239,8 @@ async fn pause() {
 
 /// Formats the holder of a record for messages.
 fn named(record: &Record) -> String {
+    let mut record = record.clone();
+    record.admit();
     let Some(holder) = &record.holder else {
         return "a candidate that has written no term".to_owned();
     };
@@ -249,7 +268,9 @@ fn summary(lease: &str, record: &Record, free_in: Duration) -> String {
              it is free now: the next candidate that polls acquires it, in a new term\n"
         );
     }
-    let until = clock::now().date() + free_in;
+    let until = clock::now().date();
+    let until =
+        until.saturating_add(time::Duration::try_from(free_in).unwrap_or(time::Duration::MAX));
     format!(
         "breaking {lease}, held by {holder}\n\
          its holder can no longer renew it: it is passive at its next renewal, or at its \
@@ -278,7 +299,7 @@ mod tests {
     #[test]
     fn messages_name_the_holder_and_cannot_control_the_terminal() {
         let text = summary("the lease", &record("a\x1b[31m"), Duration::ZERO);
-        assert!(text.contains("held by a [31m (10.0.3.7:8080), in term 42"), "{text:?}");
+        assert!(text.contains("held by (invalid name) (10.0.3.7:8080), in term 42"), "{text:?}");
         assert!(named(&Record::default()).contains("no term"));
     }
 

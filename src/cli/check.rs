@@ -13,7 +13,7 @@ use super::document::{Heard, Role};
 use super::status_file::{self, StatusFile};
 use super::terminal::{self, harmless};
 use crate::clock::{self, Moment};
-use crate::config::{Environment, duration};
+use crate::config::{Environment, arguments, duration};
 use crate::status::words::spoken;
 
 /// Whom to ask, and what for.
@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long, value_name = "PATH", conflicts_with = "url")]
     file: Option<PathBuf>,
     /// Active only if at least this much time is left
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "0s")]
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration, allow_hyphen_values = true, default_value = "0s")]
     min_remaining: Duration,
 }
 
@@ -57,8 +57,7 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let _ = terminal::print(&text);
-    ExitCode::from(code)
+    terminal::print(&text, ExitCode::from(code))
 }
 
 async fn at_sidecar(url: &UrlArgs, least: Duration, environment: &Environment) -> CheckResult {

@@ -15,6 +15,7 @@ use crate::clock;
 use crate::config::{Environment, duration};
 use crate::http::client::{self, BodyError};
 use crate::http::resolver::Resolver;
+use crate::publish::api::is_path;
 
 /// The bound on a request that is answered at once.
 const SOON: Duration = Duration::from_secs(2);
@@ -31,8 +32,8 @@ const VARIABLE: &str = "TENURE_URL";
 /// The status listener to ask.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct UrlArgs {
-    /// The sidecar's status listener: http://HOST:PORT or unix:/path [default: TENURE_URL, else
-    /// http://127.0.0.1:4040]
+    /// The sidecar's status listener: HOST:PORT, http://HOST:PORT or unix:/path [default: TENURE_URL,
+    /// else http://127.0.0.1:4040]
     #[arg(long, value_name = "URL")]
     pub(super) url: Option<String>,
 }
@@ -45,7 +46,8 @@ pub(super) enum Address {
 }
 
 impl Address {
-    /// Parses http://HOST:PORT or unix:/path.
+    /// Parses http://HOST:PORT, where http:// may be left out, or unix:/path. A path of the status
+    /// listener at the end is dropped, so that a copied URL of `/status` works.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.starts_with('/') {
@@ -54,14 +56,17 @@ impl Address {
                 Err("names a socket that does not begin with /".into())
             };
         }
-        let mut url = Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
+        let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+        let mut url = Url::parse(&whole).map_err(|error| format!("is not a URL: {error}"))?;
         if url.scheme() != "http" {
             return Err("is neither http:// nor unix:".into());
         }
         if url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() {
             return Err("has more in it than host, port and path".into());
         }
-        let path = url.path().trim_end_matches('/').to_owned();
+        let path = url.path().trim_end_matches('/');
+        let last = path.rfind('/').filter(|at| is_path(&path[*at..]));
+        let path = path[..last.unwrap_or(path.len())].to_owned();
         url.set_path(&path);
         Ok(Self::Tcp(url))
     }
@@ -122,12 +127,17 @@ impl Sidecar {
             (None, None) => (USUAL_URL, "default"),
         };
         match Address::parse(url) {
-            Ok(address) => Ok(Self { address, at: None, url: url.to_owned() }),
+            Ok(address) => Ok(Self::at(address, url.to_owned())),
             Err(problem) => Err(format!(
                 "url = {url:?} ({source})\n    {problem}\n    remedy: write http://HOST:PORT or \
                  unix:/path"
             )),
         }
+    }
+
+    /// Returns the sidecar at an address.
+    pub(super) fn at(address: Address, url: String) -> Self {
+        Self { address, at: None, url }
     }
 
     /// Returns one sidecar for each address that the host currently resolves to.
@@ -283,12 +293,17 @@ mod tests {
             ("http://a:1", "/status", "http://a:1/status"),
             ("http://a/", "/status", "http://a/status"),
             ("http://[::1]:1/x/", "/watch?wait=1s", "http://[::1]:1/x/watch?wait=1s"),
+            ("127.0.0.1:4040", "/status", "http://127.0.0.1:4040/status"),
+            ("localhost", "/status", "http://localhost/status"),
+            ("a:1/status", "/status", "http://a:1/status"),
+            ("http://a/x/leader/", "/watch", "http://a/x/watch"),
+            ("http://a/x/leaders", "/watch", "http://a/x/leaders/watch"),
             ("unix:/run/x", "/status", "http://localhost/status"),
         ] {
             assert_eq!(url(&Address::parse(text).unwrap(), path), requested);
         }
         assert_eq!(Address::parse("unix:/run/x"), Ok(Address::Unix("/run/x".into())));
-        for bad in ["", "a:1", "https://a", "unix:x", "http://", "http://a?b", "http://u@a"] {
+        for bad in ["", "https://a", "unix:x", "http://", "http://a?b", "http://u@a", "a b:1"] {
             assert!(Address::parse(bad).is_err(), "{bad}");
         }
     }

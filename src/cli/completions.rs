@@ -23,7 +23,5 @@ pub struct Args {
 pub fn run(args: &Args) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "tenure", &mut script);
-    // A reader that closed the pipe, such as `head`, is not an error.
-    let _ = terminal::print(&String::from_utf8_lossy(&script));
-    ExitCode::SUCCESS
+    terminal::print(&String::from_utf8_lossy(&script), ExitCode::SUCCESS)
 }

@@ -2,7 +2,7 @@
 //!
 //! It changes nothing unless `--create` is given, and acquires no lease.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,19 @@ use super::ExecSettingsArgs;
 use super::surroundings;
 use super::terminal::{self, Colour, Style, harmless};
 use crate::clock;
-use crate::config::{Environment, Faults, Setting, Settings, Verb, duration, load_to_look};
+use crate::config::{Environment, Faults, Setting, Settings, Verb, duration, load_to_examine};
+use crate::election::LARGEST_TERM;
+use crate::lease::Anomaly;
+use crate::lease::text::INVALID_NAME;
 use crate::publish::route;
+use crate::status::words::spoken;
 use crate::store::{self, Finding, LeaseAdmin, Verdict};
 
 /// The bound on the store's examination: a dozen requests, each of which may time out.
 const EXAMINATION: Duration = Duration::from_secs(90);
+
+/// The most characters that are printed of a detail, which may quote what others wrote.
+const LONGEST_DETAIL: usize = 2_000;
 
 /// Below this margin, a pause of a virtual machine during its migration (typically 5 s) may exceed
 /// it.
@@ -51,11 +58,11 @@ pub struct Args {
 /// Runs the examination and prints each finding as soon as it is available. Exits with 0 if all is
 /// well, 1 if something is wrong, 2 on wrong usage.
 pub async fn run(args: Args, environment: &Environment) -> ExitCode {
-    let mut printer = Printer { style: Style::of_stdout(environment), wrong: false };
+    let mut printer = Printer { style: Style::of_stdout(environment), wrong: false, output: None };
     let flags = args.settings.flags;
     let of_exec = args.exec || flags.keys().any(|it| is_of_exec_alone(it));
     let verb = if of_exec { Verb::Exec } else { Verb::Run };
-    let loaded = match load_to_look(&flags, environment, verb) {
+    let loaded = match load_to_examine(&flags, environment, verb) {
         Ok(loaded) => loaded,
         Err(faults) => {
             of_faults(&faults).into_iter().for_each(|it| printer.print(&it));
@@ -64,18 +71,21 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
         }
     };
     let settings = &loaded.settings;
-    printer.print(&finding(Verdict::Well, "settings", settings.summary()));
+    printer.print(&finding(Verdict::Passed, "settings", settings.summary()));
     match store::open(settings) {
         Ok(store) => {
             if args.create && !create(&store, settings, args.yes, &mut printer).await {
                 return ExitCode::from(2);
             }
             match tokio::time::timeout(EXAMINATION, store.examine()).await {
-                Ok(findings) => findings.iter().for_each(|it| printer.print(it)),
+                Ok(findings) => {
+                    findings.iter().for_each(|it| printer.print(it));
+                    of_anomalies(&store, settings).await.iter().for_each(|it| printer.print(it));
+                }
                 Err(_) => printer.print(&Finding {
                     remedy: Some("check for a firewall between this host and the store".to_owned()),
                     ..finding(
-                        Verdict::Wrong,
+                        Verdict::Failed,
                         "store",
                         format!("not finished after {}", duration::format(EXAMINATION)),
                     )
@@ -84,7 +94,7 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
         }
         Err(error) => printer.print(&Finding {
             remedy: Some("fix the settings of the store".to_owned()),
-            ..finding(Verdict::Wrong, "store", format!("failed to open: {error:#}"))
+            ..finding(Verdict::Failed, "store", format!("failed to open: {error:#}"))
         }),
     }
     of_timings(settings).iter().for_each(|it| printer.print(it));
@@ -108,10 +118,63 @@ pub(super) fn finding(
     Finding { subject: subject.into(), verdict, detail: detail.into(), remedy: None }
 }
 
+/// Reads the lease, and reports what no candidate of Tenure writes. Whether it can be read at all is
+/// for the store's own examination.
+async fn of_anomalies(store: &Arc<dyn LeaseAdmin>, settings: &Settings) -> Vec<Finding> {
+    let Ok(Ok(mut seen)) = tokio::time::timeout(EXAMINATION, store.read()).await else {
+        return Vec::new();
+    };
+    let term = seen.record.term.filter(|term| *term >= LARGEST_TERM).map(|term| Finding {
+        remedy: Some(
+            "once you are sure that no leader is active, delete the record and run `tenure doctor \
+             --create`"
+                .to_owned(),
+        ),
+        ..finding(Verdict::Failed, "term", format!("{term} is so large that none can follow"))
+    });
+    let found = seen.admit(settings.timings.lease_duration).into_iter().map(|it| match it {
+        Anomaly::Name => Finding {
+            remedy: Some(
+                "find out who writes to this store; the next leader replaces the record, and \
+                 `tenure break` ends the leadership of this one"
+                    .to_owned(),
+            ),
+            ..finding(
+                Verdict::Failed,
+                "names",
+                format!(
+                    "the record has a name that is not 1 to 128 printable characters, so no \
+                     candidate of Tenure wrote it; it is shown as {INVALID_NAME}"
+                ),
+            )
+        },
+        Anomaly::EndlessLease(ends_in) => Finding {
+            remedy: Some(
+                "once you are sure that its holder is dead, free it with `tenure break --now`"
+                    .to_owned(),
+            ),
+            ..finding(
+                Verdict::Failed,
+                "length",
+                format!(
+                    "the lease {}, and lease-duration is {}: no candidate of Tenure asks for that",
+                    if ends_in == Duration::MAX {
+                        "never expires".to_owned()
+                    } else {
+                        format!("is held for {} unless it is renewed", spoken(ends_in))
+                    },
+                    duration::format(settings.timings.lease_duration),
+                ),
+            )
+        },
+    });
+    term.into_iter().chain(found).collect()
+}
+
 fn of_faults(faults: &Faults) -> Vec<Finding> {
     let one = |fault: &crate::config::Fault| Finding {
         subject: fault.setting.clone().into(),
-        verdict: Verdict::Wrong,
+        verdict: Verdict::Failed,
         detail: format!("{}: {}", fault.subject(), fault.problem),
         remedy: Some(fault.remedy.clone()),
     };
@@ -132,7 +195,7 @@ fn of_timings(settings: &Settings) -> Vec<Finding> {
             )
         }),
         ..finding(
-            if roomy { Verdict::Well } else { Verdict::Doubtful },
+            if roomy { Verdict::Passed } else { Verdict::Warning },
             "pauses",
             format!(
                 "tolerates {} of clock drift and undetected pauses together (lease-duration minus \
@@ -143,7 +206,7 @@ fn of_timings(settings: &Settings) -> Vec<Finding> {
     };
     let read_interval = it.retry_period + it.retry_period / 2;
     let retries = finding(
-        Verdict::Well,
+        Verdict::Passed,
         "outages",
         format!(
             "a leader survives store outages of up to {}",
@@ -151,7 +214,7 @@ fn of_timings(settings: &Settings) -> Vec<Finding> {
         ),
     );
     let handover = finding(
-        Verdict::Well,
+        Verdict::Passed,
         "handover",
         format!(
             "within about {} after a shutdown, {} after a crash",
@@ -162,7 +225,7 @@ fn of_timings(settings: &Settings) -> Vec<Finding> {
     let health = &settings.health;
     let ill = health.interval * health.failures + settings.drain_timeout;
     let dead_service = finding(
-        Verdict::Well,
+        Verdict::Passed,
         "dead service",
         if health.probes.is_empty() {
             "is not detected: --health is not set".to_owned()
@@ -199,7 +262,7 @@ async fn create(
             printer.print(&Finding {
                 remedy: Some("stop all candidates of this election first".to_owned()),
                 ..finding(
-                    Verdict::Wrong,
+                    Verdict::Failed,
                     "create",
                     "nothing was created, since a leader may be alive",
                 )
@@ -211,13 +274,13 @@ async fn create(
     let floor = u64::try_from(clock::now().wall.as_millis()).unwrap_or(u64::MAX);
     match tokio::time::timeout(EXAMINATION, store.create(floor)).await {
         Ok(Ok(made)) if made.is_empty() => {
-            printer.print(&finding(Verdict::Well, "create", "nothing was missing"));
+            printer.print(&finding(Verdict::Passed, "create", "nothing was missing"));
         }
         Ok(Ok(made)) => {
-            made.into_iter().for_each(|it| printer.print(&finding(Verdict::Well, "create", it)));
+            made.into_iter().for_each(|it| printer.print(&finding(Verdict::Passed, "create", it)));
         }
-        Ok(Err(error)) => printer.print(&finding(Verdict::Wrong, "create", error.to_string())),
-        Err(_) => printer.print(&finding(Verdict::Wrong, "create", "the store did not answer")),
+        Ok(Err(error)) => printer.print(&finding(Verdict::Failed, "create", error.to_string())),
+        Err(_) => printer.print(&finding(Verdict::Failed, "create", "the store did not answer")),
     }
     true
 }
@@ -226,29 +289,33 @@ async fn create(
 struct Printer {
     style: Style,
     wrong: bool,
+    /// The first error of standard output.
+    output: Option<io::Error>,
 }
 
 impl Printer {
     fn print(&mut self, finding: &Finding) {
-        self.wrong |= finding.verdict == Verdict::Wrong;
-        let _ = terminal::print(&line(finding, self.style));
+        self.wrong |= finding.verdict == Verdict::Failed;
+        self.output = self.output.take().or(terminal::write(&line(finding, self.style)).err());
     }
 
     fn end(self) -> ExitCode {
-        if self.wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        let code = if self.wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+        self.output.map_or(code, |error| terminal::unwritten(&error, code))
     }
 }
 
 fn line(finding: &Finding, style: Style) -> String {
     let (sign, label, colour) = match finding.verdict {
-        Verdict::Well => ("✓", "ok", Colour::Green),
-        Verdict::Doubtful => ("!", "note", Colour::Yellow),
-        Verdict::Wrong => ("✗", "WRONG", Colour::Red),
+        Verdict::Passed => ("✓", "ok", Colour::Green),
+        Verdict::Warning => ("!", "note", Colour::Yellow),
+        Verdict::Failed => ("✗", "WRONG", Colour::Red),
         Verdict::Skipped => ("–", "skipped", Colour::Dim),
     };
     let mark = if style.signs { sign.to_owned() } else { format!("{label:<7}") };
     let mark = style.paint(colour, &mark);
-    let mut text = format!("{mark} {}: {}\n", finding.subject, harmless(&finding.detail));
+    let detail: String = finding.detail.chars().take(LONGEST_DETAIL).collect();
+    let mut text = format!("{mark} {}: {}\n", finding.subject, harmless(&detail));
     if let Some(remedy) = &finding.remedy {
         let indent = if style.signs { "  " } else { "        " };
         text.push_str(&format!("{indent}→ {}\n", harmless(remedy)));
@@ -264,7 +331,7 @@ mod tests {
     fn findings_are_lines_with_a_mark_and_their_remedy() {
         let it = Finding {
             remedy: Some("do that".to_owned()),
-            ..finding(Verdict::Wrong, "container", "is not there")
+            ..finding(Verdict::Failed, "container", "is not there")
         };
         let plain = Style { colour: false, signs: false };
         assert_eq!(line(&it, plain), "WRONG   container: is not there\n        → do that\n");
@@ -277,15 +344,15 @@ mod tests {
         let of = |flags: &[(&'static str, &str)]| {
             let flags =
                 flags.iter().map(|(name, value)| (*name, vec![(*value).to_owned()])).collect();
-            let loaded = load_to_look(&flags, &Environment::of([("A", "")]), Verb::Run);
+            let loaded = load_to_examine(&flags, &Environment::of([("A", "")]), Verb::Run);
             of_timings(&loaded.unwrap().settings)
         };
         let findings = of(&[]);
-        assert!(findings.iter().all(|it| it.verdict == Verdict::Well), "{findings:?}");
+        assert!(findings.iter().all(|it| it.verdict == Verdict::Passed), "{findings:?}");
         assert!(findings[2].detail.contains("within about 3s after a shutdown"), "{findings:?}");
         assert!(findings[2].detail.contains("18s after a crash"), "{findings:?}");
         assert!(findings[3].detail.contains("--health is not set"), "{findings:?}");
-        assert_eq!(of(&[("renew-deadline", "13s")])[0].verdict, Verdict::Doubtful);
+        assert_eq!(of(&[("renew-deadline", "13s")])[0].verdict, Verdict::Warning);
         let findings = of(&[("health", "tcp://a:1"), ("drain-timeout", "4s")]);
         assert!(findings[2].detail.contains("within about 7s after a shutdown"), "{findings:?}");
         assert!(findings[3].detail.contains("within about 13s"), "{findings:?}");

@@ -13,10 +13,16 @@ pub(super) use crate::status::document::{HealthDocument, RouteDocument, Transiti
 /// A status document that was received.
 pub(super) type Document = crate::status::document::Document<'static>;
 
-/// Parses a date of the document, and converts it to UTC.
+/// Parses a date of the document, and converts it to UTC; `None` if it has no such year there.
 pub(super) fn date(text: &str) -> Option<OffsetDateTime> {
     let date = OffsetDateTime::parse(text, &Rfc3339).ok()?;
-    Some(date.to_offset(UtcOffset::UTC))
+    date.checked_to_offset(UtcOffset::UTC)
+}
+
+/// Formats the time of a date.
+pub(super) fn time_of_day(date: OffsetDateTime) -> String {
+    let (hour, minute, second) = date.to_hms();
+    format!("{hour:02}:{minute:02}:{second:02}")
 }
 
 /// A status document with the time at which it was requested.
@@ -62,6 +68,16 @@ mod tests {
     fn later(of: Moment, ms: u64) -> Moment {
         let ms = Duration::from_millis(ms);
         Moment { boot: of.boot + ms, raw: of.raw + ms, wall: of.wall + ms }
+    }
+
+    #[test]
+    fn a_date_is_converted_to_utc_where_it_has_a_year() {
+        let shown = |text| date(text).map(|it| it.to_string());
+        let first = shown("2026-11-20T00:30:00+01:00").unwrap();
+        assert!(first.starts_with("2026-11-19 23:30:00"), "{first}");
+        for beyond in ["9999-12-31T23:59:58-01:00", "yesterday", ""] {
+            assert_eq!(shown(beyond), None);
+        }
     }
 
     #[test]

@@ -4,17 +4,17 @@
 use std::ffi::OsString;
 use std::pin::pin;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 
 use super::{ExecSettingsArgs, settings, terminal};
 use crate::clock;
-use crate::config::{Environment, Settings, Verb, command_line, duration, load};
+use crate::config::{Environment, ExecOptions, Faults, Loaded, Settings, Verb, command_line, load};
 use crate::driver::Control;
 use crate::exec::watchdog_client::{OURSELVES, Task};
 use crate::exec::{Mode, Supervisor, SupervisorExit, nesting, reexec};
 use crate::logs::{self, Logs};
+use crate::process::privacy::keep_memory_private;
 use crate::process::signals::Signals;
 use crate::publish::systemd::Systemd;
 use crate::sidecar::Sidecar;
@@ -23,14 +23,14 @@ use crate::sidecar::Sidecar;
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     /// Longest time to wait for the lease, then exit with 75; 0s tries once
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = "Command")]
-    wait: Option<Duration>,
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, help_heading = "Command")]
+    wait: Option<String>,
     /// Run CMD once, as under a lock, and exit with its code; 76 if leadership is lost meanwhile
     #[arg(long, help_heading = "Command")]
     once: bool,
     /// Longest time that CMD may run before it is stopped; with --once the exit code is then 124
-    #[arg(long, value_name = "DURATION", value_parser = hold, help_heading = "Command")]
-    max_hold: Option<Duration>,
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, help_heading = "Command")]
+    max_hold: Option<String>,
     #[command(flatten)]
     settings: ExecSettingsArgs,
     /// The command and its arguments, run without a shell
@@ -38,11 +38,17 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// Parses `--max-hold`. Zero is rejected: the command would be ended as soon as it starts.
-fn hold(text: &str) -> Result<Duration, String> {
-    match duration::parse(text) {
-        Ok(it) if it.is_zero() => Err("leaves the command no time; omit it for no limit".into()),
-        other => other,
+/// Reads settings and options; returns all faults at once.
+fn read(args: &Args, environment: &Environment) -> Result<(Loaded, ExecOptions), Faults> {
+    let loaded = load(&args.settings.flags, environment, Verb::Exec);
+    let options = ExecOptions::parse(args.wait.as_deref(), args.max_hold.as_deref());
+    match (loaded, options) {
+        (Ok(loaded), Ok(options)) => Ok((loaded, options)),
+        (loaded, options) => {
+            let mut faults = loaded.err().map_or_else(Vec::new, |it| it.0);
+            faults.extend(options.err().unwrap_or_default());
+            Err(Faults(faults))
+        }
     }
 }
 
@@ -57,9 +63,9 @@ pub async fn run(args: Args, environment: Environment) -> ExitCode {
         Some(_) => environment.without("TENURE_STATUS_FILE"),
         None => environment,
     };
-    let Args { wait, once, max_hold, settings, command } = args;
-    let loaded = match load(&settings.flags, &environment, Verb::Exec) {
-        Ok(loaded) => loaded,
+    keep_memory_private();
+    let (loaded, options) = match read(&args, &environment) {
+        Ok(read) => read,
         Err(faults) => {
             terminal::complain(&faults.to_string());
             return ExitCode::from(2);
@@ -74,7 +80,7 @@ pub async fn run(args: Args, environment: Environment) -> ExitCode {
         terminal::complain("observe: an observer never leads, so the command would never run");
         return ExitCode::from(2);
     }
-    let task = match task(command, settings, &environment) {
+    let task = match task(args.command, settings, &environment) {
         Ok(task) => task,
         Err(code) => return ExitCode::from(code),
     };
@@ -84,7 +90,15 @@ pub async fn run(args: Args, environment: Environment) -> ExitCode {
         ));
         return ExitCode::FAILURE;
     }
-    let mode = Mode { once, wait, max_hold };
+    if loaded.is_default_store {
+        // Plain, whatever the log level: without a shared store the command is locked on one host.
+        terminal::complain(&format!(
+            "store is not set, so only {} compete for the lease; set --store to a store that all \
+             hosts share",
+            settings.store.competitors()
+        ));
+    }
+    let mode = Mode { once: args.once, options };
     let outcome = match logs::start(settings.log_format, &settings.log_level) {
         Ok(logs) => {
             settings::log(&loaded);
@@ -123,6 +137,7 @@ fn task(
         name,
         arguments: words.collect(),
         stop_timeout: settings.stop_timeout,
+        withheld: settings.withheld.clone(),
     })
 }
 

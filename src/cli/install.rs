@@ -30,7 +30,7 @@ the earlier one are not affected.
 Examples:
   tenure install /shared
       in an init container, with an emptyDir mounted at /shared in both; the other then runs
-      /shared/tenure exec -- ./worker
+      /shared/tenure exec --store URL -- ./worker
   tenure install ~/.local/bin
       for one user, without a package
 
@@ -47,14 +47,15 @@ pub fn run(args: &Args) -> ExitCode {
     match install(&args.directory) {
         Ok(path) => {
             let version = env!("CARGO_PKG_VERSION");
-            let _ = terminal::print(&format!("installed tenure {version} in {}\n", path.display()));
+            let text = format!("installed tenure {version} in {}\n", path.display());
+            let code = terminal::print(&text, ExitCode::SUCCESS);
             if !cfg!(target_feature = "crt-static") {
                 terminal::complain(
                     "this build is linked dynamically and needs a C library: use the static build \
                      of Tenure's image where there is none",
                 );
             }
-            ExitCode::SUCCESS
+            code
         }
         Err(Refusal { problem, remedy }) => {
             terminal::complain(&format!("{problem}\n  {remedy}"));
@@ -118,7 +119,13 @@ fn place(ourselves: &mut File, temporary: &Path, target: &Path) -> io::Result<()
 fn refusal(directory: &Path, error: &io::Error) -> Refusal {
     let remedy = match error.kind() {
         ErrorKind::NotFound => {
-            "mount a volume there that both containers share, or create the directory"
+            return Refusal {
+                problem: format!("the directory {} does not exist", directory.display()),
+                remedy: format!(
+                    "mount a volume there that both containers share, or create it: mkdir -p {}",
+                    directory.display()
+                ),
+            };
         }
         ErrorKind::NotADirectory => "set the directory, not a file in it",
         ErrorKind::PermissionDenied => {
@@ -152,7 +159,7 @@ mod tests {
             (ErrorKind::Other, "another directory"),
         ] {
             let Refusal { problem, remedy } = refusal(Path::new("/shared"), &kind.into());
-            assert!(problem.contains("to /shared") && remedy.contains(words), "{kind}: {remedy}");
+            assert!(problem.contains("/shared") && remedy.contains(words), "{kind}: {remedy}");
         }
     }
 }

@@ -4,54 +4,23 @@
 //! They do not wait until a command that has begun is done; `tenure wait` does. They never repeat a
 //! request.
 
-use std::io;
-use std::net::IpAddr;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use reqwest::header::CONTENT_TYPE;
-use reqwest::{Method, StatusCode};
-use serde_json::{Map, Value, json};
+use reqwest::StatusCode;
+use serde_json::{Value, json};
 
-use super::client::Address;
+use super::admin_client::{AdminArgs, AdminListener, Answer};
 use super::terminal::{complain, harmless, print};
 use crate::admin::{LONGEST_HOLD_OFF, USUAL_HOLD_OFF};
-use crate::config::{Environment, admin, duration};
-use crate::http::client::{self, Cause};
+use crate::config::{Environment, Problem, arguments, duration};
 use crate::status::words::spoken;
-
-/// The bound on a request: what the listener grants the driver, and a margin.
-const SOON: Duration = Duration::from_secs(8);
-
-/// The most bytes of a response.
-const LONGEST: usize = 64 * 1_024;
-
-const ADDRESS: &str = "TENURE_ADMIN";
-const TOKEN_FILE: &str = "TENURE_ADMIN_TOKEN_FILE";
-
-/// The admin listener to call.
-#[derive(clap::Args, Clone, Debug, Default)]
-pub struct AdminArgs {
-    /// The sidecar's admin listener, as its own --admin: unix:/path, 127.0.0.1:PORT or
-    /// http://127.0.0.1:PORT [default: TENURE_ADMIN]
-    #[arg(long, value_name = "ADDRESS")]
-    admin: Option<String>,
-    /// The file that holds the token, where the listener is an address [default:
-    /// TENURE_ADMIN_TOKEN_FILE]
-    #[arg(long, value_name = "PATH")]
-    admin_token_file: Option<PathBuf>,
-    /// Print the answer as JSON
-    #[arg(long)]
-    json: bool,
-}
 
 /// The hold-off of a command.
 #[derive(clap::Args, Clone, Debug)]
 pub struct HoldOff {
     /// How long this instance does not compete, or the others wait: 1ms to 1h; `pause` is for longer
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = hold_off)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = hold_off, allow_hyphen_values = true)]
     hold_off: Duration,
 }
 
@@ -81,7 +50,7 @@ pub struct Transfer {
 pub struct Drained {
     /// The term whose work has ended (TENURE_TERM of the service), so that a late call does not end
     /// the drain of a later term
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = term, allow_hyphen_values = true)]
     term: Option<u64>,
     #[command(flatten)]
     admin: AdminArgs,
@@ -146,18 +115,18 @@ exec, has the same effect.
 Example:
   tenure drained --term \"$TENURE_TERM\"";
 
-fn hold_off(text: &str) -> Result<Duration, String> {
-    let longest = duration::format(LONGEST_HOLD_OFF);
-    match duration::parse(text) {
-        Ok(it) if it.is_zero() => Err("must not be zero".to_owned()),
-        Ok(it) if it > LONGEST_HOLD_OFF => {
-            Err(format!("is longer than {longest}; tenure pause is for longer"))
-        }
-        Ok(it) => Ok(it),
-        Err(error) => {
-            Err(format!("{error}; write a duration such as {}", duration::format(USUAL_HOLD_OFF)))
-        }
+fn hold_off(text: &str) -> Result<Duration, Problem> {
+    let usual = duration::format(USUAL_HOLD_OFF);
+    let it = arguments::positive_duration(text, &format!("write a duration such as {usual}"))?;
+    if it > LONGEST_HOLD_OFF {
+        let problem = format!("is longer than {}", duration::format(LONGEST_HOLD_OFF));
+        return Err(Problem::new(problem, "use tenure pause for a longer time"));
     }
+    Ok(it)
+}
+
+fn term(text: &str) -> Result<u64, Problem> {
+    arguments::number(text, 1, "write the service's TENURE_TERM, a number such as 42")
 }
 
 impl Verb {
@@ -194,199 +163,33 @@ impl Verb {
 /// Sends the command. Exits with 0 when it is done or begun, 1 when it is not possible or the
 /// sidecar cannot be reached, 2 when the arguments are wrong.
 pub async fn run(verb: Verb, environment: &Environment) -> ExitCode {
-    let (address, token) = match listener(verb.admin(), environment) {
+    let listener = match AdminListener::of(verb.admin(), environment).await {
         Ok(listener) => listener,
         Err(fault) => {
             complain(&fault);
             return ExitCode::from(2);
         }
     };
-    let answer = match post(&address, token.as_deref(), verb.path(), &verb.body()).await {
+    let answer = match listener.post(verb.path(), &verb.body()).await {
         Ok(answer) => answer,
         Err(error) => {
             complain(&error);
             return ExitCode::FAILURE;
         }
     };
+    let json = verb.admin().json;
     if answer.code.is_success() {
-        let text = if verb.admin().json { harmless(&answer.raw) } else { outcome(&verb, &answer) };
-        let _ = print(&format!("{text}\n"));
-        return ExitCode::SUCCESS;
+        let text = if json { harmless(&answer.raw) } else { outcome(&verb, &answer) };
+        return print(&format!("{text}\n"), ExitCode::SUCCESS);
     }
-    if verb.admin().json {
-        let _ = print(&format!("{}\n", harmless(&answer.raw)));
-    }
+    let invalid = answer.code == StatusCode::BAD_REQUEST;
+    let code = if invalid { ExitCode::from(2) } else { ExitCode::FAILURE };
     let error = answer.text("error").map_or_else(|| answer.code.to_string(), harmless);
-    match remedy(answer.code) {
+    match answer.remedy().map(harmless) {
         Some(remedy) => complain(&format!("{error}\n  {remedy}")),
         None => complain(&error),
     }
-    if answer.code == StatusCode::BAD_REQUEST { ExitCode::from(2) } else { ExitCode::FAILURE }
-}
-
-/// Determines the admin listener and the token.
-fn listener(
-    args: &AdminArgs,
-    environment: &Environment,
-) -> Result<(Address, Option<String>), String> {
-    let (text, source) = match (&args.admin, environment.get(ADDRESS)) {
-        (Some(text), _) => (text.as_str(), "flag --admin"),
-        (None, Some(text)) => (text, "variable TENURE_ADMIN"),
-        (None, None) => {
-            return Err(
-                "no admin address was given\n  name the admin listener of tenure run with \
-                        --admin or TENURE_ADMIN: unix:/path or 127.0.0.1:PORT; it has one if it \
-                        was started with --admin"
-                    .to_owned(),
-            );
-        }
-    };
-    let url = if text.contains("://") || text.starts_with("unix:") {
-        text.to_owned()
-    } else {
-        format!("http://{text}")
-    };
-    let address = Address::parse(&url).map_err(|problem| {
-        format!(
-            "admin = {text:?} ({source})\n    {problem}\n    remedy: write unix:/path, \
-             127.0.0.1:PORT or http://127.0.0.1:PORT"
-        )
-    })?;
-    let Address::Tcp(url) = &address else {
-        return Ok((address, None));
-    };
-    let host = url.host_str().unwrap_or_default();
-    let is_loopback = host.trim_matches(['[', ']']).parse().map(|it: IpAddr| it.is_loopback());
-    if !is_loopback.unwrap_or_else(|_| host.eq_ignore_ascii_case("localhost")) {
-        return Err(format!(
-            "{text} is not a loopback address: the token would be sent unencrypted\n  run this on the \
-             host of tenure run, or through a tunnel that ends on loopback"
-        ));
-    }
-    let file = args.admin_token_file.clone();
-    let Some(file) = file.or_else(|| environment.get(TOKEN_FILE).map(PathBuf::from)) else {
-        return Err(format!(
-            "{text} requires a token\n  name the file that holds it with --admin-token-file or \
-             {TOKEN_FILE}"
-        ));
-    };
-    let token = admin::token(&file)
-        .map_err(|problem| format!("admin-token-file = {:?}\n    {problem}", file.display()))?;
-    Ok((address, Some(token)))
-}
-
-/// The response to a command.
-struct Answer {
-    code: StatusCode,
-    fields: Map<String, Value>,
-    /// The body as it was received.
-    raw: String,
-}
-
-impl Answer {
-    /// Returns a field of text.
-    fn text(&self, field: &str) -> Option<&str> {
-        self.fields.get(field)?.as_str()
-    }
-
-    /// Returns a field of milliseconds.
-    fn milliseconds(&self, field: &str) -> Option<Duration> {
-        self.fields.get(field)?.as_u64().map(Duration::from_millis)
-    }
-}
-
-/// Posts a body to a path. An error says why it failed and what to do. A request is never repeated,
-/// since one whose answer was lost may have taken effect.
-async fn post(
-    address: &Address,
-    token: Option<&str>,
-    path: &str,
-    body: &Value,
-) -> Result<Answer, String> {
-    let request = address
-        .request(Method::POST, path, None)
-        .map_err(|error| format!("the request cannot be made: {error:#}"))?
-        .header(CONTENT_TYPE, "application/json")
-        .body(body.to_string());
-    let request = match token {
-        Some(token) => request.bearer_auth(token),
-        None => request,
-    };
-    let broken = "the connection broke before the answer\n  the command may have been carried out: \
-                  see tenure status, and the log of tenure run";
-    let work = async {
-        let response = request.send().await.map_err(|error| {
-            if error.is_connect() { unreachable(address, &error) } else { broken.to_owned() }
-        })?;
-        let code = response.status();
-        let body = client::body(response, LONGEST).await.map_err(|_| broken.to_owned())?;
-        Ok((code, String::from_utf8_lossy(&body).trim().to_owned()))
-    };
-    let answered = tokio::time::timeout(SOON, work).await.unwrap_or_else(|_| {
-        Err(format!(
-            "no answer within {}\n  the process may be stopped, or its disk may hang; the command \
-             may yet be carried out: see tenure status",
-            duration::format(SOON)
-        ))
-    });
-    let (code, raw) = answered?;
-    let Ok(Value::Object(fields)) = serde_json::from_str(&raw) else {
-        return Err(format!(
-            "the answer {} is not JSON\n  is it the --admin of tenure run that listens there?",
-            code.as_u16()
-        ));
-    };
-    Ok(Answer { code, fields, raw })
-}
-
-/// Formats why there is no connection, with a remedy.
-fn unreachable(address: &Address, error: &reqwest::Error) -> String {
-    let why = client::reason(error);
-    match address {
-        Address::Tcp(url) => {
-            format!(
-                "nothing answers at {url}: {why}\n  is tenure run running there, with this --admin?"
-            )
-        }
-        Address::Unix(socket) => {
-            let remedy = socket_remedy(socket, client::cause(error));
-            format!("cannot reach unix:{}: {why}\n  {remedy}", socket.display())
-        }
-    }
-}
-
-/// Returns what to do about a socket that cannot be reached, from the file's metadata.
-fn socket_remedy(socket: &Path, cause: Cause) -> String {
-    match cause {
-        Cause::Io(io::ErrorKind::NotFound) => {
-            "no such socket: is tenure run running on this host, with this --admin?".to_owned()
-        }
-        Cause::Io(io::ErrorKind::ConnectionRefused) => {
-            "the process that created this socket has ended: start tenure run again".to_owned()
-        }
-        Cause::Io(io::ErrorKind::PermissionDenied) => match std::fs::symlink_metadata(socket) {
-            Ok(found) => format!(
-                "the socket belongs to uid {} and is open to it and root only; this is uid {}",
-                found.uid(),
-                rustix::process::geteuid().as_raw()
-            ),
-            Err(_) => format!(
-                "its directory is not accessible for uid {}: run this as the user of tenure run",
-                rustix::process::geteuid().as_raw()
-            ),
-        },
-        _ => "is it the --admin of tenure run that listens there?".to_owned(),
-    }
-}
-
-fn remedy(code: StatusCode) -> Option<&'static str> {
-    match code {
-        StatusCode::CONFLICT => Some("tenure status shows who leads, and where to say this"),
-        StatusCode::UNAUTHORIZED => Some("is it the token file of that tenure run?"),
-        StatusCode::FORBIDDEN => Some("call as the user of tenure run, or as root"),
-        StatusCode::NOT_FOUND => Some("is that tenure run of another version?"),
-        _ => None,
-    }
+    if json { print(&format!("{}\n", harmless(&answer.raw)), code) } else { code }
 }
 
 /// Formats what was done and what follows from it.
@@ -397,11 +200,14 @@ fn outcome(verb: &Verb, answer: &Answer) -> String {
             "{leaving}; this instance does not compete for {} after that",
             duration::format(it.hold_off.hold_off)
         ),
-        Verb::Transfer(it) => format!(
-            "{leaving}; the other candidates wait for {} for {}",
-            harmless(&it.to),
-            duration::format(it.hold_off.hold_off)
-        ),
+        Verb::Transfer(it) => {
+            let (to, hold_off) = (harmless(&it.to), duration::format(it.hold_off.hold_off));
+            format!(
+                "{leaving}; the other candidates wait for {to} for {hold_off}\n  if no healthy \
+                 candidate has the identity {to}, nobody leads until then; `tenure resume` on \
+                 another candidate ends its wait"
+            )
+        }
         Verb::Pause(_) if answer.code == StatusCode::OK => {
             "paused: does not compete until tenure resume".to_owned()
         }
@@ -420,47 +226,11 @@ fn leaving(answer: &Answer) -> String {
     };
     let mut text = format!("{state}: passive at once, {release}");
     if let Some(wait) = answer.milliseconds("another_leads_in_ms") {
-        text +=
-            &format!("; another instance, if one is healthy, leads within about {}", spoken(wait));
+        let next = match answer.text("to") {
+            Some(successor) => format!("{}, if it is healthy,", harmless(successor)),
+            None => "another instance, if one is healthy,".to_owned(),
+        };
+        text += &format!("; {next} leads within about {}", spoken(wait));
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn args(address: Option<&str>) -> AdminArgs {
-        AdminArgs { admin: address.map(str::to_owned), ..AdminArgs::default() }
-    }
-
-    #[test]
-    fn the_address_is_written_as_run_takes_it_or_as_a_url() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("token");
-        std::fs::write(&file, "0123456789abcdef\n").unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-        std::fs::set_permissions(&file, mode).unwrap();
-        let environment =
-            Environment::of([(ADDRESS, "unix:/variable"), (TOKEN_FILE, file.to_str().unwrap())]);
-        let of = |address| listener(&args(address), &environment);
-        assert_eq!(of(None).unwrap(), (Address::Unix("/variable".into()), None));
-        assert_eq!(of(Some("unix:/flag")).unwrap(), (Address::Unix("/flag".into()), None));
-        for text in ["127.0.0.1:4041", "http://127.0.0.1:4041", "http://127.0.0.1:4041/"] {
-            let (address, token) = of(Some(text)).unwrap();
-            assert_eq!(address, Address::parse("http://127.0.0.1:4041").unwrap(), "{text}");
-            assert_eq!(token.as_deref(), Some("0123456789abcdef"));
-        }
-        for bad in ["unix:x", "https://127.0.0.1:1", "ftp://x"] {
-            assert!(of(Some(bad)).unwrap_err().contains("remedy"), "{bad}");
-        }
-        for beyond in ["10.0.0.1:1", "http://example.org:1", "0.0.0.0:1"] {
-            assert!(of(Some(beyond)).unwrap_err().contains("loopback"), "{beyond}");
-        }
-        let nothing = Environment::of([("", "")]);
-        let fault = listener(&args(None), &nothing).unwrap_err();
-        assert!(fault.contains("TENURE_ADMIN"), "{fault}");
-        let fault = listener(&args(Some("127.0.0.1:1")), &nothing).unwrap_err();
-        assert!(fault.contains("--admin-token-file"), "{fault}");
-    }
 }

@@ -2,11 +2,14 @@
 
 use std::process::ExitCode;
 
+use nix::sys::signal::SigSet;
+
 use super::{SettingsArgs, settings, terminal};
 use crate::config::{Environment, Settings, Verb, load};
 use crate::driver::Control;
 use crate::exec::nesting;
 use crate::logs::{self, Logs};
+use crate::process::privacy::{give_up_new_privileges, keep_memory_private};
 use crate::process::signals::Signals;
 use crate::publish::systemd::Systemd;
 use crate::sidecar::Sidecar;
@@ -14,6 +17,9 @@ use crate::sidecar::Sidecar;
 /// Runs until a signal ends it. Exits with 0 after an orderly end, 1 when it cannot begin, 2 on
 /// wrong settings, 128 + n at a second signal n.
 pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
+    // The parent process may have blocked signals; Tenure's own process 1 does.
+    let _ = SigSet::empty().thread_set_mask();
+    keep_memory_private();
     let loaded = match load(&args.flags, environment, Verb::Run) {
         Ok(loaded) => loaded,
         Err(faults) => {
@@ -25,6 +31,9 @@ pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
     if let Some(refusal) = nesting::refusal(settings, environment) {
         terminal::complain(&refusal);
         return ExitCode::from(2);
+    }
+    if !settings.runs_commands() {
+        give_up_new_privileges();
     }
     let outcome = match logs::start(settings.log_format, &settings.log_level) {
         Ok(logs) => {

@@ -3,7 +3,7 @@
 use clap::builder::{ArgAction, StyledStr};
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
-use crate::config::{Flags, Kind, Loaded, SETTINGS, Setting, Verb, Warning};
+use crate::config::{Flags, Kind, Loaded, Problem, SETTINGS, Setting, Verb, Warning};
 
 /// The flags of `tenure run`, or of `tenure exec`, that were given.
 #[derive(Clone, Debug, Default)]
@@ -50,11 +50,27 @@ fn argument(setting: &Setting) -> Arg {
         .value_name(setting.kind.value_name())
         .help(help(setting))
         .help_heading(setting.heading);
+    let argument = match setting.kind {
+        Kind::Switch => argument,
+        // Such as --lease-duration -5s: the setting itself says what is wrong.
+        _ => argument.allow_hyphen_values(true).value_parser(value),
+    };
     match setting.kind {
         Kind::Switch => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
         _ if setting.is_list => argument.action(ArgAction::Append),
         _ => argument,
     }
+}
+
+/// Returns a value as it is, unless it is the next flag.
+fn value(text: &str) -> Result<String, Problem> {
+    if text.starts_with("--") {
+        return Err(Problem::new(
+            "is the next argument, and the flag needs a value",
+            "write a value after the flag",
+        ));
+    }
+    Ok(text.to_owned())
 }
 
 /// Returns the meaning and the default of a setting.

@@ -7,8 +7,9 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 use super::client::{Sidecar, UrlArgs};
-use super::document::{Document, HealthDocument, Heard, Role, RouteDocument, date};
-use super::terminal::{self, Colour, Style, columns, harmless};
+use super::document::{Document, HealthDocument, Heard, Role, RouteDocument, date, time_of_day};
+use super::leader::{leader, term};
+use super::terminal::{self, Colour, Style, columns, harmless, harmless_json};
 use crate::clock::{self, Moment};
 use crate::config::Environment;
 use crate::status::words::{self, spoken};
@@ -40,12 +41,11 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     match sidecar.status().await {
         Ok(heard) => {
             let text = if args.json {
-                format!("{}\n", heard.raw.trim_end())
+                format!("{}\n", harmless_json(heard.raw.trim_end()))
             } else {
                 table(&heard, clock::now(), Style::of_stdout(environment))
             };
-            let _ = terminal::print(&text);
-            ExitCode::SUCCESS
+            terminal::print(&text, ExitCode::SUCCESS)
         }
         Err(trouble) => {
             terminal::complain(&trouble.to_string());
@@ -58,7 +58,7 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
 const CHANGES: usize = 8;
 
 /// Formats the whole table: facts, candidates, last transitions.
-fn table(heard: &Heard, now: Moment, style: Style) -> String {
+pub(super) fn table(heard: &Heard, now: Moment, style: Style) -> String {
     let mut text = facts(heard, now, style);
     text.push('\n');
     text.push_str(&candidates(heard, now, style));
@@ -79,7 +79,13 @@ fn facts(heard: &Heard, now: Moment, style: Style) -> String {
         ("term", term(document)),
         ("instance", this_one(document, heard.role(now), style)),
     ];
-    if let Some(since) = since(&document.since, now) {
+    if let Some(mut since) = since(&document.since, now) {
+        // The clock alone may have changed the state, without a transition.
+        let last = document.transitions.first().filter(|it| it.to == document.state);
+        if let ("jeopardy", Some(began)) = (&*document.state, last) {
+            let lasts = ago(&began.at, now).unwrap_or_default();
+            since.push_str(&format!(", the last {lasts} in jeopardy"));
+        }
         rows.push(("since", since));
     }
     if !remaining.is_zero() {
@@ -115,31 +121,6 @@ fn facts(heard: &Heard, now: Moment, style: Style) -> String {
         .collect()
 }
 
-fn leader(document: &Document, style: Style) -> String {
-    let Some(holder) = &document.holder else {
-        return style.paint(Colour::Yellow, "no leader known");
-    };
-    let mut text = harmless(&holder.identity);
-    if let Some(address) = &holder.address {
-        text.push_str(&format!(" at {}", harmless(address)));
-    }
-    if holder.stale {
-        let seen = spoken(Duration::from_millis(holder.seen_ms_ago));
-        let text = format!("unknown (last seen: {text}, term {}, {seen} ago)", holder.term);
-        return style.paint(Colour::Yellow, &text);
-    }
-    // Compared by term: two candidates may have the same identity.
-    if document.term.is_some() && document.term == Some(holder.term) {
-        text.push_str(", this instance");
-    }
-    text
-}
-
-fn term(document: &Document) -> String {
-    let term = document.term.or(document.holder.as_ref().map(|it| it.term));
-    term.map_or("none yet".to_owned(), |it| it.to_string())
-}
-
 fn this_one(document: &Document, role: Role, style: Style) -> String {
     let colour = Colour::of_state(role == Role::Active, &document.state);
     let state = harmless(&document.state);
@@ -150,8 +131,8 @@ fn this_one(document: &Document, role: Role, style: Style) -> String {
 /// Formats the health, with the last result of each failing probe.
 fn health(health: &HealthDocument<'_>, style: Style) -> String {
     let failing = health.probes.iter().filter(|it| it.well == Some(false)).map(|it| {
-        let said = it.said.as_deref().unwrap_or("failed");
-        style.paint(Colour::Red, &format!("{}: {}", harmless(&it.probe), harmless(said)))
+        let result = it.said.as_deref().unwrap_or("failed");
+        style.paint(Colour::Red, &format!("{}: {}", harmless(&it.probe), harmless(result)))
     });
     let label = if health.well { "healthy" } else { "unhealthy" };
     std::iter::once(label.to_owned()).chain(failing).collect::<Vec<_>>().join("; ")
@@ -192,7 +173,7 @@ fn candidates(heard: &Heard, now: Moment, style: Style) -> String {
     let aside = document.hold_off_remaining_ms.filter(|_| document.state == "standby");
     let does = match aside.map(|ms| spoken(Duration::from_millis(ms))) {
         Some(left) => format!("holds off for {left}; `tenure resume` ends that"),
-        None => harmless(words::state(&document.state)),
+        None => harmless(&document.activity()),
     };
     let note = format!("this instance {does}");
     let mut rows = vec![head.to_vec()];
@@ -228,14 +209,18 @@ fn changes(document: &Document, style: Style) -> String {
 
 /// Formats a UTC date for people.
 fn shown(date: OffsetDateTime) -> String {
-    let (hour, minute, second) = date.to_hms();
-    format!("{} {hour:02}:{minute:02}:{second:02}", date.date())
+    format!("{} {}", date.date(), time_of_day(date))
+}
+
+/// Formats how long ago a date was; `None` if it is not in the past.
+fn ago(text: &str, now: Moment) -> Option<String> {
+    Duration::try_from(now.date() - date(text)?).ok().map(spoken)
 }
 
 /// Formats a date in UTC, and how long ago it was.
 fn since(text: &str, now: Moment) -> Option<String> {
     let date = date(text)?;
-    let ago = Duration::try_from(now.date() - date).ok().map(|it| format!(", {} ago", spoken(it)));
+    let ago = ago(text, now).map(|it| format!(", {it} ago"));
     Some(format!("{} UTC{}", shown(date), ago.unwrap_or_default()))
 }
 
@@ -305,7 +290,7 @@ mod tests {
             "last_error":"for\u001bbidden"}}"#,
         );
         for line in [
-            "leader     web-1\n",
+            "leader     none: web-1 is draining, for a transfer to web-3\n",
             "term       42\n",
             "instance   web-2: standby, passive\n",
             "contacted  never\n",
@@ -332,13 +317,24 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_seen_too_long_ago_is_not_shown_as_the_leader() {
+    fn jeopardy_shows_how_long_it_has_lasted() {
+        let text = rendered(
+            r#"{"identity":"web-1","state":"jeopardy","role":"active","valid_for_ms":9000,"index":1,
+            "term":42,"since":"2026-11-20T08:59:35Z","transitions":[{"at":"2026-11-20T08:59:55Z",
+            "from":"leader","to":"jeopardy","reason":"renewal-failed","term":42}]}"#,
+        );
+        let row = "UTC, 25s ago, the last 5.1s in jeopardy\n";
+        assert!(text.contains(row), "{text}");
+    }
+
+    #[test]
+    fn a_standby_that_cannot_take_over_tells_why() {
         let text = rendered(
             r#"{"identity":"web-2","state":"standby","role":"passive","valid_for_ms":0,"index":1,
-            "holder":{"identity":"web-1","term":42,"seen_ms_ago":192000,"stale":true}}"#,
+            "can_take_over":false,"store":{"last_error":"read-only"}}"#,
         );
-        let row = "leader     unknown (last seen: web-1, term 42, 3m12s ago)\n";
-        assert!(text.contains(row) && !text.contains("holder"), "{text}");
+        let note = "this instance is a standby, but cannot take over: read-only\n";
+        assert!(text.contains(note), "{text}");
     }
 
     #[test]
@@ -351,11 +347,12 @@ mod tests {
             "web-1      passive  42    4.2s  this instance is draining, then releases the lease\n";
         assert!(text.contains(row), "{text}");
         assert_eq!(text.matches("web-1").count(), 3, "holder and itself are one: {text}");
+        assert!(text.contains("leader     none: web-1, this instance, is draining\n"), "{text}");
     }
 
     #[test]
     fn a_missing_leader_is_shown() {
         let text = rendered(r#"{"state":"starting","role":"passive","valid_for_ms":0,"index":1}"#);
-        assert!(text.contains("no leader known") && text.contains("none yet"), "{text}");
+        assert!(text.contains("no leader known") && text.contains("none known"), "{text}");
     }
 }

@@ -15,7 +15,7 @@ use crate::store::{Finding, Verdict};
 /// Returns all findings; runs each probe once.
 pub(super) async fn examine(loaded: &Loaded) -> Vec<Finding> {
     let settings = &loaded.settings;
-    let mut findings = vec![end(settings)];
+    let mut findings = vec![competitors(loaded), end(settings)];
     findings.extend(health(settings).await);
     findings.extend(settings.hooks.iter().map(|(name, it)| hook(name, it)));
     findings.extend(settings.admin.as_ref().map(admin));
@@ -23,11 +23,23 @@ pub(super) async fn examine(loaded: &Loaded) -> Vec<Finding> {
     findings
 }
 
+/// Tells who can compete. A default store is only a note: it may be intended.
+fn competitors(loaded: &Loaded) -> Finding {
+    let detail = loaded.settings.store.competitors();
+    match loaded.is_default_store {
+        false => finding(Verdict::Passed, "competitors", detail),
+        true => Finding {
+            remedy: Some("set --store to a store that all hosts share".to_owned()),
+            ..finding(Verdict::Warning, "competitors", format!("{detail}: store is not set"))
+        },
+    }
+}
+
 fn end(settings: &Settings) -> Finding {
     let ending = Ending::of(settings);
     let seconds = ending.seconds();
     finding(
-        Verdict::Well,
+        Verdict::Passed,
         "end",
         format!(
             "shutdown takes at most {ending}: set terminationGracePeriodSeconds: {seconds} in \
@@ -42,22 +54,22 @@ async fn health(settings: &Settings) -> Vec<Finding> {
         Ok(probes) => probes,
         Err(error) => {
             return vec![finding(
-                Verdict::Wrong,
+                Verdict::Failed,
                 "health",
                 format!("failed to set up the probes: {error:#}"),
             )];
         }
     };
-    let one = |(name, well, said): (String, bool, String)| Finding {
-        remedy: (!well).then(|| {
+    let one = |(name, succeeded, message): (String, bool, String)| Finding {
+        remedy: (!succeeded).then(|| {
             "this instance does not compete until the probe succeeds; start the service, or fix \
              the probe"
                 .to_owned()
         }),
         ..finding(
-            if well { Verdict::Well } else { Verdict::Doubtful },
+            if succeeded { Verdict::Passed } else { Verdict::Warning },
             "health",
-            format!("{name} {}: {said}", if well { "succeeded" } else { "failed" }),
+            format!("{name} {}: {message}", if succeeded { "succeeded" } else { "failed" }),
         )
     };
     probes.once().await.into_iter().map(one).collect()
@@ -68,7 +80,7 @@ fn hook(name: &'static str, hook: &Hook) -> Finding {
         Hook::Command(_) => format!("runs {hook}, which exists and is executable"),
         Hook::Webhook(_) => format!("posts to {hook}, which was not tried"),
     };
-    finding(Verdict::Well, name, does)
+    finding(Verdict::Passed, name, does)
 }
 
 fn admin(admin: &Admin) -> Finding {
@@ -76,7 +88,7 @@ fn admin(admin: &Admin) -> Finding {
         Admin::Tcp { address, token_file } => {
             let detail =
                 format!("listens on {address}, with the token in {}", token_file.display());
-            return finding(Verdict::Well, "admin", detail);
+            return finding(Verdict::Passed, "admin", detail);
         }
         Admin::Unix(path) => path.parent().unwrap_or(path),
     };
@@ -84,7 +96,7 @@ fn admin(admin: &Admin) -> Finding {
         return Finding {
             remedy: Some(format!("make {} writable for this user", directory.display())),
             ..finding(
-                Verdict::Wrong,
+                Verdict::Failed,
                 "admin",
                 format!("{admin} cannot be created: its directory is not writable"),
             )
@@ -95,12 +107,12 @@ fn admin(admin: &Admin) -> Finding {
     } else {
         format!("{admin} can be created")
     };
-    finding(Verdict::Well, "admin", detail)
+    finding(Verdict::Passed, "admin", detail)
 }
 
 fn doubt(doubt: &Warning) -> Finding {
     Finding {
         remedy: Some(doubt.remedy.clone()),
-        ..finding(Verdict::Doubtful, doubt.subject, doubt.problem.clone())
+        ..finding(Verdict::Warning, doubt.subject, doubt.problem.clone())
     }
 }

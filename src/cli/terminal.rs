@@ -1,24 +1,32 @@
 //! Terminal output of the subcommands: standard output, standard error and colours. Logs are
 //! separate; see [`crate::logs`].
 
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::process::ExitCode;
 
 use crate::config::Environment;
+use crate::lease::text::is_printable;
 
-/// Writes to standard output. Returns whether the output still has a reader; a closed pipe is not
-/// reported as an error.
-#[must_use]
-pub(super) fn print(text: &str) -> bool {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => true,
-        Err(error) => {
-            if error.kind() != ErrorKind::BrokenPipe {
-                complain(&format!("cannot write to standard output: {error}"));
-            }
-            false
-        }
+/// Writes to standard output. Returns `code`, or 1 if the text could not be written.
+pub(super) fn print(text: &str, code: ExitCode) -> ExitCode {
+    write(text).map_or_else(|error| unwritten(&error, code), |()| code)
+}
+
+/// Writes to standard output.
+pub(super) fn write(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Reports that standard output could not be written, and returns 1. A pipe whose reader has
+/// closed it, as `head` does when it has enough, is no error: then it returns `code`.
+pub(super) fn unwritten(error: &io::Error, code: ExitCode) -> ExitCode {
+    if error.kind() == ErrorKind::BrokenPipe {
+        return code;
     }
+    complain(&format!("cannot write to standard output: {error}"));
+    ExitCode::FAILURE
 }
 
 /// Writes a message to standard error.
@@ -139,9 +147,24 @@ fn shown(text: &str) -> String {
     shown
 }
 
-/// Replaces control characters, so that text from elsewhere cannot steer a terminal.
+/// Escapes in a JSON document what could steer a terminal; it means the same to a JSON reader.
+pub(super) fn harmless_json(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for it in text.chars() {
+        if is_printable(it) || it.is_ascii_whitespace() {
+            safe.push(it);
+            continue;
+        }
+        for unit in it.encode_utf16(&mut [0; 2]) {
+            safe.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    safe
+}
+
+/// Replaces what is not printable, so that text from elsewhere cannot steer a terminal.
 pub(super) fn harmless(text: &str) -> String {
-    text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
+    text.chars().map(|it| if is_printable(it) { it } else { ' ' }).collect()
 }
 
 #[cfg(test)]
@@ -162,8 +185,17 @@ mod tests {
     }
 
     #[test]
+    fn a_foreign_document_keeps_its_meaning_and_cannot_control_the_terminal() {
+        let raw = "{\"a\": \"x\u{9b}31m\u{202e}\u{e0001}é\"}\n";
+        let shown = harmless_json(raw);
+        assert_eq!(shown, "{\"a\": \"x\\u009b31m\\u202e\\udb40\\udc01é\"}\n");
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(value(&shown), value(raw));
+    }
+
+    #[test]
     fn foreign_text_cannot_control_the_terminal() {
-        assert_eq!(harmless("a\x1b[31mb\nc"), "a [31mb c");
+        assert_eq!(harmless("a\x1b[31mb\nc\u{9b}31m\u{202e}d"), "a [31mb c 31m d");
     }
 
     #[test]

@@ -11,8 +11,9 @@ use super::client::{Sidecar, UrlArgs};
 use super::document::Role;
 use super::exactly_one;
 use super::terminal::{self, harmless};
+use super::usage;
 use crate::clock;
-use crate::config::{Environment, duration};
+use crate::config::{Environment, Problem, arguments, duration};
 
 /// The bound on one long poll, after which the status is requested again in any case.
 const POLL: Duration = Duration::from_secs(10);
@@ -40,15 +41,20 @@ pub struct Args {
     /// What to wait for
     #[arg(long = "for", value_name = "ROLE")]
     goal: Goal,
-    /// The number of sidecars, for exactly-one
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    of: usize,
+    /// The number of sidecars, for exactly-one [default: 1]
+    #[arg(long, value_name = "NUMBER", value_parser = count, allow_hyphen_values = true)]
+    of: Option<u64>,
     /// How long to wait at most [default: no limit]
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration, allow_hyphen_values = true)]
     timeout: Option<Duration>,
     /// How long to wait at most; exit code 0 also when that time is over
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "timeout")]
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration, allow_hyphen_values = true, conflicts_with = "timeout")]
     at_most: Option<Duration>,
+}
+
+/// Parses `--of`.
+fn count(text: &str) -> Result<u64, Problem> {
+    arguments::number(text, 1, "write the number of sidecars, such as 3")
 }
 
 /// What can be waited for.
@@ -75,6 +81,13 @@ impl Goal {
 /// Waits. Exits with 0 when the goal is reached or `--at-most` is over, 1 when `--timeout` is over
 /// or two instances are active, 2 on wrong usage.
 pub async fn run(args: Args, environment: &Environment) -> ExitCode {
+    if let Some(of) = args.of.filter(|_| args.goal != Goal::ExactlyOne) {
+        let problem = Problem::new(
+            "applies only to --for exactly-one",
+            "remove it, or write --for exactly-one",
+        );
+        return usage::refuse(&usage::fault_of("of", Some(&of.to_string()), problem));
+    }
     let sidecars = match sidecars(&args, environment) {
         Ok(sidecars) => sidecars,
         Err(fault) => {
@@ -83,9 +96,10 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
         }
     };
     let mut last = String::from("no answer yet");
+    let of = usize::try_from(args.of.unwrap_or(1)).unwrap_or(usize::MAX);
     let until = async {
         let role = match args.goal {
-            Goal::ExactlyOne => return exactly_one::until(&sidecars, args.of, &mut last).await,
+            Goal::ExactlyOne => return exactly_one::until(&sidecars, of, &mut last).await,
             Goal::Active => Role::Active,
             Goal::Passive => Role::Passive,
         };

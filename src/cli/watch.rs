@@ -1,7 +1,7 @@
 //! `tenure watch`: prints each change of status as a line, for as long as the output is read: in
 //! words on a terminal, as JSON otherwise. After a lost connection it reconnects.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -46,11 +46,13 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     };
     let style = Style::of_stdout(environment);
     let lines = std::io::stdout().is_terminal().then(|| Lines::new(style));
+    let code = ExitCode::SUCCESS;
     tokio::select! {
-        () = watch(&sidecar, Printer { lines, printed: None, problem: String::new() }) => {}
-        () = closed() => {}
+        error = watch(&sidecar, Printer { lines, printed: None, problem: String::new() }) => {
+            terminal::unwritten(&error, code)
+        }
+        () = closed() => code,
     }
-    ExitCode::SUCCESS
 }
 
 /// Resolves when the reader of standard output has gone, so that a closed pipe ends the command at
@@ -81,24 +83,23 @@ struct Printer {
 type Face = (String, u64, String, &'static str);
 
 impl Printer {
-    /// Prints a document unless it repeats the last one. Returns whether the output still has a
-    /// reader.
-    fn print(&mut self, data: &str) -> bool {
+    /// Prints a document unless it repeats the last one.
+    fn print(&mut self, data: &str) -> io::Result<()> {
         self.problem.clear();
         // An event of another kind, perhaps of a later version, is ignored.
         let Ok(document) = serde_json::from_str::<Document>(data) else {
-            return true;
+            return Ok(());
         };
         let role = document.role.as_str();
         let face =
             (document.instance.to_string(), document.index, document.state.to_string(), role);
         if self.printed.as_ref() == Some(&face) {
-            return true;
+            return Ok(());
         }
         self.printed = Some(face);
         match &mut self.lines {
-            None => terminal::print(&format!("{data}\n")),
-            Some(lines) => terminal::print(&lines.of(document, clock::now())),
+            None => terminal::write(&format!("{data}\n")),
+            Some(lines) => terminal::write(&lines.of(document, clock::now())),
         }
     }
 
@@ -111,24 +112,24 @@ impl Printer {
     }
 }
 
-/// Follows the sidecar's event stream; resolves when a line could not be written.
-async fn watch(sidecar: &Sidecar, mut printer: Printer) {
+/// Follows the sidecar's event stream; returns the error when a line could not be written.
+async fn watch(sidecar: &Sidecar, mut printer: Printer) -> io::Error {
     loop {
         match stream(sidecar, &mut printer).await {
-            Ok(()) => return,
+            Ok(error) => return error,
             Err(trouble) => printer.complain(&trouble),
         }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-async fn stream(sidecar: &Sidecar, printer: &mut Printer) -> Result<(), RequestError> {
+async fn stream(sidecar: &Sidecar, printer: &mut Printer) -> Result<io::Error, RequestError> {
     let mut events = sidecar.events().await?;
     loop {
         let next = tokio::time::timeout(SILENCE, events.next()).await;
         let data = next.unwrap_or_else(|_| Err(sidecar.silent(SILENCE)))?;
-        if !printer.print(&data) {
-            return Ok(());
+        if let Err(error) = printer.print(&data) {
+            return Ok(error);
         }
     }
 }

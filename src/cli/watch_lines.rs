@@ -21,6 +21,7 @@ pub(super) struct Lines {
 
 /// The cells of one line.
 struct Line<'a> {
+    /// In UTC.
     at: OffsetDateTime,
     active: bool,
     state: &'a str,
@@ -81,19 +82,23 @@ impl Lines {
         if last.role == Role::Active && document.role == Role::Passive {
             return "the lease expired".to_owned();
         }
-        if last.holder != document.holder {
-            let seen = document.holder.as_ref().map(|it| harmless(&it.identity));
-            return seen.map_or("no leader known".to_owned(), |it| format!("{it} leads"));
+        let known = |it: &Document| {
+            let holder = it.holder.as_ref().filter(|it| !it.stale);
+            holder.map(|it| (it.identity.to_string(), it.term))
+        };
+        if known(last) != known(document) {
+            let leads = |(identity, _): (String, u64)| format!("{} leads", harmless(&identity));
+            return known(document).map_or("no leader known".to_owned(), leads);
         }
         match (error(last), error(document)) {
             (_, Some(error)) => format!("store: {error}"),
             (Some(_), None) => "the store answers again".to_owned(),
-            (None, None) => words::state(&document.state).to_owned(),
+            (None, None) => document.activity(),
         }
     }
 
     fn line(&self, line: &Line<'_>) -> String {
-        let (hour, minute, second) = line.at.to_offset(time::UtcOffset::UTC).to_hms();
+        let (hour, minute, second) = line.at.to_hms();
         let term = line.term.map_or("-".to_owned(), |it| it.to_string());
         let colour = Colour::of_state(line.active, line.state);
         let text = self.row(

@@ -3,20 +3,19 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-
 use super::faults::Problem;
+use super::machine;
 use super::values::{self, Listen};
+use crate::files;
 
 /// The fewest characters of a token.
 const SHORTEST: usize = 16;
 
 /// The most bytes of a token file.
-const LARGEST: u64 = 4_096;
+pub(crate) const LARGEST: u64 = 4_096;
 
 /// The address of the admin listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,56 +54,12 @@ pub(super) fn address(text: &str) -> Result<Listen, Problem> {
     }
 }
 
-/// Checks that a socket can be created at the path and, if `starting`, that no running process
-/// listens there.
-pub(super) fn socket(path: &Path, starting: bool) -> Result<(), Problem> {
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    if !directory.is_dir() {
-        return Err(Problem::new(
-            format!("is in {}, which is not a directory", directory.display()),
-            format!("create it first: mkdir -p {}", directory.display()),
-        ));
-    }
-    let other = "choose another path, or end that process";
-    match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(Problem::new(
-            format!("cannot be inspected: {error}"),
-            "choose a path that Tenure can write to",
-        )),
-        Ok(found) if !found.file_type().is_socket() => {
-            Err(Problem::new("is a file, not a socket", "move it away, or choose another path"))
-        }
-        Ok(_) if !starting => Ok(()),
-        Ok(_) => match connect(path) {
-            alive if is_alive(alive) => {
-                Err(Problem::new("is the socket of a running process", other))
-            }
-            Ok(()) | Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(()),
-            Err(error) => {
-                Err(Problem::new(format!("is a socket that cannot be checked: {error}"), other))
-            }
-        },
-    }
-}
-
 impl Admin {
     /// Returns whether a running process listens there; always false for a TCP address.
     #[must_use]
     pub fn is_taken(&self) -> bool {
-        matches!(self, Self::Unix(path) if is_alive(connect(path)))
+        matches!(self, Self::Unix(path) if machine::is_taken(path))
     }
-}
-
-fn is_alive(connected: Result<(), Errno>) -> bool {
-    matches!(connected, Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS))
-}
-
-/// Connects without blocking: a process that accepts no connections must not delay the start.
-fn connect(path: &Path) -> Result<(), Errno> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
 }
 
 /// Reads the token from a file: one line of at least 16 printable characters. The file must not be
@@ -121,14 +76,14 @@ pub(super) fn checked_token(path: &Path) -> Result<String, Problem> {
         format!("create one: (umask 077; head -c 32 /dev/urandom | base64 > {})", path.display());
     let cannot = |error: std::io::Error| {
         Problem::new(
-            format!("cannot be read: {error}"),
+            format!("cannot be read: {}", files::reason(&error)),
             format!("name a file that Tenure can read, or {make}"),
         )
     };
-    let found = std::fs::metadata(path).map_err(cannot)?;
-    if !found.is_file() || found.len() > LARGEST {
-        return Err(Problem::new("is not a file of one line", make));
-    }
+    let (text, found) = files::read(path, LARGEST).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidInput => Problem::new("is not a file of one line", make.clone()),
+        _ => cannot(error),
+    })?;
     if found.mode() & 0o006 != 0 {
         return Err(Problem::new(
             format!("has mode {:04o}, which gives other users access", found.mode() & 0o7777),
@@ -138,7 +93,6 @@ pub(super) fn checked_token(path: &Path) -> Result<String, Problem> {
             ),
         ));
     }
-    let text = std::fs::read(path).map_err(cannot)?;
     let token = text.trim_ascii();
     let problem = if token.is_empty() {
         "is empty".to_owned()
@@ -155,7 +109,6 @@ pub(super) fn checked_token(path: &Path) -> Result<String, Problem> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
-    use std::os::unix::net::UnixListener;
 
     use super::*;
 
@@ -178,51 +131,6 @@ mod tests {
             assert!(found.problem.contains(problem), "{bad}: {found:?}");
             assert!(found.remedy.contains(remedy), "{bad}: {found:?}");
         }
-    }
-
-    #[test]
-    fn a_socket_needs_a_directory_and_a_place_that_no_live_process_has() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("s");
-        assert_eq!(socket(&path, true), Ok(()));
-        let missing = socket(&place.path().join("no/s"), true).unwrap_err();
-        assert!(missing.remedy.contains("mkdir -p"), "{missing:?}");
-
-        let listener = UnixListener::bind(&path).unwrap();
-        let taken = socket(&path, true).unwrap_err();
-        assert!(taken.problem.contains("running process"), "{taken:?}");
-        assert_eq!(socket(&path, false), Ok(()), "it may be the one that is asked about");
-        assert!(Admin::Unix(path.clone()).is_taken());
-        drop(listener);
-        assert_eq!(socket(&path, true), Ok(()), "a stale one is replaced");
-        assert!(!Admin::Unix(path.clone()).is_taken());
-
-        std::fs::remove_file(&path).unwrap();
-        std::fs::write(&path, "").unwrap();
-        for starting in [true, false] {
-            let file = socket(&path, starting).unwrap_err();
-            assert!(file.problem.contains("not a socket"), "{file:?}");
-        }
-    }
-
-    #[test]
-    fn a_process_that_accepts_nobody_is_alive_and_not_waited_for() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("s");
-        let listener = UnixListener::bind(&path).unwrap();
-        rustix::net::listen(&listener, 0).unwrap();
-        // Fills the queue of the listener.
-        let mut waiting = Vec::new();
-        while waiting.len() < 8 && connect(&path).is_ok() {
-            let flags = SocketFlags::NONBLOCK;
-            let socket =
-                rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
-                    .unwrap();
-            let _ = rustix::net::connect(&socket, &SocketAddrUnix::new(&path).unwrap());
-            waiting.push(socket);
-        }
-        assert_eq!(connect(&path), Err(Errno::AGAIN), "else this tests nothing");
-        assert!(socket(&path, true).unwrap_err().problem.contains("running"));
     }
 
     #[test]

@@ -61,6 +61,9 @@ pub enum AzureCredential {
     ManagedIdentity {
         /// `AZURE_CLIENT_ID`.
         client_id: Option<String>,
+        /// Whether nothing indicates that there is one: it is tried since no other credential was
+        /// found.
+        assumed: bool,
     },
     /// The login of the Azure CLI.
     AzureCli,
@@ -158,7 +161,7 @@ pub(super) fn credential(
     if !managed && has_cli_sign_in(environment) {
         return AzureCredential::AzureCli;
     }
-    AzureCredential::ManagedIdentity { client_id }
+    AzureCredential::ManagedIdentity { client_id, assumed: !managed }
 }
 
 fn secret(name: &str, environment: &Environment, faults: &mut Vec<Fault>) -> Option<SecretSource> {
@@ -235,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_picked_in_the_order_of_the_contract() {
+    fn credentials_are_chosen_in_the_documented_order() {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join(".azure")).unwrap();
         std::fs::write(home.path().join(".azure/azureProfile.json"), "{}").unwrap();
@@ -254,10 +257,10 @@ mod tests {
             ("Key(File(\"/key\"))", "AZURE_STORAGE_KEY_FILE"),
             ("Sas(Value(…))", "AZURE_STORAGE_SAS_TOKEN"),
             ("WorkloadIdentity", "AZURE_FEDERATED_TOKEN_FILE"),
-            ("ManagedIdentity { client_id: Some(\"client\") }", "AZURE_CLIENT_ID"),
-            ("ManagedIdentity { client_id: None }", "IDENTITY_ENDPOINT"),
+            ("ManagedIdentity { client_id: Some(\"client\"), assumed: false }", "AZURE_CLIENT_ID"),
+            ("ManagedIdentity { client_id: None, assumed: false }", "IDENTITY_ENDPOINT"),
             ("AzureCli", "HOME"),
-            ("ManagedIdentity { client_id: None }", ""),
+            ("ManagedIdentity { client_id: None, assumed: true }", ""),
         ] {
             let (credential, faults) = picked(&variables);
             assert!(credential.starts_with(expected), "{expected}: {credential}");
@@ -282,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn azurite_alone_means_its_usual_address_and_key() {
+    fn the_account_of_azurite_means_its_default_address_and_key() {
         let endpoint = default_endpoint(DEVELOPMENT_ACCOUNT).unwrap();
         assert_eq!(endpoint.as_str(), "http://127.0.0.1:10000/devstoreaccount1");
         let credential =
@@ -313,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_ends_in_no_slash_whatever_its_text_ends_in() {
+    fn an_endpoint_never_ends_with_a_slash() {
         for text in
             ["https://h/a", "https://h/a/", "https://h/a//", "https://h/a//.", "https://h/a/b/.."]
         {
@@ -323,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_is_read_in_either_case_and_must_be_one() {
+    fn a_proxy_variable_has_either_case_and_must_be_valid() {
         let mut faults = Vec::new();
         let environment = Environment::of([("https_proxy", "proxy:3128"), ("NO_PROXY", "a,b")]);
         let (proxy_url, no_proxy) = proxy(&environment, &mut faults);

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_line_that_cannot_be_run_says_what_to_do() {
+    fn a_command_line_that_cannot_be_run_has_a_remedy() {
         for (text, problem, remedy) in [
             ("", "is empty", "write a program"),
             ("  ", "is empty", "write a program"),
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_the_first_of_path_that_can_be_run() {
+    fn the_program_is_the_first_in_path_that_can_be_run() {
         let place = tempfile::tempdir().unwrap();
         let [first, second] = ["1", "2"].map(|it| place.path().join(it));
         std::fs::create_dir(&first).unwrap();
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_needs_an_interpreter_that_is_there() {
+    fn a_script_needs_an_interpreter_that_exists() {
         let place = tempfile::tempdir().unwrap();
         let of = |content: &[u8]| find(&write(place.path(), "it", content, 0o755), None);
         for good in [
@@ -344,7 +344,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_that_are_quoted_come_back(words in proptest::collection::vec("[^\0]{0,12}", 0..5)) {
+        fn quoted_words_are_parsed_back(words in proptest::collection::vec("[^\0]{0,12}", 0..5)) {
             let quoted: Vec<_> =
                 words.iter().map(|it| format!("'{}'", it.replace('\'', r"'\''"))).collect();
             let found = parse(&format!("/bin/sh {}", quoted.join(" ")), None);

@@ -1,5 +1,5 @@
-//! Parses and formats durations: `15s`, `1m30s`, `500ms`. Fractions, other units and numbers
-//! without a unit are rejected.
+//! Parses and formats durations: `15s`, `1m30s`, `1.5m`, `500ms`. Other units, numbers without a unit
+//! and parts of a millisecond are rejected.
 
 use std::time::Duration;
 
@@ -10,12 +10,14 @@ const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), 
 /// overflows.
 pub const LONGEST: Duration = Duration::from_secs(10_000 * 3_600);
 
-/// Parses a duration: whole numbers with `h`, `m`, `s` or `ms`, each at most once, largest first.
+/// Parses a duration: numbers with `h`, `m`, `s` or `ms`, each at most once, largest first. A number
+/// may have a fraction.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tenure::config::duration;
 /// assert_eq!(duration::parse("1m30s"), Ok(Duration::from_secs(90)));
+/// assert_eq!(duration::parse("1.5m"), Ok(Duration::from_secs(90)));
 /// assert!(duration::parse("15").unwrap_err().contains("no unit"));
 /// ```
 ///
@@ -29,16 +31,20 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     let mut total: u64 = 0;
     let mut units = UNITS.iter();
     while !rest.is_empty() {
-        let digits = rest.len() - rest.trim_start_matches(|it: char| it.is_ascii_digit()).len();
-        if digits == 0 {
+        let (number, tail) = digits(rest);
+        if number.is_empty() {
             return Err(unreadable(rest));
         }
-        let (number, tail) = rest.split_at(digits);
+        let (fraction, tail) = match tail.strip_prefix('.').map(digits) {
+            Some(("", _)) => return Err(format!("has no digit after {number}.")),
+            Some(split) => split,
+            None => ("", tail),
+        };
         let word = tail.len() - tail.trim_start_matches(|it: char| it.is_ascii_alphabetic()).len();
         let (unit, tail) = tail.split_at(word);
         if unit.is_empty() {
             return Err(if tail.is_empty() {
-                format!("has no unit after {number}")
+                format!("has no unit after {rest}")
             } else {
                 unreadable(tail)
             });
@@ -47,14 +53,30 @@ pub fn parse(text: &str) -> Result<Duration, String> {
             return Err(wrong_unit(unit));
         };
         let part = number.parse::<u64>().ok().and_then(|it| it.checked_mul(*length));
-        total = part.and_then(|it| total.checked_add(it)).ok_or_else(too_long)?;
+        let part = part.and_then(|it| total.checked_add(it)).ok_or_else(too_long)?;
+        total = part + part_of(fraction, *length).ok_or("has a part of a millisecond")?;
         rest = tail;
     }
     let total = Duration::from_millis(total);
     if total > LONGEST { Err(too_long()) } else { Ok(total) }
 }
 
-/// Formats a duration as [`parse`] takes it, truncated to the millisecond.
+/// Splits a text after its digits.
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.len() - text.trim_start_matches(|it: char| it.is_ascii_digit()).len())
+}
+
+/// Returns the milliseconds of a unit's fraction, given by its digits; `None` if they are not whole.
+fn part_of(fraction: &str, length: u64) -> Option<u64> {
+    let fraction = fraction.trim_end_matches('0');
+    // No unit has so many milliseconds that more digits could give whole ones.
+    let scale =
+        u32::try_from(fraction.len()).ok().filter(|it| *it <= 9).map(|it| 10_u64.pow(it))?;
+    let scaled = fraction.parse::<u64>().unwrap_or_default() * length;
+    (scaled.is_multiple_of(scale)).then_some(scaled / scale)
+}
+
+/// Formats a duration as [`parse`] takes it, truncated to the millisecond: `1m30s`, `3.3s`, `500ms`.
 #[must_use]
 pub fn format(duration: Duration) -> String {
     let mut rest = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -62,6 +84,10 @@ pub fn format(duration: Duration) -> String {
     for (unit, length) in UNITS {
         let count = rest / length;
         rest %= length;
+        if count > 0 && unit == "s" && rest > 0 {
+            let fraction = format!("{rest:03}");
+            return text + &format!("{count}.{}s", fraction.trim_end_matches('0'));
+        }
         if count > 0 {
             text.push_str(&format!("{count}{unit}"));
         }
@@ -71,7 +97,7 @@ pub fn format(duration: Duration) -> String {
 
 fn unreadable(rest: &str) -> String {
     match rest.chars().next() {
-        Some('.' | ',') => "has a fraction; only whole numbers are accepted".to_owned(),
+        Some(',') => "has a comma; a fraction has a point".to_owned(),
         Some('-' | '+') => "has a sign".to_owned(),
         Some(other) => format!("has {other:?} where a number with a unit should be"),
         None => "is empty".to_owned(),
@@ -97,11 +123,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_forms_of_the_contract_are_read() {
-        for (text, ms) in
-            [("15s", 15_000), ("1m30s", 90_000), ("500ms", 500), ("0s", 0), ("1h1ms", 3_600_001)]
-        {
+    fn each_documented_form_is_parsed() {
+        for (text, ms) in [
+            ("15s", 15_000),
+            ("1m30s", 90_000),
+            ("500ms", 500),
+            ("0s", 0),
+            ("1h1ms", 3_600_001),
+            ("1.5m", 90_000),
+            ("0.25s", 250),
+            ("1.5h0.5s", 5_400_500),
+            ("3.300s", 3_300),
+            ("0.0000025h", 9),
+        ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_duration_is_formatted_with_a_fraction_of_a_second() {
+        for (ms, text) in [
+            (3_300, "3.3s"),
+            (13_500, "13.5s"),
+            (25_001, "25.001s"),
+            (90_000, "1m30s"),
+            (90_050, "1m30.05s"),
+            (500, "500ms"),
+            (3_600_001, "1h1ms"),
+            (0, "0s"),
+        ] {
+            assert_eq!(format(Duration::from_millis(ms)), text);
         }
     }
 
@@ -110,7 +161,13 @@ mod tests {
         for (text, words) in [
             ("", "empty"),
             ("15", "no unit"),
-            ("1.5s", "fraction"),
+            ("1,5s", "comma"),
+            (".5s", "'.'"),
+            ("1.s", "no digit after 1."),
+            ("1.5", "no unit after 1.5"),
+            ("1.0005s", "part of a millisecond"),
+            ("0.5ms", "part of a millisecond"),
+            ("0.0000000000000000000001h", "part of a millisecond"),
             ("-5s", "sign"),
             ("5 s", "' '"),
             ("5sec", "\"sec\""),
@@ -128,20 +185,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(ms in 0_u64..=36_000_000_000) {
+        fn a_formatted_duration_is_parsed_back(ms in 0_u64..=36_000_000_000) {
             let duration = Duration::from_millis(ms);
             prop_assert_eq!(parse(&format(duration)), Ok(duration));
         }
 
         #[test]
-        fn no_text_panics_and_none_is_read_as_longer_than_the_longest(text in ".{0,40}") {
+        fn no_text_panics_or_exceeds_the_longest(text in ".{0,40}") {
             if let Ok(duration) = parse(&text) {
                 prop_assert!(duration <= LONGEST);
             }
         }
 
         #[test]
-        fn no_digits_and_units_panic(text in "([0-9]{1,25}(h|m|s|ms|x)?){0,6}") {
+        fn no_digits_and_units_panic(text in "([0-9]{1,25}([.][0-9]{0,25})?(h|m|s|ms|x)?){0,6}") {
             let _ = parse(&text);
         }
     }

@@ -6,10 +6,16 @@
 //! value".
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
+use rustix::io::Errno;
+
+use super::faults::Problem;
+use super::machine;
 
 /// The chassis asset tag of Azure virtual machines.
 const AZURE_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
@@ -19,7 +25,7 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Variables by which systemd addresses this process only. Hooks, probes and commands do not
 /// inherit them, so that none of them can notify systemd in Tenure's name.
-pub const OURS_ALONE: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
+pub(super) const OURS_ALONE: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
 /// Variables and facts of the machine.
 #[derive(Clone, Debug)]
@@ -38,6 +44,12 @@ pub struct Environment {
     pub service_account: PathBuf,
     /// Whether this machine is an Azure virtual machine.
     pub on_azure: bool,
+    /// Where files survive a login session: `/var/tmp`.
+    pub var_tmp: PathBuf,
+    /// The mounts that this process sees, as in `/proc/self/mountinfo`.
+    pub mounts: String,
+    /// Returns an error if a TCP address cannot be listened on.
+    pub can_bind: fn(SocketAddr) -> Result<(), Errno>,
     /// Whether the settings are given by a program, not by a command line.
     pub by_program: bool,
 }
@@ -71,6 +83,9 @@ impl Environment {
             run: PathBuf::from("/run"),
             service_account: PathBuf::from(SERVICE_ACCOUNT),
             on_azure: tag.is_ok_and(|it| it.trim() == AZURE_TAG),
+            var_tmp: PathBuf::from("/var/tmp"),
+            mounts: std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default(),
+            can_bind: machine::bind,
             by_program: false,
         }
     }
@@ -88,6 +103,9 @@ impl Environment {
             run: PathBuf::from("/nonexistent"),
             service_account: PathBuf::from("/nonexistent"),
             on_azure: false,
+            var_tmp: PathBuf::from("/var/tmp"),
+            mounts: String::new(),
+            can_bind: |_| Ok(()),
             by_program: false,
         }
     }
@@ -139,34 +157,79 @@ impl Environment {
         self.get("INVOCATION_ID").is_some()
     }
 
-    /// Chooses the runtime directory: `$XDG_RUNTIME_DIR/tenure`, else `/run/tenure` if it belongs
-    /// to this user or can be created, else `/tmp/tenure-UID`. Creates nothing.
-    #[must_use]
-    pub fn runtime_directory(&self) -> PathBuf {
-        if let Some(base) = self.get("XDG_RUNTIME_DIR").map(Path::new).filter(|it| it.is_absolute())
-        {
-            return base.join("tenure");
-        }
+    /// Chooses the directory of the default store, which must not depend on the login session:
+    /// `/run/tenure` if this user can use or create it, else `/var/tmp/tenure-UID` if it is this
+    /// user's alone or can be created. Creates nothing.
+    pub(super) fn default_directory(&self) -> Result<DefaultDirectory, Problem> {
         let run = self.run.join("tenure");
-        if self.is_usable(&run) { run } else { PathBuf::from(format!("/tmp/tenure-{}", self.uid)) }
-    }
-
-    fn is_usable(&self, directory: &Path) -> bool {
-        use std::os::unix::fs::MetadataExt;
-        let may_write = Access::WRITE_OK | Access::EXEC_OK;
-        match std::fs::symlink_metadata(directory) {
-            Ok(found) => {
-                found.is_dir()
-                    && found.uid() == self.uid
-                    && rustix::fs::access(directory, may_write).is_ok()
+        match std::fs::symlink_metadata(&run) {
+            Ok(found)
+                if found.is_dir() && [0, self.uid].contains(&found.uid()) && is_writable(&run) =>
+            {
+                let is_private = found.uid() == self.uid && found.mode() & 0o077 == 0;
+                return Ok(DefaultDirectory { path: run, is_private });
             }
-            Err(_) => rustix::fs::access(&self.run, may_write).is_ok(),
+            Err(error) if error.kind() == ErrorKind::NotFound && is_writable(&self.run) => {
+                return Ok(DefaultDirectory { path: run, is_private: true });
+            }
+            _ => {}
         }
+        let path = self.var_tmp.join(format!("tenure-{}", self.uid));
+        let problem = match std::fs::symlink_metadata(&path) {
+            Ok(found) if found.is_symlink() => "is a symbolic link".to_owned(),
+            Ok(found) if !found.is_dir() => "is not a directory".to_owned(),
+            Ok(found) if found.uid() != self.uid => format!("belongs to uid {}", found.uid()),
+            Ok(found) if found.mode() & 0o077 != 0 => {
+                format!("has mode {:04o}, which gives other users access", found.mode() & 0o7777)
+            }
+            _ if is_of_one_unit(&self.mounts, &self.var_tmp) => {
+                "is private to this systemd unit (PrivateTmp)".to_owned()
+            }
+            Ok(_) => return Ok(DefaultDirectory { path, is_private: true }),
+            Err(_) if is_writable(&self.var_tmp) => {
+                return Ok(DefaultDirectory { path, is_private: true });
+            }
+            Err(_) => "cannot be created".to_owned(),
+        };
+        Err(Problem::new(
+            format!(
+                "is not set, {} cannot be used, and the default directory {} {problem}",
+                run.display(),
+                path.display()
+            ),
+            "set --store to a store that all candidates share, such as file:///DIRECTORY on one \
+             host",
+        ))
     }
+}
+
+/// The directory of the default store.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct DefaultDirectory {
+    pub(super) path: PathBuf,
+    /// Whether it must be accessible to this user only.
+    pub(super) is_private: bool,
+}
+
+/// Returns whether systemd has mounted a directory of one unit here, by `/proc/self/mountinfo`:
+/// each line has the root within the filesystem and the mount point as its fourth and fifth field.
+fn is_of_one_unit(mounts: &str, directory: &Path) -> bool {
+    mounts.lines().any(|line| {
+        let mut fields = line.split(' ').skip(3);
+        let (root, point) = (fields.next(), fields.next());
+        root.is_some_and(|it| it.contains("/systemd-private-"))
+            && point.is_some_and(|it| Path::new(it) == directory)
+    })
+}
+
+fn is_writable(directory: &Path) -> bool {
+    rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -176,22 +239,48 @@ mod tests {
     }
 
     #[test]
-    fn the_runtime_directory_is_xdg_then_run_then_tmp() {
-        let run = tempfile::tempdir().unwrap();
-        let mut environment = Environment::of([("XDG_RUNTIME_DIR", "/run/user/7")]);
-        environment.run = run.path().to_owned();
-        assert_eq!(environment.runtime_directory(), Path::new("/run/user/7/tenure"));
+    fn the_default_directory_does_not_depend_on_the_login_session() {
+        let place = tempfile::tempdir().unwrap();
+        let [run, var_tmp] = ["run", "var_tmp"].map(|it| place.path().join(it));
+        let unit = format!(
+            "9 1 8:1 /var/tmp/systemd-private-7/tmp {} rw - ext4 x rw\n",
+            var_tmp.display()
+        );
+        let of_unit = |session: &str, mounts: &str| {
+            let mut environment = Environment::of([("XDG_RUNTIME_DIR", session)]);
+            environment.uid = rustix::process::geteuid().as_raw();
+            (environment.run, environment.var_tmp) = (run.clone(), var_tmp.clone());
+            mounts.clone_into(&mut environment.mounts);
+            let directory = environment.default_directory();
+            directory.map(|it| (it.path, it.is_private)).map_err(|it| it.problem)
+        };
+        let of = |session: &str| of_unit(session, "9 1 8:1 / / rw - ext4 x rw\n");
+        let fallback = var_tmp.join(format!("tenure-{}", rustix::process::geteuid().as_raw()));
+        let mode = |path: &Path, mode: u32| {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        };
+        assert!(of("").unwrap_err().contains("cannot be created"));
 
-        let mut environment = Environment::of([("XDG_RUNTIME_DIR", "relative")]);
-        environment.uid = rustix::process::geteuid().as_raw();
-        environment.run = run.path().to_owned();
-        assert_eq!(environment.runtime_directory(), run.path().join("tenure"));
+        std::fs::create_dir(&var_tmp).unwrap();
+        assert_eq!(of("/run/user/7"), Ok((fallback.clone(), true)));
+        assert_eq!(of(""), of("/run/user/7"));
+        assert!(of_unit("", &unit).unwrap_err().contains("PrivateTmp"), "another unit has its own");
+        std::fs::create_dir(&fallback).unwrap();
+        mode(&fallback, 0o755);
+        assert!(of("").unwrap_err().contains("mode 0755"));
+        mode(&fallback, 0o700);
+        assert_eq!(of(""), Ok((fallback.clone(), true)));
+        std::fs::remove_dir(&fallback).unwrap();
+        std::os::unix::fs::symlink(&run, &fallback).unwrap();
+        assert!(of("").unwrap_err().contains("symbolic link"));
 
-        std::fs::write(run.path().join("tenure"), "not a directory").unwrap();
-        let tmp = PathBuf::from(format!("/tmp/tenure-{}", environment.uid));
-        assert_eq!(environment.runtime_directory(), tmp);
-
-        environment.run = PathBuf::from("/nonexistent");
-        assert_eq!(environment.runtime_directory(), tmp);
+        std::fs::create_dir(&run).unwrap();
+        assert_eq!(of("/run/user/7"), Ok((run.join("tenure"), true)), "it can be created");
+        std::fs::create_dir(run.join("tenure")).unwrap();
+        mode(&run.join("tenure"), 0o755);
+        assert_eq!(of(""), Ok((run.join("tenure"), false)), "made by root for a service");
+        std::fs::remove_dir(run.join("tenure")).unwrap();
+        std::fs::write(run.join("tenure"), "not a directory").unwrap();
+        assert!(of("").is_err());
     }
 }

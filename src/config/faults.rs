@@ -40,16 +40,24 @@ impl fmt::Display for Source {
 
 /// What is wrong with a value, before its setting and source are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Problem {
+pub struct Problem {
     /// What is wrong, as the end of a sentence that begins with the value.
-    pub(super) problem: String,
+    pub problem: String,
     /// What to do.
-    pub(super) remedy: String,
+    pub remedy: String,
 }
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.problem, self.remedy)
+    }
+}
+
+impl std::error::Error for Problem {}
 
 impl Problem {
     /// Creates a problem.
-    pub(super) fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { problem: problem.into(), remedy: remedy.into() }
     }
 }
@@ -71,13 +79,9 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Creates a fault of a setting from a problem.
-    pub(super) fn new(
-        setting: &str,
-        value: Option<&str>,
-        source: Source,
-        problem: Problem,
-    ) -> Self {
+    /// Creates a fault of a setting, or of an argument of a command, from a problem.
+    #[must_use]
+    pub fn new(setting: &str, value: Option<&str>, source: Source, problem: Problem) -> Self {
         Self {
             setting: setting.to_owned(),
             value: value.map(str::to_owned),
@@ -97,6 +101,14 @@ impl Fault {
     }
 }
 
+impl fmt::Display for Fault {
+    /// Formats the fault as three lines: subject, problem, remedy.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { problem, remedy, .. } = self;
+        write!(f, "  {}\n    {problem}\n    remedy: {remedy}", self.subject())
+    }
+}
+
 /// All faults in the settings; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults(pub Vec<Fault>);
@@ -107,12 +119,7 @@ impl fmt::Display for Faults {
             1 => f.write_str("one setting is wrong, so nothing was started:")?,
             count => write!(f, "{count} settings are wrong, so nothing was started:")?,
         }
-        for fault in &self.0 {
-            write!(f, "\n\n  {}", fault.subject())?;
-            write!(f, "\n    {}", fault.problem)?;
-            write!(f, "\n    remedy: {}", fault.remedy)?;
-        }
-        Ok(())
+        self.0.iter().try_for_each(|fault| write!(f, "\n\n{fault}"))
     }
 }
 

@@ -9,7 +9,8 @@ use std::path::Path;
 use config::{FileFormat, Source as _, ValueKind};
 
 use super::faults::{Fault, Problem, Source};
-use super::table::{Raw, Setting};
+use super::setting::Raw;
+use super::table::Setting;
 
 /// The most bytes of a settings file.
 const LARGEST: u64 = 1 << 20;
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_yaml_off_is_the_word_and_no_boolean() {
+    fn off_in_yaml_is_a_word_and_not_a_boolean() {
         let (raw, faults) = keys(Path::new("f"), "listen: off", FileFormat::Yaml);
         assert!(faults.is_empty());
         assert_eq!(raw[0].1.values, ["off"]);

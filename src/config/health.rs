@@ -11,6 +11,7 @@ use super::command_line::{self, CommandLine};
 use super::duration;
 use super::faults::{Problem, without_secrets};
 use super::values;
+use super::withheld::Withheld;
 
 /// The health of the local service; without probes it is always healthy.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct Health {
     pub failures: u32,
     /// After this many successes in a row the instance competes.
     pub successes: u32,
+    /// The variables that commands do not inherit.
+    pub withheld: Withheld,
 }
 
 /// A health probe.
@@ -165,10 +168,19 @@ fn file(text: &str, rest: &str) -> Result<Probe, Problem> {
 
 fn max_age(query: &str) -> Result<Duration, Problem> {
     let Some(age) = query.strip_prefix("max_age=") else {
-        return Err(Problem::new(
-            "has a query other than max_age",
-            "write ?max_age=30s; or ? as %3F if it belongs to the name",
-        ));
+        let (name, value) = query.split_once('=').unwrap_or((query, "30s"));
+        return Err(if strsim::damerau_levenshtein(name, "max_age") <= 2 {
+            let value = if duration::parse(value).is_ok() { value } else { "30s" };
+            Problem::new(
+                format!("has the unknown parameter {name:?}"),
+                format!("did you mean max_age? Write ?max_age={value}"),
+            )
+        } else {
+            Problem::new(
+                "has a query other than max_age",
+                "write ?max_age=30s; or ? as %3F if it belongs to the name",
+            )
+        });
     };
     let age = values::duration(age).map_err(|it| {
         Problem::new(format!("has a max_age that {}", it.problem), "write ?max_age=30s")
@@ -197,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_four_kinds_of_probe_are_read_and_shown_without_secrets() {
+    fn the_four_kinds_of_probe_are_parsed_and_shown_without_secrets() {
         for (text, shown) in [
             ("http://127.0.0.1:8080/healthz", "http://127.0.0.1:8080/healthz"),
             ("https://orders.test/h?key=hidden", "https://orders.test/h?…"),
@@ -223,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn each_malformed_probe_comes_with_what_to_write() {
+    fn each_malformed_probe_has_a_remedy() {
         for (text, problem, remedy) in [
             ("", "empty item", "tcp://HOST:PORT"),
             ("localhost", "not a URL", "exec:CMD"),

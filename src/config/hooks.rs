@@ -8,6 +8,7 @@ use url::Url;
 use super::command_line::{self, CommandLine};
 use super::faults::Problem;
 use super::health;
+use super::withheld::Withheld;
 
 /// The time from SIGTERM to SIGKILL for a hook that exceeded its timeout.
 pub const HOOK_GRACE: Duration = Duration::from_secs(1);
@@ -25,6 +26,8 @@ pub struct Hooks {
     pub on_leader_change: Option<Hook>,
     /// The bound on one run, after which a command is ended with its process group.
     pub timeout: Duration,
+    /// The variables that commands do not inherit.
+    pub withheld: Withheld,
 }
 
 impl Hooks {
@@ -96,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_that_is_neither_comes_with_what_to_write() {
+    fn a_hook_that_is_neither_has_a_remedy() {
         for (text, problem, remedy) in [
             ("", "is empty", "write a program"),
             ("ftp://x/y", "begins with ftp://", "https://"),

@@ -47,7 +47,7 @@ pub struct KubernetesSettings {
 
 /// What is written to Kubernetes besides the lease: Events and the route.
 #[derive(Clone, Debug)]
-pub struct Beside {
+pub struct KubePublishing {
     /// How to reach the API server.
     pub access: KubeAccess,
     /// The namespace of the pod; outside of a pod, that of the Lease.
@@ -111,40 +111,48 @@ pub(super) struct Cluster {
     is_used: bool,
     /// How to reach the API server, if known.
     access: Option<KubeAccess>,
-    /// The namespace of this pod, if known.
-    namespace: Option<String>,
+    /// The namespace of this pod, if known; `None` if it is invalid.
+    namespace: Option<Option<String>>,
     route: Option<Kind>,
-    label: String,
-    service: Option<String>,
+    /// `None` if it is invalid.
+    label: Option<String>,
+    /// The Service, if named; `None` if it is invalid.
+    service: Option<Option<String>>,
 }
 
 impl Reader<'_> {
     /// Reads the settings of Kubernetes, and determines the API server if the store or a route
     /// needs it.
-    pub(super) fn cluster(&mut self, store: Option<&StoreUrl>) -> Option<Cluster> {
+    pub(super) fn cluster(&mut self, store: Option<&StoreUrl>) -> Cluster {
         let api = self.optional("kube-api", access::api);
         let token_file = self.optional("kube-token-file", values::path);
         let ca_file = self.optional("kube-ca-file", values::path);
         let route = self.optional("kube-route", route::kind);
         let label = self.one("kube-label", names::label_key);
         let service = self.optional("kube-service", names::label);
-        let (api, route, service) = (api?, route?, service?);
-        let (token_file, ca_file) = (token_file?, ca_file?);
+        // An invalid one is a fault already, and must not hide others.
+        let route = route.flatten();
         self.warn_unused(store, route);
         let requester = match store {
             Some(StoreUrl::Kubernetes { .. }) => Some("store"),
             _ => route.map(|_| "kube-route"),
         };
-        // Without access the route may have further faults; all are reported.
+        // Without access, or with an invalid name, the route may have further faults; all are
+        // reported.
         let (access, namespace) = match requester {
             Some(requester) => {
-                let access = self.access(requester, api, token_file, ca_file);
-                (access, self.own_namespace()?)
+                let access = match (api, token_file, ca_file) {
+                    (Some(api), Some(token_file), Some(ca_file)) => {
+                        self.access(requester, api, token_file, ca_file)
+                    }
+                    _ => None,
+                };
+                (access, self.own_namespace())
             }
-            None => (None, None),
+            None => (None, Some(None)),
         };
         let is_used = requester.is_some();
-        Some(Cluster { is_used, access, namespace, route, label: label?, service })
+        Cluster { is_used, access, namespace, route, label, service }
     }
 
     /// Returns the Lease that a store URL names.
@@ -155,7 +163,11 @@ impl Reader<'_> {
         name: String,
         request_timeout: Option<Duration>,
     ) -> Option<KubernetesSettings> {
-        let Some(namespace) = namespace.or_else(|| cluster.namespace.clone()) else {
+        let namespace = match namespace {
+            Some(namespace) => Some(namespace),
+            None => cluster.namespace.clone()?,
+        };
+        let Some(namespace) = namespace else {
             let problem = Problem::new(
                 "names no namespace, POD_NAMESPACE is not set, and there is no service account",
                 format!("write kubernetes:NAMESPACE/{name}"),
@@ -173,15 +185,14 @@ impl Reader<'_> {
 
     /// Returns what is written besides the lease; `Some(None)` if neither the store nor a route is
     /// in Kubernetes.
-    pub(super) fn beside(
+    pub(super) fn publishing(
         &mut self,
-        cluster: Option<Cluster>,
+        cluster: Cluster,
         lease: Option<&KubernetesSettings>,
         advertise: Option<&str>,
         election: Option<&str>,
         request_timeout: Option<Duration>,
-    ) -> Option<Option<Beside>> {
-        let cluster = cluster?;
+    ) -> Option<Option<KubePublishing>> {
         let route = self.route(&cluster, advertise)?;
         if !cluster.is_used {
             return Some(None);
@@ -190,12 +201,12 @@ impl Reader<'_> {
             self.check_slice(service, election)?;
         }
         let pod = self.environment.get("POD_NAME").filter(|it| names::subdomain(it).is_ok());
-        let (namespace, pod) = match (cluster.namespace, pod) {
+        let (namespace, pod) = match (cluster.namespace?, pod) {
             (Some(namespace), Some(pod)) => (namespace, Some(pod.to_owned())),
             _ => (lease?.namespace.clone(), None),
         };
         let lease = lease.filter(|it| it.namespace == namespace).map(|it| it.name.clone());
-        Some(Some(Beside {
+        Some(Some(KubePublishing {
             access: cluster.access?,
             namespace,
             pod,
@@ -210,14 +221,23 @@ impl Reader<'_> {
     fn warn_unused(&mut self, store: Option<&StoreUrl>, route: Option<Kind>) {
         let in_cluster = matches!(store, Some(StoreUrl::Kubernetes { .. })) || route.is_some();
         let no_cluster = "neither store nor route is in Kubernetes";
+        let in_azure = matches!(store, Some(StoreUrl::Azure { .. }));
+        let no_azure = "the store is not azure:";
         for (subject, used, why) in [
+            ("azure-endpoint", in_azure, no_azure),
+            ("azure-blob-prefix", in_azure, no_azure),
+            ("azure-insecure-http", in_azure, no_azure),
             ("kube-api", in_cluster, no_cluster),
             ("kube-token-file", in_cluster, no_cluster),
             ("kube-ca-file", in_cluster, no_cluster),
             ("kube-label", route == Some(Kind::Label), "there is no --kube-route label"),
             ("kube-service", route.is_some(), "there is no --kube-route endpointslice"),
         ] {
-            if !used && self.source(subject) != Source::Default {
+            let is_given = self.raw(subject).is_some_and(|it| {
+                // A switch that is off asks for nothing.
+                it.source != Source::Default && it.values.first().is_some_and(|it| it != "false")
+            });
+            if !used && is_given {
                 self.warn(subject, format!("it has no effect, since {why}"), "remove it");
             }
         }

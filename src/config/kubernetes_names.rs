@@ -11,7 +11,7 @@ const LABEL: usize = 63;
 /// The longest DNS subdomain, which most names of objects are.
 const SUBDOMAIN: usize = 253;
 
-/// The label that names the election, beside the one for the role.
+/// The label that names the election, besides the one for the role.
 const ELECTION: &str = "tenure.dev/election";
 
 fn plain(it: char) -> bool {
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_as_kubernetes_takes_them() {
+    fn names_are_valid_as_in_kubernetes() {
         for good in ["a", "0", "a-b", "a--b", &"x".repeat(63)] {
             assert_eq!(label(good).as_deref(), Ok(good));
             assert_eq!(subdomain(good).as_deref(), Ok(good));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_one_that_other_pods_reach() {
+    fn an_address_must_be_reachable_by_other_pods() {
         for good in ["10.0.0.1", "fd00::1", "2001:db8::1"] {
             assert!(address(good).is_ok(), "{good}");
         }

@@ -6,10 +6,28 @@ use super::command_line::{Quoted, quoted};
 use super::environment::Environment;
 use super::faults::{Fault, Problem, Source};
 use super::file;
-use super::table::{CONFIG, Raw, SETTINGS, Setting};
+use super::setting::Raw;
+use super::table::{CONFIG, SETTINGS, Setting};
 
-/// Variables with the prefix of settings that are read elsewhere.
-const OTHER_VARIABLES: [&str; 3] = ["TENURE_URL", "TENURE_INSIDE", "TENURE_TERM"];
+/// Variables with the prefix of settings that are read elsewhere, or that Tenure sets itself for
+/// commands, hooks and readers of a status file.
+const OTHER_VARIABLES: [&str; 15] = [
+    "TENURE_URL",
+    "TENURE_INSIDE",
+    "TENURE_TERM",
+    "TENURE_EVENT",
+    "TENURE_ROLE",
+    "TENURE_STATE",
+    "TENURE_BOOT_ID",
+    "TENURE_VALID_FOR_MS",
+    "TENURE_VALID_UNTIL",
+    "TENURE_VALID_UNTIL_BOOTTIME_NS",
+    "TENURE_DRAIN_REMAINING_MS",
+    "TENURE_PROTECTED_FOR_MS",
+    "TENURE_HOLDER",
+    "TENURE_HOLDER_ADDRESS",
+    "TENURE_HOLDER_TERM",
+];
 
 /// The flags that were given, by setting.
 pub type Flags = BTreeMap<&'static str, Vec<String>>;
@@ -41,13 +59,33 @@ pub(super) fn gather(flags: &Flags, environment: &Environment) -> Layers {
         }
         layers.faults.append(&mut faults);
     }
-    let known = |name: &str| SETTINGS.iter().any(|it| it.variable() == name);
-    for name in environment.names().filter(|it| it.starts_with("TENURE_")) {
-        if !known(name) && !OTHER_VARIABLES.contains(&name) {
-            layers.notes.push(format!("the variable {name} is not a setting and is ignored"));
-        }
+    let known: Vec<_> = SETTINGS.iter().map(Setting::variable).collect();
+    for name in environment.names().filter(|it| it.starts_with(PREFIX)) {
+        unknown_variable(name, &known, environment, &mut layers);
     }
     layers
+}
+
+/// How the names of Tenure's variables begin.
+const PREFIX: &str = "TENURE_";
+
+/// Records a variable that no setting reads: a fault if it resembles one, else a note.
+fn unknown_variable(name: &str, known: &[String], environment: &Environment, layers: &mut Layers) {
+    let is_set = environment.get(name).is_some() || environment.is_not_utf8(name);
+    if !is_set || OTHER_VARIABLES.contains(&name) {
+        return;
+    }
+    let similar = known.iter().filter(|it| it.len().abs_diff(name.len()) <= 2);
+    let distance = |it: &str| strsim::osa_distance(&name[PREFIX.len()..], &it[PREFIX.len()..]);
+    match similar.map(|it| (distance(it), it)).min() {
+        Some((0, _)) => {}
+        Some((1 | 2, meant)) => {
+            let problem = Problem::new("is not a setting", format!("did you mean {meant}?"));
+            let source = Source::Variable(name.to_owned());
+            layers.faults.push(Fault::new(name, None, source, problem));
+        }
+        _ => layers.notes.push(format!("the variable {name} is not a setting and is ignored")),
+    }
 }
 
 /// Returns the value of a setting from its flag, else from its variable.
@@ -107,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_taken_apart_at_its_commas_but_for_those_that_a_command_quotes() {
+    fn a_list_is_split_at_its_commas_except_those_that_a_command_quotes() {
         for (list, expected) in [
             ("a,b", &["a", "b"][..]),
             (" a , b ", &["a", "b"]),

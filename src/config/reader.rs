@@ -3,7 +3,8 @@
 use super::environment::Environment;
 use super::faults::{Fault, Problem, Source, Warning, without_secrets};
 use super::layers::{Flags, Layers, gather};
-use super::table::{Raw, Setting, Verb};
+use super::setting::Raw;
+use super::table::{Setting, Verb};
 
 /// Reads values one by one and records faults. `None` from any of its methods means that a fault
 /// has been recorded.

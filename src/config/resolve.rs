@@ -5,15 +5,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::azure::{self, AzureSettings};
-use super::environment::Environment;
+use super::duration;
+use super::environment::{DefaultDirectory, Environment};
 use super::faults::{Faults, Problem, Source, Warning};
 use super::kubernetes::Cluster;
 use super::layers::{Flags, Layers};
 use super::reader::Reader;
 use super::settings::{FileSettings, Settings, StoreSettings};
 use super::store_url::{self, StoreUrl};
-use super::table::Verb;
-use super::timings::{self, Limits, Timings};
+use super::table::{Setting, Verb};
+use super::timings::{self, Broken, Limits, Timings};
 use super::values::{self, LogFormat};
 use super::warnings;
 
@@ -27,6 +28,8 @@ pub struct Loaded {
     pub notes: Vec<String>,
     /// Warnings about settings that may not do what was intended.
     pub warnings: Vec<Warning>,
+    /// Whether the store is the default one.
+    pub is_default_store: bool,
 }
 
 /// Reads flags, environment and file into valid settings for a command that is about to start.
@@ -42,7 +45,7 @@ pub fn load(flags: &Flags, environment: &Environment, verb: Verb) -> Result<Load
 ///
 /// # Errors
 /// Returns all faults at once.
-pub fn load_to_look(
+pub fn load_to_examine(
     flags: &Flags,
     environment: &Environment,
     verb: Verb,
@@ -53,12 +56,13 @@ pub fn load_to_look(
 impl Reader<'_> {
     fn load(mut self) -> Result<Loaded, Faults> {
         let settings = self.settings();
+        let is_default_store = self.raw("store").is_none();
         let Layers { faults, notes, .. } = self.layers;
         match settings {
             Some(settings) if faults.is_empty() => {
                 let mut warnings = self.warnings;
                 warnings.extend(warnings::of(&settings, self.environment, self.verb));
-                Ok(Loaded { settings, notes, warnings })
+                Ok(Loaded { settings, notes, warnings, is_default_store })
             }
             _ => Err(Faults(faults)),
         }
@@ -73,28 +77,30 @@ impl Reader<'_> {
         let advertise = self.optional("advertise", values::advertise);
         let observe = self.one("observe", values::switch);
         let timings = self.timings();
-        let request_timeout = timings.map(|it| it.request_timeout);
+        let request_timeout = self.given_duration("request-timeout");
         let url = self.optional("store", store_url::parse);
+        let stop_timeout = self.one("stop-timeout", values::duration);
+        self.check_timings(url.as_ref().and_then(Option::as_ref), stop_timeout);
         let cluster = self.cluster(url.as_ref().and_then(Option::as_ref));
-        let store = self.store(url, election.as_deref(), request_timeout, cluster.as_ref());
+        let store = self.store(url, election.as_deref(), request_timeout, &cluster);
         let lease = match &store {
             Some(StoreSettings::Kubernetes(lease)) => Some(lease),
             _ => None,
         };
         let host = advertise.as_ref().and_then(Option::as_deref);
-        let kubernetes = self.beside(cluster, lease, host, election.as_deref(), request_timeout);
-        let stop_timeout = self.one("stop-timeout", values::duration);
-        self.check_timings(timings, store.as_ref(), stop_timeout);
-        let listen = self.many("listen", values::listen);
+        let kubernetes =
+            self.publishing(cluster, lease, host, election.as_deref(), request_timeout);
+        let listen = self.listen();
         let max_connections = self.one("max-connections", values::max_connections);
         let max_connections_per_peer =
             self.one("max-connections-per-peer", values::max_connections);
         let allowed_hosts = self.many("allowed-hosts", values::host_names);
-        let status_files = self.many("status-file", values::status_files);
+        let status_files = self.status_files();
         let admin = self.admin(listen.as_deref());
-        let health = self.health();
+        let withheld = self.withheld();
+        let health = self.health(withheld.as_ref());
         let drain_timeout = self.one("drain-timeout", values::duration);
-        let hooks = self.hooks();
+        let hooks = self.hooks(withheld.as_ref());
         let log_format = self.log_format();
         let log_level = self.one("log-level", values::log_level);
         Some(Settings {
@@ -115,6 +121,7 @@ impl Reader<'_> {
             drain_timeout: drain_timeout?,
             stop_timeout: stop_timeout?,
             hooks: hooks?,
+            withheld: withheld?,
             log_format: log_format?,
             log_level: log_level?,
         })
@@ -157,26 +164,42 @@ impl Reader<'_> {
         })
     }
 
-    fn check_timings(
-        &mut self,
-        timings: Option<Timings>,
-        store: Option<&StoreSettings>,
-        stop_timeout: Option<Duration>,
-    ) {
-        let Some(timings) = timings else { return };
-        let stop = stop_timeout.filter(|_| self.verb == Verb::Exec);
+    /// Returns a duration if it is valid by itself; a fault of it is recorded elsewhere.
+    fn given_duration(&self, name: &str) -> Option<Duration> {
+        values::duration(self.raw(name)?.values.first()?).ok()
+    }
+
+    /// Checks the rules that relate the timings. A rule with a part that is invalid by itself is
+    /// not judged; for the others that part has its default, which only remedies mention.
+    fn check_timings(&mut self, store: Option<&StoreUrl>, stop_timeout: Option<Duration>) {
+        let usual = |name: &str| {
+            let default = Setting::named(name).and_then(|it| it.default);
+            default.and_then(|it| duration::parse(it).ok()).unwrap_or_default()
+        };
+        let of = |name| self.given_duration(name).unwrap_or_else(|| usual(name));
+        let timings = Timings {
+            lease_duration: of("lease-duration"),
+            renew_deadline: of("renew-deadline"),
+            retry_period: of("retry-period"),
+            request_timeout: of("request-timeout"),
+            activation_delay: Duration::ZERO,
+        };
         let limits = match store {
-            Some(StoreSettings::Azure(_)) => Limits::Azure,
-            Some(StoreSettings::Kubernetes(_)) => Limits::Kubernetes,
+            Some(StoreUrl::Azure { .. }) => Limits::Azure,
+            Some(StoreUrl::Kubernetes { .. }) => Limits::Kubernetes,
             _ => Limits::None,
         };
-        for (name, mut problem) in timings::check(&timings, limits, stop) {
+        let stop = stop_timeout.filter(|_| self.verb == Verb::Exec);
+        for Broken { setting, others, mut problem } in timings::check(&timings, limits, stop) {
+            let parts = [&others[..], &[setting]].concat();
+            if parts.iter().any(|it| self.given_duration(it).is_none()) {
+                continue;
+            }
             // The sources show which value to correct.
-            let bound = ["lease-duration", "renew-deadline", "retry-period", "request-timeout"];
-            let stop = stop.map(|_| "stop-timeout");
-            let others: Vec<_> = bound.into_iter().chain(stop).filter(|it| *it != name).collect();
-            problem.problem.push_str(&self.sources(&others));
-            self.fault_of(name, problem);
+            if !others.is_empty() {
+                problem.problem.push_str(&self.sources(&others));
+            }
+            self.fault_of(setting, problem);
         }
     }
 
@@ -185,7 +208,7 @@ impl Reader<'_> {
         url: Option<Option<StoreUrl>>,
         election: Option<&str>,
         request_timeout: Option<Duration>,
-        cluster: Option<&Cluster>,
+        cluster: &Cluster,
     ) -> Option<StoreSettings> {
         // An invalid switch is a fault of its own, and must not cause one of the endpoint.
         let insecure = self.one("azure-insecure-http", values::switch).unwrap_or(true);
@@ -193,9 +216,9 @@ impl Reader<'_> {
         let prefix = self.optional("azure-blob-prefix", values::blob_prefix);
         match url? {
             None => self.default_store(election),
-            Some(StoreUrl::Kubernetes { namespace, name }) => self
-                .lease(cluster?, namespace, name, request_timeout)
-                .map(StoreSettings::Kubernetes),
+            Some(StoreUrl::Kubernetes { namespace, name }) => {
+                self.lease(cluster, namespace, name, request_timeout).map(StoreSettings::Kubernetes)
+            }
             Some(StoreUrl::Memory) => Some(StoreSettings::Memory),
             Some(StoreUrl::File(directory)) => Some(file(directory, false, election?)),
             Some(StoreUrl::Azure { account, container }) => {
@@ -236,10 +259,16 @@ impl Reader<'_> {
             self.fault("store", None, Source::Default, problem);
             return None;
         }
-        Some(file(self.environment.runtime_directory(), true, election?))
+        match self.environment.default_directory() {
+            Ok(DefaultDirectory { path, is_private }) => Some(file(path, is_private, election?)),
+            Err(problem) => {
+                self.fault("store", None, Source::Default, problem);
+                None
+            }
+        }
     }
 }
 
-fn file(directory: PathBuf, is_default: bool, election: &str) -> StoreSettings {
-    StoreSettings::File(FileSettings { directory, is_default, election: election.to_owned() })
+fn file(directory: PathBuf, is_private: bool, election: &str) -> StoreSettings {
+    StoreSettings::File(FileSettings { directory, is_private, election: election.to_owned() })
 }

@@ -1,25 +1,85 @@
-//! Reads the settings of the health probes, the hooks and the admin listener. No probe or hook is
-//! run; checked on this machine is only what a start would fail for: programs, the directory of the
-//! admin socket, the token file.
+//! Reads the settings of the listeners, the status files, the health probes and the hooks. No probe
+//! or hook is run; checked on this machine is only what a start would fail for: programs, addresses,
+//! directories, the token file.
+
+use std::time::Duration;
 
 use super::admin::{self, Admin};
 use super::duration;
 use super::faults::{Problem, without_secrets};
 use super::health::{self, Health};
 use super::hooks::{self, Hook, Hooks};
+use super::machine;
 use super::reader::Reader;
-use super::table::Raw;
-use super::values::{self, Listen};
+use super::setting::Raw;
+use super::values::{self, Listen, StatusFile};
+use super::withheld::Withheld;
+
+/// The default of health-timeout, if health-interval is not shorter.
+const LONGEST_PROBE: Duration = Duration::from_secs(1);
 
 impl Reader<'_> {
+    /// Reads the addresses of the status listener.
+    pub(super) fn listen(&mut self) -> Option<Vec<Listen>> {
+        let all = self.many("listen", values::listen)?;
+        all.iter().for_each(|it| self.check_listener("listen", it));
+        Some(all)
+    }
+
+    /// Checks that an address can be listened on.
+    fn check_listener(&mut self, setting: &'static str, listen: &Listen) {
+        let problem = match listen {
+            Listen::Unix(path) => machine::socket(path, self.starting).err(),
+            // The process that is examined may be the one that listens; a program has no listener.
+            Listen::Tcp(_) if !self.starting || self.environment.by_program => None,
+            // Port 0 means any free port.
+            Listen::Tcp(address) if address.port() == 0 => None,
+            Listen::Tcp(address) => {
+                let error = (self.environment.can_bind)(*address).err();
+                error.and_then(|it| machine::unbindable(*address, it))
+            }
+        };
+        if let Some(problem) = problem {
+            self.fault(setting, Some(&listen.to_string()), self.source(setting), problem);
+        }
+    }
+
+    /// Reads the status files.
+    pub(super) fn status_files(&mut self) -> Option<Vec<StatusFile>> {
+        let all = self.many("status-file", values::status_files)?;
+        for StatusFile { path, .. } in &all {
+            if let Err(problem) = machine::status_file(path, self.starting) {
+                let (shown, source) = (path.display().to_string(), self.source("status-file"));
+                self.fault("status-file", Some(&shown), source, problem);
+            }
+        }
+        Some(all)
+    }
+
+    /// Reads whether child processes inherit secrets, and determines which they do not inherit.
+    pub(super) fn withheld(&mut self) -> Option<Withheld> {
+        let withheld =
+            Withheld::of(self.environment, self.one("pass-credentials", values::switch)?);
+        let names = withheld.secrets_in(self.environment);
+        if !names.is_empty() {
+            self.layers.notes.push(format!(
+                "withheld from the environment of child processes: {}; set pass-credentials to \
+                 pass them on",
+                names.join(", ")
+            ));
+        }
+        Some(withheld)
+    }
+
     /// Reads the probes and their timings.
-    pub(super) fn health(&mut self) -> Option<Health> {
+    pub(super) fn health(&mut self, withheld: Option<&Withheld>) -> Option<Health> {
         let probes = self.probes();
         let interval = self.one("health-interval", values::period);
-        let timeout = self.one("health-timeout", values::period);
+        let timeout = self.optional("health-timeout", values::period);
         let failures = self.one("health-failures", health::count);
         let successes = self.one("health-successes", health::count);
-        let (interval, timeout) = (interval?, timeout?);
+        let interval = interval?;
+        let timeout = timeout?.unwrap_or(interval.min(LONGEST_PROBE));
         if timeout > interval {
             let problem = format!(
                 "is longer than health-interval, {}, so a service that hangs would be detected \
@@ -40,6 +100,7 @@ impl Reader<'_> {
             timeout,
             failures: failures?,
             successes: successes?,
+            withheld: withheld?.clone(),
         })
     }
 
@@ -60,7 +121,12 @@ impl Reader<'_> {
             match probe {
                 Ok(probe) => probes.push(probe),
                 Err(problem) => {
-                    self.fault("health", Some(&without_secrets(text)), source.clone(), problem);
+                    // The query of a file is no secret, and a misspelt one must be seen.
+                    let shown = match text.starts_with("file:") {
+                        true => text.clone(),
+                        false => without_secrets(text),
+                    };
+                    self.fault("health", Some(&shown), source.clone(), problem);
                 }
             }
         }
@@ -68,7 +134,7 @@ impl Reader<'_> {
     }
 
     /// Reads the hooks and their timeout.
-    pub(super) fn hooks(&mut self) -> Option<Hooks> {
+    pub(super) fn hooks(&mut self, withheld: Option<&Withheld>) -> Option<Hooks> {
         let on_active = self.hook("on-active");
         let on_passive = self.hook("on-passive");
         let on_drain = self.hook("on-drain");
@@ -80,6 +146,7 @@ impl Reader<'_> {
             on_drain: on_drain?,
             on_leader_change: on_leader_change?,
             timeout: timeout?,
+            withheld: withheld?.clone(),
         })
     }
 
@@ -92,10 +159,12 @@ impl Reader<'_> {
     pub(super) fn admin(&mut self, listen: Option<&[Listen]>) -> Option<Option<Admin>> {
         let address = self.optional("admin", admin::address);
         let token_file = self.optional("admin-token-file", values::path);
+        if let Some(Some(listen)) = &address {
+            self.check_listener("admin", listen);
+        }
         let address = address?;
-        if address.as_ref().is_some_and(|it| listen.unwrap_or_default().contains(it))
-            && !matches!(&address, Some(Listen::Tcp(it)) if it.port() == 0)
-        {
+        let overlaps = |it: &Listen| listen.unwrap_or_default().iter().any(|all| all.overlaps(it));
+        if address.as_ref().is_some_and(overlaps) {
             let problem = Problem::new(
                 format!("is also an address of the status listener{}", self.sources(&["listen"])),
                 "use another address: the two listeners have different access rules",
@@ -128,9 +197,6 @@ impl Reader<'_> {
                     self.fault_of("admin-token-file", problem);
                 }
                 let Some(Listen::Unix(path)) = socket else { return Some(None) };
-                if let Err(problem) = admin::socket(&path, self.starting) {
-                    self.fault_of("admin", problem);
-                }
                 Some(Some(Admin::Unix(path)))
             }
         }

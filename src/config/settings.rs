@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::admin::Admin;
-use super::azure::AzureSettings;
+use super::azure::{AzureCredential, AzureSettings};
 use super::duration;
-use super::health::Health;
-use super::hooks::Hooks;
-use super::kubernetes::{Beside, KubernetesSettings, Route};
+use super::health::{Health, Probe};
+use super::hooks::{Hook, Hooks};
+use super::kubernetes::{KubePublishing, KubernetesSettings, Route};
 use super::store_url::StoreUrl;
 use super::timings::Timings;
 use super::values::{Listen, LogFormat, StatusFile};
+use super::withheld::Withheld;
 
 /// The validated settings of `tenure run` or `tenure exec`.
 #[derive(Clone, Debug)]
@@ -27,7 +28,7 @@ pub struct Settings {
     pub store: StoreSettings,
     /// What is written to Kubernetes besides the lease; `None` if neither the store nor a route is
     /// in Kubernetes.
-    pub kubernetes: Option<Beside>,
+    pub kubernetes: Option<KubePublishing>,
     /// The timings of the election.
     pub timings: Timings,
     /// Whether this instance only observes and never competes.
@@ -54,13 +55,25 @@ pub struct Settings {
     pub stop_timeout: Duration,
     /// The hooks, which run on changes.
     pub hooks: Hooks,
+    /// The variables that no child process inherits.
+    pub withheld: Withheld,
     /// The format of log lines.
     pub log_format: LogFormat,
-    /// The log filter: an `EnvFilter` directive.
+    /// The log filter: a filter of [`tracing_subscriber::filter::Targets`].
     pub log_level: String,
 }
 
 impl Settings {
+    /// Returns whether Tenure runs commands, which may be or start a setuid program: a hook, a
+    /// probe, or the Azure CLI.
+    #[must_use]
+    pub fn runs_commands(&self) -> bool {
+        self.hooks.iter().any(|(_, it)| matches!(it, Hook::Command(_)))
+            || self.health.probes.iter().any(|it| matches!(it, Probe::Exec(_)))
+            || matches!(&self.store, StoreSettings::Azure(it)
+                if matches!(it.credential, AzureCredential::AzureCli))
+    }
+
     /// Formats the settings in one line for the log at the start: everything that distinguishes
     /// this run, and no secrets.
     #[must_use]
@@ -72,7 +85,7 @@ impl Settings {
             request_timeout,
             activation_delay,
         } = self.timings;
-        let beside = self.kubernetes.as_ref();
+        let kubernetes = self.kubernetes.as_ref();
         let list = |items: Vec<String>| {
             if items.is_empty() { "none".to_owned() } else { items.join(",") }
         };
@@ -85,8 +98,8 @@ impl Settings {
             self.identity,
             self.advertise.as_deref().unwrap_or("none"),
             self.store,
-            beside.map_or("none".to_owned(), |it| it.access.api.to_string()),
-            beside.and_then(|it| it.route.as_ref()).map_or("none".to_owned(), Route::to_string),
+            kubernetes.map_or("none".to_owned(), |it| it.access.api.to_string()),
+            kubernetes.and_then(|it| it.route.as_ref()).map_or("none".to_owned(), Route::to_string),
             duration::format(lease_duration),
             duration::format(renew_deadline),
             duration::format(retry_period),
@@ -116,6 +129,23 @@ pub enum StoreSettings {
     Memory,
 }
 
+impl StoreSettings {
+    /// Describes the instances that compete for a lease in this store.
+    #[must_use]
+    pub fn competitors(&self) -> String {
+        match self {
+            Self::File(FileSettings { directory, is_private, .. }) => {
+                let whose = if *is_private { "this user's processes" } else { "processes" };
+                format!("{whose} on this host that use {}", directory.display())
+            }
+            Self::Azure(_) | Self::Kubernetes(_) => {
+                format!("instances on any host that use {self}")
+            }
+            Self::Memory => "no other process: the lease is in the memory of this one".to_owned(),
+        }
+    }
+}
+
 impl fmt::Display for StoreSettings {
     /// Names the store, without secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -133,9 +163,8 @@ impl fmt::Display for StoreSettings {
 pub struct FileSettings {
     /// The directory.
     pub directory: PathBuf,
-    /// Whether this is the default runtime directory, which is created if missing, and must belong
-    /// to this user with mode 0700.
-    pub is_default: bool,
+    /// Whether it must be accessible to this user only, as a default directory that Tenure creates.
+    pub is_private: bool,
     /// Name of the election, which the names of the files contain.
     pub election: String,
 }

@@ -35,7 +35,8 @@ impl Ending {
     /// Returns the bound for a run with these settings.
     #[must_use]
     pub fn of(settings: &Settings) -> Self {
-        let Hooks { on_active, on_passive, on_drain, on_leader_change, timeout } = &settings.hooks;
+        let Hooks { on_active, on_passive, on_drain, on_leader_change, timeout, .. } =
+            &settings.hooks;
         let called = on_passive.is_some() || on_drain.is_some() || on_leader_change.is_some();
         Self {
             drain: settings.drain_timeout,

@@ -95,9 +95,17 @@ fn unsupported(scheme: &str, rest: &str) -> Problem {
         );
     }
     let problem = "names an unknown kind of store";
-    let near = |it: &&str| strsim::damerau_levenshtein(&scheme.to_ascii_lowercase(), it) <= 2;
-    match ["file", "azure", "kubernetes", "memory"].into_iter().find(near) {
-        Some(kind) => Problem::new(problem, format!("did you mean {kind}:? Write {KINDS}")),
+    let scheme = scheme.to_ascii_lowercase();
+    let near = |it: &&str| strsim::damerau_levenshtein(&scheme, it) <= 2;
+    let kind = match scheme.as_str() {
+        "k8s" | "kube" => Some("kubernetes"),
+        _ => ["file", "azure", "kubernetes", "memory"].into_iter().find(near),
+    };
+    // Text with other characters may contain a secret.
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || "-./".contains(it);
+    let rest = if rest.chars().all(is_plain) { rest } else { "" };
+    match kind {
+        Some(kind) => Problem::new(problem, format!("did you mean {kind}:{rest}? Write {KINDS}")),
         None => Problem::new(problem, format!("write {KINDS}")),
     }
 }
@@ -232,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_forms_of_the_contract_are_read() {
+    fn each_documented_form_is_parsed() {
         assert_eq!(parse("memory:"), Ok(StoreUrl::Memory));
         assert_eq!(parse("file:///dir"), Ok(StoreUrl::File("/dir".into())));
         assert_eq!(parse("file:///a%20b/c"), Ok(StoreUrl::File("/a b/c".into())));
@@ -249,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_comes_with_what_to_write() {
+    fn each_fault_has_a_remedy() {
         for (text, problem, remedy) in [
             ("", "not a URL", "file:///"),
             ("/var/lib/x", "not a URL", "write file:///var/lib/x"),
@@ -277,8 +285,11 @@ mod tests {
             ("kubernetes:Prod/b", "namespace \"Prod\"", "such as prod"),
             ("kubernetes:a.b/c", "namespace \"a.b\"", "such as a-b"),
             ("kubernetes:a/Orders EU", "Lease \"Orders EU\"", "such as orders-eu"),
-            ("kubernets:a/b", "unknown kind", "did you mean kubernetes:?"),
-            ("azur://a/b", "unknown kind", "did you mean azure:?"),
+            ("kubernets:a/b", "unknown kind", "did you mean kubernetes:a/b?"),
+            ("azur://a/b", "unknown kind", "did you mean azure://a/b?"),
+            ("azur://a/b?sig=hidden", "unknown kind", "did you mean azure:?"),
+            ("k8s:orders", "unknown kind", "did you mean kubernetes:orders?"),
+            ("kube:prod/orders", "unknown kind", "did you mean kubernetes:prod/orders?"),
             ("carrier-pigeon:", "unknown kind", "write file:///"),
         ] {
             let found = parse(text).unwrap_err();
@@ -288,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_its_own_url_would_not_lead_to_is_refused() {
+    fn a_directory_whose_url_names_another_is_rejected() {
         assert_eq!(parse("file:///a/../b"), Ok(StoreUrl::File("/b".into())));
         for text in ["file:///a%2F..%2Fb", "file:///a%2f.."] {
             assert!(parse(text).unwrap_err().problem.contains("no directory"), "{text}");
@@ -302,7 +313,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read_back(
+        fn a_formatted_url_is_parsed_back(
             account in "[a-z0-9]{3,24}",
             container in "[a-z0-9]{2,20}(-[a-z0-9]{1,20}){0,2}[a-z0-9]",
             namespace in prop::option::of("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"),

@@ -2,84 +2,7 @@
 //! the file, the settings of the library, and by `tests/generate` the README's table and the values
 //! of the charts.
 
-use super::faults::Source;
-
-/// What a setting's values are like. What exactly is valid is decided where it is parsed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A boolean; the flag without a value means true.
-    Switch,
-    /// A duration such as `15s`.
-    Duration,
-    /// A whole number from 1.
-    Count,
-    /// The path of a file.
-    Path,
-    /// One of these words, with the name of the value.
-    Choice(&'static str, &'static [&'static str]),
-    /// Other text: the name of the value, and a regular expression that it matches, empty for any
-    /// text.
-    Text(&'static str, &'static str),
-}
-
-impl Kind {
-    /// Returns the name of the value in the help.
-    #[must_use]
-    pub const fn value_name(self) -> &'static str {
-        match self {
-            Self::Switch => "BOOL",
-            Self::Duration => "DURATION",
-            Self::Count => "NUMBER",
-            Self::Path => "PATH",
-            Self::Choice(name, _) | Self::Text(name, _) => name,
-        }
-    }
-}
-
-/// The command that settings are read for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
-    /// `tenure run`.
-    Run,
-    /// `tenure exec`.
-    Exec,
-}
-
-/// How `tenure exec` treats a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnderExec {
-    /// As `tenure run` does.
-    Same,
-    /// With another default.
-    Default(&'static str),
-    /// Only `exec` has the flag. `tenure run` ignores the variable and the key, since both commands
-    /// may share them.
-    Alone,
-}
-
-/// A setting: one name for flag, variable and key of the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setting {
-    /// The name.
-    pub name: &'static str,
-    /// The heading of its group in the help.
-    pub heading: &'static str,
-    /// What its values are like.
-    pub kind: Kind,
-    /// Whether it takes several values: the flag several times, commas in the variable, a list in
-    /// the file.
-    pub is_list: bool,
-    /// The default, if it does not depend on the environment; see also [`Setting::default_for`].
-    pub default: Option<&'static str>,
-    /// In words, what applies without a value if there is no `default`; empty for nothing.
-    pub otherwise: &'static str,
-    /// How `tenure exec` treats it.
-    pub under_exec: UnderExec,
-    /// Whether it is a setting of the library too, which has an election and a store only.
-    pub in_library: bool,
-    /// What it means, without a final stop. Names of settings are in backticks.
-    pub help: &'static str,
-}
+pub use super::setting::{Kind, Setting, UnderExec, Verb};
 
 impl Setting {
     /// Returns the setting of this name.
@@ -90,12 +13,7 @@ impl Setting {
 
     /// Returns the name of the setting that was most likely meant, among those of a kind.
     pub fn nearest(misspelt: &str, of: impl Fn(&Self) -> bool) -> Option<&'static str> {
-        let names = SETTINGS.iter().filter(|it| of(it)).map(|it| it.name);
-        names
-            .map(|it| (strsim::damerau_levenshtein(misspelt, it), it))
-            .filter(|(distance, name)| *distance <= name.len().div_ceil(3).min(4))
-            .min()
-            .map(|(_, name)| name)
+        nearest(misspelt, SETTINGS.iter().filter(|it| of(it)).map(|it| it.name))
     }
 
     /// Returns the default for a command, if it does not depend on the environment.
@@ -126,13 +44,11 @@ impl Setting {
     }
 }
 
-/// An unparsed value and its source.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Raw {
-    /// One value, or any number for a list.
-    pub(super) values: Vec<String>,
-    /// Where they came from.
-    pub(super) source: Source,
+/// Returns the name that was most likely meant, if one is near enough.
+pub fn nearest<'a>(misspelt: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let distances = names.into_iter().map(|it| (strsim::damerau_levenshtein(misspelt, it), it));
+    let near = distances.filter(|(distance, name)| *distance <= name.len().div_ceil(3).min(4));
+    near.min().map(|(_, name)| name)
 }
 
 /// The setting that names the settings file.
@@ -184,7 +100,7 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "advertise",
-        kind: Kind::Text("ADDRESS", "^[!-~]{1,255}$"),
+        kind: Kind::Text("ADDRESS", "^[!-~]{1,128}$"),
         help: "Address of the service, published while this instance leads",
         ..ELECTION
     },
@@ -197,7 +113,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "store",
         kind: Kind::Text("URL", "^[a-z][a-z0-9]*:"),
-        otherwise: "`file:` in the runtime directory; in Kubernetes none: it must be named",
+        otherwise: "`file:` in `/run/tenure`, else in `/var/tmp/tenure-UID`; in Kubernetes none: it must be named",
         help: "Where the lease is kept: `file:///DIRECTORY`, `azure://ACCOUNT/CONTAINER`, \
                `kubernetes:[NAMESPACE/]NAME` or `memory:`",
         ..STORE
@@ -316,7 +232,8 @@ pub const SETTINGS: &[Setting] = &[
         name: "max-connections",
         kind: Kind::Count,
         default: Some("512"),
-        help: "Maximum number of connections to the status listener",
+        help: "Maximum number of connections to the status listener; for a further one, one of the \
+               address that has most is closed, an idle one first",
         ..STATUS
     },
     Setting {
@@ -357,6 +274,14 @@ pub const SETTINGS: &[Setting] = &[
         ..OPERATING
     },
     Setting {
+        name: "pass-credentials",
+        kind: Kind::Switch,
+        default: Some("false"),
+        help: "Leave Tenure's own secrets in the environment of hooks, `exec:` probes and the command \
+               of `tenure exec`: the store's credentials, passwords of proxies, hooks and probes",
+        ..OPERATING
+    },
+    Setting {
         name: "health",
         kind: Kind::Text("PROBE", "^(https?://|tcp:|file:|exec:)"),
         is_list: true,
@@ -376,7 +301,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "health-timeout",
         kind: Kind::Duration,
-        default: Some("1s"),
+        otherwise: "the smaller of `1s` and `health-interval`",
         help: "Time limit for one run of a probe; at most `health-interval`",
         ..HEALTH
     },
@@ -452,6 +377,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "log-level",
         kind: Kind::Text("FILTER", ""),
         default: Some("info"),
+        under_exec: UnderExec::Default("warn"),
         help: "Log level: `error`, `warn`, `info`, `debug`, `trace` or `off`, also for a target: \
                `info,tenure::store=debug`",
         ..LOG

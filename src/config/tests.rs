@@ -7,8 +7,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-mod beside;
 mod kubernetes;
+mod relations;
+mod service;
 
 /// The variables that a route needs, outside of a cluster.
 const POD: [(&str, &str); 2] = [("POD_NAME", "pod"), ("POD_NAMESPACE", "prod")];
@@ -51,7 +52,7 @@ static TOKEN_FILE: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// For each setting a valid value that is not its default; all are valid together.
-static SAMPLES: LazyLock<[(&str, &[&str]); 40]> = LazyLock::new(|| {
+static SAMPLES: LazyLock<[(&str, &[&str]); 41]> = LazyLock::new(|| {
     let token_file: &'static [&'static str] = vec![TOKEN_FILE.as_str()].leak();
     [
         ("election", &["orders"]),
@@ -73,13 +74,14 @@ static SAMPLES: LazyLock<[(&str, &[&str]); 40]> = LazyLock::new(|| {
         ("retry-period", &["3s"]),
         ("request-timeout", &["4s"]),
         ("activation-delay", &["1s"]),
-        ("listen", &["127.0.0.1:1", "unix:/s"]),
+        ("listen", &["127.0.0.1:1", "unix:/tmp/s"]),
         ("max-connections", &["7"]),
         ("max-connections-per-peer", &["5"]),
         ("allowed-hosts", &["tenure.internal"]),
-        ("status-file", &["/a.json", "/b.env"]),
+        ("status-file", &["/tmp/a.json", "/tmp/b.env"]),
         ("admin", &["127.0.0.1:2"]),
         ("admin-token-file", token_file),
+        ("pass-credentials", &["true"]),
         (
             "health",
             &[
@@ -110,19 +112,27 @@ fn text(settings: &Settings) -> String {
 }
 
 #[test]
-fn nothing_said_is_the_documented_defaults() {
-    let environment = Environment::of([("XDG_RUNTIME_DIR", "/run/user/1")]);
-    let settings = load(&Flags::new(), &environment, Verb::Run).unwrap().settings;
+fn without_settings_the_defaults_are_the_documented_ones() {
+    let place = tempfile::tempdir().unwrap();
+    let mut environment = Environment::of([("XDG_RUNTIME_DIR", "/run/user/1")]);
+    environment.var_tmp = place.path().to_owned();
+    let loaded = load(&Flags::new(), &environment, Verb::Run).unwrap();
+    assert!(loaded.is_default_store);
+    let settings = loaded.settings;
+    let directory = place.path().join("tenure-1000");
     assert_eq!(
         settings.summary(),
-        "election=default identity=\"host\" advertise=none store=file:///run/user/1/tenure \
-         kube-api=none kube-route=none lease-duration=15s renew-deadline=10s retry-period=2s request-timeout=2s \
-         activation-delay=0s observe=false listen=127.0.0.1:4040 status-file=none admin=none \
-         health=none drain-timeout=0s hooks=none"
+        format!(
+            "election=default identity=\"host\" advertise=none store=file://{} kube-api=none \
+             kube-route=none lease-duration=15s renew-deadline=10s retry-period=2s \
+             request-timeout=2s activation-delay=0s observe=false listen=127.0.0.1:4040 \
+             status-file=none admin=none health=none drain-timeout=0s hooks=none",
+            directory.display()
+        )
     );
     assert_eq!(settings.max_connections, 512);
     assert_eq!((settings.log_format, settings.log_level.as_str()), (LogFormat::Json, "info"));
-    assert!(matches!(settings.store, StoreSettings::File(FileSettings { is_default: true, .. })));
+    assert!(matches!(settings.store, StoreSettings::File(FileSettings { is_private: true, .. })));
 }
 
 #[test]
@@ -198,7 +208,7 @@ fn flag_beats_variable_beats_file_beats_default() {
 }
 
 #[test]
-fn a_flag_can_take_back_what_a_variable_switched_on() {
+fn a_flag_can_switch_off_what_a_variable_switched_on() {
     let it = loaded(&[("observe", &["false"])], &[("TENURE_OBSERVE", "1")]).unwrap();
     assert!(!it.observe);
 }
@@ -249,14 +259,14 @@ fn the_timing_rule_names_numbers_and_sources() {
         "renew-deadline = \"5s\" (flag --renew-deadline)",
         "2 × 3s + 2s = 8s",
         "retry-period: variable TENURE_RETRY_PERIOD",
-        "renew-deadline from 8s to 13s500ms",
+        "renew-deadline from 8s to 13.5s",
     ] {
         assert!(text.contains(words), "{words} in {text}");
     }
 }
 
 #[test]
-fn azure_binds_the_lease_and_other_stores_do_not() {
+fn azure_limits_the_lease_duration_and_other_stores_do_not() {
     let lease: &[(&str, &[&str])] =
         &[("store", &["azure://acct/box"]), ("lease-duration", &["90s"])];
     let text = loaded(lease, &[]).unwrap_err().to_string();
@@ -275,7 +285,7 @@ fn in_kubernetes_a_store_must_be_named() {
 }
 
 #[test]
-fn an_azure_store_is_put_together_from_its_settings() {
+fn an_azure_store_is_built_from_its_settings() {
     let all: &[(&str, &[&str])] = &[
         ("store", &["azure://acct/box"]),
         ("election", &["orders"]),
@@ -305,19 +315,7 @@ fn no_fault_shows_a_secret_from_a_url() {
 }
 
 #[test]
-fn an_unknown_variable_is_a_note_and_no_fault() {
-    let environment = Environment::of([
-        ("TENURE_PORT", "tcp://10.0.0.1:80"),
-        ("TENURE_URL", "x"),
-        ("TENURE_ELECTION", "a"),
-    ]);
-    let loaded = load(&Flags::new(), &environment, Verb::Run).unwrap();
-    assert_eq!(loaded.notes.len(), 1);
-    assert!(loaded.notes[0].contains("TENURE_PORT"));
-}
-
-#[test]
-fn a_file_that_cannot_be_had_is_a_fault_of_config() {
+fn a_settings_file_that_cannot_be_read_is_a_fault_of_config() {
     for (name, words) in
         [("/nonexistent.toml", "cannot be read"), ("/dev/null", "unknown extension")]
     {

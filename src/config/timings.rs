@@ -41,21 +41,32 @@ pub(super) enum Limits {
     Kubernetes,
 }
 
-/// Checks the timings as a whole, under `exec` with its stop-timeout; each problem comes with the
-/// setting to blame.
+/// A rule that the timings break.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Broken {
+    /// The setting to blame.
+    pub(super) setting: &'static str,
+    /// The other settings that the rule relates it to.
+    pub(super) others: Vec<&'static str>,
+    /// What is wrong.
+    pub(super) problem: Problem,
+}
+
+/// Checks the timings as a whole, under `exec` with its stop-timeout.
 #[must_use]
-pub(super) fn check(
-    timings: &Timings,
-    limits: Limits,
-    stop: Option<Duration>,
-) -> Vec<(&'static str, Problem)> {
-    let mut problems = Vec::new();
+pub(super) fn check(timings: &Timings, limits: Limits, stop: Option<Duration>) -> Vec<Broken> {
+    let broken = |setting, others: &[&'static str], problem| Broken {
+        setting,
+        others: others.to_vec(),
+        problem,
+    };
+    let mut all = Vec::new();
     for (name, value) in
         [("retry-period", timings.retry_period), ("request-timeout", timings.request_timeout)]
     {
         if value < SHORTEST {
             let problem = format!("is shorter than {}", format(SHORTEST));
-            problems.push((name, Problem::new(problem, proposal(timings, limits, stop))));
+            all.push(broken(name, &[], Problem::new(problem, proposal(timings, limits, stop))));
         }
     }
     let of_store = match limits {
@@ -63,10 +74,16 @@ pub(super) fn check(
         Limits::Azure => azure(timings, stop),
         Limits::Kubernetes => kubernetes(timings, stop),
     };
-    problems.extend(of_store.map(|it| ("lease-duration", it)));
-    problems.extend(renewals(timings, limits, stop));
-    problems.extend(margin(timings, limits, stop).map(|it| ("renew-deadline", it)));
-    problems
+    all.extend(of_store.map(|it| broken("lease-duration", &[], it)));
+    if let Some((name, problem)) = renewals(timings, limits, stop) {
+        let mut parts = vec!["renew-deadline", "retry-period", "request-timeout"];
+        parts.extend(stop.map(|_| "stop-timeout"));
+        parts.retain(|it| *it != name);
+        all.push(broken(name, &parts, problem));
+    }
+    let margin = margin(timings, limits, stop);
+    all.extend(margin.map(|it| broken("renew-deadline", &["lease-duration"], it)));
+    all
 }
 
 /// Returns the least renew-deadline: one renewal may fail and, under `exec`, time is left to stop

@@ -136,7 +136,7 @@ mod tests {
     fn a_hook_of_the_drain_should_fit_into_the_drain() {
         let of = |drain| warnings(Verb::Run, &[("on-drain", "sh"), ("drain-timeout", drain)], "A");
         assert_eq!(of("10s"), []);
-        let found = of("9s999ms");
+        let found = of("9.999s");
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].problem.contains("hook-timeout, 10s"), "{found:?}");
         assert_eq!(found[0].remedy, "set drain-timeout to at least 10s");
@@ -172,8 +172,8 @@ mod tests {
         // 2 × 2s and 1s are added to the drain-timeout.
         let of = |drain, variable| warnings(Verb::Run, &[("drain-timeout", drain)], variable);
         assert_eq!(of("25s", "KUBERNETES_SERVICE_HOST"), []);
-        let found = of("25s1ms", "KUBERNETES_SERVICE_HOST");
-        let words = "31s = drain-timeout 25s1ms + 2 × request-timeout 2s + 1s";
+        let found = of("25.001s", "KUBERNETES_SERVICE_HOST");
+        let words = "31s = drain-timeout 25.001s + 2 × request-timeout 2s + 1s";
         assert!(found[0].problem.contains(words), "{found:?}");
         assert_eq!(found[0].remedy, "set terminationGracePeriodSeconds: 31, or more");
         assert_eq!(of("85s", "INVOCATION_ID"), []);

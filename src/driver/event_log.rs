@@ -3,40 +3,86 @@
 
 use std::time::Duration;
 
-use crate::election::{Answer, Holder, Notice, Transition};
-use crate::lease::{StoreError, Successor};
+use crate::clock::Moment;
+use crate::election::{Answer, Holder, Notice, StoreHealth, Transition};
+use crate::lease::text::INVALID_NAME;
+use crate::lease::{Anomaly, Cause, StoreError, Successor};
+
+/// How often an error that a person must mend is logged as a warning.
+const REMINDER: Duration = Duration::from_secs(60);
 
 /// Tracks the last error, so that it is not logged again.
 #[derive(Debug, Default)]
 pub struct EventLog {
     last_error: Option<StoreError>,
     repeats: u32,
+    /// When an error was last logged as a warning.
+    warned: Option<Moment>,
+    /// The anomalies of the last read, which were reported.
+    reported: Vec<Anomaly>,
 }
 
 impl EventLog {
-    /// Logs an error when it is new, and how often it occurred once the store answers again.
-    pub(super) fn answered(&mut self, answer: &Result<Answer, StoreError>) {
-        match answer {
-            // A refusal is an answer; its meaning is logged as a transition.
-            Ok(_) | Err(StoreError::Refused(_)) => {
-                if let Some(error) = self.last_error.take() {
-                    let times = self.repeats + 1;
-                    tracing::info!(times, after = %error, "the store answers again");
-                    self.repeats = 0;
-                }
+    /// Logs an error when it is new. One that a person must mend is logged again once a minute.
+    pub(super) fn answered(&mut self, answer: &Result<Answer, StoreError>, now: Moment) {
+        // A refusal is an answer; its meaning is logged as a transition.
+        let Err(
+            error @ (StoreError::Unknown(_) | StoreError::RetryNow(_) | StoreError::Foreign(_)),
+        ) = answer
+        else {
+            return;
+        };
+        // Compared by outcome: in one outage the messages differ from request to request.
+        let is_again = self.last_error.as_ref().is_some_and(|it| is_alike(it, error));
+        let cause = error.failure().cause;
+        let is_due = self.warned.is_none_or(|it| it.elapsed_max(now) >= REMINDER);
+        if is_again {
+            self.repeats += 1;
+            let times = self.repeats + 1;
+            if !(is_due && matches!(cause, Cause::Settings | Cause::Auth)) {
+                tracing::debug!(times, "store, the same error again: {error}");
+                return;
             }
-            // Compared by outcome: in one outage the messages differ from request to request.
-            Err(error) if self.last_error.as_ref().is_some_and(|it| is_alike(it, error)) => {
-                self.repeats += 1;
-                tracing::debug!(times = self.repeats + 1, "store, the same error again: {error}");
+            tracing::warn!(cause = cause.as_str(), times, "store, the same error again: {error}");
+        } else {
+            if self.repeats > 0 {
+                tracing::warn!(times = self.repeats + 1, "the last error occurred repeatedly");
             }
-            Err(error) => {
-                if self.repeats > 0 {
-                    tracing::warn!(times = self.repeats + 1, "the last error occurred repeatedly");
-                }
-                tracing::warn!(cause = error.failure().cause.as_str(), "store: {error}");
-                self.last_error = Some(error.clone());
-                self.repeats = 0;
+            tracing::warn!(cause = cause.as_str(), "store: {error}");
+            self.last_error = Some(error.clone());
+            self.repeats = 0;
+        }
+        self.warned = Some(now);
+    }
+
+    /// Logs how often the last error occurred once the store is healthy again.
+    pub(super) fn store_health(&mut self, health: &StoreHealth) {
+        if let Some(error) = self.last_error.take_if(|_| health.error().is_none()) {
+            let times = std::mem::take(&mut self.repeats) + 1;
+            tracing::info!(times, after = %error, "the store answers again");
+        }
+    }
+
+    /// Logs what is wrong in a read, unless it was so in the last one.
+    pub(super) fn seen(&mut self, found: &[Anomaly]) {
+        self.anomalies(found);
+        self.reported = found.to_vec();
+    }
+
+    /// Logs what is wrong in an answer, unless it was so in the last read.
+    pub(super) fn anomalies(&mut self, found: &[Anomaly]) {
+        let is_known = |it: &Anomaly| self.reported.iter().any(|known| known.is_like(it));
+        for anomaly in found.iter().filter(|it| !is_known(it)) {
+            match anomaly {
+                Anomaly::Name => tracing::error!(
+                    "the record has a name that is not 1 to 128 printable characters, so no \
+                     candidate of Tenure wrote it; it is shown as {INVALID_NAME}; run `tenure doctor`"
+                ),
+                Anomaly::EndlessLease(ends_in) => tracing::error!(
+                    ends_in_s = (*ends_in < Duration::MAX).then_some(ends_in.as_secs()),
+                    "the lease is held for much longer than any candidate of Tenure asks for; once \
+                     you are sure that its holder is dead, free it with `tenure break --now`"
+                ),
             }
         }
     }
@@ -67,11 +113,11 @@ impl EventLog {
             ),
             Notice::SuccessorNamed(Successor { identity, hold_off }) => tracing::info!(
                 successor = identity,
-                hold_off_s = hold_off.as_secs_f64(),
+                hold_off_s = seconds(hold_off),
                 "successor named"
             ),
             Notice::ReleaseUnknown => tracing::warn!(
-                "the release was not confirmed: if it failed, the lease runs out by itself"
+                "the release was not confirmed: if this instance holds a lease, it runs out by itself"
             ),
         }
     }
@@ -95,4 +141,58 @@ fn log_transition(transition: &Transition) {
 /// Returns seconds in whole milliseconds.
 fn seconds(duration: &Duration) -> f64 {
     duration.as_millis() as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::lease::Failure;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn at(seconds: u64) -> Moment {
+        let reading = Duration::from_secs(seconds);
+        Moment { boot: reading, raw: reading, wall: reading }
+    }
+
+    /// Returns the levels of the lines for one error of this cause every ten seconds.
+    fn levels(cause: Cause, seconds: u64) -> String {
+        let lines = Lines::default();
+        let to = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .with_ansi(false)
+            .with_writer(move || to.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let mut log = EventLog::default();
+            for now in (0..seconds).step_by(10) {
+                let error = StoreError::Unknown(Failure::new(cause, "x"));
+                log.answered(&Err(error), at(now));
+            }
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(|it| if it.contains(" WARN ") { 'W' } else { 'd' }).collect()
+    }
+
+    #[test]
+    fn an_error_that_a_person_must_mend_is_a_warning_once_a_minute() {
+        assert_eq!(levels(Cause::Settings, 130), "WdddddWdddddW");
+        assert_eq!(levels(Cause::Auth, 70), "WdddddW");
+        assert_eq!(levels(Cause::Timeout, 130), "Wdddddddddddd");
+    }
 }

@@ -84,12 +84,9 @@ impl Publisher {
                 past.truncate(REMEMBERED);
                 last.history = past.into();
             }
-            if last.status.holder != status.holder {
-                last.holder_seen = status.holder.is_some().then(now);
-            }
             last.sequence = sequence;
-            last.status = status;
             let now = now();
+            last.replace_status(status, now);
             let role = Judgement::of(&last.status, now).role();
             last.route.iter_mut().for_each(|route| route.judge(role, now));
         });
@@ -109,7 +106,7 @@ impl Publisher {
 /// Returns whether the status has a change that readers should see: state, term, holder, successor,
 /// hold-off or the kind of the store's error; not a renewal.
 fn differs(before: &Status, after: &Status) -> bool {
-    let outcome = |status: &Status| status.store.last_error.as_ref().map(|error| error.outcome());
+    let outcome = |status: &Status| status.store.error().map(|error| error.outcome());
     before.standing.state() != after.standing.state()
         || before.term() != after.term()
         || before.holder != after.holder

@@ -10,7 +10,6 @@
 
 use std::time::Duration;
 
-use super::retry::went_back;
 use crate::clock::Moment;
 use crate::lease::{Claim, Snapshot, Version};
 
@@ -29,7 +28,7 @@ impl Observation {
     #[must_use]
     pub fn update(known: Option<Self>, snapshot: &Snapshot, now: Moment) -> Option<Self> {
         let claim = snapshot.claim.as_ref()?;
-        let same = known.filter(|it| it.claim == *claim && !went_back(it.from, now));
+        let same = known.filter(|it| it.claim == *claim && !it.from.went_back(now));
         Some(same.unwrap_or_else(|| Self { claim: claim.clone(), from: now }))
     }
 

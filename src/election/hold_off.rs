@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use super::Election;
-use super::retry::went_back;
 use crate::clock::Moment;
 use crate::lease::{Nonce, Snapshot};
 
@@ -129,12 +128,12 @@ impl Deference {
     /// Returns whether the successor reads more often than others: for as long as they would wait
     /// for it.
     pub(super) fn reads_often(&self, now: Moment) -> bool {
-        !went_back(self.named, now) && self.named.elapsed_max(now) < self.length
+        !self.named.went_back(now) && self.named.elapsed_max(now) < self.length
     }
 }
 
 fn restart_if_back(from: &mut Option<Moment>, now: Moment) {
-    if from.is_some_and(|from| went_back(from, now)) {
+    if from.is_some_and(|from| from.went_back(now)) {
         *from = Some(now);
     }
 }

@@ -74,6 +74,7 @@ impl Election {
         let Self {
             role,
             in_flight,
+            woken,
             pending_release,
             health,
             paused,
@@ -98,7 +99,7 @@ impl Election {
         } = self;
         emit(StateValue::Highest(*highest_term));
         role.model_state(emit);
-        emit(StateValue::Variant(in_flight.is_some().into()));
+        emit(StateValue::Variant(u8::from(in_flight.is_some()) + 2 * u8::from(*woken)));
         if let Some(InFlight { id: _, op, sent, after_jump }) = in_flight {
             emit(StateValue::Variant(op.variant()));
             if let Some(lease) = op.lease() {
@@ -176,8 +177,9 @@ impl Role {
                     ignores_wakeups,
                 } = *next_read;
                 emit(StateValue::NextRead { from, wait, ignores_wakeups });
-                if let Some(Bidding { bid, first_sent, retry }) = bidding {
+                if let Some(Bidding { bid, first_sent, may_be_granted, retry }) = bidding {
                     emit(StateValue::Lease(bid.lease));
+                    emit(StateValue::Variant((*may_be_granted).into()));
                     emit(StateValue::Bid(*first_sent));
                     retry.model_state(emit);
                 }

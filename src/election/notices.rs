@@ -8,7 +8,10 @@ use crate::clock::Moment;
 use crate::lease::Successor;
 
 impl Election {
-    pub(super) fn standing(&self) -> Standing {
+    /// Returns the state with its data, which is all of the status that decides whether this candidate
+    /// leads.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
         match &self.role {
             Role::Standby { .. } if !self.store_reached => Standing::Starting,
             Role::Standby { .. } if self.config.observe => Standing::Observing,

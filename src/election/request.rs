@@ -1,5 +1,6 @@
 //! The values that go in and out of the election: requests, answers, entropy, commands and notices.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::election::reason::Transition;
@@ -28,25 +29,25 @@ pub enum Op {
     /// Read who holds the lease.
     Read,
     /// Acquire the lease.
-    Acquire(Bid),
+    Acquire(Arc<Bid>),
     /// Write the term under the lease.
     WriteTerm {
         /// The acquisition.
-        bid: Bid,
+        bid: Arc<Bid>,
         /// The least term.
         floor: u64,
     },
     /// Renew the lease.
-    Renew(Bid),
+    Renew(Arc<Bid>),
     /// Write the successor under the lease.
     SetSuccessor {
         /// The acquisition.
-        bid: Bid,
+        bid: Arc<Bid>,
         /// The successor.
         successor: Successor,
     },
     /// Release the lease.
-    Release(Bid),
+    Release(Arc<Bid>),
 }
 
 impl Op {

@@ -78,15 +78,9 @@ impl RetryTimer {
     /// Returns how long until the attempt is due. A clock that went back does not extend it.
     #[inline]
     pub(super) fn left(&self, now: Moment) -> Duration {
-        if went_back(self.from, now) {
+        if self.from.went_back(now) {
             return Duration::ZERO;
         }
         self.wait.saturating_sub(self.from.elapsed_max(now))
     }
-}
-
-/// Returns whether a lease clock shows less at `now` than at `from`.
-#[inline]
-pub(super) fn went_back(from: Moment, now: Moment) -> bool {
-    now.boot < from.boot || now.raw < from.raw
 }

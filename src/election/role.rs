@@ -1,10 +1,11 @@
 //! The roles of a candidate, and the data of each. Roles change only in the `become_*` methods of
 //! [`super::Election`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::request::Op;
-use super::retry::{RetryTimer, went_back};
+use super::retry::RetryTimer;
 use super::status::Belief;
 use crate::clock::Moment;
 use crate::lease::{Bid, Successor};
@@ -39,17 +40,19 @@ pub(super) enum Role {
 /// A bid that was sent, and is repeated with its id until its outcome is known (R5).
 #[derive(Clone, Debug)]
 pub(super) struct Bidding {
-    pub(super) bid: Bid,
+    pub(super) bid: Arc<Bid>,
     /// When the bid was first sent, which becomes the grant's `sent`, whichever request is
     /// answered.
     pub(super) first_sent: Moment,
+    /// Whether a request of the bid has ended that may have had an effect.
+    pub(super) may_be_granted: bool,
     pub(super) retry: RetryTimer,
 }
 
 /// A lease that this candidate holds, from its grant to its end.
 #[derive(Clone, Debug)]
 pub(super) struct HeldLease {
-    pub(super) bid: Bid,
+    pub(super) bid: Arc<Bid>,
     pub(super) belief: Belief,
     pub(super) renewal: RetryTimer,
 }
@@ -112,7 +115,7 @@ pub(super) struct PendingSuccessor {
 /// (R8).
 #[derive(Clone, Debug)]
 pub(super) struct PendingRelease {
-    pub(super) bid: Bid,
+    pub(super) bid: Arc<Bid>,
     /// Since when this candidate reports passive.
     pub(super) since: Moment,
     /// Whether every publisher has acknowledged passive.
@@ -204,7 +207,7 @@ impl Activating {
     /// Restarts the hold if a clock went back behind its start: a full hold from now is long
     /// enough, and the clock may take hours to catch up.
     pub(super) fn restart_if_back(&mut self, now: Moment) {
-        if went_back(self.granted, now) {
+        if self.granted.went_back(now) {
             self.granted = now;
         }
     }
@@ -224,7 +227,7 @@ impl Activating {
 impl Draining {
     /// Restarts the drain if a clock went back behind its start, as for a hold.
     pub(super) fn restart_if_back(&mut self, now: Moment) {
-        if went_back(self.began, now) {
+        if self.began.went_back(now) {
             self.began = now;
         }
     }
@@ -243,7 +246,7 @@ impl Draining {
 impl PendingRelease {
     /// Restarts the wait if a clock went back behind its start, as for a hold.
     pub(super) fn restart_if_back(&mut self, now: Moment) {
-        if went_back(self.since, now) {
+        if self.since.went_back(now) {
             self.since = now;
         }
     }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::hold_off::HoldOff;
+use super::store_health::StoreHealth;
 use crate::clock::Moment;
-use crate::lease::{Candidate, StoreError, Successor};
+use crate::lease::{Candidate, Successor};
 
 /// The status of the election after one turn of the driver.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,17 +103,6 @@ pub struct Holder {
     pub candidate: Arc<Candidate>,
     /// Its term.
     pub term: u64,
-}
-
-/// The health of the store, from its answers.
-#[derive(Clone, Debug, PartialEq, Default)]
-pub struct StoreHealth {
-    /// When the store last answered; a refusal is an answer too.
-    pub last_success: Option<Moment>,
-    /// The number of failures since then.
-    pub failures: u32,
-    /// The last failure, until the next answer.
-    pub last_error: Option<Arc<StoreError>>,
 }
 
 impl Status {

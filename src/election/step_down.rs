@@ -218,8 +218,8 @@ impl Election {
                 self.begin_step_down(StepDown::without_resigning(reason), now, entropy);
             }
             Role::Standby { bidding, .. } => {
-                if let Some(it) = bidding.take() {
-                    self.schedule_release(it.bid, now, true);
+                if let Some(bidding) = bidding.take() {
+                    self.give_up_bid(bidding, now);
                 }
                 self.notify_transition(reason, None, now);
             }

@@ -1,5 +1,6 @@
 //! Handles the answers of the store, for each role.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::hold_off::Deference;
@@ -11,7 +12,7 @@ use crate::lease::{Bid, Grant, LeaseId, Record, Snapshot, StoreError};
 
 /// The largest term: no other is written after it, since beyond 2⁵³ some JSON readers cannot tell
 /// adjacent integers apart.
-const LARGEST_TERM: u64 = 1 << 53;
+pub const LARGEST_TERM: u64 = 1 << 53;
 
 impl Election {
     /// Handles the answer to the request in flight.
@@ -22,7 +23,13 @@ impl Election {
         now: Moment,
         entropy: Entropy,
     ) {
-        self.update_store_health(&answer, now);
+        self.store.record(&request.op, &answer, now);
+        let is_answered =
+            matches!(answer, Ok(_) | Err(StoreError::Refused(_) | StoreError::Foreign(_)));
+        if is_answered && !self.store_reached {
+            self.store_reached = true;
+            self.notify_transition(Reason::StoreReached, None, now);
+        }
         // The record in an answer is valid even if the answer is too late for its lease.
         match &answer {
             Ok(Answer::Grant(grant)) => self.check_record(&grant.record),
@@ -43,35 +50,12 @@ impl Election {
         }
     }
 
-    fn update_store_health(&mut self, answer: &Result<Answer, StoreError>, now: Moment) {
-        match answer {
-            Ok(_) | Err(StoreError::Refused(_)) => {
-                self.store.last_success = Some(now);
-                self.store.failures = 0;
-                self.store.last_error = None;
-            }
-            Err(error) => {
-                self.store.failures = self.store.failures.saturating_add(1);
-                self.store.last_error = Some(error.clone().into());
-            }
-        }
-        let answered =
-            matches!(answer, Ok(_) | Err(StoreError::Refused(_) | StoreError::Foreign(_)));
-        if answered && !self.store_reached {
-            self.store_reached = true;
-            self.notify_transition(Reason::StoreReached, None, now);
-        }
-    }
-
     fn on_read(&mut self, answer: Result<Answer, StoreError>, now: Moment, entropy: Entropy) {
         let period = self.config.retry_period;
         match answer {
-            Ok(Answer::Snapshot(snapshot)) => {
+            Ok(Answer::Snapshot(mut snapshot)) => {
                 let left = self.observe(&snapshot, now);
-                let snapshot = Snapshot {
-                    free: snapshot.free || left.is_some_and(|it| it.is_zero()),
-                    ..snapshot
-                };
+                snapshot.free |= left.is_some_and(|it| it.is_zero());
                 self.apply_snapshot(&snapshot, now);
                 let (bids, reads_often) =
                     (snapshot.free && self.may_bid(now), self.reads_often(now));
@@ -87,15 +71,15 @@ impl Election {
                         next_read.wait.min(left + period.mul_f32(entropy.jitter / 8.0));
                 }
                 if bids {
-                    let bid = Bid {
+                    let bid = Arc::new(Bid {
                         lease: LeaseId::from_random(entropy.lease),
                         nonce: entropy.nonce,
                         candidate: self.config.candidate.clone(),
                         lease_duration: self.config.lease_duration,
                         seen: snapshot.version,
-                    };
-                    *bidding =
-                        Some(Bidding { bid, first_sent: now, retry: RetryTimer::at_once(now) });
+                    });
+                    let retry = RetryTimer::at_once(now);
+                    *bidding = Some(Bidding { bid, first_sent: now, may_be_granted: false, retry });
                 }
             }
             outcome => {
@@ -110,6 +94,19 @@ impl Election {
                     _ => *next_read = RetryTimer::jittered(now, period, entropy.jitter),
                 }
             }
+        }
+    }
+
+    /// Makes the next read due if there was a wake-up, unless a bid is still to be answered.
+    pub(super) fn apply_wakeup(&mut self, now: Moment) {
+        match &mut self.role {
+            Role::Standby { bidding: Some(_), .. } => {}
+            Role::Standby { next_read, bidding: None } => {
+                if std::mem::take(&mut self.woken) {
+                    next_read.make_due(now);
+                }
+            }
+            _ => self.woken = false,
         }
     }
 
@@ -129,9 +126,10 @@ impl Election {
         };
         match answer {
             Ok(Answer::Grant(grant)) => self.on_grant(current, &grant, now, entropy),
-            Err(StoreError::RetryNow(_) | StoreError::Unknown(_)) => {
-                let retry_now = matches!(answer, Err(StoreError::RetryNow(_)));
+            Err(ref error @ (StoreError::RetryNow(_) | StoreError::Unknown(_))) => {
+                let retry_now = matches!(error, StoreError::RetryNow(_));
                 let mut again = current;
+                again.may_be_granted |= !error.failure().had_no_effect;
                 again.retry.fail(now, period, retry_now, 0.5 + entropy.jitter / 2.0);
                 *bidding = Some(again);
             }
@@ -311,6 +309,8 @@ impl Election {
         self.set_successor(snapshot.record.successor.clone());
         if snapshot.free {
             self.free_record = snapshot.record.clone();
+        } else {
+            self.store.another_holds();
         }
         // A record seen while the lease was free does not belong to the present holder.
         let holds = !snapshot.free && (snapshot.record.nonce != self.free_record.nonce);
@@ -358,6 +358,6 @@ impl Election {
     pub(super) fn fresh_floor(&self, grant: &Grant, now: Moment) -> u64 {
         let date = grant.date.unwrap_or_else(|| now.date());
         let millis = u64::try_from(date.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
-        millis.max(self.highest_term + 1)
+        millis.max(self.highest_term.saturating_add(1))
     }
 }

@@ -194,6 +194,12 @@ impl Bench {
         assert_eq!(self.request.as_ref().map(|it| it.op.name()), Some(name));
     }
 
+    fn wake_up(&mut self) {
+        let entropy = self.entropy();
+        self.election.handle_wakeup(self.now, entropy);
+        self.drain();
+    }
+
     fn resign(&mut self) {
         let entropy = self.entropy();
         self.election.handle_resign(self.now, entropy);
@@ -268,6 +274,7 @@ fn snapshot(free: bool, term: Option<u64>) -> Answer {
         record: record(term),
         version: Version("1".into()),
         claim: None,
+        ends_in: None,
     })
 }
 

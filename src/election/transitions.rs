@@ -101,8 +101,8 @@ impl Election {
     fn leave_role(&mut self, to: Role, reason: Reason, now: Moment) {
         let ended = match mem::replace(&mut self.role, to) {
             Role::Standby { bidding, .. } => {
-                if let Some(Bidding { bid, .. }) = bidding {
-                    self.schedule_release(bid, now, true);
+                if let Some(bidding) = bidding {
+                    self.give_up_bid(bidding, now);
                 }
                 None
             }
@@ -145,9 +145,18 @@ impl Election {
         self.notify_transition(reason, ended, now);
     }
 
+    /// Schedules the release of the lease that a bid may have been granted, or may yet be.
+    pub(super) fn give_up_bid(&mut self, bidding: Bidding, now: Moment) {
+        let Bidding { bid, may_be_granted, .. } = bidding;
+        let in_flight = self.in_flight.as_ref().and_then(|request| request.op.lease());
+        if may_be_granted || in_flight == Some(bid.lease) {
+            self.schedule_release(bid, now, true);
+        }
+    }
+
     /// Schedules the release of a lease that this candidate may hold. `publish_acked` is true if no
     /// publisher can still report active.
-    pub(super) fn schedule_release(&mut self, bid: Bid, now: Moment, publish_acked: bool) {
+    pub(super) fn schedule_release(&mut self, bid: Arc<Bid>, now: Moment, publish_acked: bool) {
         assert!(self.pending_release.is_none(), "one lease at a time");
         let retry = RetryTimer::at_once(now);
         let (client_window, resigned) = (None, false);

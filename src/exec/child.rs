@@ -1,10 +1,8 @@
 //! One run of the command, in one term: the orders sent to its watchdog, and the reports received.
 
-use std::time::Duration;
+use rustix::process::Pid;
 
-use rustix::process::{Pid, Signal};
-
-use super::descendants::{group_lives, signal_group};
+use super::descendants::{OtherGroup, ROUND};
 use super::exit::{ExitStatus, StopReason};
 use super::terminal::Terminal;
 use super::watchdog_client::WatchdogClient;
@@ -12,9 +10,6 @@ use super::wire::{End, WatchdogCommand, WatchdogEvent};
 use crate::clock::Moment;
 use crate::election::Standing;
 use crate::process::signals::{CONT, TSTP, TTIN, TTOU};
-
-/// The interval of checks on a group whose watchdog is gone.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// A run of the command in a term.
 #[derive(Debug)]
@@ -27,6 +22,8 @@ pub(super) struct Child {
     pub(super) ended: Option<ExitStatus>,
     watchdog: WatchdogClient,
     group: Option<Pid>,
+    /// The same group, for the case that watchdog and reaper are killed.
+    rest: Option<OtherGroup>,
     /// The deadline that was sent to the watchdog.
     sent: End,
     asked: bool,
@@ -43,6 +40,7 @@ impl Child {
             ended: None,
             watchdog,
             group: None,
+            rest: None,
             sent,
             asked: false,
             killed: false,
@@ -97,6 +95,7 @@ impl Child {
         match report {
             WatchdogEvent::Started(id) => {
                 self.group = Pid::from_raw(id);
+                self.rest = self.group.and_then(OtherGroup::led_by);
                 tracing::info!(term = self.term, pid = id, "command started");
             }
             WatchdogEvent::Failed(error) => {
@@ -151,8 +150,8 @@ impl Child {
         self.terminal.is_lent() && self.ended.is_some_and(ExitStatus::is_interrupt)
     }
 
-    /// Waits for the watchdog to exit. If it was killed, so was the command; then the rest of its
-    /// group is killed here.
+    /// Waits for the reaper to exit, and so for the last process of the command. If both it and the
+    /// watchdog were killed, so was the command; then the rest of its group is killed here.
     pub(super) async fn end(&mut self, orderly: bool) {
         self.terminal.take_back();
         self.watchdog.ended().await;
@@ -163,11 +162,8 @@ impl Child {
             term = self.term,
             "the watchdog of the command was killed, and the command with it"
         );
-        if let Some(group) = self.group {
-            while group_lives(group) {
-                signal_group(group, Signal::KILL);
-                tokio::time::sleep(LOOK).await;
-            }
+        while self.rest.is_some_and(OtherGroup::kill) {
+            tokio::time::sleep(ROUND).await;
         }
     }
 }

@@ -11,6 +11,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 
 use super::launch::{CANNOT_RUN, OURSELVES, complain};
+use crate::process::privacy::keep_memory_private;
 
 /// The `si_code` of signals from the kernel, such as those of a terminal's keys. These go to the
 /// whole process group, so that Tenure has received them already.
@@ -18,6 +19,7 @@ const BY_KERNEL: i32 = 0x80;
 
 /// Runs Tenure as a child with the same arguments; returns its exit code.
 pub(super) fn run() -> ExitCode {
+    keep_memory_private();
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_default();
     let mut taken = SigSet::all();

@@ -2,7 +2,7 @@
 //! argument before any other initialization, so that they stay small.
 //!
 //! ```text
-//! tenure exec ── watchdog ── launcher, which executes CMD
+//! tenure exec ── reaper ── watchdog ── launcher, which executes CMD
 //! ```
 
 use std::ffi::OsString;
@@ -13,15 +13,18 @@ use rustix::process::getpid;
 
 use super::launch::LAUNCH;
 pub use super::launch::{CANNOT_RUN, NOT_FOUND, OURSELVES};
+use super::reaper::REAPER;
 use super::watchdog::WATCHDOG;
-use super::{init, launch, watchdog};
+use super::{init, launch, reaper, watchdog};
 
 /// Runs the stage named by the first argument, if there is one.
 #[must_use]
 pub fn run() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let stage = arguments.next()?;
-    if stage == WATCHDOG {
+    if stage == REAPER {
+        Some(reaper::run(arguments))
+    } else if stage == WATCHDOG {
         Some(keep(arguments))
     } else if stage == LAUNCH {
         Some(launch::run(arguments))

@@ -2,6 +2,7 @@
 //! of it is left. It never waits for the command to obey; the watchdog ends it by the clock.
 
 use std::ffi::{OsStr, OsString};
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -13,7 +14,7 @@ use super::launch::CANNOT_RUN;
 use super::watchdog_client::{Task, WatchdogClient};
 use super::wire::{End, WatchdogEvent};
 use crate::clock::{LONGEST_SLEEP, Moment};
-use crate::config::duration;
+use crate::config::{ExecOptions, duration};
 use crate::driver::Control;
 use crate::election::{Command, Standing, State};
 use crate::metrics::Metrics;
@@ -28,10 +29,8 @@ const AFTER_HOLD: Duration = Duration::from_secs(10);
 pub struct Mode {
     /// Run the command once, and exit with it.
     pub once: bool,
-    /// The longest wait for the first lease; zero tries once.
-    pub wait: Option<Duration>,
-    /// The longest time that the command may run in a term.
-    pub max_hold: Option<Duration>,
+    /// The limits of the run.
+    pub options: ExecOptions,
 }
 
 /// How the supervisor ended.
@@ -137,7 +136,8 @@ impl Supervisor {
         if let Some(running) = &mut it.running {
             let signal = it.asked.unwrap_or(signals::TERM);
             running.follow(&status.standing, signal, now);
-            let held = self.mode.max_hold.is_some_and(|it| running.since.elapsed_max(now) >= it);
+            let held =
+                self.mode.options.max_hold.is_some_and(|it| running.since.elapsed_max(now) >= it);
             if held && running.why.is_none() && running.ended.is_none() {
                 tracing::info!(term = running.term, "--max-hold is over: stopping the command");
                 running.why = Some(StopReason::Held);
@@ -181,13 +181,13 @@ impl Supervisor {
         let status = &published.status;
         let holder = status.holder.as_ref().map(|it| it.candidate.identity.as_str());
         let state = status.standing.state().as_str();
-        let wait = duration::format(self.mode.wait.unwrap_or_default());
+        let wait = duration::format(self.mode.options.wait.unwrap_or_default());
         tracing::warn!(holder, state, "no lease within --wait {wait}: the command was not run");
     }
 
     /// Returns whether `--wait` is over.
     fn has_waited(&self, it: &RunState, published: &Published, now: Moment) -> bool {
-        let Some(wait) = self.mode.wait else { return false };
+        let Some(wait) = self.mode.options.wait else { return false };
         if !wait.is_zero() {
             // A lease that is held by then, in activation, is waited for.
             let has = published.status.standing.state() == State::Activating;
@@ -233,16 +233,10 @@ impl Supervisor {
         let runs = it.running.as_ref().filter(|it| it.ended.is_none());
         match (number, runs) {
             (signals::INT | signals::TERM, _) | (signals::QUIT, None) => {
-                if it.asked.is_some() {
-                    let code = u8::try_from(128 + number).unwrap_or(u8::MAX);
-                    return Some(SupervisorExit::AtOnce(code));
-                }
-                tracing::info!(signal = number, "resigning; a second signal ends at once");
-                it.asked = Some(number);
-                if let Some(running) = &mut it.running {
+                if let Some(running) = it.running.as_mut().filter(|_| it.asked.is_none()) {
                     running.why.get_or_insert(StopReason::Signal);
                 }
-                self.control.resign().await;
+                return ask(&self.control, &mut it.asked, number).await;
             }
             (number, Some(running)) => running.pass_on(number),
             (_, None) => {}
@@ -252,7 +246,7 @@ impl Supervisor {
 
     /// Processes a report of the watchdog.
     async fn reported(
-        &self,
+        &mut self,
         it: &mut RunState,
         report: Option<WatchdogEvent>,
     ) -> Option<SupervisorExit> {
@@ -263,7 +257,21 @@ impl Supervisor {
             return None;
         }
         let interrupted = running.was_interrupted();
-        running.end(report.is_some()).await;
+        // A process that cannot be killed takes as long as it likes, and must delay no signal.
+        {
+            let mut ending = pin!(running.end(report.is_some()));
+            loop {
+                let number = tokio::select! {
+                    () = &mut ending => break,
+                    number = self.signals.next() => number,
+                };
+                if matches!(number, signals::INT | signals::TERM | signals::QUIT)
+                    && let Some(over) = ask(&self.control, &mut it.asked, number).await
+                {
+                    return Some(over);
+                }
+            }
+        }
         let running = it.running.take()?;
         if interrupted && it.asked.is_none() {
             it.asked = Some(signals::INT);
@@ -312,13 +320,23 @@ impl Supervisor {
     /// Returns the time until a limit may have passed.
     fn until_look(&self, it: &RunState) -> Duration {
         let (since, length) = match &it.running {
-            Some(running) => (running.since, self.mode.max_hold),
-            None => (it.begun, self.mode.wait.filter(|_| it.starts == 0)),
+            Some(running) => (running.since, self.mode.options.max_hold),
+            None => (it.begun, self.mode.options.wait.filter(|_| it.starts == 0)),
         };
         let left = length.map(|it| it.saturating_sub(since.elapsed_max((self.now)())));
         // A limit that has passed has been acted on already; what follows is an event.
         left.filter(|it| !it.is_zero()).unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
     }
+}
+
+/// Handles a signal that asks for the end: the first resigns, the second exits at once.
+async fn ask(control: &Control, asked: &mut Option<i32>, number: i32) -> Option<SupervisorExit> {
+    if asked.replace(number).is_some() {
+        return Some(SupervisorExit::AtOnce(u8::try_from(128 + number).unwrap_or(u8::MAX)));
+    }
+    tracing::info!(signal = number, "resigning; a second signal ends at once");
+    control.resign().await;
+    None
 }
 
 /// Returns the watchdog's next report; pending if there is no watchdog.

@@ -3,9 +3,9 @@
 //!
 //! It is the command's parent and the subreaper of all descendants. It has a process group of its
 //! own, so that signals to Tenure's group do not reach it, and it blocks all signals. It reads the
-//! clock at each order, at each exit of a child, and at least every [`STEP`]. It can only be
-//! stopped by a SIGSTOP to itself, until Tenure's next order continues it, or by a freeze of the
-//! whole cgroup; afterwards it acts by the clock again.
+//! clock at each order, at each exit of a child, at each deadline, and at least every [`STEP`]. A
+//! SIGSTOP to it has no lasting effect, since the reaper continues it; a freeze of the whole cgroup
+//! has, and afterwards it acts by the clock again.
 //!
 //! It uses no async runtime, writes no log and needs very little memory.
 
@@ -19,15 +19,21 @@ use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recv, recvmsg, send,
 };
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, wait};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, set_child_subreaper, waitid,
+};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 
 use super::deadline::{Action, Rule};
-use super::descendants::{signal_all, signal_group};
+use super::descendants::{ROUND, children, signal_all, signal_children, signal_group};
 use super::launch::{LAUNCH, OURSELVES};
 use super::wire::{RECORD, WatchdogCommand, WatchdogEvent};
 use crate::clock;
@@ -35,11 +41,9 @@ use crate::clock;
 /// The first argument of a watchdog.
 pub(super) const WATCHDOG: &str = "watchdog-of-exec";
 
-/// The longest sleep: timers do not advance during suspend, so the clock is read this often.
+/// The longest sleep. The timer runs by `CLOCK_BOOTTIME`, which advances during suspend; the other
+/// lease clock may run ahead of it.
 const STEP: Duration = Duration::from_millis(200);
-
-/// The pause between two rounds of SIGKILL, for processes that were forked in between.
-const ROUND: Duration = Duration::from_millis(20);
 
 /// Runs the watchdog of `command` (program, name, arguments) until no process of it is left.
 /// Standard input is the socket to Tenure.
@@ -56,9 +60,11 @@ pub(super) fn run(stop_timeout: Duration, command: Vec<OsString>) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     match start(command, stdin) {
-        Ok((main, ended)) => {
-            report(WatchdogEvent::Started(main.as_raw_nonzero().get()));
-            Watchdog { rule, main, ended, status: None, open: true, partial: Vec::new() }.keep();
+        Ok(started) => {
+            report(WatchdogEvent::Started(started.main.as_raw_nonzero().get()));
+            let Started { main, ended, timer } = started;
+            let main = Main::Running(main);
+            Watchdog { rule, main, ended, timer, open: true, partial: Vec::new() }.keep();
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -83,15 +89,23 @@ fn first_order(socket: impl AsFd) -> Option<(WatchdogCommand, OwnedFd)> {
     (got.bytes == RECORD).then(|| (WatchdogCommand::of_bytes(&bytes), stdin))
 }
 
-/// Starts the launcher in its own process group; also returns a file descriptor that is readable
-/// when a child exits.
-fn start(command: Vec<OsString>, stdin: OwnedFd) -> std::io::Result<(Pid, SignalFd)> {
+/// A started command, and what the watchdog waits on.
+struct Started {
+    main: Pid,
+    /// Readable when a child has exited or stopped.
+    ended: SignalFd,
+    timer: OwnedFd,
+}
+
+/// Starts the launcher in its own process group.
+fn start(command: Vec<OsString>, stdin: OwnedFd) -> std::io::Result<Started> {
     SigSet::all().thread_block()?;
     let mut child_ended = SigSet::empty();
     child_ended.add(nix::sys::signal::SIGCHLD);
     let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
     let ended = SignalFd::with_flags(&child_ended, flags)?;
-    rustix::process::set_child_subreaper(Some(getpid()))?;
+    let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
+    set_child_subreaper(Some(getpid()))?;
     let child = Command::new(OURSELVES)
         .arg0("tenure")
         .arg(LAUNCH)
@@ -101,7 +115,7 @@ fn start(command: Vec<OsString>, stdin: OwnedFd) -> std::io::Result<(Pid, Signal
         .stdin(Stdio::from(stdin))
         .spawn()?;
     let main = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    Ok((main.ok_or(Errno::SRCH)?, ended))
+    Ok(Started { main: main.ok_or(Errno::SRCH)?, ended, timer })
 }
 
 /// Sends a report to Tenure, unless it is gone.
@@ -110,14 +124,27 @@ fn report(event: WatchdogEvent) {
     let _ = send(std::io::stdin(), &event.to_bytes(), flags);
 }
 
+/// The command's process. Its id is also that of its group, which may be signalled as long as the
+/// process has not been waited for: until then no other process or group can get the id.
+#[derive(Clone, Copy, Debug)]
+enum Main {
+    Running(Pid),
+    /// It has exited, and has not been waited for.
+    Exited(Pid),
+    /// It has been waited for, after all other children.
+    Gone,
+}
+
+/// Asks for a change of a child's state, without blocking.
+fn look(child: WaitId<'_>, options: WaitIdOptions) -> Result<Option<WaitIdStatus>, Errno> {
+    waitid(child, options | WaitIdOptions::NOHANG)
+}
+
 struct Watchdog {
     rule: Rule,
-    /// The command's process id, which is also that of its group.
-    main: Pid,
-    /// Readable when a child has exited or stopped.
+    main: Main,
     ended: SignalFd,
-    /// The exit status of the command, once it has exited.
-    status: Option<WaitStatus>,
+    timer: OwnedFd,
     /// Whether the socket to Tenure is open.
     open: bool,
     /// An order that has been received partially.
@@ -139,7 +166,7 @@ impl Watchdog {
                     continue;
                 }
                 Action::Kill => {
-                    signal_all(self.main, Signal::KILL);
+                    self.signal(Signal::KILL);
                     ROUND
                 }
             };
@@ -149,26 +176,47 @@ impl Watchdog {
         report(WatchdogEvent::Gone);
     }
 
-    /// Reaps all children that have exited; returns whether any child is left.
+    /// Reaps all children that have exited, the command last; returns whether any child is left.
     fn reap(&mut self) -> bool {
         // Drained before the reaping, so that an exit in between is not missed.
         while matches!(self.ended.read_signal(), Ok(Some(_))) {}
-        loop {
-            match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
-                Ok(Some((id, status))) if id == self.main => self.main_changed(status),
-                Ok(Some(_)) | Err(Errno::INTR) => {}
-                Ok(None) => return true,
-                Err(_) => return false,
-            }
+        if let Main::Running(main) = self.main {
+            self.look_at(main);
         }
+        let main = match self.main {
+            Main::Running(main) | Main::Exited(main) => Some(main),
+            Main::Gone => None,
+        };
+        let mut others = 0;
+        for child in children().into_iter().filter(|it| Some(*it) != main) {
+            let reaped = look(WaitId::Pid(child), WaitIdOptions::EXITED);
+            others += usize::from(!matches!(reaped, Ok(Some(_)) | Err(Errno::CHILD)));
+        }
+        match self.main {
+            Main::Running(_) => return true,
+            Main::Exited(main) if others == 0 => {
+                self.main = Main::Gone;
+                let _ = look(WaitId::Pid(main), WaitIdOptions::EXITED);
+            }
+            Main::Exited(_) | Main::Gone => {}
+        }
+        // The kernel's list of children can miss one; this cannot.
+        let any = look(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        !matches!(any, Err(Errno::CHILD))
     }
 
-    fn main_changed(&mut self, status: WaitStatus) {
-        if let Some(signal) = status.stopping_signal() {
+    /// Reports whether the command has stopped or exited, without waiting for it.
+    fn look_at(&mut self, main: Pid) {
+        if let Ok(Some(status)) = look(WaitId::Pid(main), WaitIdOptions::STOPPED)
+            && let Some(signal) = status.stopping_signal()
+        {
             report(WatchdogEvent::Stopped(signal));
-            return;
         }
-        self.status = Some(status);
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let Ok(Some(status)) = look(WaitId::Pid(main), options) else {
+            return;
+        };
+        self.main = Main::Exited(main);
         report(match (status.exit_status(), status.terminating_signal()) {
             (Some(code), _) => WatchdogEvent::Exited(code),
             (None, signal) => WatchdogEvent::Signalled(signal.unwrap_or_default()),
@@ -178,27 +226,45 @@ impl Watchdog {
         }
     }
 
+    /// Sends a signal to the command's group and all children.
+    fn signal(&self, signal: Signal) {
+        match self.main {
+            Main::Running(main) | Main::Exited(main) => signal_all(main, signal),
+            Main::Gone => signal_children(signal),
+        }
+    }
+
     /// Sends a signal that ends the command, and continues stopped processes so that they receive
     /// it.
     fn end_with(&self, signal: i32) {
         if let Some(signal) = Signal::from_named_raw(signal) {
-            signal_all(self.main, signal);
-            signal_all(self.main, Signal::CONT);
+            self.signal(signal);
+            self.signal(Signal::CONT);
         }
     }
 
     /// Sleeps until a file descriptor is readable, for at most `pause`.
     fn sleep(&self, pause: Duration) {
         let socket = std::io::stdin();
-        let mut sources =
-            [PollFd::new(&self.ended, PollFlags::IN), PollFd::new(&socket, PollFlags::IN)];
+        let mut sources = [
+            PollFd::new(&self.ended, PollFlags::IN),
+            PollFd::new(&self.timer, PollFlags::IN),
+            PollFd::new(&socket, PollFlags::IN),
+        ];
         // A socket whose peer is closed would always be readable.
-        let sources = if self.open { &mut sources[..] } else { &mut sources[..1] };
-        let pause = Timespec {
-            tv_sec: i64::try_from(pause.as_secs()).unwrap_or_default(),
-            tv_nsec: i64::from(pause.subsec_nanos()),
+        let sources = if self.open { &mut sources[..] } else { &mut sources[..2] };
+        let once = Itimerspec {
+            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: Timespec {
+                tv_sec: i64::try_from(pause.as_secs()).unwrap_or_default(),
+                // Zero would stop the timer.
+                tv_nsec: i64::from(pause.subsec_nanos().max(1)),
+            },
         };
-        let _ = poll(sources, Some(&pause));
+        // Setting the timer also takes back that it is readable.
+        if timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once).is_ok() {
+            let _ = poll(sources, None);
+        }
     }
 
     /// Receives and executes Tenure's orders.
@@ -231,8 +297,10 @@ impl Watchdog {
         };
         match order {
             WatchdogCommand::Signal(_) => {
-                if let Some(signal) = Signal::from_named_raw(signal) {
-                    signal_group(self.main, signal);
+                if let Some(signal) = Signal::from_named_raw(signal)
+                    && let Main::Running(main) | Main::Exited(main) = self.main
+                {
+                    signal_group(main, signal);
                 }
             }
             _ => self.end_with(signal),

@@ -1,7 +1,8 @@
 //! Tenure's side of the watchdog: starts it, sends it orders, and receives its reports.
 //!
-//! Tenure never waits for a watchdog. An order that it does not accept is dropped; the deadline
-//! that it was sent before still applies.
+//! Tenure never waits for a watchdog. A deadline that it does not accept is dropped; the one that
+//! it was sent before still applies. An order to end the command is never lost: if it is not
+//! accepted, the connection is closed, and the watchdog kills the command.
 
 use std::ffi::{OsStr, OsString};
 use std::io::IoSlice;
@@ -12,15 +13,18 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::io::Errno;
+use rustix::net::{
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, send, sendmsg, shutdown,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
 pub use super::launch::OURSELVES;
-use super::watchdog::WATCHDOG;
+use super::reaper::REAPER;
 use super::wire::{End, RECORD, WatchdogCommand, WatchdogEvent};
-use crate::config::OURS_ALONE;
+use crate::config::Withheld;
 
 /// The command line of a watchdog.
 #[derive(Clone, Debug)]
@@ -35,12 +39,14 @@ pub struct Task {
     pub arguments: Vec<OsString>,
     /// The time from SIGTERM to SIGKILL, which is sent at the deadline of the belief.
     pub stop_timeout: Duration,
+    /// The variables that the command does not inherit.
+    pub withheld: Withheld,
 }
 
 /// A watchdog with its command. Dropping it kills the command at once.
 #[derive(Debug)]
 pub struct WatchdogClient {
-    child: Child,
+    reaper: Child,
     socket: UnixStream,
     partial: Vec<u8>,
 }
@@ -58,12 +64,15 @@ impl WatchdogClient {
     ) -> std::io::Result<Self> {
         let (ours, its) = Socket::pair()?;
         let mut command = Command::new(&task.tenure);
-        for name in OURS_ALONE {
-            command.env_remove(name);
+        for (name, value) in task.withheld.changes() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
         }
-        let child = command
+        let reaper = command
             .arg0("tenure")
-            .arg(WATCHDOG)
+            .arg(REAPER)
             .arg(task.stop_timeout.as_nanos().to_string())
             .arg(&task.program)
             .arg(&task.name)
@@ -83,19 +92,30 @@ impl WatchdogClient {
         let order = WatchdogCommand::Belief(end).to_bytes();
         sendmsg(&ours, &[IoSlice::new(&order)], &mut control, SendFlags::NOSIGNAL)?;
         ours.set_nonblocking(true)?;
-        Ok(Self { child, socket: UnixStream::from_std(ours)?, partial: Vec::new() })
+        Ok(Self { reaper, socket: UnixStream::from_std(ours)?, partial: Vec::new() })
     }
 
-    /// Sends an order; returns false if the watchdog did not accept it, because it is gone or too
-    /// slow. First sends SIGCONT, since a stopped watchdog could not end the command.
+    /// Sends an order without waiting; returns false if the watchdog did not accept it, because it
+    /// is gone or has left hundreds of orders unread. First sends SIGCONT to the reaper, which
+    /// continues the watchdog, since a stopped one could not end the command.
     pub fn order(&self, order: WatchdogCommand) -> bool {
         if let Some(id) = self.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)) {
             let _ = kill_process(id, Signal::CONT);
         }
-        let bytes = order.to_bytes();
-        // A record is written partially only if the buffer is full, after thousands of unread
-        // orders.
-        matches!(self.socket.try_write(&bytes), Ok(RECORD))
+        // Not by the runtime's `try_write`, which fails on a new socket until it has been polled.
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let sent = loop {
+            match send(&self.socket, &order.to_bytes(), flags) {
+                Err(Errno::INTR) => {}
+                sent => break sent,
+            }
+        };
+        let is_end = matches!(order, WatchdogCommand::Terminate { .. } | WatchdogCommand::Kill);
+        if sent != Ok(RECORD) && (is_end || sent.is_ok()) {
+            // After what it has not read yet, the watchdog reads the end of the stream.
+            let _ = shutdown(&self.socket, Shutdown::Write);
+        }
+        sent == Ok(RECORD)
     }
 
     /// Returns the next report, or `None` if the watchdog is gone.
@@ -122,14 +142,14 @@ impl WatchdogClient {
         }
     }
 
-    /// Waits for the watchdog to exit, after its last report.
+    /// Waits for the reaper to exit, after the watchdog and its last report.
     pub async fn ended(&mut self) {
-        let _ = self.child.wait().await;
+        let _ = self.reaper.wait().await;
     }
 
-    /// Returns the watchdog's process id while it runs.
+    /// Returns the reaper's process id while it runs; the watchdog is its child.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
-        self.child.id()
+        self.reaper.id()
     }
 }

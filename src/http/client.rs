@@ -1,8 +1,8 @@
-//! The HTTP client for health probes, webhooks and the subcommands, and what the stores' clients share
-//! with it.
+//! The HTTP client for health probes and webhooks, and what the clients of the stores and the
+//! subcommands share with it.
 //!
-//! Each request has its own connection, so that a service that accepts no more connections does not
-//! pass as healthy. There are no retries, redirects or proxies. Errors contain no URL, since it may
+//! Each request of a probe or webhook has its own connection, so that a service that accepts no more
+//! connections does not pass as healthy. There are no retries, redirects or proxies. Errors contain no URL, since it may
 //! contain a password. Timeouts are up to the caller.
 
 use std::error::Error as StdError;
@@ -12,26 +12,36 @@ use std::sync::{Arc, OnceLock};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Request, StatusCode};
 
-use crate::http::resolver::Resolver;
+use super::exchange::exchange;
+use super::resolver::Resolver;
+
+/// The name of this client.
+pub(super) const USER: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
 
 /// An HTTP client; clones share its TLS settings.
 #[derive(Clone)]
-pub(crate) struct HttpClient(reqwest::Client);
+pub(crate) struct HttpClient {
+    /// Builds the requests, and sends none.
+    requests: reqwest::Client,
+    tls: Arc<rustls::ClientConfig>,
+    resolver: Resolver,
+}
 
 impl HttpClient {
     /// Creates a client; `tls` says whether any request uses TLS.
     pub(crate) fn new(tls: bool, resolver: Resolver) -> anyhow::Result<Self> {
-        Ok(Self(builder(tls_settings(tls)?, resolver).pool_max_idle_per_host(0).build()?))
+        let requests = builder(tls_settings(false)?, resolver.clone()).build()?;
+        Ok(Self { requests, tls: Arc::new(tls_settings(tls)?), resolver })
     }
 
     /// Builds a GET request.
     pub(crate) fn get(&self, url: &url::Url) -> reqwest::RequestBuilder {
-        self.0.get(url.clone())
+        self.requests.get(url.clone())
     }
 
     /// Builds a POST request.
     pub(crate) fn post(&self, url: &url::Url) -> reqwest::RequestBuilder {
-        self.0.post(url.clone())
+        self.requests.post(url.clone())
     }
 
     /// Sends a request; returns the status once the response headers have arrived, or why there is
@@ -41,8 +51,7 @@ impl HttpClient {
         request: reqwest::Result<Request>,
     ) -> Result<StatusCode, String> {
         let request = request.map_err(|_| "failed to build the request".to_owned())?;
-        let answer = self.0.execute(request).await;
-        answer.map(|it| it.status()).map_err(|error| reason(&error))
+        exchange(&self.tls, &self.resolver, &request).await
     }
 }
 
@@ -56,7 +65,7 @@ pub(crate) fn builder(tls: rustls::ClientConfig, resolver: Resolver) -> reqwest:
         .referer(false)
         .no_proxy()
         .http1_only()
-        .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
+        .user_agent(USER)
 }
 
 struct Names(Resolver);

@@ -4,24 +4,26 @@
 //! A socket file is replaced only if no process listens on it; any other file is never replaced.
 
 mod connection;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod limits;
+mod socket;
 
-use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::sockopt;
-use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
 use crate::config::Listen;
 pub(crate) use connection::{ConnectionService, Streaming, accept};
 pub(crate) use limits::Connections;
+pub use socket::SocketFile;
 
 /// How long sent bytes may stay unacknowledged before a connection is closed: a subscriber whose
 /// machine is gone must not occupy a slot for hours.
@@ -29,7 +31,7 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
 
 /// How many connections may wait to be accepted. The kernel drops the SYN of any further one, whose
 /// client retries after a second: a burst of clients must not delay a probe.
-const BACKLOG: u32 = 1024;
+const BACKLOG: u32 = 4096;
 
 /// A bound listener.
 pub enum Listener {
@@ -85,31 +87,6 @@ impl Stream {
     }
 }
 
-/// The file of a unix socket, removed on drop unless it has been replaced.
-pub struct SocketFile {
-    path: PathBuf,
-    made: Option<(u64, u64)>,
-}
-
-impl SocketFile {
-    fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), made: file_id(path) }
-    }
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        if self.made.is_some() && file_id(&self.path) == self.made {
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// Returns the device and inode of a file, which distinguish it from another of the same name.
-fn file_id(path: &Path) -> Option<(u64, u64)> {
-    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
-}
-
 /// Binds a listener that all users of this host can reach.
 ///
 /// # Errors
@@ -118,12 +95,9 @@ pub async fn bind(listen: &Listen) -> anyhow::Result<Listener> {
     match listen {
         Listen::Tcp(address) => Ok(bind_tcp(*address, "--listen")?.0),
         Listen::Unix(path) => {
-            let (file, bound) = listen_at(path, 0o666).await?;
             // Access is controlled by the directory's permissions; the status is no secret on this
             // host.
-            fs::set_permissions(path, fs::Permissions::from_mode(0o666)).with_context(|| {
-                format!("cannot make unix:{} accessible to other users", path.display())
-            })?;
+            let (file, bound) = socket::listen(path, Mode::from_raw_mode(0o666)).await?;
             Ok(Listener::Unix(file, bound))
         }
     }
@@ -163,50 +137,8 @@ fn has_no_ipv6(error: &io::Error) -> bool {
 /// # Errors
 /// When the path is in use or may not be bound, with the path in the message.
 pub async fn bind_private(path: &Path) -> anyhow::Result<Listener> {
-    let (file, bound) = listen_at(path, 0o600).await?;
-    let named = || format!("cannot listen on unix:{}", path.display());
-    let mode = fs::symlink_metadata(path).with_context(named)?.mode() & 0o777;
-    if mode & 0o077 != 0 {
-        return Err(anyhow::anyhow!(
-            "the socket was created with mode {mode:o}, accessible to other users; choose another \
-             path"
-        ))
-        .with_context(named);
-    }
+    let (file, bound) = socket::listen(path, Mode::RUSR | Mode::WUSR).await?;
     Ok(Listener::Unix(file, bound))
-}
-
-async fn listen_at(path: &Path, mode: u32) -> anyhow::Result<(SocketFile, UnixListener)> {
-    let named = || format!("cannot listen on unix:{}", path.display());
-    make_room(path).await.with_context(named)?;
-    let listen = || {
-        let socket = UnixSocket::new_stream()?;
-        // Linux creates the file with the mode of the socket, less the umask, so that it is never
-        // accessible to others.
-        rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode))?;
-        socket.bind(path)?;
-        let file = SocketFile::new(path);
-        Ok::<_, io::Error>((file, socket.listen(BACKLOG)?))
-    };
-    listen().with_context(named)
-}
-
-/// Removes the socket file of a process that is gone.
-async fn make_room(path: &Path) -> anyhow::Result<()> {
-    let found = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        found => found?,
-    };
-    if !found.file_type().is_socket() {
-        bail!("the path exists and is not a socket; move it away or choose another path");
-    }
-    match UnixStream::connect(path).await {
-        Ok(_) => bail!("another process listens on it"),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            Ok(fs::remove_file(path)?)
-        }
-        Err(error) => Err(error.into()),
-    }
 }
 
 impl Listener {

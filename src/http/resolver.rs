@@ -32,6 +32,12 @@ impl Resolver {
         Ok(answer?.into_iter().map(|it| SocketAddr::new(it.ip(), port)).collect())
     }
 
+    /// Returns how many names are being resolved.
+    #[cfg(test)]
+    pub(crate) fn lookups(&self) -> usize {
+        self.pending().len()
+    }
+
     fn pending(
         &self,
     ) -> std::sync::MutexGuard<'_, HashMap<String, Shared<BoxFuture<'static, Resolved>>>> {

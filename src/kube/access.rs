@@ -5,19 +5,18 @@
 //! Whether a token is still valid is for the server to decide. A file that cannot be read, or a
 //! disk that hangs, never stops a request while earlier content can be used.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use reqwest::header::HeaderValue;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use tokio::sync::Semaphore;
 
 use super::failure::KubeError;
 use crate::clock::{self, Moment};
 use crate::config::KubeAccess;
+use crate::files::{SmallFile, reason};
 use crate::http::client;
 use crate::http::resolver::Resolver;
 
@@ -25,15 +24,18 @@ use crate::http::resolver::Resolver;
 /// once anyway; a shorter one gains nothing.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// How long a request waits for the files to be read.
+/// The longest time that a request waits for the files to be read. One that has credentials from an
+/// earlier read waits for a quarter of its own time at most, so that it can still be sent.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// From the end of a request to the closing of its connection. API servers keep idle connections
 /// for 90 s, middleboxes for at least a minute.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// The longest file that is read.
-const LONGEST_FILE: u64 = 1024 * 1024;
+/// The largest files that are read: a token has one or two kilobytes, a bundle of certificate
+/// authorities some hundred.
+const LARGEST_TOKEN: u64 = 64 * 1024;
+const LARGEST_AUTHORITIES: u64 = 1024 * 1024;
 
 /// The client and token for a request.
 pub(super) struct Credentials {
@@ -63,24 +65,28 @@ struct Last {
 
 /// Keeps client and token for one server.
 pub(super) struct Access {
-    token_file: Option<PathBuf>,
-    authorities_file: Option<PathBuf>,
+    token_file: Option<SmallFile>,
+    authorities_file: Option<SmallFile>,
     tls: bool,
     resolver: Resolver,
     last: Mutex<Last>,
-    reading: Arc<Semaphore>,
+    /// The bound of a request.
+    request_timeout: Duration,
 }
 
 impl Access {
     /// Takes the names of the files; reads nothing yet.
-    pub(super) fn new(access: &KubeAccess) -> Self {
+    pub(super) fn new(access: &KubeAccess, request_timeout: Duration) -> Self {
+        let file = |path: &Option<PathBuf>, largest| {
+            path.as_deref().map(|path| SmallFile::new(path, largest))
+        };
         Self {
-            token_file: access.token_file.clone(),
-            authorities_file: access.ca_file.clone(),
+            token_file: file(&access.token_file, LARGEST_TOKEN),
+            authorities_file: file(&access.ca_file, LARGEST_AUTHORITIES),
             tls: access.api.scheme() == "https",
             resolver: Resolver::default(),
             last: Mutex::default(),
-            reading: Arc::new(Semaphore::new(1)),
+            request_timeout,
         }
     }
 
@@ -149,7 +155,7 @@ impl Access {
     fn client(&self, authorities: Option<&[u8]>) -> Result<reqwest::Client, String> {
         let settings = match authorities {
             Some(pem) => client::trusting(roots(pem).ok_or_else(|| {
-                format!("{} contains no PEM certificate", named(self.authorities_file.as_deref()))
+                format!("{} contains no PEM certificate", named(self.authorities_file.as_ref()))
             })?),
             None => client::tls_settings(self.tls),
         };
@@ -165,7 +171,7 @@ impl Access {
 
     fn header(&self, token: &[u8]) -> Result<HeaderValue, String> {
         let token = token.trim_ascii();
-        let unfit = || format!("{} contains no token", named(self.token_file.as_deref()));
+        let unfit = || format!("{} contains no token", named(self.token_file.as_ref()));
         if token.is_empty() {
             return Err(unfit());
         }
@@ -175,22 +181,20 @@ impl Access {
         Ok(header)
     }
 
-    /// Reads the files on a thread that may block, one at a time, so that a disk that hangs holds
-    /// one thread.
+    /// Reads the files, for as long as a request may wait.
     async fn read(&self) -> Result<Contents, String> {
-        let (token, authorities) = (self.token_file.clone(), self.authorities_file.clone());
-        let reading = async {
-            let permit = Arc::clone(&self.reading).acquire_owned().await.ok()?;
-            let task = tokio::task::spawn_blocking(move || {
-                let _permit = permit;
-                let token = contents(token.as_deref(), "--kube-token-file")?;
-                let authorities = contents(authorities.as_deref(), "--kube-ca-file")?;
-                Ok(Contents { token, authorities })
-            });
-            task.await.ok()
+        let bound = match self.last().credentials {
+            Some(_) => PATIENCE.min(self.request_timeout / 4),
+            None => PATIENCE.min(self.request_timeout * 3 / 4),
         };
-        let read = tokio::time::timeout(PATIENCE, reading).await.ok().flatten();
-        read.unwrap_or_else(|| Err("timed out reading the token and certificates".to_owned()))
+        let reading = async {
+            let token = contents(self.token_file.as_ref(), "--kube-token-file").await?;
+            let authorities = contents(self.authorities_file.as_ref(), "--kube-ca-file").await?;
+            Ok(Contents { token, authorities })
+        };
+        tokio::time::timeout(bound, reading).await.unwrap_or_else(|_| {
+            Err("timed out reading the token and certificates: their file system hangs".to_owned())
+        })
     }
 
     /// Reads the token, for `tenure doctor`.
@@ -199,25 +203,21 @@ impl Access {
     }
 }
 
-fn named(path: Option<&Path>) -> String {
-    path.map_or_else(String::new, |it| it.display().to_string())
+fn named(file: Option<&SmallFile>) -> String {
+    file.map_or_else(String::new, |it| it.path().display().to_string())
 }
 
-fn contents(path: Option<&Path>, setting: &str) -> Result<Option<Vec<u8>>, String> {
-    let Some(path) = path else {
+async fn contents(file: Option<&SmallFile>, setting: &str) -> Result<Option<Vec<u8>>, String> {
+    let Some(file) = file else {
         return Ok(None);
     };
-    let mut bytes = Vec::new();
-    let read =
-        std::fs::File::open(path).and_then(|it| it.take(LONGEST_FILE).read_to_end(&mut bytes));
-    match read {
-        Ok(_) => Ok(Some(bytes)),
-        Err(error) => Err(format!(
+    file.read(PATIENCE).await.map(Some).map_err(|error| {
+        format!(
             "failed to read {}: {}; mount a service account token, or check {setting}",
-            path.display(),
-            error.kind()
-        )),
-    }
+            file.path().display(),
+            reason(&error)
+        )
+    })
 }
 
 fn roots(pem: &[u8]) -> Option<rustls::RootCertStore> {
@@ -229,14 +229,19 @@ fn roots(pem: &[u8]) -> Option<rustls::RootCertStore> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn access(token: &Path, authorities: Option<&Path>) -> Access {
-        Access::new(&KubeAccess {
-            api: url::Url::parse("http://127.0.0.1:1").unwrap(),
-            token_file: Some(token.to_owned()),
-            ca_file: authorities.map(Path::to_owned),
-        })
+        Access::new(
+            &KubeAccess {
+                api: url::Url::parse("http://127.0.0.1:1").unwrap(),
+                token_file: Some(token.to_owned()),
+                ca_file: authorities.map(Path::to_owned),
+            },
+            Duration::from_millis(200),
+        )
     }
 
     fn token(credentials: &Credentials) -> String {
@@ -265,6 +270,29 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         assert_eq!(token(&access.read_again().await.unwrap()), "Bearer two");
+    }
+
+    #[tokio::test]
+    async fn fault_39_a_token_file_that_hangs_leaves_time_for_the_request() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        std::fs::write(&path, "one").unwrap();
+        let access = access(&path, None);
+        access.credentials().await.unwrap();
+        let (go, stop) = std::sync::mpsc::channel::<()>();
+        let file = SmallFile::new(&path, 1);
+        let hang = file.on_its_thread(Duration::ZERO, move |_| stop.recv()).await;
+        assert!(hang.is_err());
+        std::fs::write(&path, "two").unwrap();
+        for _ in 0..3 {
+            let asked = tokio::time::timeout(access.request_timeout, access.read_again());
+            assert_eq!(token(&asked.await.expect("there is time").unwrap()), "Bearer one");
+            assert!(access.last_error().unwrap().contains("hangs"));
+        }
+        drop(go);
+        let recovers =
+            async { while token(&access.read_again().await.unwrap()) != "Bearer two" {} };
+        tokio::time::timeout(Duration::from_secs(20), recovers).await.expect("it is read again");
     }
 
     #[tokio::test]

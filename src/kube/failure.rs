@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::objects::Resource;
+use crate::lease::text::is_printable;
 
 /// Why a request returned no object. The text is for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -212,7 +213,7 @@ pub(crate) fn rule(resource: &Resource, namespace: &str, user: &str) -> String {
 
 /// Returns the server's message, without control characters and shortened.
 fn server_answer(code: u16, status: &Status) -> String {
-    let words: String = status.message.chars().filter(|it| !it.is_control()).take(400).collect();
+    let words: String = status.message.chars().filter(|it| is_printable(*it)).take(400).collect();
     if words.is_empty() {
         format!("the server answered {code}")
     } else {

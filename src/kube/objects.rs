@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use time::OffsetDateTime;
+use time::{OffsetDateTime, UtcOffset};
 
 /// The names of a kind of object in paths, objects and RBAC rules.
 #[derive(Clone, Copy, Debug)]
@@ -356,7 +356,7 @@ fn or_none<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(
 /// Formats a time as a `MicroTime`: UTC with six digits after the second.
 #[must_use]
 pub fn micro_time(at: OffsetDateTime) -> String {
-    let at = at.to_offset(time::UtcOffset::UTC);
+    let at = at.checked_to_offset(UtcOffset::UTC).unwrap_or(at);
     format!(
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z",
         at.year(),
@@ -369,10 +369,12 @@ pub fn micro_time(at: OffsetDateTime) -> String {
     )
 }
 
-/// Parses a time as any client may have written it; `None` if it is invalid.
+/// Parses a time as any client may have written it, and converts it to UTC; `None` if it is invalid
+/// or has no such year there.
 #[must_use]
 pub fn read_time(text: &str) -> Option<OffsetDateTime> {
-    OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).ok()
+    let at = OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).ok()?;
+    at.checked_to_offset(UtcOffset::UTC).filter(|at| at.year() >= 0)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Every permission that Tenure needs in a cluster, and why. The chart, the manifests and the
-//! documentation are tested against this list.
+//! Every permission that Tenure needs in a cluster, and why. The chart and the manifests are tested
+//! against this list, and the documentation is generated from it.
 
 use super::objects::{EndpointSlice, Event, KubeObject, Lease, Pod, Resource, Service};
 
@@ -141,19 +141,6 @@ const fn right(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_right_stands_with_its_reason_in_the_documentation() {
-        let page = include_str!("../../docs/kubernetes/rbac.md");
-        for right in RIGHTS {
-            let Right { verb, resource, why, .. } = right;
-            let row = page.lines().any(|line| {
-                line.starts_with(&format!("| `{}` | `{verb}` |", resource.plural))
-                    && line.contains(why)
-            });
-            assert!(row, "no row says: {verb} {}: {why}", resource.plural);
-        }
-    }
 
     #[test]
     fn the_outcomes_of_errors_are_those_of_the_list() {

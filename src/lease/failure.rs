@@ -4,6 +4,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use super::text::excerpt;
+
+/// The most characters of a message, which may quote what a server sent.
+const LONGEST_MESSAGE: usize = 2_000;
+
 /// The error of a request, by what the caller does next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -50,12 +55,15 @@ pub struct Failure {
     pub cause: Cause,
     /// The message: lower-case, with the remedy if there is one; never a secret or a signed URL.
     pub message: Cow<'static, str>,
+    /// Whether the request certainly changed nothing and never will, such as one that could not be
+    /// sent. The lease may still be this candidate's by an earlier request.
+    pub had_no_effect: bool,
 }
 
 impl Failure {
-    /// Creates a failure from a cause and a message.
+    /// Creates a failure from a cause and a message, of which only what can be shown is kept.
     pub fn new(cause: Cause, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { cause, message: message.into() }
+        Self { cause, message: excerpt(message.into(), LONGEST_MESSAGE), had_no_effect: false }
     }
 }
 

@@ -6,12 +6,13 @@ use std::pin::pin;
 use std::time::Duration;
 
 use super::Outcome;
-use crate::config::CommandLine;
+use crate::config::{CommandLine, Withheld};
 use crate::process::command::{self, CommandExit, Output, Starting};
 
 /// A probe of this kind.
 pub(super) struct Exec {
     pub(super) line: CommandLine,
+    pub(super) withheld: Withheld,
     /// A start that timed out and still runs: a hanging file system takes up one thread, not one
     /// for each run.
     pub(super) starting: Option<Starting>,
@@ -27,7 +28,7 @@ impl Exec {
                 return None;
             }
         }
-        let starting = self.starting.insert(command::start(&self.line, &[]));
+        let starting = self.starting.insert(command::start(&self.line, &self.withheld, &[]));
         let started = starting.started(alarm.as_mut()).await;
         if !matches!(started, Err(CommandExit::TimedOut)) {
             self.starting = None;

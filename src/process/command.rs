@@ -9,15 +9,16 @@ use std::pin::{Pin, pin};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::signal::unix::{self, SignalKind};
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
 use super::output::Collected;
 pub(crate) use super::output::Output;
-use crate::config::{CommandLine, OURS_ALONE};
+use crate::config::{CommandLine, Withheld};
 
 /// How long a killed process may take to disappear; one in uninterruptible sleep is abandoned.
 const GONE: Duration = Duration::from_secs(1);
@@ -64,8 +65,8 @@ pub(crate) struct CommandResult {
 /// system that hangs. Dropping this value kills the command.
 pub(crate) struct Starting(JoinHandle<std::io::Result<Group>>);
 
-/// Starts a command.
-pub(crate) fn start(line: &CommandLine, environment: &[Variable]) -> Starting {
+/// Starts a command with Tenure's environment but for what is withheld, and these variables.
+pub(crate) fn start(line: &CommandLine, withheld: &Withheld, environment: &[Variable]) -> Starting {
     let mut command = Command::new(&line.program);
     command
         .args(&line.arguments)
@@ -74,12 +75,11 @@ pub(crate) fn start(line: &CommandLine, environment: &[Variable]) -> Starting {
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
-    for name in OURS_ALONE {
-        command.env_remove(name);
-    }
-    for (name, value) in environment {
+    let added = environment.iter().map(|(name, value)| (*name, value.as_deref()));
+    for (name, value) in withheld.changes().chain(added) {
         match value {
-            Some(value) => command.env(name, value),
+            // A NUL would keep the command from being started.
+            Some(value) => command.env(name, value.replace('\0', "")),
             None => command.env_remove(name),
         };
     }
@@ -89,12 +89,13 @@ pub(crate) fn start(line: &CommandLine, environment: &[Variable]) -> Starting {
 /// Runs a command to its end. Dropping the future kills the whole group.
 pub(crate) async fn run(
     line: &CommandLine,
+    withheld: &Withheld,
     environment: &[Variable],
     bounds: Bounds,
     output: Output,
 ) -> CommandResult {
     let mut alarm = pin!(tokio::time::sleep(bounds.time));
-    let mut starting = start(line, environment);
+    let mut starting = start(line, withheld, environment);
     match starting.started(alarm.as_mut()).await {
         Ok(group) => group.finish(alarm, bounds.grace, output).await,
         Err(end) => CommandResult { end, first_line: None },
@@ -120,8 +121,11 @@ pub(crate) struct Group {
     child: Child,
     out: Option<ChildStdout>,
     err: Option<ChildStderr>,
-    /// The id of the group, until its leader has been reaped and the rest been killed.
+    /// The id of the group and its leader. The leader is waited for after the last signal to the
+    /// group, so no other process or group can have the id; `None` after that.
     id: Option<Pid>,
+    /// Resolves when a child of this process has exited.
+    child_exited: unix::Signal,
 }
 
 impl Drop for Group {
@@ -134,7 +138,7 @@ impl Group {
     fn of(mut child: Child) -> std::io::Result<Self> {
         let id = child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
         let (out, err) = (child.stdout.take(), child.stderr.take());
-        Ok(Self { child, out, err, id })
+        Ok(Self { child, out, err, id, child_exited: unix::signal(SignalKind::child())? })
     }
 
     fn signal(&self, signal: Signal) {
@@ -152,22 +156,13 @@ impl Group {
         output: Output,
     ) -> CommandResult {
         let mut collected = Collected::new(output);
-        let mut rung = false;
-        let exited = loop {
-            let (mut out, mut err) = ([0; 4096], [0; 4096]);
-            tokio::select! {
-                status = self.child.wait() => break status.ok(),
-                read = read(&mut self.out, &mut out) => collected.out(&out[..read]).await,
-                read = read(&mut self.err, &mut err) => collected.err(&err[..read]).await,
-                () = alarm.as_mut(), if !rung => {
-                    rung = true;
-                    break self.end(grace, &mut collected).await;
-                }
-            }
+        let rung = tokio::select! {
+            () = self.exited(&mut collected) => false,
+            () = alarm.as_mut() => true,
         };
-        // The leader was reaped just now, so its id cannot belong to another group yet.
+        let has_exited = !rung || self.end(grace, &mut collected).await;
         self.signal(Signal::KILL);
-        self.id = None;
+        let exited = self.reap(has_exited).await;
         let _ = tokio::time::timeout(LAST_LINES, self.read_on(&mut collected)).await;
         let first_line = collected.finish();
         let end =
@@ -175,28 +170,39 @@ impl Group {
         CommandResult { end, first_line }
     }
 
-    /// Sends SIGTERM to the group, and SIGKILL after `grace`; reads its output meanwhile.
-    async fn end(&mut self, grace: Duration, collected: &mut Collected) -> Option<ExitStatus> {
+    /// Sends SIGTERM to the group, and SIGKILL after `grace`; reads its output meanwhile. Returns
+    /// whether the command has exited.
+    async fn end(&mut self, grace: Duration, collected: &mut Collected) -> bool {
         if !grace.is_zero() {
             self.signal(Signal::TERM);
-            let asked = tokio::time::timeout(grace, self.wait(collected)).await;
-            if let Ok(status) = asked {
-                return status;
+            if tokio::time::timeout(grace, self.exited(collected)).await.is_ok() {
+                return true;
             }
         }
         self.signal(Signal::KILL);
-        tokio::time::timeout(GONE, self.wait(collected)).await.ok().flatten()
+        tokio::time::timeout(GONE, self.exited(collected)).await.is_ok()
     }
 
-    async fn wait(&mut self, collected: &mut Collected) -> Option<ExitStatus> {
-        loop {
+    /// Reads the output until the command has exited, and does not wait for it in the kernel's
+    /// sense: it stays a zombie, and its id its own.
+    async fn exited(&mut self, collected: &mut Collected) {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        while let Some(id) = self.id
+            && matches!(waitid(WaitId::Pid(id), options), Ok(None))
+        {
             let (mut out, mut err) = ([0; 4096], [0; 4096]);
             tokio::select! {
-                status = self.child.wait() => return status.ok(),
+                _ = self.child_exited.recv() => {}
                 read = read(&mut self.out, &mut out) => collected.out(&out[..read]).await,
                 read = read(&mut self.err, &mut err) => collected.err(&err[..read]).await,
             }
         }
+    }
+
+    /// Waits for the command if it has exited; it cannot be signalled from here on.
+    async fn reap(&mut self, has_exited: bool) -> Option<ExitStatus> {
+        self.id = None;
+        if has_exited { self.child.wait().await.ok() } else { None }
     }
 
     /// Reads the rest of both pipes.
@@ -227,5 +233,27 @@ fn how(status: ExitStatus) -> CommandExit {
     match (status.code(), status.signal()) {
         (Some(code), _) => CommandExit::Exited(code),
         (None, signal) => CommandExit::Killed(signal.unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::test_kill_process;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_id_of_a_command_is_its_own_until_its_group_was_killed() {
+        let arguments = vec!["-c".to_owned(), "sleep 60 & exit 3".to_owned()];
+        let line = CommandLine { program: "/bin/sh".into(), arguments };
+        let mut alarm = pin!(tokio::time::sleep(Duration::from_secs(20)));
+        let mut group =
+            start(&line, &Withheld::default(), &[]).started(alarm.as_mut()).await.ok().unwrap();
+        let id = group.id.unwrap();
+        group.exited(&mut Collected::new(Output::FirstLine)).await;
+        assert!(test_kill_process(id).is_ok(), "a zombie");
+        let result = group.finish(alarm, Duration::ZERO, Output::FirstLine).await;
+        assert_eq!(result.end, CommandExit::Exited(3));
+        assert!(test_kill_process(id).is_err(), "it has been waited for");
     }
 }

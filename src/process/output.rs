@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::lease::text::is_printable;
+
 /// The most lines of one run that are logged.
 const MOST_LINES: usize = 100;
 
@@ -136,7 +138,7 @@ impl Collected {
 fn clean(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let shown = text.trim_end().chars();
-    shown.map(|it| if it.is_control() && it != '\t' { '\u{fffd}' } else { it }).collect()
+    shown.map(|it| if is_printable(it) || it == '\t' { it } else { '\u{fffd}' }).collect()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! no request, however slow or frequent, reaches the election.
 
 mod hosts;
+mod parameters;
 mod reply;
 mod routes;
 mod streams;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -26,6 +27,7 @@ pub use crate::http::listener::{Listener, bind};
 use crate::metrics::Metrics;
 use crate::status::{About, Heartbeat, Judgement, Published, Role};
 use hosts::Hosts;
+pub use parameters::is_path;
 use streams::Streams;
 
 /// The most event streams and long polls at a time. They never take more than half of the
@@ -124,10 +126,10 @@ impl ConnectionService for Paths {
         self.router.clone()
     }
 
-    fn refusal(&self, headers: &HeaderMap, body: u64) -> Option<Response> {
+    fn refusal(&self, uri: &Uri, headers: &HeaderMap, body: u64) -> Option<Response> {
         let too_large = (StatusCode::PAYLOAD_TOO_LARGE, "request bodies are not accepted\n");
         let too_large = (body > MAX_BODY).then(|| too_large.into_response());
-        too_large.or_else(|| self.hosts.refusal(headers))
+        too_large.or_else(|| self.hosts.refusal(headers)).or_else(|| parameters::refusal(uri))
     }
 }
 

@@ -1,22 +1,24 @@
 //! Status files: the status for readers without HTTP, each with the time until which it is valid.
 //!
 //! Each file has its own writer, whose disk I/O runs on another thread, one write at a time: a disk
-//! that hangs or is full delays only its own file. Symbolic links are never followed.
+//! that hangs or is full delays only its own file. A symbolic link is followed only in a directory
+//! that no other user can write, and never in place of the file.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use futures::future::join_all;
+use rustix::fs::Mode;
 use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::clock::Moment;
 use crate::config::{FileFormat, StatusFile};
+use crate::files::Directory;
 use crate::metrics::Metrics;
 use crate::status::document::{Document, rfc3339};
 use crate::status::publish_acks::PublishAcks;
@@ -188,18 +190,18 @@ fn quoted(value: &str) -> String {
 
 /// Replaces a file atomically: writes a new one in the same directory and renames it.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    check_regular_file(path)?;
-    let beside = temporary_path(path)?;
-    // The temporary file of a process that died half-way; its name contains the process id.
-    match std::fs::remove_file(&beside) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file: File =
-        OpenOptions::new().write(true).create_new(true).mode(0o644).open(&beside)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| std::fs::rename(&beside, path));
+    let (directory, name) = place(path)?;
+    directory.check_regular(name)?;
+    // The temporary file of a process that died half-way has this name too.
+    let mut beside = OsString::from(".");
+    beside.push(name);
+    beside.push(format!(".{}.tmp", std::process::id()));
+    let mode = Mode::from_raw_mode(0o644);
+    let written = directory
+        .write_new(&beside, text.as_bytes(), mode, false)
+        .and_then(|()| Ok(directory.rename(&beside, name)?));
     if written.is_err() {
-        let _ = std::fs::remove_file(&beside);
+        let _ = directory.remove(&beside);
     }
     written
 }
@@ -207,33 +209,18 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 /// Removes a file that still reports active and could not be rewritten; this works on a full disk
 /// too. A missing file means unknown, and unknown is never active.
 fn remove(path: &Path) {
-    if check_regular_file(path).is_ok() {
-        let _ = std::fs::remove_file(path);
+    if let Ok((directory, name)) = place(path)
+        && directory.check_regular(name).is_ok()
+    {
+        let _ = directory.remove(name);
     }
 }
 
-fn check_regular_file(path: &Path) -> io::Result<()> {
-    match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-        Ok(found) if found.file_type().is_file() => Ok(()),
-        Ok(found) => {
-            let what = if found.is_symlink() { "a symbolic link" } else { "not a regular file" };
-            Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("it is {what}; set a regular file"),
-            ))
-        }
-    }
-}
-
-/// Returns the path of the temporary file, in the same directory so that it can be renamed.
-fn temporary_path(path: &Path) -> io::Result<PathBuf> {
+/// Opens the directory of a file on each use, since it may be deleted and restored meanwhile.
+fn place(path: &Path) -> io::Result<(Directory, &OsStr)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    hidden.push(format!(".{}.tmp", std::process::id()));
-    Ok(path.with_file_name(hidden))
+    let parent = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    Ok((Directory::open(parent)?, name))
 }
 
 #[cfg(test)]

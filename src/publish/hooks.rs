@@ -186,7 +186,8 @@ impl Hooks {
         let time = self.settings.timeout;
         let result = match (hook, &self.client) {
             (Hook::Command(line), _) => {
-                by_command(line, event, &document, self.url.as_deref(), time).await
+                let withheld = &self.settings.withheld;
+                by_command(line, withheld, event, &document, self.url.as_deref(), time).await
             }
             (Hook::Webhook(url), Some(client)) => {
                 by_webhook(client, url, event, &document, time).await

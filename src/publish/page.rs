@@ -18,6 +18,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::clock::Moment;
 use crate::election::{Standing, State};
+use crate::lease::text::is_printable;
 use crate::status::document::{Document, HealthDocument, StoreDocument, rfc3339};
 use crate::status::words::{self, spoken};
 use crate::status::{About, Published, Role, whole_ms};
@@ -73,7 +74,8 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
     let leader = leader(&document);
     let heard = document.store.last_success_ms_ago.is_some();
     let last_seen = last_seen(&document);
-    let unknown = if heard && last_seen.is_none() { "No leader known" } else { "Unknown" };
+    let stale = document.holder.as_ref().is_some_and(|it| it.stale);
+    let unknown = if heard && !stale { "No leader known" } else { "Unknown" };
     // A passive instance with a term knows that its own leadership has ended.
     let (label, leads) = match (document.role, document.term) {
         (Role::Active, _) => ("Leader", "leads"),
@@ -122,8 +124,15 @@ fn leader<'a>(document: &'a Document<'_>) -> Option<&'a str> {
     if document.role == Role::Active { Some(&document.identity) } else { seen }
 }
 
-/// Renders the holder that was last seen, if that is too long ago for it to count as the leader.
+/// Renders the holder that was last seen, if that is too long ago for it to count as the leader, or
+/// if none has been seen since.
 fn last_seen(document: &Document<'_>) -> Option<String> {
+    if let (Some(last), Role::Passive) = (&document.last_holder, document.role) {
+        let until = OffsetDateTime::parse(&last.until, &Rfc3339);
+        let until = until.map_or_else(|_| escaped(&last.until), date);
+        let (name, term) = (escaped(&last.identity), last.term);
+        return Some(format!("<p class=\"soft\">last: {name}, term {term}, until {until}</p>\n"));
+    }
     let holder =
         document.holder.as_ref().filter(|it| it.stale && document.role == Role::Passive)?;
     let (name, seen) = (escaped(&holder.identity), ago(holder.seen_ms_ago));
@@ -145,11 +154,11 @@ fn say(document: &Document<'_>) -> String {
     let words = match &*document.state {
         // Its belief is over, and the election loop has not turned since.
         "jeopardy" if document.role == Role::Passive => {
-            "led until the lease expired, and cannot renew it"
+            "led until the lease expired, and cannot renew it".to_owned()
         }
-        state => words::state(state),
+        _ => document.activity(),
     };
-    format!("This instance, {}, {words}.", escaped(&document.identity))
+    format!("This instance, {}, {}.", escaped(&document.identity), escaped(&words))
 }
 
 /// Renders the rest of a leadership or a drain as a countdown, with a progress bar if the total is
@@ -190,7 +199,8 @@ fn facts(published: &Published, document: &Document<'_>, now: Moment) -> String 
     let mut text = String::new();
     let holder = document.holder.as_ref();
     let term = document.term.or(holder.map(|it| it.term));
-    fact(&mut text, "Term", &term.map_or("none yet".to_owned(), |it| it.to_string()), &[]);
+    let none = if document.last_holder.is_some() { "none" } else { "none known" };
+    fact(&mut text, "Term", &term.map_or(none.to_owned(), |it| it.to_string()), &[]);
     if document.role == Role::Active {
         let since = published.status.since;
         let words = while_known(&format!("for {}", ago(whole_ms(since.elapsed_max(now)))));
@@ -202,9 +212,13 @@ fn facts(published: &Published, document: &Document<'_>, now: Moment) -> String 
         let words = while_known(&format!("for {}", ago(whole_ms(seen.elapsed_max(now)))));
         fact(&mut text, "Seen as leader since", &date(seen.date()), &[words]);
     }
-    let since = published.status.since;
-    let lasts = ago(whole_ms(since.elapsed_max(now)));
-    let words = while_known(&format!("{}, for {lasts}", document.state));
+    let words = match published.state_since(now) {
+        Some(since) => {
+            let lasts = ago(whole_ms(since.elapsed_max(now)));
+            while_known(&format!("{}, for {lasts}", document.state))
+        }
+        None => while_known(&document.state),
+    };
     fact(&mut text, "This instance", &escaped(&document.identity), &[words]);
     store(&mut text, &document.store);
     if let Some(successor) = &document.successor {
@@ -316,7 +330,7 @@ fn ago(ms: u64) -> String {
 
 /// Renders a date in UTC: the day, then the time.
 fn date(date: OffsetDateTime) -> String {
-    let date = date.to_offset(time::UtcOffset::UTC);
+    let date = date.checked_to_offset(time::UtcOffset::UTC).unwrap_or(date);
     let (hour, minute, second) = date.to_hms();
     let month = date.month().to_string();
     format!(
@@ -337,8 +351,8 @@ fn escaped(text: &str) -> String {
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
-            it if it.is_control() => safe.push(' '),
-            it => safe.push(it),
+            it if is_printable(it) => safe.push(it),
+            _ => safe.push(' '),
         }
     }
     safe

@@ -25,6 +25,7 @@ use tokio::time::MissedTickBehavior;
 use crate::clock::{self, Moment};
 use crate::config::Environment;
 use crate::election::{Standing, State, Status};
+use crate::lease::text::is_printable;
 use crate::status::{About, Heartbeat, Judgement, Published, Role};
 
 /// How long after a failure a message is sent again.
@@ -257,12 +258,12 @@ fn status_text(published: &Published, about: &About, now: Moment) -> String {
         // These two states always have a term.
         (State::Leader | State::Jeopardy, None) => format!("of {election}; {}", others()),
     };
-    if let Some(error) = &status.store.last_error {
+    if let Some(error) = status.store.error() {
         text += "; store: ";
         text += &error.failure().message;
     }
     // A line break would begin another message, and names come from the store.
-    text.chars().map(|it| if it.is_control() { ' ' } else { it }).take(LONGEST_STATUS).collect()
+    text.chars().map(|it| if is_printable(it) { it } else { ' ' }).take(LONGEST_STATUS).collect()
 }
 
 #[cfg(test)]

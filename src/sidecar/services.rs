@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::admin;
 use crate::clock;
-use crate::config::{Beside, Listen, Settings};
+use crate::config::{KubePublishing, Listen, Settings};
 use crate::driver::Control;
 use crate::election::Command;
 use crate::kube::Kube;
@@ -62,7 +62,9 @@ impl Services {
         let probes = Probes::new(&settings.health, clock::now)?;
         let listeners = listen(&settings.listen).await?;
         let admin = match &settings.admin {
-            Some(it) => Some((admin::bind(it).await?, operating(&settings, &control, &published))),
+            Some(it) => {
+                Some((admin::bind(it).await?, operating(&settings, &about, &control, &published)))
+            }
             None => None,
         };
         let mut publishers = JoinSet::new();
@@ -154,7 +156,7 @@ impl Services {
 
 /// Starts the publishers to the cluster, route and Events; returns the route's acknowledgements.
 fn start_kubernetes_publishers(
-    beside: &Beside,
+    beside: &KubePublishing,
     settings: &Settings,
     published: &watch::Receiver<Published>,
     told: (Control, Metrics),
@@ -179,13 +181,14 @@ fn start_kubernetes_publishers(
 /// Returns the state of the admin listener.
 fn operating(
     settings: &Settings,
+    about: &About,
     control: &Control,
     published: &watch::Receiver<Published>,
 ) -> admin::App {
     admin::App {
         control: control.clone(),
         published: published.clone(),
-        identity: settings.identity.clone(),
+        about: about.clone(),
         retry_period: settings.timings.retry_period,
         now: clock::now,
     }

@@ -10,7 +10,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::{
     About, Judgement, Past, ProbeState, Published, Role, RouteState, valid_until_boottime_ns,
-    whole_ms,
+    whole_ms, words,
 };
 use crate::clock::Moment;
 use crate::election::Transition;
@@ -31,6 +31,10 @@ pub struct Document<'a> {
     pub state: Cow<'a, str>,
     /// Active or passive.
     pub role: Role,
+    /// Whether this instance is a standby that would lead if the lease were free; `None` from a
+    /// version that does not say.
+    #[serde(default)]
+    pub can_take_over: Option<bool>,
     /// The term of this instance, while it holds it.
     #[serde(default)]
     pub term: Option<u64>,
@@ -50,6 +54,9 @@ pub struct Document<'a> {
     /// The holder of the lease that was last seen.
     #[serde(default)]
     pub holder: Option<HolderDocument<'a>>,
+    /// The holder that was seen before, while none is known.
+    #[serde(default)]
+    pub last_holder: Option<LastHolderDocument<'a>>,
     /// The successor that the record names.
     #[serde(default)]
     pub successor: Option<SuccessorDocument<'a>>,
@@ -97,6 +104,19 @@ pub struct HolderDocument<'a> {
     /// Whether that is longer than lease-duration ago: another may lead, or none.
     #[serde(default)]
     pub stale: bool,
+}
+
+/// An earlier holder in the status document.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LastHolderDocument<'a> {
+    /// Its identity.
+    pub identity: Cow<'a, str>,
+    /// Its term.
+    #[serde(default)]
+    pub term: u64,
+    /// When it was seen no more, RFC 3339.
+    #[serde(default)]
+    pub until: Cow<'a, str>,
 }
 
 /// The successor in the status document.
@@ -192,6 +212,19 @@ pub struct TransitionDocument<'a> {
     pub term: Option<u64>,
 }
 
+impl Document<'_> {
+    /// Returns what the instance does: the end of a sentence that begins with its name.
+    #[must_use]
+    pub fn activity(&self) -> String {
+        let words = words::state(&self.state);
+        if self.state != "standby" || self.can_take_over != Some(false) {
+            return words.to_owned();
+        }
+        let why = self.store.last_error.as_deref().unwrap_or("the store does not answer");
+        format!("is a standby, but cannot take over: {why}")
+    }
+}
+
 impl Published {
     /// Returns the status document as it is at `now`.
     #[must_use]
@@ -204,6 +237,7 @@ impl Published {
             instance: about.instance.as_str().into(),
             state: judgement.state.as_str().into(),
             role: judgement.role(),
+            can_take_over: Some(self.can_take_over(about, now)),
             term: judgement.term,
             valid_for_ms: judgement.valid_for_ms(),
             valid_until_boottime_ns: valid_until_boottime_ns(&judgement, now),
@@ -217,6 +251,11 @@ impl Published {
                 seen_ms_ago: store.last_success.map_or(0, |then| whole_ms(then.elapsed_max(now))),
                 stale: self.is_out_of_contact(about, now),
             }),
+            last_holder: self.last_holder.as_ref().map(|(holder, until)| LastHolderDocument {
+                identity: holder.candidate.identity.as_str().into(),
+                term: holder.term,
+                until: rfc3339(until.date()).into(),
+            }),
             successor: self.status.successor.as_ref().map(|successor| SuccessorDocument {
                 identity: successor.identity.as_str().into(),
                 hold_off_ms: whole_ms(successor.hold_off),
@@ -228,10 +267,7 @@ impl Published {
                 kind: about.store.into(),
                 last_success_ms_ago: store.last_success.map(|then| whole_ms(then.elapsed_max(now))),
                 failures: store.failures,
-                last_error: store
-                    .last_error
-                    .as_ref()
-                    .map(|error| Cow::from(error.failure().message.as_ref())),
+                last_error: store.error().map(|error| Cow::from(error.failure().message.as_ref())),
             },
             health: (!self.probes.is_empty()).then(|| HealthDocument {
                 well: self.is_healthy(),

@@ -41,8 +41,8 @@ pub(crate) fn reason(name: &str) -> String {
         "unhealthy" => "health probes failed",
         "recovered" => "health probes succeed again",
         "child-ended" => "the command exited",
-        "drained" => "the service finished its work",
-        "drain-over" => "drain-timeout expired",
+        "drained" => "the service or command has ended its work",
+        "drain-over" => "the drain is over",
         other => return other.replace('-', " "),
     };
     words.to_owned()

@@ -23,8 +23,9 @@ use self::credential::Credential;
 use self::errors::{Op, classify, code, is_missing, not_azure};
 use self::record::Metadata;
 use self::transport::{ProxyRoute, is_loopback};
-use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore};
+use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Presence};
 use crate::config::AzureSettings;
+use crate::http::resolver::Resolver;
 use crate::lease::{
     Bid, Cause, Failure, Grant, LeaseId, Record, Rules, Snapshot, StoreError, Successor, Version,
 };
@@ -36,6 +37,7 @@ mod connection_string;
 mod credential;
 mod doctor;
 mod errors;
+mod find;
 mod findings;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
@@ -47,6 +49,9 @@ mod transport;
 
 /// The version of the service's API, which Azurite 3.35 supports too.
 const VERSION: &str = "2023-11-03";
+
+/// The version of a blob that does not exist.
+const MISSING: &str = "missing";
 
 /// The longest lease that a blob can have, except for an infinite one.
 const LONGEST_LEASE: Duration = Duration::from_secs(60);
@@ -91,8 +96,10 @@ impl Azure {
         };
         // A connection string may name another https endpoint.
         let tls = settings.endpoint.scheme() == "https";
-        let transport = transport::client(route, tls).map_err(StoreError::Unknown)?;
-        let credential = Credential::open(&settings, &transport).map_err(StoreError::Unknown)?;
+        let resolver = Resolver::default();
+        let transport = transport::client(route, tls, &resolver).map_err(StoreError::Unknown)?;
+        let credential =
+            Credential::open(&settings, &transport, &resolver).map_err(StoreError::Unknown)?;
         Ok(Self { settings, transport, credential })
     }
 
@@ -108,6 +115,10 @@ impl Azure {
             return failed;
         }
         self.credential.distrust();
+        let failed = match self.credential.account_of_key() {
+            Some(account) => errors::explain_key(failed, error, &account),
+            None => failed,
+        };
         match (failed, self.credential.failure()) {
             (StoreError::Unknown(failure), Some(why)) => {
                 StoreError::Unknown(Failure::new(Cause::Auth, format!("{failure}; and {why}")))
@@ -134,16 +145,22 @@ impl Azure {
         Ok(Some(Seen { headers, record }))
     }
 
-    /// Acquires the lease, and creates the blob first if it is missing.
+    /// Acquires the lease of the blob as it was seen free, or creates the blob first if there was
+    /// none. A copy of the request that arrives late finds another version, or no blob, and so
+    /// leases nothing: not even a blob that was deleted and created again since. Only a late copy
+    /// of a bid that saw no blob may lease one; its next holder waits as R11 requires.
     async fn take(&self, access: &Access, bid: &Bid) -> Result<(), StoreError> {
         let seconds = i32::try_from(bid.lease_duration.as_secs()).unwrap_or(i32::MAX);
+        let seen = Some(&*bid.seen.0).filter(|it| *it != MISSING);
         let options = || BlobClientAcquireLeaseOptions {
+            if_match: seen.map(|it| Etag::from(it.to_owned())),
             proposed_lease_id: Some(bid.lease.to_wire()),
             ..Default::default()
         };
         let mut answer = access.lock.acquire_lease(seconds, Some(options())).await;
         if let Err(error) = &answer
             && is_missing(error)
+            && seen.is_none()
         {
             self.make(access, code(error).is_some_and(|(_, code)| code == "ContainerNotFound"))
                 .await?;
@@ -151,6 +168,10 @@ impl Azure {
         }
         match answer {
             Ok(answer) => names(answer.headers(), bid.lease),
+            // Changed by another candidate, or by this one since it holds the lease.
+            Err(error) if matches!(code(&error), Some((412, "ConditionNotMet"))) => {
+                self.renew(bid).await
+            }
             Err(error) => Err(self.failed(Op::Acquire, &error)),
         }
     }
@@ -184,8 +205,9 @@ impl LeaseStore for Azure {
     async fn read(&self) -> Result<Snapshot, StoreError> {
         let access = self.credential.access().await?;
         let Some(Seen { headers, record }) = self.see(&access).await? else {
-            let version = Version(Arc::from("missing"));
-            return Ok(Snapshot { free: true, record: Record::default(), version, claim: None });
+            let version = Version(Arc::from(MISSING));
+            let record = Record::default();
+            return Ok(Snapshot { free: true, record, version, claim: None, ends_in: None });
         };
         let free = match header(&headers, "x-ms-lease-state") {
             Some("available" | "expired" | "broken") => true,
@@ -193,7 +215,9 @@ impl LeaseStore for Azure {
             _ => return Err(not_azure()),
         };
         let etag = header(&headers, "etag").ok_or_else(not_azure)?;
-        Ok(Snapshot { free, record, version: Version(Arc::from(etag)), claim: None })
+        let is_endless = header(&headers, "x-ms-lease-duration") == Some("infinite");
+        let ends_in = is_endless.then_some(Duration::MAX);
+        Ok(Snapshot { free, record, version: Version(Arc::from(etag)), claim: None, ends_in })
     }
 
     async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
@@ -216,7 +240,7 @@ impl LeaseStore for Azure {
         let term = next_term(record.term, floor, &self.place())?;
         let fields = record::metadata(&headers).write_term(bid, term);
         match Self::write(&access.lock, &fields, Some(bid.lease), &headers).await {
-            Ok(answer) => genuine(&answer).map(|_| term),
+            Ok(answer) => written(&answer, &headers).map(|()| term),
             Err(error) if matches!(code(&error), Some((412, "ConditionNotMet"))) => {
                 let seen = self.see(&access).await?.ok_or_else(gone)?;
                 ours(&seen.record, bid)
@@ -241,7 +265,7 @@ impl LeaseStore for Azure {
         }
         let fields = record::metadata(&headers).set_successor(successor);
         match Self::write(&access.lock, &fields, Some(bid.lease), &headers).await {
-            Ok(answer) => genuine(&answer).map(|_| ()),
+            Ok(answer) => written(&answer, &headers),
             Err(error) => Err(self.failed(Op::Hold, &error)),
         }
     }
@@ -266,8 +290,13 @@ impl LeaseStore for Azure {
 #[async_trait]
 impl LeaseAdmin for Azure {
     async fn break_lease(&self, at_once: bool) -> Result<BreakOutcome, StoreError> {
-        let access = self.credential.access().await?;
+        let access = self.credential.first_access().await?;
         self.end_lease(&access, at_once).await
+    }
+
+    async fn presence(&self) -> Result<Presence, StoreError> {
+        let access = self.credential.access().await?;
+        self.find(&access).await
     }
 
     async fn examine(&self) -> Vec<Finding> {
@@ -275,7 +304,7 @@ impl LeaseAdmin for Azure {
     }
 
     async fn create(&self, floor: u64) -> Result<Vec<String>, StoreError> {
-        let access = self.credential.access().await?;
+        let access = self.credential.first_access().await?;
         let mut made = Vec::new();
         let Some(Seen { headers, record }) = self.see(&access).await? else {
             if self.make_container(&access).await? {
@@ -290,7 +319,7 @@ impl LeaseAdmin for Azure {
         if record.term.is_none() {
             let fields = record::metadata(&headers).first_term(floor);
             let answer = Self::write(&access.lock, &fields, None, &headers).await;
-            genuine(&answer.map_err(|error| self.failed(Op::Make, &error))?)?;
+            written(&answer.map_err(|error| self.failed(Op::Make, &error))?, &headers)?;
             made.push(format!("wrote the first term {floor} to the blob {}", self.place()));
         }
         Ok(made)
@@ -328,6 +357,19 @@ fn names(headers: &Headers, lease: LeaseId) -> Result<(), StoreError> {
 /// Checks that Azure answered, and not a proxy with a page of its own.
 fn genuine(headers: &Headers) -> Result<&Headers, StoreError> {
     header(headers, "x-ms-request-id").map(|_| headers).ok_or_else(not_azure)
+}
+
+/// Checks that the answer to a write of metadata shows it. Such an answer has nothing of what was
+/// written, so the proof is a new `ETag`: the write was conditional on the one `seen` before, and
+/// only a write changes it.
+fn written(answer: &Headers, seen: &Headers) -> Result<(), StoreError> {
+    let etag = header(genuine(answer)?, "etag").ok_or_else(not_azure)?;
+    if header(seen, "etag") == Some(etag) {
+        let message = "the store answered a write with the version of before: check whether a \
+                       proxy answers in its place";
+        return Err(StoreError::Unknown(Failure::new(Cause::Settings, message)));
+    }
+    Ok(())
 }
 
 /// Returns the store's date from its answer.

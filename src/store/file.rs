@@ -30,7 +30,7 @@ use self::attempt::{Attempt, BREAKING, Change, NOT_OURS, holds};
 use self::directory::LeaseDirectory;
 use self::fault::FileError;
 use self::record::Stored;
-use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore};
+use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Presence};
 use crate::clock::{self, Moment};
 use crate::config::FileSettings;
 use crate::lease::{Bid, Cause, Failure, Grant, Record, Rules, Snapshot, StoreError, Successor};
@@ -141,6 +141,7 @@ impl LeaseStore for FileStore {
             record: Record::default(),
             version: Stored::first().version(),
             claim: None,
+            ends_in: None,
         };
         self.attempt(move |attempt| {
             let now = attempt.reading(attempt.boot_id()?);
@@ -152,6 +153,7 @@ impl LeaseStore for FileStore {
                 record: stored.record(),
                 version: stored.version(),
                 claim: None,
+                ends_in: stored.remaining(&now),
             }))
         })
         .await
@@ -160,7 +162,7 @@ impl LeaseStore for FileStore {
     async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
         let bid = bid.clone();
         let outcome = self.attempt(move |attempt| {
-            let directory = attempt.place.open_or_make()?;
+            let directory = attempt.place.open_or_make().map_err(FileError::before_writing)?;
             attempt.change_in(&directory, &bid, |locked, stored| {
                 if !stored.is_of(&bid, &locked.now) || stored.is_breaking() {
                     if !stored.is_free(&locked.now) {
@@ -186,6 +188,8 @@ impl LeaseStore for FileStore {
                     return Ok(Err(why));
                 }
                 if let Some(term) = stored.term_of(&bid) {
+                    // The attempt that wrote it may have failed to make it durable.
+                    locked.sync()?;
                     return Ok(Ok(term));
                 }
                 stored.write_term(&bid, floor).map(Ok).ok_or_else(|| {
@@ -280,6 +284,23 @@ impl LeaseAdmin for FileStore {
         .await
     }
 
+    async fn presence(&self) -> Result<Presence, StoreError> {
+        self.attempt(|attempt| {
+            let place = &attempt.place;
+            let shown = place.directory().display();
+            let Some(directory) = place.open()? else {
+                let missing = format!("the directory {shown} does not exist");
+                return Ok(Presence::Missing { missing, others: None });
+            };
+            if directory.read()?.is_some() {
+                return Ok(Presence::Exists);
+            }
+            let missing = format!("no election {:?} in {shown}", place.election());
+            Ok(Presence::Missing { missing, others: directory.elections().ok() })
+        })
+        .await
+    }
+
     async fn examine(&self) -> Vec<Finding> {
         match self.attempt(|attempt| Ok(examine::examine(attempt))).await {
             Ok(findings) => findings,
@@ -302,9 +323,63 @@ impl LeaseAdmin for FileStore {
                 locked.write(stored, true, None)?;
                 let path = attempt.place.record_path();
                 made.push(format!("{} with a first term, {floor}", path.display()));
+            } else {
+                locked.sync()?;
             }
             Ok(made)
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::fsync;
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::lease::{Candidate, LeaseId, Nonce};
+
+    /// Whether the disk fails to sync, and how often it has synced.
+    static FAILS: AtomicBool = AtomicBool::new(false);
+    static SYNCED: AtomicBool = AtomicBool::new(false);
+
+    #[tokio::test]
+    async fn a_term_whose_sync_has_failed_is_synced_before_it_is_returned() {
+        let directory = tempfile::tempdir().unwrap();
+        let settings = FileSettings {
+            directory: directory.path().to_owned(),
+            election: "orders".to_owned(),
+            is_private: false,
+        };
+        let mut store = FileStore::open(&settings);
+        Arc::get_mut(&mut store.place).unwrap().sync = |fd| {
+            if FAILS.load(Ordering::Relaxed) {
+                return Err(Errno::IO);
+            }
+            SYNCED.store(true, Ordering::Relaxed);
+            fsync(fd)
+        };
+        let bid = Bid {
+            lease: LeaseId::from_random(1),
+            nonce: Nonce(1),
+            candidate: Arc::new(Candidate {
+                identity: "us".to_owned(),
+                instance: "us-1".to_owned(),
+                address: None,
+            }),
+            lease_duration: Duration::from_secs(15),
+            seen: store.read().await.unwrap().version,
+        };
+        store.acquire(&bid).await.unwrap();
+        FAILS.store(true, Ordering::Relaxed);
+        for _ in 0..2 {
+            let failed = store.write_term(&bid, 1).await.unwrap_err();
+            assert!(failed.to_string().contains("synced"), "{failed}");
+        }
+        SYNCED.store(false, Ordering::Relaxed);
+        FAILS.store(false, Ordering::Relaxed);
+        assert_eq!(store.write_term(&bid, 1).await.unwrap(), 1);
+        assert!(SYNCED.load(Ordering::Relaxed), "the term may be lost in a power failure");
     }
 }

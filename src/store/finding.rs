@@ -19,11 +19,11 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// As it should be.
-    Well,
+    Passed,
     /// It works, but an operator should know about it.
-    Doubtful,
+    Warning,
     /// It does not work; `tenure doctor` exits with 1.
-    Wrong,
+    Failed,
     /// Not checked, because of an earlier finding.
     Skipped,
 }

@@ -5,8 +5,8 @@
 //! client-go, which can compete for the same Lease.
 //!
 //! The backend retries nothing and keeps nothing, never compares a wall clock with the times in a
-//! Lease, and treats an error as definite only if the server says so (R4). Only
-//! [`LeaseStore::changed`] waits, until something changes.
+//! Lease, and treats an error as definite only if the server says so (R4). A write is done only if
+//! the answer shows all of it. Only [`LeaseStore::changed`] waits, until something changes.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use self::watching::Noticed;
-use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore};
+use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, MOST_LISTED, Presence};
 use crate::clock;
 use crate::config::KubernetesSettings;
 use crate::kube::objects::Lease;
@@ -24,6 +24,8 @@ use crate::kube::{Dated, Kube, KubeError};
 use crate::lease::{Bid, Cause, Failure, Grant, Rules, Snapshot, StoreError, Successor};
 
 mod doctor;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod record;
 mod token;
 mod watching;
@@ -71,9 +73,42 @@ impl Kubernetes {
         if record::is_of(&lease, bid) { Ok(lease) } else { Err(self.not_ours(&lease)) }
     }
 
-    /// Writes the Lease if it has not changed since it was read.
-    async fn write(&self, lease: &Lease) -> Result<Dated<Lease>, StoreError> {
-        self.kube.replace(lease).await.map_err(failed)
+    /// Writes the Lease if it has not changed since it was read. `Ok(None)` if it has; a write is
+    /// done only if the answer shows it.
+    async fn try_write(&self, lease: &Lease) -> Result<Option<Dated<Lease>>, StoreError> {
+        match self.kube.replace(lease).await {
+            Ok(answer) => self.shown(answer, lease).map(Some),
+            Err(KubeError::Conflict(_)) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Writes the Lease if it has not changed since it was read, or fails.
+    async fn write(&self, lease: &Lease) -> Result<(), StoreError> {
+        self.try_write(lease).await?.map(drop).ok_or_else(|| conflict(self.place()))
+    }
+
+    /// Creates the Lease; `Ok(None)` if there is one.
+    async fn try_create(&self, lease: &Lease) -> Result<Option<Dated<Lease>>, StoreError> {
+        match self.kube.create(lease).await {
+            Ok(answer) => self.shown(answer, lease).map(Some),
+            Err(KubeError::Exists(_)) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Checks that an answer shows what was written: a webhook of the cluster may have changed it,
+    /// even to what it was before.
+    fn shown(&self, answer: Dated<Lease>, written: &Lease) -> Result<Dated<Lease>, StoreError> {
+        if record::shows(&answer.object, written) {
+            return Ok(answer);
+        }
+        let message = format!(
+            "the Lease {} was modified while it was written: something in the cluster changes \
+             Leases, most likely an admission webhook; exempt this Lease from it",
+            self.place()
+        );
+        Err(StoreError::Unknown(Failure::new(Cause::Settings, message)))
     }
 
     /// Acquires or renews a Lease that was read; returns the record found in it, or `None` if the
@@ -88,26 +123,7 @@ impl Kubernetes {
         } else {
             return Err(self.not_ours(&lease));
         }
-        match self.kube.replace(&lease).await {
-            Ok(Dated { object, date }) => {
-                self.shown(&object, bid).map(|()| Some(Grant { record, date }))
-            }
-            Err(KubeError::Conflict(_)) => Ok(None),
-            Err(error) => Err(failed(error)),
-        }
-    }
-
-    /// Checks that an answer shows this bid as the holder of the Lease (R9).
-    fn shown(&self, written: &Lease, bid: &Bid) -> Result<(), StoreError> {
-        if record::is_of(written, bid) {
-            return Ok(());
-        }
-        let message = format!(
-            "the Lease {} was modified while it was written: something in the cluster changes \
-             Leases, most likely an admission webhook; exempt this Lease from it",
-            self.place()
-        );
-        Err(StoreError::Unknown(Failure::new(Cause::Settings, message)))
+        Ok(self.try_write(&lease).await?.map(|Dated { date, .. }| Grant { record, date }))
     }
 
     fn gone(&self) -> StoreError {
@@ -119,7 +135,9 @@ impl Kubernetes {
             Some(_) if record::is_broken(lease) => {
                 format!("an operator broke the Lease {}", self.place())
             }
-            Some(holder) => format!("the Lease {} is held by {holder:?}", self.place()),
+            Some(holder) => {
+                format!("the Lease {} is held by {:?}", self.place(), record::shown(holder))
+            }
             None => {
                 format!("the Lease {} was freed, or has changed since it was read", self.place())
             }
@@ -150,14 +168,9 @@ impl LeaseStore for Kubernetes {
         if record::is_missing(&bid.seen) {
             let (namespace, name) = (&self.settings.namespace, &self.settings.name);
             let lease = record::taken_anew(namespace, name, bid, now());
-            match self.kube.create(&lease).await {
-                Ok(Dated { object, date }) => {
-                    tracing::warn!(lease = self.place(), "created the missing Lease");
-                    self.shown(&object, bid)?;
-                    return Ok(Grant { record: Default::default(), date });
-                }
-                Err(KubeError::Exists(_)) => (),
-                Err(error) => return Err(failed(error)),
+            if let Some(Dated { date, .. }) = self.try_create(&lease).await? {
+                tracing::warn!(lease = self.place(), "created the missing Lease");
+                return Ok(Grant { record: Default::default(), date });
             }
         }
         // The write in between may have been an earlier request of this bid.
@@ -187,7 +200,7 @@ impl LeaseStore for Kubernetes {
     async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
         let mut lease = self.read_ours(bid).await?;
         record::renew(&mut lease, bid, now());
-        self.shown(&self.write(&lease).await?.object, bid)
+        self.write(&lease).await
     }
 
     async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
@@ -202,7 +215,7 @@ impl LeaseStore for Kubernetes {
             return Ok(());
         }
         record::set_successor(&mut lease, successor);
-        self.write(&lease).await.map(|_| ())
+        self.write(&lease).await
     }
 
     async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
@@ -211,7 +224,7 @@ impl LeaseStore for Kubernetes {
             return Err(self.not_ours(&lease));
         }
         record::free(&mut lease, now());
-        self.write(&lease).await.map(|_| ())
+        self.write(&lease).await
     }
 
     async fn changed(&self) {
@@ -238,15 +251,29 @@ impl LeaseAdmin for Kubernetes {
         } else {
             record::mark_broken(&mut lease, now());
         }
-        match self.kube.replace(&lease).await {
-            Ok(_) => Ok(BreakOutcome::Held { record, free_in }),
-            Err(KubeError::Conflict(_)) => {
-                let message =
-                    "the Lease was modified concurrently, so nothing was broken: try again";
-                Err(StoreError::Unknown(Failure::new(Cause::Lease, message)))
-            }
-            Err(error) => Err(failed(error)),
+        if self.try_write(&lease).await?.is_none() {
+            let message = "the Lease was modified concurrently, so nothing was broken: try again";
+            return Err(StoreError::Unknown(Failure::new(Cause::Lease, message)));
         }
+        Ok(BreakOutcome::Held { record, free_in })
+    }
+
+    async fn presence(&self) -> Result<Presence, StoreError> {
+        if self.read_lease().await?.is_some() {
+            return Ok(Presence::Exists);
+        }
+        let namespace = &self.settings.namespace;
+        let missing = format!("no Lease {:?} in the namespace {namespace}", self.settings.name);
+        // Tenure itself never lists, so it may have no right to.
+        let leases: Result<Vec<Lease>, _> = self.kube.list(namespace, "").await;
+        let others = leases.ok().map(|leases| {
+            let written = leases.into_iter().filter(record::is_written_by_tenure);
+            let mut names: Vec<String> = written.map(|it| it.metadata.name).collect();
+            names.sort();
+            names.truncate(MOST_LISTED);
+            names
+        });
+        Ok(Presence::Missing { missing, others })
     }
 
     async fn examine(&self) -> Vec<Finding> {
@@ -258,10 +285,11 @@ impl LeaseAdmin for Kubernetes {
         let Some(Dated { object: mut lease, .. }) = self.read_lease().await? else {
             let (namespace, name) = (&self.settings.namespace, &self.settings.name);
             let lease = record::free_with_term(namespace, name, floor);
-            return match self.kube.create(&lease).await {
-                Ok(_) => Ok(vec![format!("created the Lease {place} with the first term {floor}")]),
-                Err(KubeError::Exists(_)) => Err(conflict(place)),
-                Err(error) => Err(failed(error)),
+            return match self.try_create(&lease).await? {
+                Some(_) => {
+                    Ok(vec![format!("created the Lease {place} with the first term {floor}")])
+                }
+                None => Err(conflict(place)),
             };
         };
         let record = record::read(&lease, &place).map_err(StoreError::Foreign)?;

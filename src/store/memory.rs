@@ -154,11 +154,13 @@ impl LeaseStore for Memory {
         let boot = self.boot();
         let state = self.state();
         self.told.store(state.changes, Ordering::Relaxed);
+        let ends_in = state.lease.as_ref().map(|lease| lease.until.saturating_sub(boot));
         Ok(Snapshot {
             free: state.is_free(boot),
             record: state.record.clone(),
             version: state.version(),
             claim: None,
+            ends_in,
         })
     }
 
@@ -292,7 +294,7 @@ impl LeaseAdmin for Memory {
     async fn examine(&self) -> Vec<Finding> {
         vec![Finding {
             subject: "store".into(),
-            verdict: Verdict::Doubtful,
+            verdict: Verdict::Warning,
             detail: "the lease exists only in this process, so every process leads".into(),
             remedy: Some("use it for tests only; otherwise set --store".into()),
         }]

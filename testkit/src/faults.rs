@@ -3,6 +3,7 @@
 pub mod cgroup;
 pub mod faketime;
 pub mod fault_proxy;
+pub mod flood;
 pub mod load;
 pub mod network;
 pub mod resolver;

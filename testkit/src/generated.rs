@@ -1,13 +1,15 @@
 //! The files of the repository that repeat something else: the settings, the values that both
-//! charts share, the dashboard, the alerts. `tests/generate` writes them; a test of the ring `docs`
+//! charts share, the permissions, the dashboard, the alerts. `tests/generate` writes them; a test of the ring `docs`
 //! checks that none is stale.
 
 use serde_json::{Value, json};
 use tenure::config::{Kind, SETTINGS, Setting, UnderExec, Verb};
+use tenure::kube::rights::{Purpose, RIGHTS, Right};
 
 use crate::paths::repository;
 
 const README: &str = "README.md";
+const PERMISSIONS: &str = "docs/kubernetes/rbac.md";
 const VALUES: [&str; 2] = ["helm/tenure-lib/values.yaml", "helm/tenure/values.yaml"];
 const SCHEMAS: [&str; 2] = ["helm/tenure-lib/values.schema.json", "helm/tenure/values.schema.json"];
 const DASHBOARD: &str = "monitoring/dashboard.json";
@@ -21,6 +23,7 @@ pub fn stale() -> Vec<(&'static str, String)> {
     let schema = replaced(&read(SCHEMAS[0]), "election", &schema());
     let files = [
         (README, between(README, "settings", &readme())),
+        (PERMISSIONS, between(PERMISSIONS, "permissions", &permissions())),
         (VALUES[1], between(VALUES[1], "sidecar", shared)),
         (VALUES[0], values),
         (SCHEMAS[1], schema_of_chart(&schema)),
@@ -70,6 +73,35 @@ fn readme() -> String {
     format!("| setting | default | meaning |\n|---|---|---|\n{rows}")
 }
 
+// --- the permissions in docs/kubernetes/rbac.md -------------------------------------------------
+
+fn permissions() -> String {
+    let row = |it: &Right| {
+        let purpose = match it.purpose {
+            Purpose::Store => "`--store kubernetes:`",
+            Purpose::Label => "`--kube-route label`",
+            Purpose::EndpointSlice => "`--kube-route endpointslice`",
+            Purpose::Events => "Events",
+        };
+        let optional = if it.needed { "" } else { ", optional" };
+        let (group, plural) = (it.resource.group, it.resource.plural);
+        let group = if group.is_empty() { "\"\"" } else { group };
+        let named = match (it.named, plural) {
+            (false, _) => "no",
+            (true, "services") => "yes, the Service",
+            (true, "endpointslices") => "yes, `SERVICE.ELECTION`",
+            (true, _) => "yes",
+        };
+        let (verb, why) = (it.verb, it.why);
+        format!("| `{group}` | `{plural}` | `{verb}` | {purpose}{optional} | {named} | {why} |\n")
+    };
+    format!(
+        "| API group | resource | verb | for | can be narrowed to one name | why |\n\
+         |---|---|---|---|---|---|\n{}",
+        RIGHTS.iter().map(row).collect::<String>()
+    )
+}
+
 // --- the settings in the charts ----------------------------------------------------------------
 
 /// What differs in the charts: the setting, its default as YAML, the pattern of its values, a
@@ -112,9 +144,12 @@ const NAME_OF_SERVICE: &str =
 const REACHABLE: &str = "The kubelet must be able to reach one address; [::] means all addresses, \
                          and all IPv4 addresses if the node has no IPv6";
 
-/// Durations, as Tenure writes them.
-const DURATION: &str =
-    "^(0|[1-9][0-9]*)(h([0-9]+m)?([0-9]+s)?([0-9]+ms)?|m([0-9]+s)?([0-9]+ms)?|s([0-9]+ms)?|ms)$";
+/// Durations, as Tenure parses them: each unit at most once, largest first, with fractions.
+const DURATION: &str = concat!(
+    r"^([0-9]+([.][0-9]+)?h([0-9]+([.][0-9]+)?m)?([0-9]+([.][0-9]{1,3})?s)?([0-9]+ms)?",
+    r"|[0-9]+([.][0-9]+)?m([0-9]+([.][0-9]{1,3})?s)?([0-9]+ms)?",
+    r"|[0-9]+([.][0-9]{1,3})?s([0-9]+ms)?|[0-9]+ms)$",
+);
 
 /// A setting as a value of the charts.
 struct InChart {

@@ -6,7 +6,6 @@ pub mod control_plane;
 pub mod kube_server;
 pub mod kubectl;
 pub mod kubelet;
-pub mod lease_format;
 pub mod lease_ground;
 pub mod lease_lock;
 pub mod manifests;

@@ -1,7 +1,6 @@
 //! Support for the tests: starts, observes and disturbs real processes and servers.
 //!
-//! Only [`stores::conformance`] and [`kubernetes::lease_format`], which several test binaries
-//! share, assert properties of Tenure.
+//! Only [`stores::conformance`], which several test binaries share, asserts properties of Tenure.
 
 #![allow(clippy::disallowed_methods, reason = "tests use the real clock and environment")]
 #![allow(async_fn_in_trait, reason = "the tests await what they call")]

@@ -41,11 +41,11 @@ pub fn tool(name: &str) -> PathBuf {
     if let Some(path) = found.get(name) {
         return path.clone();
     }
-    let asked = Command::new(repository().join("tests/tools/path")).arg(name).output();
-    let asked = asked.expect("tests/tools/path runs");
-    let stderr = String::from_utf8_lossy(&asked.stderr);
-    assert!(asked.status.success(), "{}", stderr.trim());
-    let path = PathBuf::from(String::from_utf8(asked.stdout).expect("a path in UTF-8").trim());
+    let output = Command::new(repository().join("tests/tools/path")).arg(name).output();
+    let output = output.expect("tests/tools/path runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}", stderr.trim());
+    let path = PathBuf::from(String::from_utf8(output.stdout).expect("a path in UTF-8").trim());
     found.insert(name.to_owned(), path.clone());
     path
 }

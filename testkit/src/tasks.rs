@@ -26,22 +26,22 @@ pub struct Work {
     pub ended: Option<Moment>,
 }
 
-/// All works, in the order of their start.
+/// All work, in the order of its start.
 #[derive(Clone, Debug, Default)]
-pub struct Works(Arc<Mutex<Vec<Work>>>);
+pub struct WorkLog(Arc<Mutex<Vec<Work>>>);
 
 /// Records the end of a work when it is dropped.
 pub struct Guard {
-    works: Works,
+    log: WorkLog,
     index: usize,
 }
 
-impl Works {
+impl WorkLog {
     /// Records the start of a work, and its end when the guard is dropped.
     pub fn begin(&self, who: &str, term: u64) -> Guard {
-        let mut works = self.0.lock().expect("whole");
-        works.push(Work { who: who.to_owned(), term, began: clock::now(), ended: None });
-        Guard { works: self.clone(), index: works.len() - 1 }
+        let mut log = self.0.lock().expect("whole");
+        log.push(Work { who: who.to_owned(), term, began: clock::now(), ended: None });
+        Guard { log: self.clone(), index: log.len() - 1 }
     }
 
     pub fn all(&self) -> Vec<Work> {
@@ -61,9 +61,9 @@ impl Works {
     /// Asserts that no work began in another term before all earlier ones were dropped, and that
     /// terms only grew.
     pub fn assert_one_at_a_time(&self) {
-        let works = self.all();
-        for (index, later) in works.iter().enumerate() {
-            for earlier in &works[..index] {
+        let log = self.all();
+        for (index, later) in log.iter().enumerate() {
+            for earlier in &log[..index] {
                 if earlier.term == later.term && earlier.who == later.who {
                     continue;
                 }
@@ -76,13 +76,13 @@ impl Works {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.works.0.lock().expect("whole")[self.index].ended = Some(clock::now());
+        self.log.0.lock().expect("whole")[self.index].ended = Some(clock::now());
     }
 }
 
 /// An election in a temporary directory.
 pub struct Election {
-    pub works: Works,
+    pub log: WorkLog,
     root: TempDir,
 }
 
@@ -90,7 +90,7 @@ impl Election {
     pub fn new() -> Self {
         let root = tempfile::tempdir().expect("a temporary directory");
         std::fs::create_dir(root.path().join("tenure")).expect("made");
-        Self { works: Works::default(), root }
+        Self { log: WorkLog::default(), root }
     }
 
     /// Returns the root directory, for logs.
@@ -135,23 +135,23 @@ impl Election {
     pub async fn is_free(&self) -> bool {
         let directory = self.root.path().join("tenure");
         let election = "orders".to_owned();
-        let store = FileStore::open(&FileSettings { directory, is_default: false, election });
+        let store = FileStore::open(&FileSettings { directory, is_private: false, election });
         store.read().await.is_ok_and(|snapshot| snapshot.free)
     }
 
     /// Starts a task in which a candidate repeatedly works as leader until it has resigned.
-    pub fn works_on(&self, who: &str, candidate: Candidate) -> JoinHandle<()> {
-        let (works, who) = (self.works.clone(), who.to_owned());
+    pub fn work_until_resigned(&self, who: &str, candidate: Candidate) -> JoinHandle<()> {
+        let (log, who) = (self.log.clone(), who.to_owned());
         tokio::spawn(async move {
-            let work = |it| forever(works.clone(), who.clone(), it);
+            let work = |it| forever(log.clone(), who.clone(), it);
             while candidate.run_while_leader(work).await != Err(Ended::Resigned) {}
         })
     }
 }
 
 /// A work that only ends when it is dropped.
-pub async fn forever(works: Works, who: String, leadership: Leadership) {
-    let _guard = works.begin(&who, leadership.term());
+pub async fn forever(log: WorkLog, who: String, leadership: Leadership) {
+    let _guard = log.begin(&who, leadership.term());
     std::future::pending().await
 }
 

@@ -5,37 +5,20 @@
 //! process, so each test runs itself again in a child process that has it.
 
 use testkit::azure::{azurite, blob_server, token_server};
+use testkit::stores::bids;
 
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::Duration;
 
 use azurite::{Azurite, Certificate};
+use bids::soon;
 use blob_server::{BlobServer, Fault, Proof};
 use tenure::config::{AzureCredential, AzureSettings, SecretSource};
-use tenure::lease::{Bid, Candidate, Cause, LeaseId, Nonce, StoreError, Version};
+use tenure::lease::{Cause, StoreError};
 use tenure::store::LeaseStore;
 use tenure::store::azure::Azure;
 use token_server::{Reply, TokenServer};
-
-fn bid() -> Bid {
-    Bid {
-        lease: LeaseId::from_random(7),
-        nonce: Nonce(7),
-        candidate: Arc::new(Candidate {
-            identity: "orders-0".to_owned(),
-            instance: "01J".to_owned(),
-            address: None,
-        }),
-        lease_duration: Duration::from_secs(15),
-        seen: Version("".into()),
-    }
-}
-
-async fn soon<T>(call: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), call).await.expect("an end within 20 s")
-}
 
 /// Waits until a condition holds, with a timeout.
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
@@ -52,8 +35,8 @@ fn open(settings: AzureSettings) -> Azure {
 }
 
 async fn lead(store: &Azure) {
-    soon(store.acquire(&bid())).await.expect("the lease");
-    soon(store.write_term(&bid(), 1)).await.expect("the term");
+    soon(store.acquire(&bids::bid(bids::A))).await.expect("the lease");
+    soon(store.write_term(&bids::bid(bids::A), 1)).await.expect("the term");
 }
 
 /// Runs one test of this file again in a child process with more environment. Returns true in the
@@ -120,18 +103,18 @@ async fn fault_20_workload_identity_signs_in_early_and_follows_its_token_file() 
     };
     let store = open(settings);
     lead(&store).await;
-    let asked = tokens.take_log();
-    assert!(asked[0].starts_with("POST /tenant-1/oauth2/v2.0/token"), "{asked:?}");
-    assert!(asked[0].contains("client_assertion=assertion-1&"), "{asked:?}");
-    assert!(asked[0].contains("client_id=client-1"), "{asked:?}");
+    let requests = tokens.take_log();
+    assert!(requests[0].starts_with("POST /tenant-1/oauth2/v2.0/token"), "{requests:?}");
+    assert!(requests[0].contains("client_assertion=assertion-1&"), "{requests:?}");
+    assert!(requests[0].contains("client_id=client-1"), "{requests:?}");
 
     std::fs::write(&token_file, "assertion-2\n").expect("written");
     until("the new assertion is used", async || {
-        soon(store.renew(&bid())).await.expect("a renewal while tokens come and go");
+        soon(store.renew(&bids::bid(bids::A))).await.expect("a renewal while tokens come and go");
         tokens.take_log().iter().any(|it| it.contains("client_assertion=assertion-2&"))
     })
     .await;
-    soon(store.release(&bid())).await.expect("a release");
+    soon(store.release(&bids::bid(bids::A))).await.expect("a release");
 }
 
 #[tokio::test]
@@ -163,14 +146,16 @@ async fn fault_20_managed_identity_signs_in_early_and_a_dead_endpoint_delays_no_
     tokens.reply(Reply::Token { lifetime: Duration::from_secs(60) });
 
     let mut settings = azurite.settings("locks", "orders");
-    settings.credential =
-        AzureCredential::ManagedIdentity { client_id: Some("assigned-1".to_owned()) };
+    settings.credential = AzureCredential::ManagedIdentity {
+        client_id: Some("assigned-1".to_owned()),
+        assumed: false,
+    };
     let store = open(settings.clone());
     lead(&store).await;
-    let asked = tokens.take_log();
-    assert_eq!(asked.len(), 1, "one sign-in for many requests: {asked:?}");
-    assert!(asked[0].starts_with("GET /token?") && asked[0].contains("client_id=assigned-1"));
-    assert!(asked[0].contains("header-of-the-machine"), "{asked:?}");
+    let requests = tokens.take_log();
+    assert_eq!(requests.len(), 1, "one sign-in for many requests: {requests:?}");
+    assert!(requests[0].starts_with("GET /token?") && requests[0].contains("client_id=assigned-1"));
+    assert!(requests[0].contains("header-of-the-machine"), "{requests:?}");
 
     // A token that is renewed after a second, and an endpoint that never answers again.
     tokens.reply(Reply::Token { lifetime: Duration::from_secs(2) });
@@ -182,10 +167,11 @@ async fn fault_20_managed_identity_signs_in_early_and_a_dead_endpoint_delays_no_
     for _ in 0..5 {
         // The timeout is the property: a renewal has 2 s in total, and must not spend it on a
         // sign-in.
-        let renewed = tokio::time::timeout(Duration::from_secs(2), store.renew(&bid())).await;
+        let renewed =
+            tokio::time::timeout(Duration::from_secs(2), store.renew(&bids::bid(bids::A))).await;
         renewed.expect("it waits for no sign-in").expect("the cached token is good");
     }
-    soon(store.release(&bid())).await.expect("a release");
+    soon(store.release(&bids::bid(bids::A))).await.expect("a release");
 }
 
 #[tokio::test]
@@ -232,7 +218,11 @@ async fn a_sign_in_that_fails_is_logged_and_retried() {
 async fn reports(server: &BlobServer, store: &Azure, words: &str) {
     until(words, async || {
         server.inject("renew", [Fault::Answer(403, "AuthenticationFailed")]);
-        soon(store.renew(&bid())).await.expect_err("a refusal").to_string().contains(words)
+        soon(store.renew(&bids::bid(bids::A)))
+            .await
+            .expect_err("a refusal")
+            .to_string()
+            .contains(words)
     })
     .await;
 }
@@ -254,20 +244,21 @@ async fn replaced(
     lead(&store).await;
 
     server.require(second.1);
-    let error = soon(store.renew(&bid())).await.expect_err("a refusal");
+    let error = soon(store.renew(&bids::bid(bids::A))).await.expect_err("a refusal");
     assert!(matches!(&error, StoreError::Unknown(it) if it.cause == Cause::Auth), "{error:?}");
     let new = directory.path().join("new");
     std::fs::write(&new, second.0).expect("written");
     std::fs::rename(&new, &file).expect("replaced");
-    until("the new secret is used", async || soon(store.renew(&bid())).await.is_ok()).await;
+    until("the new secret is used", async || soon(store.renew(&bids::bid(bids::A))).await.is_ok())
+        .await;
 
     // A file that is invalid or missing for a while is only reported, once it has been read.
     std::fs::write(&file, "???").expect("written");
     reports(&server, &store, "AZURE_STORAGE_").await;
-    soon(store.renew(&bid())).await.expect("the last good secret is kept");
+    soon(store.renew(&bids::bid(bids::A))).await.expect("the last good secret is kept");
     std::fs::remove_file(&file).expect("removed");
     reports(&server, &store, "failed to read the secret file").await;
-    soon(store.renew(&bid())).await.expect("the last good secret is kept");
+    soon(store.renew(&bids::bid(bids::A))).await.expect("the last good secret is kept");
     assert!(!error.to_string().contains(first.0), "{error}");
 }
 

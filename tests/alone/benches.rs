@@ -7,7 +7,7 @@ use std::process::Command;
 fn measured(bench: &str) -> String {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/measure.py");
     let output = Command::new("python3")
-        .args(["-B", program, bench, "--handovers", "1"])
+        .args(["-B", program, bench, "--trials", "1"])
         .env("BENCH_PROGRAM", env!("CARGO_BIN_EXE_tenure"))
         .output()
         .unwrap();

@@ -1,14 +1,14 @@
 //! Handover by a candidate inside a service: the work is drained or dropped, and the lease is
 //! released right after that. And the errors of invalid settings.
 
-use testkit::tasks as works;
+use testkit::tasks;
 
 use std::process::Command;
 use std::time::Duration;
 
+use tasks::{Election, PATIENCE, WorkLog, forever, leads, since, soon};
 use tenure::candidate::{Ended, Leadership, State};
 use tenure::{Candidate, StartError, clock};
-use works::{Election, PATIENCE, Works, forever, leads, since, soon};
 
 /// A drain-timeout that outlasts the test.
 const LONG: Duration = Duration::from_secs(300);
@@ -24,8 +24,8 @@ async fn is_free(election: &Election) {
 }
 
 /// A work that takes this long to end after the drain began.
-async fn ends_after(works: Works, leadership: Leadership, length: Duration) -> &'static str {
-    let _guard = works.begin("a", leadership.term());
+async fn ends_after(log: WorkLog, leadership: Leadership, length: Duration) -> &'static str {
+    let _guard = log.begin("a", leadership.term());
     leadership.draining().await;
     assert!(!leadership.holds(clock::now()));
     tokio::time::sleep(length).await;
@@ -38,13 +38,13 @@ async fn a_drain_ends_when_the_last_task_has_ended() {
     let candidate = election.lasting("a").drain_timeout(LONG).start().unwrap();
     let term = leads(&candidate).await;
     let next = election.lasting("b").start().unwrap();
-    let other = election.works_on("b", next.clone());
+    let other = election.work_until_resigned("b", next.clone());
     let work = |length| {
-        let works = election.works.clone();
-        candidate.run_while_leader(move |it| ends_after(works, it, length))
+        let log = election.log.clone();
+        candidate.run_while_leader(move |it| ends_after(log, it, length))
     };
     let stepping = async {
-        soon("both work", || (election.works.all().len() == 2).then_some(())).await;
+        soon("both work", || (election.log.all().len() == 2).then_some(())).await;
         assert!(candidate.step_down(LONG).await);
         assert_eq!(candidate.status().state(clock::now()), State::Draining);
         assert_eq!(candidate.status().term(), Some(term));
@@ -53,8 +53,8 @@ async fn a_drain_ends_when_the_last_task_has_ended() {
     let (quick, slow, ()) =
         tokio::join!(work(Duration::ZERO), work(Duration::from_secs(1)), stepping);
     assert_eq!((quick, slow), (Ok("ended"), Ok("ended")));
-    election.works.until("the other works", |it| it.who == "b").await;
-    election.works.assert_one_at_a_time();
+    election.log.until("the other works", |it| it.who == "b").await;
+    election.log.assert_one_at_a_time();
     other.abort();
 }
 
@@ -108,9 +108,9 @@ async fn a_task_that_does_not_end_is_dropped_at_the_end_of_the_drain() {
     let candidate = patient.drain_timeout(drain).start().unwrap();
     leads(&candidate).await;
     let next = election.lasting("b").start().unwrap();
-    let work = candidate.run_while_leader(|it| forever(election.works.clone(), "a".to_owned(), it));
+    let work = candidate.run_while_leader(|it| forever(election.log.clone(), "a".to_owned(), it));
     let stepping = async {
-        let term = election.works.until("it works", |it| it.who == "a").await.term;
+        let term = election.log.until("it works", |it| it.who == "a").await.term;
         let began = clock::now();
         assert!(candidate.step_down(Duration::from_secs(60)).await);
         (term, began)
@@ -154,10 +154,10 @@ async fn resign_returns_if_a_task_is_not_polled_and_does_not_release_the_lease()
     let candidate = election.hasty("a").start().unwrap();
     let term = leads(&candidate).await;
     let mut work = Box::pin(
-        candidate.run_while_leader(|it| forever(election.works.clone(), "a".to_owned(), it)),
+        candidate.run_while_leader(|it| forever(election.log.clone(), "a".to_owned(), it)),
     );
     assert!(futures::poll!(work.as_mut()).is_pending());
-    assert!(election.works.running().is_some());
+    assert!(election.log.running().is_some());
     let next = election.hasty("b").start().unwrap();
     let last_grant = clock::now();
     tokio::time::timeout(PATIENCE, candidate.resign()).await.expect("it ends");
@@ -201,8 +201,8 @@ async fn a_task_that_panics_or_is_cancelled_has_ended() {
         assert!(task.await.unwrap_err().is_panic());
     }
     let running = candidate.clone();
-    let task = election.works_on("a", running);
-    election.works.until("it works", |_| true).await;
+    let task = election.work_until_resigned("a", running);
+    election.log.until("it works", |_| true).await;
     task.abort();
     assert!(task.await.unwrap_err().is_cancelled());
     assert!(candidate.is_leader(clock::now()));

@@ -1,7 +1,7 @@
 //! Faults 31 and 33, in real processes of `tenure run`: file descriptors are exhausted, and an
 //! address is in use.
 
-use testkit::faults::load as besieged;
+use testkit::faults::load;
 use testkit::processes::process;
 
 use std::io::Write;
@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use besieged::{Besieged, connect_as, descriptors, since};
+use load::{LoadedLeader, connect_as, descriptors, since};
 use process::{Process, until};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
@@ -45,10 +45,10 @@ fn failures(candidate: &Process) -> u64 {
 }
 
 /// Opens `count` connections, half of them with an incomplete request.
-fn open(besieged: &Besieged, count: usize) -> Vec<TcpStream> {
+fn open(leader: &LoadedLeader, count: usize) -> Vec<TcpStream> {
     (0..count)
         .map(|number| {
-            let mut stream = connect_as(number, besieged.candidate.address).unwrap();
+            let mut stream = connect_as(number, leader.candidate.address).unwrap();
             if number % 2 == 0 {
                 // It may be closed already.
                 let _ = stream.write_all(b"GET /lea");
@@ -59,19 +59,19 @@ fn open(besieged: &Besieged, count: usize) -> Vec<TcpStream> {
 }
 
 /// Holds `count` connections for a while, and keeps replacing them.
-fn hold(besieged: &Besieged, count: usize, length: Duration) {
+fn hold(leader: &LoadedLeader, count: usize, length: Duration) {
     let begun = tenure::clock::now();
     while since(begun) < length {
-        let _held = open(besieged, count);
+        let _held = open(leader, count);
         std::thread::sleep(Duration::from_millis(300));
     }
 }
 
 /// Asserts that the listener keeps more than `least` connections when more are opened.
-fn assert_keeps(besieged: &Besieged, least: usize) {
-    let held = open(besieged, least + 100);
+fn assert_keeps(leader: &LoadedLeader, least: usize) {
+    let held = open(leader, least + 100);
     until(Duration::from_secs(20), "its places are taken", || {
-        (descriptors(besieged.candidate.id()) > least).then_some(())
+        (descriptors(leader.candidate.id()) > least).then_some(())
     });
     drop(held);
 }
@@ -79,60 +79,60 @@ fn assert_keeps(besieged: &Besieged, least: usize) {
 #[test]
 fn fault_31_a_low_limit_of_open_files_is_raised() {
     let _alone = alone();
-    let besieged = Besieged::start(&limited("100", "4000"), &[]);
-    assert!(limit_of(&besieged.candidate) >= 512 + 64, "{}", limit_of(&besieged.candidate));
-    hold(&besieged, 600, Duration::from_secs(2));
-    assert_keeps(&besieged, 400);
-    assert!(!besieged.candidate.log().contains("lowered"));
-    besieged.relieved();
+    let leader = LoadedLeader::start(&limited("100", "4000"), &[]);
+    assert!(limit_of(&leader.candidate) >= 512 + 64, "{}", limit_of(&leader.candidate));
+    hold(&leader, 600, Duration::from_secs(2));
+    assert_keeps(&leader, 400);
+    assert!(!leader.candidate.log().contains("lowered"));
+    leader.relieved();
 }
 
 #[test]
 fn fault_31_under_a_limit_that_cannot_be_raised_renewals_are_unharmed() {
     let _alone = alone();
-    let besieged = Besieged::start(&limited("100", "100"), &[]);
-    let log = besieged.candidate.log();
+    let leader = LoadedLeader::start(&limited("100", "100"), &[]);
+    let log = leader.candidate.log();
     assert!(log.contains("max-connections lowered from 512 to 36"), "{log}");
-    hold(&besieged, 300, Duration::from_secs(4));
-    assert_eq!(failures(&besieged.candidate), 0, "requests to the store failed");
-    besieged.relieved();
+    hold(&leader, 300, Duration::from_secs(4));
+    assert_eq!(failures(&leader.candidate), 0, "requests to the store failed");
+    leader.relieved();
 }
 
 #[test]
 fn fault_31_a_lowered_limit_of_open_files_closes_client_connections_only() {
     let _alone = alone();
-    let besieged = Besieged::start(&[], &[]);
-    let process = Pid::from_raw(besieged.candidate.id().try_into().unwrap());
+    let leader = LoadedLeader::start(&[], &[]);
+    let process = Pid::from_raw(leader.candidate.id().try_into().unwrap());
     let low = Rlimit { current: Some(128), maximum: Some(20_000) };
     // Subscribers hold more connections than the limit will permit.
-    let mut subscribers = open(&besieged, 0);
+    let mut subscribers = open(&leader, 0);
     for number in 0..100 {
-        let mut stream = connect_as(number, besieged.candidate.address).unwrap();
+        let mut stream = connect_as(number, leader.candidate.address).unwrap();
         stream.write_all(b"GET /watch HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         subscribers.push(stream);
     }
     let before = std::thread::scope(|scope| {
-        let holding = scope.spawn(|| hold(&besieged, 600, Duration::from_secs(6)));
+        let holding = scope.spawn(|| hold(&leader, 600, Duration::from_secs(6)));
         until(Duration::from_secs(20), "its places are taken", || {
-            (descriptors(besieged.candidate.id()) > 500).then_some(())
+            (descriptors(leader.candidate.id()) > 500).then_some(())
         });
         let before = prlimit(process, Resource::Nofile, low).expect("the tests run it");
         until(Duration::from_secs(20), "the store has descriptors again", || {
-            (descriptors(besieged.candidate.id()) < 100).then_some(())
+            (descriptors(leader.candidate.id()) < 100).then_some(())
         });
         holding.join().unwrap();
         before
     });
     // One renewal may coincide with the change.
-    let failures = failures(&besieged.candidate);
+    let failures = failures(&leader.candidate);
     assert!(failures <= 2, "{failures} requests to the store failed");
     prlimit(process, Resource::Nofile, before).expect("the tests run it");
     until(Duration::from_secs(20), "it sees that there are more", || {
-        besieged.candidate.log().contains("room for 512 connections").then_some(())
+        leader.candidate.log().contains("room for 512 connections").then_some(())
     });
-    assert_keeps(&besieged, 400);
+    assert_keeps(&leader, 400);
     drop(subscribers);
-    besieged.relieved();
+    leader.relieved();
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn run_on(listen: &[&str], directory: &std::path::Path) -> Output {
 }
 
 #[test]
-fn fault_33_a_taken_address_ends_the_start_with_1_and_is_named() {
+fn fault_33_an_address_in_use_ends_the_start_with_2_and_a_remedy() {
     let directory = tempfile::tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let holder = TcpListener::bind(taken).unwrap();
@@ -180,8 +180,9 @@ fn fault_33_a_taken_address_ends_the_start_with_1_and_is_named() {
     ] {
         let ran = run_on(&listen, directory.path());
         let stderr = String::from_utf8(ran.stderr).unwrap();
-        assert_eq!(ran.status.code(), Some(1), "{stderr}");
-        assert!(stderr.contains(&format!("cannot listen on {named}")), "{stderr}");
+        assert_eq!(ran.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(&format!("listen = {named:?} (flag --listen)")), "{stderr}");
+        assert!(stderr.contains("remedy: choose another p"), "{stderr}");
         for nothing in ["store", "status.json"] {
             assert!(!directory.path().join(nothing).exists(), "{nothing} was made");
         }

@@ -33,7 +33,7 @@ async fn a_missing_directory_is_created_private_once_its_parent_exists() {
 #[tokio::test]
 async fn the_default_directory_must_be_private() {
     let place = Place::missing();
-    let settings = FileSettings { is_default: true, ..named(&place.directory) };
+    let settings = FileSettings { is_private: true, ..named(&place.directory) };
     let store = FileStore::open(&settings);
     let (bid, _) = lead(&store).await;
     assert_eq!(fs::metadata(&place.directory).unwrap().mode() & 0o777, 0o700);

@@ -256,14 +256,14 @@ async fn a_renewal_that_lands_late_does_not_shorten_a_newer_one() {
 async fn a_call_that_timed_out_writes_nothing_when_it_continues() {
     let place = Place::new();
     let (has_lock, mut stopped) = tokio::sync::mpsc::unbounded_channel();
-    let (go_on, told) = std::sync::mpsc::channel::<()>();
-    let told = Mutex::new(told);
+    let (go_on, released) = std::sync::mpsc::channel::<()>();
+    let released = Mutex::new(released);
     let calls = AtomicU64::new(0);
     let store = FileStore::with_clock(&named(&place.directory), move || {
         // The first reading is at the start of the call, the second under the lock.
         if calls.fetch_add(1, Ordering::Relaxed) == 1 {
             let _ = has_lock.send(());
-            let _ = told.lock().unwrap().recv();
+            let _ = released.lock().unwrap().recv();
         }
         clock::now()
     });

@@ -18,12 +18,12 @@ fn passive_in_time(cluster: &Cluster, index: usize, cut: Moment) {
     let candidate = &cluster.candidates[index];
     let mut end = Duration::ZERO;
     until(DEADLINE + SLACK, "it is passive", || {
-        let asked = clock::now().raw;
+        let began = clock::now().raw;
         let left = candidate.status()?["valid_for_ms"].as_u64()?;
         if left == 0 {
             return Some(());
         }
-        end = end.max(asked + Duration::from_millis(left));
+        end = end.max(began + Duration::from_millis(left));
         None
     });
     let grants = cluster.proxies[index].log();
@@ -92,9 +92,12 @@ fn fault_16_without_a_store_all_are_passive_keep_their_request_rate_and_recover(
         proxy.take_log();
     }
     wait_since(counted, RETRY * 4);
-    let asked: Vec<_> = cluster.proxies.iter().map(|it| it.take_log().len()).collect();
+    let requests: Vec<_> = cluster.proxies.iter().map(|it| it.take_log().len()).collect();
     let most = counted.elapsed_max(clock::now()).div_duration_f64(RETRY / 2).ceil() as usize + 1;
-    assert!(asked.iter().all(|asked| (1..=most).contains(asked)), "{asked:?}, at most {most} each");
+    assert!(
+        requests.iter().all(|requests| (1..=most).contains(requests)),
+        "{requests:?}, at most {most} each"
+    );
     let back = clock::now();
     for proxy in &cluster.proxies {
         proxy.heal();

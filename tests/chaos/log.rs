@@ -28,7 +28,7 @@ impl Piped {
             .args(["run", "--identity", "piped", "--listen", &address.to_string()])
             .args(["--log-format", "json", "--log-level", "debug"])
             .args(cluster.arguments())
-            .envs((0..NOISE).map(|number| (format!("TENURE_NOISE_{number}"), "")))
+            .envs((0..NOISE).map(|number| (format!("TENURE_NOISE_{number}"), "1")))
             .stdin(Stdio::null());
         let (log, into) = std::io::pipe().unwrap();
         let mut process = Process::spawn_to("piped", command, None, Some(into.into()));

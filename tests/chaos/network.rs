@@ -152,14 +152,14 @@ fn fault_13_answers_that_are_all_late_never_move_the_deadline() {
     let ordered = tenure::clock::now().raw;
     let mut end = Duration::ZERO;
     until(DEADLINE + SLACK, "it is passive", || {
-        let asked = tenure::clock::now().raw;
+        let sent = tenure::clock::now().raw;
         let status = cluster.candidates[0].status()?;
         let left = status["valid_for_ms"].as_u64()?;
         // It may lead again before the next request.
         if left == 0 || status["term"].as_u64() != Some(term) {
             return Some(());
         }
-        end = end.max(asked + Duration::from_millis(left));
+        end = end.max(sent + Duration::from_millis(left));
         None
     });
     // Requests from before the fault were answered in time, later ones never.
@@ -225,17 +225,19 @@ fn fault_14_replayed_requests_of_a_former_leader_change_nothing() {
 
 #[test]
 fn fault_14_a_replayed_bid_of_a_dead_candidate_blocks_for_one_lease_at_most() {
-    let mut cluster = Cluster::behind_proxies("fault-14-orphan").led_by_first_of(2);
-    cluster.proxies[1].always(Call::Any, Fault::DropBefore(Then::Close));
-    cluster.candidates[0].signal(Signal::TERM);
-    assert!(cluster.candidates[0].wait(TIMEOUT * 2 + SLACK).success());
+    let mut cluster = Cluster::behind_proxies("fault-14-orphan");
+    cluster.add_proxy().always(Call::Acquire, Fault::DropBefore(Then::Close));
+    cluster.add();
+    until(SLACK, "a bid was sent", || cluster.calls(0, Call::Acquire).pop());
+    cluster.candidates[0].signal(Signal::KILL);
+    assert!(!cluster.candidates[0].wait(SLACK).success());
     assert_eq!(cluster.proxies[0].replay(Call::Acquire), 201, "a lease that nobody knows of");
     let orphaned = tenure::clock::now();
-    cluster.proxies[1].heal();
+    cluster.add();
     cluster.leads(1, D + RETRY * 3 / 2 + SLACK);
     let waited = orphaned.elapsed_max(tenure::clock::now());
     assert!(waited > D - Duration::from_secs(1), "it ran out first: {waited:?}");
-    cluster.verdict_with_order(&["c0"], &["c0", "c1"]);
+    cluster.verdict_with_order(&[], &["c1"]);
 }
 
 #[test]
@@ -273,7 +275,6 @@ fn fault_17_a_broken_attempt_ends_in_time_and_the_next_has_a_fresh_connection() 
 fn fault_17_half_open_connections_cost_one_attempt_each() {
     let cluster = Cluster::behind_proxies("fault-17-half-open").patient().led_by_first_of(2);
     cluster.proxies[0].door(Door::Deaf);
-    cluster.proxies[0].break_connections();
     until(SLACK, "an attempt has failed", || {
         let status = cluster.candidates[0].status()?;
         let error = status["store"]["last_error"].as_str()?;

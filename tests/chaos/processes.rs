@@ -72,9 +72,9 @@ fn fault_02_after_sigterm_another_leads_at_its_next_read() {
         let leader = cluster.settle();
         cluster.releases(leader);
         let mut stopped = cluster.candidates.remove(leader);
-        let asked = clock::now();
+        let began = clock::now();
         stopped.signal(Signal::TERM);
-        let (_, after) = cluster.next_leader(asked);
+        let (_, after) = cluster.next_leader(began);
         took.push(after);
         assert!(stopped.wait(PATIENCE).success(), "an orderly end");
         assert_eq!(cluster.check_file(&stopped.name), 1, "its file says passive");

@@ -26,8 +26,9 @@ const FOREIGN: &str = "33333333-2222-4333-8444-555555555555";
 fn changes(candidate: &Process, reason: &str) -> Vec<OffsetDateTime> {
     let log = candidate.log();
     let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let told = lines.filter(|line| line["reason"] == reason);
-    told.map(|line| OffsetDateTime::parse(line["timestamp"].as_str().unwrap(), &Rfc3339).unwrap())
+    let transitions = lines.filter(|line| line["reason"] == reason);
+    transitions
+        .map(|line| OffsetDateTime::parse(line["timestamp"].as_str().unwrap(), &Rfc3339).unwrap())
         .collect()
 }
 
@@ -42,18 +43,12 @@ fn loses(cluster: &Cluster, leader: usize, before: usize) {
     assert!(changes(candidate, "lapsed").is_empty(), "at the next renewal, not at the deadline");
 }
 
-/// Performs an operation on the lease while the standbys are stopped, so that none takes the lease
-/// meanwhile.
-fn unseen<T>(
-    account: &Account,
-    cluster: &Cluster,
-    leader: usize,
-    act: impl AsyncFnOnce(&Raw) -> T,
-) -> T {
-    let others = || cluster.candidates.iter().enumerate().filter(|(index, _)| *index != leader);
-    others().for_each(|(_, it)| it.signal(Signal::STOP));
+/// Performs an operation on the lease while all candidates are stopped, so that none takes the
+/// lease meanwhile.
+fn unseen<T>(account: &Account, cluster: &Cluster, act: impl AsyncFnOnce(&Raw) -> T) -> T {
+    cluster.candidates.iter().for_each(|it| it.signal(Signal::STOP));
     let done = account.by_hand(act);
-    others().for_each(|(_, it)| it.signal(Signal::CONT));
+    cluster.candidates.iter().for_each(|it| it.signal(Signal::CONT));
     done
 }
 
@@ -124,7 +119,7 @@ fn fault_23_a_lease_taken_by_a_third_party_ends_the_leadership() {
         let cluster = account.cluster(&["a", "b"]);
         let leader = cluster.settle();
         let term = cluster.term(leader);
-        unseen(&account, &cluster, leader, async |raw| {
+        unseen(&account, &cluster, async |raw| {
             break_at_once(raw).await;
             let bid = [("x-ms-proposed-lease-id", FOREIGN), ("x-ms-lease-duration", "15")];
             let taken = raw.lease("acquire", &bid).await;
@@ -164,7 +159,7 @@ impl Harmed {
         let cluster = account.cluster(&["a", "b"]);
         let leader = cluster.settle();
         let term = cluster.term(leader);
-        unseen(&account, &cluster, leader, harm);
+        unseen(&account, &cluster, harm);
         loses(&cluster, leader, 0);
         Self { account, cluster, term }
     }
@@ -181,8 +176,8 @@ impl Harmed {
         // The wait begins when the grant arrives; its line in the log is written a little later.
         assert!(held >= HOLD - Duration::from_millis(500), "{held}");
         assert!(cluster.term(next) > term, "above all that was seen");
-        let told = cluster.candidates.iter().filter(|it| it.log().contains(alarm)).count();
-        assert!(told > 0, "{alarm}");
+        let alarmed = cluster.candidates.iter().filter(|it| it.log().contains(alarm)).count();
+        assert!(alarmed > 0, "{alarm}");
         assert_eq!(cluster.verdict().terms.len(), 2);
     }
 }

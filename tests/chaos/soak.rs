@@ -209,7 +209,6 @@ impl Soak {
         let door = if self.rng.bool() { Door::Deaf } else { Door::Shut };
         for place in &places {
             self.cluster.proxies[*place].door(door);
-            self.cluster.proxies[*place].break_connections();
         }
         sleep(Duration::from_millis(self.rng.u64(2_000..25_000)));
         for place in &places {

@@ -66,13 +66,13 @@ fn fault_18_permanent_errors_end_the_leadership_at_its_deadline_without_a_storm(
     reach(&cluster.candidates[leader], "standby");
     logs(&cluster.candidates[leader], r#""reason":"lapsed""#);
     let renewals = tables.take_log().iter().filter(|it| it.op == "renew").count();
-    assert!((4..=14).contains(&renewals), "{renewals} in 4 s, a half-second apart at last");
+    assert!((6..=24).contains(&renewals), "{renewals} in 8 s, a half-second apart at last");
     let begun = clock::now();
     std::thread::sleep(ON_BLOBS.lease_duration / 4);
-    let asked = tables.take_log().len();
+    let requests = tables.take_log().len();
     let seconds = begun.elapsed_max(clock::now()).as_secs_f64();
     // Each sends one request per quarter of the period at most, when it has just begun to fail.
-    assert!((asked as f64) < 2.0 * (seconds / 0.25 + 4.0), "{asked} in {seconds} s");
+    assert!((requests as f64) < 2.0 * (seconds / 0.25 + 4.0), "{requests} in {seconds} s");
     tables.heal();
     account.let_leases_end();
     cluster.settle();
@@ -89,9 +89,9 @@ fn fault_19_a_leader_without_access_is_active_until_its_deadline_and_reports_aut
     account.tables().inject("any", vec![fault; ENDLESS]);
     let mut last = Duration::ZERO;
     until(PATIENCE, "it is passive", || {
-        let asked = revoked.elapsed_min(clock::now());
+        let elapsed = revoked.elapsed_min(clock::now());
         if leader.is_leader() {
-            last = asked;
+            last = elapsed;
             return None;
         }
         Some(())

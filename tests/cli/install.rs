@@ -134,7 +134,10 @@ fn an_unusable_target_of_the_copy_is_refused_with_a_remedy() {
     std::fs::create_dir_all(taken.join("tenure")).unwrap();
     let missing = place.path().join("missing");
     for (directory, words) in [
-        (missing.as_path(), ["No such file", "mount a volume there that both containers share"]),
+        (
+            missing.as_path(),
+            ["does not exist", "mount a volume there that both containers share, or create it"],
+        ),
         (&file, ["not a directory", "not a file in it"]),
         (&taken, ["tenure is a directory", "move it away"]),
     ] {

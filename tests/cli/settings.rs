@@ -3,6 +3,7 @@
 
 use testkit::processes::process;
 
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 
@@ -20,6 +21,8 @@ fn each_invalid_service_setting_exits_with_2_and_a_remedy() {
     }
     let [taken, file] = [taken, file].map(|it| format!("unix:{it}"));
     let missing = format!("unix:{}", path("no/admin.sock"));
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = holder.local_addr().unwrap().to_string();
     let cases: &[(&[&str], &[&str])] = &[
         (&["--admin", &missing], &["admin = ", "not a directory", "mkdir -p"]),
         (&["--admin", &taken], &["running process", "choose another path"]),
@@ -29,7 +32,21 @@ fn each_invalid_service_setting_exits_with_2_and_a_remedy() {
         (&["--admin-token-file", "/x"], &["admin-token-file = \"/x\"", "remove it"]),
         (&["--health", "localhost:80"], &["health = \"localhost:80\"", "tcp://localhost:80"]),
         (&["--health", "exec:nowhere"], &["was not found in PATH", "install the program"]),
-        (&["--health-interval", "500ms"], &["health-timeout = \"1s\" (default)", "at most 500ms"]),
+        (
+            &["--health-interval", "500ms", "--health-timeout", "1s"],
+            &["health-timeout = \"1s\" (flag --health-timeout)", "at most 500ms"],
+        ),
+        (
+            &["--health", "file:/tmp/x?max-age=3s"],
+            &["health = \"file:/tmp/x?max-age=3s\"", "did you mean max_age? Write ?max_age=3s"],
+        ),
+        (&["--lease-duration", "-5s"], &["lease-duration = \"-5s\"", "has a sign"]),
+        (&["--election", "-x"], &["election = \"-x\"", "begins or ends with"]),
+        (&["--store", "k8s:orders"], &["did you mean kubernetes:orders?"]),
+        (&["--status-file", "/nonexistent/a.json"], &["not a directory", "mkdir -p /nonexistent"]),
+        (&["--listen", &missing], &["listen = ", "not a directory", "mkdir -p"]),
+        (&["--listen", &taken], &["running process", "choose another path"]),
+        (&["--listen", &port], &["in use by another process", "choose another port"]),
         (&["--health-failures", "0"], &["from 1 to 1000", "such as 3"]),
         (&["--on-active", "nowhere"], &["on-active", "was not found in PATH"]),
         (&["--on-passive", "/etc/passwd"], &["is not executable", "chmod +x"]),
@@ -64,7 +81,7 @@ fn all_invalid_service_settings_are_in_one_message() {
 fn a_setting_of_exec_is_unknown_to_run_as_a_flag_and_passed_over_elsewhere() {
     let ran = run_verb(&["run", "--stop-timeout", "1s"], &[]);
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("unexpected argument '--stop-timeout'"), "{}", ran.err);
+    assert!(ran.err.contains("is a setting of `tenure exec` only"), "{}", ran.err);
 
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("both.yaml");
@@ -123,6 +140,65 @@ fn doctor_reports_the_shutdown_time_and_the_service_settings() {
         assert!(ran.out.contains(words), "{words} in {}", ran.out);
     }
     assert!(!ran.out.contains("hidden"), "{}", ran.out);
+}
+
+#[test]
+fn doctor_tells_who_can_compete() {
+    let place = tempfile::tempdir().unwrap();
+    let store = format!("file://{}", place.path().display());
+    for (arguments, words) in [
+        (&["--store", &store][..], "ok      competitors: processes on this host that use "),
+        (&["--store", "memory:"], "ok      competitors: no other process"),
+        (&["--exec"], "note    competitors: this user's processes on this host that use "),
+    ] {
+        let ran = run_verb(&[&["doctor", "--listen", "off"], arguments].concat(), &[]);
+        assert!(ran.out.contains(words), "{words} in {}", ran.out);
+    }
+}
+
+#[test]
+fn exec_without_a_store_says_who_competes() {
+    let election = format!("settings-test-{}", std::process::id());
+    let exec = |store: &[&str]| {
+        let run = ["exec", "--once", "--log-level", "error", "--listen", "off"];
+        let arguments = [&run[..], &["--election", &election], store, &["--", "true"]].concat();
+        run_verb(&arguments, &[("XDG_RUNTIME_DIR", "/nonexistent"), ("PATH", "/usr/bin:/bin")])
+    };
+    let ran = exec(&[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let line = ran
+        .err
+        .strip_prefix("tenure: store is not set, so only ")
+        .unwrap_or_else(|| panic!("{}", ran.err));
+    let words = "processes on this host that use /";
+    assert!(line.contains(words) && line.contains("set --store to a store that all"), "{line}");
+    assert_eq!(line.lines().count(), 1, "{line}");
+    let directory = line.split("that use ").nth(1).unwrap().split(' ').next().unwrap();
+    for ending in ["lock", "json"] {
+        std::fs::remove_file(format!("{directory}/{election}.{ending}")).unwrap();
+    }
+
+    let place = tempfile::tempdir().unwrap();
+    let ran = exec(&["--store", &format!("file://{}", place.path().display())]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+}
+
+#[test]
+fn arguments_of_commands_are_refused_like_settings() {
+    for (arguments, words) in [
+        (&["exec", "--wait", "5", "--", "true"][..], ["wait = \"5\" (flag --wait)", "write 5s"]),
+        (&["step-down", "--hold-off", "5"], ["hold-off = \"5\"", "write 5s"]),
+        (&["check", "--min-remaining", "3"], ["min-remaining = \"3\"", "write 3s"]),
+        (&["drained", "--term", "x"], ["term = \"x\"", "TENURE_TERM"]),
+        (&["wait", "--for", "exactly-one", "--of", "0"], ["of = \"0\"", "such as 3"]),
+        (&["wait", "--for", "active", "--of", "3"], ["of = \"3\"", "--for exactly-one"]),
+    ] {
+        let ran = run_verb(arguments, &[]);
+        assert_eq!(ran.code, 2, "{arguments:?}: {}", ran.err);
+        for word in words.into_iter().chain(["is wrong", "    remedy: "]) {
+            assert!(ran.err.contains(word), "{word} in {}", ran.err);
+        }
+    }
 }
 
 #[test]

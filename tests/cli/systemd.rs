@@ -144,16 +144,16 @@ fn hooks_and_probes_cannot_notify_systemd() {
     listener.wait_for("its leading", |it| it.starts_with("STATUS=active: leader"));
     let start = clock::now();
     for name in ["probe", "hook"] {
-        let told = loop {
-            if let Ok(told) = std::fs::read_to_string(home.path().join(name)) {
-                break told;
+        let message = loop {
+            if let Ok(message) = std::fs::read_to_string(home.path().join(name)) {
+                break message;
             }
             listener.listen();
             assert!(start.elapsed_min(clock::now()) < BOUND, "the {name} was not run");
         };
-        assert!(told.contains("PATH="), "{told}");
+        assert!(message.contains("PATH="), "{message}");
         for variable in ["NOTIFY_SOCKET", "WATCHDOG_USEC"] {
-            assert!(!told.contains(variable), "the {name} inherited {variable}");
+            assert!(!message.contains(variable), "the {name} inherited {variable}");
         }
     }
 }

@@ -3,9 +3,9 @@
 
 use testkit::processes::{process, sidecar};
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use process::{BOUND, Process, Ran, run_verb, verb};
@@ -31,7 +31,7 @@ fn fault_36_each_kind_of_invalid_setting_exits_with_2_and_a_remedy() {
         (&["--store", "kubernetes:a/orders"], &[], &["not a pod", "--kube-api https://HOST"]),
         (&["--store", "kubernetes:a/B"], &[], &["the Lease \"B\"", "such as b"]),
         (&["--lease-duration", "15"], &[], &["no unit", "write 15s"]),
-        (&["--renew-deadline", "5s"], &[], &["2 × 2s + 2s = 6s", "from 6s to 13s500ms"]),
+        (&["--renew-deadline", "5s"], &[], &["2 × 2s + 2s = 6s", "from 6s to 13.5s"]),
         (&["--renew-deadline", "20s"], &[], &["not shorter than lease-duration, 15s"]),
         (&["--store", "azure://acct/box", "--lease-duration", "2m"], &[], &["15s to 60s"]),
         (
@@ -121,6 +121,25 @@ fn usage_errors_exit_with_2_and_help_with_0() {
     assert_eq!(run_verb(&["doctor", "--yes"], &[]).code, 2, "--yes is for --create");
     assert_eq!(run_verb(&["--help"], &[]).code, 0);
     assert_eq!(run_verb(&["--version"], &[]).code, 0);
+}
+
+#[test]
+fn an_unknown_verb_or_argument_comes_with_what_was_most_likely_meant() {
+    for (arguments, words) in [
+        (&["list"][..], "did you mean 'tenure status'?"),
+        (&["lock"], "did you mean 'tenure exec'?"),
+        (&["failover"], "did you mean 'tenure step-down'?"),
+        (&["staus"], "did you mean 'tenure status'?"),
+        (&["help"], "did you mean 'tenure --help'?"),
+        (&["transfer", "base2"], "did you mean '--to base2'?"),
+    ] {
+        let ran = run_verb(arguments, &[]);
+        assert_eq!(ran.code, 2, "{arguments:?}: {}", ran.err);
+        assert!(ran.err.contains(words), "{arguments:?}: {}", ran.err);
+        assert!(!ran.err.contains("install"), "{arguments:?}: {}", ran.err);
+    }
+    let ran = run_verb(&["frobnicate"], &[]);
+    assert!(ran.code == 2 && !ran.err.contains("did you mean"), "{}", ran.err);
 }
 
 #[test]
@@ -250,6 +269,10 @@ fn the_url_may_be_a_variable_or_a_unix_socket() {
     let sidecar = Sidecar::start();
     sidecar.report("active", "leader", Some(42), 60_000);
     assert_eq!(run_verb(&["check"], &[("TENURE_URL", &sidecar.url())]).code, 0);
+    let address = sidecar.address.to_string();
+    for url in [address.clone(), format!("{address}/status"), format!("{}/leader", sidecar.url())] {
+        assert_eq!(run_verb(&["check", "--url", &url], &[]).code, 0, "{url}");
+    }
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("s");
     sidecar.also_at(&socket);
@@ -390,26 +413,50 @@ fn watch_ends_quietly_when_its_output_is_closed() {
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
 }
 
+/// The arguments of every verb that prints, with those that it needs to succeed.
+fn verbs_that_print<'a>(url: &'a str, store: &'a str, target: &'a str) -> Vec<Vec<&'a str>> {
+    vec![
+        vec!["status", "--url", url],
+        vec!["status", "--json", "--url", url],
+        vec!["check", "--url", url],
+        vec!["watch", "--url", url],
+        vec!["doctor", "--store", store],
+        vec!["break", "--store", store],
+        vec!["install", target],
+        vec!["completions", "bash"],
+        vec!["--help"],
+        vec!["run", "--help"],
+        vec!["--version"],
+    ]
+}
+
 #[test]
-fn closed_output_does_not_panic() {
+fn a_full_output_is_an_error_and_a_closed_pipe_is_not() {
     let sidecar = Sidecar::start();
-    let url = sidecar.url();
-    for arguments in [&["status", "--url", &url][..], &["completions", "bash"], &["--help"]] {
+    sidecar.report("active", "leader", Some(42), 60_000);
+    let directory = tempfile::tempdir().unwrap();
+    let lease = directory.path().join("lease");
+    std::fs::create_dir(&lease).unwrap();
+    let store = format!("file://{}", lease.display());
+    let made = run_verb(&["doctor", "--store", &store, "--create", "--yes"], &[]);
+    assert_eq!(made.code, 0, "{}{}", made.out, made.err);
+    let (url, target) = (sidecar.url(), directory.path().to_str().unwrap());
+    for arguments in verbs_that_print(&url, &store, target) {
         let (out, into) = std::io::pipe().unwrap();
-        let running = Process::spawn_to("tenure", verb(arguments, &[]), Some(into.into()), None);
+        let running = Process::spawn_to("tenure", verb(&arguments, &[]), Some(into.into()), None);
         drop(out);
         let ran = running.end();
-        assert!(!ran.err.contains("panicked"), "{arguments:?}: {}", ran.err);
+        assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.err);
+        assert!(!ran.err.contains("standard output"), "{arguments:?}: {}", ran.err);
+
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let running = Process::spawn_to("tenure", verb(&arguments, &[]), Some(full.into()), None);
+        let ran = running.end();
+        assert_eq!(ran.code, 1, "{arguments:?}: {}", ran.err);
+        assert!(
+            ran.err.contains("cannot write to standard output: No space left"),
+            "{arguments:?}: {}",
+            ran.err
+        );
     }
-    let mut full = Command::new(env!("CARGO_BIN_EXE_tenure"))
-        .args(["completions", "bash"])
-        .stdout(std::fs::File::options().write(true).open("/dev/full").unwrap())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut err = String::new();
-    full.stderr.take().unwrap().read_to_string(&mut err).unwrap();
-    full.wait().unwrap();
-    assert!(err.contains("cannot write to standard output"), "{err}");
-    let _ = std::io::stdout().flush();
 }

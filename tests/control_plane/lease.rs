@@ -136,8 +136,10 @@ fn a_release_is_seen_by_watch_also_after_the_api_server_was_restarted() {
         let leader = cluster.settle();
         if restart {
             plane.restart_api();
-            // Until the standbys have reestablished their watches.
-            std::thread::sleep(Duration::from_secs(10));
+            let standbys = cluster.candidates.len() - 1;
+            until(PATIENCE, "each standby watches again", || {
+                (plane.watches_of_leases() >= standbys).then_some(())
+            });
         }
         cluster.releases(leader);
         let mut stopped = cluster.candidates.remove(leader);
@@ -159,9 +161,10 @@ fn a_leader_without_its_rights_steps_down_names_the_missing_ones_and_recovers_wi
     until_nobody_leads(&cluster);
     let error = until(PATIENCE, "the status has the reason", || {
         let status = cluster.candidates[leader].status()?;
-        Some(status["store"]["last_error"].as_str()?.to_owned())
+        let error = status["store"]["last_error"].as_str()?;
+        error.contains("leases in the namespace rights").then(|| error.to_owned())
     });
-    for word in ["leases in the namespace rights", "kubectl create role", "coordination.k8s.io"] {
+    for word in ["kubectl create role", "coordination.k8s.io"] {
         assert!(error.contains(word), "{word} in {error}");
     }
     logs(&cluster.candidates[leader], "coordination.k8s.io");
@@ -181,11 +184,11 @@ fn a_leader_with_an_expired_token_steps_down_reports_it_and_recovers_with_a_new_
     cluster.join("a", &[], &[]);
     cluster.settle();
     until_nobody_leads(&cluster);
-    let error = until(PATIENCE, "the status has the reason", || {
+    // An answer may also have come too late on a busy machine.
+    until(PATIENCE, "the status has the reason", || {
         let status = cluster.candidates[0].status()?;
-        Some(status["store"]["last_error"].as_str()?.to_owned())
+        status["store"]["last_error"].as_str()?.contains("token").then_some(())
     });
-    assert!(error.contains("token"), "{error}");
     std::fs::copy(ground.token(), token).unwrap();
     cluster.settle();
     cluster.verdict();

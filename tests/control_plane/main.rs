@@ -6,7 +6,8 @@
 mod clientgo;
 mod deployments;
 mod lease;
+mod lease_format;
 mod rollout;
 mod route;
+mod stand_in;
 mod store;
-mod twin;

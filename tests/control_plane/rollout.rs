@@ -178,8 +178,8 @@ fn drained_nodes_take_one_pod_at_a_time() {
     let release = Release::install("drained", "label", 3);
     release.settles();
     let drain = |node: &str, patience: &str| {
-        let asked = ["drain", node, "--delete-emptydir-data", "--timeout", patience];
-        release.kubectl.ask(&asked)
+        let arguments = ["drain", node, "--delete-emptydir-data", "--timeout", patience];
+        release.kubectl.ask(&arguments)
     };
     let pods = release.kubectl.list(&release.name, "pods", "");
     let nodes: BTreeSet<_> =
@@ -191,8 +191,8 @@ fn drained_nodes_take_one_pod_at_a_time() {
     let first = drain(&nodes[0], "60s");
     assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
     let refused = drain(&nodes[1], "8s");
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("disruption budget"), "{said}");
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && message.contains("disruption budget"), "{message}");
     release.kubelet.hold_back(false);
     release.settles();
     for node in &nodes {

@@ -1,7 +1,6 @@
-//! The Lease store on a real kube-apiserver: the conformance suite, and the tests of the Lease
-//! format. The store has only the permissions that it needs.
+//! The conformance suite on a real kube-apiserver. The store has only the permissions that it needs.
 
-use testkit::kubernetes::{lease_format, lease_lock, observed, real_lease};
+use testkit::kubernetes::{lease_lock, observed, real_lease};
 use testkit::stores::conformance;
 
 use std::sync::Arc;
@@ -47,7 +46,7 @@ impl Harness for LeaseLock {
     }
 
     async fn bytes(&self) -> Vec<u8> {
-        self.lease.stands().to_string().into_bytes()
+        self.lease.stored().to_string().into_bytes()
     }
 }
 
@@ -65,9 +64,3 @@ impl ObservedHarness for LeaseLock {
 }
 
 testkit::conformance!(kubernetes_itself, LeaseLock, observed);
-
-mod what_stands_there {
-    use super::*;
-
-    testkit::lease_format!(RealLease::start());
-}

@@ -33,13 +33,13 @@ fn text<'a>(of: &'a Value, name: &str) -> &'a str {
 fn queries(dashboard: &Value) -> Vec<(String, String)> {
     let targets = |panel: &Value| {
         let title = text(panel, "title").to_owned();
-        let asked = |target| {
+        let expression = |target| {
             text(target, "expr")
                 .replace("$namespace", ".*")
                 .replace("$election", ".*")
                 .replace("$__rate_interval", "2m")
         };
-        list(panel, "targets").iter().map(|it| (title.clone(), asked(it))).collect::<Vec<_>>()
+        list(panel, "targets").iter().map(|it| (title.clone(), expression(it))).collect::<Vec<_>>()
     };
     list(dashboard, "panels").iter().flat_map(targets).collect()
 }

@@ -85,7 +85,7 @@ fn system_calls(home: &Path, arguments: &[&str]) -> BTreeSet<String> {
         .arg(&trace)
         .arg(env!("CARGO_BIN_EXE_tenure"))
         .args(arguments)
-        .env("XDG_RUNTIME_DIR", home)
+        .env("TENURE_STORE", format!("file://{}", home.join("store").display()))
         .status()
         .expect("strace runs: tests/run --tools installs it");
     assert!(status.success(), "{status}");

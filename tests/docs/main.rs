@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests use the real clock and environment")]
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod contributing;
 mod dashboard;
 mod deploy_systemd;
 mod evidence;
@@ -10,6 +11,7 @@ mod examples;
 mod exec;
 mod generated;
 mod kubernetes;
+mod links;
 mod monitoring;
 mod pages;
 mod runbook;

@@ -3,7 +3,7 @@
 
 use testkit::faults::fault_proxy;
 use testkit::processes::{cluster, process};
-use testkit::tasks as works;
+use testkit::tasks;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,10 +13,10 @@ use std::time::Duration;
 use cluster::Cluster;
 use fault_proxy::Door;
 use rustix::process::Signal;
+use tasks::{Election, PATIENCE, WorkLog, forever, leads, soon};
 use tenure::Candidate;
 use tenure::candidate::{Ended, State};
 use tenure::clock;
-use works::{Election, PATIENCE, Works, forever, leads, soon};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_candidate_works_at_a_time_and_the_next_takes_over_after_a_resign_or_drop() {
@@ -26,11 +26,11 @@ async fn one_candidate_works_at_a_time_and_the_next_takes_over_after_a_resign_or
     let tasks: Vec<_> = names
         .iter()
         .zip(&candidates)
-        .map(|(who, it)| election.works_on(who, it.clone().unwrap()))
+        .map(|(who, it)| election.work_until_resigned(who, it.clone().unwrap()))
         .collect();
     let mut done = Vec::new();
     for turn in 0..3 {
-        let work = election.works.until("the next works", |it| !done.contains(&it.who)).await;
+        let work = election.log.until("the next works", |it| !done.contains(&it.who)).await;
         let index = names.iter().position(|who| **who == work.who).unwrap();
         let candidate = candidates[index].take().unwrap();
         assert!(candidate.is_leader(clock::now()) && candidate.status().term() == Some(work.term));
@@ -48,10 +48,10 @@ async fn one_candidate_works_at_a_time_and_the_next_takes_over_after_a_resign_or
         }
         done.push(work.who);
     }
-    let last = election.works.until("the last works", |it| !done.contains(&it.who)).await;
-    assert_eq!(election.works.all().len(), 4, "{:?}", election.works.all());
+    let last = election.log.until("the last works", |it| !done.contains(&it.who)).await;
+    assert_eq!(election.log.all().len(), 4, "{:?}", election.log.all());
     assert!(last.term > 0);
-    election.works.assert_one_at_a_time();
+    election.log.assert_one_at_a_time();
 }
 
 #[tokio::test]
@@ -99,20 +99,20 @@ async fn work_of_a_candidate_that_is_cut_off_is_dropped_before_another_works() {
     let cut = election.by_way_of(&url, "cut").start().unwrap();
     leads(&cut).await;
     let well = election.hasty("well").start().unwrap();
-    let next = election.works_on("well", well.clone());
-    let work = cut.run_while_leader(|it| forever(election.works.clone(), "cut".to_owned(), it));
+    let next = election.work_until_resigned("well", well.clone());
+    let work = cut.run_while_leader(|it| forever(election.log.clone(), "cut".to_owned(), it));
     let cutting = async {
-        let work = election.works.until("it works", |it| it.who == "cut").await;
+        let work = election.log.until("it works", |it| it.who == "cut").await;
         std::fs::remove_file(&link).unwrap();
         work.term
     };
     let both = async { tokio::join!(work, cutting) };
     let (ended, term) = tokio::time::timeout(PATIENCE, both).await.expect("it is dropped");
     assert_eq!(ended, Err(Ended::Lost { term }));
-    election.works.until("the other works", |it| it.who == "well").await;
+    election.log.until("the other works", |it| it.who == "well").await;
     assert!(!cut.is_leader(clock::now()) && well.is_leader(clock::now()));
     assert!(cut.status().store_error().is_some());
-    election.works.assert_one_at_a_time();
+    election.log.assert_one_at_a_time();
 
     // It is still a candidate, and leads again when the path is restored.
     std::os::unix::fs::symlink(election.root(), &link).unwrap();
@@ -135,31 +135,31 @@ fn on_blobs_too_work_of_a_candidate_that_is_cut_off_is_dropped_before_another_wo
             .request_timeout(Duration::from_secs(1))
     };
     let proxied = cluster.proxies[0].endpoint(cluster.endpoint());
-    let works = Works::default();
+    let log = WorkLog::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let cut = candidate("cut", &proxied).start().unwrap();
         leads(&cut).await;
         let well = candidate("well", cluster.endpoint().as_str()).start().unwrap();
-        let work = cut.run_while_leader(|it| forever(works.clone(), "cut".to_owned(), it));
+        let work = cut.run_while_leader(|it| forever(log.clone(), "cut".to_owned(), it));
         let cutting = async {
-            works.until("it works", |it| it.who == "cut").await;
+            log.until("it works", |it| it.who == "cut").await;
             cluster.proxies[0].door(Door::Shut);
         };
         let next = async {
-            let work = |it| forever(works.clone(), "well".to_owned(), it);
+            let work = |it| forever(log.clone(), "well".to_owned(), it);
             let next = well.run_while_leader(work);
             let _ = tokio::time::timeout(PATIENCE * 2, next).await;
         };
         let both = async {
             assert!(matches!(tokio::join!(work, cutting).0, Err(Ended::Lost { .. })));
-            works.until("the other works", |it| it.who == "well").await;
+            log.until("the other works", |it| it.who == "well").await;
         };
         tokio::select! {
             () = next => panic!("it leads on"),
             () = both => {}
         }
-        works.assert_one_at_a_time();
+        log.assert_one_at_a_time();
         well.resign().await;
     });
 }

@@ -11,7 +11,7 @@ use process::until_gone;
 use service::Service;
 use status::{Feed, leading, ms};
 use tenure::clock;
-use tenure::config::{CommandLine, Health, Probe};
+use tenure::config::{CommandLine, Health, Probe, Withheld};
 use tenure::election::Standing;
 use tenure::probe::Probes;
 use tenure::status::ProbeResult;
@@ -20,7 +20,14 @@ use tokio::sync::mpsc;
 const BOUND: Duration = Duration::from_secs(20);
 
 fn health(probes: Vec<Probe>) -> Health {
-    Health { probes, interval: ms(20), timeout: ms(400), failures: 3, successes: 2 }
+    Health {
+        probes,
+        interval: ms(20),
+        timeout: ms(400),
+        failures: 3,
+        successes: 2,
+        withheld: Withheld::default(),
+    }
 }
 
 fn http(url: &str) -> Probe {
@@ -52,7 +59,7 @@ async fn result_of(settings: &Health, mut until: impl FnMut(&ProbeResult) -> boo
     let either = async {
         tokio::select! {
             () = asking => panic!("it stopped probing"),
-            said = waiting => said,
+            result = waiting => result,
         }
     };
     tokio::time::timeout(BOUND, either).await.expect("it is reported in time")
@@ -60,8 +67,8 @@ async fn result_of(settings: &Health, mut until: impl FnMut(&ProbeResult) -> boo
 
 /// Returns the first result of a probe.
 async fn first(probe: Probe) -> (bool, String) {
-    let said = result_of(&health(vec![probe]), |_| true).await;
-    (said.succeeded, said.message)
+    let result = result_of(&health(vec![probe]), |_| true).await;
+    (result.succeeded, result.message)
 }
 
 fn numbers_aside(words: &str) -> String {
@@ -76,21 +83,21 @@ async fn an_http_probe_is_healthy_on_any_2xx_and_reports_its_duration() {
     assert!(words.ends_with(" ms"), "{words}");
     service.answer("204 No Content");
     assert!(first(http(&service.url("/"))).await.0);
-    let asked = &service.requests()[0];
-    assert_eq!(asked.line, "GET /healthz HTTP/1.1");
-    assert!(asked.header("user-agent").unwrap().starts_with("tenure/"));
+    let request = &service.requests()[0];
+    assert_eq!(request.line, "GET /healthz HTTP/1.1");
+    assert!(request.header("user-agent").unwrap().starts_with("tenure/"));
 }
 
 #[tokio::test]
 async fn an_http_probe_fails_on_another_code_and_follows_no_redirect() {
     let service = Service::start();
     service.answer("503 Service Unavailable");
-    let said = first(http(&service.url("/"))).await;
-    assert_eq!(said, (false, "503 Service Unavailable".to_owned()));
+    let result = first(http(&service.url("/"))).await;
+    assert_eq!(result, (false, "503 Service Unavailable".to_owned()));
     let well = Service::start();
     service.answer(&format!("302 Found\r\nLocation: {}", well.url("/")));
-    let said = first(http(&service.url("/"))).await;
-    assert_eq!(said, (false, "302 Found; redirects are not followed".to_owned()));
+    let result = first(http(&service.url("/"))).await;
+    assert_eq!(result, (false, "302 Found; redirects are not followed".to_owned()));
     assert!(well.requests().is_empty());
 }
 
@@ -125,7 +132,7 @@ async fn a_response_that_is_not_http_fails_the_probe() {
         }
     };
     let (well, words) = tokio::select! {
-        said = first(http(&url)) => said,
+        result = first(http(&url)) => result,
         () = speak => unreachable!(),
     };
     assert!(!well && words.contains("the connection broke"), "{words}");
@@ -145,14 +152,14 @@ async fn a_tcp_probe_is_healthy_if_a_connection_is_accepted() {
 
 #[tokio::test]
 async fn a_host_without_an_address_is_reported() {
-    let said = "failed to resolve nowhere.invalid".to_owned();
+    let message = "failed to resolve nowhere.invalid".to_owned();
     let settings = Health {
         timeout: BOUND,
         ..health(vec![Probe::Tcp { host: "nowhere.invalid".to_owned(), port: 1 }])
     };
-    assert_eq!(result_of(&settings, |_| true).await.message, said);
+    assert_eq!(result_of(&settings, |_| true).await.message, message);
     let settings = Health { timeout: BOUND, ..health(vec![http("http://nowhere.invalid/")]) };
-    assert_eq!(result_of(&settings, |_| true).await.message, said);
+    assert_eq!(result_of(&settings, |_| true).await.message, message);
 }
 
 #[tokio::test]
@@ -294,10 +301,10 @@ async fn a_service_that_recovers_is_healthy_again() {
     let settings = health(vec![http(&service.url("/"))]);
     let mut service = Some(service);
     let mut turns = Vec::new();
-    let last = result_of(&settings, |said| {
-        if turns.last() != Some(&said.succeeded) {
-            turns.push(said.succeeded);
-            service = if said.succeeded { None } else { Some(Service::start_at(address)) };
+    let last = result_of(&settings, |result| {
+        if turns.last() != Some(&result.succeeded) {
+            turns.push(result.succeeded);
+            service = if result.succeeded { None } else { Some(Service::start_at(address)) };
         }
         turns.len() == 3
     })

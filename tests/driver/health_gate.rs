@@ -146,9 +146,9 @@ fn failures_below_the_threshold_are_tolerated_and_all_probes_must_be_healthy() {
     leads(&candidate);
     let term = candidate.status().unwrap()["term"].clone();
     for _ in 0..3 {
-        let asked = service.requests().len();
+        let requests = service.requests().len();
         service.fail_once();
-        until(BOUND, "it is healthy", || (service.requests().len() > asked + 2).then_some(()));
+        until(BOUND, "it is healthy", || (service.requests().len() > requests + 2).then_some(()));
     }
     assert_eq!(candidate.status().unwrap()["term"], term, "it led all the time");
     std::fs::remove_file(&alive).unwrap();
@@ -176,12 +176,15 @@ fn a_probe_over_tls_trusts_the_system_roots() {
     let file = file.to_str().unwrap();
     let candidate = scene.start_with("trusting", &[&url], &[("SSL_CERT_FILE", file)]);
     leads(&candidate);
-    let said = candidate.status().unwrap()["health"]["probes"][0]["said"].clone();
-    assert!(said.as_str().unwrap().starts_with("200 OK in "), "{said}");
+    let message = candidate.status().unwrap()["health"]["probes"][0]["said"].clone();
+    assert!(message.as_str().unwrap().starts_with("200 OK in "), "{message}");
     front.show(Authority::new("others").sign("localhost", 2099));
     is_in(&candidate, "unhealthy");
-    let said = candidate.status().unwrap()["health"]["probes"][0]["said"].clone();
-    assert!(said.as_str().unwrap().starts_with("TLS failed: invalid peer certificate"), "{said}");
+    let message = candidate.status().unwrap()["health"]["probes"][0]["said"].clone();
+    assert!(
+        message.as_str().unwrap().starts_with("TLS failed: invalid peer certificate"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -194,8 +197,8 @@ fn probes_that_hang_delay_neither_renewals_nor_shutdown() {
     leads(&candidate);
     service.delay(BOUND);
     is_in(&candidate, "unhealthy");
-    let said = candidate.status().unwrap()["health"]["probes"][0]["said"].clone();
-    assert_eq!(said, "no answer within 400ms");
+    let message = candidate.status().unwrap()["health"]["probes"][0]["said"].clone();
+    assert_eq!(message, "no answer within 400ms");
     assert_eq!(candidate.get("/livez").unwrap().0, 200);
     let mut stuck = scene.start("stuck", &[&mute, "exec:sleep 100"]);
     is_in(&stuck, "unhealthy");

@@ -7,6 +7,7 @@ mod candidate;
 mod haproxy;
 mod health;
 mod health_gate;
+mod hostile;
 mod paused_clock;
 mod processes;
 mod secrets;

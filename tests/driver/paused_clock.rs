@@ -40,7 +40,7 @@ impl Running {
         Self::start_with(name, store, PublishAcks::none())
     }
 
-    fn start_with(name: &str, store: Arc<dyn LeaseAdmin>, word: PublishAcks) -> Self {
+    fn start_with(name: &str, store: Arc<dyn LeaseAdmin>, acks: PublishAcks) -> Self {
         let candidate =
             Candidate { identity: name.to_owned(), instance: format!("{name}-1"), address: None };
         let config = Config {
@@ -72,7 +72,7 @@ impl Running {
         let driver = Driver {
             election,
             store,
-            publisher: Publisher::new(sender, word),
+            publisher: Publisher::new(sender, acks),
             metrics: metrics.clone(),
             inbox,
             heartbeat: heartbeat.clone(),
@@ -192,13 +192,19 @@ async fn one_leads_and_the_standby_takes_over_when_it_resigns() {
     .await;
 }
 
+/// Starts a leader, and returns it with the switch that makes its store hang.
+async fn leader_of_a_store_that_can_hang() -> (watch::Sender<bool>, Running) {
+    let (switch, hangs) = watch::channel(false);
+    let store = Hanging { store: Memory::with_clock(now), hangs };
+    let mut leader = Running::start("a", Arc::new(store));
+    leader.until(State::Leader).await;
+    (switch, leader)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_leader_whose_store_hangs_is_passive_at_its_deadline_and_leads_again_when_it_answers() {
     locally(async {
-        let (switch, hangs) = watch::channel(false);
-        let store = Hanging { store: Memory::with_clock(now), hangs };
-        let mut leader = Running::start("a", Arc::new(store));
-        leader.until(State::Leader).await;
+        let (switch, mut leader) = leader_of_a_store_that_can_hang().await;
         switch.send_replace(true);
         let hung = now();
         leader.until(State::Jeopardy).await;
@@ -216,18 +222,15 @@ async fn a_leader_whose_store_hangs_is_passive_at_its_deadline_and_leads_again_w
 #[tokio::test(start_paused = true)]
 async fn a_hanging_store_delays_shutdown_by_two_request_timeouts_at_most() {
     locally(async {
-        let (switch, hangs) = watch::channel(false);
-        let store = Hanging { store: Memory::with_clock(now), hangs };
-        let mut leader = Running::start("a", Arc::new(store));
-        leader.until(State::Leader).await;
+        let (switch, mut leader) = leader_of_a_store_that_can_hang().await;
         switch.send_replace(true);
         leader.until(State::Jeopardy).await;
-        let asked = now();
+        let began = now();
         leader.resign().await;
         leader.until(State::Stopped).await;
-        assert!(asked.elapsed_max(now()) < Duration::from_millis(1), "passive waits for nothing");
+        assert!(began.elapsed_max(now()) < Duration::from_millis(1), "passive waits for nothing");
         leader.task.await.unwrap();
-        let took = asked.elapsed_max(now());
+        let took = began.elapsed_max(now());
         assert!(took <= Duration::from_millis(4001), "took {took:?}");
         drop(switch);
     })
@@ -238,14 +241,14 @@ async fn a_hanging_store_delays_shutdown_by_two_request_timeouts_at_most() {
 async fn the_lease_is_not_released_before_the_status_files_are_passive() {
     locally(async {
         let store = Memory::with_clock(now);
-        let (word, acknowledgements) = PublishAcks::channel();
-        let mut leader = Running::start_with("a", Arc::new(store.clone()), acknowledgements);
+        let (acks, published) = PublishAcks::channel();
+        let mut leader = Running::start_with("a", Arc::new(store.clone()), published);
         leader.until(State::Leader).await;
         leader.resign().await;
         leader.until(State::Stopped).await;
         tokio::time::sleep(Duration::from_millis(1500)).await;
         assert!(!store.read().await.unwrap().free, "the files have not said so yet");
-        word.send_replace(u64::MAX);
+        acks.send_replace(u64::MAX);
         leader.task.await.unwrap();
         assert!(store.read().await.unwrap().free);
     })
@@ -256,13 +259,13 @@ async fn the_lease_is_not_released_before_the_status_files_are_passive() {
 async fn status_files_that_hang_delay_the_release_by_one_request_timeout_at_most() {
     locally(async {
         let store = Memory::with_clock(now);
-        let (_word, acknowledgements) = PublishAcks::channel();
-        let mut leader = Running::start_with("a", Arc::new(store.clone()), acknowledgements);
+        let (_word, published) = PublishAcks::channel();
+        let mut leader = Running::start_with("a", Arc::new(store.clone()), published);
         leader.until(State::Leader).await;
-        let asked = now();
+        let began = now();
         leader.resign().await;
         leader.task.await.unwrap();
-        let took = asked.elapsed_max(now());
+        let took = began.elapsed_max(now());
         assert!(took >= Duration::from_secs(2) && took < Duration::from_millis(2100), "{took:?}");
         assert!(store.read().await.unwrap().free);
     })
@@ -270,7 +273,7 @@ async fn status_files_that_hang_delay_the_release_by_one_request_timeout_at_most
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_loop_beats_and_counts_what_it_does() {
+async fn the_loop_updates_its_heartbeat_and_counters() {
     locally(async {
         let mut leader = Running::start("a", Arc::new(Memory::with_clock(now)));
         leader.until(State::Leader).await;

@@ -27,12 +27,12 @@ fn hands_over(arguments: &[&str], variables: &[(&str, &str)]) {
 
     let bound = Duration::from_secs(10);
     let first = settled(&candidates);
-    let heard = |recorder: &Recorder, name: &str| {
+    let recorded = |recorder: &Recorder, name: &str| {
         until(bound, "the recorder has a claim of the leader", || {
             recorder.has_claim(name).then_some(())
         });
     };
-    heard(&recorder, &candidates[first].name);
+    recorded(&recorder, &candidates[first].name);
     let mut stopped = candidates.remove(first);
     let first_term = stopped.status().unwrap()["term"].as_u64().unwrap();
     stopped.signal(Signal::TERM);
@@ -42,12 +42,12 @@ fn hands_over(arguments: &[&str], variables: &[(&str, &str)]) {
     let second_term = candidates[second].status().unwrap()["term"].as_u64().unwrap();
     assert!(second_term > first_term, "{second_term} after {first_term}");
     let killed = candidates[second].name.clone();
-    heard(&recorder, &killed);
+    recorded(&recorder, &killed);
     candidates[second].kill();
     candidates.remove(second);
     let third = settled(&candidates);
     assert_eq!(third, 0, "the only one left leads");
-    heard(&recorder, &candidates[third].name);
+    recorded(&recorder, &candidates[third].name);
 
     let again = start(&killed);
     recorder.follow(&format!("{killed} again"), again.address);

@@ -68,3 +68,45 @@ async fn a_trace_level_log_shows_no_key_no_signature_and_no_lease_id() {
         }
     }
 }
+
+#[tokio::test]
+async fn fault_39_a_secret_file_that_turns_into_a_fifo_or_a_gibibyte_stops_no_renewal() {
+    let azurite = azurite::Azurite::start().await;
+    let endpoint = azurite.endpoint.to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("key");
+    std::fs::write(&file, KEY).unwrap();
+    let arguments = ["--store", "azure://devstoreaccount1/files", "--azure-endpoint", &endpoint];
+    let variables = [("AZURE_STORAGE_KEY_FILE", file.to_str().unwrap())];
+    // A blob that is missing would have the first leader wait for a minute.
+    let create = ["doctor", "--create", "--yes"];
+    let created = process::run_verb(&[&create[..], &arguments[..]].concat(), &variables);
+    assert_eq!(created.code, 0, "{}{}", created.out, created.err);
+    let leader = Process::run("leader", &arguments, &variables);
+    until(Duration::from_secs(30), "it leads", || leader.is_leader().then_some(()));
+    let term = leader.status().unwrap()["term"].clone();
+    let threads = || std::fs::read_dir(format!("/proc/{}/task", leader.id())).unwrap().count();
+    let before = threads();
+    let replace = |make: &dyn Fn(&std::path::Path)| {
+        let aside = directory.path().join("aside");
+        make(&aside);
+        std::fs::rename(&aside, &file).unwrap();
+    };
+    replace(&|path| {
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success())
+    });
+    let logs = |words: &str| {
+        until(Duration::from_secs(30), words, || leader.log().contains(words).then_some(()));
+    };
+    logs("is not a regular file");
+    replace(&|path| std::fs::File::create(path).unwrap().set_len(1 << 30).unwrap());
+    logs("is larger than 64 KiB");
+    let log = leader.log();
+    assert!(log.contains("AZURE_STORAGE_KEY_FILE"), "the variable is named: {log}");
+    assert!(threads() <= before + 1, "{} threads instead of {before}", threads());
+    until(Duration::from_secs(30), "it renews after both", || {
+        let status = leader.status()?;
+        let renewed = status["store"]["last_success_ms_ago"].as_u64()? < 2_000;
+        (renewed && status["term"] == term && leader.is_leader()).then_some(())
+    });
+}

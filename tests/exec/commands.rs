@@ -2,12 +2,13 @@
 //! the next one starts, whatever happens to its Tenure process.
 
 use testkit::azure::azurite;
+use testkit::faults::cgroup::{Cgroup, Controller};
 use testkit::faults::fault_proxy;
 use testkit::processes::{exec_process, process};
 
 use std::time::Duration;
 
-use exec_process::{Life, Place, QUICK, watchdog};
+use exec_process::{Life, Place, QUICK, reaper, watchdog};
 use fault_proxy::{Door, FaultProxy};
 use process::{Process, until};
 use rustix::process::{Signal, kill_process};
@@ -45,12 +46,12 @@ fn handed_over(place: &Place, bound: Duration) -> Life {
 fn sigterm_drains_the_command_before_the_lease_is_released() {
     let place = Place::new();
     let [mut first, _second] = pair(&place);
-    let asked = clock::now();
+    let began = clock::now();
     first.signal(Signal::TERM);
     let ended = first.wait(BOUND);
     assert!(ended.success(), "{ended}");
     let first = handed_over(&place, BOUND);
-    assert!(first.last >= asked.raw + Duration::from_millis(950), "it had its second: {first:?}");
+    assert!(first.last >= began.raw + Duration::from_millis(950), "it had its second: {first:?}");
 }
 
 #[test]
@@ -73,11 +74,11 @@ fn the_lease_is_kept_until_the_last_descendant_of_the_command_is_dead() {
     let first = place.start("first", &store, QUICK, "survived");
     life_of(&place, "first", BOUND);
     let _second = place.start("second", &store, QUICK, "stubborn");
-    let asked = clock::now();
+    let began = clock::now();
     first.signal(Signal::TERM);
     let life = handed_over(&place, BOUND);
     let stop_timeout = Duration::from_millis(500);
-    assert!(life.last >= asked.raw + stop_timeout.mul_f32(0.9), "its child had its time: {life:?}");
+    assert!(life.last >= began.raw + stop_timeout.mul_f32(0.9), "its child had its time: {life:?}");
 }
 
 #[test]
@@ -120,6 +121,63 @@ fn the_command_dies_with_its_watchdog_and_starts_again_in_a_later_term() {
 }
 
 #[test]
+fn fault_42_the_next_command_starts_after_the_group_is_dead_when_both_are_killed() {
+    let place = Place::new();
+    let [first, _second] = pair(&place);
+    let its = watchdog(&first).unwrap();
+    let killed = clock::now();
+    // Stopped, so that neither has time for the other's end.
+    first.signal(Signal::STOP);
+    kill_process(its, Signal::KILL).unwrap();
+    first.signal(Signal::KILL);
+    let life = handed_over(&place, BOUND);
+    assert!(life.last < killed.raw + Duration::from_secs(1), "its child too: {life:?}");
+}
+
+#[test]
+fn the_group_of_the_command_dies_when_watchdog_and_reaper_are_killed() {
+    let place = Place::new();
+    let [first, _second] = pair(&place);
+    let both = [watchdog(&first).unwrap(), reaper(&first).unwrap()];
+    let killed = clock::now();
+    kill_process(both[1], Signal::STOP).unwrap();
+    for it in both {
+        kill_process(it, Signal::KILL).unwrap();
+    }
+    let life = handed_over(&place, BOUND);
+    assert!(life.last < killed.raw + Duration::from_secs(1), "its child too: {life:?}");
+}
+
+#[test]
+fn a_second_signal_ends_tenure_while_the_group_cannot_die() {
+    let place = Place::new();
+    let store = place.store();
+    let mut first = place.start("first", &["--store", &store], QUICK, "stubborn");
+    let life = life_of(&place, "first", BOUND);
+    // Frozen by cgroup v1, a process dies of SIGKILL only when it thaws; by v2 at once, which leaves
+    // nothing to wait for.
+    let cgroup = Cgroup::new(Controller::Freezer);
+    for process in life.processes {
+        cgroup.take(process);
+    }
+    cgroup.freeze();
+    let both = [watchdog(&first).unwrap(), reaper(&first).unwrap()];
+    kill_process(both[1], Signal::STOP).unwrap();
+    for it in both {
+        kill_process(it, Signal::KILL).unwrap();
+    }
+    for _ in 0..2 {
+        first.signal(Signal::TERM);
+        until(BOUND, "it has received the signal", || {
+            (first.has_ended() || first.log().contains("a second signal ends at once"))
+                .then_some(())
+        });
+    }
+    let ended = first.wait(BOUND);
+    assert!(matches!(ended.code(), Some(0 | 143)), "{ended}");
+}
+
+#[test]
 fn an_operators_break_ends_the_command_before_the_next_one_starts() {
     let place = Place::new();
     let [first, _second] = pair(&place);
@@ -133,8 +191,8 @@ fn an_operators_break_ends_the_command_before_the_next_one_starts() {
         (place.lives().len() > 1).then_some(())
     });
     place.assert_safe();
-    let asked = first.log().contains("about to expire");
-    assert!(!asked, "it was killed at once, and not at the deadline: {}", first.log());
+    let warned = first.log().contains("about to expire");
+    assert!(!warned, "it was killed at once, and not at the deadline: {}", first.log());
 }
 
 #[tokio::test]

@@ -33,6 +33,7 @@ fn none() -> config::Hooks {
         on_drain: None,
         on_leader_change: None,
         timeout: BOUND,
+        withheld: config::Withheld::default(),
     }
 }
 
@@ -250,8 +251,10 @@ async fn a_hook_that_handles_sigterm_may_exit_within_the_grace_period() {
 async fn background_processes_of_a_hook_end_with_it_unless_in_a_session_of_their_own() {
     let scene = Scene::new(Standing::Standby);
     let ids = scene.path("ids");
+    // The hook ends once the session has begun.
     let script = format!(
-        "setsid sleep 100 >&- 2>&- & echo $! > {0}; sleep 100 & echo $! >> {0}",
+        "setsid sh -c 'echo $$ > {0}; exec sleep 100' >&- 2>&- &
+         until [ -s {0} ]; do sleep 0.01; done; sleep 100 & echo $! >> {0}",
         ids.display()
     );
     let settings = config::Hooks { on_active: shell(&script), ..none() };
@@ -303,18 +306,18 @@ async fn a_webhook_gets_the_status_document() {
             scene.until_run("on-passive", "failed").await;
         })
         .await;
-    let asked = service.requests();
-    assert_eq!(asked.len(), 2, "nothing is repeated");
-    assert_eq!(asked[0].line, "POST /events?key=k HTTP/1.1");
-    assert_eq!(asked[0].header("content-type"), Some("application/json"));
-    let told = |number: usize| {
-        let it = &asked[number];
+    let requests = service.requests();
+    assert_eq!(requests.len(), 2, "nothing is repeated");
+    assert_eq!(requests[0].line, "POST /events?key=k HTTP/1.1");
+    assert_eq!(requests[0].header("content-type"), Some("application/json"));
+    let request = |number: usize| {
+        let it = &requests[number];
         (it.header("tenure-event").unwrap(), it.header("tenure-term").unwrap(), it.json())
     };
-    let (event, term, document) = told(0);
+    let (event, term, document) = request(0);
     assert_eq!((event, term), ("active", "42"));
     assert_eq!((&document["role"], &document["term"]), (&"active".into(), &42.into()));
-    let (event, term, document) = told(1);
+    let (event, term, document) = request(1);
     assert_eq!((event, term), ("passive", "42"));
     assert_eq!((&document["role"], &document["term"]), (&"passive".into(), &().into()));
 }
@@ -355,7 +358,8 @@ async fn the_leader_change_hook_runs_on_standbys_and_concurrently_with_other_hoo
             while scene.runs("on-leader-change", "ok") < 3 {
                 tokio::time::sleep(ms(5)).await;
             }
-            assert_eq!(scene.noted(), ["begin active 3"]);
+            scene.until_noted("begin active 3").await;
+            assert_eq!(scene.noted().len(), 1, "it runs yet");
             std::fs::write(&go, "").unwrap();
             scene.until_run("on-active", "ok").await;
         })

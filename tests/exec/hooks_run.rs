@@ -118,11 +118,11 @@ fn an_on_drain_that_is_killed_does_not_shorten_the_drain() {
     let mut first = scene.start("first", &arguments);
     leads(&first);
     let second = scene.start("second", &[]);
-    let asked = clock::now();
+    let began = clock::now();
     first.signal(Signal::TERM);
     logs(&first, "on-drain: not finished within 200ms");
     leads(&second);
-    let took = asked.elapsed_min(clock::now());
+    let took = began.elapsed_min(clock::now());
     assert!(took >= Duration::from_secs(3), "{took:?}");
     assert!(first.wait(BOUND).success());
 }
@@ -209,9 +209,9 @@ fn a_webhook_over_tls_trusts_the_system_roots() {
     front.show(Authority::new("others").sign("localhost", 2099));
     first.signal(Signal::TERM);
     assert!(first.wait(BOUND).success());
-    let asked = service.requests();
-    assert_eq!(asked.len(), 1);
-    assert_eq!(asked[0].json()["role"], "active");
+    let requests = service.requests();
+    assert_eq!(requests.len(), 1);
+    assert_eq!(requests[0].json()["role"], "active");
     let log = first.log();
     assert!(log.contains("on-passive: TLS failed: invalid peer certificate"), "{log}");
     assert!(!log.contains("secret-path"), "{log}");

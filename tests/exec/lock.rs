@@ -103,6 +103,32 @@ fn the_longest_hold_ends_the_command_and_the_code_is_124() {
 }
 
 #[test]
+fn faults_of_the_options_come_with_those_of_the_settings() {
+    let place = Place::new();
+    let flags = ["--wait", "5", "--max-hold", "-4m", "--stop-timeout", "soon"];
+    let ran =
+        Process::exec("it", &[&["--store", &place.store()], &flags[..]].concat(), &["true"]).end();
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    for words in [
+        "3 settings are wrong, so nothing was started:",
+        "  wait = \"5\" (flag --wait)\n    has no unit after 5\n    remedy: write 5s, or 5ms",
+        "  max-hold = \"-4m\" (flag --max-hold)\n    has a sign\n    remedy: write a duration",
+        "  stop-timeout = \"soon\" (flag --stop-timeout)",
+    ] {
+        assert!(ran.err.contains(words), "{words} in {}", ran.err);
+    }
+}
+
+#[test]
+fn an_undisturbed_lock_prints_nothing_but_the_output_of_its_command() {
+    let place = Place::new();
+    let flags = ["--once", "--store", &place.store()];
+    let command = [&["exec"], &flags[..], &["--", "echo", "hi"]].concat();
+    let ran = process::run_verb(&command, &[]);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "hi\n", ""));
+}
+
+#[test]
 fn without_proc_no_lease_is_acquired_and_the_remedy_is_reported() {
     let place = Place::new();
     let exec = place.command(&["--once"], &["true"]);
@@ -184,11 +210,11 @@ fn the_command_gets_its_term_and_the_address_of_tenure() {
         file.to_str().unwrap(),
     ];
     assert_eq!(code(&place, &flags, &["sh", "-c", script]), 0);
-    let told = read(&place.path().join("told")).unwrap();
-    let words: Vec<_> = told.split_whitespace().collect();
+    let recorded = read(&place.path().join("told")).unwrap();
+    let words: Vec<_> = recorded.split_whitespace().collect();
     assert!(words[0].parse::<u64>().unwrap() > 0);
     assert_eq!(words[1..3], ["orders", "me"]);
-    assert!(words[3].starts_with("http://127.0.0.1:"), "{told}");
+    assert!(words[3].starts_with("http://127.0.0.1:"), "{recorded}");
     assert_eq!(words[4], file.to_str().unwrap());
 }
 

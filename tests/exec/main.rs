@@ -7,5 +7,6 @@ mod commands;
 mod hooks;
 mod hooks_run;
 mod lock;
+mod privacy;
 mod terminal;
 mod watchdog;

@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tenure::clock;
+use tenure::config::Withheld;
 use tenure::exec::watchdog_client::{Task, WatchdogClient};
-use tenure::exec::wire::{End, WatchdogCommand, WatchdogEvent};
+use tenure::exec::wire::{End, RECORD, WatchdogCommand, WatchdogEvent};
 use tenure::process::signals::Signals;
+use testkit::processes::exec_process::only_child;
+use testkit::processes::process;
 
 /// The timeout for any expected change.
 const BOUND: Duration = Duration::from_secs(20);
@@ -23,6 +26,7 @@ fn task(script: &str) -> Task {
         name: "sh".into(),
         arguments: vec!["-c".into(), script.into()],
         stop_timeout: Duration::from_millis(500),
+        withheld: Withheld::default(),
     }
 }
 
@@ -79,6 +83,12 @@ async fn pid_in(path: &Path) -> Pid {
 fn lives(id: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat"));
     test_kill_process(id).is_ok() && stat.is_ok_and(|it| !it.contains(") Z "))
+}
+
+/// Returns the process of the watchdog itself, below its reaper.
+fn process_of(watchdog: &WatchdogClient) -> Pid {
+    let reaper = Pid::from_raw(watchdog.id().unwrap().try_into().unwrap()).unwrap();
+    only_child(reaper).unwrap()
 }
 
 async fn until_dead(id: Pid) {
@@ -254,10 +264,11 @@ async fn background_processes_of_a_command_end_before_the_watchdog() {
     let script = "sh -c 'trap \"\" TERM; echo $$ >$DIR/left; while :; do sleep 1; done' &
         while [ ! -s $DIR/left ]; do sleep 0.02; done; exit 4";
     let mut watchdog = start(script, directory.path(), Duration::from_secs(3_600));
-    started(&mut watchdog).await;
+    let main = started(&mut watchdog).await;
     let left = pid_in(&directory.path().join("left")).await;
     assert_eq!(report(&mut watchdog).await, Some(WatchdogEvent::Exited(4)));
     assert!(lives(left), "it has the stop-timeout");
+    assert!(test_kill_process(main).is_ok(), "no other process can get its id meanwhile");
     assert_eq!(rest(&mut watchdog).await.0, [WatchdogEvent::Gone]);
     assert!(!lives(left));
 }
@@ -281,7 +292,7 @@ async fn the_command_dies_with_its_watchdog_which_only_sigkill_ends() {
     let mut watchdog = start(STUBBORN, directory.path(), Duration::from_secs(3_600));
     let id = started(&mut watchdog).await;
     read(&directory.path().join("ready")).await;
-    let its = Pid::from_raw(watchdog.id().unwrap().try_into().unwrap()).unwrap();
+    let its = process_of(&watchdog);
     for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::TSTP, Signal::USR1] {
         kill_process(its, signal).unwrap();
     }
@@ -309,18 +320,97 @@ async fn a_command_whose_deadline_has_passed_is_never_started() {
 }
 
 #[tokio::test]
-async fn a_stopped_watchdog_is_continued_by_the_next_request() {
+async fn a_stopped_watchdog_is_continued_at_once_or_by_the_next_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut watchdog = start(STUBBORN, directory.path(), Duration::from_secs(2));
+    let id = started(&mut watchdog).await;
+    read(&directory.path().join("ready")).await;
+    let its = process_of(&watchdog);
+    kill_process(its, Signal::STOP).unwrap();
+    until_dead(id).await;
+
     let directory = tempfile::tempdir().unwrap();
     let mut watchdog = start(STUBBORN, directory.path(), Duration::from_secs(60));
     let id = started(&mut watchdog).await;
     read(&directory.path().join("ready")).await;
-    let stopped = Pid::from_raw(watchdog.id().unwrap().try_into().unwrap()).unwrap();
-    kill_process(stopped, Signal::STOP).unwrap();
-    assert!(
-        watchdog
-            .order(WatchdogCommand::Terminate { signal: 15, within: Duration::from_millis(300) })
-    );
+    let its = process_of(&watchdog);
+    let reaper = Pid::from_raw(watchdog.id().unwrap().try_into().unwrap()).unwrap();
+    for stopped in [reaper, its] {
+        kill_process(stopped, Signal::STOP).unwrap();
+        while !process::has_stopped(stopped) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+    let within = Duration::from_millis(300);
+    assert!(watchdog.order(WatchdogCommand::Terminate { signal: 15, within }));
     until_dead(id).await;
+}
+
+#[tokio::test]
+async fn fault_43_an_order_right_after_the_start_is_carried_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let within = Duration::from_millis(300);
+    for order in [WatchdogCommand::Kill, WatchdogCommand::Terminate { signal: 15, within }] {
+        let mut watchdog = start(STUBBORN, directory.path(), Duration::from_secs(3_600));
+        assert!(watchdog.order(order), "{order:?}");
+        let (events, _) = rest(&mut watchdog).await;
+        assert_eq!(events.last(), Some(&WatchdogEvent::Gone), "{events:?}");
+    }
+}
+
+#[tokio::test]
+async fn fault_43_an_order_to_end_that_is_not_accepted_closes_the_connection() {
+    let directory = tempfile::tempdir().unwrap();
+    // Takes the place of the watchdog, and reads nothing before it is told to.
+    let deaf = directory.path().join("deaf");
+    let script = "#!/bin/sh\nuntil [ -e $DIR/read ]; do sleep 0.02; done\ncat >$DIR/orders\n";
+    // Written by another process: a file that is open for writing in a fork of this one, for another
+    // test, could not be executed.
+    let write = "printf %s \"$1\" >\"$0\"; chmod +x \"$0\"";
+    let mut writer = std::process::Command::new("sh");
+    assert!(writer.args(["-c", write]).arg(&deaf).arg(script).status().unwrap().success());
+    for end in [
+        WatchdogCommand::Kill,
+        WatchdogCommand::Terminate { signal: 15, within: Duration::from_secs(1) },
+    ] {
+        let it = Task { tenure: deaf.clone(), ..task("") };
+        let variables = [("DIR", directory.path().as_os_str())];
+        let mut watchdog = WatchdogClient::start(&it, variables, ends_in(BOUND)).unwrap();
+        let mut accepted = 1;
+        while watchdog.order(WatchdogCommand::Belief(ends_in(BOUND))) {
+            accepted += 1;
+        }
+        assert!(!watchdog.order(end));
+        std::fs::write(directory.path().join("read"), "").unwrap();
+        tokio::time::timeout(BOUND, watchdog.ended())
+            .await
+            .expect("it reads the end of the stream");
+        let orders = std::fs::read(directory.path().join("orders")).unwrap();
+        assert_eq!(orders.len(), accepted * RECORD);
+        std::fs::remove_file(directory.path().join("read")).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn fault_42_the_whole_group_dies_when_tenure_and_its_watchdog_are_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = "trap '' TERM
+        sh -c 'trap \"\" TERM; echo $$ >$DIR/group; while :; do sleep 1; done' &
+        setsid sh -c 'trap \"\" TERM; echo $$ >$DIR/session; while :; do sleep 1; done' &
+        echo $$ >$DIR/ready; while :; do sleep 1; done";
+    let mut watchdog = start(script, directory.path(), Duration::from_secs(3_600));
+    started(&mut watchdog).await;
+    let mut all = Vec::new();
+    for file in ["group", "session", "ready"] {
+        all.push(pid_in(&directory.path().join(file)).await);
+    }
+    let its = process_of(&watchdog);
+    kill_process(its, Signal::KILL).unwrap();
+    // The end of Tenure is the end of its socket.
+    drop(watchdog);
+    for id in all {
+        until_dead(id).await;
+    }
 }
 
 #[tokio::test]
@@ -367,7 +457,7 @@ async fn a_watchdog_uses_a_few_hundred_kilobytes() {
     let mut watchdog = start(STUBBORN, directory.path(), Duration::from_secs(3_600));
     started(&mut watchdog).await;
     read(&directory.path().join("ready")).await;
-    let maps = format!("/proc/{}/smaps", watchdog.id().unwrap());
+    let maps = format!("/proc/{}/smaps", process_of(&watchdog));
     let maps = std::fs::read_to_string(maps).unwrap();
     // Without the pages of files: the relocations of a test build are four times those of a release.
     let (mut own, mut is_of_file) = (0, false);

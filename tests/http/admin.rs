@@ -159,9 +159,17 @@ fn each_command_is_refused_in_states_where_it_does_not_apply() {
         assert_eq!((answer.code, &answer.json["state"]), (409, &json!("standby")), "{answer:?}");
         assert_eq!(answer.json["error"], words);
     }
-    let ran = place.tenure("b", &["step-down"]);
-    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
-    assert!(ran.err.contains("this instance is standby"), "{}", ran.err);
+    for (arguments, words) in [
+        (&["step-down"][..], "a leads, in term "),
+        (&["transfer", "--to", "c"], "a leads, in term "),
+        (&["resume"], "there is nothing to resume"),
+        (&["drained"], "no drain is in progress here"),
+    ] {
+        let ran = place.tenure("b", arguments);
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+        assert!(ran.err.contains("this instance is standby\n  "), "{}", ran.err);
+        assert!(ran.err.contains(words), "{}", ran.err);
+    }
 
     let answer = place.call("b", "/v1/pause", "");
     assert_eq!((answer.code, &answer.json["outcome"]), (200, &json!("done")), "{answer:?}");
@@ -208,6 +216,10 @@ fn bad_bodies_are_named_by_field_and_change_nothing() {
     );
     let stream = UnixStream::connect(place.socket("a")).unwrap();
     assert_eq!(exchange(stream, &chunked).code, 413);
+
+    let answer = place.call("a", "/v1/pause?for=1h", "");
+    assert_eq!(answer.code, 400, "{answer:?}");
+    assert!(answer.json["error"].as_str().unwrap().contains("query parameters"), "{answer:?}");
 
     let answer = place.call("a", "/v1/nothing", "");
     assert_eq!((answer.code, &answer.json["paths"]), (404, &json!(PATHS)), "{answer:?}");
@@ -316,6 +328,41 @@ fn loopback_requires_the_token_and_a_loopback_host_and_refuses_browsers() {
 }
 
 #[test]
+fn guesses_of_the_token_are_limited_and_their_log_lines_too() {
+    let place = Place::new();
+    let (leader, port) = place.start_on_loopback("a");
+    in_state(&leader, "leader");
+    let host = format!("127.0.0.1:{port}");
+    let call_with = |headers: &[(&str, &str)]| {
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        exchange(stream, &request("POST", "/v1/resume", &host, headers, ""))
+    };
+    let call = |token: &str| call_with(&[("Authorization", &format!("Bearer {token}"))]);
+    // A page in a browser can call without a token, and must not keep the operator out.
+    let mut calls = 50;
+    assert!((0..calls).all(|_| call_with(&[]).code == 401));
+    assert_eq!(call(TOKEN).code, 409);
+    let limited = until(PATIENCE, "guesses are limited", || {
+        calls += 1;
+        let answer = call("fedcba9876543210");
+        assert!([401, 429].contains(&answer.code), "{answer:?}");
+        (answer.code == 429).then_some(answer)
+    });
+    assert!(limited.head.contains("retry-after: 1"), "{limited:?}");
+    assert!(limited.json["error"].as_str().unwrap().contains("too many"), "{limited:?}");
+    for _ in 0..300 {
+        calls += 1;
+        assert_ne!(call("fedcba9876543210").code, 409);
+    }
+    // The right token is admitted once the budget is renewed.
+    until(PATIENCE, "the operator is admitted", || (call(TOKEN).code == 409).then_some(()));
+    logs(&leader, "calls were refused without a log line of their own");
+    let lines = leader.log().matches("refused:").count();
+    assert!(lines < 60, "{lines} lines for {calls} calls");
+    assert!(leader.is_leader());
+}
+
+#[test]
 fn only_a_stale_socket_is_replaced() {
     let place = Place::new();
     drop(UnixListener::bind(place.socket("a")).unwrap());
@@ -386,7 +433,11 @@ fn a_drain_holds_the_lease_until_the_service_reports_drained() {
         std::thread::sleep(Duration::from_millis(50));
     }
     let late = format!(r#"{{"term":{}}}"#, term - 1);
-    assert_eq!(place.call("a", "/v1/drained", &late).code, 409, "a word of an earlier term");
+    let answer = place.call("a", "/v1/drained", &late);
+    let words = format!("cannot end the drain: the draining term is {term}, not {}", term - 1);
+    assert_eq!((answer.code, &answer.json["error"]), (409, &json!(words)), "{answer:?}");
+    let ran = place.tenure("a", &["step-down"]);
+    assert!(ran.code == 1 && ran.err.contains("stepped down already"), "{}", ran.err);
     assert_eq!(leader.state().as_deref(), Some("draining"));
     let ran = place.tenure("a", &["drained", "--term", &term.to_string()]);
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -406,6 +457,14 @@ fn the_status_listener_accepts_no_command() {
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         assert!(text.starts_with("HTTP/1.1 404"), "{path}: {text}");
+    }
+    place.write_token(TOKEN);
+    let token = place.path("token").display().to_string();
+    let address = format!("http://{}", leader.address);
+    for more in [&[][..], &["--admin-token-file", &token]] {
+        let arguments = [&["pause", "--admin", &address], more].concat();
+        let ran = Process::verb(&arguments, &[]).end();
+        assert!(ran.code != 0 && ran.err.contains("is the status listener"), "{}", ran.err);
     }
     assert!(leader.is_leader());
 }

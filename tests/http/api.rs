@@ -3,8 +3,8 @@
 use testkit::http::{server, status};
 
 use server::Server;
-use status::{Feed, failing, holder, in_jeopardy, leading, ms, pass, status as of};
-use tenure::election::{Standing, Status};
+use status::{Feed, failing, holder, in_jeopardy, leading, ms, now, pass, status as of};
+use tenure::election::{FailingWrites, Standing, Status, StoreHealth};
 
 const LEADER: [&str; 3] = ["/leader", "/active", "/primary"];
 const STANDBY: [&str; 3] = ["/standby", "/passive", "/replica"];
@@ -195,11 +195,11 @@ async fn min_remaining_requires_time_left() {
     let server = serving(leading(42, ms(10_000))).await;
     pass(ms(4_000));
     for path in LEADER {
-        for (asked, code) in
+        for (question, code) in
             [("5s", 200), ("6s", 200), ("6001ms", 503), ("1m30s", 503), ("0s", 200)]
         {
-            let answer = server.get(&format!("{path}?min_remaining={asked}")).await;
-            assert_eq!(answer.code, code, "{path} {asked}");
+            let answer = server.get(&format!("{path}?min_remaining={question}")).await;
+            assert_eq!(answer.code, code, "{path} {question}");
             assert_eq!(answer.header("tenure-valid-for-ms"), Some("6000"));
         }
         for wrong in ["", "5", "s", "-5s", "5s5s", "%ff", "99999999999999999999h", "5%20s"] {
@@ -212,6 +212,36 @@ async fn min_remaining_requires_time_left() {
     }
     server.feed().change(of(Standing::Standby));
     assert_eq!(server.code("/leader?min_remaining=0s").await, 503);
+}
+
+#[tokio::test]
+async fn a_parameter_that_a_path_does_not_take_is_named_with_the_one_meant() {
+    let server = serving(leading(42, ms(10_000))).await;
+    for (path, words) in [
+        (
+            "/leader?min_remaning=5s",
+            "\"min_remaning\": unknown parameter; did you mean min_remaining?",
+        ),
+        (
+            "/primary?min_remaining=1s&x=1",
+            "\"x\": unknown parameter; this path takes min_remaining",
+        ),
+        ("/watch?idx=1&wait=1s", "did you mean index?"),
+        ("/watch?wait=1s", "needs the parameter index"),
+        ("/leader?%1b%5b31m", r#""\u{1b}[31m": unknown parameter"#),
+    ] {
+        let answer = server.get(path).await;
+        assert_eq!(answer.code, 400, "{path}");
+        assert!(answer.body.contains(words), "{path}: {answer:?}");
+    }
+    for path in STANDBY.iter().chain(&["/", "/livez", "/readyz", "/status", "/metrics"]) {
+        let answer = server.get(&format!("{path}?pretty")).await;
+        assert_eq!(answer.code, 400, "{path}");
+        assert!(answer.body.contains("this path takes no parameters"), "{path}: {answer:?}");
+    }
+    for (path, code) in [("/leader?", 200), ("/nowhere?x=1", 404)] {
+        assert_eq!(server.code(path).await, code, "{path}");
+    }
 }
 
 #[tokio::test]
@@ -233,6 +263,7 @@ async fn the_status_document_has_its_fields_and_no_others() {
         "boot_id": "5ca1ab1e-0000-4000-8000-000000000000", "since": "2026-11-20T09:00:00Z",
         "index": 2, "holder": {"identity": "us", "address": "10.0.3.7:8080", "term": 42, "seen_ms_ago": 412,
             "stale": false},
+        "last_holder": null, "can_take_over": false,
         "store": {"kind": "azure", "last_success_ms_ago": 412, "failures": 2, "last_error": "no route"},
         "drain_remaining_ms": null, "protected_for_ms": null, "hold_off_remaining_ms": null, "successor": null,
         "health": null, "route": null, "transitions": [],
@@ -273,6 +304,40 @@ async fn the_status_document_has_its_fields_and_no_others() {
     assert_eq!(server.code("/standby").await, 503);
     let holder = server.get("/status").await.json()["holder"].clone();
     assert_eq!((&holder["seen_ms_ago"], &holder["stale"]), (&15_001.into(), &true.into()));
+
+    server.feed().change(of(Standing::Standby));
+    let document = server.get("/status").await.json();
+    assert_eq!(
+        document["last_holder"],
+        serde_json::json!({"identity": "them", "term": 43, "until": "2026-11-20T09:00:15.413Z"})
+    );
+    assert_eq!(
+        (&document["holder"], &document["can_take_over"]),
+        (&serde_json::Value::Null, &true.into())
+    );
+}
+
+#[tokio::test]
+async fn a_standby_that_cannot_write_to_the_store_is_not_ready_to_take_over() {
+    let server = serving(Standing::Standby).await;
+    let unwritable = |since| {
+        let failing = failing(1, "read-only");
+        let error = failing.last_failure.unwrap();
+        let failing_writes = Some(FailingWrites { since, error, of_record: false });
+        let store = StoreHealth { failing_writes, ..StoreHealth { last_failure: None, ..failing } };
+        Status { store, ..of(Standing::Standby) }
+    };
+    let began = now();
+    for (later, code) in [(15_000, 200), (1, 503)] {
+        pass(ms(later));
+        // Reads succeed all the same.
+        server.feed().change(unwritable(began));
+        assert_eq!(server.code("/standby").await, code);
+    }
+    let document = server.get("/status").await.json();
+    assert_eq!(document["can_take_over"], false);
+    let page = server.get_as("/", "text/html").await.body;
+    assert!(page.contains("cannot take over: read-only"), "{page}");
 }
 
 #[tokio::test]

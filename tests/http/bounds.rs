@@ -43,6 +43,57 @@ async fn the_connection_that_was_idle_for_longest_makes_room() {
 }
 
 #[tokio::test]
+async fn a_connection_of_the_peer_that_has_most_makes_room() {
+    let server = with_places(3).await;
+    let mut single = server.connect_unix().await;
+    assert_eq!(single.ask("GET", "/leader").await.code, 200);
+    let mut many = [idle(&server).await, idle(&server).await];
+    idle(&server).await;
+    assert!(many[0].closed().await);
+    assert_eq!(single.ask("GET", "/leader").await.code, 200, "though idle for longest");
+}
+
+/// This many requests at once.
+fn pipelined(requests: usize) -> String {
+    "GET /leader HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(requests)
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault_37_requests_sent_without_waiting_take_a_tenth_of_a_second_each_from_the_ninth() {
+    let server = with_places(3).await;
+    let mut client = server.connect().await;
+    for _ in 0..2 {
+        let began = started();
+        client.send(pipelined(11)).await;
+        for number in 1..=11_u32 {
+            assert_eq!(client.answer("GET").await.code, 200);
+            let expected = ms(100) * number.saturating_sub(8);
+            let took = began.elapsed();
+            assert!(took >= expected && took < expected + ms(50), "{number}: {took:?}");
+        }
+        // Once it has waited, it is like any other.
+        sleep(ms(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn fault_37_clients_that_do_not_wait_for_answers_make_room_for_another_peer() {
+    let server = with_places(3).await;
+    let mut greedy = Vec::new();
+    for _ in 0..3 {
+        let mut client = server.connect().await;
+        client.send(pipelined(300)).await;
+        for _ in 0..8 {
+            assert_eq!(client.answer("GET").await.code, 200);
+        }
+        greedy.push(client);
+    }
+    let mut other = server.connect_unix().await;
+    assert_eq!(other.ask("GET", "/leader").await.code, 200);
+    assert_eq!(greedy[2].answer("GET").await.code, 200, "one makes room, the others go on");
+}
+
+#[tokio::test]
 async fn connections_without_a_request_make_room_for_one_with_a_request() {
     let server = with_places(3).await;
     let mut silent = Vec::new();
@@ -88,11 +139,11 @@ async fn busy_connections_are_not_closed() {
 async fn a_stream_that_has_ended_leaves_an_idle_connection() {
     let server = with_places(2).await;
     // A HEAD of a stream does not stream.
-    let mut asked = server.connect().await;
-    assert_eq!(asked.ask("HEAD", "/watch").await.code, 200);
+    let mut client = server.connect().await;
+    assert_eq!(client.ask("HEAD", "/watch").await.code, 200);
     let mut second = idle(&server).await;
     idle(&server).await;
-    assert!(asked.closed().await, "it was idle for longest");
+    assert!(client.closed().await, "it was idle for longest");
     assert_eq!(second.ask("GET", "/leader").await.code, 200);
 }
 

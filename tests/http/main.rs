@@ -9,5 +9,6 @@ mod bounds;
 mod metrics;
 mod page;
 mod page_processes;
+mod sockets;
 mod status_file;
 mod watch;

@@ -143,8 +143,9 @@ fn values_that_depend_on_time_are_computed_when_scraped() {
     };
     pass(ms(4_000));
     assert_eq!(leads(&text(&metrics, &feed)), (true, 6.0, 42.0));
-    let heard = value(&text(&metrics, &feed), "tenure_store_last_success_timestamp_seconds", &[]);
-    assert!((heard - 1_795_165_200.0).abs() < 0.001, "unix time: {heard}");
+    let last_success =
+        value(&text(&metrics, &feed), "tenure_store_last_success_timestamp_seconds", &[]);
+    assert!((last_success - 1_795_165_200.0).abs() < 0.001, "unix time: {last_success}");
     pass(ms(6_000));
     let ended = text(&metrics, &feed);
     let (is_leader, valid, _) = leads(&ended);

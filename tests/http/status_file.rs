@@ -26,7 +26,7 @@ use tokio::time::timeout;
 struct Writing {
     feed: Option<Feed>,
     metrics: Metrics,
-    word: PublishAcks,
+    acks: PublishAcks,
     tasks: JoinSet<()>,
 }
 
@@ -40,11 +40,11 @@ impl Writing {
     async fn start(feed: Feed, about: About, paths: &[PathBuf]) -> anyhow::Result<Self> {
         let metrics = Metrics::new(&about, false);
         let files = paths.iter().map(|it| named(it)).collect();
-        let (writer, word) =
+        let (writer, acks) =
             Writer::start(files, about, metrics.clone(), feed.subscribe(), now).await?;
         let mut tasks = JoinSet::new();
         tasks.spawn(writer.run());
-        Ok(Self { feed: Some(feed), metrics, word, tasks })
+        Ok(Self { feed: Some(feed), metrics, acks, tasks })
     }
 
     fn feed(&self) -> &Feed {
@@ -59,7 +59,7 @@ impl Writing {
 
     async fn acknowledged(&mut self) {
         let sequence = self.feed().last().sequence;
-        let reached = timeout(Duration::from_secs(20), self.word.reached(sequence)).await;
+        let reached = timeout(Duration::from_secs(20), self.acks.reached(sequence)).await;
         reached.expect("the files acknowledge it");
     }
 
@@ -220,7 +220,7 @@ async fn fault_30_a_path_that_stops_being_a_file_is_counted_and_the_others_are_w
         // As long as one file is not written, there is no acknowledgement: a release waits as long
         // as it may.
         let sequence = writing.feed().last().sequence;
-        assert!(timeout(ms(200), writing.word.reached(sequence)).await.is_err());
+        assert!(timeout(ms(200), writing.acks.reached(sequence)).await.is_err());
         assert_eq!(json(&paths[1])["state"], "standby");
         assert!(!fs::symlink_metadata(&paths[0]).unwrap().is_file(), "nothing was replaced");
     }
@@ -244,17 +244,42 @@ async fn an_active_file_that_cannot_be_rewritten_is_removed() {
     let mut writing = Writing::start(feed, about(), std::slice::from_ref(&path)).await.unwrap();
     // A directory in place of the temporary file makes each write fail, whatever the user's
     // permissions.
-    let beside = directory.path().join(format!(".status.json.{}.tmp", std::process::id()));
-    fs::create_dir_all(beside.join("full")).unwrap();
+    let temporary = directory.path().join(format!(".status.json.{}.tmp", std::process::id()));
+    fs::create_dir_all(temporary.join("full")).unwrap();
     writing.feed().renew(leading(42, ms(10_000)));
     until(|| writing.errors() == 1).await;
     assert_eq!(json(&path)["role"], "active", "while it is true it stays");
     writing.feed().change(of(Standing::Standby));
     until(|| writing.errors() == 2).await;
     assert!(!path.exists(), "it says active yet");
-    fs::remove_dir_all(&beside).unwrap();
+    fs::remove_dir_all(&temporary).unwrap();
     writing.publish(of(Standing::Standby)).await;
     assert_eq!(json(&path)["role"], "passive");
+}
+
+#[tokio::test]
+async fn fault_41_a_directory_swapped_for_a_link_keeps_the_files_behind_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let [theirs, own] = ["theirs", "own"].map(|it| directory.path().join(it));
+    for path in [&theirs.join("inner"), &own] {
+        fs::create_dir_all(path).unwrap();
+    }
+    // Every user can swap what is in it.
+    fs::set_permissions(&theirs, std::os::unix::fs::PermissionsExt::from_mode(0o757)).unwrap();
+    fs::write(own.join("status.json"), "precious").unwrap();
+    let path = theirs.join("inner/status.json");
+    let feed = Feed::new(leading(42, ms(10_000)));
+    let mut writing = Writing::start(feed, about(), std::slice::from_ref(&path)).await.unwrap();
+    fs::remove_dir_all(theirs.join("inner")).unwrap();
+    symlink(&own, theirs.join("inner")).unwrap();
+    // As passive, the file that cannot be written is removed, but not through the link.
+    writing.feed().change(of(Standing::Standby));
+    until(|| writing.errors() == 1).await;
+    assert_eq!(fs::read_to_string(own.join("status.json")).unwrap(), "precious");
+    fs::remove_file(theirs.join("inner")).unwrap();
+    fs::create_dir(theirs.join("inner")).unwrap();
+    writing.publish(of(Standing::Standby)).await;
+    assert_eq!(json(&path)["state"], "standby");
 }
 
 #[tokio::test]
@@ -285,12 +310,12 @@ async fn a_publication_is_acknowledged_only_after_the_write() {
     for term in 1..50 {
         writing.feed().change(of(leading(term, ms(10_000))));
         let sequence = writing.feed().last().sequence;
-        let early = timeout(Duration::ZERO, writing.word.reached(sequence)).await;
+        let early = timeout(Duration::ZERO, writing.acks.reached(sequence)).await;
         assert!(early.is_err() || json(&path)["term"] == term, "word before the write");
         writing.acknowledged().await;
         assert_eq!(json(&path)["term"], term);
     }
-    let never = timeout(ms(200), writing.word.reached(writing.feed().last().sequence + 1)).await;
+    let never = timeout(ms(200), writing.acks.reached(writing.feed().last().sequence + 1)).await;
     assert!(never.is_err(), "word of what was not published");
 }
 

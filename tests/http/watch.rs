@@ -160,14 +160,14 @@ async fn a_long_poll_waits_for_the_index_to_pass() {
     }
     // An equal index waits for a change; renewals do not count.
     let mut client = server.connect().await;
-    let asked = client.ask("GET", "/watch?index=2&wait=1m");
-    tokio::pin!(asked);
-    assert!(timeout(ms(10_000), &mut asked).await.is_err());
+    let request = client.ask("GET", "/watch?index=2&wait=1m");
+    tokio::pin!(request);
+    assert!(timeout(ms(10_000), &mut request).await.is_err());
     server.feed().renew(Standing::Standby);
-    assert!(timeout(ms(10_000), &mut asked).await.is_err());
+    assert!(timeout(ms(10_000), &mut request).await.is_err());
     server.feed().change(Status { store: failing(1, "no route"), ..of(Standing::Standby) });
     let begun = started();
-    let document = asked.await.json();
+    let document = request.await.json();
     assert_eq!(
         (&document["index"], &document["store"]["last_error"]),
         (&3.into(), &"no route".into())
@@ -201,8 +201,8 @@ async fn a_long_poll_without_a_change_ends_with_the_present_document() {
     ] {
         let begun = started();
         let mut client = server.connect().await;
-        let asked = client.ask("GET", path);
-        let answer = timeout(Duration::from_secs(60), asked).await.expect(path);
+        let request = client.ask("GET", path);
+        let answer = timeout(Duration::from_secs(60), request).await.expect(path);
         assert_eq!((answer.code, &answer.json()["index"]), (200, &1.into()), "{path}");
         let took = begun.elapsed();
         assert!(took >= ms(least) && took <= ms(most), "{path}: {took:?}");

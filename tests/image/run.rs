@@ -59,14 +59,12 @@ fn as_process_1_without_privileges_it_leads_and_releases_within_a_second_of_sigt
 }
 
 #[test]
-fn on_a_read_only_filesystem_the_default_store_names_a_remedy_and_memory_leads() {
+fn on_a_read_only_filesystem_the_default_store_is_refused_and_a_writable_run_leads() {
     let engine = Engine::new();
-    let mut passive = engine.start("nowhere", TIGHT, &image().name, &[]);
-    answers(&passive, 1);
-    let remedy = "does not exist, nor does its parent; create it, or set another --store";
-    until("the remedy is logged", || passive.log().contains(remedy).then_some(()));
-    kill_process(Pid::from_raw(passive.process()).unwrap(), Signal::TERM).unwrap();
-    assert_eq!(passive.ended(), 0);
+    let refused = engine.run(TIGHT, &image().name, &["run"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", output_of(&refused));
+    let remedy = "remedy: set --store to a store that all candidates share";
+    assert!(output_of(&refused).contains(remedy), "{}", output_of(&refused));
 
     let options = [TIGHT, &["--tmpfs=/run"]].concat();
     let active = engine.start("somewhere", &options, &image().name, &[]);

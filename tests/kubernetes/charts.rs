@@ -5,10 +5,13 @@ use testkit::generated::camel_case;
 use testkit::kubernetes::{chart_values as values, manifests};
 
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use manifests::{assert_plain_probes, assert_restricted, assert_valid, containers, render, run};
+use manifests::{
+    Manifests, assert_plain_probes, assert_restricted, assert_valid, containers, render, run,
+};
 use tenure::config::{
     self, Ending, Environment, Flags, Kind, SETTINGS, Setting, StoreSettings, Verb,
 };
@@ -39,6 +42,11 @@ fn matrix() -> Vec<Value> {
     all
 }
 
+/// The matrix with what each of its values renders, once for all tests.
+static RENDERED: LazyLock<Vec<(Value, Manifests)>> = LazyLock::new(|| {
+    matrix().into_iter().map(|values| (values.clone(), render(&values))).collect()
+});
+
 #[test]
 fn helm_lint_accepts_the_charts() {
     let least = json!({"container": {"image": "x:1"}});
@@ -54,8 +62,8 @@ fn helm_lint_accepts_the_charts() {
 #[test]
 fn each_combination_is_valid_restricted_and_probed_by_number() {
     let mut all = String::new();
-    for values in matrix().into_iter().chain([everything()]) {
-        let rendered = render(&values);
+    let whole = render(&everything());
+    for rendered in RENDERED.iter().map(|(_, it)| it).chain([&whole]) {
         let pods = rendered.pods();
         assert_eq!(pods.len(), 2, "the pods, and the pod of the test");
         for pod in pods {
@@ -142,8 +150,8 @@ fn read(flags: &[String]) -> Result<config::Loaded, config::Faults> {
 
 #[test]
 fn tenure_accepts_the_flags_of_the_chart_without_a_warning() {
-    for values in matrix() {
-        let flags = render(&values).flags();
+    for (values, rendered) in RENDERED.iter() {
+        let flags = rendered.flags();
         let loaded = read(&flags).unwrap_or_else(|faults| panic!("{flags:?}: {faults}"));
         assert_eq!(loaded.warnings, [], "{flags:?}");
         let settings = loaded.settings;
@@ -263,8 +271,8 @@ fn the_port_follows_the_listener_everywhere() {
         assert!(rendered.container(name)["env"].as_array().unwrap().contains(&url), "{name}");
     }
     let test = rendered.the("Pod", "orders-exactly-one");
-    let asked = "--url=http://orders-pods.shop.svc:9";
-    assert!(test["spec"]["containers"][0]["args"].as_array().unwrap().contains(&json!(asked)));
+    let url = "--url=http://orders-pods.shop.svc:9";
+    assert!(test["spec"]["containers"][0]["args"].as_array().unwrap().contains(&json!(url)));
 }
 
 #[test]
@@ -285,7 +293,7 @@ fn the_pod_sets_the_identity_of_the_sidecar() {
 
 #[test]
 fn status_files_are_read_by_the_service_and_written_by_the_sidecar_alone() {
-    let mounts = |rendered: &manifests::Manifests, name: &str| {
+    let mounts = |rendered: &Manifests, name: &str| {
         let all = rendered.container(name)["volumeMounts"].as_array().cloned().unwrap_or_default();
         all.into_iter().find(|it| it["mountPath"] == "/run/tenure")
     };
@@ -298,8 +306,7 @@ fn status_files_are_read_by_the_service_and_written_by_the_sidecar_alone() {
 
 #[test]
 fn containers_of_a_pod_have_names_of_their_own() {
-    for values in matrix() {
-        let rendered = render(&values);
+    for (_, rendered) in RENDERED.iter() {
         let mut names: Vec<&str> =
             containers(rendered.pod()).iter().map(|it| it["name"].as_str().unwrap()).collect();
         names.sort_unstable();

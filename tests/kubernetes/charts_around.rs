@@ -277,8 +277,8 @@ fn the_helm_test_checks_all_pods_for_exactly_one_leader() {
         .iter()
         .map(|it| it.as_str().unwrap())
         .collect();
-    let asked = "--url=http://orders-pods.shop.svc:4040";
-    assert_eq!(args, ["wait", "--for=exactly-one", "--of=3", asked, "--timeout=4m"]);
+    let url = "--url=http://orders-pods.shop.svc:4040";
+    assert_eq!(args, ["wait", "--for=exactly-one", "--of=3", url, "--timeout=4m"]);
     assert_restricted(&pod["spec"]);
     // Tenure accepts them: the name does not exist here, which it reports within the timeout.
     let ran = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"))

@@ -388,11 +388,16 @@ fn the_schema_has_every_key() {
 #[test]
 fn the_schema_accepts_durations_and_names_as_tenure_does() {
     let election = |key: &str, value: &str| try_render(&json!({"election": {key: value}}));
-    for good in ["15s", "1m", "1m30s", "0s", "1h2m3s4ms", "1500ms", "90s"] {
+    for good in
+        ["15s", "1m", "1m30s", "0s", "1h2m3s4ms", "1500ms", "90s", "1.5m", "0.25s", "1m9.5s"]
+    {
         assert!(tenure::config::duration::parse(good).is_ok());
         assert!(election("activationDelay", good).is_ok(), "{good}");
     }
-    for bad in ["", "15", "1.5s", "-1s", "s", "1s1m", "1s1s", "1d", " 1s", "1 s", "1ms1s"] {
+    for bad in [
+        "", "15", "1.5", "1.s", ".5s", "1.0005s", "0.5ms", "1,5s", "-1s", "s", "1s1m", "1s1s",
+        "1d", " 1s", "1 s", "1ms1s",
+    ] {
         assert!(tenure::config::duration::parse(bad).is_err(), "{bad}");
         let error = election("activationDelay", bad).unwrap_err();
         assert!(error.contains("at '/election/activationDelay'"), "{bad}: {error}");

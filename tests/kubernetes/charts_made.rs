@@ -77,8 +77,9 @@ fn every_value_is_documented_and_in_the_schema() {
         let documented = documented(&values);
         for (path, comment) in &documented {
             let inner = documented.iter().any(|(it, _)| it.starts_with(&format!("{path}.")));
-            let of_known =
-                documented.iter().any(|(it, said)| *said && path.starts_with(&format!("{it}.")));
+            let of_known = documented
+                .iter()
+                .any(|(it, described)| *described && path.starts_with(&format!("{it}.")));
             assert!(*comment || inner || of_known, "{chart}: {path} has no comment");
         }
         let mut open = vec![(String::new(), &schema)];

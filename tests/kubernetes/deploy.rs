@@ -176,6 +176,12 @@ fn the_snippet_is_short_and_complete() {
     let loaded = read(list(&container["args"]), &json!({}), Verb::Run);
     assert_eq!(loaded.warnings, []);
     assert_eq!(loaded.settings.store.to_string(), "kubernetes:shop/orders");
+    // The operators' commands find the admin socket, in a volume of this container.
+    let admin = list(&container["env"]).iter().find(|it| it["name"] == "TENURE_ADMIN").unwrap();
+    let socket = admin["value"].as_str().unwrap().strip_prefix("unix:").unwrap();
+    let mount = &container["volumeMounts"][0];
+    assert!(socket.starts_with(&format!("{}/", mount["mountPath"].as_str().unwrap())), "{socket}");
+    assert_eq!(mount["name"], pod["volumes"][0]["name"]);
 
     pod["enableServiceLinks"] = json!(false);
     assert_restricted(&pod);

@@ -10,7 +10,6 @@ use process::until;
 use routed::{BOUND, Cluster, LONG, NAMESPACE, SHORT, agrees, leads};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tenure::kube::rights::{Purpose, RIGHTS};
 
 const SLICE: &str = "web.orders";
 
@@ -77,30 +76,6 @@ fn the_service_routes_to_the_leader_and_to_no_pod_before_the_lease_is_released()
     leads_to(&cluster, "10.0.0.2");
     assert_eq!(route(&cluster).1, Some(second.to_string()));
     agrees(&b, true);
-}
-
-#[test]
-fn after_a_kill_one_update_replaces_the_old_address_by_the_new_one() {
-    let cluster = cluster();
-    let mut a = cluster.start("web-1", SHORT);
-    leads(&a);
-    leads_to(&cluster, "10.0.0.1");
-    let b = cluster.start("web-2", SHORT);
-    agrees(&b, true);
-    a.kill();
-    let before = slice(&cluster).unwrap()["metadata"]["resourceVersion"].clone();
-    cluster.server.take_log();
-    leads(&b);
-    leads_to(&cluster, "10.0.0.2");
-    agrees(&b, true);
-    let log = cluster.server.take_log();
-    let writes: Vec<_> = log.iter().filter(|it| it.op == "update endpointslices").collect();
-    assert_eq!(writes.len(), 1, "{writes:?}");
-    assert_eq!(writes[0].body["metadata"]["resourceVersion"], before);
-    // When it runs in its pod again, it does not change the entry of another.
-    let a = cluster.start("web-1", SHORT);
-    agrees(&a, true);
-    assert_eq!(route(&cluster).0, ["10.0.0.2"]);
 }
 
 #[test]
@@ -242,33 +217,4 @@ fn an_address_of_the_other_family_is_refused() {
     });
     a.signal(Signal::TERM);
     assert!(a.wait(BOUND).success());
-}
-
-#[test]
-fn the_rights_that_are_listed_are_enough() {
-    let cluster = cluster();
-    cluster.server.account("listed", NAMESPACE, "web");
-    for right in RIGHTS {
-        let names: &[&str] = match (right.resource.plural, right.named) {
-            ("services", true) => &["web"],
-            ("endpointslices", true) => &[SLICE],
-            _ => &[],
-        };
-        if matches!(right.purpose, Purpose::EndpointSlice | Purpose::Events) {
-            let (plural, verbs) = (right.resource.plural, [right.verb]);
-            cluster.server.allow_named("listed", NAMESPACE, plural, &verbs, names);
-        }
-    }
-    cluster.server.write_token("listed");
-    let mut a = cluster.start("web-1", SHORT);
-    leads(&a);
-    leads_to(&cluster, "10.0.0.1");
-    let b = cluster.start("web-2", SHORT);
-    agrees(&b, true);
-    a.kill();
-    leads(&b);
-    leads_to(&cluster, "10.0.0.2");
-    let log = cluster.server.take_log();
-    let refused = log.iter().find(|it| it.status == 403 || it.status == 401);
-    assert!(refused.is_none(), "{refused:?}");
 }

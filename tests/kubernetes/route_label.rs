@@ -11,7 +11,7 @@ use kube_server::Fault;
 use process::until;
 use routed::{BOUND, Cluster, LONG, NAMESPACE, SHORT, agrees, leads, series};
 use rustix::process::Signal;
-use tenure::kube::rights::{Purpose, RIGHTS};
+use serde_json::json;
 
 fn cluster() -> Cluster {
     Cluster::new(&["--kube-route=label"])
@@ -44,25 +44,16 @@ fn the_label_follows_the_leader_and_is_withdrawn_before_the_lease_is_released() 
 }
 
 #[test]
-fn the_label_of_a_killed_leader_is_set_to_passive_by_the_next_leader() {
+fn a_restarted_instance_withdraws_the_label_it_was_killed_with_and_keeps_the_newest_term() {
     let cluster = cluster();
-    let mut a = cluster.start("web-1", SHORT);
-    leads(&a);
-    cluster.has_role("web-1", "active");
     let b = cluster.start("web-2", SHORT);
-    cluster.has_role("web-2", "passive");
-    a.kill();
-    let term = leads(&b);
-    cluster.has_role("web-2", "active");
-    assert_eq!(cluster.label("web-1"), ("passive".to_owned(), Some(term)));
-    // The next process in the pod is passive, and corrects the label without a change of its state.
-    cluster.server.modify("pods", NAMESPACE, "web-1", |it| {
-        it["metadata"]["labels"]["tenure.dev/role"] = "active".into();
-        it["metadata"]["annotations"]["tenure.dev/term"] = (term + 7).to_string().into();
-    });
+    let newer = leads(&b) + 7;
+    let left = json!({"labels": {"tenure.dev/role": "active"},
+                      "annotations": {"tenure.dev/term": newer.to_string()}});
+    cluster.server.put("pods", NAMESPACE, "web-1", json!({"metadata": left, "spec": {}}));
     let a = cluster.start("web-1", SHORT);
     cluster.has_role("web-1", "passive");
-    assert_eq!(cluster.label("web-1").1, Some(term + 7), "the newest term stays");
+    assert_eq!(cluster.label("web-1").1, Some(newer));
     agrees(&a, true);
 }
 
@@ -239,53 +230,4 @@ fn an_unresponsive_or_unreachable_api_server_delays_no_election() {
     cluster.server.resume();
     cluster.has_role("web-3", "active");
     until(BOUND, "the others are passive", || (cluster.active() == ["web-3"]).then_some(()));
-}
-
-/// With the lease in a Lease too, and with permissions restricted to names where rules can do that.
-#[test]
-fn a_cluster_that_has_both_lease_and_label_needs_no_other_right() {
-    let cluster = Cluster::on(&["--kube-route=label"], "kubernetes:team/orders");
-    cluster.server.account("listed", NAMESPACE, "web");
-    for right in RIGHTS.iter().filter(|it| it.purpose != Purpose::EndpointSlice) {
-        let names: &[&str] = if right.named { &["orders"] } else { &[] };
-        let (plural, verbs) = (right.resource.plural, [right.verb]);
-        cluster.server.allow_named("listed", NAMESPACE, plural, &verbs, names);
-    }
-    cluster.server.write_token("listed");
-    let mut a = cluster.start("web-1", SHORT);
-    leads(&a);
-    cluster.has_role("web-1", "active");
-    let b = cluster.start("web-2", SHORT);
-    agrees(&b, true);
-    until(BOUND, "the Lease is watched", || {
-        (cluster.server.count("watch leases") > 0).then_some(())
-    });
-    a.signal(Signal::TERM);
-    assert!(a.wait(BOUND).success());
-    leads(&b);
-    until(BOUND, "only it is active", || (cluster.active() == ["web-2"]).then_some(()));
-    let refused = |it: &&kube_server::Logged| it.status == 403 || it.status == 401;
-    let log = cluster.server.take_log();
-    assert!(!log.iter().any(|it| refused(&it)), "{:?}", log.iter().find(refused));
-}
-
-#[test]
-fn the_rights_that_are_listed_are_enough() {
-    let cluster = cluster();
-    cluster.server.account("listed", NAMESPACE, "web");
-    for right in RIGHTS.iter().filter(|it| matches!(it.purpose, Purpose::Label | Purpose::Events)) {
-        cluster.server.allow("listed", NAMESPACE, right.resource.plural, &[right.verb]);
-    }
-    cluster.server.write_token("listed");
-    let mut a = cluster.start("web-1", SHORT);
-    leads(&a);
-    cluster.has_role("web-1", "active");
-    let b = cluster.start("web-2", SHORT);
-    agrees(&b, true);
-    a.kill();
-    leads(&b);
-    until(BOUND, "only it is active", || (cluster.active() == ["web-2"]).then_some(()));
-    let refused = |it: &&kube_server::Logged| it.status == 403 || it.status == 401;
-    let log = cluster.server.take_log();
-    assert!(!log.iter().any(|it| refused(&it)), "{:?}", log.iter().find(refused));
 }

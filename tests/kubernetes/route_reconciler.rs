@@ -10,7 +10,7 @@ use std::time::Duration;
 use kube_server::{Fault, KubeServer};
 use serde_json::json;
 use status::{Feed, about, leading, ms, now, pass, status};
-use tenure::config::{Beside, KubeAccess, Route};
+use tenure::config::{KubeAccess, KubePublishing, Route};
 use tenure::driver::{Control, Inbox, Message};
 use tenure::election::Standing;
 use tenure::kube::Kube;
@@ -28,13 +28,13 @@ struct Kept {
     server: KubeServer,
     feed: Option<Arc<Feed>>,
     metrics: Metrics,
-    word: PublishAcks,
+    acks: PublishAcks,
     running: JoinHandle<()>,
 }
 
 impl Kept {
     fn start(server: KubeServer, standing: Standing) -> Self {
-        let beside = Beside {
+        let service = KubePublishing {
             access: KubeAccess {
                 api: server.url().parse().unwrap(),
                 token_file: Some(server.token_file()),
@@ -51,15 +51,15 @@ impl Kept {
         let feed = Arc::new(Feed::new(standing));
         feed.record(|first| first.route = Some(RouteState::new("label", now())));
         let (control, orders) = Control::new();
-        let kube = Kube::open(&beside.access, beside.request_timeout).unwrap();
-        let told = (control, metrics.clone());
-        let made = Reconciler::new((&beside, kube), told, feed.subscribe(), ms(10_000), now);
-        let (reconciler, word) = made.unwrap();
+        let kube = Kube::open(&service.access, service.request_timeout).unwrap();
+        let reports = (control, metrics.clone());
+        let made = Reconciler::new((&service, kube), reports, feed.subscribe(), ms(10_000), now);
+        let (reconciler, acks) = made.unwrap();
         #[allow(clippy::disallowed_methods, reason = "the test that starts it waits for its end")]
         let running = tokio::spawn(reconciler.run());
         #[allow(clippy::disallowed_methods, reason = "it ends with the reconciler")]
         tokio::spawn(publish_reports(orders, Arc::downgrade(&feed)));
-        Self { server, feed: Some(feed), metrics, word, running }
+        Self { server, feed: Some(feed), metrics, acks, running }
     }
 
     fn feed(&self) -> &Feed {
@@ -108,7 +108,7 @@ impl Kept {
     /// Returns whether the newest publication is acknowledged within a time.
     async fn acknowledges(&mut self, within: Duration) -> bool {
         let sequence = self.feed().last().sequence;
-        timeout(within, self.word.reached(sequence)).await.is_ok()
+        timeout(within, self.acks.reached(sequence)).await.is_ok()
     }
 
     /// Drops the driver; the reconciler ends after its last write.
@@ -187,7 +187,7 @@ async fn a_change_by_others_is_undone_at_the_next_verification() {
     let kept = Kept::start(server(), leading(7, ms(1_000_000)));
     kept.has_role("active").await;
     kept.agrees(true).await;
-    let looks = kept.server.count("get pods");
+    let reads = kept.server.count("get pods");
     kept.server.modify("pods", "team", "web-1", |it| {
         it["metadata"]["labels"]["tenure.dev/role"] = "passive".into();
     });
@@ -195,7 +195,7 @@ async fn a_change_by_others_is_undone_at_the_next_verification() {
     pass(ms(9_900));
     kept.feed().renew(leading(7, ms(1_000_000)));
     tokio::time::sleep(ms(100)).await;
-    assert_eq!(kept.server.count("get pods"), looks);
+    assert_eq!(kept.server.count("get pods"), reads);
     pass(ms(20_200));
     kept.feed().renew(leading(7, ms(1_000_000)));
     kept.has_role("active").await;
@@ -209,12 +209,12 @@ async fn another_pod_of_the_same_name_is_left_alone() {
     kept.server.delete("pods", "team", "web-1");
     kept.server.put("pods", "team", "web-1", json!({"spec": {"containers": []}}));
     kept.feed().change(status(leading(7, ms(60_000))));
-    let told = async {
+    let reported = async {
         while kept.document()["last_error"].is_null() {
             tokio::time::sleep(ms(10)).await;
         }
     };
-    timeout(BOUND, told).await.unwrap();
+    timeout(BOUND, reported).await.unwrap();
     let words = kept.document()["last_error"].to_string();
     assert!(words.contains("the pod web-1 was replaced by another"), "{words}");
     let pod = kept.server.object("pods", "team", "web-1").unwrap();

@@ -99,13 +99,13 @@ impl ObservedHarness for SimulatedLease {
 #[test]
 fn a_bid_creates_no_blob_before_a_response_reports_it_missing() {
     let candidate = Candidate { identity: "one".into(), instance: "1".into(), address: None };
-    let bid = Bid {
+    let bid = Arc::new(Bid {
         lease: LeaseId::from_random(1),
         nonce: Nonce(1),
         candidate: Arc::new(candidate),
         lease_duration: Duration::from_secs(15),
         seen: Version("".into()),
-    };
+    });
     let (acquire, renew) = (Op::Acquire(bid.clone()), Op::Renew(bid));
     let mut store = Store::new(Kind::Blob, 0);
     let mut ask = |op, stage| store.step(op, stage, 0, &mut None);

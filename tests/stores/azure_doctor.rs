@@ -13,7 +13,7 @@ use tenure::store::{Finding, LeaseAdmin, LeaseStore, Verdict};
 
 fn verdicts(findings: &[Finding]) -> String {
     let lines = findings.iter().map(|it| {
-        assert_eq!(it.remedy.is_some(), matches!(it.verdict, Verdict::Doubtful | Verdict::Wrong));
+        assert_eq!(it.remedy.is_some(), matches!(it.verdict, Verdict::Warning | Verdict::Failed));
         format!("{}: {:?} {}", it.subject, it.verdict, it.detail)
     });
     lines.collect::<Vec<_>>().join("\n")
@@ -25,12 +25,12 @@ async fn a_healthy_account_has_no_findings_on_azurite() {
     let settings = azurite.settings("locks", "orders");
     let store = open(settings.clone());
     let found = verdicts(&soon(store.examine()).await);
-    assert!(found.contains("container: Wrong locks does not exist"), "{found}");
+    assert!(found.contains("container: Failed locks does not exist"), "{found}");
     soon(store.create(1000)).await.expect("made");
     soon(store.acquire(&bid(A))).await.expect("the lease");
     let findings = soon(store.examine()).await;
     let found = verdicts(&findings);
-    assert!(findings.iter().all(|it| it.verdict == Verdict::Well), "{found}");
+    assert!(findings.iter().all(|it| it.verdict == Verdict::Passed), "{found}");
     assert!(found.contains("locks/orders: term 1000, never held, lease leased"), "{found}");
     soon(store.renew(&bid(A))).await.expect("the lease was left alone");
 }
@@ -41,7 +41,7 @@ async fn the_probe_is_removed_and_the_lock_is_left_alone() {
     let before = server.metadata("locks", "orders");
     soon(store.examine()).await;
     let log = server.take_log();
-    let touched = log.iter().filter(|it| !matches!(&*it.op, "look" | "GET" | "look-container"));
+    let touched = log.iter().filter(|it| !matches!(&*it.op, "read" | "GET" | "read-container"));
     assert!(touched.clone().count() >= 4, "{log:?}");
     assert!(touched.clone().all(|it| it.url.contains("/locks/orders.doctor-")), "{log:?}");
     let probe = touched.clone().next().expect("a probe").url.clone();
@@ -56,11 +56,15 @@ async fn each_problem_of_an_account_is_reported() {
         (
             "acquire",
             Fault::Answer(403, "AuthorizationPermissionMismatch"),
-            "permission to lease: Wrong",
+            "permission to lease: Failed",
         ),
-        ("write", Fault::Answer(403, "X"), "permission to write metadata: Wrong"),
+        ("write", Fault::Answer(403, "X"), "permission to write metadata: Failed"),
         ("delete", Fault::Answer(403, "X"), "failed to delete the probe blob"),
-        ("look", Fault::Answer(403, "AuthenticationFailed"), "container: Wrong the key"),
+        (
+            "read",
+            Fault::Answer(403, "AuthenticationFailed"),
+            "container: Failed the store rejected the account key",
+        ),
     ];
     for (op, fault, words) in table {
         server.inject(op, [fault]);
@@ -70,14 +74,14 @@ async fn each_problem_of_an_account_is_reported() {
     }
     server.set_tier("locks", "orders", "Archive");
     let found = verdicts(&soon(store.examine()).await);
-    assert!(found.contains("blob tier: Wrong the blob is archived"), "{found}");
+    assert!(found.contains("blob tier: Failed the blob is archived"), "{found}");
     server.advance(Duration::from_secs(1000));
     let found = verdicts(&soon(store.examine()).await);
-    assert!(found.contains("clock skew: Wrong the clock of this host is 99"), "{found}");
+    assert!(found.contains("clock skew: Failed the clock of this host is 99"), "{found}");
     server.put("locks", "foreign", 3, &[]);
     let found = verdicts(&soon(open(server.settings("locks", "foreign")).examine()).await);
     assert!(
-        found.contains("lock blob: Wrong the blob locks/foreign was not written by Tenure"),
+        found.contains("lock blob: Failed the blob locks/foreign was not written by Tenure"),
         "{found}"
     );
 
@@ -85,7 +89,7 @@ async fn each_problem_of_an_account_is_reported() {
     settings.endpoint = "http://no-such-account.invalid".parse().expect("a URL");
     let found = verdicts(&soon(open(settings).examine()).await);
     assert!(
-        found.contains("name resolution: Wrong failed to resolve no-such-account.invalid"),
+        found.contains("name resolution: Failed failed to resolve no-such-account.invalid"),
         "{found}"
     );
     assert_eq!(found.matches("Skipped").count(), 9, "{found}");

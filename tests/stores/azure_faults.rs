@@ -11,7 +11,7 @@ use tokio::io::AsyncBufReadExt;
 use bids::{A, B, bid, leading, open, outcome, soon};
 use blob_server::{BlobServer, Fault, Proof};
 use raw::Raw;
-use tenure::lease::{Cause, Nonce, StoreError};
+use tenure::lease::{Bid, Cause, LeaseId, Nonce, StoreError, Successor};
 use tenure::store::{LeaseAdmin, LeaseStore};
 
 #[tokio::test]
@@ -34,13 +34,13 @@ async fn an_ambiguous_response_is_unknown() {
         (504, "", Cause::Unavailable),
     ];
     for (status, code, cause) in table {
-        for op in ["acquire", "renew", "release", "look", "write"] {
+        for op in ["acquire", "renew", "release", "read", "write"] {
             server.inject(op, [Fault::Answer(status, code)]);
             let error = match op {
                 "acquire" => soon(store.acquire(&bid(A))).await.map(|_| ()).unwrap_err(),
                 "renew" => soon(store.renew(&bid(A))).await.unwrap_err(),
                 "release" => soon(store.release(&bid(A))).await.unwrap_err(),
-                "look" => soon(store.read()).await.map(|_| ()).unwrap_err(),
+                "read" => soon(store.read()).await.map(|_| ()).unwrap_err(),
                 _ => {
                     let mut next = bid(A);
                     next.nonce = Nonce(99);
@@ -82,7 +82,7 @@ async fn fault_21_an_answer_that_names_another_lease_is_a_loss() {
 #[tokio::test]
 async fn fault_21_an_html_page_as_an_answer_is_unknown() {
     let (server, store) = leading().await;
-    for op in ["acquire", "renew", "release", "look", "write"] {
+    for op in ["acquire", "renew", "release", "read", "write"] {
         server.inject(op, [Fault::Html]);
     }
     assert_eq!(outcome(&soon(store.acquire(&bid(A))).await), "unknown");
@@ -200,8 +200,49 @@ async fn a_missing_blob_is_created_only_for_a_bid_that_found_it_missing() {
     assert!(requests(&server).iter().all(|(op, _)| op != "make"), "no bid found it missing");
     assert!(!server.has("locks", "orders"));
     soon(store.acquire(&bid(B))).await.expect("the lease on a new blob");
-    let order = [("acquire", 404), ("make", 201), ("acquire", 201), ("look", 200)];
+    let order = [("acquire", 404), ("make", 201), ("acquire", 201), ("read", 200)];
     assert_eq!(requests(&server), order.map(|(op, status)| (op.to_owned(), status)));
+}
+
+#[tokio::test]
+async fn a_late_copy_of_a_bid_leases_no_blob_that_was_made_again() {
+    let (server, store) = leading().await;
+    soon(store.release(&bid(A))).await.expect("a release");
+    let seen = soon(store.read()).await.expect("a read").version;
+    let late = Bid { seen, lease: LeaseId::from_random(0xC), nonce: Nonce(0xC), ..bid(A) };
+    soon(store.acquire(&late)).await.expect("the lease that was seen free");
+    soon(store.acquire(&late)).await.expect("the same bid again");
+    // Deleted, made again by another, deleted, and made again without a term.
+    for later in [&[("tenure_term", "1800000000000")][..], &[]] {
+        server.put("locks", "orders", 0, later);
+        server.take_log();
+        assert_eq!(outcome(&soon(store.acquire(&late)).await), "refused");
+        assert_eq!(outcome(&soon(store.write_term(&late, 3)).await), "refused");
+        assert!(soon(store.read()).await.expect("a read").free, "nobody leased it");
+    }
+    let held = Raw::new(&server.settings("locks", "orders"));
+    assert_eq!(held.blob("DELETE", "", &[]).await.status, 202);
+    assert_eq!(outcome(&soon(store.acquire(&late)).await), "refused");
+    assert!(!server.has("locks", "orders"), "a bid for what was there makes nothing");
+}
+
+#[tokio::test]
+async fn fault_44_a_write_of_metadata_counts_only_with_a_new_version() {
+    let (server, store) = leading().await;
+    let next = Bid { nonce: Nonce(0xD), ..bid(A) };
+    let successor = Successor { identity: "b".to_owned(), hold_off: Duration::from_secs(1) };
+    for fault in [Fault::Unwritten, Fault::Html] {
+        server.inject("write", [fault.clone(), fault]);
+        for written in [
+            soon(store.set_successor(&bid(A), &successor)).await,
+            soon(store.write_term(&next, 1)).await.map(drop),
+        ] {
+            let error = written.expect_err("the blob is as it was");
+            assert!(matches!(error, StoreError::Unknown(_)), "{error:?}");
+            assert_eq!(error.failure().cause, Cause::Settings);
+        }
+    }
+    assert_eq!(soon(store.write_term(&next, 1)).await, Ok(2));
 }
 
 #[tokio::test]
@@ -280,14 +321,14 @@ async fn asked_of_proxy(except: Option<&str>) -> Option<String> {
     settings.proxy = Some(format!("http://{}", proxy.local_addr().expect("an address")));
     settings.no_proxy = except.map(str::to_owned);
     let store = open(settings);
-    let asked = async {
+    let call = async {
         let (stream, _) = proxy.accept().await.expect("a connection");
         let mut line = String::new();
         tokio::io::BufReader::new(stream).read_line(&mut line).await.expect("a line");
         line
     };
     tokio::select! {
-        line = asked => Some(line),
+        line = call => Some(line),
         _ = soon(store.read()) => None,
     }
 }

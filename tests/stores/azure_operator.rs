@@ -24,8 +24,8 @@ async fn a_successor_is_written_with_the_lease_id_over_the_record_that_was_read(
     let (server, store) = leading().await;
     soon(store.set_successor(&bid(A), &successor())).await.expect("named");
     let log = server.take_log();
-    let [look, write] = &log[..] else { panic!("{log:?}") };
-    assert_eq!((look.op.as_str(), write.op.as_str()), ("look", "write"));
+    let [read, write] = &log[..] else { panic!("{log:?}") };
+    assert_eq!((read.op.as_str(), write.op.as_str()), ("read", "write"));
     assert_eq!(write.headers["x-ms-lease-id"], bid(A).lease.to_wire());
     assert!(write.headers["if-match"].starts_with("\"0x"), "{write:?}");
     let metadata = server.metadata("locks", "orders").expect("the blob");
@@ -113,7 +113,7 @@ async fn a_lease_without_end_is_broken_at_once_or_not_at_all() {
     server.take_log();
     let broken = soon(store.break_lease(false)).await;
     assert_eq!(outcome(&broken), "refused", "{broken:?}");
-    assert!(server.take_log().iter().all(|it| it.op == "look"), "nothing was asked of the lease");
+    assert!(server.take_log().iter().all(|it| it.op == "read"), "nothing was asked of the lease");
     assert_eq!(raw.lease_state().await, "leased");
     let broken = soon(store.break_lease(true)).await.expect("broken");
     assert!(matches!(broken, BreakOutcome::Held { free_in: Duration::ZERO, .. }), "{broken:?}");

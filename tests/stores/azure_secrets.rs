@@ -2,6 +2,7 @@
 //! secrets at any level.
 
 use testkit::azure::{azurite, blob_server};
+use testkit::stores::bids;
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -10,10 +11,10 @@ use std::time::Duration;
 use azurite::Azurite;
 use blob_server::{BlobServer, Fault, Proof};
 use tenure::config::{AzureCredential, AzureSettings, SecretSource};
-use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Version};
+use tenure::lease::{Bid, LeaseId, Nonce};
 use tenure::store::azure::{Azure, QUIET};
 use tenure::store::{LeaseAdmin, LeaseStore};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -35,17 +36,7 @@ const LEASE: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
 
 /// Makes every call once, and returns the errors.
 async fn everything(settings: AzureSettings) -> String {
-    let bid = Bid {
-        lease: LeaseId::from_random(LEASE),
-        nonce: Nonce(1),
-        candidate: Arc::new(Candidate {
-            identity: "orders-0".to_owned(),
-            instance: "01J".to_owned(),
-            address: None,
-        }),
-        lease_duration: Duration::from_secs(15),
-        seen: Version("".into()),
-    };
+    let bid = Bid { nonce: Nonce(1), ..bids::bid_as("orders-0", LEASE) };
     let store = Azure::open(settings).expect("the settings are good");
     let mut text = format!("{store:?} {bid:?}");
     let all = async {
@@ -110,10 +101,7 @@ async fn with_each_credential(server: &BlobServer) -> String {
 async fn logs_and_errors_have_no_secret_at_any_level() {
     let captured = Captured::default();
     let writer = captured.clone();
-    let mut filter = EnvFilter::new("trace");
-    for directive in QUIET {
-        filter = filter.add_directive(directive.parse().expect("a directive"));
-    }
+    let filter: Targets = format!("trace,{}", QUIET.join(",")).parse().expect("a filter");
     tracing_subscriber::registry()
         .with(filter)
         .with(tracing_subscriber::fmt::layer().with_ansi(false).with_writer(move || writer.clone()))

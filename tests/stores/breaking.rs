@@ -2,6 +2,7 @@
 
 use testkit::azure::azurite;
 use testkit::http::raw;
+use testkit::kubernetes::kube_server;
 use testkit::processes::{cluster, process};
 
 use std::io::Write;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use azurite::Azurite;
 use cluster::{Cluster, ON_BLOBS, PATIENCE, STEADY, Timings, logs};
+use kube_server::KubeServer;
 use process::{Process, Ran, run_verb, until};
 use raw::Raw;
 use tenure::clock;
@@ -38,9 +40,9 @@ fn break_lease_on_a_terminal(cluster: &Cluster, answer: &str) -> Ran {
     let (typed, mut keyboard) = std::io::pipe().unwrap();
     let mut command = Command::new("script");
     command.args(["-q", "-e", "-c", &line, "/dev/null"]).stdin(typed);
-    let asked = Process::spawn("script, of the package bsdutils", command);
+    let session = Process::spawn("script, of the package bsdutils", command);
     keyboard.write_all(answer.as_bytes()).unwrap();
-    asked.end()
+    session.end()
 }
 
 /// Breaks the leader's lease so that it runs out, and asserts that another leads only after that.
@@ -187,17 +189,72 @@ fn renews(candidate: &Process) {
     until(PATIENCE, "it renews", || (valid()? > before).then_some(()));
 }
 
-#[test]
-fn a_lease_without_a_holder_is_reported_as_success() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = format!("file://{}/none", directory.path().display());
-    for more in [&[][..], &["--now", "--yes"]] {
-        let ran = run_verb(&[&["break", "--store", &store], more].concat(), &[]);
-        assert_eq!(ran.code, 0, "{}", ran.err);
-        assert!(ran.out.starts_with("the lease of \"default\""), "{}", ran.out);
-        assert!(!ran.err.contains("Two leaders"), "{}", ran.err);
+/// Creates elections in a store, and breaks one that is not held and one that does not exist.
+fn tells_a_free_lease_from_a_missing_one(store: &[&str]) {
+    let run = |verb: &str, election: &str, more: &[&str]| {
+        run_verb(&[&[verb, "--election", election], store, more].concat(), &[])
+    };
+    for election in ["orders", "billing"] {
+        let made = run("doctor", election, &["--create", "--yes"]);
+        assert!(made.out.contains("first term"), "{}{}", made.out, made.err);
     }
+    for more in [&[][..], &["--now", "--yes"]] {
+        let ran = run("break", "orders", more);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(ran.out.starts_with("the lease of \"orders\""), "{}", ran.out);
+        assert!(ran.out.contains("nothing to break"), "{}", ran.out);
+        let ran = run("break", "order", more);
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{}", ran.err);
+        assert!(ran.err.contains("no such election: no election \"order\" in"), "{}", ran.err);
+        assert!(ran.err.contains("; there are: billing, orders\n"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_misspelt_election_in_a_directory_is_an_error_that_lists_the_elections() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("file://{}", directory.path().display());
+    tells_a_free_lease_from_a_missing_one(&["--store", &store]);
+
+    let store = format!("file://{}/none", directory.path().display());
+    let ran = run_verb(&["break", "--store", &store], &[]);
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    assert!(ran.err.contains("/none does not exist"), "{}", ran.err);
     assert!(!directory.path().join("none").exists(), "nothing was made");
+}
+
+#[tokio::test]
+async fn a_misspelt_election_on_azurite_is_an_error_that_lists_the_elections() {
+    let azurite = Azurite::start().await;
+    let store = on(&azurite);
+    let store: Vec<&str> = store.iter().map(String::as_str).collect();
+    let prefixed = [&store[..], &["--azure-blob-prefix", "team"]].concat();
+    tells_a_free_lease_from_a_missing_one(&prefixed);
+
+    let mut elsewhere = store.clone();
+    elsewhere[1] = "azure://devstoreaccount1/nowhere";
+    let ran = run_verb(&[&["break"], &elsewhere[..]].concat(), &[]);
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    assert!(ran.err.contains("the container nowhere does not exist"), "{}", ran.err);
+}
+
+#[tokio::test]
+async fn a_misspelt_lease_is_an_error_that_lists_the_ones_of_tenure() {
+    let server = KubeServer::start();
+    let given = server.arguments();
+    let given: Vec<&str> = given.iter().map(String::as_str).collect();
+    let run = |arguments: &[&str]| run_verb(&[arguments, &given].concat(), &[]);
+    for lease in ["orders", "billing"] {
+        let store = format!("kubernetes:team/{lease}");
+        let made = run(&["doctor", "--store", &store, "--create", "--yes"]);
+        assert!(made.out.contains("first term"), "{}{}", made.out, made.err);
+    }
+    let ran = run(&["break", "--store", "kubernetes:team/orders"]);
+    assert!(ran.code == 0 && ran.out.contains("nothing to break"), "{}{}", ran.out, ran.err);
+    let ran = run(&["break", "--store", "kubernetes:team/order"]);
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    let words = "no Lease \"order\" in the namespace team; there are: billing, orders\n";
+    assert!(ran.err.contains(words), "{}", ran.err);
 }
 
 #[test]

@@ -1,10 +1,9 @@
-//! The conformance suite on all stores.
+//! The conformance suite on all stores but a Lease, on which the ring `control_plane` runs it.
 //!
 //! To add a store, implement [`Harness`] and add one line of `conformance!`.
 
 use testkit::azure::{azurite, blob_server};
 use testkit::http::raw;
-use testkit::kubernetes::{kube_server, lease_lock, observed};
 use testkit::stores::conformance;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,19 +12,14 @@ use std::time::Duration;
 
 use azurite::Azurite;
 use blob_server::BlobServer;
-use conformance::{Harness, ObservedHarness};
-use kube_server::KubeServer;
-use lease_lock::FOREIGN_LEASES;
-use observed::Observers;
+use conformance::Harness;
 use raw::Raw;
-use serde_json::Value;
 use tempfile::TempDir;
 use tenure::clock::{self, Moment};
 use tenure::config::{AzureSettings, FileSettings};
 use tenure::lease::Snapshot;
 use tenure::store::azure::Azure;
 use tenure::store::file::FileStore;
-use tenure::store::kubernetes::Kubernetes;
 use tenure::store::memory::Memory;
 use tenure::store::{LeaseAdmin, LeaseStore};
 
@@ -120,7 +114,7 @@ impl Harness for FileLock {
     fn candidate(&self) -> Arc<dyn LeaseAdmin> {
         let settings = FileSettings {
             directory: self.directory.path().to_owned(),
-            is_default: false,
+            is_private: false,
             election: "orders".to_owned(),
         };
         let reader = self.clock.clone();
@@ -291,65 +285,7 @@ impl Harness for AzuriteLock {
     }
 }
 
-/// A Lease on the in-process API server, with observers whose clock the test advances.
-struct LeaseLock {
-    server: KubeServer,
-    observers: Observers,
-}
-
-impl LeaseLock {
-    fn stored(&self) -> Value {
-        self.server.object("leases", "team", "orders").expect("a Lease")
-    }
-}
-
-impl Harness for LeaseLock {
-    const LEASE: Duration = Duration::from_secs(15);
-    const FOREIGN: &'static [&'static str] = FOREIGN_LEASES;
-    const OBSERVED: bool = true;
-
-    async fn start() -> Self {
-        Self { server: KubeServer::start(), observers: Observers::default() }
-    }
-
-    fn candidate(&self) -> Arc<dyn LeaseAdmin> {
-        let settings = lease_lock::settings(&self.server, "team", "orders");
-        let store = Kubernetes::open(&settings).expect("the settings are good");
-        Arc::new(self.observers.handle(Arc::new(store)))
-    }
-
-    async fn advance(&self, by: Duration) {
-        // A standby must have read the Lease before time passes.
-        let _ = self.candidate().read().await;
-        self.observers.pass(by);
-    }
-
-    async fn delete(&self) {
-        self.server.delete("leases", "team", "orders");
-    }
-
-    async fn plant(&self, foreign: &str) {
-        let lease = serde_json::from_str(foreign).expect("JSON");
-        self.server.put("leases", "team", "orders", lease);
-    }
-
-    async fn bytes(&self) -> Vec<u8> {
-        self.stored().to_string().into_bytes()
-    }
-}
-
-impl ObservedHarness for LeaseLock {
-    async fn touch(&self) {
-        self.server.touch("leases", "team", "orders");
-    }
-
-    async fn usurp(&self) {
-        self.server.modify("leases", "team", "orders", lease_lock::usurp);
-    }
-}
-
 testkit::conformance!(memory, MemoryLock);
 testkit::conformance!(file, FileLock);
 testkit::conformance!(azure_by_the_tables, TableLock);
 testkit::conformance!(azurite_itself, AzuriteLock);
-testkit::conformance!(kubernetes_by_the_documentation, LeaseLock, observed);

@@ -92,7 +92,7 @@ async fn a_fault_applies_to_its_kind_and_count_only() {
     }
     proxy.heal();
     soon(store.renew(&bid(A))).await.expect("healed");
-    assert_eq!(ops(&server), ["look", "renew", "renew", "renew", "renew"], "one was lost before");
+    assert_eq!(ops(&server), ["read", "renew", "renew", "renew", "renew"], "one was lost before");
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn a_cancelled_request_still_reaches_the_store_after_later_ones() {
     let given_up = tokio::time::timeout(Duration::from_millis(50), store.renew(&bid(A))).await;
     assert!(given_up.is_err());
     soon(store.read()).await.expect("a read");
-    received(&server, &["look", "renew"]).await;
+    received(&server, &["read", "renew"]).await;
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use url::Url;
 /// The timeout for any expected event.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-type Told = Result<Watched<Lease>, KubeError>;
+type Event = Result<Watched<Lease>, KubeError>;
 
 fn open(server: &KubeServer) -> Kube {
     let access = KubeAccess {
@@ -28,16 +28,16 @@ fn open(server: &KubeServer) -> Kube {
     Kube::open(&access, Duration::from_secs(2)).unwrap()
 }
 
-fn watch(kube: &Kube, from: Option<String>) -> Pin<Box<dyn Stream<Item = Told> + Send>> {
+fn watch(kube: &Kube, from: Option<String>) -> Pin<Box<dyn Stream<Item = Event> + Send>> {
     Box::pin(kube.watch::<Lease>("team", "orders", from))
 }
 
-async fn next(watch: &mut Pin<Box<dyn Stream<Item = Told> + Send>>) -> Option<Told> {
+async fn next(watch: &mut Pin<Box<dyn Stream<Item = Event> + Send>>) -> Option<Event> {
     tokio::time::timeout(PATIENCE, watch.next()).await.expect("it tells something")
 }
 
 /// Returns kind and version of an event.
-fn brief(event: Option<Told>) -> (&'static str, String) {
+fn brief(event: Option<Event>) -> (&'static str, String) {
     match event.expect("not at its end").expect("no error") {
         Watched::Added(it) => ("added", it.metadata.resource_version),
         Watched::Modified(it) => ("modified", it.metadata.resource_version),
@@ -73,12 +73,12 @@ async fn a_watch_reports_each_change_of_its_object() {
         assert_eq!(brief(next(&mut watch).await).0, "deleted");
         server.put("leases", "team", "orders", json!({"spec": {}}));
         assert_eq!(brief(next(&mut watch).await).0, "added");
-        let asked = server.take_log().remove(0);
+        let request = server.take_log().remove(0);
         assert_eq!(
-            asked.query["fieldSelector"], "metadata.name=orders",
+            request.query["fieldSelector"], "metadata.name=orders",
             "one name, for least rights"
         );
-        assert!(asked.query.contains_key("timeoutSeconds"), "{asked:?}");
+        assert!(request.query.contains_key("timeoutSeconds"), "{request:?}");
     }
 }
 

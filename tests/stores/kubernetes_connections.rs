@@ -44,8 +44,8 @@ async fn connections_that_died_silently_cost_one_renewal() {
     let using = async {
         let (held, _) = lead(&store, A).await;
         // Like a watch, which leaves one more connection when it ends.
-        let looks = tokio::join!(soon(store.read()), soon(store.read()), soon(store.read()));
-        assert!(looks.0.is_ok() && looks.1.is_ok() && looks.2.is_ok());
+        let reads = tokio::join!(soon(store.read()), soon(store.read()), soon(store.read()));
+        assert!(reads.0.is_ok() && reads.1.is_ok() && reads.2.is_ok());
         soon(store.renew(&held)).await.unwrap();
         silence.send_replace(1);
         assert_eq!(outcome(&soon(store.renew(&held)).await), "unknown: timeout");

@@ -148,8 +148,8 @@ async fn a_watch_that_fails_is_retried_with_a_backoff() {
         };
         let ended = tokio::time::timeout(Duration::from_secs(2), all).await;
         assert!(ended.is_err());
-        let asked = server.count("watch leases");
-        assert!(asked <= 8, "{fault:?}: asked {asked} times in 2 s");
+        let requests = server.count("watch leases");
+        assert!(requests <= 8, "{fault:?}: asked {requests} times in 2 s");
         server.heal();
     }
 }
@@ -176,6 +176,6 @@ async fn a_watch_that_ends_at_once_is_retried_with_a_growing_backoff() {
     };
     let waiting = tokio::time::timeout(Duration::from_secs(6), waiting).await;
     assert!(waiting.is_err(), "nothing has changed");
-    let asked = server.count("watch leases");
-    assert!((2..=12).contains(&asked), "asked {asked} times in 6 s");
+    let requests = server.count("watch leases");
+    assert!((2..=12).contains(&requests), "asked {requests} times in 6 s");
 }

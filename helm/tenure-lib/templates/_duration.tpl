@@ -1,12 +1,13 @@
-{{/* Durations as Tenure writes them: `15s`, `1m30s`, `500ms`. */}}
+{{/* Durations as Tenure writes them: `15s`, `1m30s`, `1.5m`, `500ms`. */}}
 
 {{/* Milliseconds of a duration. */}}
 {{- define "tenure.milliseconds" -}}
 {{- $units := dict "h" 3600000 "m" 60000 "s" 1000 "ms" 1 -}}
 {{- $sum := 0 -}}
-{{- range regexFindAll "[0-9]+(ms|h|m|s)" (toString .) -1 -}}
-{{- $number := regexFind "^[0-9]+" . -}}
-{{- $sum = add $sum (mul (int64 $number) (get $units (trimPrefix $number .))) -}}
+{{- range regexFindAll "[0-9]+([.][0-9]+)?(ms|h|m|s)" (toString .) -1 -}}
+{{- $unit := get $units (regexFind "[a-z]+$" .) -}}
+{{- $billionths := regexFind "[.][0-9]+" . | trimPrefix "." | printf "%s000000000" | trunc 9 -}}
+{{- $sum = add $sum (mul (atoi (regexFind "^[0-9]+" .)) $unit) (div (mul (atoi $billionths) $unit) 1000000000) -}}
 {{- end -}}
 {{- $sum -}}
 {{- end -}}

@@ -150,11 +150,11 @@ impl Peer {
 
     pub fn term(&self) -> Option<u64> {
         let said = self.said.as_ref().and_then(|it| it.status.term());
-        self.election.status().term().or(said)
+        self.election.standing().term().or(said)
     }
 
     pub fn standing(&self) -> Standing {
-        self.election.status().standing
+        self.election.standing()
     }
 
     /// Returns whether something is due in the election, or its clock has jumped.

@@ -63,6 +63,7 @@ impl Store {
                 record: self.record(),
                 version: Version("".into()),
                 claim: None,
+                ends_in: None,
             })),
             Op::Acquire(bid) => self.acquire(bid),
             Op::WriteTerm { bid, floor } => self.write_term(bid, *floor),

@@ -12,6 +12,7 @@ use tenure::lease::{
 };
 use tenure::store::BreakOutcome;
 
+use super::third_party::third_party;
 use super::{Stage, Step, Store};
 
 /// The lease in the object.
@@ -117,7 +118,13 @@ impl Store {
             true => Record { term: self.record.term, ..Record::default() },
             false => self.record.clone(),
         };
-        Snapshot { free: claim.is_none(), record, version: self.version.clone(), claim }
+        Snapshot {
+            free: claim.is_none(),
+            record,
+            version: self.version.clone(),
+            claim,
+            ends_in: None,
+        }
     }
 
     fn is_under(&self, bid: &Bid) -> bool {
@@ -192,7 +199,7 @@ impl Store {
         if !self.exists || free_only && self.standing.is_some() {
             return;
         }
-        self.stand(super::third_party(number), None, length, time);
+        self.stand(third_party(number), None, length, time);
         self.changed_hands();
     }
 }

@@ -109,8 +109,8 @@ impl Reader<'_> {
             };
         }
         let file = self.environment.service_account.join("namespace");
-        let said = std::fs::read_to_string(file).unwrap_or_default();
-        Some(names::label(said.trim()).ok())
+        let content = std::fs::read_to_string(file).unwrap_or_default();
+        Some(names::label(content.trim()).ok())
     }
 }
 

@@ -39,8 +39,10 @@ impl Reader<'_> {
         let Some(kind) = cluster.route else { return Some(None) };
         let pod = self.own_pod(cluster);
         let route = match (kind, cluster.service.clone()) {
-            (Kind::Label, None) => Some(Route::Label { key: cluster.label.clone() }),
-            (Kind::Label, Some(_)) => {
+            (Kind::Label, None | Some(None)) => {
+                cluster.label.clone().map(|key| Route::Label { key })
+            }
+            (Kind::Label, Some(Some(_))) => {
                 let problem = Problem::new(
                     format!(
                         "applies only to --kube-route endpointslice{}",
@@ -49,7 +51,7 @@ impl Reader<'_> {
                     format!(
                         "remove it: with --kube-route label the Service selects its pods by {}: \
                          active",
-                        cluster.label
+                        cluster.label.as_deref().unwrap_or("kube-label")
                     ),
                 );
                 self.fault_of("kube-service", problem);
@@ -57,14 +59,14 @@ impl Reader<'_> {
             }
             (Kind::EndpointSlice, service) => {
                 let address = self.pod_address(advertise);
-                if service.is_none() {
+                if service == Some(None) {
                     let problem = Problem::new(
                         "needs a Service, and kube-service is not set",
                         "set --kube-service to a Service without a selector",
                     );
                     self.fault_of("kube-route", problem);
                 }
-                Some(Route::EndpointSlice { service: service?, address: address? })
+                Some(Route::EndpointSlice { service: service??, address: address? })
             }
         };
         pod?;
@@ -107,7 +109,7 @@ impl Reader<'_> {
                 })
                 .ok(),
         };
-        if cluster.namespace.is_none() {
+        if cluster.namespace == Some(None) {
             let add = names::downward("POD_NAMESPACE", "metadata.namespace");
             let problem = Problem::new(
                 "needs the pod's namespace, and there is neither POD_NAMESPACE nor a service \
@@ -117,6 +119,7 @@ impl Reader<'_> {
             self.fault_of("kube-route", problem);
             return None;
         }
+        cluster.namespace.as_ref()?;
         named.map(|_| ())
     }
 

@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::{Beside, Route};
+use super::super::{KubePublishing, Route};
 use std::time::Duration;
 
 use super::*;
+
+mod route;
 
 /// A typical pod: it has a service account, and its manifest passes name and namespace.
 struct Pod {
@@ -55,7 +57,7 @@ impl Pod {
         self.load(flags).unwrap().settings
     }
 
-    fn beside(&self, flags: &[(&'static str, &str)]) -> Beside {
+    fn publishing(&self, flags: &[(&'static str, &str)]) -> KubePublishing {
         self.settings(flags).kubernetes.unwrap()
     }
 
@@ -65,7 +67,7 @@ impl Pod {
 }
 
 /// An environment outside of a pod.
-fn elsewhere() -> Pod {
+fn outside() -> Pod {
     let pod = Pod { variables: Vec::new(), ..Pod::new() };
     for name in ["token", "ca.crt", "namespace"] {
         std::fs::remove_file(pod.path(name)).unwrap();
@@ -114,7 +116,7 @@ fn the_api_server_is_found_by_address_of_either_kind_and_by_name() {
     ] {
         let pod =
             Pod::new().with("KUBERNETES_SERVICE_HOST", host).with("KUBERNETES_SERVICE_PORT", port);
-        assert_eq!(pod.beside(&[STORE]).access.api.as_str(), url);
+        assert_eq!(pod.publishing(&[STORE]).access.api.as_str(), url);
     }
     for (name, value, words) in [
         ("KUBERNETES_SERVICE_HOST", "a b", "neither an address"),
@@ -130,30 +132,30 @@ fn the_api_server_is_found_by_address_of_either_kind_and_by_name() {
 }
 
 #[test]
-fn the_token_of_a_pod_is_sent_to_its_own_cluster_alone() {
+fn the_token_of_a_pod_is_sent_to_its_own_cluster_only() {
     let pod = Pod::new();
-    let access = pod.beside(&[STORE, ("kube-api", "https://other.test:6443/")]).access;
+    let access = pod.publishing(&[STORE, ("kube-api", "https://other.test:6443/")]).access;
     assert_eq!(access.api.as_str(), "https://other.test:6443/");
     assert_eq!((access.token_file, access.ca_file), (None, None));
     let named = [("kube-token-file", "/t"), ("kube-ca-file", "/c")];
-    let access = pod.beside(&[STORE, named[0], named[1]]).access;
+    let access = pod.publishing(&[STORE, named[0], named[1]]).access;
     assert_eq!(access.api.as_str(), "https://10.0.0.1/");
     assert_eq!(access.token_file.as_deref(), Some(Path::new("/t")));
     assert_eq!(access.ca_file.as_deref(), Some(Path::new("/c")));
 }
 
 #[test]
-fn without_a_token_the_remedy_is_the_pods() {
-    for asked in [STORE, LABEL] {
+fn without_a_token_the_remedy_is_in_the_pod_s_manifest() {
+    for user in [STORE, LABEL] {
         let pod = Pod::new();
         std::fs::remove_file(pod.path("token")).unwrap();
-        let mut flags = vec![asked];
-        if asked == LABEL {
+        let mut flags = vec![user];
+        if user == LABEL {
             flags.push(("store", "memory:"));
         }
         let faults = pod.faults(&flags);
         let [fault] = &faults[..] else { panic!("{faults:?}") };
-        assert_eq!(fault.setting, asked.0);
+        assert_eq!(fault.setting, user.0);
         assert!(fault.remedy.contains("automountServiceAccountToken: true"), "{fault:?}");
         flags.push(("kube-token-file", "/t"));
         assert!(pod.load(&flags).is_ok());
@@ -162,22 +164,26 @@ fn without_a_token_the_remedy_is_the_pods() {
 
 #[test]
 fn outside_of_a_cluster_the_api_server_must_be_named() {
-    let shell = elsewhere();
-    for asked in [STORE, ("store", "kubernetes:prod/orders"), LABEL] {
-        let faults = shell.faults(&[asked]);
+    let shell = outside();
+    for user in [STORE, ("store", "kubernetes:prod/orders"), LABEL] {
+        let faults = shell.faults(&[user]);
         let of_access = faults.iter().find(|it| it.problem.contains("needs an API server"));
-        assert_eq!(of_access.unwrap().setting, asked.0, "{faults:?}");
+        assert_eq!(of_access.unwrap().setting, user.0, "{faults:?}");
         assert!(of_access.unwrap().remedy.contains("--kube-token-file"), "{faults:?}");
-        let told = faults.iter().filter(|it| it.problem.contains("needs an API server")).count();
-        assert_eq!(told, 1, "{faults:?}");
+        let count = faults.iter().filter(|it| it.problem.contains("needs an API server")).count();
+        assert_eq!(count, 1, "{faults:?}");
     }
-    let beside = shell.beside(&[("store", "kubernetes:a/b"), ("kube-api", "http://[::1]:8001")]);
-    assert_eq!((beside.namespace.as_str(), beside.pod, beside.route), ("a", None, None));
-    assert_eq!(beside.lease.as_deref(), Some("b"));
+    let publishing =
+        shell.publishing(&[("store", "kubernetes:a/b"), ("kube-api", "http://[::1]:8001")]);
+    assert_eq!(
+        (publishing.namespace.as_str(), publishing.pod, publishing.route),
+        ("a", None, None)
+    );
+    assert_eq!(publishing.lease.as_deref(), Some("b"));
 }
 
 #[test]
-fn the_namespace_is_the_urls_then_the_pods_then_the_service_accounts() {
+fn the_namespace_is_of_the_url_then_of_the_pod_then_of_the_service_account() {
     let of = |pod: &Pod, url: &str| lease(&pod.settings(&[("store", url)])).namespace.clone();
     let pod = Pod::new();
     assert_eq!(of(&pod, "kubernetes:other/orders"), "other");
@@ -198,145 +204,30 @@ fn the_namespace_is_the_urls_then_the_pods_then_the_service_accounts() {
 #[test]
 fn events_are_about_the_pod_else_about_the_lease() {
     let azure = ("store", "azure://acct/box");
-    let told = |pod: &Pod, flags: &[(&'static str, &str)]| {
-        let Beside { namespace, pod, lease, .. } = pod.beside(flags);
+    let object_of = |pod: &Pod, flags: &[(&'static str, &str)]| {
+        let KubePublishing { namespace, pod, lease, .. } = pod.publishing(flags);
         (namespace, pod, lease)
     };
     let some = |it: &str| Some(it.to_owned());
     let pod = Pod::new();
-    assert_eq!(told(&pod, &[STORE]), ("prod".into(), some("orders-1"), some("orders")));
+    assert_eq!(object_of(&pod, &[STORE]), ("prod".into(), some("orders-1"), some("orders")));
     assert_eq!(
-        told(&pod, &[("store", "kubernetes:other/x")]),
+        object_of(&pod, &[("store", "kubernetes:other/x")]),
         ("prod".into(), some("orders-1"), None)
     );
-    assert_eq!(told(&pod, &[azure, LABEL]), ("prod".into(), some("orders-1"), None));
+    assert_eq!(object_of(&pod, &[azure, LABEL]), ("prod".into(), some("orders-1"), None));
     let pod = pod.without("POD_NAME");
-    assert_eq!(told(&pod, &[("store", "kubernetes:other/x")]), ("other".into(), None, some("x")));
+    assert_eq!(
+        object_of(&pod, &[("store", "kubernetes:other/x")]),
+        ("other".into(), None, some("x"))
+    );
     assert!(pod.settings(&[azure]).kubernetes.is_none());
-    let beside = Pod::new().beside(&[STORE, ("election", "e.u"), ("request-timeout", "1s")]);
-    assert_eq!((beside.election.as_str(), beside.request_timeout), ("e.u", Duration::from_secs(1)));
-}
-
-#[test]
-fn a_route_by_label_has_its_key() {
-    let pod = Pod::new();
-    let key = |flags: &[(&'static str, &str)]| match pod.beside(flags).route {
-        Some(Route::Label { key }) => key,
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(key(&[STORE, LABEL]), "tenure.dev/role");
-    assert_eq!(key(&[STORE, LABEL, ("kube-label", "Role_2")]), "Role_2");
-    let summary = pod.settings(&[STORE, LABEL]).summary();
-    assert!(summary.contains("kube-route=label:tenure.dev/role "), "{summary}");
-    for (bad, words) in [
-        ("role/", "1 to 63"),
-        ("/role", "domain"),
-        ("a/b/c", "other than letters"),
-        ("Example.org/role", "domain"),
-        ("-role", "begins or ends"),
-        ("role.", "begins or ends"),
-        ("ro le", "other than letters"),
-        (&"x".repeat(64), "1 to 63"),
-        ("tenure.dev/election", "the name of the election"),
-    ] {
-        let faults = pod.faults(&[STORE, LABEL, ("kube-label", bad)]);
-        let [fault] = &faults[..] else { panic!("{faults:?}") };
-        assert_eq!((fault.setting.as_str(), fault.value.as_deref()), ("kube-label", Some(bad)));
-        assert!(fault.problem.contains(words), "{fault:?}");
-    }
-    let longest = format!("{}.{}/{}", "a".repeat(63), "b".repeat(189), "x".repeat(63));
-    assert_eq!(key(&[STORE, LABEL, ("kube-label", &longest)]), longest);
-}
-
-#[test]
-fn a_route_by_slice_has_its_service_and_the_pods_address() {
-    let route = |pod: &Pod, flags: &[(&'static str, &str)]| pod.beside(flags).route;
-    let to = |address: &str| {
-        let address = address.parse().unwrap();
-        Some(Route::EndpointSlice { service: "orders".to_owned(), address })
-    };
-    let pod = Pod::new();
-    let all = [STORE, SLICE, SERVICE];
-    assert_eq!(route(&pod, &all), to("10.1.0.7"));
-    assert!(pod.settings(&all).summary().contains("kube-route=endpointslice:orders:10.1.0.7 "));
-    let pod = pod.without("POD_IP");
-    for (advertise, address) in [
-        ("10.2.0.1:8080", "10.2.0.1"),
-        ("10.2.0.1", "10.2.0.1"),
-        ("[fd00::2]:80", "fd00::2"),
-        ("fd00::2", "fd00::2"),
-        ("[fd00::2]", "fd00::2"),
-        ("http://10.2.0.1:80/x", "10.2.0.1"),
-    ] {
-        let advertise = [("advertise", advertise)];
-        assert_eq!(route(&pod, &[&all[..], &advertise].concat()), to(address));
-    }
-    for (advertise, problem) in [
-        ("orders-1:80", "no IP address"),
-        ("127.0.0.1:80", "other pods cannot reach"),
-        ("[::]:80", "other pods cannot reach"),
-        ("169.254.1.1", "other pods cannot reach"),
-    ] {
-        let faults = pod.faults(&[&all[..], &[("advertise", advertise)]].concat());
-        let [fault] = &faults[..] else { panic!("{faults:?}") };
-        assert_eq!(fault.subject(), format!("advertise = {advertise:?} (flag --advertise)"));
-        assert!(fault.problem.contains(problem), "{fault:?}");
-        assert!(fault.remedy.contains("status.podIP"), "{fault:?}");
-    }
-}
-
-#[test]
-fn an_election_that_no_slice_can_be_named_by_is_refused_where_there_is_one() {
-    let pod = Pod::new();
-    for name in ["a..b", "a.-b", "a-.b"] {
-        let election = ("election", name);
-        let faults = pod.faults(&[STORE, SLICE, SERVICE, election]);
-        let [fault] = &faults[..] else { panic!("{faults:?}") };
-        assert_eq!(fault.subject(), format!("election = {name:?} (flag --election)"));
-        assert!(fault.problem.contains(&format!("orders.{name}")), "{fault:?}");
-        pod.settings(&[STORE, LABEL, election]);
-    }
-    pod.settings(&[STORE, SLICE, SERVICE, ("election", "a.b-c")]);
-}
-
-#[test]
-fn a_route_names_all_that_it_lacks_at_once() {
-    let named = |faults: &[Fault]| -> Vec<String> {
-        faults.iter().map(|it| format!("{}: {}", it.subject(), it.problem)).collect()
-    };
-    let bare = elsewhere();
-    let api = ("kube-api", "https://api.test");
-    let faults = bare.faults(&[api, SLICE, ("store", "memory:")]);
-    let all = named(&faults).join("\n");
-    assert_eq!(faults.len(), 4, "{all}");
-    for words in ["POD_NAME is not set", "pod's namespace", "POD_IP", "needs a Service"] {
-        assert!(all.contains(words), "{words} in {all}");
-    }
-    assert!(faults.iter().all(|it| it.setting == "kube-route"), "{all}");
-    assert!(faults[0].remedy.contains("metadata.name"), "{:?}", faults[0]);
-
-    let faults = bare.faults(&[SLICE, ("store", "memory:")]);
-    assert_eq!(faults.len(), 5, "{}", named(&faults).join("\n"));
-    assert!(faults[0].problem.contains("needs an API server"), "{faults:?}");
-
-    let faults = Pod::new().faults(&[STORE, LABEL, SERVICE]);
-    let [fault] = &faults[..] else { panic!("{faults:?}") };
-    assert_eq!(fault.subject(), "kube-service = \"orders\" (flag --kube-service)");
-    assert!(fault.problem.contains("[kube-route: flag --kube-route]"), "{fault:?}");
-    assert!(fault.remedy.contains("tenure.dev/role: active"), "{fault:?}");
-
-    for (name, value, field) in
-        [("POD_NAME", "Pod 1", "metadata.name"), ("POD_IP", "10.0.0", "status.podIP")]
-    {
-        let faults = Pod::new().with(name, value).faults(&[STORE, SLICE, SERVICE]);
-        let [fault] = &faults[..] else { panic!("{faults:?}") };
-        assert_eq!((fault.setting.as_str(), fault.value.as_deref()), (name, Some(value)));
-        assert!(fault.remedy.contains(field), "{fault:?}");
-    }
-    let faults = Pod::new().faults(&[STORE, ("kube-route", "service")]);
-    assert!(faults[0].remedy.contains("label or endpointslice"), "{faults:?}");
-    let faults = Pod::new().faults(&[STORE, SLICE, ("kube-service", "Orders")]);
-    assert!(faults[0].remedy.contains("such as orders"), "{faults:?}");
+    let publishing =
+        Pod::new().publishing(&[STORE, ("election", "e.u"), ("request-timeout", "1s")]);
+    assert_eq!(
+        (publishing.election.as_str(), publishing.request_timeout),
+        ("e.u", Duration::from_secs(1))
+    );
 }
 
 #[test]
@@ -371,7 +262,7 @@ fn plain_http_stays_on_this_machine() {
 }
 
 #[test]
-fn a_lease_lasts_whole_seconds_of_which_there_is_one() {
+fn a_lease_lasts_whole_seconds_and_at_least_one() {
     let times = |lease: &'static str| {
         let short = [("renew-deadline", "700ms"), ("retry-period", "200ms")];
         let all = [STORE, short[0], short[1], ("request-timeout", "200ms")];
@@ -393,7 +284,7 @@ fn a_lease_lasts_whole_seconds_of_which_there_is_one() {
 }
 
 #[test]
-fn what_nothing_reads_is_doubted() {
+fn a_setting_without_effect_is_warned_of() {
     let warnings = |flags: &[(&'static str, &str)]| Pod::new().load(flags).unwrap().warnings;
     let subjects = |found: &[Warning]| -> Vec<&str> { found.iter().map(|it| it.subject).collect() };
     let memory = ("store", "memory:");
@@ -425,7 +316,7 @@ fn the_default_store_of_a_pod_names_a_lease_to_use_instead() {
 }
 
 #[test]
-fn variables_that_kubernetes_makes_of_services_are_no_settings() {
+fn variables_that_kubernetes_creates_for_services_are_not_settings() {
     let pod = Pod::new()
         .with("TENURE_KUBE_API_SERVICE_HOST", "10.0.0.9")
         .with("TENURE_KUBE_API_PORT", "tcp://10.0.0.9:80");

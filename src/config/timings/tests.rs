@@ -31,42 +31,43 @@ fn the_documented_profiles_are_valid_everywhere() {
 #[test]
 fn the_bounds_of_the_rule_are_exact() {
     assert_eq!(check(&timings("15s", "6s", "2s", "2s"), Limits::None, None), []);
-    assert_eq!(check(&timings("15s", "13s500ms", "2s", "2s"), Limits::None, None), []);
+    assert_eq!(check(&timings("15s", "13.5s", "2s", "2s"), Limits::None, None), []);
     assert_eq!(check(&timings("1s", "800ms", "100ms", "100ms"), Limits::None, None), []);
     for (it, words) in [
         (timings("15s", "5s999ms", "2s", "2s"), "2 × 2s + 2s = 6s"),
-        (timings("15s", "13s501ms", "2s", "2s"), "leaves 1s499ms"),
+        (timings("15s", "13s501ms", "2s", "2s"), "leaves 1.499s"),
         (timings("1s", "801ms", "100ms", "100ms"), "needed are 200ms"),
         (timings("10s", "10s", "2s", "2s"), "not shorter than lease-duration, 10s"),
         (timings("15s", "10s", "9ms", "2s"), "shorter than 10ms"),
     ] {
         let problems = check(&it, Limits::None, None);
         assert_eq!(problems.len(), 1, "{problems:?}");
-        assert!(problems[0].1.problem.contains(words), "{problems:?}");
+        assert!(problems[0].problem.problem.contains(words), "{problems:?}");
     }
 }
 
 #[test]
-fn azure_wants_whole_seconds_from_15_to_60() {
+fn azure_requires_whole_seconds_from_15_to_60() {
     for (lease, nearest) in [("14s", "15s"), ("61s", "1m"), ("15s500ms", "to 15s"), ("5m", "1m")] {
         let it = timings(lease, "10s", "2s", "2s");
         let problems = check(&it, Limits::Azure, None);
         assert_eq!(problems.len(), 1, "{lease}: {problems:?}");
-        assert!(problems[0].1.remedy.contains(nearest), "{problems:?}");
+        assert!(problems[0].problem.remedy.contains(nearest), "{problems:?}");
         assert_eq!(check(&it, Limits::None, None), []);
     }
 }
 
 #[test]
 fn the_remedies_name_values_that_are_valid() {
-    let (name, problem) = check(&timings("5s", "10s", "2s", "2s"), Limits::None, None).remove(0);
-    assert_eq!(name, "renew-deadline");
-    assert!(problem.remedy.contains("renew-deadline to 3s300ms"), "{problem:?}");
-    assert_eq!(check(&timings("5s", "3s300ms", "660ms", "660ms"), Limits::None, None), []);
+    let Broken { setting, problem, .. } =
+        check(&timings("5s", "10s", "2s", "2s"), Limits::None, None).remove(0);
+    assert_eq!(setting, "renew-deadline");
+    assert!(problem.remedy.contains("renew-deadline to 3.3s"), "{problem:?}");
+    assert_eq!(check(&timings("5s", "3.3s", "660ms", "660ms"), Limits::None, None), []);
 }
 
 #[test]
-fn under_exec_there_is_time_to_stop_in() {
+fn under_exec_time_is_left_to_stop_the_command() {
     let stop = |text| Some(parse(text).unwrap());
     let usual = timings("15s", "10s", "2s", "2s");
     for fits in ["0s", "3s", "4s"] {
@@ -77,9 +78,9 @@ fn under_exec_there_is_time_to_stop_in() {
             usual,
             "4s1ms",
             "stop-timeout",
-            "leaves 5s999ms of renew-deadline, 10s; needed are 2 × retry-period + \
+            "leaves 5.999s of renew-deadline, 10s; needed are 2 × retry-period + \
              request-timeout = 2 × 2s + 2s = 6s",
-            "stop-timeout to at most 4s, or set renew-deadline from 10s1ms to 13s500ms",
+            "stop-timeout to at most 4s, or set renew-deadline from 10.001s to 13.5s",
         ),
         (usual, "20s", "stop-timeout", "leaves 0s", "set stop-timeout to at most 4s"),
         (timings("15s", "6s", "2s", "2s"), "9s", "stop-timeout", "leaves 0s", "stop-timeout to 3s"),
@@ -88,12 +89,12 @@ fn under_exec_there_is_time_to_stop_in() {
             "3s",
             "renew-deadline",
             "2 × 2s + 2s and under exec + stop-timeout, 3s, = 9s",
-            "renew-deadline from 9s to 13s500ms",
+            "renew-deadline from 9s to 13.5s",
         ),
     ] {
         let problems = check(&it, Limits::Azure, stop(long));
-        let [(of, problem)] = &problems[..] else { panic!("{problems:?}") };
-        assert_eq!(*of, name);
+        let [Broken { setting, problem, .. }] = &problems[..] else { panic!("{problems:?}") };
+        assert_eq!(*setting, name);
         assert!(problem.problem.contains(words), "{problem:?}");
         assert!(problem.remedy.ends_with(remedies) || problem.remedy.contains(remedies));
     }
@@ -160,7 +161,7 @@ proptest! {
             prop_assert_eq!(check(&timings, limits, stop), vec![], "{}", text);
         }
         // The remedy of a single fault corrects it.
-        if let [(_, problem)] = &check(&it, limits, stop)[..] {
+        if let [Broken { problem, .. }] = &check(&it, limits, stop)[..] {
             for (timings, stop) in remedied(&problem.remedy, &it, stop) {
                 prop_assert_eq!(check(&timings, limits, stop), vec![], "{:?}", problem);
             }

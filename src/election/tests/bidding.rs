@@ -196,10 +196,35 @@ fn a_store_that_is_away_is_asked_again_within_the_retry_period_and_not_in_a_stor
 fn a_wake_up_brings_the_next_look_forward_and_nothing_else() {
     let mut bench = Bench::new(config());
     bench.answer(Ok(held(Some(7))));
-    let entropy = bench.entropy();
-    bench.election.handle_wakeup(bench.now, entropy);
-    bench.drain();
+    bench.wake_up();
     bench.expect("read");
+}
+
+#[test]
+fn a_wake_up_during_a_read_or_a_bid_is_followed_by_a_read_at_once() {
+    // The answer may be of before the change, and the next poll is seconds away.
+    let mut bench = Bench::new(config());
+    bench.expect("read");
+    bench.wake_up();
+    bench.answer(Ok(held(Some(7))));
+    bench.expect("read");
+    bench.answer(Ok(held(Some(7))));
+    assert!(bench.request.is_none(), "one wake-up is one read");
+
+    let mut bench = Bench::bidding();
+    bench.wake_up();
+    bench.answer(refused());
+    bench.expect("read");
+    bench.answer(Ok(held(Some(7))));
+    assert!(bench.request.is_none(), "one wake-up is one read");
+
+    // A grant leaves nothing to read, then or after the leadership.
+    let mut bench = Bench::bidding();
+    bench.wake_up();
+    bench.answer(Ok(grant(Some(7))));
+    bench.answer(refused());
+    assert_eq!((bench.state(), bench.reason()), (State::Standby, Some(Reason::Lost)));
+    assert!(bench.next("read") > 0, "the wake-up was of an earlier role");
 }
 
 #[test]

@@ -14,6 +14,7 @@ fn claimed(renewal: u64, version: u64) -> Result<Answer, StoreError> {
         record: record(Some(7)),
         version: Version(version.to_string().into()),
         claim: Some(Claim { spec, lease_duration: ms(ITS_LEASE) }),
+        ends_in: None,
     }))
 }
 

@@ -9,7 +9,13 @@ const HOLD_OFF: u64 = 8_000;
 fn named(free: bool, identity: &str) -> Answer {
     let successor = Some(Successor { identity: identity.into(), hold_off: ms(HOLD_OFF) });
     let record = Record { successor, ..record(Some(7)) };
-    Answer::Snapshot(Snapshot { free, record, version: Version("1".into()), claim: None })
+    Answer::Snapshot(Snapshot {
+        free,
+        record,
+        version: Version("1".into()),
+        claim: None,
+        ends_in: None,
+    })
 }
 
 /// Answers every read alike until a bid is in flight; returns how many milliseconds that took.
@@ -151,7 +157,13 @@ fn a_transfer_to_the_own_identity_still_holds_off() {
         Record { nonce: Some(nonce), successor: Some(successor.as_stored()), ..record(Some(8)) };
     bench.next("read");
     let version = Version("1".into());
-    bench.answer(Ok(Answer::Snapshot(Snapshot { free: true, record, version, claim: None })));
+    bench.answer(Ok(Answer::Snapshot(Snapshot {
+        free: true,
+        record,
+        version,
+        claim: None,
+        ends_in: None,
+    })));
     assert!(bench.request.is_none(), "another of that name is to lead");
 }
 

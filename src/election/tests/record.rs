@@ -168,9 +168,7 @@ fn a_wake_up_does_not_cut_short_standing_back_for_others() {
     let mut bench = Bench::bidding();
     bench.answer(foreign());
     bench.answer(Ok(Answer::Done));
-    let entropy = bench.entropy();
-    bench.election.handle_wakeup(bench.now, entropy);
-    bench.drain();
+    bench.wake_up();
     assert!(bench.request.is_none());
 }
 

@@ -86,6 +86,92 @@ fn r3_a_grant_that_comes_after_resigning_is_released_and_never_active() {
 }
 
 #[test]
+fn r3_a_bid_that_certainly_had_no_effect_leaves_nothing_to_release() {
+    let unsent = || {
+        let failure = Failure::new(Cause::Settings, "read-only");
+        Err(StoreError::Unknown(Failure { had_no_effect: true, ..failure }))
+    };
+    let mut bench = Bench::bidding();
+    bench.answer(unsent());
+    bench.resign();
+    assert!(bench.election.is_finished());
+
+    // Another attempt may have had an effect, or may have one yet.
+    let mut bench = Bench::bidding();
+    bench.answer(unknown());
+    bench.next("acquire");
+    bench.answer(unsent());
+    bench.resign();
+    bench.expect("release");
+    let mut bench = Bench::bidding();
+    bench.answer(unsent());
+    bench.next("acquire");
+    bench.resign();
+    bench.answer(unknown());
+    bench.expect("release");
+}
+
+#[test]
+fn writes_fail_from_the_first_failure_to_an_answer_and_reads_do_not_end_that() {
+    let since = |bench: &Bench| bench.election.status().store.failing_writes.map(|it| it.since);
+    let error = |bench: &Bench| bench.election.status().store.error().is_some();
+    let mut bench = Bench::bidding();
+    bench.answer(unknown());
+    let first = bench.now;
+    bench.sleep(LEASE);
+    bench.tick();
+    bench.expect("release");
+    bench.answer(unknown());
+    assert_eq!(since(&bench), Some(first));
+    bench.sleep(2 * REQUEST);
+    bench.tick();
+    bench.next("read");
+    bench.answer(Ok(free(Some(7))));
+    assert!(since(&bench) == Some(first) && error(&bench), "a read says nothing about writes");
+    bench.expect("acquire");
+    bench.answer(refused());
+    assert!(since(&bench).is_none() && !error(&bench));
+
+    let mut bench = Bench::bidding();
+    bench.answer(unknown());
+    bench.sleep(LEASE);
+    bench.tick();
+    bench.answer(Ok(Answer::Done));
+    assert_eq!(since(&bench), None);
+}
+
+#[test]
+fn a_lease_that_can_be_acquired_does_not_show_that_its_record_can_be_written() {
+    let failing = |bench: &Bench| bench.election.status().store.failing_writes;
+    let mut bench = Bench::activating_with(config());
+    bench.answer(Err(StoreError::Unknown(Failure::new(Cause::Auth, "denied"))));
+    let first = bench.now;
+    bench.sleep(LEASE);
+    bench.tick();
+    bench.expect("release");
+    bench.answer(Ok(Answer::Done));
+    assert_eq!(failing(&bench).map(|it| it.since), Some(first));
+
+    bench.sleep(2 * REQUEST);
+    bench.tick();
+    bench.next("read");
+    bench.answer(unknown());
+    let store = bench.election.status().store;
+    assert_ne!(store.error(), store.failing_writes.as_ref().map(|it| &it.error));
+    bench.next("read");
+    bench.answer(Ok(free(Some(7))));
+    let store = bench.election.status().store;
+    assert_eq!(store.error(), store.failing_writes.as_ref().map(|it| &it.error));
+
+    bench.expect("acquire");
+    bench.answer(Ok(grant(Some(7))));
+    assert!(failing(&bench).is_some());
+    bench.expect("write-term");
+    bench.answer(Ok(Answer::Term(8)));
+    assert_eq!(failing(&bench), None);
+}
+
+#[test]
 fn r3_a_bid_refused_after_resigning_leaves_nothing_to_release() {
     let mut bench = Bench::bidding();
     bench.resign();

@@ -200,6 +200,7 @@ fn a_hold_off_does_not_start_while_the_own_lease_is_held() {
             record: ours.clone(),
             version,
             claim: None,
+            ends_in: None,
         })));
     }
     bench.next("read");

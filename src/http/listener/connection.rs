@@ -4,14 +4,13 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONNECTION};
-use axum::http::{HeaderMap, HeaderValue, Request, Response};
+use axum::http::{HeaderMap, HeaderValue, Request, Response, Uri};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
@@ -34,9 +33,12 @@ const MAX_HEAD: usize = 16 * 1024;
 /// The most headers of a request; hyper responds with 431 above it.
 const MAX_HEADERS: usize = 64;
 
-/// After this many answers a connection lets others have their turn: a client that sends requests
-/// without waiting for answers would occupy the thread for as long as its bytes last.
-const ANSWERS_A_TURN: u32 = 8;
+/// How many requests that a client sent without waiting for answers are answered at once. After
+/// these, each takes [`PAUSE`]: such clients would occupy the thread for as long as their bytes last.
+const AT_ONCE: u32 = 8;
+
+/// The time for each further answer to a client that does not wait.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Marks a response whose body is a stream without end.
 #[derive(Clone, Copy)]
@@ -47,9 +49,9 @@ pub(crate) trait ConnectionService: Send + Sync + 'static {
     /// Returns the router for one connection.
     fn router(&self, stream: &Stream) -> Router;
 
-    /// Returns the response to a request that is not processed, by its headers or by its body of at
-    /// most `body` bytes.
-    fn refusal(&self, headers: &HeaderMap, body: u64) -> Option<Response<Body>>;
+    /// Returns the response to a request that is not processed, by its URI, by its headers or by
+    /// its body of at most `body` bytes.
+    fn refusal(&self, uri: &Uri, headers: &HeaderMap, body: u64) -> Option<Response<Body>>;
 }
 
 /// Accepts connections forever, and owns their tasks.
@@ -91,11 +93,12 @@ pub(crate) async fn accept<T: ConnectionService>(
     }
 }
 
-async fn serve<S, T>(stream: S, slot: Slot, service: Arc<T>, router: Router)
+pub(super) async fn serve<S, T>(stream: S, mut slot: Slot, service: Arc<T>, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     T: ConnectionService,
 {
+    slot.granted().await;
     let activity = Arc::clone(&slot.activity);
     let io = TokioIo::new(Watched {
         stream,
@@ -104,17 +107,15 @@ where
         stalled: None,
     });
     let connections = &slot.connections;
-    let answers = AtomicU32::new(1);
     let peer = slot.activity.peer();
     let answer = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
         activity.answering();
         let (service, router) = (Arc::clone(&service), router.clone());
         let activity = Arc::clone(&activity);
-        let turn_is_over = answers.fetch_add(1, Ordering::Relaxed).is_multiple_of(ANSWERS_A_TURN);
         async move {
-            if turn_is_over {
-                tokio::task::yield_now().await;
+            if activity.count_answer() > AT_ONCE {
+                sleep(PAUSE).await;
             }
             let response = respond(request, service.as_ref(), router).await;
             if response.extensions().get::<Streaming>().is_none() {
@@ -149,7 +150,7 @@ async fn respond<T: ConnectionService>(
 ) -> Response<Body> {
     // A body without a length may be of any size.
     let body = request.body().size_hint().upper().unwrap_or(u64::MAX);
-    let mut response = match service.refusal(request.headers(), body) {
+    let mut response = match service.refusal(request.uri(), request.headers(), body) {
         Some(refusal) => refusal,
         None => match router.call(request).await {
             Ok(response) => response,

@@ -5,8 +5,9 @@
 //! which a prober may keep. So the time is measured here, from the first byte of a request to its
 //! complete head, and idle connections stay open until their slot is needed.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
@@ -23,8 +24,13 @@ const SWEEP: Duration = Duration::from_millis(500);
 /// byte.
 const PATIENCE: u32 = 10;
 
+/// The most connections that are accepted before those that made room for them are closed. They are
+/// closed when the runtime next comes to them, so that waiting for each would take a round through
+/// all connections.
+const PENDING: usize = 64;
+
 /// The slots for connections, of all listeners together. A tenth of them is kept for peers without
-/// any connection.
+/// any connection; where one must be closed, it is one of the peer that has most.
 #[derive(Clone)]
 pub(crate) struct Connections {
     max: usize,
@@ -34,23 +40,37 @@ pub(crate) struct Connections {
     fits: fn(usize) -> usize,
     /// One permit for each connection that may be open.
     free: Arc<Semaphore>,
+    /// One permit for each connection that may wait for another to be closed.
+    pending: Arc<Semaphore>,
     /// Whether fewer connections fit than are configured.
     scarce: Arc<AtomicBool>,
     /// Notified when a connection could not be accepted.
     short: Arc<Notify>,
-    taken: Arc<Mutex<BTreeMap<u64, Arc<Activity>>>>,
+    taken: Arc<Mutex<Taken>>,
     next: Arc<AtomicU64>,
+}
+
+/// The connections that have a slot, but those that were told to close.
+#[derive(Default)]
+struct Taken {
+    by_id: BTreeMap<u64, Arc<Activity>>,
+    /// How many each peer has; none that has none.
+    by_peer: HashMap<Peer, Arc<AtomicUsize>>,
 }
 
 /// The activity of one connection.
 pub(super) struct Activity {
     peer: Peer,
+    /// How many connections its peer has.
+    of_peer: Arc<AtomicUsize>,
     phase: AtomicU8,
     /// When it began or was last answered, as a count of such events on all connections; the
     /// smallest is the oldest.
     idle_since: AtomicU64,
     /// Whether the last bytes received belong to an incomplete request.
     partial: AtomicBool,
+    /// How many answers it was given since the client last waited for one.
+    answers: AtomicU32,
     /// How many sweeps have found it in its present phase.
     swept: AtomicU32,
     /// Aborts the connection's task.
@@ -85,7 +105,25 @@ pub(super) struct Slot {
     id: u64,
     pub(super) activity: Arc<Activity>,
     pub(super) connections: Connections,
-    _permit: OwnedSemaphorePermit,
+    permit: Permit,
+}
+
+enum Permit {
+    /// The connection may be served.
+    Granted { _free: OwnedSemaphorePermit },
+    /// Another one has been told to close.
+    Awaited { _pending: OwnedSemaphorePermit },
+}
+
+impl Slot {
+    /// Waits until the connection that made room for this one is closed.
+    pub(super) async fn granted(&mut self) {
+        if let Permit::Awaited { .. } = self.permit
+            && let Ok(free) = Arc::clone(&self.connections.free).acquire_owned().await
+        {
+            self.permit = Permit::Granted { _free: free };
+        }
+    }
 }
 
 impl Connections {
@@ -93,52 +131,60 @@ impl Connections {
         let free = Arc::new(Semaphore::new(max));
         let (scarce, short) = Default::default();
         let (taken, next) = Default::default();
-        Self { max, max_per_peer, fits, free, scarce, short, taken, next }
+        let pending = Arc::new(Semaphore::new(PENDING));
+        Self { max, max_per_peer, fits, free, pending, scarce, short, taken, next }
     }
 
     /// Takes a slot for a connection of `peer`. If all that it may use are taken, closes a connection
     /// to make room; returns `None` if all are busy.
     pub(super) async fn take(&self, peer: Peer) -> Option<Slot> {
-        let held = self.lock().values().filter(|it| it.peer == peer).count();
+        let held = self.lock().held(peer);
         if peer.is_remote() && held >= self.max_per_peer {
             let its_own = |it: &Activity| it.peer == peer && it.waits();
-            if !end_oldest(&mut self.lock(), its_own) {
+            if !self.lock().end_one(its_own) {
                 return None;
             }
         }
         let kept = if held == 0 { 0 } else { self.max / 10 };
         let is_free = self.free.available_permits() > kept;
-        let permit = is_free.then(|| Arc::clone(&self.free).try_acquire_owned().ok()).flatten();
-        let permit = match permit {
-            Some(permit) => permit,
-            // A connection that was ended is closed a little later. Without waiting for that, a
-            // burst would open more files than there are slots, at the store's expense.
-            None if self.make_room() => Arc::clone(&self.free).acquire_owned().await.ok()?,
-            None => return None,
+        let free = is_free.then(|| Arc::clone(&self.free).try_acquire_owned().ok()).flatten();
+        let permit = match free {
+            Some(free) => Permit::Granted { _free: free },
+            // A connection that was ended is closed a little later. Without a bound on those that
+            // wait, a burst would open more files than there are slots, at the store's expense.
+            None => {
+                let pending = Arc::clone(&self.pending).acquire_owned().await.ok()?;
+                self.make_room(held).then_some(Permit::Awaited { _pending: pending })?
+            }
         };
         let id = self.tick();
-        let activity = Arc::new(Activity::new(peer, id));
-        self.lock().insert(id, Arc::clone(&activity));
-        Some(Slot { id, activity, connections: self.clone(), _permit: permit })
+        let activity = self.lock().insert(peer, id);
+        Some(Slot { id, activity, connections: self.clone(), permit })
     }
 
     /// Handles a connection that could not be accepted, most likely for want of a file descriptor:
     /// closes a connection, and has the limit of open files checked.
     pub(super) fn run_short(&self) {
-        self.make_room();
+        self.make_room(0);
         self.short.notify_one();
     }
 
-    /// Closes one connection: one that waits for a request or, if slots are scarce, even one in the
-    /// middle of a response, since subscribers reconnect and a probe must find a slot. Returns
-    /// whether there was one.
-    fn make_room(&self) -> bool {
+    /// Closes one connection, for a new one of a peer that has `held`: one that waits for a request,
+    /// or is in the middle of a response to a peer that has more, since clients that send requests
+    /// without waiting for answers never wait. If slots are scarce, even a stream, since subscribers
+    /// reconnect and a probe must find a slot. Returns whether there was one.
+    fn make_room(&self, held: usize) -> bool {
         let mut taken = self.lock();
         let scarce = self.scarce.load(Ordering::Relaxed);
-        end_oldest(&mut taken, Activity::waits) || (scarce && end_oldest(&mut taken, |_| true))
+        let may_end = |it: &Activity| match it.phase.load(Ordering::Relaxed) {
+            STREAMING => false,
+            ANSWERING => it.of_peer() > held + 1,
+            _ => it.of_peer() >= held,
+        };
+        taken.end_one(may_end) || (scarce && taken.end_one(|_| true))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Activity>>> {
+    fn lock(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().expect("nothing panics while the lock is held")
     }
 
@@ -154,7 +200,7 @@ impl Connections {
             self.fit(&mut withheld).await;
             tokio::select! {
                 _ = sweeps.tick() => {
-                    self.lock().values().filter(|it| it.is_overdue()).for_each(|it| it.end());
+                    self.lock().by_id.values().filter(|it| it.is_overdue()).for_each(|it| it.end());
                 }
                 () = self.short.notified() => {}
             }
@@ -173,7 +219,7 @@ impl Connections {
         withheld.truncate(wanted);
         while withheld.len() < wanted {
             if self.free.available_permits() == 0 {
-                self.make_room();
+                self.make_room(0);
             }
             let Ok(permit) = Arc::clone(&self.free).acquire_owned().await else { return };
             withheld.push(permit);
@@ -185,39 +231,60 @@ impl Connections {
     }
 }
 
-/// Closes, of the connections for which `may_end` returns true, the one whose last response, or
-/// else whose beginning, is longest ago. Returns whether there was one.
-fn end_oldest(
-    taken: &mut BTreeMap<u64, Arc<Activity>>,
-    may_end: impl Fn(&Activity) -> bool,
-) -> bool {
-    let oldest = taken
-        .iter()
-        .filter(|(_, it)| may_end(it))
-        .min_by_key(|(_, it)| it.idle_since.load(Ordering::Relaxed))
-        .map(|(id, _)| *id);
-    let ended = oldest.and_then(|id| taken.remove(&id));
-    if let Some(activity) = &ended {
-        activity.end();
+impl Taken {
+    fn held(&self, peer: Peer) -> usize {
+        self.by_peer.get(&peer).map_or(0, |it| it.load(Ordering::Relaxed))
     }
-    ended.is_some()
+
+    fn insert(&mut self, peer: Peer, id: u64) -> Arc<Activity> {
+        let of_peer = Arc::clone(self.by_peer.entry(peer).or_default());
+        of_peer.fetch_add(1, Ordering::Relaxed);
+        let activity = Arc::new(Activity::new(peer, of_peer, id));
+        self.by_id.insert(id, Arc::clone(&activity));
+        activity
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Arc<Activity>> {
+        let activity = self.by_id.remove(&id)?;
+        if activity.of_peer.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.by_peer.remove(&activity.peer);
+        }
+        Some(activity)
+    }
+
+    /// Closes one of the connections for which `may_end` returns true: of the peer that has most,
+    /// one that waits before one that does not, the one whose last response, or else whose
+    /// beginning, is longest ago. Returns whether there was one.
+    fn end_one(&mut self, may_end: impl Fn(&Activity) -> bool) -> bool {
+        let rank = |it: &Activity| {
+            (Reverse(it.of_peer()), !it.waits(), it.idle_since.load(Ordering::Relaxed))
+        };
+        let chosen = self.by_id.iter().filter(|(_, it)| may_end(it)).min_by_key(|(_, it)| rank(it));
+        let ended = chosen.map(|(id, _)| *id).and_then(|id| self.remove(id));
+        if let Some(activity) = &ended {
+            activity.end();
+        }
+        ended.is_some()
+    }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Ok(mut taken) = self.connections.taken.lock() {
-            taken.remove(&self.id);
+            taken.remove(self.id);
         }
     }
 }
 
 impl Activity {
-    fn new(peer: Peer, id: u64) -> Self {
+    fn new(peer: Peer, of_peer: Arc<AtomicUsize>, id: u64) -> Self {
         Self {
             peer,
+            of_peer,
             phase: AtomicU8::new(IDLE),
             idle_since: AtomicU64::new(id),
             partial: AtomicBool::new(false),
+            answers: AtomicU32::new(0),
             swept: AtomicU32::new(0),
             task: OnceLock::new(),
         }
@@ -227,6 +294,11 @@ impl Activity {
         self.peer
     }
 
+    /// Returns how many connections its peer has.
+    fn of_peer(&self) -> usize {
+        self.of_peer.load(Ordering::Relaxed)
+    }
+
     /// Sets the connection's task, once.
     pub(super) fn is_of(&self, task: AbortHandle) {
         let _ = self.task.set(task);
@@ -234,6 +306,11 @@ impl Activity {
 
     pub(super) fn answering(&self) {
         self.enter(ANSWERING);
+    }
+
+    /// Counts an answer; returns how many there were since the client last waited for one.
+    pub(super) fn count_answer(&self) -> u32 {
+        self.answers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(super) fn streaming(&self) {
@@ -255,6 +332,7 @@ impl Activity {
     pub(super) fn note_received(&self, partial: bool) {
         self.partial.store(partial, Ordering::Relaxed);
         if self.phase.load(Ordering::Relaxed) == IDLE {
+            self.answers.store(0, Ordering::Relaxed);
             self.enter(READING);
         }
     }

@@ -32,6 +32,11 @@ fn times_have_six_digits_and_are_read_with_any() {
     assert_eq!(read_time("2023-11-14T23:13:20.000042+01:00"), Some(at));
     assert!(read_time("2023-11-14T22:13:20Z").is_some());
     assert_eq!(read_time("yesterday"), None);
+    let last = read_time("9999-12-31T23:59:59Z").map(micro_time);
+    assert_eq!(last.as_deref(), Some("9999-12-31T23:59:59.000000Z"));
+    // In UTC this is the year 10000, or the one before 0.
+    assert_eq!(read_time("9999-12-31T23:59:58-01:00"), None);
+    assert_eq!(read_time("0000-01-01T00:00:00+01:00"), None);
 }
 
 #[test]

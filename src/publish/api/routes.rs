@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::reply::{bad_duration, document};
 use super::{PATIENCE, Shared, watch};
 use crate::config::duration;
-use crate::election::{Standing, State};
+use crate::election::Standing;
 use crate::metrics;
 use crate::publish::page;
 use crate::status::{Judgement, Role};
@@ -101,9 +101,8 @@ fn least_remaining(uri: &Uri) -> Result<Duration, Box<Response>> {
 
 async fn standby(Shares(shared): Shares<Arc<Shared>>) -> Response {
     let (published, now) = (shared.published(), (shared.app.now)());
-    let judgement = Judgement::of(&published.status, now);
-    let could_take_over = !published.is_out_of_contact(&shared.app.about, now);
-    answer(judgement.state == State::Standby && could_take_over, judgement)
+    let can_take_over = published.can_take_over(&shared.app.about, now);
+    answer(can_take_over, Judgement::of(&published.status, now))
 }
 
 async fn livez(Shares(shared): Shares<Arc<Shared>>) -> Response {

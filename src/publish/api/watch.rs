@@ -52,13 +52,16 @@ pub(super) struct Parameters {
 pub(super) async fn watch(
     Shares(shared): Shares<Arc<Shared>>,
     Extension(peer): Extension<Peer>,
-    Query(asked): Query<Parameters>,
+    Query(Parameters { index, wait }): Query<Parameters>,
 ) -> Response {
     let Some(slot) = shared.streams.take(peer) else {
         let body = "too many event streams, of all clients or of this one\n";
         return (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "5")], body).into_response();
     };
-    let Some(index) = asked.index else {
+    let Some(index) = index else {
+        if wait.is_some() {
+            return bad("wait", "is of a long poll, which also needs the parameter index");
+        }
         let mut response = Sse::new(events(shared, slot)).into_response();
         response.extensions_mut().insert(Streaming);
         return response;
@@ -66,7 +69,7 @@ pub(super) async fn watch(
     let Ok(index) = index.parse::<u64>() else {
         return bad("index", "must be a whole number, the `index` of the last status document");
     };
-    let wait = match duration::parse(asked.wait.as_deref().unwrap_or(USUAL_WAIT)) {
+    let wait = match duration::parse(wait.as_deref().unwrap_or(USUAL_WAIT)) {
         Ok(wait) => wait.min(LONGEST_WAIT),
         Err(error) => return bad_duration("wait", &error),
     };

@@ -7,7 +7,7 @@ use reqwest::header::CONTENT_TYPE;
 
 use super::queue::HookEvent;
 use super::{Name, Outcome};
-use crate::config::{CommandLine, HOOK_GRACE, Hook, duration};
+use crate::config::{CommandLine, HOOK_GRACE, Hook, Withheld, duration};
 use crate::http::client::HttpClient;
 use crate::process::command::{self, Bounds, CommandExit, Output, Variable};
 use crate::status::document::Document;
@@ -25,6 +25,7 @@ pub(super) struct HookResult {
 /// Runs a command.
 pub(super) async fn by_command(
     line: &CommandLine,
+    withheld: &Withheld,
     event: HookEvent,
     document: &Document<'_>,
     url: Option<&str>,
@@ -32,7 +33,8 @@ pub(super) async fn by_command(
 ) -> HookResult {
     let bounds = Bounds { time, grace: HOOK_GRACE };
     let environment = environment(event, document, url);
-    let ended = command::run(line, &environment, bounds, Output::Log(event.name.as_str())).await;
+    let output = Output::Log(event.name.as_str());
+    let ended = command::run(line, withheld, &environment, bounds, output).await;
     let (outcome, words, ended) = match ended.end {
         CommandExit::Exited(0) => (Outcome::Ok, "exit code 0".to_owned(), true),
         CommandExit::Exited(code) => (Outcome::Failed, format!("exit code {code}"), true),

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::clock::Moment;
-use crate::config::Beside;
+use crate::config::KubePublishing;
 use crate::election::{Reason, Transition};
 use crate::kube::objects::{Event, KubeObject, Lease, Metadata, ObjectReference, Pod, micro_time};
 use crate::kube::{Kube, KubeError};
@@ -74,7 +74,7 @@ impl Events {
     /// neither.
     #[must_use]
     pub fn new(
-        (beside, kube): (&Beside, Kube),
+        (beside, kube): (&KubePublishing, Kube),
         identity: String,
         published: watch::Receiver<Published>,
         now: fn() -> Moment,

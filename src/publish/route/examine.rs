@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::endpointslice::ports;
-use crate::config::{Beside, Route, slice_name};
+use crate::config::{KubePublishing, Route, slice_name};
 use crate::kube::objects::{AccessSpec, EndpointSlice, Pod, SelfSubjectAccessReview, Service};
 use crate::kube::rights::{Purpose, RIGHTS, Right};
 use crate::kube::{Kube, KubeError};
@@ -15,10 +15,10 @@ use crate::store::{Finding, Verdict};
 const PATIENCE: Duration = Duration::from_secs(25);
 
 /// Returns all findings; none if there is neither a route nor a Lease.
-pub async fn examine(beside: &Beside) -> Vec<Finding> {
+pub async fn examine(beside: &KubePublishing) -> Vec<Finding> {
     let kube = match Kube::open(&beside.access, beside.request_timeout) {
         Ok(kube) => kube,
-        Err(error) => return vec![wrong("route", format!("{error:#}"), "check --kube-api")],
+        Err(error) => return vec![failed("route", format!("{error:#}"), "check --kube-api")],
     };
     let looking = async {
         let mut findings = Vec::new();
@@ -39,22 +39,22 @@ pub async fn examine(beside: &Beside) -> Vec<Finding> {
     };
     tokio::time::timeout(PATIENCE, looking).await.unwrap_or_else(|_| {
         let remedy = "check for a firewall between this host and the API server";
-        vec![wrong("route", "the API server does not answer".to_owned(), remedy)]
+        vec![failed("route", "the API server does not answer".to_owned(), remedy)]
     })
 }
 
-fn well(subject: &'static str, detail: String) -> Finding {
-    Finding { subject: subject.into(), verdict: Verdict::Well, detail, remedy: None }
+fn passed(subject: &'static str, detail: String) -> Finding {
+    Finding { subject: subject.into(), verdict: Verdict::Passed, detail, remedy: None }
 }
 
-fn wrong(subject: &'static str, detail: String, remedy: impl Into<String>) -> Finding {
+fn failed(subject: &'static str, detail: String, remedy: impl Into<String>) -> Finding {
     let remedy = Some(remedy.into());
-    Finding { subject: subject.into(), verdict: Verdict::Wrong, detail, remedy }
+    Finding { subject: subject.into(), verdict: Verdict::Failed, detail, remedy }
 }
 
 /// Checks the permissions for a purpose; returns one finding for all, or one for each that is
 /// missing.
-async fn rights(kube: &Kube, beside: &Beside, purpose: Purpose) -> Vec<Finding> {
+async fn rights(kube: &Kube, beside: &KubePublishing, purpose: Purpose) -> Vec<Finding> {
     let subject = match purpose {
         Purpose::Events => "events",
         _ => "route",
@@ -76,7 +76,7 @@ async fn rights(kube: &Kube, beside: &Beside, purpose: Purpose) -> Vec<Finding> 
             Ok(false) => missing.push(lacks(subject, beside, right)),
             Err(error) => {
                 let remedy = "fix the connection to the API server first";
-                return vec![wrong(
+                return vec![failed(
                     subject,
                     format!("failed to read the permissions: {error}"),
                     remedy,
@@ -87,17 +87,17 @@ async fn rights(kube: &Kube, beside: &Beside, purpose: Purpose) -> Vec<Finding> 
     if missing.is_empty() {
         let detail =
             format!("all {had} permissions in the namespace {} are granted", beside.namespace);
-        missing.push(well(subject, detail));
+        missing.push(passed(subject, detail));
     }
     missing
 }
 
-fn lacks(subject: &'static str, beside: &Beside, right: &Right) -> Finding {
+fn lacks(subject: &'static str, beside: &KubePublishing, right: &Right) -> Finding {
     let Right { verb, resource, needed, why, .. } = right;
     let group = if resource.group.is_empty() { "\"\"" } else { resource.group };
     Finding {
-        verdict: if *needed { Verdict::Wrong } else { Verdict::Doubtful },
-        ..wrong(
+        verdict: if *needed { Verdict::Failed } else { Verdict::Warning },
+        ..failed(
             subject,
             format!("cannot {verb} {} in the namespace {}", resource.plural, beside.namespace),
             format!(
@@ -109,7 +109,11 @@ fn lacks(subject: &'static str, beside: &Beside, right: &Right) -> Finding {
     }
 }
 
-async fn is_allowed(kube: &Kube, beside: &Beside, right: &Right) -> Result<bool, KubeError> {
+async fn is_allowed(
+    kube: &Kube,
+    beside: &KubePublishing,
+    right: &Right,
+) -> Result<bool, KubeError> {
     let name = match (right.resource.plural, right.named, &beside.route) {
         ("endpointslices", true, Some(Route::EndpointSlice { service, .. })) => {
             slice_name(service, &beside.election)
@@ -134,15 +138,15 @@ async fn is_allowed(kube: &Kube, beside: &Beside, right: &Right) -> Result<bool,
     Ok(kube.create(&review).await?.object.status.allowed)
 }
 
-async fn pod(kube: &Kube, beside: &Beside, key: &str) -> Finding {
+async fn pod(kube: &Kube, beside: &KubePublishing, key: &str) -> Finding {
     const SUBJECT: &str = "pod";
     let name = beside.pod.as_deref().unwrap_or_default();
     match kube.get::<Pod>(&beside.namespace, name).await {
         Ok(found) => {
             let said = found.object.metadata.labels.get(key).map_or("not set", String::as_str);
-            well(SUBJECT, format!("{name} exists; its label {key} is {said}"))
+            passed(SUBJECT, format!("{name} exists; its label {key} is {said}"))
         }
-        Err(error) => wrong(
+        Err(error) => failed(
             SUBJECT,
             error.to_string(),
             "POD_NAME and POD_NAMESPACE must be those of the pod: set them by fieldRef from \
@@ -151,27 +155,27 @@ async fn pod(kube: &Kube, beside: &Beside, key: &str) -> Finding {
     }
 }
 
-async fn service_of(kube: &Kube, beside: &Beside, service: &str) -> Finding {
+async fn service_of(kube: &Kube, beside: &KubePublishing, service: &str) -> Finding {
     const SUBJECT: &str = "service";
     match kube.get::<Service>(&beside.namespace, service).await {
         Ok(found) => match ports(&found.object) {
             Ok(ports) => {
                 let ports: Vec<String> =
                     ports.iter().filter_map(|it| it.port).map(|it| it.to_string()).collect();
-                well(
+                passed(
                     SUBJECT,
                     format!("{service} has no selector; it routes to port {}", ports.join(", ")),
                 )
             }
-            Err(why) => wrong(SUBJECT, why, "change the Service, or the kind of route"),
+            Err(why) => failed(SUBJECT, why, "change the Service, or the kind of route"),
         },
         Err(error) => {
-            wrong(SUBJECT, error.to_string(), "create a Service without selector, with its ports")
+            failed(SUBJECT, error.to_string(), "create a Service without selector, with its ports")
         }
     }
 }
 
-async fn slice(kube: &Kube, beside: &Beside, service: &str) -> Finding {
+async fn slice(kube: &Kube, beside: &KubePublishing, service: &str) -> Finding {
     const SUBJECT: &str = "endpointslice";
     let name = slice_name(service, &beside.election);
     match kube.get::<EndpointSlice>(&beside.namespace, &name).await {
@@ -179,11 +183,11 @@ async fn slice(kube: &Kube, beside: &Beside, service: &str) -> Finding {
             let addresses: Vec<String> =
                 found.object.endpoints.into_iter().flat_map(|it| it.addresses).collect();
             let to = if addresses.is_empty() { "nobody".to_owned() } else { addresses.join(", ") };
-            well(SUBJECT, format!("{name} routes to {to}"))
+            passed(SUBJECT, format!("{name} routes to {to}"))
         }
         Err(KubeError::Missing(_)) => {
-            well(SUBJECT, format!("{name} does not exist; the first leader creates it"))
+            passed(SUBJECT, format!("{name} does not exist; the first leader creates it"))
         }
-        Err(error) => wrong(SUBJECT, error.to_string(), "see the permissions above"),
+        Err(error) => failed(SUBJECT, error.to_string(), "see the permissions above"),
     }
 }

@@ -11,7 +11,7 @@ use super::endpointslice::Slice;
 use super::label::Label;
 use super::{Outcome, RouteError, Target};
 use crate::clock::{LONGEST_SLEEP, Moment};
-use crate::config::{Beside, Route};
+use crate::config::{KubePublishing, Route};
 use crate::driver::Control;
 use crate::kube::{Kube, KubeError};
 use crate::metrics::Metrics;
@@ -84,7 +84,7 @@ impl Reconciler {
     /// the route about ten times less often than the election renews.
     #[must_use]
     pub fn new(
-        (beside, kube): (&Beside, Kube),
+        (beside, kube): (&KubePublishing, Kube),
         (control, metrics): (Control, Metrics),
         published: watch::Receiver<Published>,
         retry_period: Duration,

@@ -38,7 +38,7 @@ const TIMED: usize = 5;
 /// Runs all checks, as far as it gets.
 pub(super) async fn examine(store: &Azure) -> Vec<Finding> {
     let mut findings = Findings::default();
-    let access = patiently(store.credential.access()).await;
+    let access = patiently(store.credential.first_access()).await;
     let endpoint = match &access {
         Some(Ok(access)) => access.endpoint.clone(),
         _ => store.settings.endpoint.clone(),
@@ -60,18 +60,18 @@ async fn reach(store: &Azure, endpoint: &Url, findings: &mut Findings) -> bool {
     let host = endpoint.host_str().unwrap_or_default();
     let port = endpoint.port_or_known_default().unwrap_or(443);
     if store.settings.proxy.is_some() && !is_loopback(endpoint) {
-        findings.well(NAMES, format!("{host} is resolved by the proxy unless NO_PROXY lists it"));
+        findings.passed(NAMES, format!("{host} is resolved by the proxy unless NO_PROXY lists it"));
     } else {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let found = patiently(lookup_host((bare, port))).await;
         match found.and_then(Result::ok).and_then(|mut it| it.next()) {
             Some(address) => {
-                findings.well(NAMES, format!("{host} resolves to {}", address.ip()));
+                findings.passed(NAMES, format!("{host} resolves to {}", address.ip()));
             }
             None => {
                 let remedy =
                     "check --store, --azure-endpoint and the DNS configuration of this host";
-                findings.wrong(NAMES, format!("failed to resolve {host}"), remedy);
+                findings.failed(NAMES, format!("failed to resolve {host}"), remedy);
                 return false;
             }
         }
@@ -81,21 +81,21 @@ async fn reach(store: &Azure, endpoint: &Url, findings: &mut Findings) -> bool {
     let request = Request::new(endpoint.clone(), Method::Get);
     match patiently(store.transport.execute_request(&request)).await {
         Some(Ok(_)) if over == "TLS" || is_loopback(endpoint) => {
-            findings.well(CONNECTION, format!("{host} answers over {over}"));
+            findings.passed(CONNECTION, format!("{host} answers over {over}"));
         }
         Some(Ok(_)) => {
             let detail = format!("{host} answers over {over}: requests are not encrypted");
-            findings.doubtful(CONNECTION, detail, "use an https endpoint");
+            findings.warning(CONNECTION, detail, "use an https endpoint");
         }
         Some(Err(error)) => {
             let why = store.failed(Op::Read, &error).to_string();
             let remedy = "check firewalls, HTTPS_PROXY and, for TLS, the certificate authorities \
                           of this host (SSL_CERT_FILE)";
-            findings.wrong(CONNECTION, why, remedy);
+            findings.failed(CONNECTION, why, remedy);
             return false;
         }
         None => {
-            findings.wrong(
+            findings.failed(
                 CONNECTION,
                 format!("{host} does not answer"),
                 "check firewalls and HTTPS_PROXY",
@@ -116,18 +116,18 @@ fn signed_in(
     let access = match access {
         Some(Ok(access)) => access,
         Some(Err(error)) => {
-            findings.wrong(SIGN_IN, error.to_string(), remedy);
+            findings.failed(SIGN_IN, error.to_string(), remedy);
             return None;
         }
         None => {
-            findings.wrong(SIGN_IN, "sign-in timed out", remedy);
+            findings.failed(SIGN_IN, "sign-in timed out", remedy);
             return None;
         }
     };
     let now = clock::now().date();
     match access.proof.end().and_then(|end| parse_rfc3339(end).ok()) {
         Some(end) if end <= now => {
-            findings.wrong(
+            findings.failed(
                 SIGN_IN,
                 format!("the SAS expired on {}", end.date()),
                 "create a new one",
@@ -135,9 +135,9 @@ fn signed_in(
         }
         Some(end) if end - now < time::Duration::days(7) => {
             let detail = format!("the SAS expires on {}, in less than a week", end.date());
-            findings.doubtful(SIGN_IN, detail, "replace it before it expires");
+            findings.warning(SIGN_IN, detail, "replace it before it expires");
         }
-        _ => findings.well(SIGN_IN, "a key, SAS or token is available"),
+        _ => findings.passed(SIGN_IN, "a key, SAS or token is available"),
     }
     Some(access)
 }
@@ -158,7 +158,7 @@ async fn account(store: &Azure, access: &Access, findings: &mut Findings) {
     }
     match looked {
         Some(Ok(answer)) => {
-            findings.well(CONTAINER, format!("{container} exists"));
+            findings.passed(CONTAINER, format!("{container} exists"));
             blob(store, answer.headers(), findings);
         }
         Some(Err(error)) if is_missing(&error) => {
@@ -169,9 +169,9 @@ async fn account(store: &Azure, access: &Access, findings: &mut Findings) {
         Some(Err(error)) => {
             let why = store.failed(Op::Read, &error).to_string();
             let remedy = "fix the cause, and run `tenure doctor` again";
-            findings.wrong(CONTAINER, why, remedy);
+            findings.failed(CONTAINER, why, remedy);
         }
-        None => findings.wrong(CONTAINER, "no answer within 25 s", "try again later"),
+        None => findings.failed(CONTAINER, "no answer within 25 s", "try again later"),
     }
     if there {
         rights(store, access, findings).await;
@@ -185,13 +185,13 @@ fn missing(store: &Azure, error: &Error, findings: &mut Findings) -> bool {
     let code = super::code(error).map_or("", |(_, code)| code);
     if code == "ContainerNotFound" {
         let remedy = "run `tenure doctor --create`, or create the container";
-        findings.wrong(CONTAINER, format!("{container} does not exist"), remedy);
+        findings.failed(CONTAINER, format!("{container} does not exist"), remedy);
         return false;
     }
-    findings.well(CONTAINER, format!("{container} exists"));
+    findings.passed(CONTAINER, format!("{container} exists"));
     let detail = format!("{} does not exist: the first leader waits a minute", store.place());
-    findings.doubtful(BLOB, detail, "run `tenure doctor --create` to avoid that wait");
-    findings.well(TIER, "a new blob gets the account's default tier");
+    findings.warning(BLOB, detail, "run `tenure doctor --create` to avoid that wait");
+    findings.passed(TIER, "a new blob gets the account's default tier");
     true
 }
 
@@ -205,25 +205,25 @@ fn blob(store: &Azure, headers: &Headers, findings: &mut Findings) {
                 (Some(holder), _) => format!("last held by {}", holder.identity),
                 (None, _) => "never held".to_owned(),
             };
-            findings.well(BLOB, format!("{place}: term {term}, {who}, lease {state}"));
+            findings.passed(BLOB, format!("{place}: term {term}, {who}, lease {state}"));
         }
         Ok(_) => {
             let detail = format!("{place} has no term: the first leader waits a minute");
-            findings.doubtful(BLOB, detail, "run `tenure doctor --create` to avoid that wait");
+            findings.warning(BLOB, detail, "run `tenure doctor --create` to avoid that wait");
         }
         Err(failure) => {
             let remedy = "choose another --election or --azure-blob-prefix, or delete the blob if \
                           it is not in use";
-            findings.wrong(BLOB, failure.message, remedy);
+            findings.failed(BLOB, failure.message, remedy);
         }
     }
     match (header(headers, "x-ms-access-tier"), header(headers, "x-ms-archive-status")) {
         (Some("Archive"), _) | (_, Some(_)) => {
             let remedy = "move the blob to the hot tier, and exclude it from lifecycle rules: a \
                           renewal does not count as a modification for them";
-            findings.wrong(TIER, "the blob is archived and cannot be leased", remedy);
+            findings.failed(TIER, "the blob is archived and cannot be leased", remedy);
         }
-        (tier, _) => findings.well(TIER, tier.unwrap_or("none, so always available")),
+        (tier, _) => findings.passed(TIER, tier.unwrap_or("none, so always available")),
     }
 }
 
@@ -238,32 +238,32 @@ async fn rights(store: &Azure, access: &Access, findings: &mut Findings) {
     let made = patiently(store.make_blob(&probe, None)).await;
     let made = made.unwrap_or_else(|| Err(super::not_azure()));
     if let Err(error) = made {
-        findings.wrong(LEASE, error.to_string(), REMEDY);
+        findings.failed(LEASE, error.to_string(), REMEDY);
         return;
     }
     let lease = LeaseId::from_random(Uuid::new_v4().as_u128());
     let leased = patiently(lease_probe(&probe, lease)).await;
     match &leased {
-        Some(Ok(())) => findings.well(LEASE, "leased a probe blob"),
+        Some(Ok(())) => findings.passed(LEASE, "leased a probe blob"),
         Some(Err(error)) => {
-            findings.wrong(LEASE, store.failed(Op::Make, error).to_string(), REMEDY);
+            findings.failed(LEASE, store.failed(Op::Make, error).to_string(), REMEDY);
         }
-        None => findings.wrong(LEASE, "no answer within 25 s", "try again later"),
+        None => findings.failed(LEASE, "no answer within 25 s", "try again later"),
     }
     let lease = leased.is_some_and(|it| it.is_ok()).then_some(lease);
     let fields = HashMap::from([("tenure_probe".to_owned(), "1".to_owned())]);
     match patiently(Azure::write(&probe, &fields, lease, &Headers::new())).await {
-        Some(Ok(_)) => findings.well(METADATA, "wrote metadata to a probe blob under its lease"),
+        Some(Ok(_)) => findings.passed(METADATA, "wrote metadata to a probe blob under its lease"),
         Some(Err(error)) => {
-            findings.wrong(METADATA, store.failed(Op::Make, &error).to_string(), REMEDY);
+            findings.failed(METADATA, store.failed(Op::Make, &error).to_string(), REMEDY);
         }
-        None => findings.wrong(METADATA, "no answer within 25 s", "try again later"),
+        None => findings.failed(METADATA, "no answer within 25 s", "try again later"),
     }
     let options =
         BlobClientDeleteOptions { lease_id: lease.map(LeaseId::to_wire), ..Default::default() };
     if !matches!(patiently(probe.delete(Some(options))).await, Some(Ok(_))) {
         let detail = format!("failed to delete the probe blob {name}");
-        findings.doubtful(
+        findings.warning(
             METADATA,
             detail,
             "delete it; Tenure needs no permission to delete otherwise",
@@ -285,7 +285,7 @@ fn skew(date: OffsetDateTime, asked: Moment, answered: Moment, findings: &mut Fi
     let seconds = apart(date, asked.date(), answered.date()).whole_seconds();
     let remedy = "synchronize the clock of this host (NTP)";
     match seconds {
-        900.. => findings.wrong(
+        900.. => findings.failed(
             SKEW,
             format!(
                 "the clock of this host is {seconds} s off; from 900 s on the store rejects every \
@@ -294,15 +294,15 @@ fn skew(date: OffsetDateTime, asked: Moment, answered: Moment, findings: &mut Fi
             remedy,
         ),
         31.. => {
-            findings.doubtful(SKEW, format!("the clock of this host is {seconds} s off"), remedy)
+            findings.warning(SKEW, format!("the clock of this host is {seconds} s off"), remedy)
         }
-        _ => findings.well(SKEW, format!("the clock of this host is {seconds} s off")),
+        _ => findings.passed(SKEW, format!("the clock of this host is {seconds} s off")),
     }
 }
 
 /// Returns the least distance of a date, which has whole seconds only, from a span of time.
 fn apart(date: OffsetDateTime, from: OffsetDateTime, to: OffsetDateTime) -> time::Duration {
-    let ahead = from - (date + time::Duration::SECOND);
+    let ahead = from - date.saturating_add(time::Duration::SECOND);
     let behind = date - to;
     ahead.max(behind).max(time::Duration::ZERO)
 }
@@ -313,7 +313,7 @@ async fn timings(store: &Azure, access: &Access, findings: &mut Findings) {
     for _ in 0..TIMED {
         let sent = clock::now();
         if patiently(access.lock.get_properties(None)).await.is_none() {
-            findings.wrong(TIMINGS, "a request was not answered within 25 s", "check the network");
+            findings.failed(TIMINGS, "a request was not answered within 25 s", "check the network");
             return;
         }
         slowest = slowest.max(sent.elapsed_max(clock::now()));
@@ -327,11 +327,11 @@ async fn timings(store: &Azure, access: &Access, findings: &mut Findings) {
     let remedy = "use an account in a nearer region, or raise --request-timeout and with it \
                   --renew-deadline and --lease-duration";
     if slowest >= bound {
-        findings.wrong(TIMINGS, detail, remedy);
+        findings.failed(TIMINGS, detail, remedy);
     } else if slowest * 2 >= bound {
-        findings.doubtful(TIMINGS, detail, remedy);
+        findings.warning(TIMINGS, detail, remedy);
     } else {
-        findings.well(TIMINGS, detail);
+        findings.passed(TIMINGS, detail);
     }
 }
 

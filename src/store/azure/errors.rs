@@ -188,6 +188,22 @@ fn rights(code: &str) -> String {
     }
 }
 
+/// Names the key where the store refused a request that was signed with the key of this account.
+/// A firewall refuses with one of the same codes.
+pub(super) fn explain_key(failed: StoreError, error: &Error, account: &str) -> StoreError {
+    match code(error) {
+        Some((status @ 403, code @ ("AuthenticationFailed" | "AuthorizationFailure"))) => {
+            let message = format!(
+                "the store rejected the account key: it does not match the account {account}; copy \
+                 a current key of that account. If it is the right one, check the clock of this \
+                 host and the account's firewall (the store answered {status} {code})"
+            );
+            StoreError::Unknown(Failure::new(Cause::Auth, message))
+        }
+        _ => failed,
+    }
+}
+
 /// Returns whether the text is a code, a single word of letters and digits; anything else in its
 /// place is foreign text.
 fn is_code(code: &str) -> bool {
@@ -263,6 +279,19 @@ mod tests {
                 assert_eq!(classify(op, &answer(status, code)).failure().cause, cause, "{code}");
             }
         }
+    }
+
+    #[test]
+    fn a_rejected_key_is_named_and_no_role_of_an_identity() {
+        for code in ["AuthenticationFailed", "AuthorizationFailure"] {
+            let error = answer(403, code);
+            let words = explain_key(classify(Op::Read, &error), &error, "acct").to_string();
+            assert!(words.contains("does not match the account acct"), "{words}");
+            assert!(words.contains(code) && !words.contains("Contributor"), "{words}");
+        }
+        let error = answer(403, "AuthorizationPermissionMismatch");
+        let words = explain_key(classify(Op::Read, &error), &error, "acct").to_string();
+        assert!(words.contains("Storage Blob Data Contributor"), "{words}");
     }
 
     #[test]

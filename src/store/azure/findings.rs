@@ -33,23 +33,28 @@ impl Findings {
     }
 
     /// Adds a finding that is as it should be.
-    pub(super) fn well(&mut self, subject: &'static str, detail: impl Into<String>) {
-        self.add(subject, Verdict::Well, detail, None);
+    pub(super) fn passed(&mut self, subject: &'static str, detail: impl Into<String>) {
+        self.add(subject, Verdict::Passed, detail, None);
     }
 
     /// Adds a finding that does not work.
-    pub(super) fn wrong(&mut self, subject: &'static str, detail: impl Into<String>, remedy: &str) {
-        self.add(subject, Verdict::Wrong, detail, Some(remedy));
-    }
-
-    /// Adds a finding that works, but may fail later.
-    pub(super) fn doubtful(
+    pub(super) fn failed(
         &mut self,
         subject: &'static str,
         detail: impl Into<String>,
         remedy: &str,
     ) {
-        self.add(subject, Verdict::Doubtful, detail, Some(remedy));
+        self.add(subject, Verdict::Failed, detail, Some(remedy));
+    }
+
+    /// Adds a finding that works, but may fail later.
+    pub(super) fn warning(
+        &mut self,
+        subject: &'static str,
+        detail: impl Into<String>,
+        remedy: &str,
+    ) {
+        self.add(subject, Verdict::Warning, detail, Some(remedy));
     }
 
     /// Sorts the findings, and adds those that were skipped.

@@ -16,8 +16,9 @@ use super::access::Access;
 use super::auth::Proof;
 use super::credential::Credential;
 use super::record::OURS;
-use super::{Azure, LONGEST_LEASE, connection_string, record, token};
+use super::{Azure, LONGEST_LEASE, MISSING, connection_string, record, token};
 use crate::config::{AzureCredential, AzureSettings, SecretSource};
+use crate::http::resolver::Resolver;
 use crate::lease::{Bid, Candidate, LeaseId, Nonce, Record, StoreError, Successor, Version};
 use crate::store::{BreakOutcome, LeaseAdmin, LeaseStore};
 
@@ -141,7 +142,8 @@ pub fn azure_answer(data: &[u8]) {
 async fn run_script(script: &Arc<Script>) {
     let transport: Arc<dyn HttpClient> = Arc::clone(script) as _;
     let settings = settings();
-    let credential = Credential::open(&settings, &transport).expect("a signature needs no sign-in");
+    let credential = Credential::open(&settings, &transport, &Resolver::default())
+        .expect("a signature needs no sign-in");
     let store = Azure { settings, transport, credential };
     let bid = bid();
 
@@ -260,7 +262,7 @@ fn bid() -> Bid {
             address: Some("[::1]:80".into()),
         }),
         lease_duration: Duration::from_secs(15),
-        seen: Version("0".into()),
+        seen: Version(MISSING.into()),
     }
 }
 

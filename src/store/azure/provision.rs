@@ -8,9 +8,9 @@ use azure_core::http::{Etag, RequestContent};
 use azure_storage_blob::BlobClient;
 use azure_storage_blob::models::BlobClientUploadOptions;
 
-use super::Azure;
 use super::access::Access;
 use super::errors::{Op, code};
+use super::{Azure, genuine};
 use crate::lease::{Failure, StoreError};
 
 impl Azure {
@@ -32,7 +32,7 @@ impl Azure {
     /// Creates the container; returns whether it was missing.
     pub(super) async fn make_container(&self, access: &Access) -> Result<bool, StoreError> {
         match access.container.create(None).await {
-            Ok(_) => Ok(true),
+            Ok(answer) => genuine(answer.headers()).map(|_| true),
             Err(error) if matches!(code(&error), Some((409, "ContainerAlreadyExists"))) => {
                 Ok(false)
             }
@@ -52,7 +52,7 @@ impl Azure {
             ..Default::default()
         };
         match blob.upload(RequestContent::from(Vec::new()), Some(options)).await {
-            Ok(_) => Ok(true),
+            Ok(answer) => genuine(answer.raw_response.headers()).map(|_| true),
             // A leased blob answers with this before it says that it exists.
             Err(error)
                 if matches!(

@@ -12,6 +12,7 @@ use azure_core::http::{AsyncRawResponse, Body, HttpClient, Method, Request};
 use url::{Host, Url};
 
 use crate::http::client::{self, BodyError, Cause as Fault};
+use crate::http::resolver::Resolver;
 use crate::lease::{Cause, Failure};
 
 /// From the end of a request to the closing of its connection. Shorter than the 5 s after which
@@ -47,15 +48,14 @@ pub(super) struct TransportError {
 }
 
 /// Creates a client. `tls` says whether any of its requests use TLS, for which the certificate
-/// authorities are loaded.
-pub(super) fn client(route: ProxyRoute<'_>, tls: bool) -> Result<Arc<dyn HttpClient>, Failure> {
-    let mut builder = reqwest::Client::builder()
-        .tls_backend_preconfigured(tls_settings(tls)?)
-        .redirect(reqwest::redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .referer(false)
-        .no_proxy()
-        .http1_only()
+/// authorities are loaded. A name that does not resolve takes up one thread of the `resolver`,
+/// whatever the number of attempts.
+pub(super) fn client(
+    route: ProxyRoute<'_>,
+    tls: bool,
+    resolver: &Resolver,
+) -> Result<Arc<dyn HttpClient>, Failure> {
+    let mut builder = client::builder(tls_settings(tls)?, resolver.clone())
         .pool_idle_timeout(IDLE)
         .pool_max_idle_per_host(2);
     if let ProxyRoute::Proxied { proxy: Some(proxy), except } = route {
@@ -180,12 +180,27 @@ mod tests {
     #[test]
     fn a_proxy_that_is_none_is_a_fault_of_the_settings() {
         let route = ProxyRoute::Proxied { proxy: Some("::"), except: None };
-        assert_eq!(client(route, false).unwrap_err().cause, Cause::Settings);
+        assert_eq!(client(route, false, &Resolver::default()).unwrap_err().cause, Cause::Settings);
+    }
+
+    #[tokio::test]
+    async fn attempts_that_are_abandoned_share_one_lookup_of_a_name() {
+        let resolver = Resolver::default();
+        let client = client(ProxyRoute::Direct, false, &resolver).unwrap();
+        let url = Url::parse("http://localhost:1/").unwrap();
+        let request = Request::new(url, Method::Get);
+        for _ in 0..5 {
+            let attempt = client.execute_request(&request);
+            let _ = tokio::time::timeout(std::time::Duration::ZERO, attempt).await;
+            assert!(resolver.lookups() <= 1, "each attempt takes a thread");
+        }
+        assert!(client.execute_request(&request).await.is_err());
+        assert_eq!(resolver.lookups(), 0);
     }
 
     #[tokio::test]
     async fn an_error_names_the_host_and_never_the_query() {
-        let client = client(ProxyRoute::Direct, false).unwrap();
+        let client = client(ProxyRoute::Direct, false, &Resolver::default()).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);

@@ -93,7 +93,7 @@ impl Attempt {
         bid: &Bid,
         change: impl FnOnce(&Locked<'_>, &mut Stored) -> Result<Change<T>, FileError>,
     ) -> Result<Change<T>, FileError> {
-        let locked = self.lock(directory)?;
+        let locked = self.lock(directory).map_err(FileError::before_writing)?;
         let found = directory.read()?;
         let mut stored = found.clone().unwrap_or_else(Stored::first);
         let outcome = change(&locked, &mut stored)?;
@@ -106,6 +106,11 @@ impl Attempt {
 }
 
 impl Locked<'_> {
+    /// Makes the record that was read durable.
+    pub(super) fn sync(&self) -> Result<(), FileError> {
+        self.directory.sync()
+    }
+
     /// Writes the record, unless the attempt was given up or has lasted as long as the lease it
     /// asks for.
     pub(super) fn write(

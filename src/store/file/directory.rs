@@ -5,9 +5,10 @@
 //! is not a valid record of Tenure, and never renames or unlinks the lock file, since a lock on an
 //! unlinked file excludes nobody.
 
+use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
@@ -18,31 +19,34 @@ use super::fault::FileError;
 use super::permissions::{judge_directory, local_filesystem, other_filesystem};
 use super::record::Stored;
 use crate::config::FileSettings;
+use crate::files::{self, GUARDED};
+use crate::store::MOST_LISTED;
+
+/// How many entries of a directory are read to list the elections in it.
+const MOST_READ: usize = 10_000;
 
 /// Longer than any record.
 const LONGEST_RECORD: u64 = 64 * 1024;
-
-/// The flags for opening every file here: a symbolic link is refused, a FIFO does not block, and no
-/// child process inherits the descriptor.
-const GUARDED: OFlags =
-    OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// The paths of a store's directory and files.
 #[derive(Debug)]
 pub(super) struct LeaseDirectory {
     directory: PathBuf,
-    is_default: bool,
+    is_private: bool,
+    election: String,
     lock: String,
     record: String,
     temporary: String,
     probe: String,
+    /// Syncs a directory: `fsync`, or in tests a disk that fails.
+    pub(super) sync: fn(BorrowedFd<'_>) -> rustix::io::Result<()>,
 }
 
 /// The directory, opened, so that all further operations are in the same one.
 #[derive(Debug)]
 pub(super) struct Directory<'a> {
     place: &'a LeaseDirectory,
-    fd: OwnedFd,
+    fd: files::Directory,
 }
 
 /// The lock, held until dropped.
@@ -62,16 +66,22 @@ impl LeaseDirectory {
         Self {
             // A trailing slash or dot would cause a symbolic link to be followed.
             directory: settings.directory.components().collect(),
-            is_default: settings.is_default,
+            is_private: settings.is_private,
+            election: election.clone(),
             lock: format!("{election}.lock"),
             record: format!("{election}.json"),
             temporary: format!("{election}.tmp"),
             probe: format!("{election}.probe"),
+            sync: |fd| fs::fsync(fd),
         }
     }
 
     pub(super) fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    pub(super) fn election(&self) -> &str {
+        &self.election
     }
 
     pub(super) fn record_path(&self) -> PathBuf {
@@ -97,7 +107,8 @@ impl LeaseDirectory {
         if let Some(directory) = self.open()? {
             return Ok(directory);
         }
-        match fs::mkdir(&self.directory, Mode::RWXU) {
+        let (parent, name) = self.parent()?;
+        match fs::mkdirat(&parent, name, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(self.fault("made", errno)),
         }
@@ -106,20 +117,34 @@ impl LeaseDirectory {
 
     /// Opens the directory without checks; `None` if it is missing but can be created.
     pub(super) fn open_unchecked(&self) -> Result<Option<Directory<'_>>, FileError> {
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match fs::open(&self.directory, flags, Mode::empty()) {
+        let (parent, name) = self.parent()?;
+        match parent.child(name).and_then(|it| it.readable()) {
             Ok(fd) => Ok(Some(Directory { place: self, fd })),
-            Err(Errno::NOENT) if self.directory.parent().is_some_and(Path::is_dir) => Ok(None),
-            Err(Errno::NOENT) => Err(FileError::settings(
-                format!("the directory {} does not exist, nor does its parent", self.shown()),
-                "create it, or set another --store",
-            )),
+            Err(Errno::NOENT) => Ok(None),
             Err(Errno::NOTDIR | Errno::LOOP) => Err(FileError::settings(
                 format!("{} is a symbolic link or not a directory", self.shown()),
                 "set --store to the directory itself",
             )),
             Err(errno) => Err(self.fault("opened", errno)),
         }
+    }
+
+    /// Opens the directory above, and returns the name of this one in it.
+    fn parent(&self) -> Result<(files::Directory, &OsStr), FileError> {
+        let parent = self.directory.parent().unwrap_or(Path::new("/"));
+        let name = self.directory.file_name().unwrap_or(OsStr::new("."));
+        let opened = files::Directory::open(parent).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => FileError::settings(
+                format!("the directory {} does not exist, nor does its parent", self.shown()),
+                "create it, or set another --store",
+            ),
+            io::ErrorKind::InvalidInput => FileError::settings(
+                format!("{} cannot be used: {error}", self.shown()),
+                "or set another --store",
+            ),
+            _ => FileError::io(parent, "opened", error),
+        });
+        Ok((opened?, name))
     }
 
     fn shown(&self) -> std::path::Display<'_> {
@@ -155,8 +180,8 @@ impl Directory<'_> {
     pub(super) fn check_owner(&self) -> Result<(), FileError> {
         let found = fs::fstat(&self.fd).map_err(|errno| self.place.fault("examined", errno))?;
         let (owner, mode) = (found.st_uid, Mode::from_raw_mode(found.st_mode));
-        judge_directory(owner, mode, geteuid().as_raw(), self.place.is_default).map_err(
-            |(what, remedy)| FileError::settings(format!("{} {what}", self.place.shown()), remedy),
+        judge_directory(owner, mode, geteuid().as_raw(), self.place.is_private).map_err(
+            |(what, remedy)| FileError::settings(format!("{} {what}", self.place.shown()), &remedy),
         )
     }
 
@@ -229,6 +254,19 @@ impl Directory<'_> {
         Stored::decode(&bytes).map(Some).map_err(|fault| FileError::foreign(&path, &fault))
     }
 
+    /// Returns the names of the elections with a record here, sorted, at most [`MOST_LISTED`].
+    pub(super) fn elections(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::Dir::read_from(&self.fd)?.take(MOST_READ) {
+            let entry = entry?;
+            let name = entry.file_name().to_str().ok().and_then(|it| it.strip_suffix(".json"));
+            names.extend(name.map(str::to_owned));
+        }
+        names.sort();
+        names.truncate(MOST_LISTED);
+        Ok(names)
+    }
+
     /// Replaces the record, as a whole or not at all, unless `last_word` fails just before. With
     /// `durable` a power failure does not bring the old one back.
     pub(super) fn write(
@@ -243,42 +281,38 @@ impl Directory<'_> {
             .encode()
             .map_err(|error| FileError::io(&path, "encoded", io::Error::other(error)))?;
         let written = self
-            .write_new(&self.place.temporary, &bytes)
+            .fd
+            .write_new(self.place.temporary.as_ref(), &bytes, Mode::RUSR | Mode::WUSR, true)
             .map_err(|error| FileError::io(&path, "written", error))
             .and_then(|()| last_word())
             .and_then(|()| self.check_lock(lock))
             .and_then(|()| {
-                fs::renameat(&self.fd, &self.place.temporary, &self.fd, &self.place.record)
+                self.fd
+                    .rename(self.place.temporary.as_ref(), self.place.record.as_ref())
                     .map_err(|errno| FileError::io(&path, "replaced", errno.into()))
             });
         if written.is_err() {
-            let _ = fs::unlinkat(&self.fd, &self.place.temporary, AtFlags::empty());
+            let _ = self.fd.remove(&self.place.temporary);
         } else if durable {
-            fs::fsync(&self.fd).map_err(|errno| self.place.fault("synced", errno))?;
+            self.sync()?;
         }
         written
     }
 
+    /// Makes the last replacement durable. A change whose sync has failed is there when the record is
+    /// read again, so it is synced again before anyone relies on it.
+    pub(super) fn sync(&self) -> Result<(), FileError> {
+        (self.place.sync)(self.fd.as_fd()).map_err(|errno| self.place.fault("synced", errno))
+    }
+
     /// Writes and removes a probe file, to check that it is possible.
     pub(super) fn probe(&self) -> Result<(), FileError> {
-        let written = self.write_new(&self.place.probe, b"{}\n");
-        let _ = fs::unlinkat(&self.fd, &self.place.probe, AtFlags::empty());
+        let name = self.place.probe.as_ref();
+        let written = self.fd.write_new(name, b"{}\n", Mode::RUSR | Mode::WUSR, true);
+        let _ = self.fd.remove(name);
         written.map_err(|error| {
             FileError::io(&self.place.directory.join(&self.place.probe), "written", error)
         })
-    }
-
-    /// Writes a new file to disk, removing any of that name left behind earlier.
-    fn write_new(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        match fs::unlinkat(&self.fd, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | GUARDED;
-        let fd = fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)?;
-        let mut file = File::from(fd);
-        file.write_all(bytes)?;
-        file.sync_data()
     }
 }
 

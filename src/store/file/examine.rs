@@ -16,23 +16,23 @@ pub(super) fn examine(attempt: &Attempt) -> Vec<Finding> {
         Ok(None) => {
             return vec![Finding {
                 subject: "directory".into(),
-                verdict: Verdict::Doubtful,
+                verdict: Verdict::Warning,
                 detail: format!("{path} does not exist; the first bid creates it"),
                 remedy: Some("`tenure doctor --create` creates it now".to_owned()),
             }];
         }
-        Err(fault) => return vec![wrong("directory", fault)],
+        Err(fault) => return vec![failed("directory", fault)],
     };
-    let mut findings = vec![well("directory", path.to_string())];
+    let mut findings = vec![passed("directory", path.to_string())];
     findings.push(match directory.check_filesystem() {
-        Ok(name) => well("filesystem", format!("{name}, a local filesystem")),
-        Err(fault) => wrong("filesystem", fault),
+        Ok(name) => passed("filesystem", format!("{name}, a local filesystem")),
+        Err(fault) => failed("filesystem", fault),
     });
     findings.push(match directory.check_owner() {
-        Ok(()) => well("owner", "no other user can replace the files".into()),
-        Err(fault) => wrong("owner", fault),
+        Ok(()) => passed("owner", "no other user can replace the files".into()),
+        Err(fault) => failed("owner", fault),
     });
-    if findings.iter().any(|finding| finding.verdict == Verdict::Wrong) {
+    if findings.iter().any(|finding| finding.verdict == Verdict::Failed) {
         for subject in ["writing", "lock", "record"] {
             findings.push(Finding {
                 subject: subject.into(),
@@ -44,15 +44,15 @@ pub(super) fn examine(attempt: &Attempt) -> Vec<Finding> {
         return findings;
     }
     findings.push(match directory.probe() {
-        Ok(()) => well("writing", "wrote a file".into()),
-        Err(fault) => wrong("writing", fault),
+        Ok(()) => passed("writing", "wrote a file".into()),
+        Err(fault) => failed("writing", fault),
     });
     findings.push(match directory.try_lock() {
-        Ok(_) => well("lock", format!("locked {}", place.lock_path().display())),
+        Ok(_) => passed("lock", format!("locked {}", place.lock_path().display())),
         Err(fault) if fault.is_transient() => {
-            Finding { verdict: Verdict::Doubtful, ..wrong("lock", fault) }
+            Finding { verdict: Verdict::Warning, ..failed("lock", fault) }
         }
-        Err(fault) => wrong("lock", fault),
+        Err(fault) => failed("lock", fault),
     });
     findings.push(record(attempt, &directory));
     findings
@@ -62,7 +62,7 @@ pub(super) fn examine(attempt: &Attempt) -> Vec<Finding> {
 pub(super) fn hung(error: &StoreError) -> Finding {
     Finding {
         subject: "directory".into(),
-        verdict: Verdict::Wrong,
+        verdict: Verdict::Failed,
         detail: error.to_string(),
         remedy: Some("check whether the disk hangs".to_owned()),
     }
@@ -74,9 +74,9 @@ fn record(attempt: &Attempt, directory: &Directory<'_>) -> Finding {
     });
     let path = attempt.place.record_path();
     match read {
-        Ok(Some(words)) => well("record", words),
-        Ok(None) => well("record", format!("{} does not exist yet", path.display())),
-        Err(fault) => wrong("record", fault),
+        Ok(Some(words)) => passed("record", words),
+        Ok(None) => passed("record", format!("{} does not exist yet", path.display())),
+        Err(fault) => failed("record", fault),
     }
 }
 
@@ -94,11 +94,11 @@ fn describe(stored: &Stored, now: &Reading) -> String {
     }
 }
 
-fn well(subject: &'static str, detail: String) -> Finding {
-    Finding { subject: subject.into(), verdict: Verdict::Well, detail, remedy: None }
+fn passed(subject: &'static str, detail: String) -> Finding {
+    Finding { subject: subject.into(), verdict: Verdict::Passed, detail, remedy: None }
 }
 
-fn wrong(subject: &'static str, fault: FileError) -> Finding {
+fn failed(subject: &'static str, fault: FileError) -> Finding {
     let (detail, remedy) = (fault.detail, fault.remedy);
-    Finding { subject: subject.into(), verdict: Verdict::Wrong, detail, remedy }
+    Finding { subject: subject.into(), verdict: Verdict::Failed, detail, remedy }
 }

@@ -11,6 +11,8 @@ pub(super) struct FileError {
     /// Whether Tenure did not write the record: definite, and it is never overwritten.
     foreign: bool,
     cause: Cause,
+    /// Whether the attempt failed before it could have written anything.
+    had_no_effect: bool,
     /// The problem.
     pub(super) detail: String,
     /// The remedy.
@@ -21,12 +23,14 @@ impl FileError {
     /// Creates an error that an operator must fix.
     pub(super) fn settings(detail: impl Into<String>, remedy: &str) -> Self {
         let (detail, remedy) = (detail.into(), Some(remedy.to_owned()));
-        Self { foreign: false, cause: Cause::Settings, detail, remedy }
+        Self { foreign: false, cause: Cause::Settings, had_no_effect: false, detail, remedy }
     }
 
     /// Creates an error that may go away without action.
     pub(super) fn unavailable(detail: impl Into<String>) -> Self {
-        Self { foreign: false, cause: Cause::Unavailable, detail: detail.into(), remedy: None }
+        let detail = detail.into();
+        let cause = Cause::Unavailable;
+        Self { foreign: false, cause, had_no_effect: false, detail, remedy: None }
     }
 
     /// Creates the error for a record that is damaged, or that Tenure did not write.
@@ -34,9 +38,15 @@ impl FileError {
         Self {
             foreign: true,
             cause: Cause::Record,
+            had_no_effect: false,
             detail: format!("{} {fault}, so it was not changed", path.display()),
             remedy: Some("make sure that no instance leads, and move it away".to_owned()),
         }
+    }
+
+    /// Marks the error of an attempt that failed before it could have written anything.
+    pub(super) fn before_writing(self) -> Self {
+        Self { had_no_effect: true, ..self }
     }
 
     /// Returns whether the error may go away without action.
@@ -71,7 +81,8 @@ impl From<FileError> for StoreError {
             Some(remedy) => format!("{}; {remedy}", fault.detail),
             None => fault.detail,
         };
-        let failure = Failure::new(fault.cause, message);
+        let had_no_effect = fault.had_no_effect;
+        let failure = Failure { had_no_effect, ..Failure::new(fault.cause, message) };
         if fault.foreign { Self::Foreign(failure) } else { Self::Unknown(failure) }
     }
 }

@@ -3,17 +3,17 @@
 
 use rustix::fs::Mode;
 
-/// Checks a directory's owner and mode: no other user must be able to replace the files. The owner
-/// can, so it must be this user or root; so can everyone with write permission, unless the
-/// directory is sticky. A group with write permission was admitted by the owner. The default
+use crate::files::exposure;
+
+/// Checks a directory's owner and mode: no other user must be able to replace the files. A private
 /// directory must be this user's alone.
 pub(super) fn judge_directory(
     owner: u32,
     mode: Mode,
     us: u32,
-    is_default: bool,
-) -> Result<(), (String, &'static str)> {
-    if is_default {
+    is_private: bool,
+) -> Result<(), (String, String)> {
+    if is_private {
         if owner == us && !mode.intersects(Mode::RWXG | Mode::RWXO) {
             return Ok(());
         }
@@ -22,15 +22,10 @@ pub(super) fn judge_directory(
              (this instance runs as uid {us})",
             mode.bits()
         );
-        return Err((what, "remove it, or set another --store"));
+        return Err((what, "remove it, or set another --store".to_owned()));
     }
-    if owner != us && owner != 0 {
-        let what = format!("is owned by uid {owner}, which is neither this user ({us}) nor root");
-        return Err((what, "chown it, or set another --store"));
-    }
-    if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
-        let what = format!("is world-writable (mode {:o})", mode.bits());
-        return Err((what, "chmod o-w it, or set --store to a directory below it"));
+    if let Some((what, remedy)) = exposure(owner, mode, us) {
+        return Err((what, format!("{remedy}, or set another --store")));
     }
     Ok(())
 }
@@ -72,33 +67,16 @@ pub(super) fn other_filesystem(magic: u32) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn judged(owner: u32, mode: u32, us: u32, is_default: bool) -> bool {
-        judge_directory(owner, Mode::from_raw_mode(mode), us, is_default).is_ok()
+    fn judged(owner: u32, mode: u32, us: u32) -> bool {
+        judge_directory(owner, Mode::from_raw_mode(mode), us, true).is_ok()
     }
 
     #[test]
-    fn a_directory_must_belong_to_the_user_or_root_and_not_be_world_writable() {
-        for (owner, mode, us, well) in [
-            (1000, 0o700, 1000, true),
-            (1000, 0o775, 1000, true),
-            (0, 0o770, 1000, true),
-            (0, 0o1777, 1000, true),
-            (0, 0o777, 1000, false),
-            (1000, 0o777, 1000, false),
-            (1001, 0o700, 1000, false),
-            (1001, 0o1777, 1000, false),
-            (1001, 0o700, 0, false),
-        ] {
-            assert_eq!(judged(owner, mode, us, false), well, "{owner} {mode:o} {us}");
-        }
-    }
-
-    #[test]
-    fn the_default_directory_is_private() {
-        assert!(judged(1000, 0o700, 1000, true));
-        assert!(!judged(1000, 0o750, 1000, true));
-        assert!(!judged(1000, 0o701, 1000, true));
-        assert!(!judged(0, 0o700, 1000, true));
+    fn a_private_directory_is_accessible_to_its_user_only() {
+        assert!(judged(1000, 0o700, 1000));
+        assert!(!judged(1000, 0o750, 1000));
+        assert!(!judged(1000, 0o701, 1000));
+        assert!(!judged(0, 0o700, 1000));
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl Examination<'_> {
             KubeError::NoNamespace(_) => NAMESPACE,
             _ => SERVER,
         };
-        let wrong = |it: &Finding| it.subject == subject && it.verdict == Verdict::Wrong;
+        let wrong = |it: &Finding| it.subject == subject && it.verdict == Verdict::Failed;
         if !self.found.iter().any(wrong) {
             let remedy = match error {
                 KubeError::Disconnected(_) | KubeError::Timeout(_) => {
@@ -102,7 +102,7 @@ impl Examination<'_> {
                 }
                 _ => "",
             };
-            self.add(subject, Verdict::Wrong, error.to_string(), remedy);
+            self.add(subject, Verdict::Failed, error.to_string(), remedy);
         }
     }
 
@@ -111,16 +111,16 @@ impl Examination<'_> {
         let read = match self.kube.token().await {
             Ok(None) => {
                 let detail = "none is sent: the server requires none, or a proxy adds it";
-                return self.add(TOKEN, Verdict::Well, detail, "");
+                return self.add(TOKEN, Verdict::Passed, detail, "");
             }
             Ok(Some(read)) => Token::read(&read),
             Err(why) => {
-                return self.add(TOKEN, Verdict::Wrong, why, "");
+                return self.add(TOKEN, Verdict::Failed, why, "");
             }
         };
         let Some(token) = read else {
             let detail = "present; its expiry is unknown";
-            return self.add(TOKEN, Verdict::Well, detail, "");
+            return self.add(TOKEN, Verdict::Passed, detail, "");
         };
         let whose = format!("of {} for {}", token.subject, token.audience());
         match token.end().map(|end| (end, end - clock::now().date())) {
@@ -128,19 +128,19 @@ impl Examination<'_> {
                 let detail = format!("{whose}: it expired on {end}");
                 let remedy = "replace it; the kubelet does so for a projected volume, but not if \
                               it is mounted with subPath";
-                self.add(TOKEN, Verdict::Wrong, detail, remedy);
+                self.add(TOKEN, Verdict::Failed, detail, remedy);
             }
             Some((end, left)) if left < SOON => {
                 let detail = format!("{whose}: it expires on {end} and has not been replaced yet");
                 self.add(
                     TOKEN,
-                    Verdict::Doubtful,
+                    Verdict::Warning,
                     detail,
                     "check that it is mounted as a projected volume",
                 );
             }
-            Some((end, _)) => self.add(TOKEN, Verdict::Well, format!("{whose}, until {end}"), ""),
-            None => self.add(TOKEN, Verdict::Well, format!("{whose}, without expiry"), ""),
+            Some((end, _)) => self.add(TOKEN, Verdict::Passed, format!("{whose}, until {end}"), ""),
+            None => self.add(TOKEN, Verdict::Passed, format!("{whose}, without expiry"), ""),
         }
         self.user = token.subject;
     }
@@ -156,16 +156,16 @@ impl Examination<'_> {
         };
         match read {
             Ok(Dated { object, .. }) => {
-                self.add(SERVER, Verdict::Well, answers(), "");
+                self.add(SERVER, Verdict::Passed, answers(), "");
                 self.lease(Some(&object));
                 self.exists = true;
             }
             Err(KubeError::Missing(_)) => {
-                self.add(SERVER, Verdict::Well, answers(), "");
+                self.add(SERVER, Verdict::Passed, answers(), "");
                 self.lease(None);
             }
             Err(error @ (KubeError::Forbidden(_) | KubeError::Unauthorized(_))) => {
-                self.add(SERVER, Verdict::Well, answers(), "");
+                self.add(SERVER, Verdict::Passed, answers(), "");
                 let KubeError::Forbidden(why) = &error else {
                     self.fault(&error);
                     return false;
@@ -190,28 +190,29 @@ impl Examination<'_> {
         let Some(lease) = lease else {
             let detail =
                 format!("{place} does not exist: the first leader waits for a lease-duration");
-            return self.add(LEASE, Verdict::Doubtful, detail, create);
+            return self.add(LEASE, Verdict::Warning, detail, create);
         };
         let Snapshot { record, claim, .. } = match record::snapshot(lease, &place) {
             Ok(snapshot) => snapshot,
             Err(failure) => {
-                return self.add(LEASE, Verdict::Wrong, failure.message, "");
+                return self.add(LEASE, Verdict::Failed, failure.message, "");
             }
         };
         let who = match (record::holder(lease), &record.holder, &claim) {
             (None, ..) => "not held".to_owned(),
             (Some(_), Some(holder), _) => format!("held or last held by {}", holder.identity),
             (Some(holder), None, Some(claim)) => format!(
-                "held or last held by {holder}, which has written no term: another kind of \
+                "held or last held by {}, which has written no term: another kind of \
                  candidate, or an instance that was just elected; respected for {} s after each \
                  renewal",
+                record::shown(holder),
                 claim.lease_duration.as_secs()
             ),
-            (Some(holder), None, None) => format!("held by {holder}"),
+            (Some(holder), None, None) => format!("held by {}", record::shown(holder)),
         };
         match record.term {
             Some(term) => {
-                self.add(LEASE, Verdict::Well, format!("{place}: term {term}, {who}"), "")
+                self.add(LEASE, Verdict::Passed, format!("{place}: term {term}, {who}"), "")
             }
             None => {
                 let detail = format!(
@@ -219,7 +220,7 @@ impl Examination<'_> {
                 );
                 // A first term may be written only while nobody leads, and this holder may lead.
                 let remedy = if claim.is_none() { create } else { "" };
-                self.add(LEASE, Verdict::Doubtful, detail, remedy);
+                self.add(LEASE, Verdict::Warning, detail, remedy);
             }
         }
     }
@@ -235,7 +236,7 @@ impl Examination<'_> {
             Ok(_) | Err(KubeError::Exists(_)) => {
                 self.add(
                     NAMESPACE,
-                    Verdict::Well,
+                    Verdict::Passed,
                     format!("{namespace} exists and accepts Leases"),
                     "",
                 );
@@ -245,7 +246,7 @@ impl Examination<'_> {
             Err(KubeError::Forbidden(why)) => {
                 let remedy =
                     "check quotas, admission webhooks, and whether the namespace is being deleted";
-                self.add(NAMESPACE, Verdict::Wrong, why, remedy);
+                self.add(NAMESPACE, Verdict::Failed, why, remedy);
             }
             Err(error) => self.fault(&error),
         }
@@ -265,14 +266,19 @@ impl Examination<'_> {
                 }
                 Err(error) => {
                     let detail = format!("failed to read the permissions: {error}");
-                    return self.add(RIGHTS, Verdict::Doubtful, detail, "");
+                    return self.add(RIGHTS, Verdict::Warning, detail, "");
                 }
             }
         }
         let namespace = &self.store.settings.namespace;
         let all = Lease::RESOURCE.verbs.replace(',', ", ");
         if missing.is_empty() {
-            return self.add(RIGHTS, Verdict::Well, format!("{all} on leases in {namespace}"), "");
+            return self.add(
+                RIGHTS,
+                Verdict::Passed,
+                format!("{all} on leases in {namespace}"),
+                "",
+            );
         }
         let user = match self.user.as_str() {
             "" => "system:serviceaccount:NAMESPACE:NAME",
@@ -283,7 +289,7 @@ impl Examination<'_> {
         // Without `watch` a release is seen later; without `create` a deleted Lease is not created
         // again.
         let bearable = |verb: &&str| *verb == "watch" || (*verb == "create" && self.exists);
-        let verdict = if missing.iter().all(bearable) { Verdict::Doubtful } else { Verdict::Wrong };
+        let verdict = if missing.iter().all(bearable) { Verdict::Warning } else { Verdict::Failed };
         self.add(RIGHTS, verdict, detail, remedy);
     }
 
@@ -314,16 +320,16 @@ impl Examination<'_> {
         let (Some(date), None) = (date, self.found.iter().find(|it| it.subject == SKEW)) else {
             return;
         };
-        let ahead = asked.date() - (date + time::Duration::SECOND);
+        let ahead = asked.date() - date.saturating_add(time::Duration::SECOND);
         let behind = date - answered.date();
         let apart = ahead.max(behind).max(time::Duration::ZERO).whole_seconds();
         let detail = format!("the clock of this host is {apart} s off");
         if apart >= SKEWED {
             let remedy = "synchronize the clock of this host (NTP): no lease depends on it, but \
                           the times that `kubectl get lease` shows and the validity of tokens do";
-            return self.add(SKEW, Verdict::Doubtful, detail, remedy);
+            return self.add(SKEW, Verdict::Warning, detail, remedy);
         }
-        self.add(SKEW, Verdict::Well, detail, "");
+        self.add(SKEW, Verdict::Passed, detail, "");
     }
 
     /// Times some requests over an open connection.
@@ -349,14 +355,14 @@ impl Examination<'_> {
         );
         let (verdict, remedy) = match twice {
             _ if twice >= bound => (
-                Verdict::Wrong,
+                Verdict::Failed,
                 "check the control plane, or raise --request-timeout and with it --renew-deadline \
                  and --lease-duration",
             ),
             _ if twice * 2 >= bound => {
-                (Verdict::Doubtful, "check the control plane, or raise --request-timeout")
+                (Verdict::Warning, "check the control plane, or raise --request-timeout")
             }
-            _ => (Verdict::Well, ""),
+            _ => (Verdict::Passed, ""),
         };
         self.add(TIMINGS, verdict, detail, remedy);
     }

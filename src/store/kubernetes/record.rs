@@ -4,6 +4,7 @@
 //! The fields of the spec are those of client-go, in its formats, so that other programs that read
 //! Leases understand them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 use crate::kube::objects::{Lease, Metadata, micro_time, read_time};
+use crate::lease::text::{LONGEST_NAME, excerpt};
 use crate::lease::{
     Bid, Candidate, Cause, Claim, Failure, Nonce, Record, Snapshot, Successor, Version,
 };
@@ -33,7 +35,8 @@ const BROKEN: &str = "broken-by-operator";
 /// The version of a Lease that does not exist.
 const MISSING: &str = "missing";
 
-/// Terms stay below 2⁵³, so that every JSON reader can tell adjacent ones apart.
+/// Terms stay below 2⁵³, so that every JSON reader can tell adjacent ones apart. The last one below
+/// is neither written nor read, since none could follow it.
 const TERM_LIMIT: u64 = 1 << 53;
 
 /// Returns the holder identity of a candidate.
@@ -44,6 +47,11 @@ fn identity(candidate: &Candidate) -> String {
 /// Returns the holder of the Lease; `None` if it is free.
 pub(super) fn holder(lease: &Lease) -> Option<&str> {
     lease.spec.holder_identity.as_deref().filter(|it| !it.is_empty())
+}
+
+/// Returns the holder of a Lease for a message; others may write anything of any length.
+pub(super) fn shown(holder: &str) -> Cow<'static, str> {
+    excerpt(Cow::Owned(holder.to_owned()), 2 * LONGEST_NAME)
 }
 
 /// Returns whether this acquisition holds the Lease.
@@ -75,7 +83,7 @@ pub(super) fn version(lease: &Lease) -> Version {
 /// Returns the result of reading a Lease that does not exist.
 pub(super) fn missing() -> Snapshot {
     let version = Version(Arc::from(MISSING));
-    Snapshot { free: true, record: Record::default(), version, claim: None }
+    Snapshot { free: true, record: Record::default(), version, claim: None, ends_in: None }
 }
 
 /// Returns whether a bid is for a Lease that did not exist.
@@ -90,7 +98,8 @@ pub(super) fn snapshot(lease: &Lease, place: &str) -> Result<Snapshot, Failure> 
     if claim.is_some() && !is_broken(lease) && !wrote(lease, &record) {
         record = Record { term: record.term, ..Record::default() };
     }
-    Ok(Snapshot { free: claim.is_none(), record, version: version(lease), claim })
+    let ends_in = claim.as_ref().map(|it| it.lease_duration);
+    Ok(Snapshot { free: claim.is_none(), record, version: version(lease), claim, ends_in })
 }
 
 /// Returns whether the holder of the Lease wrote the record.
@@ -108,9 +117,10 @@ fn claim(lease: &Lease, place: &str) -> Result<Option<Claim>, Failure> {
     let Some(lease_duration) = lease_duration(lease) else {
         let (namespace, name) = place.split_once('/').unwrap_or_default();
         let message = format!(
-            "the Lease {place} is held by {holder:?} without leaseDurationSeconds, so its end is \
+            "the Lease {place} is held by {:?} without leaseDurationSeconds, so its end is \
              unknown; once that holder is gone, free it with: kubectl patch lease {name} -n \
-             {namespace} --type=merge -p '{{\"spec\":{{\"holderIdentity\":\"\"}}}}'"
+             {namespace} --type=merge -p '{{\"spec\":{{\"holderIdentity\":\"\"}}}}'",
+            shown(holder)
         );
         return Err(Failure::new(Cause::Record, message));
     };
@@ -135,11 +145,15 @@ pub(super) fn lease_duration(lease: &Lease) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
+/// Returns whether Tenure has written a record to the Lease.
+pub(super) fn is_written_by_tenure(lease: &Lease) -> bool {
+    lease.metadata.annotations.keys().any(|name| name.starts_with("tenure.dev/"))
+}
+
 /// Returns a digest of all that is of interest to a standby: everything but renewals.
 pub(super) fn news(lease: &Lease) -> String {
-    let ours =
-        lease.metadata.annotations.iter().filter(|(name, _)| name.starts_with("tenure.dev/"));
-    format!("{:?}", (&lease.metadata.uid, holder(lease), ours.collect::<Vec<_>>()))
+    let ours: Vec<_> = annotations(lease).collect();
+    format!("{:?}", (&lease.metadata.uid, holder(lease), ours))
 }
 
 /// Reads the record, and refuses one that Tenure cannot have written.
@@ -192,7 +206,7 @@ pub(super) fn term_of(record: &Record, bid: &Bid) -> Option<u64> {
 pub(super) fn next_term(lease: &Lease, recorded: Option<u64>, floor: u64) -> Option<u64> {
     let counted = u64::try_from(lease.spec.lease_transitions.unwrap_or(0)).unwrap_or(0);
     let next = recorded.unwrap_or(0).max(counted).checked_add(1)?.max(floor);
-    (next < TERM_LIMIT).then_some(next)
+    (next < TERM_LIMIT - 1).then_some(next)
 }
 
 /// Creates a Lease that a bid holds.
@@ -280,6 +294,25 @@ fn put_holder(lease: &mut Lease, holder: &str, now: OffsetDateTime) {
     lease.spec.holder_identity = Some(holder.to_owned());
     lease.spec.acquire_time = Some(micro_time(now));
     lease.spec.renew_time = Some(micro_time(now));
+}
+
+/// Returns whether an answer shows all that was written: the holder, the times, and every annotation
+/// of Tenure. Other fields are those of others.
+pub(super) fn shows(answer: &Lease, written: &Lease) -> bool {
+    let time = |text: &Option<String>| text.as_deref().and_then(read_time);
+    let said = |lease: &Lease| {
+        let spec = &lease.spec;
+        let times = (time(&spec.acquire_time), time(&spec.renew_time));
+        (times, spec.lease_duration_seconds, spec.lease_transitions)
+    };
+    holder(answer) == holder(written)
+        && said(answer) == said(written)
+        && annotations(answer).eq(annotations(written))
+}
+
+/// Returns the annotations of Tenure.
+fn annotations(lease: &Lease) -> impl Iterator<Item = (&String, &String)> {
+    lease.metadata.annotations.iter().filter(|(name, _)| name.starts_with("tenure.dev/"))
 }
 
 /// Rounds up to whole seconds. Settings allow whole seconds only; rounding down would be too short

@@ -45,15 +45,15 @@ fn runtime() -> Runtime {
 impl Account {
     /// Starts the in-process server on a thread, with a running clock.
     pub fn by_the_tables() -> Self {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (started, is_started) = std::sync::mpsc::channel();
         let (end, ended) = oneshot::channel();
         std::thread::spawn(move || {
             runtime().block_on(async {
-                tell.send(BlobServer::start_live().await).expect("the test waits for it");
+                started.send(BlobServer::start_live().await).expect("the test waits for it");
                 let _ = ended.await;
             });
         });
-        let server = told.recv().expect("it starts");
+        let server = is_started.recv().expect("it starts");
         let settings = server.settings("locks", ELECTION);
         Self::new(settings, Server::Tables(server, end), runtime())
     }

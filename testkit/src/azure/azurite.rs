@@ -104,16 +104,21 @@ impl Azurite {
 
     /// Returns settings for a blob, signed with the account key.
     pub fn settings(&self, container: &str, blob: &str) -> AzureSettings {
-        AzureSettings {
-            endpoint: self.endpoint.clone(),
-            account: ACCOUNT.to_owned(),
-            container: container.to_owned(),
-            blob: blob.to_owned(),
-            credential: AzureCredential::Key(SecretSource::Value(KEY.to_owned())),
-            request_timeout: Duration::from_secs(2),
-            proxy: None,
-            no_proxy: None,
-        }
+        settings(&self.endpoint, KEY, container, blob)
+    }
+}
+
+/// Returns settings for a blob of the account on a server, signed with a key.
+pub fn settings(endpoint: &Url, key: &str, container: &str, blob: &str) -> AzureSettings {
+    AzureSettings {
+        endpoint: endpoint.clone(),
+        account: ACCOUNT.to_owned(),
+        container: container.to_owned(),
+        blob: blob.to_owned(),
+        credential: AzureCredential::Key(SecretSource::Value(key.to_owned())),
+        request_timeout: Duration::from_secs(2),
+        proxy: None,
+        no_proxy: None,
     }
 }
 

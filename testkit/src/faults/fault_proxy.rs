@@ -59,7 +59,7 @@ pub enum Door {
     /// They are served.
     #[default]
     Open,
-    /// They are accepted, but nothing is read from them.
+    /// They are accepted, but nothing is read from them; existing ones are reset.
     Deaf,
     /// They are refused, and existing ones are reset.
     Shut,
@@ -205,13 +205,15 @@ impl FaultProxy {
                 // Wakes the accepting thread, which closes the listener.
                 let _ = rustix::net::shutdown(&open, rustix::net::Shutdown::Read);
             }
-            self.break_connections();
         } else if listener.is_none() {
             let bound = TcpListener::bind(self.address).expect("its port is kept");
             let accepting = bound.try_clone().expect("a socket");
             let shared = Arc::clone(&self.shared);
             thread::spawn(move || accept(&accepting, &shared));
             *listener = Some(bound);
+        }
+        if door != Door::Open {
+            self.break_connections();
         }
     }
 

@@ -30,10 +30,10 @@ impl Network {
             [1, 2].map(|end| Ipv4Addr::new(198, second, middle, base + end))
         };
         let name = format!("tn{process}-{number}");
-        let (store, asked) = (ends(0), ends(1));
-        let it = Self { name: name.clone(), store_side: store[0], asked_at: asked[1] };
+        let (store, listener) = (ends(0), ends(1));
+        let it = Self { name: name.clone(), store_side: store[0], asked_at: listener[1] };
         run(&["ip", "netns", "add", &name]);
-        for (link, [outside, inside]) in [("s", store), ("a", asked)] {
+        for (link, [outside, inside]) in [("s", store), ("a", listener)] {
             let (near, far) = (format!("{name}{link}"), format!("{link}0"));
             run(&[
                 "ip", "link", "add", &near, "type", "veth", "peer", "name", &far, "netns", &name,

@@ -24,7 +24,7 @@ pub enum Reply {
 
 struct Shared {
     reply: Mutex<Reply>,
-    asked: AtomicUsize,
+    queries: AtomicUsize,
     over: AtomicBool,
 }
 
@@ -58,7 +58,7 @@ impl Resolver {
         std::fs::write(&file, format!("nameserver {host}\n")).expect("written");
         let shared = Arc::new(Shared {
             reply: Mutex::new(reply),
-            asked: AtomicUsize::new(0),
+            queries: AtomicUsize::new(0),
             over: AtomicBool::new(false),
         });
         let answering = Arc::clone(&shared);
@@ -73,7 +73,7 @@ impl Resolver {
 
     /// Returns the number of queries so far.
     pub fn queries(&self) -> usize {
-        self.shared.asked.load(Ordering::Relaxed)
+        self.shared.queries.load(Ordering::Relaxed)
     }
 
     /// Returns the path of the `resolv.conf` that names it.
@@ -92,7 +92,7 @@ fn answer(socket: &UdpSocket, shared: &Shared) {
     let mut question = [0; 512];
     while !shared.over.load(Ordering::Relaxed) {
         let Ok((length, from)) = socket.recv_from(&mut question) else { continue };
-        shared.asked.fetch_add(1, Ordering::Relaxed);
+        shared.queries.fetch_add(1, Ordering::Relaxed);
         let reply = *shared.reply.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(message) = message(&question[..length], reply) {
             send(socket, &message, from);

@@ -62,8 +62,8 @@ pub fn in_jeopardy(term: u64, length: Duration) -> Standing {
 
 /// Returns a status whose standing began now, with a store that has just answered.
 pub fn status(standing: Standing) -> Status {
-    let heard = standing != Standing::Starting;
-    let store = StoreHealth { last_success: heard.then(now), failures: 0, last_error: None };
+    let contacted = standing != Standing::Starting;
+    let store = StoreHealth { last_success: contacted.then(now), ..StoreHealth::default() };
     Status {
         standing,
         since: now(),
@@ -91,7 +91,8 @@ pub fn failing(failures: u32, words: &str) -> StoreHealth {
     StoreHealth {
         last_success: Some(now()),
         failures,
-        last_error: Some(Arc::new(StoreError::Unknown(failure))),
+        last_failure: Some(Arc::new(StoreError::Unknown(failure))),
+        failing_writes: None,
     }
 }
 
@@ -111,10 +112,7 @@ impl Feed {
     /// Publishes a change.
     pub fn change(&self, status: Status) {
         self.0.send_modify(|last| {
-            if last.status.holder != status.holder {
-                last.holder_seen = status.holder.is_some().then(now);
-            }
-            last.status = status;
+            last.replace_status(status, now());
             last.index += 1;
             last.sequence += 1;
         });

@@ -100,9 +100,10 @@ impl ControlPlane {
     }
 
     pub fn is_ready(&self) -> bool {
-        let asked = self.kubectl.api.send(Method::GET, "/readyz", Value::Null);
-        let asked = blocking(async { tokio::time::timeout(Duration::from_secs(2), asked).await });
-        asked.is_ok_and(|it| it.is_ok_and(|it| it.status().is_success()))
+        let response = self.kubectl.api.send(Method::GET, "/readyz", Value::Null);
+        let response =
+            blocking(async { tokio::time::timeout(Duration::from_secs(2), response).await });
+        response.is_ok_and(|it| it.is_ok_and(|it| it.status().is_success()))
     }
 
     /// Returns the URL of the API server.
@@ -164,6 +165,18 @@ impl ControlPlane {
         self.api.kill();
         self.api = start_api(self.directory.path(), self.etcd_port, self.api_port);
         assert!(self.becomes_ready(), "kube-apiserver does not start again");
+    }
+
+    /// Returns how many watches of single Leases the API server serves at present.
+    pub fn watches_of_leases(&self) -> usize {
+        let (_, metrics) = blocking(self.kubectl.api.get("/metrics"));
+        let lines = metrics.as_str().unwrap_or_default().lines();
+        let mut watches = lines.filter(|it| {
+            it.starts_with("apiserver_longrunning_requests{")
+                && it.contains("resource=\"leases\"")
+                && it.contains("scope=\"resource\"")
+        });
+        watches.find_map(|it| it.rsplit_once(' ')?.1.parse().ok()).unwrap_or_default()
     }
 
     /// Undoes what a failed test may have left.

@@ -1,9 +1,9 @@
-//! An in-process API server that follows the public documentation of Kubernetes: Leases, Pods,
-//! Services, EndpointSlices, Events and namespaces, with compare-and-set, watches, tokens and
-//! permissions, over plain HTTP or TLS; with injectable faults and a request log.
+//! An in-process stand-in for the API server, for what a real one cannot be asked for: faults, slow
+//! and late answers, lost connections, expired versions, and a log of the requests. It has the
+//! requests that Tenure sends, with compare-and-set, watches, tokens and permissions, over plain
+//! HTTP or TLS. That it answers these as a real one does is shown in the ring `control_plane`.
 //!
-//! It runs on a thread of its own, so that synchronous and asynchronous tests can use it. Full
-//! schemas, subresources, discovery, finalizers and server-side apply are not implemented.
+//! It runs on a thread of its own, so that synchronous and asynchronous tests can use it.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -16,28 +16,25 @@ use futures::stream::BoxStream;
 use http_body_util::{BodyExt, Either, Full, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::{Request, Response};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
 pub mod access;
 pub mod answers;
-mod decoding;
 mod forms;
 pub mod kinds;
 pub mod objects;
-mod orders;
-pub mod selectors;
+mod operations;
 mod serving;
-
 mod watching;
 
 use access::{Access, Right};
 use answers::Answer;
+use forms::Selector;
 use kinds::{REVIEWS, Target};
-use objects::{Objects, Writer};
-use selectors::Selector;
+use objects::Objects;
 use serving::Serving;
 pub use serving::Tls;
 use watching::Watching;
@@ -151,7 +148,6 @@ impl KubeServer {
             group: right("*"),
             resource: right("*"),
             verbs: vec![right("*")],
-            names: Vec::new(),
         });
         let state = State {
             // A real cluster has a history, too.

@@ -64,9 +64,9 @@ impl Kubectl {
     }
 
     fn read(&self, path: &str) -> Value {
-        let (status, told) = blocking(self.api.get(path));
-        assert_eq!(status, 200, "{path}: {told}");
-        told
+        let (status, answer) = blocking(self.api.get(path));
+        assert_eq!(status, 200, "{path}: {answer}");
+        answer
     }
 
     /// Creates or updates the objects of these manifests.
@@ -83,8 +83,8 @@ impl Kubectl {
 
     /// Records each version of an object from now on.
     pub fn follow(&self, namespace: &str, kind: &str, name: &str) -> Followed {
-        let asked = ["get", "--watch", "--output", "json", "--namespace", namespace, kind];
-        let mut command = self.command(&asked);
+        let arguments = ["get", "--watch", "--output", "json", "--namespace", namespace, kind];
+        let mut command = self.command(&arguments);
         command.args(["--field-selector", &format!("metadata.name={name}")]);
         let it = Followed(Process::spawn("kubectl", command));
         until(PATIENCE, "kubectl follows", || (!it.versions().is_empty()).then_some(()));

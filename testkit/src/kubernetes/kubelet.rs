@@ -207,12 +207,13 @@ impl Place {
         let account = pod["spec"]["serviceAccountName"].as_str().expect("an account");
         let uid = pod["metadata"]["uid"].as_str().expect("a uid");
         let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid});
-        let asked = json!({"spec": {"audiences": [], "boundObjectRef": bound}});
+        let request = json!({"spec": {"audiences": [], "boundObjectRef": bound}});
         let path = format!("{}/{account}/token", collection(&self.namespace, "serviceaccounts"));
-        let (status, told) = blocking(self.kubectl.api.post(&path, asked));
-        assert_eq!(status, 201, "{told}");
+        let (status, answer) = blocking(self.kubectl.api.post(&path, request));
+        assert_eq!(status, 201, "{answer}");
         let file = home.join("token");
-        std::fs::write(&file, told["status"]["token"].as_str().expect("a token")).expect("written");
+        std::fs::write(&file, answer["status"]["token"].as_str().expect("a token"))
+            .expect("written");
         file
     }
 

@@ -3,17 +3,16 @@
 
 use std::time::Duration;
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 use tenure::config::{KubeAccess, KubernetesSettings};
-use tenure::lease::{Bid, Candidate, Cause, LeaseId, Nonce, StoreError, Version};
+use tenure::lease::{Bid, Cause, StoreError};
 use tenure::store::LeaseStore;
 use tenure::store::kubernetes::Kubernetes;
 use url::Url;
 
 use crate::kubernetes::kube_server::KubeServer;
-use crate::kubernetes::lease_format::Cluster;
+use crate::stores::bids::bid_as;
+pub use crate::stores::bids::{A, B, soon};
 
 /// Content that others could put in place of a Lease of Tenure.
 pub const FOREIGN_LEASES: &[&str] = &[
@@ -40,24 +39,9 @@ pub fn settings(server: &KubeServer, namespace: &str, name: &str) -> KubernetesS
     }
 }
 
-/// The number of one candidate.
-pub const A: u128 = 0xA;
-/// The number of another candidate.
-pub const B: u128 = 0xB;
-
 /// Returns the bid of the candidate with a number, for a Lease that it has not read yet.
 pub fn bid(number: u128) -> Bid {
-    Bid {
-        lease: LeaseId::from_random(number),
-        nonce: Nonce(number),
-        candidate: Arc::new(Candidate {
-            identity: format!("web-{number}"),
-            instance: format!("instance-{number}"),
-            address: Some("[::1]:80".to_owned()),
-        }),
-        lease_duration: Duration::from_secs(15),
-        seen: Version("".into()),
-    }
+    bid_as(&format!("web-{number}"), number)
 }
 
 /// Opens the Lease `team/orders` of a server.
@@ -81,11 +65,6 @@ pub async fn lead(store: &Kubernetes, number: u128) -> (Bid, u64) {
     soon(store.acquire(&bid)).await.expect("granted");
     let term = soon(store.write_term(&bid, 0)).await.expect("a term");
     (bid, term)
-}
-
-/// Fails the test if a call takes longer than 20 s.
-pub async fn soon<T>(call: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), call).await.expect("an end within 20 s")
 }
 
 /// Returns the outcome of a call as text, with the cause if it is unknown.
@@ -119,26 +98,4 @@ pub fn usurp(lease: &mut Value) {
     let transitions = lease["spec"]["leaseTransitions"].as_i64().unwrap_or(0) + 1;
     let transitions = i32::try_from(transitions).expect("an int32");
     lease["spec"] = client_go("web-2_4f6d", 15, transitions);
-}
-
-impl Cluster for KubeServer {
-    fn open(&self) -> Kubernetes {
-        open(self)
-    }
-
-    fn place(&self) -> String {
-        "team/orders".to_owned()
-    }
-
-    fn lease(&self) -> Value {
-        lease(self)
-    }
-
-    fn put(&self, lease: Value) {
-        self.put("leases", "team", "orders", lease);
-    }
-
-    fn modify(&self, change: impl FnOnce(&mut Value)) {
-        self.modify("leases", "team", "orders", change);
-    }
 }

@@ -42,17 +42,6 @@ impl Raw {
             Method::PATCH => "application/merge-patch+json",
             _ => "application/json",
         };
-        self.send_as(kind, method, path, body).await
-    }
-
-    /// Sends a request with a given content type.
-    pub async fn send_as(
-        &self,
-        kind: &str,
-        method: Method,
-        path: &str,
-        body: Value,
-    ) -> reqwest::Result<Response> {
         let mut request = self.client.request(method, format!("{}{path}", self.base));
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
@@ -100,7 +89,7 @@ impl Raw {
 }
 
 /// Returns the status and the body of an answer.
-pub async fn taken(answer: Response) -> (u16, Value) {
+async fn taken(answer: Response) -> (u16, Value) {
     let status = answer.status().as_u16();
     let text = answer.text().await.expect("a body");
     (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
@@ -113,30 +102,15 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Returns the next event, `None` at the regular end, or an error if the connection broke.
-    pub async fn try_next(&mut self) -> reqwest::Result<Option<Value>> {
+    /// Returns the next event, `None` at the end.
+    pub async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.unread.iter().position(|it| *it == b'\n') {
                 let line: Vec<u8> = self.unread.drain(..=end).collect();
-                return Ok(Some(serde_json::from_slice(&line).expect("an event")));
+                return Some(serde_json::from_slice(&line).expect("an event"));
             }
-            match self.answer.chunk().await? {
-                Some(chunk) => self.unread.extend_from_slice(&chunk),
-                None => return Ok(None),
-            }
+            self.unread.extend_from_slice(&self.answer.chunk().await.expect("no broken end")?);
         }
-    }
-
-    pub async fn next(&mut self) -> Option<Value> {
-        self.try_next().await.expect("no bad end")
-    }
-
-    /// Returns type, name and resourceVersion of the next event.
-    pub async fn event(&mut self) -> (String, String, u64) {
-        let event = self.next().await.expect("an event");
-        let about = &event["object"]["metadata"];
-        let name = about["name"].as_str().unwrap_or_default().to_owned();
-        (event["type"].as_str().expect("a type").to_owned(), name, version(&event["object"]))
     }
 }
 

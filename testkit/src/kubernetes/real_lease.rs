@@ -14,7 +14,6 @@ use url::Url;
 
 use crate::blocking;
 use crate::kubernetes::control_plane::ControlPlane;
-use crate::kubernetes::lease_format::Cluster;
 use crate::kubernetes::raw_client::Raw;
 
 /// Returns the control plane that all tests of a process share, with the candidates' account.
@@ -60,8 +59,8 @@ impl RealLease {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let namespace = format!("team-{}", MADE.fetch_add(1, Ordering::Relaxed));
         let made = json!({"metadata": {"name": namespace}});
-        let (status, told) = blocking(administrator().post("/api/v1/namespaces", made));
-        assert_eq!(status, 201, "{told}");
+        let (status, answer) = blocking(administrator().post("/api/v1/namespaces", made));
+        assert_eq!(status, 201, "{answer}");
         Self { namespace }
     }
 
@@ -92,22 +91,22 @@ impl RealLease {
 
     /// Returns the Lease as stored, if it exists.
     pub fn found(&self) -> Option<Value> {
-        let (status, told) = blocking(administrator().get(&self.path()));
+        let (status, answer) = blocking(administrator().get(&self.path()));
         match status {
-            200 => Some(told),
+            200 => Some(answer),
             404 => None,
-            _ => panic!("{told}"),
+            _ => panic!("{answer}"),
         }
     }
 
-    pub fn stands(&self) -> Value {
+    pub fn stored(&self) -> Value {
         self.found().expect("a Lease")
     }
 
     fn ask(&self, method: Method, path: &str, body: Value) -> Value {
-        let (status, told) = blocking(administrator().ask(method, path, body));
-        assert!(status < 300, "{status}: {told}");
-        told
+        let (status, answer) = blocking(administrator().ask(method, path, body));
+        assert!(status < 300, "{status}: {answer}");
+        answer
     }
 
     /// Creates or replaces the Lease.
@@ -123,34 +122,12 @@ impl RealLease {
 
     /// Changes the Lease as an administrator.
     pub fn modify(&self, change: impl FnOnce(&mut Value)) {
-        let mut lease = self.stands();
+        let mut lease = self.stored();
         change(&mut lease);
         self.ask(Method::PUT, &self.path(), lease);
     }
 
     pub fn delete(&self) {
         self.ask(Method::DELETE, &self.path(), Value::Null);
-    }
-}
-
-impl Cluster for RealLease {
-    fn open(&self) -> Kubernetes {
-        self.open()
-    }
-
-    fn place(&self) -> String {
-        format!("{}/orders", self.namespace)
-    }
-
-    fn lease(&self) -> Value {
-        self.stands()
-    }
-
-    fn put(&self, lease: Value) {
-        self.put(lease);
-    }
-
-    fn modify(&self, change: impl FnOnce(&mut Value)) {
-        self.modify(change);
     }
 }

@@ -44,11 +44,6 @@ impl Cluster {
         Self { server: KubeServer::start(), store, route, directory }
     }
 
-    /// Like [`new`](Self::new), but with the lease in another store.
-    pub fn on(route: &[&str], store: &str) -> Self {
-        Self { store: store.to_owned(), ..Self::new(route) }
-    }
-
     /// Starts a candidate as the pod with its name.
     pub fn start(&self, name: &str, timings: &str) -> Process {
         self.start_with(name, timings, &[], &self.server.url())

@@ -22,7 +22,7 @@ use crate::recorder::{Recorder, Verdict};
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The additional time that a busy machine may take.
-pub const SLACK: Duration = Duration::from_secs(15);
+pub const SLACK: Duration = Duration::from_secs(45);
 
 /// The container of the elections on Azurite.
 const CONTAINER: &str = "elections";
@@ -75,9 +75,9 @@ pub const STEADY: Timings = Timings {
 /// The shortest lease of Azure, with a renew-deadline far before its end.
 pub const ON_BLOBS: Timings = Timings {
     lease_duration: Duration::from_secs(15),
-    renew_deadline: Duration::from_secs(4),
+    renew_deadline: Duration::from_secs(8),
     retry_period: Duration::from_millis(500),
-    request_timeout: Duration::from_secs(1),
+    request_timeout: Duration::from_secs(2),
 };
 
 /// Candidates, the recorder that follows them, and the directory with the lease and the files.

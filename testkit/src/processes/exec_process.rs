@@ -107,8 +107,10 @@ impl Place {
     /// Returns the lives so far, ordered by their start, one for each candidate and term.
     pub fn lives(&self) -> Vec<Life> {
         let text = std::fs::read_to_string(self.beats()).unwrap_or_default();
+        // The last line may be read while it is written.
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         let mut lives: BTreeMap<(String, u64), Life> = BTreeMap::new();
-        for line in text.lines() {
+        for line in whole.lines() {
             let words: Vec<_> = line.split(' ').collect();
             let [name, term, process, at] = words[..] else { panic!("{line}") };
             let (term, process) = (term.parse().expect(line), process.parse().expect(line));
@@ -145,9 +147,18 @@ pub fn read(path: &Path) -> Option<String> {
     std::fs::read_to_string(path).ok().filter(|it| it.ends_with('\n'))
 }
 
-/// Returns the watchdog of a `tenure exec`, which is its only child.
+/// Returns the reaper of a `tenure exec`, which is its only child.
+pub fn reaper(exec: &Process) -> Option<Pid> {
+    only_child(exec.pid())
+}
+
+/// Returns the watchdog of a `tenure exec`, which is the reaper's only child.
 pub fn watchdog(exec: &Process) -> Option<Pid> {
-    let id = exec.id();
-    let listed = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
+    only_child(reaper(exec)?)
+}
+
+/// Returns the child of a process that has no other.
+pub fn only_child(of: Pid) -> Option<Pid> {
+    let listed = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).ok()?;
     Pid::from_raw(listed.split_whitespace().next()?.parse().ok()?)
 }

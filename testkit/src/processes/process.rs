@@ -84,7 +84,7 @@ impl Process {
     pub fn exec(name: &str, arguments: &[&str], words: &[&str]) -> Self {
         let mut command = Command::new(tenure());
         command
-            .args(["exec", "--identity", name, "--log-format", "json"])
+            .args(["exec", "--identity", name, "--log-format", "json", "--log-level", "info"])
             .args(arguments)
             .arg("--")
             .args(words)

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 /// One received request.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct Received {
     pub line: String,
     pub head: Vec<String>,
     pub body: String,
 }
 
-impl Asked {
+impl Received {
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.iter().filter_map(|line| line.split_once(": "));
         lines.find(|(it, _)| it.eq_ignore_ascii_case(name)).map(|(_, value)| value)
@@ -32,7 +32,7 @@ struct State {
     fails_once: bool,
     /// The delay of each answer.
     delay: Duration,
-    asked: Vec<Asked>,
+    received: Vec<Received>,
     /// The number of requests in progress, and their maximum.
     now: usize,
     most: usize,
@@ -91,8 +91,8 @@ impl Service {
     }
 
     /// Returns the requests so far.
-    pub fn requests(&self) -> Vec<Asked> {
-        lock(&self.state).asked.clone()
+    pub fn requests(&self) -> Vec<Received> {
+        lock(&self.state).received.clone()
     }
 
     /// Returns the maximum number of concurrent requests.
@@ -134,14 +134,14 @@ fn serve(stream: &TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
             text => head.push(text.to_owned()),
         }
     }
-    let mut asked = Asked { line: line.trim_end().to_owned(), head, body: String::new() };
-    let length = asked.header("content-length").map_or(0, |it| it.parse().expect("a length"));
+    let mut received = Received { line: line.trim_end().to_owned(), head, body: String::new() };
+    let length = received.header("content-length").map_or(0, |it| it.parse().expect("a length"));
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
-    asked.body = String::from_utf8(body).expect("text");
+    received.body = String::from_utf8(body).expect("text");
     let (answer, delay) = {
         let mut it = lock(state);
-        it.asked.push(asked);
+        it.received.push(received);
         it.now += 1;
         it.most = it.most.max(it.now);
         let fails = std::mem::take(&mut it.fails_once);

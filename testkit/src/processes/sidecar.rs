@@ -20,7 +20,7 @@ struct State {
     delay: Duration,
     /// Whether a long poll ends before a change.
     hasty: bool,
-    asked: Vec<String>,
+    requests: Vec<String>,
     streams: Vec<TcpStream>,
     over: bool,
 }
@@ -128,15 +128,15 @@ impl Sidecar {
 
     /// Waits until a path with this prefix was requested; panics after a timeout.
     pub fn wait_for(&self, path: &str) {
-        let asked = |it: &State| it.asked.iter().any(|it| it.starts_with(path));
-        let state = self.shared.wait(Duration::from_secs(20), asked);
-        let last: Vec<_> = state.asked.iter().rev().take(5).collect();
-        assert!(asked(&state), "nobody asked for {path}, but last for {last:?}");
+        let is_requested = |it: &State| it.requests.iter().any(|it| it.starts_with(path));
+        let state = self.shared.wait(Duration::from_secs(20), is_requested);
+        let last: Vec<_> = state.requests.iter().rev().take(5).collect();
+        assert!(is_requested(&state), "nobody asked for {path}, but last for {last:?}");
     }
 
     /// Returns how often paths with this prefix were requested.
     pub fn count(&self, path: &str) -> usize {
-        self.shared.lock().asked.iter().filter(|it| it.starts_with(path)).count()
+        self.shared.lock().requests.iter().filter(|it| it.starts_with(path)).count()
     }
 }
 
@@ -173,7 +173,7 @@ fn serve(from: impl Read, mut to: impl Write, shared: &Shared) {
         }
     }
     let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
-    shared.lock().asked.push(path.clone());
+    shared.lock().requests.push(path.clone());
     shared.0.1.notify_all();
     // The client may close the connection at any time.
     let _ = match path.split_once('?') {

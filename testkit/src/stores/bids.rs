@@ -1,4 +1,4 @@
-//! Bids and timeouts that the tests of the Azure backend share.
+//! Bids and timeouts that the tests of the backends share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +17,21 @@ pub const B: u128 = 0xB;
 
 /// Returns the bid of the candidate with a number.
 pub fn bid(number: u128) -> Bid {
+    bid_as(&format!("candidate {number:X} (100 %)"), number)
+}
+
+/// Returns the bid of the candidate with a number and this identity.
+pub fn bid_as(identity: &str, number: u128) -> Bid {
     Bid {
         lease: LeaseId::from_random(number),
         nonce: Nonce(number),
         candidate: Arc::new(Candidate {
-            identity: format!("candidate {number:X} (100 %)"),
+            identity: identity.to_owned(),
             instance: format!("instance-{number}"),
             address: Some("[::1]:80".to_owned()),
         }),
         lease_duration: Duration::from_secs(15),
-        seen: Version("".into()),
+        seen: Version("missing".into()),
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod breaking;
 mod observing;
+mod record;
 mod succession;
 
 use std::sync::Arc;
@@ -13,10 +14,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Record, Snapshot, StoreError};
-use tenure::store::{LeaseAdmin, Verdict};
+use tenure::store::LeaseAdmin;
 
 pub use breaking::*;
 pub use observing::*;
+pub use record::*;
 pub use succession::*;
 
 /// One lock of one backend.
@@ -135,7 +137,7 @@ pub async fn a_fresh_lock_is_free_and_has_no_term<H: Harness>(lock: H) {
     assert_eq!(snapshot.record, Record::default());
 }
 
-pub async fn a_look_changes_nothing<H: Harness>(lock: H) {
+pub async fn a_read_changes_nothing<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
     let (bytes, snapshot) = (lock.bytes().await, a.read().await);
     assert_eq!(a.read().await, snapshot);
@@ -157,7 +159,7 @@ pub async fn a_fresh_lock_is_granted_without_a_term<H: Harness>(lock: H) {
     assert_eq!(a.read().await.record.term, None, "the term is written by write_term alone");
 }
 
-pub async fn the_same_bid_again_is_granted_and_counts_anew<H: Harness>(lock: H) {
+pub async fn a_repeated_bid_is_granted_and_restarts_the_lease<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
     lock.advance(H::LEASE * 2 / 3).await;
     a.acquire().await.expect("the same bid is granted again");
@@ -165,7 +167,7 @@ pub async fn the_same_bid_again_is_granted_and_counts_anew<H: Harness>(lock: H) 
     assert!(!a.read().await.free, "it must count from the second bid");
 }
 
-pub async fn a_renewal_counts_anew<H: Harness>(lock: H) {
+pub async fn a_renewal_restarts_the_lease<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
     lock.advance(H::LEASE * 2 / 3).await;
     a.renew().await.expect("renewed");
@@ -251,63 +253,6 @@ pub async fn a_released_lease_is_dead<H: Harness>(lock: H) {
     assert!(a.read().await.free);
 }
 
-pub async fn a_term_is_above_the_last_one_and_at_least_the_floor<H: Harness>(lock: H) {
-    for (floor, expected) in [(1000, 1000), (7, 1001), (0, 1002), (5000, 5000)] {
-        let holder = Contender::holder(&lock, "a").await;
-        assert_eq!(holder.write_term(floor).await, Ok(expected));
-        assert_eq!(holder.read().await.record.term, Some(expected));
-        holder.release().await.expect("released");
-    }
-}
-
-pub async fn a_term_is_written_once_in_an_acquisition<H: Harness>(lock: H) {
-    let a = Contender::holder(&lock, "a").await;
-    assert_eq!(a.write_term(7).await, Ok(7));
-    assert_eq!(a.write_term(7).await, Ok(7));
-    assert_eq!(a.write_term(100).await, Ok(7), "an answer was lost; the term stands");
-    assert_eq!(a.read().await.record.term, Some(7));
-}
-
-pub async fn no_term_is_written_without_the_lease<H: Harness>(lock: H) {
-    let a = Contender::holder(&lock, "a").await;
-    a.write_term(7).await.expect("a term");
-    let b = Contender::new(&lock, "b").await;
-    assert_refused(b.write_term(100).await);
-    assert_eq!(b.read().await.record.term, Some(7));
-    assert_eq!(b.read().await.record.nonce, Some(a.bid.nonce));
-}
-
-pub async fn no_term_is_written_under_a_lease_that_ran_out<H: Harness>(lock: H) {
-    let a = Contender::holder(&lock, "a").await;
-    a.write_term(7).await.expect("a term");
-    a.release().await.expect("released");
-    let b = Contender::holder(&lock, "b").await;
-    lock.advance(H::LEASE).await;
-    if H::OBSERVED {
-        Contender::holder(&lock, "c").await;
-    }
-    assert_refused(b.write_term(100).await);
-    assert_eq!(b.read().await.record.term, Some(7));
-}
-
-pub async fn the_record_names_its_holder<H: Harness>(lock: H) {
-    let a = Contender::holder(&lock, "a \"quoted\" %41 name").await;
-    let term = a.write_term(3).await.expect("a term");
-    let record = Contender::new(&lock, "b").await.read().await.record;
-    assert_eq!(record.term, Some(term));
-    assert_eq!(record.nonce, Some(a.bid.nonce));
-    assert_eq!(record.holder.as_deref(), Some(&*a.bid.candidate));
-}
-
-pub async fn a_renewal_keeps_the_record<H: Harness>(lock: H) {
-    let a = Contender::holder(&lock, "a").await;
-    a.write_term(3).await.expect("a term");
-    let record = a.read().await.record;
-    a.renew().await.expect("renewed");
-    a.acquire().await.expect("granted again");
-    assert_eq!(a.read().await.record, record);
-}
-
 pub async fn of_many_bids_at_once_exactly_one_is_granted<H: Harness>(lock: H) {
     let all = join_all((0..16).map(|n| Contender::new(&lock, if n < 8 { "a" } else { "b" }))).await;
     let granted = join_all(all.iter().map(Contender::acquire)).await;
@@ -335,67 +280,6 @@ pub async fn a_dropped_call_does_no_harm<H: Harness>(lock: H) {
     b.renew().await.expect("nothing of a's lands on it");
 }
 
-pub async fn a_deleted_lock_is_free_and_lost_to_its_holder<H: Harness>(lock: H) {
-    let a = Contender::holder(&lock, "a").await;
-    a.write_term(7).await.expect("a term");
-    lock.delete().await;
-    let snapshot = a.read().await;
-    assert!(snapshot.free);
-    assert_eq!(snapshot.record, Record::default());
-    assert_refused(a.renew().await);
-    assert_refused(a.write_term(0).await);
-    assert_refused(a.release().await);
-    let b = Contender::new(&lock, "b").await;
-    assert_eq!(b.acquire().await.expect("granted").term, None);
-}
-
-pub async fn creating_writes_a_first_term_and_never_another<H: Harness>(lock: H) {
-    let store = lock.candidate();
-    let made = definite(async || store.create(700).await).await.expect("created");
-    assert!(!made.is_empty());
-    let snapshot = read(&store).await;
-    assert!(snapshot.free);
-    assert_eq!(snapshot.record.term, Some(700));
-    let again = definite(async || store.create(900).await).await.expect("nothing to do");
-    assert_eq!(again, Vec::<String>::new());
-    assert_eq!(read(&store).await.record.term, Some(700));
-    let a = Contender::holder(&lock, "a").await;
-    assert_eq!(a.write_term(0).await, Ok(701));
-}
-
-pub async fn an_examination_finds_nothing_wrong_and_changes_nothing<H: Harness>(lock: H) {
-    let a = Contender::holder(&lock, "a").await;
-    a.write_term(7).await.expect("a term");
-    let bytes = lock.bytes().await;
-    let findings = a.store.examine().await;
-    assert!(!findings.is_empty());
-    assert!(findings.iter().all(|it| it.verdict != Verdict::Wrong), "{findings:?}");
-    assert_eq!(lock.bytes().await, bytes);
-    a.renew().await.expect("still a's");
-}
-
-pub async fn what_is_not_ours_is_refused_and_never_overwritten<H: Harness>(_: H) {
-    for foreign in H::FOREIGN {
-        let lock = H::start().await;
-        let a = Contender::new(&lock, "a").await;
-        lock.plant(foreign).await;
-        let bytes = lock.bytes().await;
-        let snapshot = definite(async || a.store.read().await).await;
-        assert!(matches!(snapshot, Err(StoreError::Foreign(_))), "{foreign}: {snapshot:?}");
-        let granted = a.acquire().await;
-        assert!(matches!(granted, Err(StoreError::Foreign(_))), "{foreign}: {granted:?}");
-        let term = a.write_term(1).await;
-        assert!(matches!(term, Err(StoreError::Foreign(_) | StoreError::Refused(_))), "{term:?}");
-        let created = definite(async || a.store.create(1).await).await;
-        assert!(matches!(created, Err(StoreError::Foreign(_))), "{foreign}: {created:?}");
-        let broken = definite(async || a.store.break_lease(true).await).await;
-        assert!(matches!(broken, Err(StoreError::Foreign(_))), "{foreign}: {broken:?}");
-        let findings = a.store.examine().await;
-        assert!(findings.iter().any(|it| it.verdict == Verdict::Wrong), "{foreign}: {findings:?}");
-        assert_eq!(lock.bytes().await, bytes, "{foreign}");
-    }
-}
-
 /// Runs each test of the suite on a fresh lock of one backend.
 #[macro_export]
 macro_rules! conformance {
@@ -407,14 +291,14 @@ macro_rules! conformance {
         $crate::conformance!(
             $backend,
             $harness,
-            with only_a_renewal_changes_what_observers_wait_for,
-            what_changes_beside_a_lease_makes_nobody_wait_anew,
-            a_renewal_that_met_another_write_goes_through_on_the_next_call,
-            a_lock_made_again_is_another_one_to_all,
-            a_renewal_at_the_last_instant_beats_every_bid,
-            of_many_who_waited_exactly_one_has_it,
-            a_released_lease_is_nobodys_to_wait_for,
-            a_holder_of_another_kind_has_it_although_our_record_stands,
+            with only_a_renewal_restarts_the_wait_of_observers,
+            changes_beside_the_lease_restart_no_wait,
+            a_renewal_after_a_conflicting_write_succeeds_on_the_next_call,
+            a_recreated_lock_is_another_lock_to_all,
+            a_renewal_at_the_last_instant_wins_over_every_bid,
+            of_many_observers_exactly_one_acquires,
+            a_released_lease_requires_no_wait,
+            a_foreign_holder_holds_the_lease_whatever_the_record_has,
         );
     };
     ($backend:ident, $harness:ty, with $($more:ident,)*) => {
@@ -423,11 +307,11 @@ macro_rules! conformance {
             $harness,
             $($more,)*
             a_fresh_lock_is_free_and_has_no_term,
-            a_look_changes_nothing,
+            a_read_changes_nothing,
             a_granted_lease_is_not_free_and_refused_to_others,
             a_fresh_lock_is_granted_without_a_term,
-            the_same_bid_again_is_granted_and_counts_anew,
-            a_renewal_counts_anew,
+            a_repeated_bid_is_granted_and_restarts_the_lease,
+            a_renewal_restarts_the_lease,
             a_renewal_by_another_is_refused,
             a_renewal_of_what_was_never_held_is_refused,
             a_lease_that_runs_out_is_free_for_another,
@@ -446,20 +330,20 @@ macro_rules! conformance {
             a_deleted_lock_is_free_and_lost_to_its_holder,
             creating_writes_a_first_term_and_never_another,
             an_examination_finds_nothing_wrong_and_changes_nothing,
-            what_is_not_ours_is_refused_and_never_overwritten,
+            foreign_content_is_refused_and_never_overwritten,
             a_successor_is_named_beside_a_record_that_stays,
-            naming_a_successor_counts_nothing_anew,
+            naming_a_successor_does_not_restart_the_lease,
             a_successor_outlives_the_release_and_ends_with_the_next_term,
             the_same_successor_again_changes_nothing_and_another_replaces_it,
             a_hold_off_is_kept_in_whole_milliseconds_of_an_hour_at_most,
-            nobody_names_a_successor_without_lease_and_record,
+            naming_a_successor_requires_lease_and_record,
             a_broken_lease_runs_out_and_is_renewed_no_more,
             a_lease_broken_at_once_is_free_at_once,
-            breaking_what_nobody_holds_changes_nothing,
+            breaking_a_free_lease_changes_nothing,
             breaking_again_lengthens_nothing_and_may_still_end_it_at_once,
             a_lease_that_is_being_broken_may_be_released,
-            what_is_written_under_a_breaking_lease_is_whole_or_refused,
-            a_broken_lease_is_taken_anew_as_if_it_had_never_been_broken,
+            a_write_under_a_breaking_lease_is_complete_or_refused,
+            a_broken_lease_is_acquired_again_like_any_other,
         );
     };
     ($backend:ident, $harness:ty, $($sentence:ident,)+) => {

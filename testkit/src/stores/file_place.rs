@@ -20,7 +20,7 @@ pub const LEASE: Duration = Duration::from_secs(15);
 pub fn named(directory: &Path) -> FileSettings {
     FileSettings {
         directory: directory.to_owned(),
-        is_default: false,
+        is_private: false,
         election: "orders".to_owned(),
     }
 }
@@ -128,6 +128,6 @@ pub async fn assert_misplaced(store: &FileStore, path: &Path, remedy: &str) {
         assert!(words.contains(remedy), "{call}: {words}");
     }
     let findings = store.examine().await;
-    let wrong = findings.iter().find(|it| it.verdict == Verdict::Wrong).expect("a finding");
+    let wrong = findings.iter().find(|it| it.verdict == Verdict::Failed).expect("a finding");
     assert!(wrong.remedy.as_deref().is_some_and(|it| it.contains(remedy)), "{wrong:?}");
 }

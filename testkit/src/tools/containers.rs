@@ -145,8 +145,8 @@ impl Started<'_> {
 
     /// Returns the process id of its process 1 on this host.
     pub fn process(&self) -> i32 {
-        let asked = ["inspect", "--format", "{{.State.Pid}}", &self.name];
-        stdout_of(self.engine.podman(&asked)).parse().expect("a number")
+        let arguments = ["inspect", "--format", "{{.State.Pid}}", &self.name];
+        stdout_of(self.engine.podman(&arguments)).parse().expect("a number")
     }
 
     /// Waits until it exits, and returns the exit code.

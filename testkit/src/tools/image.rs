@@ -88,7 +88,7 @@ pub fn named(what: &str) -> String {
 /// Rust is part of the layers' cache key.
 fn name_base() {
     let text = dockerfile();
-    let asked = text.lines().find_map(|it| it.strip_prefix("ARG RUST=")).expect("a base");
+    let name = text.lines().find_map(|it| it.strip_prefix("ARG RUST=")).expect("a base");
     let rust = stdout_of(Command::new("rustc").arg("--version"));
     let container = stdout_of(buildah(&["from", "--pull-never", STAGE]));
     let path =
@@ -98,7 +98,7 @@ fn name_base() {
     let mut config = buildah(&["config"]);
     config.args(variables.iter().flat_map(|it| ["--env", it])).arg(&container);
     stdout_of(config);
-    stdout_of(buildah(&["commit", "--quiet", "--rm", "--timestamp", "0", &container, asked]));
+    stdout_of(buildah(&["commit", "--quiet", "--rm", "--timestamp", "0", &container, name]));
 }
 
 /// Builds the Dockerfile with more arguments, such as another file or a target.

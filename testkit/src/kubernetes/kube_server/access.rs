@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::answers::Answer;
-use super::kinds::{Kind, NAMESPACES, REVIEWS, Target};
+use super::kinds::{Kind, REVIEWS, Target};
 
 /// A permission of one user.
 #[derive(Clone, Debug)]
@@ -20,8 +20,6 @@ pub struct Right {
     pub resource: String,
     /// `*` for all.
     pub verbs: Vec<String>,
-    /// Empty for all. A create has no name, so a permission with names never allows it.
-    pub names: Vec<String>,
 }
 
 /// Tokens and permissions.
@@ -43,15 +41,14 @@ impl Access {
         user.ok_or_else(|| Box::new(Answer::unauthorized()))
     }
 
-    fn allows(&self, user: &str, asked: &Asked<'_>) -> bool {
+    fn allows(&self, user: &str, question: &Question<'_>) -> bool {
         let fits = |right: &str, value: &str| right == "*" || right == value;
         self.rights.iter().any(|it| {
             it.user == user
-                && (it.namespace.is_empty() || it.namespace == asked.namespace)
-                && fits(&it.group, asked.group)
-                && fits(&it.resource, asked.resource)
-                && it.verbs.iter().any(|verb| fits(verb, asked.verb))
-                && (it.names.is_empty() || it.names.iter().any(|name| name == asked.name))
+                && (it.namespace.is_empty() || it.namespace == question.namespace)
+                && fits(&it.group, question.group)
+                && fits(&it.resource, question.resource)
+                && it.verbs.iter().any(|verb| fits(verb, question.verb))
         })
     }
 
@@ -67,26 +64,15 @@ impl Access {
     pub fn judge_verb(&self, user: &str, target: &Target, verb: &str) -> Result<(), Box<Answer>> {
         let Kind { group, plural, .. } = target.kind;
         let name = if verb == "create" { String::new() } else { target.judged_name() };
-        // For authorization, a namespace object is in the namespace of its name.
-        let itself = *target.kind == NAMESPACES;
-        let namespace = if itself { &target.name } else { &target.namespace };
-        let asked = Asked { namespace, group, resource: plural, verb, name: &name };
-        if self.allows(user, &asked) {
+        let namespace = &target.namespace;
+        if self.allows(user, &Question { namespace, group, resource: plural, verb }) {
             return Ok(());
         }
-        let place = if namespace.is_empty() {
-            "at the cluster scope".to_owned()
-        } else {
-            format!("in the namespace {namespace:?}")
-        };
-        let (what, space) = if name.is_empty() {
-            (target.kind.qualified(), String::new())
-        } else {
-            (target.kind.qualified(), format!(" {name:?}"))
-        };
+        let what = target.kind.qualified();
+        let named = if name.is_empty() { String::new() } else { format!(" {name:?}") };
         let message = format!(
-            "{what}{space} is forbidden: User {user:?} cannot {verb} resource {plural:?} in API \
-             group {group:?} {place}"
+            "{what}{named} is forbidden: User {user:?} cannot {verb} resource {plural:?} in API \
+             group {group:?} in the namespace {namespace:?}"
         );
         let details = super::answers::details(target.kind, &name);
         Err(Box::new(Answer::failure(403, "Forbidden", &message, details)))
@@ -94,14 +80,13 @@ impl Access {
 
     /// Answers a SelfSubjectAccessReview.
     pub fn review(&self, user: &str, body: &Value) -> Answer {
-        let asked = &body["spec"]["resourceAttributes"];
-        let text = |name: &str| asked[name].as_str().unwrap_or_default();
-        let question = Asked {
+        let question = &body["spec"]["resourceAttributes"];
+        let text = |name: &str| question[name].as_str().unwrap_or_default();
+        let question = Question {
             namespace: text("namespace"),
             group: text("group"),
             resource: text("resource"),
             verb: text("verb"),
-            name: text("name"),
         };
         let allowed = self.allows(user, &question);
         let mut status = json!({"allowed": allowed});
@@ -119,10 +104,9 @@ impl Access {
     }
 }
 
-struct Asked<'a> {
+struct Question<'a> {
     namespace: &'a str,
     group: &'a str,
     resource: &'a str,
     verb: &'a str,
-    name: &'a str,
 }

@@ -73,90 +73,14 @@ impl Answer {
         Self::failure(409, "AlreadyExists", &message, details(kind, name))
     }
 
+    /// Returns the conflict of a write for another version, or another uid, than the stored one.
     pub fn conflict(kind: &Kind, name: &str) -> Self {
-        let why = "the object has been modified; please apply your changes to the latest version \
-                   and try again";
-        Self::unfulfilled(kind, name, why)
-    }
-
-    /// Returns the conflict for a uid that differs from the stored object's, or for a missing
-    /// object.
-    pub fn another_uid(kind: &Kind, namespace: &str, name: &str, sent: &str, found: &str) -> Self {
-        let why = format!(
-            "StorageError: invalid object, Code: 4, Key: /registry/{}/{namespace}/{name}, \
-             ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: \
-             {sent}, UID in object meta: {found}",
-            kind.plural
-        );
-        Self::unfulfilled(kind, name, &why)
-    }
-
-    fn unfulfilled(kind: &Kind, name: &str, why: &str) -> Self {
-        let what = kind.qualified();
-        let message = format!("Operation cannot be fulfilled on {what} {name:?}: {why}");
-        Self::failure(409, "Conflict", &message, details(kind, name))
-    }
-
-    /// Returns the conflict for a deletion whose precondition names another uid.
-    pub fn deletion_of_another(kind: &Kind, name: &str, sent: &str, found: &str) -> Self {
         let message = format!(
-            "Operation cannot be fulfilled on {} {name:?}: the UID in the precondition ({sent}) \
-             does not match the UID in record ({found}). The object might have been deleted and \
-             then recreated",
-            in_words(kind)
+            "Operation cannot be fulfilled on {} {name:?}: the object has been modified; please \
+             apply your changes to the latest version and try again",
+            kind.qualified()
         );
-        let mut about = details(kind, name);
-        about["kind"] = kind.kind.into();
-        Self::failure(409, "Conflict", &message, about)
-    }
-
-    /// Returns the error for a resourceVersion that is not a number.
-    pub fn unread_version(version: &str) -> Self {
-        let message = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
-        Self::failure(500, "", &message, Value::Null)
-    }
-
-    /// Returns the error for an update without a resourceVersion.
-    pub fn without_version(kind: &Kind, name: &str) -> Self {
-        let words = "Invalid value: 0: must be specified for an update".to_owned();
-        let causes = [("metadata.resourceVersion".to_owned(), words)];
-        Self::senseless(&kind.qualified(), details(kind, name), &causes)
-    }
-
-    /// Returns the error for an invalid object; `causes` are pairs of field and message.
-    pub fn invalid(kind: &Kind, name: &str, causes: &[(String, String)]) -> Self {
-        let mut about = details(kind, name);
-        about["kind"] = kind.kind.into();
-        if kind.kind == "Event" {
-            // Events of both groups are validated by the same code.
-            about.as_object_mut().map(|fields| fields.remove("group"));
-        }
-        let what = if kind.kind == "Event" { "Event".to_owned() } else { in_words(kind) };
-        Self::senseless(&what, about, causes)
-    }
-
-    fn senseless(what: &str, mut details: Value, causes: &[(String, String)]) -> Self {
-        let name = details["name"].as_str().unwrap_or_default().to_owned();
-        let mut listed: Vec<_> =
-            causes.iter().map(|(field, words)| format!("{field}: {words}")).collect();
-        // The message lists equal causes once.
-        listed.dedup();
-        let listed =
-            if listed.len() == 1 { listed.concat() } else { format!("[{}]", listed.join(", ")) };
-        let message = format!("{what} {name:?} is invalid: {listed}");
-        let causes: Vec<_> = causes
-            .iter()
-            .map(|(field, words)| {
-                let reason = if words.starts_with("Required") {
-                    "FieldValueRequired"
-                } else {
-                    "FieldValueInvalid"
-                };
-                json!({"reason": reason, "message": words, "field": field})
-            })
-            .collect();
-        details["causes"] = causes.into();
-        Self::failure(422, "Invalid", &message, details)
+        Self::failure(409, "Conflict", &message, details(kind, name))
     }
 
     /// Converts it to a response.
@@ -171,12 +95,6 @@ impl Answer {
         }
         answer.body(super::whole(self.body)).expect("an answer")
     }
-}
-
-/// Returns a kind with its group, as some messages name it.
-fn in_words(kind: &Kind) -> String {
-    let dot = if kind.group.is_empty() { "" } else { "." };
-    format!("{}{dot}{}", kind.kind, kind.group)
 }
 
 /// Returns the `details` of a `Status` about an object.

@@ -1,40 +1,6 @@
-//! The forms of an object: as stored, as served, merged, compared, and marked with its writer.
+//! The content of objects: merged, compared and selected.
 
-use serde_json::{Map, Value, json};
-use time::OffsetDateTime;
-
-use super::kinds::Kind;
-use super::objects::Writer;
-
-/// Returns a stored object in the form of a kind; Events have two.
-pub fn shown(kind: &Kind, object: &Value) -> Value {
-    let mut it = object.clone();
-    if kind.plural == "events" && !kind.group.is_empty() {
-        rename(&mut it, false);
-    }
-    it["apiVersion"] = kind.api_version().into();
-    it
-}
-
-/// Renames the fields of an Event that differ between its two groups.
-pub fn rename(event: &mut Value, to_core: bool) {
-    const NAMES: [(&str, &str); 7] = [
-        ("regarding", "involvedObject"),
-        ("note", "message"),
-        ("reportingController", "reportingComponent"),
-        ("deprecatedSource", "source"),
-        ("deprecatedFirstTimestamp", "firstTimestamp"),
-        ("deprecatedLastTimestamp", "lastTimestamp"),
-        ("deprecatedCount", "count"),
-    ];
-    let Some(fields) = event.as_object_mut() else { return };
-    for (new, core) in NAMES {
-        let (from, to) = if to_core { (new, core) } else { (core, new) };
-        if let Some(value) = fields.remove(from) {
-            fields.insert(to.to_owned(), value);
-        }
-    }
-}
+use serde_json::{Map, Value};
 
 pub fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object["metadata"][field].as_str().unwrap_or_default()
@@ -59,34 +25,50 @@ pub fn merge(to: &mut Value, patch: &Value) {
     }
 }
 
-/// Returns whether two objects are equal except for the fields that the server manages.
+/// Returns whether two objects are equal except for the version.
 pub fn same(a: &Value, b: &Value) -> bool {
     let bare = |object: &Value| {
         let mut it = object.clone();
-        for field in ["managedFields", "resourceVersion"] {
-            it["metadata"].as_object_mut().map(|fields| fields.remove(field));
-        }
+        it["metadata"].as_object_mut().map(|fields| fields.remove("resourceVersion"));
         it
     };
     bare(a) == bare(b)
 }
 
-/// Formats a time as in object metadata, in whole seconds.
-pub fn seconds(date: OffsetDateTime) -> String {
-    let date = date.replace_nanosecond(0).expect("zero is in range");
-    date.format(&time::format_description::well_known::Rfc3339).expect("a date in range")
+/// Selects objects by labels and by name, the only selectors that Tenure uses.
+#[derive(Clone, Debug, Default)]
+pub struct Selector {
+    labels: Vec<(String, String)>,
+    name: Option<String>,
 }
 
-/// Records the last writer in `managedFields`.
-pub fn managed(object: &mut Value, writer: &Writer) {
-    let manager = writer.agent.split('/').next().unwrap_or_default();
-    let manager = if manager.is_empty() { "unknown" } else { manager };
-    object["metadata"]["managedFields"] = json!([{
-        "manager": manager,
-        "operation": "Update",
-        "apiVersion": object["apiVersion"],
-        "time": seconds(writer.date),
-        "fieldsType": "FieldsV1",
-        "fieldsV1": {"f:metadata": {}},
-    }]);
+impl Selector {
+    /// Parses the selectors `KEY=VALUE,…` and `metadata.name=NAME`.
+    pub fn parse(labels: &str, fields: &str) -> Result<Self, String> {
+        let pair = |it: &str| -> Result<(String, String), String> {
+            let (key, value) = it.split_once('=').ok_or("the stand-in knows only KEY=VALUE")?;
+            Ok((key.to_owned(), value.to_owned()))
+        };
+        let read = |text: &str| {
+            text.split(',')
+                .filter(|it| !it.is_empty())
+                .map(pair)
+                .collect::<Result<Vec<_>, String>>()
+        };
+        let name = match read(fields)?.pop() {
+            Some((field, name)) if field == "metadata.name" => Some(name),
+            Some((field, _)) => {
+                return Err(format!("the stand-in does not know the field {field}"));
+            }
+            None => None,
+        };
+        Ok(Self { labels: read(labels)?, name })
+    }
+
+    /// Returns whether an object matches.
+    pub fn fits(&self, object: &Value) -> bool {
+        let labels = &object["metadata"]["labels"];
+        self.labels.iter().all(|(key, value)| labels[key] == value.as_str())
+            && self.name.as_ref().is_none_or(|it| text(object, "name") == it)
+    }
 }

@@ -12,40 +12,33 @@ pub struct Kind {
     pub namespaced: bool,
     /// Whether PUT creates a missing object.
     pub made_by_put: bool,
-    /// Whether a PUT without a resourceVersion overwrites the object.
-    pub unconditional: bool,
 }
 
 const fn kind(group: &'static str, plural: &'static str, kind: &'static str) -> Kind {
-    let (version, namespaced, made_by_put, unconditional) = ("v1", true, false, true);
-    Kind { group, version, plural, kind, namespaced, made_by_put, unconditional }
+    Kind { group, version: "v1", plural, kind, namespaced: true, made_by_put: false }
 }
 
 pub static NAMESPACES: Kind = Kind { namespaced: false, ..kind("", "namespaces", "Namespace") };
-pub static LEASES: Kind = Kind {
-    made_by_put: true,
-    unconditional: false,
-    ..kind("coordination.k8s.io", "leases", "Lease")
-};
+pub static LEASES: Kind =
+    Kind { made_by_put: true, ..kind("coordination.k8s.io", "leases", "Lease") };
 pub static REVIEWS: Kind = Kind {
     namespaced: false,
     ..kind("authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
 };
 
 /// All supported kinds.
-pub static KINDS: [&Kind; 8] = [
+pub static KINDS: [&Kind; 7] = [
     &LEASES,
     &NAMESPACES,
     &REVIEWS,
     &kind("", "pods", "Pod"),
-    &Kind { made_by_put: true, ..kind("", "services", "Service") },
-    &Kind { made_by_put: true, ..kind("", "events", "Event") },
-    &Kind { made_by_put: true, ..kind("events.k8s.io", "events", "Event") },
+    &kind("", "services", "Service"),
+    &kind("events.k8s.io", "events", "Event"),
     &kind("discovery.k8s.io", "endpointslices", "EndpointSlice"),
 ];
 
 impl Kind {
-    /// Returns the kind with this plural; for `events` that of the core group.
+    /// Returns the kind with this plural.
     pub fn of(plural: &str) -> &'static Self {
         KINDS.into_iter().find(|it| it.plural == plural).unwrap_or_else(|| panic!("no {plural}"))
     }
@@ -71,8 +64,7 @@ pub struct Target {
     pub namespace: String,
     /// Empty for a collection.
     pub name: String,
-    /// The verb for the authorizer: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`,
-    /// `deletecollection`.
+    /// The verb for the authorizer: `get`, `list`, `watch`, `create`, `update`, `patch`.
     pub verb: &'static str,
     pub query: HashMap<String, String>,
 }
@@ -87,7 +79,6 @@ impl Target {
             _ => return None,
         };
         let (namespace, plural, name) = match *rest {
-            ["namespaces", name] => ("", "namespaces", name),
             ["namespaces", namespace, plural] => (namespace, plural, ""),
             ["namespaces", namespace, plural, name] => (namespace, plural, name),
             [plural] => ("", plural, ""),
@@ -107,8 +98,6 @@ impl Target {
             ("POST", true) => "create",
             ("PUT", false) => "update",
             ("PATCH", false) => "patch",
-            ("DELETE", false) => "delete",
-            ("DELETE", true) => "deletecollection",
             _ => return None,
         };
         let (namespace, name) = (namespace.to_owned(), name.to_owned());

@@ -59,17 +59,17 @@ impl Serving {
         let shared = Arc::clone(shared);
         let tls = tls.map(Tls::acceptor);
         let (orders, given) = tokio::sync::mpsc::unbounded_channel();
-        let (tell, told) = mpsc::channel();
+        let (bound, address) = mpsc::channel();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(async {
                 let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
                 let address = listener.local_addr().expect("an address");
-                tell.send(address).expect("the server is awaited");
+                bound.send(address).expect("the server is awaited");
                 run(address, listener, tls, shared, given).await;
             });
         });
-        Self { address: told.recv().expect("it starts"), orders }
+        Self { address: address.recv().expect("it starts"), orders }
     }
 
     pub fn stop(&self) {
@@ -149,7 +149,7 @@ async fn converse(stream: TcpStream, tls: Option<TlsAcceptor>, shared: Arc<Share
 }
 
 /// A parsed request.
-struct Asked {
+struct Received {
     method: String,
     path: String,
     target: Option<Target>,
@@ -158,17 +158,13 @@ struct Asked {
     body: Value,
 }
 
-impl Asked {
+impl Received {
     fn op(&self) -> String {
         self.target.as_ref().map_or_else(|| self.method.clone(), Target::op)
     }
-
-    fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", String::as_str)
-    }
 }
 
-async fn read(request: Request<Incoming>) -> Asked {
+async fn read(request: Request<Incoming>) -> Received {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
     let query = parts.uri.query().unwrap_or_default();
@@ -180,7 +176,7 @@ async fn read(request: Request<Incoming>) -> Asked {
     let (method, path) = (parts.method.to_string(), parts.uri.path().to_owned());
     let target = Target::of(&method, &path, query.clone());
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    Asked { method, path, target, query, headers, body }
+    Received { method, path, target, query, headers, body }
 }
 
 fn next_fault(state: &mut State, op: &str) -> Option<Fault> {
@@ -192,15 +188,15 @@ fn next_fault(state: &mut State, op: &str) -> Option<Fault> {
 }
 
 async fn serve(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<Body>, Dropped> {
-    let asked = read(request).await;
+    let received = read(request).await;
     // A request is performed even if the client no longer waits for the answer.
     #[allow(clippy::disallowed_methods, reason = "it ends with the server's thread")]
-    let task = tokio::spawn(handle(asked, shared));
+    let task = tokio::spawn(handle(received, shared));
     task.await.unwrap_or(Err(Dropped))
 }
 
-async fn handle(asked: Asked, shared: Arc<Shared>) -> Result<Response<Body>, Dropped> {
-    let fault = next_fault(&mut shared.lock(), &asked.op());
+async fn handle(received: Received, shared: Arc<Shared>) -> Result<Response<Body>, Dropped> {
+    let fault = next_fault(&mut shared.lock(), &received.op());
     let refused = match &fault {
         Some(Fault::Answer(answer)) => Some(answer.clone()),
         Some(Fault::Html) => Some(page()),
@@ -210,7 +206,7 @@ async fn handle(asked: Asked, shared: Arc<Shared>) -> Result<Response<Body>, Dro
             Some(answer)
         }
         Some(Fault::Hang | Fault::DropBefore) => {
-            log(&shared, &asked, "", 0);
+            log(&shared, &received, "", 0);
             if matches!(fault, Some(Fault::Hang)) {
                 std::future::pending::<Infallible>().await;
             }
@@ -222,17 +218,17 @@ async fn handle(asked: Asked, shared: Arc<Shared>) -> Result<Response<Body>, Dro
         }
         _ => None,
     };
-    let user = shared.lock().access.user(asked.headers.get("authorization").map(String::as_str));
+    let user = shared.lock().access.user(received.headers.get("authorization").map(String::as_str));
     let outcome = match (refused, &user) {
         (Some(refused), _) => Outcome::Whole(refused),
         (None, Err(refused)) => Outcome::Whole(refused.as_ref().clone()),
-        (None, Ok(user)) => answer(&shared, &asked, user),
+        (None, Ok(user)) => answer(&shared, &received, user),
     };
     let status = match &outcome {
         Outcome::Whole(answer) => answer.status,
         Outcome::Watch(_) => 200,
     };
-    log(&shared, &asked, user.as_deref().unwrap_or_default(), status);
+    log(&shared, &received, user.as_deref().unwrap_or_default(), status);
     match fault {
         Some(Fault::HangAfter) => std::future::pending().await,
         Some(Fault::DropAfter) => return Err(Dropped),
@@ -258,14 +254,14 @@ enum Outcome {
     Watch(Box<Watching>),
 }
 
-fn log(shared: &Shared, asked: &Asked, user: &str, status: u16) {
+fn log(shared: &Shared, received: &Received, user: &str, status: u16) {
     shared.lock().log.push(Logged {
-        op: asked.op(),
-        path: asked.path.clone(),
-        query: asked.query.clone(),
-        headers: asked.headers.clone(),
+        op: received.op(),
+        path: received.path.clone(),
+        query: received.query.clone(),
+        headers: received.headers.clone(),
         user: user.to_owned(),
-        body: asked.body.clone(),
+        body: received.body.clone(),
         status,
     });
 }
@@ -284,9 +280,9 @@ fn page() -> Answer {
     answer
 }
 
-fn answer(shared: &Arc<Shared>, asked: &Asked, user: &str) -> Outcome {
-    let Some(target) = &asked.target else {
-        return Outcome::Whole(elsewhere(asked));
+fn answer(shared: &Arc<Shared>, received: &Received, user: &str) -> Outcome {
+    let Some(target) = &received.target else {
+        return Outcome::Whole(Answer::text(404, "404 page not found\n"));
     };
     if let Err(refused) = shared.lock().access.judge(user, target) {
         return Outcome::Whole(*refused);
@@ -300,7 +296,7 @@ fn answer(shared: &Arc<Shared>, asked: &Asked, user: &str) -> Outcome {
     let answer = {
         let mut state = shared.lock();
         let revision = state.objects.revision;
-        let answer = apply(&mut state, asked, target, user).unwrap_or_else(|refused| refused);
+        let answer = apply(&mut state, received, target, user).unwrap_or_else(|refused| refused);
         if state.objects.revision != revision {
             drop(state);
             shared.beat();
@@ -310,51 +306,31 @@ fn answer(shared: &Arc<Shared>, asked: &Asked, user: &str) -> Outcome {
     Outcome::Whole(answer)
 }
 
-/// Answers paths that are not objects.
-fn elsewhere(asked: &Asked) -> Answer {
-    match asked.path.as_str() {
-        "/livez" | "/readyz" | "/healthz" => Answer::text(200, "ok"),
-        "/version" => {
-            let version = json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3"});
-            Answer::json(200, &version)
-        }
-        _ => Answer::text(404, "404 page not found\n"),
-    }
-}
-
-fn apply(state: &mut State, asked: &Asked, target: &Target, user: &str) -> Result<Answer, Answer> {
-    let writer = Writer {
-        agent: asked.header("user-agent").to_owned(),
-        date: now(state),
-        may_create: state.access.judge_verb(user, target, "create").is_ok(),
-    };
-    if matches!(target.verb, "create" | "update" | "patch") {
-        check_body(asked, target)?;
-    }
-    let body = asked.body.clone();
+fn apply(
+    state: &mut State,
+    received: &Received,
+    target: &Target,
+    user: &str,
+) -> Result<Answer, Answer> {
     let is_real = target.query.get("dryRun").is_none_or(|it| it != "All");
     let before = (!is_real).then(|| state.objects.clone());
-    let answer = perform(state, target, body, &writer, user);
+    let answer = perform(state, target, &received.body, user);
     if let Some(before) = before {
         state.objects = before;
     }
     answer
 }
 
-fn perform(
-    state: &mut State,
-    target: &Target,
-    body: Value,
-    writer: &Writer,
-    user: &str,
-) -> Result<Answer, Answer> {
+fn perform(state: &mut State, target: &Target, body: &Value, user: &str) -> Result<Answer, Answer> {
     match target.verb {
-        "create" if *target.kind == REVIEWS => Ok(state.access.review(user, &body)),
+        "create" if *target.kind == REVIEWS => Ok(state.access.review(user, body)),
         "get" => Ok(state.objects.get(target)),
-        "create" => state.objects.create(target, body, writer),
-        "update" => state.objects.update(target, body, writer),
-        "patch" => state.objects.patch(target, &body, writer),
-        "delete" => state.objects.delete(target, &body),
+        "create" => state.objects.create(target, body.clone()),
+        "update" => {
+            let may_create = state.access.judge_verb(user, target, "create").is_ok();
+            state.objects.update(target, body.clone(), may_create)
+        }
+        "patch" => state.objects.patch(target, body),
         "list" => {
             let query = |name: &str| target.query.get(name).map_or("", String::as_str);
             let selector = Selector::parse(query("labelSelector"), query("fieldSelector"));
@@ -363,24 +339,4 @@ fn perform(
         }
         _ => Err(Answer::failure(405, "MethodNotAllowed", "not served here", Value::Null)),
     }
-}
-
-/// Checks that the content type is right and the body is valid.
-fn check_body(asked: &Asked, target: &Target) -> Result<(), Answer> {
-    let wanted = match target.verb {
-        "patch" => "application/merge-patch+json",
-        _ => "application/json",
-    };
-    let given = asked.header("content-type").split(';').next().unwrap_or_default().trim();
-    if given != wanted {
-        let words = format!(
-            "the body of the request was in an unknown format - accepted media types include: \
-             {wanted}"
-        );
-        return Err(Answer::failure(415, "UnsupportedMediaType", &words, Value::Null));
-    }
-    if !asked.body.is_object() {
-        return Err(Answer::bad_request("couldn't get version/kind; json parse error"));
-    }
-    Ok(())
 }

@@ -11,10 +11,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::answers::Answer;
-use super::forms::shown;
+use super::forms::Selector;
 use super::kinds::Target;
 use super::objects::{Change, Objects};
-use super::selectors::Selector;
 use super::{Dropped, Shared};
 
 /// A watch in progress.
@@ -24,7 +23,7 @@ pub struct Watching {
     target: Target,
     selector: Selector,
     /// All changes up to this revision were delivered.
-    told: u64,
+    delivered: u64,
     lines: VecDeque<Value>,
     /// Whether it ends after the remaining lines.
     last: bool,
@@ -44,7 +43,7 @@ impl Watching {
         let selector = selector.map_err(refused)?;
         let from = match query("resourceVersion") {
             "" | "0" => None,
-            text => Some(text.parse::<u64>().map_err(|_| Box::new(Answer::unread_version(text)))?),
+            text => Some(text.parse::<u64>().map_err(|it| refused(it.to_string()))?),
         };
         // The real server draws a time between 30 and 60 minutes.
         let seconds = query("timeoutSeconds").parse().unwrap_or(1800);
@@ -55,7 +54,7 @@ impl Watching {
             shared: Arc::clone(shared),
             pulse: shared.pulse.subscribe(),
             selector,
-            told: from.unwrap_or(0),
+            delivered: from.unwrap_or(0),
             lines: VecDeque::new(),
             last: false,
             bookmarks,
@@ -65,7 +64,7 @@ impl Watching {
             target,
         };
         match from {
-            None => it.tell_all(&state.objects),
+            None => it.deliver_all(&state.objects),
             Some(from) if from < state.objects.compacted => {
                 it.lines.push_back(expired(from, state.objects.compacted));
                 it.last = true;
@@ -77,24 +76,24 @@ impl Watching {
     }
 
     /// Delivers the current objects as added.
-    fn tell_all(&mut self, objects: &Objects) {
-        let (revision, all) = objects.select(&self.target, &self.selector);
+    fn deliver_all(&mut self, objects: &Objects) {
+        let all = objects.select(&self.target, &self.selector);
         self.lines.extend(all.into_iter().map(|it| json!({"type": "ADDED", "object": it})));
-        self.told = revision;
+        self.delivered = objects.revision;
     }
 
-    fn tell(&mut self, change: &Change) {
+    fn deliver(&mut self, change: &Change) {
         let (plural, namespace, _) = &change.key;
-        let asked = *plural == self.target.kind.plural
+        let of_target = *plural == self.target.kind.plural
             && (self.target.namespace.is_empty() || *namespace == self.target.namespace);
         let fits = |it: &Option<Value>| it.as_ref().is_some_and(|it| self.selector.fits(it));
-        let line = match (asked && fits(&change.before), asked && fits(&change.after)) {
+        let line = match (of_target && fits(&change.before), of_target && fits(&change.after)) {
             (false, true) => ("ADDED", &change.after),
             (true, true) => ("MODIFIED", &change.after),
             (true, false) => ("DELETED", &change.before),
             (false, false) => return,
         };
-        let mut object = shown(self.target.kind, line.1.as_ref().expect("it fits"));
+        let mut object = line.1.clone().expect("it fits");
         object["metadata"]["resourceVersion"] = change.revision.to_string().into();
         self.lines.push_back(json!({"type": line.0, "object": object}));
     }
@@ -104,7 +103,7 @@ impl Watching {
         self.lines.push_back(json!({"type": "BOOKMARK", "object": {
             "kind": kind.kind,
             "apiVersion": kind.api_version(),
-            "metadata": {"resourceVersion": self.told.to_string(), "creationTimestamp": null},
+            "metadata": {"resourceVersion": self.delivered.to_string(), "creationTimestamp": null},
             "spec": {},
         }}));
     }
@@ -119,16 +118,16 @@ impl Watching {
         if self.last || state.withheld {
             return true;
         }
-        let told = self.told;
-        if told < state.objects.compacted {
-            self.lines.push_back(expired(told, state.objects.compacted));
+        let delivered = self.delivered;
+        if delivered < state.objects.compacted {
+            self.lines.push_back(expired(delivered, state.objects.compacted));
             self.last = true;
             return true;
         }
-        for change in state.objects.history.iter().filter(|it| it.revision > told) {
-            self.tell(change);
+        for change in state.objects.history.iter().filter(|it| it.revision > delivered) {
+            self.deliver(change);
         }
-        self.told = told.max(state.objects.revision);
+        self.delivered = delivered.max(state.objects.revision);
         let now = now();
         // The last bookmark is sent shortly before the end, so that the next watch starts from it.
         let ending = now >= self.end;

@@ -80,7 +80,7 @@ pub async fn a_lease_broken_at_once_is_free_at_once<H: Harness>(lock: H) {
     b.renew().await.expect("nothing of a's lands on it");
 }
 
-pub async fn breaking_what_nobody_holds_changes_nothing<H: Harness>(lock: H) {
+pub async fn breaking_a_free_lease_changes_nothing<H: Harness>(lock: H) {
     let a = Contender::new(&lock, "a").await;
     assert_eq!(a.break_lease(false).await, BreakOutcome::NotHeld);
     assert_eq!(a.break_lease(true).await, BreakOutcome::NotHeld);
@@ -131,7 +131,7 @@ pub async fn a_lease_that_is_being_broken_may_be_released<H: Harness>(lock: H) {
 
 /// Some stores accept a write under a lease that is being broken, others do not; none writes half
 /// of it.
-pub async fn what_is_written_under_a_breaking_lease_is_whole_or_refused<H: Harness>(lock: H) {
+pub async fn a_write_under_a_breaking_lease_is_complete_or_refused<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
     let (record, _) = a.break_held(false).await;
     assert_eq!(record, Record::default(), "no term was written yet");
@@ -153,7 +153,7 @@ pub async fn what_is_written_under_a_breaking_lease_is_whole_or_refused<H: Harne
     assert_refused(a.renew().await);
 }
 
-pub async fn a_broken_lease_is_taken_anew_as_if_it_had_never_been_broken<H: Harness>(lock: H) {
+pub async fn a_broken_lease_is_acquired_again_like_any_other<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
     a.write_term(3).await.expect("a term");
     a.break_held(false).await;

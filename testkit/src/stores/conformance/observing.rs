@@ -21,7 +21,7 @@ impl Contender {
     }
 }
 
-pub async fn only_a_renewal_changes_what_observers_wait_for<H: ObservedHarness>(lock: H) {
+pub async fn only_a_renewal_restarts_the_wait_of_observers<H: ObservedHarness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
     let first = a.claim().await;
     assert_eq!(first.lease_duration, H::LEASE);
@@ -43,7 +43,7 @@ pub async fn only_a_renewal_changes_what_observers_wait_for<H: ObservedHarness>(
     }
 }
 
-pub async fn what_changes_beside_a_lease_makes_nobody_wait_anew<H: ObservedHarness>(lock: H) {
+pub async fn changes_beside_the_lease_restart_no_wait<H: ObservedHarness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
     a.write_term(3).await.expect("a term");
     lock.advance(H::LEASE / 2).await;
@@ -59,7 +59,7 @@ pub async fn what_changes_beside_a_lease_makes_nobody_wait_anew<H: ObservedHarne
     assert_refused(a.renew().await);
 }
 
-pub async fn a_renewal_that_met_another_write_goes_through_on_the_next_call<H>(lock: H)
+pub async fn a_renewal_after_a_conflicting_write_succeeds_on_the_next_call<H>(lock: H)
 where
     H: ObservedHarness,
 {
@@ -82,7 +82,7 @@ where
     assert_eq!(a.read().await.record.term, Some(3));
 }
 
-pub async fn a_lock_made_again_is_another_one_to_all<H: ObservedHarness>(lock: H) {
+pub async fn a_recreated_lock_is_another_lock_to_all<H: ObservedHarness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
     a.write_term(3).await.expect("a term");
     let before = a.read().await;
@@ -103,7 +103,7 @@ pub async fn a_lock_made_again_is_another_one_to_all<H: ObservedHarness>(lock: H
     assert_eq!(b.read().await.claim, None, "a renewal makes nothing");
 }
 
-pub async fn a_renewal_at_the_last_instant_beats_every_bid<H: ObservedHarness>(lock: H) {
+pub async fn a_renewal_at_the_last_instant_wins_over_every_bid<H: ObservedHarness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
     lock.advance(H::LEASE).await;
     let b = Contender::new(&lock, "b").await;
@@ -113,7 +113,7 @@ pub async fn a_renewal_at_the_last_instant_beats_every_bid<H: ObservedHarness>(l
     a.renew().await.expect("still a's");
 }
 
-pub async fn of_many_who_waited_exactly_one_has_it<H: ObservedHarness>(lock: H) {
+pub async fn of_many_observers_exactly_one_acquires<H: ObservedHarness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
     a.write_term(3).await.expect("a term");
     lock.advance(H::LEASE).await;
@@ -123,7 +123,7 @@ pub async fn of_many_who_waited_exactly_one_has_it<H: ObservedHarness>(lock: H) 
     assert_refused(a.renew().await);
 }
 
-pub async fn a_released_lease_is_nobodys_to_wait_for<H: ObservedHarness>(lock: H) {
+pub async fn a_released_lease_requires_no_wait<H: ObservedHarness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
     a.write_term(3).await.expect("a term");
     a.release().await.expect("released");
@@ -132,7 +132,7 @@ pub async fn a_released_lease_is_nobodys_to_wait_for<H: ObservedHarness>(lock: H
     assert_eq!(snapshot.record.term, Some(3));
 }
 
-pub async fn a_holder_of_another_kind_has_it_although_our_record_stands<H>(lock: H)
+pub async fn a_foreign_holder_holds_the_lease_whatever_the_record_has<H>(lock: H)
 where
     H: ObservedHarness,
 {

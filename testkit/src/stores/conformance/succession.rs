@@ -35,7 +35,7 @@ pub async fn a_successor_is_named_beside_a_record_that_stays<H: Harness>(lock: H
     assert_eq!(a.read().await.record, record);
 }
 
-pub async fn naming_a_successor_counts_nothing_anew<H: Harness>(lock: H) {
+pub async fn naming_a_successor_does_not_restart_the_lease<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
     a.write_term(3).await.expect("a term");
     lock.advance(H::LEASE / 2).await;
@@ -92,7 +92,7 @@ pub async fn a_hold_off_is_kept_in_whole_milliseconds_of_an_hour_at_most<H: Harn
     }
 }
 
-pub async fn nobody_names_a_successor_without_lease_and_record<H: Harness>(lock: H) {
+pub async fn naming_a_successor_requires_lease_and_record<H: Harness>(lock: H) {
     let a = Contender::new(&lock, "a").await;
     assert_refused(a.set_successor(&named("x")).await);
     a.acquire().await.expect("granted");

@@ -1,0 +1,154 @@
+//! The driver of each candidate, as the real one: hands one input to the core, publishes the status,
+//! sends the request and arms the timer. What it publishes is checked at once.
+
+use tenure::clock::Moment;
+use tenure::election::{Input, Progress, Refusal, Standing, Status};
+
+use super::checker;
+use super::process::Node;
+use super::queue::Event;
+use super::timeline;
+use super::world::World;
+use super::{MILLI, SECOND, span};
+
+impl World<'_> {
+    /// Hands one input to the core, and performs everything that follows.
+    pub(super) fn turn(&mut self, node: u8, input: Input) -> Option<Result<Progress, Refusal>> {
+        let it = &mut self.nodes[usize::from(node)];
+        let (moment, entropy) = (it.moment(self.now), it.entropy());
+        let process = it.process.as_mut()?;
+        process.record(moment, self.now);
+        let outcome = process.election.handle(input, moment, entropy);
+        self.settle(node, moment);
+        Some(outcome)
+    }
+
+    /// Publishes the status, sends the request and arms the timer, as after each input.
+    pub(super) fn settle(&mut self, node: u8, moment: Moment) {
+        self.publish(node, moment);
+        while let Some(change) = self.nodes[usize::from(node)].poll_transition() {
+            if let Some(timeline) = &mut self.timeline {
+                timeline.transitions.push((node, self.now, change));
+            }
+            self.changed(node, change, moment);
+        }
+        self.update_watchdog(node);
+        let it = &mut self.nodes[usize::from(node)];
+        if let Some(request) = it.poll_request() {
+            self.check_request(node, &request.op, moment);
+            self.send(node, request);
+        }
+        let it = &mut self.nodes[usize::from(node)];
+        let Some(process) = &mut it.process else { return };
+        if process.election.is_finished() {
+            return self.leave(node);
+        }
+        let wait = process.election.poll_timeout(moment);
+        it.arm(wait, self.now, &mut self.queue);
+    }
+
+    /// Ends a process that has resigned.
+    fn leave(&mut self, node: u8) {
+        let it = &mut self.nodes[usize::from(node)];
+        let Some(process) = it.process.take() else { return };
+        it.starts_at = self.now + process.back_after;
+        self.queue.plan(it.starts_at, Event::Start { node });
+        let left = process.lease.is_some_and(|lease| self.store.is_leased_to(lease));
+        // While an unkillable child lives, the lease is left to run out.
+        let unkillable = it.workload.child.is_some_and(|child| child.unkillable);
+        let undisturbed = process.disturbed_at.is_none() && !unkillable;
+        if undisturbed && left && self.store.is_leased(self.now) {
+            let say = || format!("candidate {node} has resigned, and its lease is not released");
+            self.checker.report(checker::Kind::LeftBehind, self.now, say);
+        }
+    }
+
+    /// Publishes the status, and checks it.
+    fn publish(&mut self, node: u8, moment: Moment) {
+        let it = &mut self.nodes[usize::from(node)];
+        let Some(process) = &mut it.process else { return };
+        let leading = |it: &Status| matches!(it.standing, Standing::Leader { .. });
+        let (was, led) = (process.status.term(), leading(&process.status));
+        process.status.standing = process.election.standing();
+        let (is, leads_on) = (process.status.term(), leading(&process.status));
+        let leads = process.status.is_leader(moment);
+        process.restart_if_back(moment);
+        let renewed_at = process.renewed_at;
+        process.jumped_at.take_if(|jumped| was != is || renewed_at >= *jumped);
+        process.record(moment, self.now);
+        if leads && is.is_some() && process.work.is_some_and(|it| it.term == is) {
+            let say = || format!("candidate {node} leads again in a term that it gave up");
+            self.checker.report(checker::Kind::Revived, self.now, say);
+        }
+        let forgotten = process.jumped_at.is_some();
+        if leads && was == is && forgotten {
+            let say = || format!("candidate {node} leads, although its clocks jumped");
+            self.checker.report(checker::Kind::JumpForgotten, self.now, say);
+        }
+        if leads && is.is_some() && process.over == is {
+            let say = || format!("candidate {node} leads again in a term that was over");
+            self.checker.report(checker::Kind::Revived, self.now, say);
+        }
+        if led && (!leads_on || was != is) {
+            process.ended += 1;
+            process.passive_since = Some((moment, process.nonce, false));
+            let at = self.now + it.publisher_delay + self.rng.u64(..20 * MILLI);
+            self.queue.plan(at, Event::PublishAcked { node, stamp: process.ended });
+        }
+        if let Some(term) = is.filter(|_| was != is) {
+            process.led = is;
+            process.probe_results.elected();
+            self.elected(node, term);
+        }
+        self.record_belief(node, moment);
+        if leads {
+            self.check_belief(node);
+        }
+    }
+
+    /// Records in the timeline until when a candidate believes that it leads.
+    fn record_belief(&mut self, node: u8, moment: Moment) {
+        if let Some(timeline) = &mut self.timeline {
+            let process = self.nodes[usize::from(node)].process.as_ref();
+            let left = process.map_or(0, |it| span(it.status.remaining(moment)));
+            timeline::record(&mut timeline.beliefs, node, self.now, self.now + left);
+        }
+    }
+
+    fn elected(&mut self, node: u8, term: u64) {
+        self.checker.elections += 1;
+        self.mix(term);
+        self.log(|_| format!("candidate {node} leads in term {term}"));
+        let it = &self.nodes[usize::from(node)];
+        if it.plan.observe {
+            let say = || format!("candidate {node} only observes, and leads");
+            self.checker.report(checker::Kind::ObserverLed, self.now, say);
+        }
+        if self.checker.find(term, node, it.life).is_none() {
+            let say = || format!("candidate {node} leads in term {term}, which it never wrote");
+            self.checker.report(checker::Kind::TermUnwritten, self.now, say);
+        }
+        if it.process.as_ref().is_some_and(|it| it.paused) {
+            let say = || format!("candidate {node} leads, although paused");
+            self.checker.report(checker::Kind::Ineligible, self.now, say);
+        }
+        self.plan_launch(node, term);
+        self.close_trap(node);
+        let soon = self.now + self.rng.u64(10 * MILLI..2 * SECOND);
+        self.queue.plan(soon, Event::Ask { client: node, again: false });
+    }
+
+    /// Checks that no other node believes that it leads, now that this one does.
+    pub(super) fn check_belief(&mut self, node: u8) {
+        if !self.scenario.faithful {
+            return;
+        }
+        let acts = |it: &&Node| it.believes(self.now) || it.drains(self.now);
+        let other = self.nodes.iter().find(|it| it.index != node && acts(it));
+        if let Some(other) = other.map(|it| it.index) {
+            let say = || format!("candidates {node} and {other} both lead");
+            self.checker.report(checker::Kind::DualLeaders, self.now, say);
+        }
+        self.check_children(node);
+    }
+}

@@ -1,0 +1,111 @@
+//! The variables that CMD, hooks and probes do not inherit from Tenure: those that address Tenure
+//! alone, and unless `pass-credentials` is set, those that hold a secret of Tenure's.
+//!
+//! A variable with the path of a secret's file is inherited, since withholding it would protect
+//! nothing: a child process runs as the same user and can read the same files.
+
+use super::environment::{Environment, OURS_ALONE};
+use super::table::{CREDENTIALS, Kind, SETTINGS, Setting};
+
+/// The secrets with which Azure's managed identity is asked for tokens, where it has any.
+const IDENTITY: [&str; 2] = ["IDENTITY_HEADER", "MSI_SECRET"];
+
+/// The variables of proxies, whose URLs may have a user and password.
+const PROXIES: [&str; 6] =
+    ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+
+/// How the environment of a child process differs from Tenure's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Withheld(Vec<(String, Option<String>)>);
+
+impl Withheld {
+    /// Returns what is withheld of these variables.
+    pub(super) fn of(environment: &Environment, pass_credentials: bool) -> Self {
+        let mut changes: Vec<_> = OURS_ALONE.iter().map(|it| ((*it).to_owned(), None)).collect();
+        if pass_credentials {
+            return Self(changes);
+        }
+        let settings = SETTINGS.iter().filter(|it| may_hold_secret(it)).map(Setting::variable);
+        let secrets = CREDENTIALS.iter().chain(&IDENTITY).map(|it| (*it).to_owned());
+        changes.extend(secrets.chain(settings).map(|it| (it, None)));
+        for name in PROXIES {
+            let without = environment.get(name).map(without_user);
+            if environment.is_not_utf8(name) || without.as_deref() != environment.get(name) {
+                changes.push((name.to_owned(), without));
+            }
+        }
+        Self(changes)
+    }
+
+    /// Returns the variables to change: to another value, or `None` to remove them.
+    pub fn changes(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_deref()))
+    }
+
+    /// Returns the names of the variables that hold a secret in this environment.
+    pub(super) fn secrets_in(&self, environment: &Environment) -> Vec<&str> {
+        let is_secret =
+            |it: &&str| !OURS_ALONE.contains(it) && environment.names().any(|name| name == *it);
+        self.changes().map(|it| it.0).filter(is_secret).collect()
+    }
+}
+
+/// Returns whether values of a setting may contain a secret: in the URL of a webhook or a probe, or
+/// in the arguments of a command.
+fn may_hold_secret(setting: &Setting) -> bool {
+    matches!(setting.kind, Kind::Text("HOOK" | "PROBE", _))
+}
+
+/// Returns the URL of a proxy without user and password.
+fn without_user(url: &str) -> String {
+    let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + 3));
+    // The last @, since a password may contain another.
+    format!("{scheme}{}", &rest[rest.rfind('@').map_or(0, |at| at + 1)..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRETS: [(&str, &str); 7] = [
+        ("AZURE_STORAGE_CONNECTION_STRING", "AccountKey=hidden"),
+        ("AZURE_STORAGE_KEY", "hidden"),
+        ("AZURE_STORAGE_SAS_TOKEN", "sig=hidden"),
+        ("IDENTITY_HEADER", "hidden"),
+        ("MSI_SECRET", "hidden"),
+        ("TENURE_ON_ACTIVE", "https://hooks.test/hidden"),
+        ("TENURE_HEALTH", "http://127.0.0.1/?key=hidden"),
+    ];
+
+    #[test]
+    fn every_variable_that_tenure_reads_as_a_secret_is_withheld() {
+        let others = [("AZURE_STORAGE_KEY_FILE", "/key"), ("TENURE_ELECTION", "orders")];
+        let environment = Environment::of(SECRETS.into_iter().chain(others));
+        let withheld = Withheld::of(&environment, false);
+        let mut secrets = withheld.secrets_in(&environment);
+        secrets.sort_unstable();
+        let mut expected = SECRETS.map(|it| it.0);
+        expected.sort_unstable();
+        assert_eq!(secrets, expected);
+        assert!(withheld.changes().all(|it| it.1.is_none()));
+        let passed = Withheld::of(&environment, true);
+        assert_eq!(passed.changes().map(|it| it.0).collect::<Vec<_>>(), OURS_ALONE);
+    }
+
+    #[test]
+    fn a_proxy_is_inherited_without_its_password() {
+        for (given, inherited) in [
+            ("http://me:hidden@proxy:3128", "http://proxy:3128"),
+            ("me:hid@den@proxy:3128/", "proxy:3128/"),
+            ("http://me:hid/den@proxy", "http://proxy"),
+        ] {
+            for name in PROXIES {
+                let withheld = Withheld::of(&Environment::of([(name, given)]), false);
+                let changed: Vec<_> = withheld.changes().filter(|it| it.1.is_some()).collect();
+                assert_eq!(changed, [(name, Some(inherited))]);
+            }
+        }
+        let plain = Environment::of([("HTTPS_PROXY", "http://proxy:3128")]);
+        assert!(Withheld::of(&plain, false).secrets_in(&plain).is_empty());
+    }
+}

@@ -1,0 +1,125 @@
+//! The one check of what a store answers about others: every answer passes it on its way to the
+//! election, so that nothing behind it meets a text that cannot be shown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::text::{INVALID_NAME, is_name};
+use super::{Candidate, Grant, Record, Snapshot};
+
+/// A lease that lasts longer than this many times one's own lease-duration is an alarm.
+const MUCH_LONGER: u32 = 100;
+
+/// Something in a store that no candidate of Tenure writes there. It is reported, and the election
+/// goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anomaly {
+    /// The record has a name that is not 1 to 128 printable characters; it was replaced.
+    Name,
+    /// The lease is held for much longer than any candidate asks for; [`Duration::MAX`] if it has no
+    /// end.
+    EndlessLease(Duration),
+}
+
+impl Anomaly {
+    /// Returns whether both are of one kind: the time that a lease lasts changes with each read.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+}
+
+impl Snapshot {
+    /// Replaces what cannot be shown, and returns what is wrong for a candidate with this
+    /// lease-duration.
+    pub fn admit(&mut self, lease_duration: Duration) -> Vec<Anomaly> {
+        let name = self.record.admit();
+        let ends_in = self.ends_in.filter(|it| *it > lease_duration.saturating_mul(MUCH_LONGER));
+        name.into_iter().chain(ends_in.map(Anomaly::EndlessLease)).collect()
+    }
+}
+
+impl Grant {
+    /// Replaces what cannot be shown, and returns what is wrong.
+    pub fn admit(&mut self) -> Vec<Anomaly> {
+        self.record.admit().into_iter().collect()
+    }
+}
+
+impl Record {
+    /// Replaces names that cannot be shown, and returns whether there were any. A successor with
+    /// such a name is no candidate, and is removed.
+    pub fn admit(&mut self) -> Option<Anomaly> {
+        let invalid = |text: &str| !is_name(text);
+        let poisoned = self.holder.as_ref().is_some_and(|it| {
+            // Records without an instance are those of other versions.
+            let instance = !it.instance.is_empty() && invalid(&it.instance);
+            invalid(&it.identity) || instance || it.address.as_deref().is_some_and(invalid)
+        });
+        if let Some(holder) = self.holder.as_mut().filter(|_| poisoned) {
+            let clean = |text: &str| if is_name(text) { text } else { INVALID_NAME }.to_owned();
+            *holder = Arc::new(Candidate {
+                identity: clean(&holder.identity),
+                instance: clean(&holder.instance),
+                address: holder.address.as_deref().map(clean),
+            });
+        }
+        let named = self.successor.take_if(|it| invalid(&it.identity));
+        (poisoned || named.is_some()).then_some(Anomaly::Name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::{Successor, Version};
+
+    const OURS: Duration = Duration::from_secs(15);
+
+    fn snapshot(identity: &str, address: Option<&str>) -> Snapshot {
+        let candidate = Candidate {
+            identity: identity.to_owned(),
+            instance: "1".to_owned(),
+            address: address.map(str::to_owned),
+        };
+        let record =
+            Record { term: Some(7), holder: Some(Arc::new(candidate)), ..Record::default() };
+        Snapshot { free: false, record, version: Version("1".into()), claim: None, ends_in: None }
+    }
+
+    #[test]
+    fn what_a_candidate_writes_is_left_as_it_is() {
+        let whole = snapshot("web 1", Some("10.0.3.7:8080"));
+        let mut admitted = whole.clone();
+        assert!(admitted.admit(OURS).is_empty());
+        assert_eq!(admitted, whole);
+    }
+
+    #[test]
+    fn a_poisoned_name_is_replaced_and_the_rest_stays() {
+        let long = "x".repeat(200_000);
+        for poison in ["a\0b", "\u{9b}31m", "a\u{202e}b", long.as_str(), ""] {
+            let mut it = snapshot(poison, Some("10.0.3.7:8080"));
+            assert_eq!(it.admit(OURS), [Anomaly::Name], "{poison:.20?}");
+            assert_eq!(it, snapshot(INVALID_NAME, Some("10.0.3.7:8080")));
+            assert!(it.admit(OURS).is_empty(), "it can be shown now");
+            let mut it = snapshot("web-1", Some(poison));
+            assert_eq!(it.admit(OURS), [Anomaly::Name]);
+            assert_eq!(it, snapshot("web-1", Some(INVALID_NAME)));
+            let successor = Successor { identity: poison.to_owned(), hold_off: OURS };
+            let mut record = Record { successor: Some(successor), ..Record::default() };
+            assert_eq!((record.admit(), record), (Some(Anomaly::Name), Record::default()));
+        }
+    }
+
+    #[test]
+    fn a_lease_without_an_end_in_sight_is_reported() {
+        for (seconds, reported) in [(15, false), (60, false), (1_500, false), (1_501, true)] {
+            let ends_in = Some(Duration::from_secs(seconds));
+            let mut it = Snapshot { ends_in, ..snapshot("web-1", None) };
+            assert_eq!(!it.admit(OURS).is_empty(), reported, "{seconds}");
+        }
+        let mut it = Snapshot { ends_in: Some(Duration::MAX), ..snapshot("web-1", None) };
+        assert_eq!(it.admit(OURS), [Anomaly::EndlessLease(Duration::MAX)]);
+    }
+}

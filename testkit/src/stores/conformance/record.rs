@@ -1,0 +1,124 @@
+//! Conformance tests for the record: its term and holder, its creation, its loss, and foreign content.
+
+use tenure::lease::{Record, StoreError};
+use tenure::store::Verdict;
+
+use super::{Contender, Harness, assert_refused, definite, read};
+
+pub async fn a_term_is_above_the_last_one_and_at_least_the_floor<H: Harness>(lock: H) {
+    for (floor, expected) in [(1000, 1000), (7, 1001), (0, 1002), (5000, 5000)] {
+        let holder = Contender::holder(&lock, "a").await;
+        assert_eq!(holder.write_term(floor).await, Ok(expected));
+        assert_eq!(holder.read().await.record.term, Some(expected));
+        holder.release().await.expect("released");
+    }
+}
+
+pub async fn a_term_is_written_once_in_an_acquisition<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    assert_eq!(a.write_term(7).await, Ok(7));
+    assert_eq!(a.write_term(7).await, Ok(7));
+    assert_eq!(a.write_term(100).await, Ok(7), "an answer was lost; the term stands");
+    assert_eq!(a.read().await.record.term, Some(7));
+}
+
+pub async fn no_term_is_written_without_the_lease<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    a.write_term(7).await.expect("a term");
+    let b = Contender::new(&lock, "b").await;
+    assert_refused(b.write_term(100).await);
+    assert_eq!(b.read().await.record.term, Some(7));
+    assert_eq!(b.read().await.record.nonce, Some(a.bid.nonce));
+}
+
+pub async fn no_term_is_written_under_a_lease_that_ran_out<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    a.write_term(7).await.expect("a term");
+    a.release().await.expect("released");
+    let b = Contender::holder(&lock, "b").await;
+    lock.advance(H::LEASE).await;
+    if H::OBSERVED {
+        Contender::holder(&lock, "c").await;
+    }
+    assert_refused(b.write_term(100).await);
+    assert_eq!(b.read().await.record.term, Some(7));
+}
+
+pub async fn the_record_names_its_holder<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a \"quoted\" %41 name").await;
+    let term = a.write_term(3).await.expect("a term");
+    let record = Contender::new(&lock, "b").await.read().await.record;
+    assert_eq!(record.term, Some(term));
+    assert_eq!(record.nonce, Some(a.bid.nonce));
+    assert_eq!(record.holder.as_deref(), Some(&*a.bid.candidate));
+}
+
+pub async fn a_renewal_keeps_the_record<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    a.write_term(3).await.expect("a term");
+    let record = a.read().await.record;
+    a.renew().await.expect("renewed");
+    a.acquire().await.expect("granted again");
+    assert_eq!(a.read().await.record, record);
+}
+
+pub async fn a_deleted_lock_is_free_and_lost_to_its_holder<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    a.write_term(7).await.expect("a term");
+    lock.delete().await;
+    let snapshot = a.read().await;
+    assert!(snapshot.free);
+    assert_eq!(snapshot.record, Record::default());
+    assert_refused(a.renew().await);
+    assert_refused(a.write_term(0).await);
+    assert_refused(a.release().await);
+    let b = Contender::new(&lock, "b").await;
+    assert_eq!(b.acquire().await.expect("granted").term, None);
+}
+
+pub async fn creating_writes_a_first_term_and_never_another<H: Harness>(lock: H) {
+    let store = lock.candidate();
+    let made = definite(async || store.create(700).await).await.expect("created");
+    assert!(!made.is_empty());
+    let snapshot = read(&store).await;
+    assert!(snapshot.free);
+    assert_eq!(snapshot.record.term, Some(700));
+    let again = definite(async || store.create(900).await).await.expect("nothing to do");
+    assert_eq!(again, Vec::<String>::new());
+    assert_eq!(read(&store).await.record.term, Some(700));
+    let a = Contender::holder(&lock, "a").await;
+    assert_eq!(a.write_term(0).await, Ok(701));
+}
+
+pub async fn an_examination_finds_nothing_wrong_and_changes_nothing<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    a.write_term(7).await.expect("a term");
+    let bytes = lock.bytes().await;
+    let findings = a.store.examine().await;
+    assert!(!findings.is_empty());
+    assert!(findings.iter().all(|it| it.verdict != Verdict::Failed), "{findings:?}");
+    assert_eq!(lock.bytes().await, bytes);
+    a.renew().await.expect("still a's");
+}
+
+pub async fn foreign_content_is_refused_and_never_overwritten<H: Harness>(_: H) {
+    for foreign in H::FOREIGN {
+        let lock = H::start().await;
+        let a = Contender::new(&lock, "a").await;
+        lock.plant(foreign).await;
+        let bytes = lock.bytes().await;
+        let snapshot = definite(async || a.store.read().await).await;
+        assert!(matches!(snapshot, Err(StoreError::Foreign(_))), "{foreign}: {snapshot:?}");
+        let granted = a.acquire().await;
+        assert!(matches!(granted, Err(StoreError::Foreign(_))), "{foreign}: {granted:?}");
+        let term = a.write_term(1).await;
+        assert!(matches!(term, Err(StoreError::Foreign(_) | StoreError::Refused(_))), "{term:?}");
+        let created = definite(async || a.store.create(1).await).await;
+        assert!(matches!(created, Err(StoreError::Foreign(_))), "{foreign}: {created:?}");
+        let broken = definite(async || a.store.break_lease(true).await).await;
+        assert!(matches!(broken, Err(StoreError::Foreign(_))), "{foreign}: {broken:?}");
+        let findings = a.store.examine().await;
+        assert!(findings.iter().any(|it| it.verdict == Verdict::Failed), "{foreign}: {findings:?}");
+        assert_eq!(lock.bytes().await, bytes, "{foreign}");
+    }
+}

@@ -1,0 +1,50 @@
+//! Hostile endpoints of health probes and webhooks: what they send costs their own request only.
+
+use testkit::faults::flood;
+use testkit::processes::process;
+
+use std::time::Duration;
+
+use flood::{EARLY_HINTS, Flood};
+use process::{Process, until};
+
+/// The timeout of any expected change.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn fault_38_a_flood_from_an_endpoint_fails_its_own_probe_or_webhook() {
+    let body = "HTTP/1.1 200 OK\r\ncontent-length: 1073741824\r\n\r\n";
+    let redirect = "HTTP/1.1 307 x\r\nlocation: /\r\ncontent-length: 0\r\n\r\n";
+    for (head, flood, succeeds, words) in [
+        ("", EARLY_HINTS, false, "longer than 64 KiB"),
+        // There are too many headers, or bytes, by how many come at once.
+        ("HTTP/1.1 200 OK\r\n", "a: b\r\n", false, "the answer is not HTTP|longer than 64 KiB"),
+        ("HTTP/1.1 200 OK\r\na: ", "b", false, "longer than 64 KiB"),
+        (body, "b", true, "200 OK"),
+        (redirect, "", false, "307"),
+    ] {
+        let endpoint = Flood::start(head, flood);
+        let health = ["--store", "memory:", "--health", &endpoint.url()];
+        let observer = Process::run("a", &health, &[]);
+        let said = until(PATIENCE, "the probe has a result", || {
+            Some(observer.status()?["health"]["probes"][0]["said"].as_str()?.to_owned())
+        });
+        assert!(words.split('|').any(|it| said.contains(it)), "{head}{flood}: {said}");
+        until(PATIENCE, "its connections are closed", || (endpoint.closed() > 0).then_some(()));
+        assert_eq!(observer.get("/livez").unwrap().0, 200);
+
+        let hook = ["--store", "memory:", "--on-active", &endpoint.url()];
+        let leader = Process::run("b", &hook, &[]);
+        let outcome = if succeeds { "ok" } else { "failed" };
+        until(PATIENCE, "the webhook has run", || {
+            let (_, text) = leader.get("/metrics")?;
+            let is_ours = |line: &&str| {
+                line.starts_with("tenure_hook_runs_total")
+                    && line.contains("\"on-active\"")
+                    && line.contains(&format!("\"{outcome}\""))
+            };
+            text.lines().find(is_ours)?.ends_with(" 1").then_some(())
+        });
+        assert!(leader.is_leader());
+    }
+}
