@@ -93,12 +93,11 @@ pub(crate) async fn accept<T: ConnectionService>(
     }
 }
 
-pub(super) async fn serve<S, T>(stream: S, mut slot: Slot, service: Arc<T>, router: Router)
+pub(super) async fn serve<S, T>(stream: S, slot: Slot, service: Arc<T>, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     T: ConnectionService,
 {
-    slot.granted().await;
     let activity = Arc::clone(&slot.activity);
     let io = TokioIo::new(Watched {
         stream,

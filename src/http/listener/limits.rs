@@ -24,13 +24,10 @@ const SWEEP: Duration = Duration::from_millis(500);
 /// byte.
 const PATIENCE: u32 = 10;
 
-/// The most connections that are accepted before those that made room for them are closed. They are
-/// closed when the runtime next comes to them, so that waiting for each would take a round through
-/// all connections.
-const PENDING: usize = 64;
-
-/// The slots for connections, of all listeners together. A tenth of them is kept for peers without
-/// any connection; where one must be closed, it is one of the peer that has most.
+/// The slots for connections, of all listeners together. A tenth of them is kept free by closing
+/// others: a closed connection is dropped when the runtime next comes to it, which takes a round
+/// through all of them, and a new one must not wait that long. The one closed is of the peer that has
+/// most.
 #[derive(Clone)]
 pub(crate) struct Connections {
     max: usize,
@@ -40,10 +37,8 @@ pub(crate) struct Connections {
     fits: fn(usize) -> usize,
     /// One permit for each connection that may be open.
     free: Arc<Semaphore>,
-    /// One permit for each connection that may wait for another to be closed.
-    pending: Arc<Semaphore>,
-    /// Whether fewer connections fit than are configured.
-    scarce: Arc<AtomicBool>,
+    /// How many connections fit: fewer than `max` if the limit of open files was lowered.
+    fitting: Arc<AtomicUsize>,
     /// Notified when a connection could not be accepted.
     short: Arc<Notify>,
     taken: Arc<Mutex<Taken>>,
@@ -105,38 +100,20 @@ pub(super) struct Slot {
     id: u64,
     pub(super) activity: Arc<Activity>,
     pub(super) connections: Connections,
-    permit: Permit,
-}
-
-enum Permit {
-    /// The connection may be served.
-    Granted { _free: OwnedSemaphorePermit },
-    /// Another one has been told to close.
-    Awaited { _pending: OwnedSemaphorePermit },
-}
-
-impl Slot {
-    /// Waits until the connection that made room for this one is closed.
-    pub(super) async fn granted(&mut self) {
-        if let Permit::Awaited { .. } = self.permit
-            && let Ok(free) = Arc::clone(&self.connections.free).acquire_owned().await
-        {
-            self.permit = Permit::Granted { _free: free };
-        }
-    }
+    _free: OwnedSemaphorePermit,
 }
 
 impl Connections {
     pub(crate) fn new(max: usize, max_per_peer: usize, fits: fn(usize) -> usize) -> Self {
         let free = Arc::new(Semaphore::new(max));
-        let (scarce, short) = Default::default();
-        let (taken, next) = Default::default();
-        let pending = Arc::new(Semaphore::new(PENDING));
-        Self { max, max_per_peer, fits, free, pending, scarce, short, taken, next }
+        let fitting = Arc::new(AtomicUsize::new(max));
+        let (short, taken, next) = Default::default();
+        Self { max, max_per_peer, fits, free, fitting, short, taken, next }
     }
 
-    /// Takes a slot for a connection of `peer`. If all that it may use are taken, closes a connection
-    /// to make room; returns `None` if all are busy.
+    /// Takes a slot for a connection of `peer`, and closes another connection if few slots are free.
+    /// Returns `None` if that should happen and all are busy; a peer without any connection is then
+    /// given one of those that are free.
     pub(super) async fn take(&self, peer: Peer) -> Option<Slot> {
         let held = self.lock().held(peer);
         if peer.is_remote() && held >= self.max_per_peer {
@@ -145,21 +122,15 @@ impl Connections {
                 return None;
             }
         }
-        let kept = if held == 0 { 0 } else { self.max / 10 };
-        let is_free = self.free.available_permits() > kept;
-        let free = is_free.then(|| Arc::clone(&self.free).try_acquire_owned().ok()).flatten();
-        let permit = match free {
-            Some(free) => Permit::Granted { _free: free },
-            // A connection that was ended is closed a little later. Without a bound on those that
-            // wait, a burst would open more files than there are slots, at the store's expense.
-            None => {
-                let pending = Arc::clone(&self.pending).acquire_owned().await.ok()?;
-                self.make_room(held).then_some(Permit::Awaited { _pending: pending })?
-            }
-        };
+        let free = self.free.available_permits();
+        let few = free <= self.fitting.load(Ordering::Relaxed) / 10;
+        if few && !self.make_room(held) && (held > 0 || free == 0) {
+            return None;
+        }
+        let free = Arc::clone(&self.free).acquire_owned().await.ok()?;
         let id = self.tick();
         let activity = self.lock().insert(peer, id);
-        Some(Slot { id, activity, connections: self.clone(), permit })
+        Some(Slot { id, activity, connections: self.clone(), _free: free })
     }
 
     /// Handles a connection that could not be accepted, most likely for want of a file descriptor:
@@ -175,7 +146,7 @@ impl Connections {
     /// reconnect and a probe must find a slot. Returns whether there was one.
     fn make_room(&self, held: usize) -> bool {
         let mut taken = self.lock();
-        let scarce = self.scarce.load(Ordering::Relaxed);
+        let scarce = self.fitting.load(Ordering::Relaxed) < self.max;
         let may_end = |it: &Activity| match it.phase.load(Ordering::Relaxed) {
             STREAMING => false,
             ANSWERING => it.of_peer() > held + 1,
@@ -215,7 +186,7 @@ impl Connections {
             let left = self.max - wanted;
             tracing::warn!("the limit of open files leaves room for {left} connections");
         }
-        self.scarce.store(wanted > 0, Ordering::Relaxed);
+        self.fitting.store(self.max - wanted, Ordering::Relaxed);
         withheld.truncate(wanted);
         while withheld.len() < wanted {
             if self.free.available_permits() == 0 {

@@ -227,7 +227,11 @@ pub fn run_verb(arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
 
 /// Sends a GET request on a new connection.
 pub fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
-    let bound = Duration::from_secs(2);
+    get_within(Duration::from_secs(2), address, path)
+}
+
+/// Requests a path on a new connection; `bound` limits the connect and each read.
+pub fn get_within(bound: Duration, address: SocketAddr, path: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&address, bound).ok()?;
     stream.set_read_timeout(Some(bound)).ok()?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
