@@ -143,8 +143,8 @@ fn rolls_out_and_follows(mode: &'static str) {
         let release = Release::install(&format!("{mode}-{replicas}"), mode, replicas);
         let leader = release.settles();
         release.kubelet.kill(&leader);
-        let next = release.settles();
-        assert!(replicas == 1 || next != leader, "{next} leads after {leader}");
+        // The killed pod itself, restarted, may win against those that have waited longer.
+        release.settles();
         release.helm("upgrade", "2");
         release.rolls_out("2");
         release.settles();
