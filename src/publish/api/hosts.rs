@@ -30,8 +30,9 @@ impl Hosts {
     /// browser. A link to the page may be on another site.
     pub(super) fn refusal(&self, headers: &HeaderMap) -> Option<Response> {
         let is = |name, value| headers.get(name).is_some_and(|it| it == value);
-        let follows_a_link = is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document");
-        if is("sec-fetch-site", "cross-site") && !follows_a_link {
+        let follows_a_link =
+            || is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document");
+        if is("sec-fetch-site", "cross-site") && !follows_a_link() {
             let body = "requests of pages of other sites are not answered\n";
             return Some((StatusCode::FORBIDDEN, body).into_response());
         }
@@ -50,10 +51,9 @@ impl Hosts {
 
 /// Returns whether a host is an address or a name of loopback.
 fn needs_no_name(host: &str) -> bool {
-    let name = without_dot(host).to_ascii_lowercase();
+    let of_loopback = |name: String| name == "localhost" || name.ends_with(".localhost");
     host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
-        || name == "localhost"
-        || name.ends_with(".localhost")
+        || of_loopback(without_dot(host).to_ascii_lowercase())
 }
 
 /// Returns whether two names are the same host; a final dot and the case do not matter.
