@@ -184,6 +184,46 @@ fn each_alert_has_a_summary_and_a_page() {
     }
 }
 
+/// Returns, for each aggregation of an expression, what follows the name of its operator; for each
+/// vector matching, the labels that it matches on.
+fn groupings(expression: &str) -> (Vec<&str>, Vec<&str>) {
+    let operators = ["sum", "min", "max", "avg", "count", "count_values", "group", "quantile"];
+    let is_name = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    let (mut aggregations, mut matchings) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    while let Some(start) = expression[at..].find(is_name).map(|it| at + it) {
+        let rest = &expression[start..];
+        let (word, after) = rest.split_at(rest.find(|it| !is_name(it)).unwrap_or(rest.len()));
+        if operators.contains(&word) {
+            aggregations.push(after);
+        } else if ["on", "ignoring"].contains(&word) {
+            matchings.push(after);
+        }
+        at = start + word.len();
+    }
+    (aggregations, matchings)
+}
+
+#[test]
+fn each_rule_keeps_elections_of_clusters_apart() {
+    for alert in alerts() {
+        let name = alert["alert"].as_str().unwrap();
+        let expression = alert["expr"].as_str().unwrap();
+        let (aggregations, matchings) = groupings(expression);
+        for it in aggregations {
+            assert!(it.starts_with(" by (cluster, namespace, election"), "{name}: …{it}");
+        }
+        for it in matchings {
+            let is_apart = it.starts_with(" (cluster, namespace, ") || it.starts_with(" ()");
+            assert!(is_apart, "{name}: …{it}");
+        }
+        let summary = alert["annotations"]["summary"].as_str().unwrap();
+        for label in ["$labels.cluster", "$labels.namespace"] {
+            assert!(summary.contains(label), "{name}: {summary}");
+        }
+    }
+}
+
 #[test]
 fn the_file_is_the_spec_of_a_prometheusrule() {
     let rules = rules();
