@@ -12,8 +12,8 @@ use promtool::{promtool, succeeds};
 use rule_breaks::BREAKS;
 use serde_json::Value;
 use status::{Feed, about, now};
-use tenure::election::Standing;
-use tenure::metrics::Metrics;
+use tenure::election::{Standing, TRANSITIONS};
+use tenure::metrics::{ALERTED_TRANSITIONS, HOOKS, Metrics};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -246,9 +246,53 @@ fn metrics(text: &str) -> BTreeSet<&str> {
         .collect()
 }
 
+/// Returns the selectors of a metric in an expression, each as its matchers: label, operator, value.
+fn selectors<'a>(expression: &'a str, metric: &str) -> Vec<Vec<(&'a str, &'a str, &'a str)>> {
+    let head = format!("{metric}{{");
+    let parts: Vec<_> = expression.split(&head).skip(1).collect();
+    let matchers = |part: &'a str| {
+        let inside = part.split('}').next().unwrap();
+        let matcher = |it: &'a str| {
+            let label = it.split(['=', '!']).next().unwrap();
+            let (operator, value) = it[label.len()..].split_once('"').unwrap();
+            (label, operator, value.trim_end_matches('"'))
+        };
+        inside.split(',').map(matcher).collect()
+    };
+    parts.into_iter().map(matchers).collect()
+}
+
+#[test]
+fn each_transition_that_an_alert_counts_has_a_series_from_the_start() {
+    let mut counted = Vec::new();
+    for alert in alerts() {
+        for selector in selectors(alert["expr"].as_str().unwrap(), "tenure_transitions_total") {
+            counted.extend(TRANSITIONS.into_iter().filter(|(from, to, reason)| {
+                selector.iter().all(|(label, operator, value)| {
+                    let is = match *label {
+                        "from" => from.as_str(),
+                        "to" => to.as_str(),
+                        "reason" => reason.as_str(),
+                        _ => panic!("no label {label}"),
+                    };
+                    match *operator {
+                        "=" => is == *value,
+                        "=~" => value.split('|').any(|it| it == is),
+                        _ => panic!("{operator} is not known here"),
+                    }
+                })
+            }));
+        }
+    }
+    assert!(ALERTED_TRANSITIONS.iter().all(|it| counted.contains(it)), "{counted:?}");
+    assert!(counted.iter().all(|it| ALERTED_TRANSITIONS.contains(it)), "{counted:?}");
+}
+
 /// Returns the metrics of an instance with all optional features.
 fn all_metrics() -> String {
-    Metrics::new(&about(), true).text(&Feed::new(Standing::Starting).last(), 0, now())
+    let metrics = Metrics::new(&about(), true);
+    HOOKS.iter().for_each(|it| metrics.expect_hook(it));
+    metrics.text(&Feed::new(Standing::Starting).last(), 0, now())
 }
 
 #[test]
