@@ -12,16 +12,28 @@ use prometheus::{
 
 use crate::clock::Moment;
 use crate::config::Timings;
-use crate::election::{Op, State, TRANSITIONS, Transition};
+use crate::election::{Op, Reason, State, Transition};
 use crate::lease::Cause;
 use crate::status::{About, Judgement, Published, Role};
 
 /// The content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
 
-/// The upper bounds of request durations, in seconds: from a file on this host to the longest
-/// reasonable request-timeout.
-const BUCKETS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
+/// The upper bounds of request durations, in seconds: a file on this host, a store nearby, a store in
+/// another region, a quarter of the default request-timeout, and all of it. Each bound costs one
+/// series for each operation.
+const BUCKETS: [f64; 5] = [0.005, 0.025, 0.1, 0.5, 2.5];
+
+/// The operations of a candidate in normal operation, by name.
+const ROUTINE: [&str; 2] = ["read", "renew"];
+
+/// The transitions whose first occurrence an alert must see: their series exist from the start, those
+/// of others once they were seen. An increase from no series to 1 counts as none.
+pub const ALERTED_TRANSITIONS: [(State, State, Reason); 3] = [
+    (State::Activating, State::Leader, Reason::TermWritten),
+    (State::Activating, State::Jeopardy, Reason::TermWritten),
+    (State::Leader, State::Jeopardy, Reason::ClockJumped),
+];
 
 /// The hooks whose runs are counted.
 pub const HOOKS: [&str; 4] = ["on-active", "on-passive", "on-drain", "on-leader-change"];
@@ -33,20 +45,6 @@ pub const HOOK_OUTCOMES: [&str; 4] = ["ok", "failed", "timeout", "skipped"];
 /// The settings that alerts and dashboards compare other metrics with.
 pub const SETTINGS: [&str; 4] =
     ["lease-duration", "renew-deadline", "retry-period", "request-timeout"];
-
-/// The outcomes of a request for the route.
-pub const ROUTE_OUTCOMES: [&str; 10] = [
-    "ok",
-    "missing",
-    "conflict",
-    "unauthorized",
-    "forbidden",
-    "throttled",
-    "unavailable",
-    "invalid",
-    "timeout",
-    "network",
-];
 
 /// The metrics of one election; clones share them.
 #[derive(Clone)]
@@ -76,7 +74,9 @@ struct Series {
 }
 
 impl Metrics {
-    /// Creates all series, at 0; those of the route only with a route.
+    /// Creates the series, at 0: those of the route only with a route, those of hooks in
+    /// [`Self::expect_hook`]. The series of most transitions and of rare outcomes are created once
+    /// they were seen, because every instance would have hundreds of them.
     #[must_use]
     pub fn new(about: &About, has_route: bool) -> Self {
         let registrar = Registrar { registry: Registry::new(), about };
@@ -155,6 +155,13 @@ impl Metrics {
         self.0.file_errors.inc();
     }
 
+    /// Creates the series of a configured hook, one of [`HOOKS`], at 0.
+    pub fn expect_hook(&self, hook: &str) {
+        for outcome in HOOK_OUTCOMES {
+            self.0.hook_runs.with_label_values(&[hook, outcome]);
+        }
+    }
+
     /// Counts a run of a hook: one of [`HOOKS`] with one of [`HOOK_OUTCOMES`].
     pub fn hook_run(&self, hook: &str, outcome: &str) {
         self.0.hook_runs.with_label_values(&[hook, outcome]).inc();
@@ -165,7 +172,7 @@ impl Metrics {
         self.0.child_restarts.inc();
     }
 
-    /// Counts a request for the route, with one of [`ROUTE_OUTCOMES`].
+    /// Counts a request for the route: `outcome` is `ok` or the kind of its error.
     pub fn route_request(&self, outcome: &str) {
         if let Some(requests) = &self.0.route_requests {
             requests.with_label_values(&[outcome]).inc();
@@ -263,7 +270,7 @@ impl Registrar<'_> {
     fn transitions(&self) -> IntCounterVec {
         let opts = self.opts("tenure_transitions_total", "Changes of state.");
         let transitions = self.register(IntCounterVec::new(opts, &["from", "to", "reason"]));
-        for (from, to, reason) in TRANSITIONS {
+        for (from, to, reason) in ALERTED_TRANSITIONS {
             transitions.with_label_values(&[from.as_str(), to.as_str(), reason.as_str()]);
         }
         transitions
@@ -275,8 +282,11 @@ impl Registrar<'_> {
         // The causes of definite answers have outcomes of their own.
         let unknown = Cause::ALL.iter().filter(|it| !matches!(it, Cause::Lease | Cause::Record));
         let outcomes: Vec<_> =
-            ["ok", "refused", "foreign"].into_iter().chain(unknown.map(|it| it.as_str())).collect();
+            ["refused", "foreign"].into_iter().chain(unknown.map(|it| it.as_str())).collect();
         for op in Op::NAMES {
+            requests.with_label_values(&[op, "ok"]);
+        }
+        for op in ROUTINE {
             for outcome in &outcomes {
                 requests.with_label_values(&[op, outcome]);
             }
@@ -286,13 +296,7 @@ impl Registrar<'_> {
 
     fn hook_runs(&self) -> IntCounterVec {
         let opts = self.opts("tenure_hook_runs_total", "Runs of hooks, by outcome.");
-        let runs = self.register(IntCounterVec::new(opts, &["hook", "outcome"]));
-        for hook in HOOKS {
-            for outcome in HOOK_OUTCOMES {
-                runs.with_label_values(&[hook, outcome]);
-            }
-        }
-        runs
+        self.register(IntCounterVec::new(opts, &["hook", "outcome"]))
     }
 
     fn route_agrees(&self) -> IntGauge {
@@ -305,9 +309,7 @@ impl Registrar<'_> {
     fn route_requests(&self) -> IntCounterVec {
         let opts = self.opts("tenure_route_requests_total", "Requests for the route, by outcome.");
         let requests = self.register(IntCounterVec::new(opts, &["outcome"]));
-        for outcome in ROUTE_OUTCOMES {
-            requests.with_label_values(&[outcome]);
-        }
+        requests.with_label_values(&["ok"]);
         requests
     }
 

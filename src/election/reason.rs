@@ -99,7 +99,7 @@ impl Transition {
     }
 }
 
-/// Every possible change of state, for metrics whose series exist from the start.
+/// Every possible change of state.
 pub const TRANSITIONS: [(State, State, Reason); 68] = {
     use Reason as R;
     use State as S;

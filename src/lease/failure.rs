@@ -95,7 +95,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// All causes, for metrics whose series exist from the start.
+    /// All causes, for metrics.
     pub const ALL: [Self; 8] = [
         Self::Lease,
         Self::Record,

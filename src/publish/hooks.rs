@@ -105,6 +105,7 @@ impl Hooks {
             None => None,
             Some(_) => Some(HttpClient::new(webhooks().any(over_tls), Resolver::default())?),
         };
+        settings.iter().for_each(|(name, _)| metrics.expect_hook(name));
         Ok(Self { settings, client, about, metrics, url, now })
     }
 

@@ -35,6 +35,7 @@ fn queries(dashboard: &Value) -> Vec<(String, String)> {
         let title = text(panel, "title").to_owned();
         let expression = |target| {
             text(target, "expr")
+                .replace("$cluster", ".*")
                 .replace("$namespace", ".*")
                 .replace("$election", ".*")
                 .replace("$__rate_interval", "2m")
@@ -54,7 +55,7 @@ fn candidates(directory: &Path) -> Vec<Process> {
     let nobody = std::net::SocketAddr::from(([127, 0, 0, 1], testkit::ports::free_port()));
     let (api, token) = (format!("http://{nobody}"), token.display().to_string());
     let timings = "--lease-duration 2s --renew-deadline 1300ms --retry-period 300ms \
-                   --request-timeout 500ms --election orders --kube-route label";
+                   --request-timeout 500ms --election orders --kube-route label --on-active true";
     let mut arguments: Vec<_> = timings.split_whitespace().collect();
     arguments.extend(["--store", &store, "--kube-api", &api, "--kube-token-file", &token]);
     let mut candidates = Vec::new();
@@ -71,7 +72,12 @@ fn each_query_has_data_and_no_rule_fails_after_a_leader_was_killed() {
     let directory = tempfile::tempdir().unwrap();
     let mut candidates = candidates(directory.path());
     let targets: Vec<_> = candidates.iter().map(|it| it.address).collect();
-    let prometheus = Prometheus::start(directory.path(), &monitoring("rules.yaml"), &targets);
+    let prometheus = Prometheus::start(
+        directory.path(),
+        &monitoring("rules.yaml"),
+        &targets,
+        &[("cluster", "eu"), ("namespace", "shop")],
+    );
     let leads = |name: &str| {
         let query = format!("tenure_is_leader{{identity=\"{name}\"}} == 1");
         until(PATIENCE, &format!("{name} is seen to lead"), || prometheus.query(&query));
@@ -113,7 +119,7 @@ fn two_leaders_of_separate_stores_raise_an_alert() {
     };
     let both = ["orders-0", "orders-1"].map(start);
     let targets = both.each_ref().map(|it| it.address);
-    let prometheus = Prometheus::start(directory.path(), &monitoring("rules.yaml"), &targets);
+    let prometheus = Prometheus::start(directory.path(), &monitoring("rules.yaml"), &targets, &[]);
     let query = "ALERTS{alertname=\"TenureTwoLeaders\", alertstate=\"firing\"}";
     let alerts = until(Duration::from_secs(120), "it is reported", || prometheus.query(query));
     let named: Vec<_> = alerts.iter().map(|it| text(&it["metric"], "identity")).collect();
@@ -124,7 +130,7 @@ fn two_leaders_of_separate_stores_raise_an_alert() {
 fn values(prometheus: &Prometheus, definition: &str) {
     let inside = definition.strip_prefix("label_values(").and_then(|it| it.strip_suffix(')'));
     let (series, label) = inside.and_then(|it| it.rsplit_once(", ")).unwrap();
-    let series = series.replace("$namespace", ".*");
+    let series = series.replace("$cluster", ".*").replace("$namespace", ".*");
     let data = prometheus.ask(&format!("label/{label}/values"), &[("match[]", &series)]).unwrap();
     assert!(!data.as_array().unwrap().is_empty(), "no values by {definition}");
 }
@@ -134,7 +140,7 @@ fn grafana_renders_the_dashboard_with_any_data_source_and_election() {
     let dashboard = dashboard();
     let variables = list(&dashboard["templating"], "list");
     let names: Vec<_> = variables.iter().map(|it| text(it, "name")).collect();
-    assert_eq!(names, ["datasource", "namespace", "election"]);
+    assert_eq!(names, ["datasource", "cluster", "namespace", "election"]);
     assert_eq!(text(&variables[0], "type"), "datasource");
     let mut ids = BTreeSet::new();
     let mut places = BTreeSet::new();
@@ -155,8 +161,15 @@ fn grafana_renders_the_dashboard_with_any_data_source_and_election() {
             assert_eq!(text(&target["datasource"], "uid"), "${datasource}", "{title}");
             let query = text(target, "expr");
             let selectors = query.matches('{').count();
-            let ours = query.matches("{namespace=~\"$namespace\", election=~\"$election\"").count();
+            let chosen = r#"{cluster=~"$cluster", namespace=~"$namespace", election=~"$election""#;
+            let ours = query.matches(chosen).count();
             assert!(selectors == ours && ours > 0, "{title} shows more than what is chosen");
+            let groupings = [" by (", " on ("].into_iter().flat_map(|it| query.split(it).skip(1));
+            for labels in groupings {
+                let is_apart = labels.starts_with("cluster, namespace, ");
+                // The number of instances in each state is a total.
+                assert!(is_apart || title == "Candidates", "{title}: {labels}");
+            }
         }
     }
 }

@@ -12,8 +12,8 @@ use promtool::{promtool, succeeds};
 use rule_breaks::BREAKS;
 use serde_json::Value;
 use status::{Feed, about, now};
-use tenure::election::Standing;
-use tenure::metrics::Metrics;
+use tenure::election::{Standing, TRANSITIONS};
+use tenure::metrics::{ALERTED_TRANSITIONS, HOOKS, Metrics};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -184,6 +184,47 @@ fn each_alert_has_a_summary_and_a_page() {
     }
 }
 
+/// Returns, for each aggregation of an expression, what follows the name of its operator; for each
+/// vector matching, the labels that it matches on.
+fn groupings(expression: &str) -> (Vec<&str>, Vec<&str>) {
+    let operators = ["sum", "min", "max", "avg", "count", "count_values", "group", "quantile"];
+    let is_name = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    let (mut aggregations, mut matchings) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    while let Some(start) = expression[at..].find(is_name).map(|it| at + it) {
+        let rest = &expression[start..];
+        let (word, after) = rest.split_at(rest.find(|it| !is_name(it)).unwrap_or(rest.len()));
+        if operators.contains(&word) {
+            aggregations.push(after);
+        } else if ["on", "ignoring"].contains(&word) {
+            matchings.push(after);
+        }
+        at = start + word.len();
+    }
+    (aggregations, matchings)
+}
+
+#[test]
+fn each_rule_keeps_elections_of_clusters_apart() {
+    for alert in alerts() {
+        let name = alert["alert"].as_str().unwrap();
+        let expression = alert["expr"].as_str().unwrap();
+        let (aggregations, matchings) = groupings(expression);
+        for it in aggregations {
+            assert!(it.starts_with(" by (cluster, namespace, election"), "{name}: …{it}");
+        }
+        for it in matchings {
+            let labels = it.trim_start_matches(" (").split(')').next().unwrap();
+            let is_apart = labels.is_empty() || labels.split(", ").next() == Some("cluster");
+            assert!(is_apart, "{name}: …{it}");
+        }
+        let summary = alert["annotations"]["summary"].as_str().unwrap();
+        for label in ["$labels.cluster", "$labels.namespace"] {
+            assert!(summary.contains(label), "{name}: {summary}");
+        }
+    }
+}
+
 #[test]
 fn the_file_is_the_spec_of_a_prometheusrule() {
     let rules = rules();
@@ -205,9 +246,53 @@ fn metrics(text: &str) -> BTreeSet<&str> {
         .collect()
 }
 
+/// Returns the selectors of a metric in an expression, each as its matchers: label, operator, value.
+fn selectors<'a>(expression: &'a str, metric: &str) -> Vec<Vec<(&'a str, &'a str, &'a str)>> {
+    let head = format!("{metric}{{");
+    let parts: Vec<_> = expression.split(&head).skip(1).collect();
+    let matchers = |part: &'a str| {
+        let inside = part.split('}').next().unwrap();
+        let matcher = |it: &'a str| {
+            let label = it.split(['=', '!']).next().unwrap();
+            let (operator, value) = it[label.len()..].split_once('"').unwrap();
+            (label, operator, value.trim_end_matches('"'))
+        };
+        inside.split(',').map(matcher).collect()
+    };
+    parts.into_iter().map(matchers).collect()
+}
+
+#[test]
+fn each_transition_that_an_alert_counts_has_a_series_from_the_start() {
+    let mut counted = Vec::new();
+    for alert in alerts() {
+        for selector in selectors(alert["expr"].as_str().unwrap(), "tenure_transitions_total") {
+            counted.extend(TRANSITIONS.into_iter().filter(|(from, to, reason)| {
+                selector.iter().all(|(label, operator, value)| {
+                    let is = match *label {
+                        "from" => from.as_str(),
+                        "to" => to.as_str(),
+                        "reason" => reason.as_str(),
+                        _ => panic!("no label {label}"),
+                    };
+                    match *operator {
+                        "=" => is == *value,
+                        "=~" => value.split('|').any(|it| it == is),
+                        _ => panic!("{operator} is not known here"),
+                    }
+                })
+            }));
+        }
+    }
+    assert!(ALERTED_TRANSITIONS.iter().all(|it| counted.contains(it)), "{counted:?}");
+    assert!(counted.iter().all(|it| ALERTED_TRANSITIONS.contains(it)), "{counted:?}");
+}
+
 /// Returns the metrics of an instance with all optional features.
 fn all_metrics() -> String {
-    Metrics::new(&about(), true).text(&Feed::new(Standing::Starting).last(), 0, now())
+    let metrics = Metrics::new(&about(), true);
+    HOOKS.iter().for_each(|it| metrics.expect_hook(it));
+    metrics.text(&Feed::new(Standing::Starting).last(), 0, now())
 }
 
 #[test]

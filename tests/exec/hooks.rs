@@ -403,8 +403,16 @@ async fn the_passive_hook_of_a_resigned_leader_runs_before_the_process_ends() {
 }
 
 #[test]
-fn every_hook_has_a_series_for_every_outcome_from_the_start() {
+fn a_configured_hook_has_a_series_for_every_outcome_from_the_start() {
     let scene = Scene::new(Standing::Starting);
+    let hook = || scene.notes("");
+    drop(scene.hooks(config::Hooks {
+        on_active: hook(),
+        on_passive: hook(),
+        on_drain: hook(),
+        on_leader_change: hook(),
+        ..none()
+    }));
     for hook in HOOKS {
         for outcome in HOOK_OUTCOMES {
             assert_eq!(scene.runs(hook, outcome), 0);

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use status::{Feed, about, failing, leading, ms, now, pass, status as of};
 use tenure::config::Timings;
 use tenure::election::{Op, Reason, Standing, State, Status, TRANSITIONS, Transition};
-use tenure::metrics::{Metrics, SETTINGS};
+use tenure::metrics::{ALERTED_TRANSITIONS, HOOK_OUTCOMES, HOOKS, Metrics, SETTINGS};
 
 /// Asserts that `promtool check metrics` reports nothing.
 fn lint(text: &str) {
@@ -57,7 +57,7 @@ fn promtool_accepts_a_leader_and_a_standby() {
 }
 
 #[test]
-fn all_series_exist_from_the_start_at_0_with_both_labels() {
+fn routine_series_exist_from_the_start_at_0_with_both_labels() {
     let text = text(&Metrics::new(&about(), false), &Feed::new(Standing::Starting));
     for name in [
         "tenure_is_leader",
@@ -78,9 +78,11 @@ fn all_series_exist_from_the_start_at_0_with_both_labels() {
         let is = value(&text, "tenure_state", &[&format!("state=\"{}\"", state.as_str())]);
         assert_eq!(is > 0.5, state == State::Starting, "{state:?}");
     }
-    for op in Op::NAMES {
-        let op = format!("op=\"{op}\"");
-        for outcome in ["ok", "refused", "timeout", "network", "auth", "throttled", "unavailable"] {
+    let routine = ["ok", "refused", "timeout", "network", "auth", "throttled", "unavailable"];
+    for name in Op::NAMES {
+        let op = format!("op=\"{name}\"");
+        let outcomes = if ["read", "renew"].contains(&name) { &routine[..] } else { &["ok"] };
+        for outcome in outcomes {
             let labels = [op.as_str(), &format!("outcome=\"{outcome}\"")];
             assert!(value(&text, "tenure_store_requests_total", &labels) < 0.5);
         }
@@ -91,6 +93,32 @@ fn all_series_exist_from_the_start_at_0_with_both_labels() {
     }
 }
 
+/// Returns the number of series.
+fn series(text: &str) -> usize {
+    text.lines().filter(|it| !it.starts_with('#')).count()
+}
+
+#[test]
+fn a_fresh_leader_with_every_option_has_at_most_120_series() {
+    let (metrics, feed) = (Metrics::new(&about(), true), Feed::new(leading(42, ms(10_000))));
+    HOOKS.iter().for_each(|it| metrics.expect_hook(it));
+    metrics.route_request("ok");
+    for (op, outcome) in [("read", "ok"), ("acquire", "ok"), ("write-term", "ok"), ("renew", "ok")]
+    {
+        metrics.request(op, outcome, ms(3));
+    }
+    for (from, to, reason) in [
+        (State::Starting, State::Standby, Reason::StoreReached),
+        (State::Standby, State::Activating, Reason::Acquired),
+        (State::Activating, State::Leader, Reason::TermWritten),
+    ] {
+        metrics.transition(&Transition { from, to, reason, term: None, leadership: None });
+    }
+    let text = text(&metrics, &feed);
+    assert!(series(&text) <= 120, "{} series:\n{text}", series(&text));
+    assert!(value(&text, "leader_election_master_status", &["name=\"orders\""]) > 0.5);
+}
+
 fn count(text: &str, (from, to, reason): (State, State, Reason)) -> f64 {
     let labels = [("from", from.as_str()), ("to", to.as_str()), ("reason", reason.as_str())];
     let labels = labels.map(|(name, value)| format!("{name}=\"{value}\""));
@@ -98,20 +126,42 @@ fn count(text: &str, (from, to, reason): (State, State, Reason)) -> f64 {
 }
 
 #[test]
-fn every_possible_transition_has_a_series_from_the_start() {
+fn a_transition_has_a_series_once_it_was_seen_or_from_the_start_if_an_alert_counts_it() {
     let (metrics, feed) = (Metrics::new(&about(), false), Feed::new(Standing::Starting));
     let before = text(&metrics, &feed);
     let series =
         |text: &str| text.lines().filter(|it| it.starts_with("tenure_transitions_total{")).count();
-    assert_eq!(series(&before), TRANSITIONS.len());
-    for it in TRANSITIONS {
+    assert_eq!(series(&before), ALERTED_TRANSITIONS.len());
+    for it in ALERTED_TRANSITIONS {
         assert!(count(&before, it) < 0.5, "{it:?}");
-        let (from, to, reason) = it;
+    }
+    for (from, to, reason) in TRANSITIONS {
         metrics.transition(&Transition { from, to, reason, term: None, leadership: None });
     }
     let after = text(&metrics, &feed);
-    assert_eq!(series(&after), TRANSITIONS.len(), "none was made only when it happened");
+    assert_eq!(series(&after), TRANSITIONS.len());
     assert!(TRANSITIONS.iter().all(|it| count(&after, *it) > 0.5));
+}
+
+#[test]
+fn rare_outcomes_have_a_series_once_they_were_seen() {
+    let (metrics, feed) = (Metrics::new(&about(), true), Feed::new(Standing::Starting));
+    let before = text(&metrics, &feed);
+    for rare in ["op=\"acquire\",outcome=\"refused\"", "outcome=\"forbidden\"", "hook="] {
+        assert!(!before.contains(rare), "{rare}");
+    }
+    metrics.request("acquire", "refused", ms(3));
+    metrics.route_request("forbidden");
+    let after = text(&metrics, &feed);
+    let labels = ["op=\"acquire\"", "outcome=\"refused\""];
+    assert!(value(&after, "tenure_store_requests_total", &labels) > 0.5);
+    assert!(value(&after, "tenure_route_requests_total", &["outcome=\"forbidden\""]) > 0.5);
+    metrics.expect_hook("on-drain");
+    let with_hook = text(&metrics, &feed);
+    for outcome in HOOK_OUTCOMES {
+        let labels = ["hook=\"on-drain\"", &format!("outcome=\"{outcome}\"")];
+        assert!(value(&with_hook, "tenure_hook_runs_total", &labels) < 0.5);
+    }
 }
 
 #[test]

@@ -54,7 +54,7 @@ impl RouteClient {
     }
 }
 
-/// Returns the outcome as a metric label, one of [`crate::metrics::ROUTE_OUTCOMES`].
+/// Returns the outcome as a metric label.
 fn outcome(error: &KubeError) -> &'static str {
     match error {
         KubeError::Missing(_) | KubeError::NoNamespace(_) => "missing",

@@ -1,5 +1,6 @@
 //! A real Prometheus that scrapes the targets of a test and answers queries.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -17,8 +18,13 @@ pub struct Prometheus {
 
 impl Prometheus {
     /// Starts it with a configuration in this directory and a rules file, to scrape the targets
-    /// each second.
-    pub fn start(directory: &Path, rules: &Path, targets: &[SocketAddr]) -> Self {
+    /// each second. It adds `labels` to their series.
+    pub fn start(
+        directory: &Path,
+        rules: &Path,
+        targets: &[SocketAddr],
+        labels: &[(&str, &str)],
+    ) -> Self {
         let address = SocketAddr::from(([127, 0, 0, 1], crate::ports::free_port()));
         let settings = serde_json::json!({
             "global": { "scrape_interval": "1s", "evaluation_interval": "1s" },
@@ -27,7 +33,7 @@ impl Prometheus {
                 "job_name": "tenure",
                 "static_configs": [{
                     "targets": targets.iter().map(SocketAddr::to_string).collect::<Vec<_>>(),
-                    "labels": { "namespace": "shop" },
+                    "labels": labels.iter().copied().collect::<BTreeMap<_, _>>(),
                 }],
             }],
         });
