@@ -20,12 +20,12 @@ fn the_service_of_the_leader_selects_by_label_or_has_no_selector() {
     let plain = render(&route("none"));
     let names: Vec<&Value> =
         plain.each("Service").into_iter().map(|it| &it["metadata"]["name"]).collect();
-    assert_eq!(names, ["orders", "orders-pods"]);
+    assert_eq!(names, ["orders-tenure", "orders-tenure-pods"]);
 
     let own = json!({"app.kubernetes.io/name": "tenure", "app.kubernetes.io/instance": "orders"});
     let ports = json!([{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}]);
     let label = render(&with(route("label"), json!({"election": {"kubeLabel": "a.b/c"}})));
-    let service = &label.the("Service", "orders-leader")["spec"];
+    let service = &label.the("Service", "orders-tenure-leader")["spec"];
     assert_eq!(service["selector"], with(own.clone(), json!({"a.b/c": "active"})));
     assert_eq!(service["ports"], ports);
 
@@ -37,12 +37,12 @@ fn the_service_of_the_leader_selects_by_label_or_has_no_selector() {
     assert!(slice.flags().contains(&"--kube-service=first".to_owned()));
 
     for rendered in [plain, label, slice] {
-        assert_eq!(rendered.the("Service", "orders")["spec"]["selector"], own);
-        let pods = &rendered.the("Service", "orders-pods")["spec"];
+        assert_eq!(rendered.the("Service", "orders-tenure")["spec"]["selector"], own);
+        let pods = &rendered.the("Service", "orders-tenure-pods")["spec"];
         assert_eq!(pods["clusterIP"], "None");
         assert_eq!(pods["publishNotReadyAddresses"], true);
         let labels = &rendered.workload()["spec"]["template"]["metadata"]["labels"];
-        let test = &rendered.the("Pod", "orders-exactly-one")["metadata"]["labels"];
+        let test = &rendered.the("Pod", "orders-tenure-exactly-one")["metadata"]["labels"];
         for (key, value) in own.as_object().unwrap() {
             assert_eq!(labels[key], *value);
         }
@@ -55,7 +55,7 @@ fn routing_by_probe_waits_for_nothing_and_has_no_budget() {
     let usual = render(&route("none"));
     let strategy = &usual.workload()["spec"]["strategy"];
     assert_eq!(strategy["rollingUpdate"], json!({"maxSurge": 1, "maxUnavailable": 0}));
-    let budget = &usual.the("PodDisruptionBudget", "orders")["spec"];
+    let budget = &usual.the("PodDisruptionBudget", "orders-tenure")["spec"];
     assert_eq!(budget["unhealthyPodEvictionPolicy"], "AlwaysAllow");
     assert_eq!(budget["maxUnavailable"], 1);
 
@@ -72,7 +72,7 @@ fn routing_by_probe_waits_for_nothing_and_has_no_budget() {
         assert_eq!(chosen.workload()["spec"]["strategy"], strategy);
     }
     let least = render(&json!({"replicas": 3, "pdb": {"minAvailable": 2, "maxUnavailable": null}}));
-    let budget = &least.the("PodDisruptionBudget", "orders")["spec"];
+    let budget = &least.the("PodDisruptionBudget", "orders-tenure")["spec"];
     assert_eq!(budget["minAvailable"], 2);
     assert!(budget["maxUnavailable"].is_null());
     assert!(render(&json!({"pdb": {"enabled": false}})).each("PodDisruptionBudget").is_empty());
@@ -97,7 +97,7 @@ fn the_token_of_the_api_server_is_the_sidecars_alone_and_only_where_it_needs_one
         assert_eq!(rendered.pod()["automountServiceAccountToken"], false);
         assert_eq!(rendered.each("Role").is_empty(), !needed, "{values}");
         assert_eq!(rendered.each("RoleBinding").len(), rendered.each("Role").len());
-        assert_eq!(rendered.pod()["serviceAccountName"], "orders");
+        assert_eq!(rendered.pod()["serviceAccountName"], "orders-tenure");
     }
     let own = render(&json!({"container": {"serviceAccountToken": true}}));
     assert_eq!(own.pod()["automountServiceAccountToken"], true);
@@ -106,14 +106,14 @@ fn the_token_of_the_api_server_is_the_sidecars_alone_and_only_where_it_needs_one
 #[test]
 fn a_lease_in_another_namespace_has_its_rights_there() {
     let rendered = render(&json!({"store": "kubernetes:locks/first"}));
-    let role = rendered.the("Role", "orders-lease");
+    let role = rendered.the("Role", "tenure-lease-orders-tenure.shop");
     assert_eq!(role["metadata"]["namespace"], "locks");
     assert_eq!(role["rules"][0]["resourceNames"], json!(["first"]));
-    let binding = rendered.the("RoleBinding", "orders-lease");
+    let binding = rendered.the("RoleBinding", "tenure-lease-orders-tenure.shop");
     assert_eq!(binding["metadata"]["namespace"], "locks");
     assert_eq!(binding["subjects"][0]["namespace"], "shop");
-    assert_eq!(binding["subjects"][0]["name"], "orders");
-    assert_eq!(rendered.the("Role", "orders")["metadata"]["namespace"], "shop");
+    assert_eq!(binding["subjects"][0]["name"], "orders-tenure");
+    assert_eq!(rendered.the("Role", "tenure-pod-orders-tenure")["metadata"]["namespace"], "shop");
     let without = render(
         &json!({"rbac": {"create": false}, "serviceAccount": {"create": false, "name": "x"}}),
     );
@@ -128,11 +128,11 @@ fn the_rights_are_those_that_tenure_needs_and_no_others() {
     let of = |lease| rights::Of {
         namespace: "shop",
         lease,
-        service: "orders-leader",
-        election: "orders",
+        service: "orders-tenure-leader",
+        election: "orders-tenure",
     };
     let needed = |purposes: &[Purpose], lease| rights::needed(purposes, &of(lease));
-    let lease = ("shop", "orders");
+    let lease = ("shop", "orders-tenure");
     for (mode, purpose) in [
         ("none", None),
         ("probe", None),
@@ -170,7 +170,7 @@ fn workload_identity_has_the_labels_and_annotations_of_aks() {
     let rendered = render(&with(azure(), json!({"azure": {"tenantId": tenant}})));
     let labels = &rendered.workload()["spec"]["template"]["metadata"]["labels"];
     assert_eq!(labels["azure.workload.identity/use"], "true");
-    let account = &rendered.the("ServiceAccount", "orders")["metadata"]["annotations"];
+    let account = &rendered.the("ServiceAccount", "orders-tenure")["metadata"]["annotations"];
     let client = &azure()["azure"]["clientId"];
     assert_eq!(account["azure.workload.identity/client-id"], *client);
     assert_eq!(account["azure.workload.identity/tenant-id"], tenant);
@@ -199,7 +199,7 @@ fn releases_of_two_namespaces_share_no_blob() {
 #[test]
 fn the_network_policy_opens_the_ports_that_are_named_and_no_others() {
     let rendered = render(&route("none"));
-    let policy = &rendered.the("NetworkPolicy", "orders")["spec"];
+    let policy = &rendered.the("NetworkPolicy", "orders-tenure")["spec"];
     assert_eq!(policy["policyTypes"], json!(["Ingress"]));
     let ports: Vec<&Value> =
         policy["ingress"].as_array().unwrap().iter().map(|it| &it["ports"]).collect();
@@ -209,7 +209,7 @@ fn the_network_policy_opens_the_ports_that_are_named_and_no_others() {
     assert!(policy["ingress"][1]["from"].is_null());
     let egress = json!({"networkPolicy": {"egress": {"enabled": true}}});
     let policy =
-        &render(&with(route("none"), egress)).the("NetworkPolicy", "orders")["spec"].clone();
+        &render(&with(route("none"), egress)).the("NetworkPolicy", "orders-tenure")["spec"].clone();
     assert_eq!(policy["policyTypes"], json!(["Ingress", "Egress"]));
     let open = policy["egress"].as_array().unwrap();
     let open: Vec<&Value> = open.iter().flat_map(|it| it["ports"].as_array().unwrap()).collect();
@@ -244,17 +244,17 @@ fn the_monitoring_objects_match_the_files_of_monitoring() {
         "prometheusRule": {"enabled": true, "labels": labels},
         "dashboard": {"enabled": true},
     }));
-    let rule = rendered.the("PrometheusRule", "orders");
+    let rule = rendered.the("PrometheusRule", "orders-tenure");
     assert_eq!(rule["metadata"]["labels"]["release"], "kube-prometheus-stack");
     assert_eq!(rule["spec"], yaml::document(&text("monitoring/rules.yaml")));
-    let monitor = rendered.the("PodMonitor", "orders");
+    let monitor = rendered.the("PodMonitor", "orders-tenure");
     assert_eq!(monitor["metadata"]["labels"]["release"], "kube-prometheus-stack");
     let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
     assert_eq!(endpoint["port"], "tenure");
     assert_eq!(endpoint["interval"], "30s");
     let selector = &monitor["spec"]["selector"]["matchLabels"];
     assert_eq!(*selector, rendered.workload()["spec"]["selector"]["matchLabels"]);
-    let board = rendered.the("ConfigMap", "orders-dashboard");
+    let board = rendered.the("ConfigMap", "orders-tenure-dashboard");
     assert_eq!(board["metadata"]["labels"]["grafana_dashboard"], "1");
     let shown: Value =
         serde_json::from_str(board["data"]["tenure.json"].as_str().unwrap()).unwrap();
@@ -269,7 +269,7 @@ fn the_monitoring_objects_match_the_files_of_monitoring() {
 #[test]
 fn the_helm_test_checks_all_pods_for_exactly_one_leader() {
     let rendered = render(&json!({"replicas": 3}));
-    let pod = rendered.the("Pod", "orders-exactly-one");
+    let pod = rendered.the("Pod", "orders-tenure-exactly-one");
     assert_eq!(pod["metadata"]["annotations"]["helm.sh/hook"], "test");
     let args: Vec<&str> = pod["spec"]["containers"][0]["args"]
         .as_array()
@@ -277,17 +277,17 @@ fn the_helm_test_checks_all_pods_for_exactly_one_leader() {
         .iter()
         .map(|it| it.as_str().unwrap())
         .collect();
-    let url = "--url=http://orders-pods.shop.svc:4040";
+    let url = "--url=http://orders-tenure-pods.shop.svc:4040";
     assert_eq!(args, ["wait", "--for=exactly-one", "--of=3", url, "--timeout=4m"]);
     assert_restricted(&pod["spec"]);
     // Tenure accepts them: the name does not exist here, which it reports within the timeout.
-    let ran = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"))
-        .args(
-            args.iter()
-                .map(|it| it.replace("4m", "1s").replace("orders-pods.shop.svc", "a.invalid")),
-        )
-        .output()
-        .unwrap();
+    let ran =
+        std::process::Command::new(env!("CARGO_BIN_EXE_tenure"))
+            .args(args.iter().map(|it| {
+                it.replace("4m", "1s").replace("orders-tenure-pods.shop.svc", "a.invalid")
+            }))
+            .output()
+            .unwrap();
     assert_eq!(ran.status.code(), Some(1), "{}", String::from_utf8_lossy(&ran.stderr));
     let observers = render(&json!({"election": {"observe": true}}));
     assert!(observers.each("Pod").is_empty(), "none of them ever leads");
@@ -314,10 +314,10 @@ fn the_notes_name_the_leader_command_and_warn_of_risky_values() {
     };
     let plain = notes(json!({}));
     for line in [
-        "kubectl exec --namespace shop deployment/orders -c tenure -- /tenure status",
-        "kubectl get lease --namespace shop orders",
+        "kubectl exec --namespace shop deployment/orders-tenure -c tenure -- /tenure status",
+        "kubectl get lease --namespace shop orders-tenure",
         "helm test orders --namespace shop",
-        "kubectl port-forward --namespace shop deployment/orders 4040:4040",
+        "kubectl port-forward --namespace shop deployment/orders-tenure 4040:4040",
     ] {
         assert!(plain.contains(line), "{line} in {plain}");
     }
@@ -325,7 +325,7 @@ fn the_notes_name_the_leader_command_and_warn_of_risky_values() {
     let probe = notes(route("probe"));
     assert!(probe.contains("WARNING: with routing.mode probe only the leader is ready"), "{probe}");
     let label = notes(route("label"));
-    assert!(label.contains("orders-leader.shop.svc"), "{label}");
+    assert!(label.contains("orders-tenure-leader.shop.svc"), "{label}");
     let limits = json!({"sidecar": {"resources": {"limits": {"cpu": "1"}}}});
     assert!(notes(limits).contains("sidecar.resources.limits.cpu throttles"));
     assert!(notes(json!({"replicas": 1})).contains("replicas is 1"));

@@ -264,6 +264,9 @@ fn messages() -> Vec<String> {
     found
 }
 
+/// The guards of names, whose cases are in `charts_names`: they need another chart.
+const CASES_OF_NAMES: [&str; 1] = ["the context has no Parent"];
+
 #[test]
 fn every_guard_has_a_case_above() {
     let all = messages();
@@ -271,10 +274,12 @@ fn every_guard_has_a_case_above() {
     for message in all {
         // A text without a space is too short to identify a guard.
         if message.contains(' ') {
-            let known = guarded().iter().any(|(_, error)| {
-                let length = error.len().min(message.len());
-                error.is_char_boundary(length) && error[..length] == message[..length]
-            });
+            let known = CASES_OF_NAMES.iter().any(|it| message.starts_with(it));
+            let known = known
+                || guarded().iter().any(|(_, error)| {
+                    let length = error.len().min(message.len());
+                    error.is_char_boundary(length) && error[..length] == message[..length]
+                });
             assert!(known, "no case for: {message}");
         }
     }

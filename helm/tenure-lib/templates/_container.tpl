@@ -27,7 +27,7 @@ env:
 envFrom:
   {{- if $secret }}
   - secretRef:
-      name: {{ $secret }}
+      name: {{ $secret | quote }}
   {{- end }}
   {{- with .Values.sidecar.envFrom }}
   {{- toYaml . | nindent 2 }}

@@ -39,12 +39,12 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
   annotations:
-    kubectl.kubernetes.io/default-container: {{ .Values.container.name }}
+    kubectl.kubernetes.io/default-container: {{ .Values.container.name | quote }}
     {{- with .Values.podAnnotations }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
 spec:
-  serviceAccountName: {{ include "app.serviceAccount" . }}
+  serviceAccountName: {{ include "app.serviceAccount" . | quote }}
   # The sidecar mounts its own token, see the volume tenure-api.
   automountServiceAccountToken: {{ .Values.container.serviceAccountToken }}
   # The variables for each Service of the namespace are not used.
@@ -57,7 +57,7 @@ spec:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- with .Values.priorityClassName }}
-  priorityClassName: {{ . }}
+  priorityClassName: {{ . | quote }}
   {{- end }}
   {{- with .Values.nodeSelector }}
   nodeSelector:
@@ -100,7 +100,7 @@ spec:
 {{/* Your container. */}}
 {{- define "app.container" -}}
 {{- $it := .Values.container -}}
-name: {{ $it.name }}
+name: {{ $it.name | quote }}
 image: {{ $it.image | quote }}
 {{- with $it.imagePullPolicy }}
 imagePullPolicy: {{ . }}
@@ -123,7 +123,7 @@ envFrom:
 {{- with $it.ports }}
 ports:
   {{- range . }}
-  - name: {{ .name }}
+  - name: {{ .name | quote }}
     containerPort: {{ .containerPort }}
     protocol: {{ .protocol | default "TCP" }}
   {{- end }}
