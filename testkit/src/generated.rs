@@ -108,7 +108,7 @@ fn permissions() -> String {
 /// remark. What is empty does not differ.
 const IN_CHARTS: &[(&str, &str, &str, &str)] = &[
     ("election", "null", "", "Null: NAME, see `fullnameOverride`"),
-    ("advertise", "", "", "For example `$(POD_IP):8080`"),
+    ("advertise", "", "", "For example `$(POD_IP):8080`; the chart brackets `$(POD_IP)`"),
     ("store", "", "^(kubernetes|azure|[a-z][a-z0-9]*:.*)$", "Null: the value `store` of the chart"),
     ("azure-blob-prefix", "", "^[A-Za-z0-9._/-]*$", "Null: the namespace; \"\": none"),
     ("kube-route", "", "", "Set by `routing.mode`; other values are rejected"),

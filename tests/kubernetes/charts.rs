@@ -292,6 +292,27 @@ fn the_pod_sets_the_identity_of_the_sidecar() {
 }
 
 #[test]
+fn the_advertised_address_of_a_pod_is_right_for_both_families() {
+    for (advertise, bracketed) in [
+        ("$(POD_IP):8080", "[$(POD_IP)]:8080"),
+        ("http://$(POD_IP):8080/x", "http://[$(POD_IP)]:8080/x"),
+        ("[$(POD_IP)]:8080", "[$(POD_IP)]:8080"),
+        ("orders.example:8080", "orders.example:8080"),
+    ] {
+        let flags = render(&json!({"election": {"advertise": advertise}})).flags();
+        let flag = format!("--advertise={bracketed}");
+        assert!(flags.contains(&flag), "{flag} in {flags:?}");
+        for (address, read_as) in [("10.1.2.3", "10.1.2.3"), ("fd00::1", "[fd00::1]")] {
+            let flags: Vec<String> =
+                flags.iter().map(|it| it.replace("$(POD_IP)", address)).collect();
+            let settings = read(&flags).unwrap_or_else(|it| panic!("{it}")).settings;
+            let expected = advertise.replace("[$(POD_IP)]", read_as).replace("$(POD_IP)", read_as);
+            assert_eq!(settings.advertise.as_deref(), Some(expected.as_str()));
+        }
+    }
+}
+
+#[test]
 fn status_files_are_read_by_the_service_and_written_by_the_sidecar_alone() {
     let mounts = |rendered: &Manifests, name: &str| {
         let all = rendered.container(name)["volumeMounts"].as_array().cloned().unwrap_or_default();
