@@ -5,7 +5,7 @@ use testkit::kubernetes::{chart_values as values, manifests, rights, yaml};
 
 use serde_json::{Value, json};
 
-use manifests::{assert_restricted, render, run, text};
+use manifests::{assert_restricted, assert_valid, render, run, text};
 use tenure::kube::rights::Purpose;
 use values::{azure, port, with};
 
@@ -22,7 +22,7 @@ fn the_service_of_the_leader_selects_by_label_or_has_no_selector() {
         plain.each("Service").into_iter().map(|it| &it["metadata"]["name"]).collect();
     assert_eq!(names, ["orders-tenure", "orders-tenure-pods"]);
 
-    let own = json!({"app.kubernetes.io/name": "tenure", "app.kubernetes.io/instance": "orders"});
+    let own = json!({"app.kubernetes.io/name": "orders", "app.kubernetes.io/instance": "orders"});
     let ports = json!([{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}]);
     let label = render(&with(route("label"), json!({"election": {"kubeLabel": "a.b/c"}})));
     let service = &label.the("Service", "orders-tenure-leader")["spec"];
@@ -48,6 +48,37 @@ fn the_service_of_the_leader_selects_by_label_or_has_no_selector() {
         }
         assert_ne!(test["app.kubernetes.io/name"], own["app.kubernetes.io/name"]);
     }
+}
+
+#[test]
+fn the_service_of_the_leader_can_differ_from_that_of_all_pods() {
+    let service = json!({
+        "type": "NodePort", "annotations": {"a": "b", "c": "d"}, "ipFamilyPolicy": "PreferDualStack",
+        "leader": {"type": "LoadBalancer", "annotations": {"a": "x"}, "loadBalancerClass": "l",
+                   "loadBalancerSourceRanges": ["10.0.0.0/8"], "externalTrafficPolicy": "Local"},
+    });
+    for mode in ["label", "endpointslice"] {
+        let rendered = render(&with(route(mode), json!({"service": service})));
+        let all = rendered.the("Service", "orders-tenure");
+        assert_eq!(all["spec"]["type"], "NodePort");
+        assert_eq!(all["metadata"]["annotations"], json!({"a": "b", "c": "d"}));
+        assert!(all["spec"]["loadBalancerClass"].is_null());
+        let leader = rendered.the("Service", "orders-tenure-leader");
+        for key in
+            ["type", "loadBalancerClass", "loadBalancerSourceRanges", "externalTrafficPolicy"]
+        {
+            assert_eq!(leader["spec"][key], service["leader"][key], "{key}");
+        }
+        assert_eq!(leader["metadata"]["annotations"], json!({"a": "x", "c": "d"}));
+        for name in ["orders-tenure", "orders-tenure-leader", "orders-tenure-pods"] {
+            let spec = &rendered.the("Service", name)["spec"];
+            assert_eq!(spec["ipFamilyPolicy"], "PreferDualStack", "{name}");
+        }
+        assert_eq!(rendered.the("Service", "orders-tenure-pods")["spec"]["type"], Value::Null);
+        assert_valid(&rendered.text);
+    }
+    let plain = render(&route("label"));
+    assert_eq!(plain.the("Service", "orders-tenure-leader")["spec"]["type"], "ClusterIP");
 }
 
 #[test]
@@ -205,7 +236,7 @@ fn the_network_policy_opens_the_ports_that_are_named_and_no_others() {
         policy["ingress"].as_array().unwrap().iter().map(|it| &it["ports"]).collect();
     let status = json!([{"protocol": "TCP", "port": 4040}]);
     assert_eq!(ports, [&status, &json!([{"protocol": "TCP", "port": 8080}])]);
-    assert_eq!(policy["ingress"][0]["from"], json!([{"namespaceSelector": {}}]));
+    assert_eq!(policy["ingress"][0]["from"][0], json!({"namespaceSelector": {}}));
     assert!(policy["ingress"][1]["from"].is_null());
     let egress = json!({"networkPolicy": {"egress": {"enabled": true}}});
     let policy =
@@ -264,6 +295,47 @@ fn the_monitoring_objects_match_the_files_of_monitoring() {
     for kind in ["PodMonitor", "PrometheusRule", "ConfigMap"] {
         assert!(plain.each(kind).is_empty(), "{kind}");
     }
+}
+
+#[test]
+fn the_monitoring_objects_fit_the_prometheus_of_the_cluster() {
+    let rendered = render(&json!({
+        "podMonitor": {"enabled": true, "namespace": "monitoring",
+            "relabelings": [{"action": "labeldrop", "regex": "pod"}],
+            "metricRelabelings": [{"action": "labeldrop", "regex": "identity"}]},
+        "prometheusRule": {"enabled": true, "namespace": "monitoring",
+            "severities": {"critical": "page", "TenureFlapping": "info"},
+            "disabled": ["TenureClockJumps"], "runbookBaseUrl": "https://wiki.internal/tenure/",
+            "extraRules": [{"alert": "Own", "expr": "vector(1)"}]},
+    }));
+    let monitor = rendered.the("PodMonitor", "orders-tenure");
+    assert_eq!(monitor["metadata"]["namespace"], "monitoring");
+    assert_eq!(monitor["spec"]["namespaceSelector"], json!({"matchNames": ["shop"]}));
+    let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
+    assert_eq!(endpoint["relabelings"][0]["regex"], "pod");
+    assert_eq!(endpoint["metricRelabelings"][0]["regex"], "identity");
+
+    let rule = rendered.the("PrometheusRule", "orders-tenure");
+    assert_eq!(rule["metadata"]["namespace"], "monitoring");
+    let source = yaml::document(&text("monitoring/rules.yaml"));
+    let alerts = |it: &Value| it["groups"][0]["rules"].as_array().unwrap().clone();
+    let (ours, theirs) = (alerts(&source), alerts(&rule["spec"]));
+    assert_eq!(theirs.len(), ours.len() - 1);
+    assert!(theirs.iter().all(|it| it["alert"] != "TenureClockJumps"));
+    for mut alert in ours.into_iter().filter(|it| it["alert"] != "TenureClockJumps") {
+        let name = alert["alert"].as_str().unwrap().to_owned();
+        let severity = &mut alert["labels"]["severity"];
+        if name == "TenureFlapping" {
+            *severity = json!("info");
+        } else if severity == "critical" {
+            *severity = json!("page");
+        }
+        let runbook = format!("https://wiki.internal/tenure/{name}.md");
+        alert["annotations"]["runbook_url"] = json!(runbook);
+        assert!(theirs.contains(&alert), "{alert}");
+    }
+    let own = json!({"name": "tenure-extra", "rules": [{"alert": "Own", "expr": "vector(1)"}]});
+    assert_eq!(rule["spec"]["groups"][1], own);
 }
 
 #[test]

@@ -57,14 +57,23 @@ volumeMounts:
   {{- end }}
 {{- end -}}
 
-{{/* The image, by digest if one is set. */}}
+{{/* The image, by digest if one is set, from global.imageRegistry if that is set. */}}
 {{- define "tenure.image" -}}
 {{- $image := .Values.sidecar.image -}}
-{{- if $image.digest -}}
-{{ $image.repository }}@{{ $image.digest }}
-{{- else -}}
-{{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}
+{{- $repository := $image.repository -}}
+{{- with (.Values.global | default dict).imageRegistry -}}
+{{- $repository = printf "%s/%s" . (trimPrefix (include "tenure.registry" $repository) $repository | trimPrefix "/") -}}
 {{- end -}}
+{{- if $image.digest -}}
+{{ $repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $repository }}:{{ $image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{/* The registry in the name of an image; empty if it names none. */}}
+{{- define "tenure.registry" -}}
+{{- regexFind "^(localhost|[^/]*[.:][^/]*)/" . | trimSuffix "/" -}}
 {{- end -}}
 
 {{/*

@@ -26,6 +26,13 @@
 {{- if and $e.admin (not (hasPrefix "unix:" $e.admin)) (not $e.adminTokenFile) -}}
   {{- fail (printf "election.adminTokenFile is empty, and election.admin is the address %s: set it to a file mounted by sidecar.volumeMounts, or election.admin to unix:/run/tenure/admin.sock" $e.admin) -}}
 {{- end -}}
+{{- $own := list -}}
+{{- range include "tenure.env" . | fromYamlArray -}}{{- $own = append $own .name -}}{{- end -}}
+{{- range .Values.sidecar.env -}}
+  {{- if has .name $own -}}
+    {{- fail (printf "sidecar.env has %s, which the chart sets: remove it, and set the value under election or azure" .name) -}}
+  {{- end -}}
+{{- end -}}
 {{- include "tenure.guards.timings" . -}}
 {{- end -}}
 

@@ -1,7 +1,7 @@
 {{/* The permissions of the sidecar: Roles and RoleBindings, each rule with its reason. */}}
 
 {{/*
-Takes (dict "context" CONTEXT "serviceAccount" NAME "labels" YAML). Renders nothing if the sidecar does not
+Takes (dict "context" CONTEXT "serviceAccount" NAME "labels" YAML), and optionally "annotations". Renders nothing if the sidecar does not
 use the API server. The prefixes keep the names apart from those of Roles of your own and of other releases; a Lease
 in another namespace can have Roles from several.
 */}}
@@ -14,9 +14,9 @@ in another namespace can have Roles from several.
 {{- $leaseNamespace := $isStore | ternary (include "tenure.leaseNamespace" $context) $own -}}
 {{- if $isStore }}
 {{- $elsewhere := eq $leaseNamespace $own | ternary "" (printf ".%s" $own) }}
-{{ include "tenure.role" (dict "name" (printf "tenure-lease-%s%s" $name $elsewhere) "namespace" $leaseNamespace "own" $own "serviceAccount" .serviceAccount "labels" .labels "rules" (include "tenure.rules.lease" $context)) }}
+{{ include "tenure.role" (dict "name" (printf "tenure-lease-%s%s" $name $elsewhere) "namespace" $leaseNamespace "own" $own "serviceAccount" .serviceAccount "labels" .labels "annotations" .annotations "rules" (include "tenure.rules.lease" $context)) }}
 {{- end }}
-{{ include "tenure.role" (dict "name" (printf "tenure-pod-%s" $name) "namespace" $own "own" $own "serviceAccount" .serviceAccount "labels" .labels "rules" (include "tenure.rules.pod" $context)) }}
+{{ include "tenure.role" (dict "name" (printf "tenure-pod-%s" $name) "namespace" $own "own" $own "serviceAccount" .serviceAccount "labels" .labels "annotations" .annotations "rules" (include "tenure.rules.pod" $context)) }}
 {{- end -}}
 {{- end -}}
 
@@ -29,6 +29,10 @@ metadata:
   namespace: {{ .namespace | quote }}
   labels:
     {{- .labels | nindent 4 }}
+  {{- with .annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
 rules:
   {{- .rules | nindent 2 }}
 ---
@@ -39,6 +43,10 @@ metadata:
   namespace: {{ .namespace | quote }}
   labels:
     {{- .labels | nindent 4 }}
+  {{- with .annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role

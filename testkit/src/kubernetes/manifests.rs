@@ -110,10 +110,11 @@ impl Manifests {
         found[0]
     }
 
-    /// Returns the only Deployment or StatefulSet.
+    /// Returns the only Deployment, StatefulSet or DaemonSet.
     pub fn workload(&self) -> &Value {
         let mut found = self.each("Deployment");
         found.extend(self.each("StatefulSet"));
+        found.extend(self.each("DaemonSet"));
         assert_eq!(found.len(), 1, "{}", self.text);
         found[0]
     }
