@@ -216,6 +216,65 @@ fn workload_identity_has_the_labels_and_annotations_of_aks() {
 }
 
 #[test]
+fn the_sidecar_alone_has_its_identity_in_azure() {
+    let client = azure()["azure"]["clientId"].clone();
+    let variable = |rendered: &manifests::Manifests, container: &str| {
+        let all = rendered.container(container)["env"].as_array().unwrap().clone();
+        all.into_iter().find(|it| it["name"] == "AZURE_CLIENT_ID").map(|it| it["value"].clone())
+    };
+    let annotations = |rendered: &manifests::Manifests| {
+        rendered.workload()["spec"]["template"]["metadata"]["annotations"].clone()
+    };
+    let skip = "azure.workload.identity/skip-containers";
+    let rendered = render(&with(
+        azure(),
+        json!({
+            "initContainers": [{"name": "migrate", "image": "x:1"}],
+            "extraContainers": [{"name": "proxy", "image": "x:1"}],
+        }),
+    ));
+    assert_eq!(variable(&rendered, "tenure"), Some(client.clone()));
+    assert_eq!(variable(&rendered, "service"), None);
+    assert_eq!(annotations(&rendered)[skip], "service;migrate;proxy");
+
+    // The service signs in too, as the identity that its ServiceAccount has.
+    let own = "11111111-0000-4000-8000-1234567890ab";
+    let key = "azure.workload.identity/client-id";
+    let shared = json!({
+        "container": {"azureIdentity": true},
+        "serviceAccount": {"annotations": {key: own}},
+    });
+    let rendered = render(&with(azure(), shared));
+    assert_eq!(
+        rendered.the("ServiceAccount", "orders-tenure")["metadata"]["annotations"][key],
+        own
+    );
+    assert_eq!(variable(&rendered, "tenure"), Some(client));
+    assert!(annotations(&rendered)[skip].is_null());
+}
+
+#[test]
+fn a_service_account_that_is_annotated_already_is_accepted() {
+    let key = "azure.workload.identity/client-id";
+    let own = "11111111-0000-4000-8000-1234567890ab";
+    for account in [
+        json!({"azure": {"workloadIdentity": true},
+               "serviceAccount": {"create": false, "name": "existing"}}),
+        json!({"serviceAccount": {"annotations": {key: own}}}),
+    ] {
+        let values = with(azure(), with(json!({"azure": {"clientId": ""}}), account));
+        let rendered = render(&values);
+        let metadata = &rendered.workload()["spec"]["template"]["metadata"];
+        assert_eq!(metadata["labels"]["azure.workload.identity/use"], "true", "{values}");
+        let env = rendered.container("tenure")["env"].as_array().unwrap();
+        assert!(env.iter().all(|it| it["name"] != "AZURE_CLIENT_ID"), "{values}");
+        for account in rendered.each("ServiceAccount") {
+            assert_eq!(account["metadata"]["annotations"], json!({key: own}));
+        }
+    }
+}
+
+#[test]
 fn releases_of_two_namespaces_share_no_blob() {
     let prefix = |values: Value| {
         let flags = render(&with(azure(), values)).flags();

@@ -64,6 +64,14 @@ spec:
 
 {{- define "app.podAnnotations" -}}
 kubectl.kubernetes.io/default-container: {{ .Values.container.name | quote }}
+{{- if and (include "tenure.workloadIdentity" .) (not .Values.container.azureIdentity) }}
+{{- $names := list .Values.container.name }}
+{{- range concat .Values.initContainers .Values.extraContainers }}
+{{- $names = append $names .name }}
+{{- end }}
+# These get no token for the ServiceAccount's identity in Azure.
+azure.workload.identity/skip-containers: {{ join ";" $names | quote }}
+{{- end }}
 {{- end -}}
 
 {{/* Takes (list VALUES KEY…), and returns those that are set, as YAML. */}}
