@@ -101,7 +101,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "advertise",
         kind: Kind::Text("ADDRESS", "^[!-~]{1,128}$"),
-        help: "Address of the service, published while this instance leads",
+        help: "Address of the service, published while this instance leads; an IPv6 address in \
+               brackets",
         ..ELECTION
     },
     Setting {

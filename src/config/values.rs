@@ -1,7 +1,7 @@
 //! Parses single values: names, addresses, files, numbers, words.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use url::Host;
@@ -111,12 +111,33 @@ pub(super) fn identity(text: &str) -> Result<String, Problem> {
     printable(text)
 }
 
-/// Parses the address of a service: 1–128 printable ASCII characters without spaces.
+/// Parses the address of a service: 1–128 printable ASCII characters without spaces, an IPv6 address
+/// in brackets. Removes brackets around an IPv4 address, so that `[$(POD_IP)]:8080` is right for pods
+/// of both families.
 pub(super) fn advertise(text: &str) -> Result<String, Problem> {
     if text.contains(' ') {
         return Err(Problem::new("has a space", "write an address such as 10.0.3.7:8080"));
     }
-    printable(text)
+    let text = printable(text)?;
+    let start = text.find("://").map_or(0, |at| at + "://".len());
+    let end = text[start..].find('/').map_or(text.len(), |at| start + at);
+    let (scheme, authority, path) = (&text[..start], &text[start..end], &text[end..]);
+    let bracketed = authority.strip_prefix('[').and_then(|it| it.split_once(']'));
+    if let Some((host, port)) = bracketed.filter(|(host, _)| host.parse::<Ipv4Addr>().is_ok()) {
+        return Ok(format!("{scheme}{host}{port}{path}"));
+    }
+    // The end of an IPv6 address can look like a port: such a port is the likelier meaning.
+    let is_ipv6 = |it: &str| it.parse::<Ipv6Addr>().is_ok();
+    let with_port = authority.rsplit_once(':').filter(|(host, _)| is_ipv6(host));
+    let mended = match with_port {
+        Some((host, port)) => format!("[{host}]:{port}"),
+        None if is_ipv6(authority) => format!("[{authority}]"),
+        None => return Ok(text),
+    };
+    Err(Problem::new(
+        "is an IPv6 address without brackets, which does not tell its port",
+        format!("write {scheme}{mended}{path}"),
+    ))
 }
 
 fn printable(text: &str) -> Result<String, Problem> {

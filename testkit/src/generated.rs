@@ -19,7 +19,7 @@ const RULES: &str = "monitoring/rules.yaml";
 /// content.
 pub fn stale() -> Vec<(&'static str, String)> {
     let values = between(VALUES[0], "settings", &values());
-    let shared = &values[values.find("# -- Base name").expect("its first value")..];
+    let shared = &values[values.find("# -- Name of the chart").expect("its first value")..];
     let schema = replaced(&read(SCHEMAS[0]), "election", &schema());
     let files = [
         (README, between(README, "settings", &readme())),
@@ -107,8 +107,8 @@ fn permissions() -> String {
 /// What differs in the charts: the setting, its default as YAML, the pattern of its values, a
 /// remark. What is empty does not differ.
 const IN_CHARTS: &[(&str, &str, &str, &str)] = &[
-    ("election", "null", "", "Null: the release's name"),
-    ("advertise", "", "", "For example `$(POD_IP):8080`"),
+    ("election", "null", "", "Null: NAME, see `fullnameOverride`"),
+    ("advertise", "", "", "For example `$(POD_IP):8080`; the chart brackets `$(POD_IP)`"),
     ("store", "", "^(kubernetes|azure|[a-z][a-z0-9]*:.*)$", "Null: the value `store` of the chart"),
     ("azure-blob-prefix", "", "^[A-Za-z0-9._/-]*$", "Null: the namespace; \"\": none"),
     ("kube-route", "", "", "Set by `routing.mode`; other values are rejected"),
@@ -140,7 +140,7 @@ const IN_CHARTS: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 const NAME_OF_SERVICE: &str =
-    "The name of its Service with routing.mode label, too. Null: the release's name and -leader";
+    "The name of its Service with routing.mode label, too. Null: NAME-leader";
 const REACHABLE: &str = "The kubelet must be able to reach one address; [::] means all addresses, \
                          and all IPv4 addresses if the node has no IPv6";
 

@@ -41,6 +41,11 @@ impl Release {
         it
     }
 
+    /// Returns the name of the Lease, the Deployment and the Service for all pods.
+    fn full_name(&self) -> String {
+        format!("{}-tenure", self.name)
+    }
+
     /// Installs the chart by Helm, or upgrades it to another version of the pods.
     fn helm(&self, verb: &str, version: &str) {
         let values = json!({
@@ -69,7 +74,7 @@ impl Release {
     /// Waits until all pods have this version and, unless readiness is leadership, are ready.
     fn rolls_out(&self, version: &str) {
         if self.mode != "probe" {
-            let deployment = format!("deployment/{}", self.name);
+            let deployment = format!("deployment/{}", self.full_name());
             self.kubectl.run(&[
                 "rollout",
                 "status",
@@ -104,9 +109,9 @@ impl Release {
             let leaders = self.kubelet.leaders();
             let [(leader, address)] = &leaders[..] else { return None };
             let (service, wanted) = match self.mode {
-                "none" => (self.name.clone(), self.kubelet.addresses()),
-                "probe" => (self.name.clone(), vec![address.clone()]),
-                _ => (format!("{}-leader", self.name), vec![address.clone()]),
+                "none" => (self.full_name(), self.kubelet.addresses()),
+                "probe" => (self.full_name(), vec![address.clone()]),
+                _ => (format!("{}-leader", self.full_name()), vec![address.clone()]),
             };
             let (wanted, found) = (wanted.into_iter().collect(), self.endpoints(&service));
             let now = format!("{leader} leads; {service} leads to {found:?}, due are {wanted:?}");
@@ -122,7 +127,7 @@ impl Release {
 
     /// Returns whether the leader holds the Lease of the release.
     fn lease_names(&self, leader: &str) -> bool {
-        let lease = self.kubectl.get(&self.name, "leases", &self.name);
+        let lease = self.kubectl.get(&self.name, "leases", &self.full_name());
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
         holder.starts_with(&format!("{leader}_"))
     }

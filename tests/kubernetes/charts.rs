@@ -155,10 +155,10 @@ fn tenure_accepts_the_flags_of_the_chart_without_a_warning() {
         let loaded = read(&flags).unwrap_or_else(|faults| panic!("{flags:?}: {faults}"));
         assert_eq!(loaded.warnings, [], "{flags:?}");
         let settings = loaded.settings;
-        assert_eq!(settings.election, "orders");
+        assert_eq!(settings.election, "orders-tenure");
         let expected = match values["store"].as_str() {
-            None => "kubernetes:shop/orders",
-            Some("azure") => "azure://orders/locks/shop/orders",
+            None => "kubernetes:shop/orders-tenure",
+            Some("azure") => "azure://orders/locks/shop/orders-tenure",
             Some(url) => url,
         };
         assert_eq!(settings.store.to_string(), expected);
@@ -167,7 +167,7 @@ fn tenure_accepts_the_flags_of_the_chart_without_a_warning() {
         let route = route.map(ToString::to_string);
         let expected = match values["routing"]["mode"].as_str().unwrap() {
             "label" => Some("label:tenure.dev/role"),
-            "endpointslice" => Some("endpointslice:orders-leader:10.1.2.3"),
+            "endpointslice" => Some("endpointslice:orders-tenure-leader:10.1.2.3"),
             _ => None,
         };
         assert_eq!(route.as_deref(), expected);
@@ -262,16 +262,16 @@ fn the_port_follows_the_listener_everywhere() {
     for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
         assert_eq!(sidecar[probe]["httpGet"]["port"], 9);
     }
-    let service = rendered.the("Service", "orders-pods");
+    let service = rendered.the("Service", "orders-tenure-pods");
     assert_eq!(service["spec"]["ports"][0]["targetPort"], 9);
-    let policy = rendered.the("NetworkPolicy", "orders");
+    let policy = rendered.the("NetworkPolicy", "orders-tenure");
     assert_eq!(policy["spec"]["ingress"][0]["ports"][0]["port"], 9);
     let url = json!({"name": "TENURE_URL", "value": "http://127.0.0.1:9"});
     for name in ["tenure", "service"] {
         assert!(rendered.container(name)["env"].as_array().unwrap().contains(&url), "{name}");
     }
-    let test = rendered.the("Pod", "orders-exactly-one");
-    let url = "--url=http://orders-pods.shop.svc:9";
+    let test = rendered.the("Pod", "orders-tenure-exactly-one");
+    let url = "--url=http://orders-tenure-pods.shop.svc:9";
     assert!(test["spec"]["containers"][0]["args"].as_array().unwrap().contains(&json!(url)));
 }
 
@@ -289,6 +289,27 @@ fn the_pod_sets_the_identity_of_the_sidecar() {
     }
     let listen = "--listen=[::]:4040".to_owned();
     assert!(rendered.flags().contains(&listen));
+}
+
+#[test]
+fn the_advertised_address_of_a_pod_is_right_for_both_families() {
+    for (advertise, bracketed) in [
+        ("$(POD_IP):8080", "[$(POD_IP)]:8080"),
+        ("http://$(POD_IP):8080/x", "http://[$(POD_IP)]:8080/x"),
+        ("[$(POD_IP)]:8080", "[$(POD_IP)]:8080"),
+        ("orders.example:8080", "orders.example:8080"),
+    ] {
+        let flags = render(&json!({"election": {"advertise": advertise}})).flags();
+        let flag = format!("--advertise={bracketed}");
+        assert!(flags.contains(&flag), "{flag} in {flags:?}");
+        for (address, read_as) in [("10.1.2.3", "10.1.2.3"), ("fd00::1", "[fd00::1]")] {
+            let flags: Vec<String> =
+                flags.iter().map(|it| it.replace("$(POD_IP)", address)).collect();
+            let settings = read(&flags).unwrap_or_else(|it| panic!("{it}")).settings;
+            let expected = advertise.replace("[$(POD_IP)]", read_as).replace("$(POD_IP)", read_as);
+            assert_eq!(settings.advertise.as_deref(), Some(expected.as_str()));
+        }
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use testkit::kubernetes::{chart_values as values, manifests, rights, yaml};
 
 use serde_json::{Value, json};
 
-use manifests::{assert_restricted, render, run, text};
+use manifests::{assert_restricted, assert_valid, render, run, text};
 use tenure::kube::rights::Purpose;
 use values::{azure, port, with};
 
@@ -20,12 +20,12 @@ fn the_service_of_the_leader_selects_by_label_or_has_no_selector() {
     let plain = render(&route("none"));
     let names: Vec<&Value> =
         plain.each("Service").into_iter().map(|it| &it["metadata"]["name"]).collect();
-    assert_eq!(names, ["orders", "orders-pods"]);
+    assert_eq!(names, ["orders-tenure", "orders-tenure-pods"]);
 
-    let own = json!({"app.kubernetes.io/name": "tenure", "app.kubernetes.io/instance": "orders"});
+    let own = json!({"app.kubernetes.io/name": "orders", "app.kubernetes.io/instance": "orders"});
     let ports = json!([{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}]);
     let label = render(&with(route("label"), json!({"election": {"kubeLabel": "a.b/c"}})));
-    let service = &label.the("Service", "orders-leader")["spec"];
+    let service = &label.the("Service", "orders-tenure-leader")["spec"];
     assert_eq!(service["selector"], with(own.clone(), json!({"a.b/c": "active"})));
     assert_eq!(service["ports"], ports);
 
@@ -37,12 +37,12 @@ fn the_service_of_the_leader_selects_by_label_or_has_no_selector() {
     assert!(slice.flags().contains(&"--kube-service=first".to_owned()));
 
     for rendered in [plain, label, slice] {
-        assert_eq!(rendered.the("Service", "orders")["spec"]["selector"], own);
-        let pods = &rendered.the("Service", "orders-pods")["spec"];
+        assert_eq!(rendered.the("Service", "orders-tenure")["spec"]["selector"], own);
+        let pods = &rendered.the("Service", "orders-tenure-pods")["spec"];
         assert_eq!(pods["clusterIP"], "None");
         assert_eq!(pods["publishNotReadyAddresses"], true);
         let labels = &rendered.workload()["spec"]["template"]["metadata"]["labels"];
-        let test = &rendered.the("Pod", "orders-exactly-one")["metadata"]["labels"];
+        let test = &rendered.the("Pod", "orders-tenure-exactly-one")["metadata"]["labels"];
         for (key, value) in own.as_object().unwrap() {
             assert_eq!(labels[key], *value);
         }
@@ -51,11 +51,42 @@ fn the_service_of_the_leader_selects_by_label_or_has_no_selector() {
 }
 
 #[test]
+fn the_service_of_the_leader_can_differ_from_that_of_all_pods() {
+    let service = json!({
+        "type": "NodePort", "annotations": {"a": "b", "c": "d"}, "ipFamilyPolicy": "PreferDualStack",
+        "leader": {"type": "LoadBalancer", "annotations": {"a": "x"}, "loadBalancerClass": "l",
+                   "loadBalancerSourceRanges": ["10.0.0.0/8"], "externalTrafficPolicy": "Local"},
+    });
+    for mode in ["label", "endpointslice"] {
+        let rendered = render(&with(route(mode), json!({"service": service})));
+        let all = rendered.the("Service", "orders-tenure");
+        assert_eq!(all["spec"]["type"], "NodePort");
+        assert_eq!(all["metadata"]["annotations"], json!({"a": "b", "c": "d"}));
+        assert!(all["spec"]["loadBalancerClass"].is_null());
+        let leader = rendered.the("Service", "orders-tenure-leader");
+        for key in
+            ["type", "loadBalancerClass", "loadBalancerSourceRanges", "externalTrafficPolicy"]
+        {
+            assert_eq!(leader["spec"][key], service["leader"][key], "{key}");
+        }
+        assert_eq!(leader["metadata"]["annotations"], json!({"a": "x", "c": "d"}));
+        for name in ["orders-tenure", "orders-tenure-leader", "orders-tenure-pods"] {
+            let spec = &rendered.the("Service", name)["spec"];
+            assert_eq!(spec["ipFamilyPolicy"], "PreferDualStack", "{name}");
+        }
+        assert_eq!(rendered.the("Service", "orders-tenure-pods")["spec"]["type"], Value::Null);
+        assert_valid(&rendered.text);
+    }
+    let plain = render(&route("label"));
+    assert_eq!(plain.the("Service", "orders-tenure-leader")["spec"]["type"], "ClusterIP");
+}
+
+#[test]
 fn routing_by_probe_waits_for_nothing_and_has_no_budget() {
     let usual = render(&route("none"));
     let strategy = &usual.workload()["spec"]["strategy"];
     assert_eq!(strategy["rollingUpdate"], json!({"maxSurge": 1, "maxUnavailable": 0}));
-    let budget = &usual.the("PodDisruptionBudget", "orders")["spec"];
+    let budget = &usual.the("PodDisruptionBudget", "orders-tenure")["spec"];
     assert_eq!(budget["unhealthyPodEvictionPolicy"], "AlwaysAllow");
     assert_eq!(budget["maxUnavailable"], 1);
 
@@ -72,7 +103,7 @@ fn routing_by_probe_waits_for_nothing_and_has_no_budget() {
         assert_eq!(chosen.workload()["spec"]["strategy"], strategy);
     }
     let least = render(&json!({"replicas": 3, "pdb": {"minAvailable": 2, "maxUnavailable": null}}));
-    let budget = &least.the("PodDisruptionBudget", "orders")["spec"];
+    let budget = &least.the("PodDisruptionBudget", "orders-tenure")["spec"];
     assert_eq!(budget["minAvailable"], 2);
     assert!(budget["maxUnavailable"].is_null());
     assert!(render(&json!({"pdb": {"enabled": false}})).each("PodDisruptionBudget").is_empty());
@@ -97,7 +128,7 @@ fn the_token_of_the_api_server_is_the_sidecars_alone_and_only_where_it_needs_one
         assert_eq!(rendered.pod()["automountServiceAccountToken"], false);
         assert_eq!(rendered.each("Role").is_empty(), !needed, "{values}");
         assert_eq!(rendered.each("RoleBinding").len(), rendered.each("Role").len());
-        assert_eq!(rendered.pod()["serviceAccountName"], "orders");
+        assert_eq!(rendered.pod()["serviceAccountName"], "orders-tenure");
     }
     let own = render(&json!({"container": {"serviceAccountToken": true}}));
     assert_eq!(own.pod()["automountServiceAccountToken"], true);
@@ -106,14 +137,14 @@ fn the_token_of_the_api_server_is_the_sidecars_alone_and_only_where_it_needs_one
 #[test]
 fn a_lease_in_another_namespace_has_its_rights_there() {
     let rendered = render(&json!({"store": "kubernetes:locks/first"}));
-    let role = rendered.the("Role", "orders-lease");
+    let role = rendered.the("Role", "tenure-lease-orders-tenure.shop");
     assert_eq!(role["metadata"]["namespace"], "locks");
     assert_eq!(role["rules"][0]["resourceNames"], json!(["first"]));
-    let binding = rendered.the("RoleBinding", "orders-lease");
+    let binding = rendered.the("RoleBinding", "tenure-lease-orders-tenure.shop");
     assert_eq!(binding["metadata"]["namespace"], "locks");
     assert_eq!(binding["subjects"][0]["namespace"], "shop");
-    assert_eq!(binding["subjects"][0]["name"], "orders");
-    assert_eq!(rendered.the("Role", "orders")["metadata"]["namespace"], "shop");
+    assert_eq!(binding["subjects"][0]["name"], "orders-tenure");
+    assert_eq!(rendered.the("Role", "tenure-pod-orders-tenure")["metadata"]["namespace"], "shop");
     let without = render(
         &json!({"rbac": {"create": false}, "serviceAccount": {"create": false, "name": "x"}}),
     );
@@ -128,11 +159,11 @@ fn the_rights_are_those_that_tenure_needs_and_no_others() {
     let of = |lease| rights::Of {
         namespace: "shop",
         lease,
-        service: "orders-leader",
-        election: "orders",
+        service: "orders-tenure-leader",
+        election: "orders-tenure",
     };
     let needed = |purposes: &[Purpose], lease| rights::needed(purposes, &of(lease));
-    let lease = ("shop", "orders");
+    let lease = ("shop", "orders-tenure");
     for (mode, purpose) in [
         ("none", None),
         ("probe", None),
@@ -170,7 +201,7 @@ fn workload_identity_has_the_labels_and_annotations_of_aks() {
     let rendered = render(&with(azure(), json!({"azure": {"tenantId": tenant}})));
     let labels = &rendered.workload()["spec"]["template"]["metadata"]["labels"];
     assert_eq!(labels["azure.workload.identity/use"], "true");
-    let account = &rendered.the("ServiceAccount", "orders")["metadata"]["annotations"];
+    let account = &rendered.the("ServiceAccount", "orders-tenure")["metadata"]["annotations"];
     let client = &azure()["azure"]["clientId"];
     assert_eq!(account["azure.workload.identity/client-id"], *client);
     assert_eq!(account["azure.workload.identity/tenant-id"], tenant);
@@ -182,6 +213,65 @@ fn workload_identity_has_the_labels_and_annotations_of_aks() {
     let sources = &rendered.container("tenure")["envFrom"];
     assert_eq!(*sources, json!([{"secretRef": {"name": "storage"}}]));
     assert!(rendered.container("service")["envFrom"].is_null());
+}
+
+#[test]
+fn the_sidecar_alone_has_its_identity_in_azure() {
+    let client = azure()["azure"]["clientId"].clone();
+    let variable = |rendered: &manifests::Manifests, container: &str| {
+        let all = rendered.container(container)["env"].as_array().unwrap().clone();
+        all.into_iter().find(|it| it["name"] == "AZURE_CLIENT_ID").map(|it| it["value"].clone())
+    };
+    let annotations = |rendered: &manifests::Manifests| {
+        rendered.workload()["spec"]["template"]["metadata"]["annotations"].clone()
+    };
+    let skip = "azure.workload.identity/skip-containers";
+    let rendered = render(&with(
+        azure(),
+        json!({
+            "initContainers": [{"name": "migrate", "image": "x:1"}],
+            "extraContainers": [{"name": "proxy", "image": "x:1"}],
+        }),
+    ));
+    assert_eq!(variable(&rendered, "tenure"), Some(client.clone()));
+    assert_eq!(variable(&rendered, "service"), None);
+    assert_eq!(annotations(&rendered)[skip], "service;migrate;proxy");
+
+    // The service signs in too, as the identity that its ServiceAccount has.
+    let own = "11111111-0000-4000-8000-1234567890ab";
+    let key = "azure.workload.identity/client-id";
+    let shared = json!({
+        "container": {"azureIdentity": true},
+        "serviceAccount": {"annotations": {key: own}},
+    });
+    let rendered = render(&with(azure(), shared));
+    assert_eq!(
+        rendered.the("ServiceAccount", "orders-tenure")["metadata"]["annotations"][key],
+        own
+    );
+    assert_eq!(variable(&rendered, "tenure"), Some(client));
+    assert!(annotations(&rendered)[skip].is_null());
+}
+
+#[test]
+fn a_service_account_that_is_annotated_already_is_accepted() {
+    let key = "azure.workload.identity/client-id";
+    let own = "11111111-0000-4000-8000-1234567890ab";
+    for account in [
+        json!({"azure": {"workloadIdentity": true},
+               "serviceAccount": {"create": false, "name": "existing"}}),
+        json!({"serviceAccount": {"annotations": {key: own}}}),
+    ] {
+        let values = with(azure(), with(json!({"azure": {"clientId": ""}}), account));
+        let rendered = render(&values);
+        let metadata = &rendered.workload()["spec"]["template"]["metadata"];
+        assert_eq!(metadata["labels"]["azure.workload.identity/use"], "true", "{values}");
+        let env = rendered.container("tenure")["env"].as_array().unwrap();
+        assert!(env.iter().all(|it| it["name"] != "AZURE_CLIENT_ID"), "{values}");
+        for account in rendered.each("ServiceAccount") {
+            assert_eq!(account["metadata"]["annotations"], json!({key: own}));
+        }
+    }
 }
 
 #[test]
@@ -199,17 +289,17 @@ fn releases_of_two_namespaces_share_no_blob() {
 #[test]
 fn the_network_policy_opens_the_ports_that_are_named_and_no_others() {
     let rendered = render(&route("none"));
-    let policy = &rendered.the("NetworkPolicy", "orders")["spec"];
+    let policy = &rendered.the("NetworkPolicy", "orders-tenure")["spec"];
     assert_eq!(policy["policyTypes"], json!(["Ingress"]));
     let ports: Vec<&Value> =
         policy["ingress"].as_array().unwrap().iter().map(|it| &it["ports"]).collect();
     let status = json!([{"protocol": "TCP", "port": 4040}]);
     assert_eq!(ports, [&status, &json!([{"protocol": "TCP", "port": 8080}])]);
-    assert_eq!(policy["ingress"][0]["from"], json!([{"namespaceSelector": {}}]));
+    assert_eq!(policy["ingress"][0]["from"][0], json!({"namespaceSelector": {}}));
     assert!(policy["ingress"][1]["from"].is_null());
     let egress = json!({"networkPolicy": {"egress": {"enabled": true}}});
     let policy =
-        &render(&with(route("none"), egress)).the("NetworkPolicy", "orders")["spec"].clone();
+        &render(&with(route("none"), egress)).the("NetworkPolicy", "orders-tenure")["spec"].clone();
     assert_eq!(policy["policyTypes"], json!(["Ingress", "Egress"]));
     let open = policy["egress"].as_array().unwrap();
     let open: Vec<&Value> = open.iter().flat_map(|it| it["ports"].as_array().unwrap()).collect();
@@ -244,17 +334,17 @@ fn the_monitoring_objects_match_the_files_of_monitoring() {
         "prometheusRule": {"enabled": true, "labels": labels},
         "dashboard": {"enabled": true},
     }));
-    let rule = rendered.the("PrometheusRule", "orders");
+    let rule = rendered.the("PrometheusRule", "orders-tenure");
     assert_eq!(rule["metadata"]["labels"]["release"], "kube-prometheus-stack");
     assert_eq!(rule["spec"], yaml::document(&text("monitoring/rules.yaml")));
-    let monitor = rendered.the("PodMonitor", "orders");
+    let monitor = rendered.the("PodMonitor", "orders-tenure");
     assert_eq!(monitor["metadata"]["labels"]["release"], "kube-prometheus-stack");
     let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
     assert_eq!(endpoint["port"], "tenure");
     assert_eq!(endpoint["interval"], "30s");
     let selector = &monitor["spec"]["selector"]["matchLabels"];
     assert_eq!(*selector, rendered.workload()["spec"]["selector"]["matchLabels"]);
-    let board = rendered.the("ConfigMap", "orders-dashboard");
+    let board = rendered.the("ConfigMap", "orders-tenure-dashboard");
     assert_eq!(board["metadata"]["labels"]["grafana_dashboard"], "1");
     let shown: Value =
         serde_json::from_str(board["data"]["tenure.json"].as_str().unwrap()).unwrap();
@@ -267,9 +357,50 @@ fn the_monitoring_objects_match_the_files_of_monitoring() {
 }
 
 #[test]
+fn the_monitoring_objects_fit_the_prometheus_of_the_cluster() {
+    let rendered = render(&json!({
+        "podMonitor": {"enabled": true, "namespace": "monitoring",
+            "relabelings": [{"action": "labeldrop", "regex": "pod"}],
+            "metricRelabelings": [{"action": "labeldrop", "regex": "identity"}]},
+        "prometheusRule": {"enabled": true, "namespace": "monitoring",
+            "severities": {"critical": "page", "TenureFlapping": "info"},
+            "disabled": ["TenureClockJumps"], "runbookBaseUrl": "https://wiki.internal/tenure/",
+            "extraRules": [{"alert": "Own", "expr": "vector(1)"}]},
+    }));
+    let monitor = rendered.the("PodMonitor", "orders-tenure");
+    assert_eq!(monitor["metadata"]["namespace"], "monitoring");
+    assert_eq!(monitor["spec"]["namespaceSelector"], json!({"matchNames": ["shop"]}));
+    let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
+    assert_eq!(endpoint["relabelings"][0]["regex"], "pod");
+    assert_eq!(endpoint["metricRelabelings"][0]["regex"], "identity");
+
+    let rule = rendered.the("PrometheusRule", "orders-tenure");
+    assert_eq!(rule["metadata"]["namespace"], "monitoring");
+    let source = yaml::document(&text("monitoring/rules.yaml"));
+    let alerts = |it: &Value| it["groups"][0]["rules"].as_array().unwrap().clone();
+    let (ours, theirs) = (alerts(&source), alerts(&rule["spec"]));
+    assert_eq!(theirs.len(), ours.len() - 1);
+    assert!(theirs.iter().all(|it| it["alert"] != "TenureClockJumps"));
+    for mut alert in ours.into_iter().filter(|it| it["alert"] != "TenureClockJumps") {
+        let name = alert["alert"].as_str().unwrap().to_owned();
+        let severity = &mut alert["labels"]["severity"];
+        if name == "TenureFlapping" {
+            *severity = json!("info");
+        } else if severity == "critical" {
+            *severity = json!("page");
+        }
+        let runbook = format!("https://wiki.internal/tenure/{name}.md");
+        alert["annotations"]["runbook_url"] = json!(runbook);
+        assert!(theirs.contains(&alert), "{alert}");
+    }
+    let own = json!({"name": "tenure-extra", "rules": [{"alert": "Own", "expr": "vector(1)"}]});
+    assert_eq!(rule["spec"]["groups"][1], own);
+}
+
+#[test]
 fn the_helm_test_checks_all_pods_for_exactly_one_leader() {
     let rendered = render(&json!({"replicas": 3}));
-    let pod = rendered.the("Pod", "orders-exactly-one");
+    let pod = rendered.the("Pod", "orders-tenure-exactly-one");
     assert_eq!(pod["metadata"]["annotations"]["helm.sh/hook"], "test");
     let args: Vec<&str> = pod["spec"]["containers"][0]["args"]
         .as_array()
@@ -277,17 +408,17 @@ fn the_helm_test_checks_all_pods_for_exactly_one_leader() {
         .iter()
         .map(|it| it.as_str().unwrap())
         .collect();
-    let url = "--url=http://orders-pods.shop.svc:4040";
+    let url = "--url=http://orders-tenure-pods.shop.svc:4040";
     assert_eq!(args, ["wait", "--for=exactly-one", "--of=3", url, "--timeout=4m"]);
     assert_restricted(&pod["spec"]);
     // Tenure accepts them: the name does not exist here, which it reports within the timeout.
-    let ran = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"))
-        .args(
-            args.iter()
-                .map(|it| it.replace("4m", "1s").replace("orders-pods.shop.svc", "a.invalid")),
-        )
-        .output()
-        .unwrap();
+    let ran =
+        std::process::Command::new(env!("CARGO_BIN_EXE_tenure"))
+            .args(args.iter().map(|it| {
+                it.replace("4m", "1s").replace("orders-tenure-pods.shop.svc", "a.invalid")
+            }))
+            .output()
+            .unwrap();
     assert_eq!(ran.status.code(), Some(1), "{}", String::from_utf8_lossy(&ran.stderr));
     let observers = render(&json!({"election": {"observe": true}}));
     assert!(observers.each("Pod").is_empty(), "none of them ever leads");
@@ -314,10 +445,10 @@ fn the_notes_name_the_leader_command_and_warn_of_risky_values() {
     };
     let plain = notes(json!({}));
     for line in [
-        "kubectl exec --namespace shop deployment/orders -c tenure -- /tenure status",
-        "kubectl get lease --namespace shop orders",
+        "kubectl exec --namespace shop deployment/orders-tenure -c tenure -- /tenure status",
+        "kubectl get lease --namespace shop orders-tenure",
         "helm test orders --namespace shop",
-        "kubectl port-forward --namespace shop deployment/orders 4040:4040",
+        "kubectl port-forward --namespace shop deployment/orders-tenure 4040:4040",
     ] {
         assert!(plain.contains(line), "{line} in {plain}");
     }
@@ -325,7 +456,7 @@ fn the_notes_name_the_leader_command_and_warn_of_risky_values() {
     let probe = notes(route("probe"));
     assert!(probe.contains("WARNING: with routing.mode probe only the leader is ready"), "{probe}");
     let label = notes(route("label"));
-    assert!(label.contains("orders-leader.shop.svc"), "{label}");
+    assert!(label.contains("orders-tenure-leader.shop.svc"), "{label}");
     let limits = json!({"sidecar": {"resources": {"limits": {"cpu": "1"}}}});
     assert!(notes(limits).contains("sidecar.resources.limits.cpu throttles"));
     assert!(notes(json!({"replicas": 1})).contains("replicas is 1"));

@@ -36,7 +36,7 @@ fn another_chart_can_include_the_sidecar_of_the_library() {
     assert_eq!(names, ["tenure", "shop"]);
     assert_eq!(rendered.container("tenure")["restartPolicy"], "Always");
     assert!(rendered.flags().contains(&"--lease-duration=30s".to_owned()));
-    assert!(rendered.flags().contains(&"--store=kubernetes:orders".to_owned()));
+    assert!(rendered.flags().contains(&"--store=kubernetes:orders-shop".to_owned()));
     assert_eq!(rendered.each("Role").len(), 2);
     for pod in rendered.pods() {
         assert_restricted(pod);

@@ -1,12 +1,13 @@
 //! `deploy/`: the output of Kustomize and the files to copy are valid, hardened, equal to what the
 //! chart renders, and accepted by Tenure.
 
-use testkit::kubernetes::{manifests, rights, yaml};
+use testkit::kubernetes::{chart_values, manifests, rights, yaml};
 
 use std::process::Command;
 
 use serde_json::{Value, json};
 
+use chart_values::with;
 use manifests::{
     Manifests, assert_plain_probes, assert_restricted, assert_valid, place, render, run, text,
 };
@@ -15,13 +16,24 @@ use tenure::kube::rights::Purpose;
 
 /// Builds a kustomization of the repository.
 fn build(folder: &str) -> Manifests {
+    try_build(folder).unwrap_or_else(|error| panic!("{folder}: {error}"))
+}
+
+fn try_build(folder: &str) -> Result<Manifests, String> {
     let ran = run("kustomize", &["build", folder], "");
-    assert!(ran.status.success(), "{folder}: {}", String::from_utf8_lossy(&ran.stderr));
-    Manifests::of(String::from_utf8(ran.stdout).unwrap())
+    if !ran.status.success() {
+        return Err(String::from_utf8(ran.stderr).unwrap());
+    }
+    Ok(Manifests::of(String::from_utf8(ran.stdout).unwrap()))
 }
 
 /// Builds a custom kustomization next to `deploy/`.
 fn build_own(kustomization: &str, files: &[(&str, &str)]) -> Manifests {
+    try_build_own(kustomization, files).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Like [`build_own`], but returns the error of kustomize.
+fn try_build_own(kustomization: &str, files: &[(&str, &str)]) -> Result<Manifests, String> {
     let folder = tempfile::tempdir().unwrap();
     let copied = Command::new("cp").arg("-r").arg(place("deploy")).arg(folder.path()).status();
     assert!(copied.unwrap().success());
@@ -31,7 +43,7 @@ fn build_own(kustomization: &str, files: &[(&str, &str)]) -> Manifests {
     for (name, text) in files {
         std::fs::write(own.join(name), text).unwrap();
     }
-    build(own.to_str().unwrap())
+    try_build(own.to_str().unwrap())
 }
 
 /// Parses flags and variables with Tenure's own code, with a directory and token that exist on this
@@ -116,7 +128,9 @@ fn the_component_adds_the_sidecar_that_the_chart_renders() {
     for flag in &list(&ours["args"])[1..] {
         assert!(charts.flags().contains(&flag.as_str().unwrap().to_owned()), "{flag}");
     }
-    assert_eq!(built.pod()["automountServiceAccountToken"], false);
+    // The ServiceAccount of the base turns the token of the other containers off.
+    assert!(built.pod()["automountServiceAccountToken"].is_null());
+    assert_eq!(built.each("ServiceAccount")[0]["automountServiceAccountToken"], false);
     assert_eq!(ours["envFrom"][0]["configMapRef"]["name"], settings(&built)["metadata"]["name"]);
 
     let loaded = read(list(&ours["args"]), &settings(&built)["data"], Verb::Run);
@@ -162,6 +176,57 @@ fn the_kustomization_of_the_readme_has_sidecar_settings_and_monitoring() {
         .replace("    tenure.dev/sidecar: native\n", "");
     let built = build_own(&own, &[("deployment.yaml", &unlabelled)]);
     assert!(built.pod()["initContainers"].is_null(), "nobody asked for a sidecar");
+}
+
+#[test]
+fn the_component_adds_to_a_pod_and_replaces_nothing() {
+    let kustomization = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamePrefix: \
+        o-\nresources: [../deploy/base, pod.yaml]\ncomponents: [../deploy/components/native-sidecar]\n";
+    let workload = |kind: &str, labels: Value, pod: Value| {
+        let spec = with(
+            pod,
+            json!({
+                "initContainers": [{"name": "migrate", "image": "x:1"}, {"name": "fetch", "image": "x:1"}],
+                "containers": [{"name": "service", "image": "x:1"}],
+            }),
+        );
+        let mut it = json!({
+            "apiVersion": "apps/v1", "kind": kind,
+            "metadata": {"name": "shop", "labels": with(json!({"tenure.dev/sidecar": "native"}), labels)},
+            "spec": {"selector": {"matchLabels": {"app": "shop"}},
+                     "template": {"metadata": {"labels": {"app": "shop"}}, "spec": spec}},
+        });
+        if kind == "StatefulSet" {
+            it["spec"]["serviceName"] = json!("shop");
+        }
+        it.to_string()
+    };
+    let own = json!({"automountServiceAccountToken": true, "enableServiceLinks": true});
+    for kind in ["Deployment", "StatefulSet", "DaemonSet"] {
+        let pod = workload(kind, json!({}), own.clone());
+        let built = build_own(kustomization, &[("pod.yaml", &pod)]);
+        assert_valid(&built.text);
+        assert_eq!(built.workload()["kind"], kind);
+        let first = list(&built.pod()["initContainers"]);
+        let names: Vec<&Value> = first.iter().map(|it| &it["name"]).collect();
+        assert_eq!(names, ["migrate", "fetch", "tenure"], "it does not compete while they run");
+        for (key, value) in own.as_object().unwrap() {
+            assert_eq!(built.pod()[key], *value, "{key}");
+        }
+        assert_eq!(built.pod()["serviceAccountName"], "o-tenure");
+    }
+
+    let account = json!({"serviceAccountName": "mine"});
+    let pod = workload("Deployment", json!({}), account.clone());
+    let refused = try_build_own(kustomization, &[("pod.yaml", &pod)]).unwrap_err();
+    assert!(refused.contains("spec/serviceAccountName"), "{refused}");
+    // The page says how to keep it.
+    let readme = text("deploy/README.md");
+    let bind = readme.split("```yaml\n").nth(2).unwrap().split("```").next().unwrap();
+    let pod = workload("Deployment", json!({"tenure.dev/service-account": "own"}), account);
+    let built = build_own(&format!("{kustomization}{bind}"), &[("pod.yaml", &pod)]);
+    assert_eq!(built.pod()["serviceAccountName"], "mine");
+    assert_eq!(built.each("RoleBinding")[0]["subjects"][0]["name"], "mine");
 }
 
 #[test]

@@ -7,6 +7,8 @@ mod charts;
 mod charts_around;
 mod charts_guards;
 mod charts_made;
+mod charts_names;
+mod charts_pod;
 mod deploy;
 mod doctor;
 mod errors;

@@ -27,7 +27,7 @@ env:
 envFrom:
   {{- if $secret }}
   - secretRef:
-      name: {{ $secret }}
+      name: {{ $secret | quote }}
   {{- end }}
   {{- with .Values.sidecar.envFrom }}
   {{- toYaml . | nindent 2 }}
@@ -57,14 +57,23 @@ volumeMounts:
   {{- end }}
 {{- end -}}
 
-{{/* The image, by digest if one is set. */}}
+{{/* The image, by digest if one is set, from global.imageRegistry if that is set. */}}
 {{- define "tenure.image" -}}
 {{- $image := .Values.sidecar.image -}}
-{{- if $image.digest -}}
-{{ $image.repository }}@{{ $image.digest }}
-{{- else -}}
-{{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}
+{{- $repository := $image.repository -}}
+{{- with (.Values.global | default dict).imageRegistry -}}
+{{- $repository = printf "%s/%s" . (trimPrefix (include "tenure.registry" $repository) $repository | trimPrefix "/") -}}
 {{- end -}}
+{{- if $image.digest -}}
+{{ $repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $repository }}:{{ $image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{/* The registry in the name of an image; empty if it names none. */}}
+{{- define "tenure.registry" -}}
+{{- regexFind "^(localhost|[^/]*[.:][^/]*)/" . | trimSuffix "/" -}}
 {{- end -}}
 
 {{/*
@@ -79,6 +88,17 @@ settings, which these commands share with the sidecar.
 - name: POD_IP
   valueFrom: {fieldRef: {fieldPath: status.podIP}}
 {{ include "tenure.url" . }}
+{{- if eq (include "tenure.storeKind" .) "azure" }}
+{{- with .Values.azure.clientId }}
+# The sidecar's identity, whichever the ServiceAccount is annotated with.
+- name: AZURE_CLIENT_ID
+  value: {{ . | quote }}
+{{- end }}
+{{- with .Values.azure.tenantId }}
+- name: AZURE_TENANT_ID
+  value: {{ . | quote }}
+{{- end }}
+{{- end }}
 {{- include "tenure.settingsEnv" . }}
 {{- end -}}
 
@@ -163,9 +183,20 @@ automountServiceAccountToken: false, so that your container cannot use the sidec
 {{/* Required labels of the pod. */}}
 {{- define "tenure.podLabels" -}}
 tenure.dev/election: {{ include "tenure.election" . | quote }}
-{{- if and (eq (include "tenure.storeKind" .) "azure") .Values.azure.clientId }}
+{{- if include "tenure.workloadIdentity" . }}
 azure.workload.identity/use: "true"
 {{- end }}
+{{- end -}}
+
+{{/*
+"true" if the sidecar signs in with AKS workload identity. The client id is azure.clientId, or that of the
+ServiceAccount: one of your own, or that of a chart with the value serviceAccount.annotations.
+*/}}
+{{- define "tenure.workloadIdentity" -}}
+{{- $annotated := dig "annotations" "azure.workload.identity/client-id" "" (.Values.serviceAccount | default dict) -}}
+{{- if and (eq (include "tenure.storeKind" .) "azure") (or .Values.azure.clientId .Values.azure.workloadIdentity $annotated) -}}
+true
+{{- end -}}
 {{- end -}}
 
 {{/* Required annotations of the ServiceAccount. */}}

@@ -11,8 +11,8 @@
     {{- fail "azure.container is empty, and store is azure: set it to the name of the blob container" -}}
   {{- end -}}
 {{- end -}}
-{{- if and (eq $kind "azure") (not (or .Values.azure.clientId .Values.azure.credentialsSecret .Values.azure.managedIdentity)) -}}
-  {{- fail "azure.clientId is empty, and no other Azure sign-in is configured: set it to the client id of the workload identity, or azure.credentialsSecret to a Secret, or azure.managedIdentity=true to use the node's identity" -}}
+{{- if and (eq $kind "azure") (not (or (include "tenure.workloadIdentity" .) .Values.azure.credentialsSecret .Values.azure.managedIdentity)) -}}
+  {{- fail "azure.clientId is empty, and no other Azure sign-in is configured: set it to the client id of the workload identity, or azure.workloadIdentity=true if the ServiceAccount is annotated with one, or azure.credentialsSecret to a Secret, or azure.managedIdentity=true to use the node's identity" -}}
 {{- end -}}
 {{- if and $e.kubeRoute (ne $e.kubeRoute .Values.routing.mode) -}}
   {{- fail (printf "election.kubeRoute is %s and routing.mode %s: leave election.kubeRoute empty and set routing.mode=%s, which brings the rights and the Service too" $e.kubeRoute .Values.routing.mode $e.kubeRoute) -}}
@@ -25,6 +25,13 @@
 {{- end -}}
 {{- if and $e.admin (not (hasPrefix "unix:" $e.admin)) (not $e.adminTokenFile) -}}
   {{- fail (printf "election.adminTokenFile is empty, and election.admin is the address %s: set it to a file mounted by sidecar.volumeMounts, or election.admin to unix:/run/tenure/admin.sock" $e.admin) -}}
+{{- end -}}
+{{- $own := list -}}
+{{- range include "tenure.env" . | fromYamlArray -}}{{- $own = append $own .name -}}{{- end -}}
+{{- range .Values.sidecar.env -}}
+  {{- if has .name $own -}}
+    {{- fail (printf "sidecar.env has %s, which the chart sets: remove it, and set the value under election or azure" .name) -}}
+  {{- end -}}
 {{- end -}}
 {{- include "tenure.guards.timings" . -}}
 {{- end -}}

@@ -1,12 +1,42 @@
 {{/*
 Names. Every template of this library takes a context with the structure of a chart's own: `.Values` with the
 values of values.yaml, `.Release` and `.Chart`. A chart that depends on it under the alias `tenure` passes
-`.Subcharts.tenure`.
+`set .Subcharts.tenure "Parent" .Chart`.
 */}}
 
-{{/* The base of all names: the release. 52 characters leave room for the suffixes of derived names. */}}
+{{/*
+The name of the chart, or its alias: two charts of one release never have the same. The library takes that of
+the chart that uses it.
+*/}}
+{{- define "tenure.name" -}}
+{{- if .Values.nameOverride -}}
+{{- .Values.nameOverride -}}
+{{- else if .Parent -}}
+{{- .Parent.Name -}}
+{{- else if ne .Chart.Type "library" -}}
+{{- .Chart.Name -}}
+{{- else -}}
+{{- fail "the context has no Parent, and two charts of one release would share an election: pass (set .Subcharts.tenure \"Parent\" .Chart) to the templates of tenure-lib, or set fullnameOverride" -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+The base of all names, as `helm create` has it: the release and the chart, or the release alone if it
+contains the chart's name. 52 characters leave room for the suffixes of derived names; a hash keeps longer
+names apart.
+*/}}
 {{- define "tenure.fullname" -}}
-{{- .Values.fullnameOverride | default .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else -}}
+{{- $name := include "tenure.name" . -}}
+{{- $whole := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
+{{- if gt (len $whole) 52 -}}
+{{- printf "%s-%s" (trunc 43 $whole | trimSuffix "-") (sha256sum $whole | trunc 8) -}}
+{{- else -}}
+{{- $whole -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* The name that candidates compete for. */}}

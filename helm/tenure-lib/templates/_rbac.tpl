@@ -1,8 +1,9 @@
 {{/* The permissions of the sidecar: Roles and RoleBindings, each rule with its reason. */}}
 
 {{/*
-Takes (dict "context" CONTEXT "serviceAccount" NAME "labels" YAML). Renders nothing if the sidecar does not
-use the API server.
+Takes (dict "context" CONTEXT "serviceAccount" NAME "labels" YAML), and optionally "annotations". Renders nothing if the sidecar does not
+use the API server. The prefixes keep the names apart from those of Roles of your own and of other releases; a Lease
+in another namespace can have Roles from several.
 */}}
 {{- define "tenure.roles" -}}
 {{- $context := .context -}}
@@ -12,9 +13,10 @@ use the API server.
 {{- $isStore := eq (include "tenure.storeKind" $context) "kubernetes" -}}
 {{- $leaseNamespace := $isStore | ternary (include "tenure.leaseNamespace" $context) $own -}}
 {{- if $isStore }}
-{{ include "tenure.role" (dict "name" (printf "%s-lease" $name) "namespace" $leaseNamespace "own" $own "serviceAccount" .serviceAccount "labels" .labels "rules" (include "tenure.rules.lease" $context)) }}
+{{- $elsewhere := eq $leaseNamespace $own | ternary "" (printf ".%s" $own) }}
+{{ include "tenure.role" (dict "name" (printf "tenure-lease-%s%s" $name $elsewhere) "namespace" $leaseNamespace "own" $own "serviceAccount" .serviceAccount "labels" .labels "annotations" .annotations "rules" (include "tenure.rules.lease" $context)) }}
 {{- end }}
-{{ include "tenure.role" (dict "name" $name "namespace" $own "own" $own "serviceAccount" .serviceAccount "labels" .labels "rules" (include "tenure.rules.pod" $context)) }}
+{{ include "tenure.role" (dict "name" (printf "tenure-pod-%s" $name) "namespace" $own "own" $own "serviceAccount" .serviceAccount "labels" .labels "annotations" .annotations "rules" (include "tenure.rules.pod" $context)) }}
 {{- end -}}
 {{- end -}}
 
@@ -23,28 +25,36 @@ use the API server.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
-  name: {{ .name }}
-  namespace: {{ .namespace }}
+  name: {{ .name | quote }}
+  namespace: {{ .namespace | quote }}
   labels:
     {{- .labels | nindent 4 }}
+  {{- with .annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
 rules:
   {{- .rules | nindent 2 }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
-  name: {{ .name }}
-  namespace: {{ .namespace }}
+  name: {{ .name | quote }}
+  namespace: {{ .namespace | quote }}
   labels:
     {{- .labels | nindent 4 }}
+  {{- with .annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
-  name: {{ .name }}
+  name: {{ .name | quote }}
 subjects:
   - kind: ServiceAccount
-    name: {{ .serviceAccount }}
-    namespace: {{ .own }}
+    name: {{ .serviceAccount | quote }}
+    namespace: {{ .own | quote }}
 {{- end -}}
 
 {{/* The rules in the namespace of the Lease. */}}
@@ -52,7 +62,7 @@ subjects:
 # Read the holder of the Lease, learn of its release, and acquire, renew and release it.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  resourceNames: [{{ include "tenure.leaseName" . }}]
+  resourceNames: [{{ include "tenure.leaseName" . | quote }}]
   verbs: [get, watch, update]
 # Create the Lease if it is missing. A rule for `create` cannot name the object.
 - apiGroups: [coordination.k8s.io]
@@ -82,12 +92,12 @@ subjects:
 # Read the ports of the leader's Service, and check that it has no selector.
 - apiGroups: [""]
   resources: [services]
-  resourceNames: [{{ include "tenure.leaderServiceName" . }}]
+  resourceNames: [{{ include "tenure.leaderServiceName" . | quote }}]
   verbs: [get]
 # Add the leader's address to the EndpointSlice of that Service, and remove it.
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
-  resourceNames: [{{ include "tenure.leaderServiceName" . }}.{{ include "tenure.election" . }}]
+  resourceNames: [{{ printf "%s.%s" (include "tenure.leaderServiceName" .) (include "tenure.election" .) | quote }}]
   verbs: [get, update]
 # Create the EndpointSlice if it is missing.
 - apiGroups: [discovery.k8s.io]

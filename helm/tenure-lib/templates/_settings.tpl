@@ -8,6 +8,8 @@
 {{- if and (eq (include "tenure.storeKind" .) "azure") (eq (toString $it.azureBlobPrefix) "<nil>") -}}
 {{- $_ := set $it "azureBlobPrefix" .Release.Namespace -}}
 {{- end -}}
+{{- /* In a pod with an IPv6 address the port is not told apart without brackets; Tenure removes those around IPv4. */ -}}
+{{- $_ := set $it "advertise" (regexReplaceAll "(^|://)\\$\\(POD_IP\\)" ($it.advertise | default "") "${1}[$(POD_IP)]") -}}
 {{- /* Settings without effect are omitted. */ -}}
 {{- if has .Values.routing.mode (list "label" "endpointslice") -}}
 {{- $_ := set $it "kubeRoute" .Values.routing.mode -}}

@@ -1,26 +1,91 @@
-{{/* Names and labels of the chart, and the pod that Deployment and StatefulSet share. */}}
+{{/* Names, labels and images of the chart, and the metadata of its objects. */}}
 
 {{- define "app.selector" -}}
-app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name | quote }}
+app.kubernetes.io/name: {{ include "app.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
+{{/* The name of your service, which the objects bear: the alias, or the release if the chart is not a subchart. */}}
+{{- define "app.name" -}}
+{{- .Values.nameOverride | default (.Chart.IsRoot | ternary .Release.Name .Chart.Name) -}}
+{{- end -}}
+
+{{/* The version of your service: the tag of its image, if it can be a label. */}}
+{{- define "app.version" -}}
+{{- $name := include "app.image" . | splitList "@" | first | splitList "/" | last -}}
+{{- regexFind ":[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$" $name | trimPrefix ":" -}}
+{{- end -}}
+
+{{/* The labels of each object. */}}
 {{- define "app.labels" -}}
-{{ include "app.selector" . }}
-app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
+{{- $labels := include "app.selector" . | fromYaml -}}
+{{- $_ := set $labels "app.kubernetes.io/managed-by" .Release.Service -}}
+{{- $_ := set $labels "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_") -}}
+{{- with include "app.version" . -}}
+{{- $_ := set $labels "app.kubernetes.io/version" . -}}
+{{- end -}}
+{{- mergeOverwrite $labels .Values.commonLabels | toYaml -}}
+{{- end -}}
+
+{{/*
+The metadata of an object. Takes (dict "context" . "name" NAME), and optionally "namespace", "labels" and
+"annotations".
+*/}}
+{{- define "app.metadata" -}}
+name: {{ .name | quote }}
+namespace: {{ .namespace | default .context.Release.Namespace | quote }}
+labels:
+  {{- mergeOverwrite (include "app.labels" .context | fromYaml) (.labels | default dict) | toYaml | nindent 2 }}
+{{- with mergeOverwrite (deepCopy .context.Values.commonAnnotations) (.annotations | default dict) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{- define "app.serviceAccount" -}}
 {{- .Values.serviceAccount.name | default (include "tenure.fullname" .) -}}
 {{- end -}}
 
-{{/* "true" if there is a PodDisruptionBudget. */}}
+{{/* Your image: container.image, or image.repository with its tag or digest. */}}
+{{- define "app.image" -}}
+{{- $it := .Values.image -}}
+{{- $image := .Values.container.image | default (printf "%s%s" $it.repository ($it.digest | empty | ternary (printf ":%v" $it.tag) (printf "@%s" $it.digest))) -}}
+{{- $registry := (.Values.global | default dict).imageRegistry -}}
+{{- if and $registry (not (include "tenure.registry" $image)) -}}
+{{ $registry }}/{{ $image }}
+{{- else -}}
+{{ $image }}
+{{- end -}}
+{{- end -}}
+
+{{/* The number of pods; empty if the chart does not set it: with autoscaling, kind DaemonSet or replicas=null. */}}
+{{- define "app.replicas" -}}
+{{- if not (or .Values.autoscaling.enabled (eq .Values.kind "DaemonSet")) -}}
+{{- $count := kindIs "invalid" .Values.replicaCount | ternary .Values.replicas .Values.replicaCount -}}
+{{- if not (kindIs "invalid" $count) -}}{{- int $count -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The most and the fewest pods that there can be, as far as the values tell. */}}
+{{- define "app.mostReplicas" -}}
+{{- .Values.autoscaling.enabled | ternary .Values.autoscaling.maxReplicas (include "app.replicas" . | default "2") | int -}}
+{{- end -}}
+
+{{- define "app.leastReplicas" -}}
+{{- .Values.autoscaling.enabled | ternary .Values.autoscaling.minReplicas (include "app.replicas" . | default "2") | int -}}
+{{- end -}}
+
+{{/* The labels that select the pod of `helm test`, which no Service selects. */}}
+{{- define "app.testSelector" -}}
+app.kubernetes.io/name: {{ include "app.name" . | trunc 58 | printf "%s-test" | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end -}}
+
+{{/* "true" if there is a PodDisruptionBudget: a drain of a node ignores the pods of a DaemonSet. */}}
 {{- define "app.hasPdb" -}}
 {{- if kindIs "bool" .Values.pdb.enabled -}}
 {{- if .Values.pdb.enabled -}}true{{- end -}}
-{{- else if ne .Values.routing.mode "probe" -}}
+{{- else if not (or (eq .Values.routing.mode "probe") (eq .Values.kind "DaemonSet")) -}}
 true
 {{- end -}}
 {{- end -}}
@@ -28,142 +93,4 @@ true
 {{/* "true" if there is a Service that follows the leader. */}}
 {{- define "app.hasLeaderService" -}}
 {{- if has .Values.routing.mode (list "label" "endpointslice") -}}true{{- end -}}
-{{- end -}}
-
-{{- define "app.pod" -}}
-metadata:
-  labels:
-    {{- include "app.labels" . | nindent 4 }}
-    {{- include "tenure.podLabels" . | nindent 4 }}
-    {{- with .Values.podLabels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
-  annotations:
-    kubectl.kubernetes.io/default-container: {{ .Values.container.name }}
-    {{- with .Values.podAnnotations }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
-spec:
-  serviceAccountName: {{ include "app.serviceAccount" . }}
-  # The sidecar mounts its own token, see the volume tenure-api.
-  automountServiceAccountToken: {{ .Values.container.serviceAccountToken }}
-  # The variables for each Service of the namespace are not used.
-  enableServiceLinks: false
-  terminationGracePeriodSeconds: {{ kindIs "invalid" .Values.terminationGracePeriodSeconds | ternary (include "tenure.terminationGracePeriodSeconds" .) (toString .Values.terminationGracePeriodSeconds) }}
-  securityContext:
-    {{- toYaml .Values.podSecurityContext | nindent 4 }}
-  {{- with .Values.imagePullSecrets }}
-  imagePullSecrets:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with .Values.priorityClassName }}
-  priorityClassName: {{ . }}
-  {{- end }}
-  {{- with .Values.nodeSelector }}
-  nodeSelector:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with .Values.tolerations }}
-  tolerations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with .Values.affinity }}
-  affinity:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- include "app.spread" . | nindent 2 }}
-  {{- if or .Values.sidecar.native .Values.initContainers }}
-  initContainers:
-    {{- with .Values.initContainers }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
-    {{- if .Values.sidecar.native }}
-    # The last one, so that it does not compete while the others run.
-    - {{ include "tenure.container" . | nindent 6 | trim }}
-    {{- end }}
-  {{- end }}
-  containers:
-    {{- if not .Values.sidecar.native }}
-    - {{ include "tenure.container" . | nindent 6 | trim }}
-    {{- end }}
-    - {{ include "app.container" . | nindent 6 | trim }}
-    {{- with .Values.extraContainers }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
-  volumes:
-    {{- include "tenure.volumes" . | nindent 4 }}
-    {{- with .Values.volumes }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
-{{- end -}}
-
-{{/* Your container. */}}
-{{- define "app.container" -}}
-{{- $it := .Values.container -}}
-name: {{ $it.name }}
-image: {{ $it.image | quote }}
-{{- with $it.imagePullPolicy }}
-imagePullPolicy: {{ . }}
-{{- end }}
-{{- range $key := list "command" "args" }}
-{{- with get $it $key }}
-{{ $key }}:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- end }}
-env:
-  {{- include "tenure.url" . | nindent 2 }}
-  {{- with $it.env }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
-{{- with $it.envFrom }}
-envFrom:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $it.ports }}
-ports:
-  {{- range . }}
-  - name: {{ .name }}
-    containerPort: {{ .containerPort }}
-    protocol: {{ .protocol | default "TCP" }}
-  {{- end }}
-{{- end }}
-{{- range $key := list "startupProbe" "readinessProbe" "livenessProbe" "lifecycle" "resources" "securityContext" }}
-{{- with get $it $key }}
-{{ $key }}:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- end }}
-{{- if or .Values.election.statusFile $it.volumeMounts }}
-volumeMounts:
-  {{- if .Values.election.statusFile }}
-  - name: tenure-run
-    mountPath: /run/tenure
-    readOnly: true
-  {{- end }}
-  {{- with $it.volumeMounts }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
-{{- end }}
-{{- end -}}
-
-{{/* The failure of one node or one zone should not affect all candidates. */}}
-{{- define "app.spread" -}}
-topologySpreadConstraints:
-{{- if kindIs "slice" .Values.topologySpreadConstraints }}
-  {{- toYaml .Values.topologySpreadConstraints | nindent 2 }}
-{{- else }}
-  {{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
-  - maxSkew: 1
-    topologyKey: {{ $key }}
-    whenUnsatisfiable: ScheduleAnyway
-    labelSelector:
-      matchLabels:
-        {{- include "app.selector" $ | nindent 8 }}
-    {{- if eq $.Values.kind "Deployment" }}
-    # Do not count pods that a rollout is about to delete.
-    matchLabelKeys: [pod-template-hash]
-    {{- end }}
-  {{- end }}
-{{- end }}
 {{- end -}}

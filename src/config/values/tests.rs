@@ -36,6 +36,32 @@ fn identities_are_printable_ascii() {
 }
 
 #[test]
+fn an_advertised_ipv6_address_has_brackets() {
+    for good in ["[fd00::2]:80", "[fd00::2]", "http://[fd00::2]:80/x", "http://a/x:y:z", "a:b:c"] {
+        assert_eq!(advertise(good).as_deref(), Ok(good));
+    }
+    for (bad, remedy) in [
+        ("fd00::2", "write [fd00::2]"),
+        ("fd00::2:8080", "write [fd00::2]:8080"),
+        ("1:2:3:4:5:6:7:8:8080", "write [1:2:3:4:5:6:7:8]:8080"),
+        ("http://fd00::2:80/x", "write http://[fd00::2]:80/x"),
+        ("::1", "write [::1]"),
+    ] {
+        let problem = advertise(bad).unwrap_err();
+        assert!(problem.problem.contains("without brackets"), "{bad}: {problem:?}");
+        assert_eq!(problem.remedy, remedy, "{bad}");
+    }
+    // `[$(POD_IP)]:8080` in a manifest is right for pods of both families.
+    for (bracketed, plain) in [
+        ("[10.0.0.1]:80", "10.0.0.1:80"),
+        ("[10.0.0.1]", "10.0.0.1"),
+        ("http://[10.0.0.1]:80/x", "http://10.0.0.1:80/x"),
+    ] {
+        assert_eq!(advertise(bracketed).as_deref(), Ok(plain));
+    }
+}
+
+#[test]
 fn host_names_have_no_port() {
     let good = strings(&["web-1.internal", "10.0.0.1", "[fd00::1]"]);
     assert_eq!(host_names(&good), Ok(good.clone()));

@@ -44,9 +44,20 @@ pub struct Manifests {
     pub all: Vec<Value>,
 }
 
-/// Renders a chart with values, or returns helm's error.
+/// Renders a chart with values as [`RELEASE`] in the namespace `shop`, or returns helm's error.
 pub fn helm(chart: &str, values: &Value, flags: &[&str]) -> Result<Manifests, String> {
-    let mut arguments = vec!["template", RELEASE, chart, "--namespace", "shop", "--values", "-"];
+    helm_release(RELEASE, "shop", chart, values, flags)
+}
+
+/// Renders a chart as a release in a namespace, or returns helm's error.
+pub fn helm_release(
+    release: &str,
+    namespace: &str,
+    chart: &str,
+    values: &Value,
+    flags: &[&str],
+) -> Result<Manifests, String> {
+    let mut arguments = vec!["template", release, chart, "--namespace", namespace, "--values", "-"];
     arguments.extend(flags);
     let ran = run("helm", &arguments, &values.to_string());
     if !ran.status.success() {
@@ -99,10 +110,11 @@ impl Manifests {
         found[0]
     }
 
-    /// Returns the only Deployment or StatefulSet.
+    /// Returns the only Deployment, StatefulSet or DaemonSet.
     pub fn workload(&self) -> &Value {
         let mut found = self.each("Deployment");
         found.extend(self.each("StatefulSet"));
+        found.extend(self.each("DaemonSet"));
         assert_eq!(found.len(), 1, "{}", self.text);
         found[0]
     }
