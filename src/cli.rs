@@ -19,6 +19,7 @@ pub mod first_process;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 pub mod install;
+pub mod kubectl;
 mod leader;
 pub mod operate;
 pub mod run;
@@ -149,6 +150,9 @@ pub enum Command {
     Install(install::Args),
     /// Print shell completions
     Completions(completions::Args),
+    /// The plugin of kubectl, which is selected by the name of the program
+    #[command(skip)]
+    Kubectl(Box<kubectl::Plugin>),
 }
 
 #[cfg(test)]

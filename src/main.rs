@@ -54,5 +54,6 @@ async fn start(command: Command, environment: &Environment) -> ExitCode {
         Command::Break(args) => cli::break_lease::run(*args, environment).await,
         Command::Install(args) => cli::install::run(&args),
         Command::Completions(args) => cli::completions::run(&args),
+        Command::Kubectl(plugin) => cli::kubectl::run(*plugin, environment).await,
     }
 }

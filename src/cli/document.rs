@@ -8,7 +8,9 @@ use time::{OffsetDateTime, UtcOffset};
 
 use crate::clock::Moment;
 pub(super) use crate::status::Role;
-pub(super) use crate::status::document::{HealthDocument, RouteDocument, TransitionDocument};
+pub(super) use crate::status::document::{
+    HealthDocument, HolderDocument, RouteDocument, TransitionDocument,
+};
 
 /// A status document that was received.
 pub(super) type Document = crate::status::document::Document<'static>;

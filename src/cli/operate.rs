@@ -21,7 +21,7 @@ use crate::status::words::spoken;
 pub struct HoldOff {
     /// How long this instance does not compete, or the others wait: 1ms to 1h; `pause` is for longer
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = hold_off, allow_hyphen_values = true)]
-    hold_off: Duration,
+    pub(super) hold_off: Duration,
 }
 
 /// Arguments of `step-down`.

@@ -9,7 +9,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Error, Parser};
 
-use super::{Cli, terminal};
+use super::{Cli, Command, kubectl, terminal};
 use crate::config::{Fault, Problem, Setting, Source, Verb, nearest};
 
 /// Words of other tools, and the argument that does the same here.
@@ -29,12 +29,20 @@ const SYNONYMS: [(&[&str], &str); 8] = [
 /// # Errors
 /// Prints help, version or an error of usage, and returns the exit code.
 pub fn parse() -> Result<Cli, ExitCode> {
-    Cli::try_parse().map_err(|mut error| {
+    let is_plugin = kubectl::is_invoked();
+    let parsed = if is_plugin {
+        kubectl::Plugin::try_parse().map(|it| Cli { command: Command::Kubectl(Box::new(it)) })
+    } else {
+        Cli::try_parse()
+    };
+    parsed.map_err(|mut error| {
         if let Some(fault) = fault(&error) {
             return refuse(&fault);
         }
         if error.use_stderr() {
-            suggest(&mut error, std::env::args().nth(1).as_deref());
+            if !is_plugin {
+                suggest(&mut error, std::env::args().nth(1).as_deref());
+            }
             let _ = error.print();
             return ExitCode::from(2);
         }

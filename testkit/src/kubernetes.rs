@@ -10,6 +10,7 @@ pub mod lease_ground;
 pub mod lease_lock;
 pub mod manifests;
 pub mod observed;
+pub mod plugin;
 pub mod raw_client;
 pub mod real_lease;
 pub mod rights;

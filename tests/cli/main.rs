@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod install;
+mod kubectl;
 mod settings;
 mod systemd;
 mod terminal;

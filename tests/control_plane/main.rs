@@ -7,6 +7,7 @@ mod clientgo;
 mod deployments;
 mod lease;
 mod lease_format;
+mod plugin;
 mod rollout;
 mod route;
 mod stand_in;

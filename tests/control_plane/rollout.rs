@@ -19,9 +19,9 @@ use testkit::paths::tool;
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The chart, installed in a namespace and on Nodes of its own.
-struct Release {
-    kubectl: &'static Kubectl,
-    name: String,
+pub(crate) struct Release {
+    pub(crate) kubectl: &'static Kubectl,
+    pub(crate) name: String,
     mode: &'static str,
     replicas: usize,
     kubelet: Kubelet,
@@ -29,7 +29,7 @@ struct Release {
 
 impl Release {
     /// Installs the chart in this routing mode, and waits until it has rolled out.
-    fn install(name: &str, mode: &'static str, replicas: usize) -> Self {
+    pub(crate) fn install(name: &str, mode: &'static str, replicas: usize) -> Self {
         let plane = ControlPlane::shared();
         let kubectl = &plane.kubectl;
         plane.add_nodes(name, 3);
@@ -42,7 +42,7 @@ impl Release {
     }
 
     /// Returns the name of the Lease, the Deployment and the Service for all pods.
-    fn full_name(&self) -> String {
+    pub(crate) fn full_name(&self) -> String {
         format!("{}-tenure", self.name)
     }
 
@@ -103,7 +103,7 @@ impl Release {
     }
 
     /// Waits until one pod leads and the endpoints are those of the routing mode; returns its name.
-    fn settles(&self) -> String {
+    pub(crate) fn settles(&self) -> String {
         let mut seen = String::new();
         until(PATIENCE, &format!("{} settles", self.name), || {
             let leaders = self.kubelet.leaders();

@@ -12,6 +12,7 @@ mod charts_pod;
 mod deploy;
 mod doctor;
 mod errors;
+mod krew;
 mod processes;
 mod route_endpointslice;
 mod route_events;
