@@ -16,7 +16,7 @@ use crate::kube::KubeError;
 use crate::kube::objects::{EndpointSlice, Metadata, ObjectReference, Pod, Service};
 use crate::status::Role;
 use futures::future::OptionFuture;
-pub(super) use plan::ports;
+pub(super) use plan::{MANAGER, SERVICE, is_ready, ports};
 use plan::{Ours, Step};
 
 mod plan;
