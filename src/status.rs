@@ -17,7 +17,7 @@ mod route_state;
 pub(crate) mod words;
 
 pub use probe_state::{ProbeResult, ProbeState};
-pub use route_state::{Agreement, RouteReport, RouteState};
+pub use route_state::{Agreement, RouteReport, RouteState, Verified};
 
 /// How many transitions are kept.
 pub const REMEMBERED: usize = 20;

@@ -112,7 +112,7 @@ fn facts(heard: &Heard, now: Moment, style: Style) -> String {
         rows.push(("health", health(it, style)));
     }
     if let Some(it) = &document.route {
-        rows.push(("route", route(it, style)));
+        rows.push(("route", route(it, heard.role(now), style)));
     }
     rows.into_iter()
         .map(|(label, value)| {
@@ -138,15 +138,17 @@ fn health(health: &HealthDocument<'_>, style: Style) -> String {
     std::iter::once(label.to_owned()).chain(failing).collect::<Vec<_>>().join("; ")
 }
 
-/// Formats what the route reports, and whether that is right.
-fn route(route: &RouteDocument<'_>, style: Style) -> String {
+/// Formats what the route reports, and whether that is right for this role.
+fn route(route: &RouteDocument<'_>, role: Role, style: Style) -> String {
     let says = route.says.map_or("unknown", Role::as_str);
     let mut text = format!("{} reports {}", harmless(&route.kind), harmless(says));
     if let Some(other) = &route.other {
         text.push_str(&format!(", and active for {}", harmless(other)));
     }
     if !route.agrees {
-        text = style.paint(Colour::Red, &format!("{text}, which is wrong"));
+        let is_wrong = route.says.is_some_and(|it| it != role) || route.other.is_some();
+        let fault = if is_wrong { "which is wrong" } else { "which could not be verified" };
+        text = style.paint(Colour::Red, &format!("{text}, {fault}"));
     }
     if let Some(error) = &route.last_error {
         text.push_str(&format!("; {}", style.paint(Colour::Red, &harmless(error))));

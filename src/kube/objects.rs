@@ -82,7 +82,7 @@ kind!(
     "apis/discovery.k8s.io/v1",
     "discovery.k8s.io",
     "endpointslices",
-    "get,create,update"
+    "get,list,create,update"
 );
 kind!(Event, "apis/events.k8s.io/v1", "events.k8s.io", "events", "create");
 kind!(
@@ -174,6 +174,25 @@ pub struct Pod {
     pub metadata: Metadata,
     /// The spec.
     pub spec: PodSpec,
+    /// The status.
+    #[serde(skip_serializing)]
+    pub status: PodStatus,
+}
+
+impl Pod {
+    /// Returns whether all of its containers have ended for good, as after an eviction: its address
+    /// may be given to another Pod.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+}
+
+/// The fields of the status of a Pod that tell whether it still has its address.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodStatus {
+    /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+    pub phase: String,
 }
 
 /// The fields of a Pod that an EndpointSlice refers to.

@@ -35,7 +35,7 @@ pub struct Right {
 }
 
 /// All permissions.
-pub const RIGHTS: [Right; 15] = {
+pub const RIGHTS: [Right; 16] = {
     use Purpose as P;
     const ONE: bool = true;
     const ANY: bool = false;
@@ -81,6 +81,13 @@ pub const RIGHTS: [Right; 15] = {
         ),
         needed(
             P::EndpointSlice,
+            "list",
+            EndpointSlice::RESOURCE,
+            ANY,
+            "find endpoints of the Service that are not the leader's, in slices of others",
+        ),
+        needed(
+            P::EndpointSlice,
             "create",
             EndpointSlice::RESOURCE,
             ANY,
@@ -98,7 +105,8 @@ pub const RIGHTS: [Right; 15] = {
             "get",
             Pod::RESOURCE,
             ANY,
-            "write the uid and node of the pod to it, for topology-aware routing",
+            "notice that the pod of an endpoint is gone, and that its own is; write the uid and node \
+             of the pod to the slice",
         ),
         right(P::Events, "create", Event::RESOURCE, ANY, "record each change of leader"),
         right(

@@ -14,6 +14,7 @@ mod endpointslice;
 mod events;
 mod examine;
 mod label;
+mod pods;
 mod reconciler;
 
 use uuid::Uuid;
@@ -69,6 +70,17 @@ impl Outcome {
     fn with(self, error: RouteError) -> Self {
         Self { error: Some(error), ..self }
     }
+}
+
+/// What was found beyond what the route reports for this instance.
+#[derive(Debug, Default)]
+struct Survey {
+    /// An endpoint behind the Service that is not the leader's.
+    other: Option<String>,
+    /// Whether this instance leads although its pod is gone.
+    pod_is_gone: bool,
+    /// What failed.
+    error: Option<RouteError>,
 }
 
 /// Why the route is wrong, or may not stay right.

@@ -182,14 +182,18 @@ pub struct RouteDocument<'a> {
     /// The role it reports for this instance; `null` if unknown.
     #[serde(default)]
     pub says: Option<Role>,
-    /// Another pod that it reports active although this instance leads.
+    /// Another pod that it reports active although this instance leads, or an endpoint behind the
+    /// Service that is not the leader's.
     #[serde(default)]
     pub other: Option<Cow<'a, str>>,
-    /// Whether that agrees with the role of this instance.
+    /// Whether that agrees with the role of this instance, by a recent and complete verification.
     pub agrees: bool,
     /// For how long it has agreed, or has not.
     #[serde(default)]
     pub since_ms: u64,
+    /// How long ago the last complete verification that succeeded began.
+    #[serde(default)]
+    pub verified_ms_ago: Option<u64>,
     /// The last error, until the next success.
     #[serde(default)]
     pub last_error: Option<Cow<'a, str>>,
@@ -287,6 +291,7 @@ impl Published {
             other: route.report.other.as_deref().map(Cow::from),
             agrees: agreement.agrees,
             since_ms: whole_ms(agreement.since),
+            verified_ms_ago: route.report.verified.map(|it| whole_ms(it.at.elapsed_max(now))),
             last_error: route.report.last_error.as_deref().map(Cow::from),
         }
     }

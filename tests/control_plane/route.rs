@@ -33,7 +33,15 @@ struct Ground {
 
 impl Ground {
     fn new(namespace: &'static str, purpose: Purpose, route: &'static [&'static str]) -> Self {
-        let plane = ControlPlane::shared();
+        Self::on(ControlPlane::shared(), namespace, purpose, route)
+    }
+
+    fn on(
+        plane: &'static ControlPlane,
+        namespace: &'static str,
+        purpose: Purpose,
+        route: &'static [&'static str],
+    ) -> Self {
         let listed = RIGHTS.iter().filter(|it| {
             matches!(it.purpose, Purpose::Store | Purpose::Events) || it.purpose == purpose
         });
@@ -208,7 +216,7 @@ fn an_endpointslice_follows_the_leader_with_the_listed_rights_alone() {
     let route = &["--kube-route=endpointslice", "--kube-service=web"];
     let ground = Ground::new("route-slice", Purpose::EndpointSlice, route);
     let findings = ground.doctor();
-    assert!(findings.contains("route: all 5 permissions"), "{findings}");
+    assert!(findings.contains("route: all 6 permissions"), "{findings}");
     let mut a = ground.start("web-1", "10.0.0.1");
     let first = leads(&a);
     let slice = ground.leads_to("10.0.0.1");
@@ -243,5 +251,86 @@ fn an_endpointslice_follows_the_leader_with_the_listed_rights_alone() {
         status["route"]["last_error"].as_str()?.contains("web does not exist").then_some(())
     });
     assert!(b.is_leader(), "the election does not depend on the route");
+    had_all_rights(&[&a, &b]);
+}
+
+#[test]
+fn the_slice_is_deleted_after_the_pod_of_the_last_leader_and_not_before() {
+    let route = &["--kube-route=endpointslice", "--kube-service=web"];
+    let plane = ControlPlane::collecting();
+    let ground = Ground::on(plane, "route-owner", Purpose::EndpointSlice, route);
+    ground.doctor();
+    let mut a = ground.start("web-1", "10.0.0.1");
+    leads(&a);
+    let slice = ground.leads_to("10.0.0.1");
+    let owner = |object: &str, name: &str, uid: &Value| json!({"apiVersion": "v1", "kind": object, "name": name, "uid": uid});
+    let uid = ground.pod("web-1")["metadata"]["uid"].clone();
+    assert_eq!(slice["metadata"]["ownerReferences"], json!([owner("Pod", "web-1", &uid)]));
+    // The other way to own it: by the Service and by the pod.
+    let service = plane.kubectl.get(ground.namespace, "services", "web")["metadata"]["uid"].clone();
+    let twice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"name": "twice", "namespace": ground.namespace, "labels": {"owned": "twice"},
+            "ownerReferences": [owner("Service", "web", &service), owner("Pod", "web-1", &uid)]},
+        "addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}]});
+    plane.kubectl.apply(&twice.to_string());
+    let mut b = ground.start("web-2", "10.0.0.2");
+    agrees(&b);
+    a.kill();
+    leads(&b);
+    ground.leads_to("10.0.0.2");
+    let delete = |pod: &str| {
+        let force = ["--force", "--grace-period=0"];
+        plane.kubectl.run(&[&["delete", "pod", pod, "-n", ground.namespace][..], &force].concat());
+    };
+    delete("web-1");
+    until(PATIENCE, "the garbage collector has handled the end of web-1", || {
+        let twice = plane.kubectl.list(ground.namespace, "endpointslices", "owned=twice").pop();
+        let twice = twice.expect("the Service still owns it: it keeps the address of a dead pod");
+        let owners = twice["metadata"]["ownerReferences"].clone();
+        (owners == json!([owner("Service", "web", &service)])).then_some(())
+    });
+    let same = ground.leads_to("10.0.0.2");
+    assert_eq!(same["metadata"]["uid"], slice["metadata"]["uid"], "web-2 owns it now");
+    agrees(&b);
+    b.kill();
+    delete("web-2");
+    let of = "kubernetes.io/service-name=web";
+    until(PATIENCE, "the slice is deleted with the pod of the last leader", || {
+        plane.kubectl.list(ground.namespace, "endpointslices", of).is_empty().then_some(())
+    });
+    had_all_rights(&[&a, &b]);
+}
+
+#[test]
+fn an_endpoint_of_another_slice_and_a_leader_without_its_pod_are_seen_with_the_listed_rights() {
+    let route = &["--kube-route=endpointslice", "--kube-service=web"];
+    let ground = Ground::new("route-stale", Purpose::EndpointSlice, route);
+    ground.doctor();
+    let mut a = ground.start("web-1", "10.0.0.1");
+    leads(&a);
+    agrees(&a);
+    let stale = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"name": "web-x7k2p", "namespace": ground.namespace,
+            "labels": {"kubernetes.io/service-name": "web"}},
+        "addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.77"]}]});
+    ground.plane.kubectl.apply(&stale.to_string());
+    until(PATIENCE, "it is reported", || {
+        let route = a.status()?["route"].clone();
+        let other = route["other"].as_str()?.to_owned();
+        (other == "10.0.0.77 in the EndpointSlice web-x7k2p").then_some(())
+    });
+    let delete = |kind: &str, name: &str| {
+        ground.plane.kubectl.run(&["delete", kind, name, "-n", ground.namespace]);
+    };
+    delete("endpointslice", "web-x7k2p");
+    agrees(&a);
+    let b = ground.start("web-2", "10.0.0.2");
+    agrees(&b);
+    delete("pod", "web-1");
+    assert!(a.wait(PATIENCE).success());
+    assert!(a.log().contains("the pod web-1 does not exist any more"), "{}", a.log());
+    leads(&b);
+    ground.leads_to("10.0.0.2");
+    agrees(&b);
     had_all_rights(&[&a, &b]);
 }

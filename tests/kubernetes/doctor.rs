@@ -161,3 +161,62 @@ async fn a_slow_server_is_reported_with_its_latency() {
     let findings = soon(store.examine()).await;
     assert_eq!(worst(&findings, "timings"), Verdict::Failed, "{}", lines(&findings));
 }
+
+#[test]
+fn an_endpoint_that_does_not_lead_is_named_with_its_remedy() {
+    let server = KubeServer::start();
+    let pod = |name: &str| {
+        server.put("pods", "team", name, json!({"spec": {"containers": []}}));
+        server.object("pods", "team", name).unwrap()["metadata"]["uid"].clone()
+    };
+    let uid = pod("web-1");
+    server.put("services", "team", "web", json!({"spec": {"ports": [{"port": 80}]}}));
+    let slice = |manager: &str, address: &str, pod: &str, uid: &serde_json::Value| {
+        json!({
+            "metadata": {"labels": {
+                "kubernetes.io/service-name": "web",
+                "endpointslice.kubernetes.io/managed-by": manager,
+            }},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [address], "conditions": {"ready": true}, "targetRef":
+                {"kind": "Pod", "namespace": "team", "name": pod, "uid": uid}}],
+        })
+    };
+    let own = |pod: &str, uid| {
+        server.put(
+            "endpointslices",
+            "team",
+            "web.orders",
+            slice("tenure.dev", "10.0.0.1", pod, uid),
+        );
+    };
+    let route = || {
+        let arguments = server.arguments();
+        let mut all = vec!["doctor", "--store=kubernetes:team/orders", "--election=orders"];
+        all.extend(["--kube-route=endpointslice", "--kube-service=web"]);
+        all.extend(arguments.iter().map(String::as_str));
+        let variables = [("POD_NAME", "web-1"), ("POD_NAMESPACE", "team"), ("POD_IP", "10.0.0.1")];
+        run_verb(&all, &variables)
+    };
+    own("web-1", &uid);
+    let well = route();
+    assert_eq!(well.code, 0, "{}{}", well.out, well.err);
+    assert!(well.out.contains("web.orders routes to 10.0.0.1"), "{}", well.out);
+    let named = |words: &[&str]| {
+        let ran = route();
+        assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+        words.iter().for_each(|it| assert!(ran.out.contains(it), "{it}: {}", ran.out));
+    };
+    let old = slice("endpointslice-controller.k8s.io", "10.0.0.77", "web-9", &uid);
+    server.put("endpointslices", "team", "web-x7k2p", old);
+    named(&["web-x7k2p", "10.0.0.77", "kubectl -n team delete endpointslice web-x7k2p"]);
+    let mirrored = slice("endpointslicemirroring-controller.k8s.io", "10.0.0.77", "web-9", &uid);
+    server.put("endpointslices", "team", "web-x7k2p", mirrored);
+    named(&["web-x7k2p", "10.0.0.77", "kubectl -n team delete endpoints web"]);
+    server.delete("endpointslices", "team", "web-x7k2p");
+    own("web-8", &uid);
+    named(&["web.orders", "10.0.0.1", "web-8", "kubectl -n team delete endpointslice web.orders"]);
+    let replaced = json!("11111111-2222-4333-8444-555555555555");
+    own("web-1", &replaced);
+    named(&["web.orders", "10.0.0.1", "web-1"]);
+}

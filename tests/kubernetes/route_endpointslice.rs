@@ -6,8 +6,10 @@ use testkit::processes::process;
 use std::time::Duration;
 
 use kube_server::Fault;
-use process::until;
-use routed::{BOUND, Cluster, LONG, NAMESPACE, SHORT, agrees, leads};
+use kube_server::answers::Answer;
+use kube_server::kinds::Kind;
+use process::{Process, until};
+use routed::{BOUND, Cluster, LONG, NAMESPACE, SHORT, agrees, leads, series};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -50,14 +52,16 @@ fn the_service_routes_to_the_leader_and_to_no_pod_before_the_lease_is_released()
     let first = leads(&a);
     leads_to(&cluster, "10.0.0.1");
     let made = slice(&cluster).unwrap();
-    let service = cluster.server.object("services", NAMESPACE, "web").unwrap();
     let pod = cluster.server.object("pods", NAMESPACE, "web-1").unwrap();
     assert_eq!(made["addressType"], "IPv4");
     assert_eq!(made["ports"], json!([{"name": "http", "protocol": "TCP", "port": 8080}]));
     assert_eq!(made["metadata"]["labels"]["kubernetes.io/service-name"], "web");
     let manager = "endpointslice.kubernetes.io/managed-by";
     assert_eq!(made["metadata"]["labels"][manager], "tenure.dev");
-    assert_eq!(made["metadata"]["ownerReferences"][0]["uid"], service["metadata"]["uid"]);
+    let owners = &made["metadata"]["ownerReferences"];
+    assert_eq!(owners.as_array().unwrap().len(), 1, "with two, it outlives the pod: {owners}");
+    assert_eq!(owners[0]["kind"], "Pod");
+    assert_eq!(owners[0]["uid"], pod["metadata"]["uid"]);
     assert_eq!(made["endpoints"][0]["targetRef"]["uid"], pod["metadata"]["uid"]);
     assert_eq!(made["endpoints"][0]["nodeName"], "node-1");
     assert_eq!(route(&cluster).1, Some(first.to_string()));
@@ -217,4 +221,150 @@ fn an_address_of_the_other_family_is_refused() {
     });
     a.signal(Signal::TERM);
     assert!(a.wait(BOUND).success());
+}
+
+/// Returns a slice of the Service that Tenure does not manage.
+fn foreign_slice(address: &str) -> Value {
+    json!({
+        "metadata": {"labels": {
+            "kubernetes.io/service-name": "web",
+            "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+        }},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
+        "ports": null,
+    })
+}
+
+#[test]
+fn an_endpoint_in_another_slice_of_the_service_is_disagreement() {
+    let cluster = cluster();
+    let a = cluster.start("web-1", SHORT);
+    leads(&a);
+    agrees(&a, true);
+    let b = cluster.start("web-2", SHORT);
+    agrees(&b, true);
+    // As a change of routing.mode leaves it: the Service had a selector.
+    cluster.server.put("endpointslices", NAMESPACE, "web-x7k2p", foreign_slice("10.0.0.77"));
+    for candidate in [&a, &b] {
+        let route = agrees(candidate, false);
+        let other = route["other"].as_str().unwrap_or_default();
+        assert!(other.contains("web-x7k2p") && other.contains("10.0.0.77"), "{route}");
+        assert_eq!(series(candidate, "tenure_route_agrees", ""), Some(0.0));
+    }
+    assert!(a.is_leader(), "the election does not depend on the route");
+    let unready = |it: &mut Value| it["endpoints"][0]["conditions"]["ready"] = false.into();
+    cluster.server.modify("endpointslices", NAMESPACE, "web-x7k2p", unready);
+    agrees(&a, true);
+    agrees(&b, true);
+    // A missing condition counts as ready.
+    let unknown = |it: &mut Value| it["endpoints"][0]["conditions"] = json!({});
+    cluster.server.modify("endpointslices", NAMESPACE, "web-x7k2p", unknown);
+    agrees(&a, false);
+    cluster.server.delete("endpointslices", NAMESPACE, "web-x7k2p");
+    agrees(&a, true);
+    assert_eq!(route(&cluster).0, ["10.0.0.1"]);
+}
+
+#[test]
+fn a_slow_list_of_slices_does_not_delay_the_withdrawal() {
+    let cluster = cluster();
+    let mut a = cluster.start("web-1", LONG);
+    leads(&a);
+    agrees(&a, true);
+    cluster.server.impose("list endpointslices", Fault::Hang);
+    cluster.server.take_log();
+    a.signal(Signal::TERM);
+    assert!(a.wait(BOUND).success());
+    let log = cluster.server.take_log();
+    let write = log.iter().find(|it| it.op == "update endpointslices").unwrap();
+    assert_eq!((&write.body["endpoints"], write.status), (&json!([]), 200));
+}
+
+/// Waits until a candidate has ended because its pod is gone.
+fn resigns(mut candidate: Process) {
+    assert!(candidate.wait(BOUND).success());
+    let log = candidate.log();
+    assert!(log.contains("the pod web-1 does not exist any more"), "{log}");
+    assert!(log.contains("resigned"), "{log}");
+}
+
+#[test]
+fn a_leader_whose_pod_was_deleted_or_replaced_resigns() {
+    for replaced in [false, true] {
+        let cluster = cluster();
+        let a = cluster.start("web-1", SHORT);
+        let first = leads(&a);
+        agrees(&a, true);
+        let b = cluster.start("web-2", SHORT);
+        agrees(&b, true);
+        cluster.server.delete("pods", NAMESPACE, "web-1");
+        if replaced {
+            cluster.server.put("pods", NAMESPACE, "web-1", json!({"spec": {"containers": []}}));
+        }
+        resigns(a);
+        assert!(leads(&b) > first);
+        leads_to(&cluster, "10.0.0.2");
+    }
+}
+
+#[test]
+fn a_leader_whose_pod_cannot_be_read_does_not_resign() {
+    let cluster = cluster();
+    let a = cluster.start("web-1", SHORT);
+    let term = leads(&a);
+    agrees(&a, true);
+    // A single answer that it is missing is not confirmed.
+    let missing = Answer::not_found(Kind::of("pods"), "web-1");
+    cluster.server.inject("get pods", [Fault::Answer(missing)]);
+    until(BOUND, "it is read", || (cluster.server.pending() == 0).then_some(()));
+    for fault in [Fault::Hang, Fault::Answer(Answer::text(404, "404 page not found\n"))] {
+        cluster.server.heal();
+        agrees(&a, true);
+        cluster.server.impose("get pods", fault);
+        agrees(&a, false);
+    }
+    let asked = cluster.server.count("get pods");
+    until(BOUND, "it is read again", || {
+        (cluster.server.count("get pods") > asked + 1).then_some(())
+    });
+    assert_eq!(leads(&a), term);
+    cluster.server.heal();
+    agrees(&a, true);
+}
+
+#[test]
+fn a_standby_removes_the_endpoint_of_a_pod_that_is_gone() {
+    for replaced in [false, true] {
+        let cluster = cluster();
+        let mut a = cluster.start("web-1", SHORT);
+        leads(&a);
+        leads_to(&cluster, "10.0.0.1");
+        agrees(&a, true);
+        a.kill();
+        let b = cluster.start_with("web-2", SHORT, &["--observe"], &cluster.server.url());
+        agrees(&b, true);
+        assert_eq!(route(&cluster).0, ["10.0.0.1"], "its process may restart in its pod");
+        cluster.server.delete("pods", NAMESPACE, "web-1");
+        if replaced {
+            cluster.server.put("pods", NAMESPACE, "web-1", json!({"spec": {"containers": []}}));
+        }
+        until(BOUND, "it is removed", || route(&cluster).0.is_empty().then_some(()));
+        agrees(&b, true);
+        let logged = || b.log().contains("removed the endpoint of a pod that does not exist");
+        until(BOUND, "it is logged", || logged().then_some(()));
+    }
+}
+
+#[test]
+fn a_standby_removes_the_endpoint_of_a_pod_that_has_ended() {
+    let cluster = cluster();
+    let mut a = cluster.start("web-1", SHORT);
+    leads(&a);
+    agrees(&a, true);
+    a.kill();
+    // As after an eviction: the object stays, its address is free.
+    cluster.server.modify("pods", NAMESPACE, "web-1", |it| it["status"]["phase"] = "Failed".into());
+    let _b = cluster.start_with("web-2", SHORT, &["--observe"], &cluster.server.url());
+    until(BOUND, "it is removed", || route(&cluster).0.is_empty().then_some(()));
 }

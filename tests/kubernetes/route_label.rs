@@ -231,3 +231,24 @@ fn an_unresponsive_or_unreachable_api_server_delays_no_election() {
     cluster.has_role("web-3", "active");
     until(BOUND, "the others are passive", || (cluster.active() == ["web-3"]).then_some(()));
 }
+
+#[test]
+fn a_leader_whose_pod_was_deleted_or_replaced_resigns() {
+    for replaced in [false, true] {
+        let cluster = cluster();
+        let mut a = cluster.start("web-1", SHORT);
+        let first = leads(&a);
+        agrees(&a, true);
+        let b = cluster.start("web-2", SHORT);
+        agrees(&b, true);
+        cluster.server.delete("pods", NAMESPACE, "web-1");
+        if replaced {
+            cluster.server.put("pods", NAMESPACE, "web-1", json!({"spec": {"containers": []}}));
+        }
+        assert!(a.wait(BOUND).success());
+        let log = a.log();
+        assert!(log.contains("the pod web-1 does not exist any more"), "{log}");
+        assert!(leads(&b) > first);
+        cluster.has_role("web-2", "active");
+    }
+}

@@ -122,7 +122,8 @@ impl Kept {
 /// Publishes what the reconciler reports, as the driver does.
 async fn publish_reports(mut orders: Inbox, feed: Weak<Feed>) {
     while let Some(order) = orders.recv().await {
-        let (Message::Route(report), Some(feed)) = (order, feed.upgrade()) else { return };
+        let Message::Route(report) = order else { continue };
+        let Some(feed) = feed.upgrade() else { return };
         feed.record(|last| {
             let role = Judgement::of(&last.status, now()).role();
             let route = last.route.as_mut().expect("there is a route");
@@ -199,6 +200,42 @@ async fn a_change_by_others_is_undone_at_the_next_verification() {
     pass(ms(20_200));
     kept.feed().renew(leading(7, ms(1_000_000)));
     kept.has_role("active").await;
+    kept.end().await;
+}
+
+#[tokio::test]
+async fn a_failed_verification_is_disagreement() {
+    let kept = Kept::start(server(), leading(7, ms(1_000_000)));
+    kept.agrees(true).await;
+    assert_eq!(kept.metric("tenure_route_agrees{"), Some(1.0));
+    kept.server.impose("any", Fault::Answer(kube_server::answers::Answer::etcd_timed_out()));
+    pass(ms(30_000));
+    kept.feed().renew(leading(7, ms(1_000_000)));
+    kept.agrees(false).await;
+    assert_eq!(kept.metric("tenure_route_agrees{"), Some(0.0));
+    let document = kept.document();
+    assert_eq!((&document["says"], &document["other"]), (&json!("active"), &json!(null)));
+    kept.server.heal();
+    pass(ms(5_000));
+    kept.feed().renew(leading(7, ms(1_000_000)));
+    kept.agrees(true).await;
+    kept.end().await;
+}
+
+#[tokio::test]
+async fn an_old_verification_is_disagreement() {
+    let kept = Kept::start(server(), leading(7, ms(1_000_000)));
+    kept.agrees(true).await;
+    // Twice the longest interval, in which the reconciler does not run.
+    pass(ms(59_000));
+    assert_eq!(kept.document()["agrees"], true);
+    pass(ms(1_500));
+    let document = kept.document();
+    assert_eq!((&document["agrees"], &document["since_ms"]), (&json!(false), &json!(500)));
+    assert_eq!(document["verified_ms_ago"], 60_500);
+    assert_eq!(kept.metric("tenure_route_agrees{"), Some(0.0));
+    kept.feed().renew(leading(7, ms(1_000_000)));
+    kept.agrees(true).await;
     kept.end().await;
 }
 

@@ -82,6 +82,11 @@ subjects:
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, patch]
+{{- else if eq .Values.routing.mode "endpointslice" }}
+# Notice that its own pod, or the pod of an endpoint, is gone; read the uid of its own pod, also for the Events.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get]
 {{- else }}
 # Read the uid of its own pod, by which `kubectl describe pod` finds the Events.
 - apiGroups: [""]
@@ -99,9 +104,10 @@ subjects:
   resources: [endpointslices]
   resourceNames: [{{ printf "%s.%s" (include "tenure.leaderServiceName" .) (include "tenure.election" .) | quote }}]
   verbs: [get, update]
-# Create the EndpointSlice if it is missing.
+# Create the EndpointSlice if it is missing, and find endpoints of the Service that others wrote. Rules cannot
+# limit either to one name.
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
-  verbs: [create]
+  verbs: [create, list]
 {{- end }}
 {{- end -}}

@@ -3,8 +3,9 @@
 //!
 //! There is one slice for each Service and election. Every write is a compare-and-set: by the
 //! slice's resource version, and by the term in its annotation, so that a late write of an older
-//! leader is rejected. The Service owns the slice, which is deleted with it. Slices with other
-//! managers are not changed.
+//! leader is rejected. The leader's Pod owns the slice, so that Kubernetes deletes it after the last
+//! leader's Pod if no instance is left to empty it. Slices with other managers are not changed, but
+//! their endpoints are reported.
 
 use std::net::IpAddr;
 
@@ -15,10 +16,11 @@ use crate::kube::KubeError;
 use crate::kube::objects::{EndpointSlice, Metadata, ObjectReference, Pod, Service};
 use crate::status::Role;
 use futures::future::OptionFuture;
-pub(super) use plan::ports;
+pub(super) use plan::{MANAGER, SERVICE, is_ready, ports};
 use plan::{Ours, Step};
 
 mod plan;
+mod survey;
 
 /// How often one reconciliation retries after a conflict.
 const ATTEMPTS: usize = 4;
@@ -69,7 +71,7 @@ impl Slice {
             let (service, found, pod) = tokio::join!(
                 self.client.get::<Service>(&self.ours.service),
                 self.client.get::<EndpointSlice>(&self.ours.slice.name),
-                self.read_own_pod(target),
+                self.read_own_pod(),
             );
             if let Some(pod) = pod {
                 self.know_our_pod(pod);
@@ -147,14 +149,14 @@ impl Slice {
         }
     }
 
-    /// Reads this pod, if it is to lead and has not been read yet.
-    async fn read_own_pod(&self, target: Target) -> Option<Result<Pod, KubeError>> {
-        let asks = !self.knows_pod && target.role() == Role::Active;
+    /// Reads this pod, if it has not been read yet.
+    async fn read_own_pod(&self) -> Option<Result<Pod, KubeError>> {
+        let asks = !self.knows_pod;
         OptionFuture::from(asks.then(|| self.client.get::<Pod>(&self.ours.pod.name))).await
     }
 
-    /// Takes uid and node from this pod. They are only informative, so that no permission is
-    /// required for them.
+    /// Takes uid and node from this pod. Without them the slice routes as well, so that no
+    /// permission is required for them.
     fn know_our_pod(&mut self, answer: Result<Pod, KubeError>) {
         match answer {
             Ok(pod) => {

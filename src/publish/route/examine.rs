@@ -1,10 +1,10 @@
 //! Findings of `tenure doctor` about the route: whether the required permissions are granted,
-//! whether this pod exists, and whether the Service can follow the leader. Nothing is changed in
+//! whether this pod exists, and whether the Service follows the leader alone. Nothing is changed in
 //! the cluster.
 
 use std::time::Duration;
 
-use super::endpointslice::ports;
+use super::endpointslice::{MANAGER, SERVICE, is_ready, ports};
 use crate::config::{KubePublishing, Route, slice_name};
 use crate::kube::objects::{AccessSpec, EndpointSlice, Pod, SelfSubjectAccessReview, Service};
 use crate::kube::rights::{Purpose, RIGHTS, Right};
@@ -31,7 +31,7 @@ pub async fn examine(beside: &KubePublishing) -> Vec<Finding> {
             Some(Route::EndpointSlice { service, .. }) => {
                 findings.extend(rights(&kube, beside, Purpose::EndpointSlice).await);
                 findings.push(service_of(&kube, beside, service).await);
-                findings.push(slice(&kube, beside, service).await);
+                findings.extend(slices(&kube, beside, service).await);
             }
         }
         findings.extend(rights(&kube, beside, Purpose::Events).await);
@@ -175,19 +175,92 @@ async fn service_of(kube: &Kube, beside: &KubePublishing, service: &str) -> Find
     }
 }
 
-async fn slice(kube: &Kube, beside: &KubePublishing, service: &str) -> Finding {
+/// Examines the slice that the leaders write, and every other endpoint behind the Service.
+async fn slices(kube: &Kube, beside: &KubePublishing, service: &str) -> Vec<Finding> {
     const SUBJECT: &str = "endpointslice";
-    let name = slice_name(service, &beside.election);
-    match kube.get::<EndpointSlice>(&beside.namespace, &name).await {
-        Ok(found) => {
-            let addresses: Vec<String> =
-                found.object.endpoints.into_iter().flat_map(|it| it.addresses).collect();
-            let to = if addresses.is_empty() { "nobody".to_owned() } else { addresses.join(", ") };
-            passed(SUBJECT, format!("{name} routes to {to}"))
-        }
-        Err(KubeError::Missing(_)) => {
-            passed(SUBJECT, format!("{name} does not exist; the first leader creates it"))
-        }
-        Err(error) => failed(SUBJECT, error.to_string(), "see the permissions above"),
+    let own = slice_name(service, &beside.election);
+    let selector = format!("{SERVICE}={service}");
+    let listed = match kube.list::<EndpointSlice>(&beside.namespace, &selector).await {
+        Ok(listed) => listed,
+        Err(error) => return vec![failed(SUBJECT, error.to_string(), "see the permissions above")],
+    };
+    let mut findings = Vec::new();
+    if !listed.iter().any(|it| it.metadata.name == own) {
+        let detail = format!("{own} does not exist; the first leader creates it");
+        findings.push(passed(SUBJECT, detail));
     }
+    for slice in &listed {
+        if slice.metadata.name == own {
+            findings.push(leaders_slice(kube, beside, slice).await);
+        } else {
+            findings.extend(foreign_slice(beside, service, slice));
+        }
+    }
+    findings
+}
+
+/// Examines the slice that the leaders write: the pods behind it must exist.
+async fn leaders_slice(kube: &Kube, beside: &KubePublishing, slice: &EndpointSlice) -> Finding {
+    const SUBJECT: &str = "endpointslice";
+    let name = &slice.metadata.name;
+    for endpoint in slice.endpoints.iter().filter(|it| is_ready(it)) {
+        let Some(pod) = endpoint.target_ref.as_ref().filter(|it| !it.uid.is_empty()) else {
+            continue;
+        };
+        let fault = match kube.get::<Pod>(&beside.namespace, &pod.name).await {
+            Ok(found) if found.object.metadata.uid != pod.uid => "was replaced by another",
+            Ok(found) if found.object.has_ended() => "has ended",
+            Err(KubeError::Missing(_)) => "does not exist",
+            _ => continue,
+        };
+        let detail = format!(
+            "{name} routes to {}, but its pod {} {fault}: the address may be another pod's",
+            endpoint.addresses.join(", "),
+            pod.name
+        );
+        let remedy = format!(
+            "start a candidate, which removes the endpoint, or run: {}",
+            delete(beside, "endpointslice", name)
+        );
+        return failed(SUBJECT, detail, remedy);
+    }
+    let addresses: Vec<&str> =
+        slice.endpoints.iter().flat_map(|it| it.addresses.iter().map(String::as_str)).collect();
+    let to = if addresses.is_empty() { "nobody".to_owned() } else { addresses.join(", ") };
+    passed(SUBJECT, format!("{name} routes to {to}"))
+}
+
+/// Returns a finding if a slice that no leader writes routes requests to anybody.
+fn foreign_slice(beside: &KubePublishing, service: &str, slice: &EndpointSlice) -> Option<Finding> {
+    let name = &slice.metadata.name;
+    let ready = slice.endpoints.iter().filter(|it| is_ready(it));
+    let addresses: Vec<&str> =
+        ready.flat_map(|it| it.addresses.iter().map(String::as_str)).collect();
+    let manager = slice.metadata.labels.get(MANAGER.0).map_or("", String::as_str);
+    let detail = format!(
+        "{name} routes the Service {service} to {} too, which is not the leader's endpoint{}",
+        addresses.join(", "),
+        if manager.is_empty() { String::new() } else { format!(" (managed by {manager})") }
+    );
+    let remedy = match manager {
+        // The controller would create the slice again.
+        "endpointslicemirroring-controller.k8s.io" => format!(
+            "Kubernetes copies it from the Endpoints {service}: run {}",
+            delete(beside, "endpoints", service)
+        ),
+        us if us == MANAGER.1 => format!(
+            "if no other election uses this Service, run {}; otherwise give each its own Service",
+            delete(beside, "endpointslice", name)
+        ),
+        _ => format!(
+            "if nothing writes it any more, as after a change of the route, run {}",
+            delete(beside, "endpointslice", name)
+        ),
+    };
+    (!addresses.is_empty()).then(|| failed("endpointslice", detail, remedy))
+}
+
+/// Returns the command that deletes an object.
+fn delete(beside: &KubePublishing, kind: &str, name: &str) -> String {
+    format!("kubectl -n {} delete {kind} {name}", beside.namespace)
 }

@@ -8,7 +8,10 @@
 use serde_json::{Value, json};
 
 use super::client::RouteClient;
-use super::{ELECTION, FENCE, Outcome, RouteError, TERM, Target, changed_nothing, draw, term_of};
+use super::{
+    ELECTION, FENCE, Outcome, RouteError, Survey, TERM, Target, changed_nothing, draw, pods,
+    term_of,
+};
 use crate::kube::objects::{Metadata, Pod};
 use crate::kube::{KubeError, KubeObject};
 use crate::status::Role;
@@ -36,6 +39,8 @@ pub(super) struct Label {
     key: String,
     /// The uid of this pod as first read: a later pod may have the same name.
     uid: Option<String>,
+    /// Whether the last read showed that this pod is missing, or is another one.
+    is_missing: bool,
     /// Whether a write with an unknown result may still arrive, of this process or of an earlier
     /// one in this pod. The pod is then written in any case, so that the late write fails.
     unsure: bool,
@@ -45,7 +50,7 @@ pub(super) struct Label {
 
 impl Label {
     pub(super) fn new(client: RouteClient, pod: String, election: String, key: String) -> Self {
-        Self { client, pod, election, key, uid: None, unsure: true, known: None }
+        Self { client, pod, election, key, uid: None, is_missing: false, unsure: true, known: None }
     }
 
     /// Returns the role that this pod reports; `None` after a write with an unknown result.
@@ -60,6 +65,7 @@ impl Label {
         still: &(dyn Fn() -> bool + Sync),
     ) -> Outcome {
         let mut outcome = Outcome::default();
+        self.is_missing = false;
         if let Target::Active(term) = target {
             self.take(term, still, &mut outcome).await;
             if matches!(outcome.error, Some(RouteError::Newer { .. } | RouteError::Overtaken)) {
@@ -69,9 +75,13 @@ impl Label {
         for _ in 0..ATTEMPTS {
             let pod = match self.client.get::<Pod>(&self.pod).await {
                 Ok(pod) => pod.metadata,
-                Err(error) => return outcome.with(error.into()),
+                Err(error) => {
+                    self.is_missing = matches!(error, KubeError::Missing(_));
+                    return outcome.with(error.into());
+                }
             };
             if *self.uid.get_or_insert_with(|| pod.uid.clone()) != pod.uid {
+                self.is_missing = true;
                 let words =
                     format!("the pod {} was replaced by another of the same name", self.pod);
                 return outcome.with(RouteError::Setting(words));
@@ -111,6 +121,19 @@ impl Label {
             }
         }
         outcome.with(RouteError::busy(&self.pod))
+    }
+
+    /// Surveys whether this pod still exists, if it leads and was missing. May be dropped.
+    pub(super) async fn survey(&self, target: Target) -> Survey {
+        let mut survey = Survey::default();
+        let Some(uid) = self.uid.as_deref().filter(|_| self.is_missing) else { return survey };
+        if target.role() == Role::Active {
+            match pods::is_gone(&self.client, &self.pod, uid).await {
+                Ok(is_gone) => survey.pod_is_gone = is_gone,
+                Err(error) => survey.error = Some(error.into()),
+            }
+        }
+        survey
     }
 
     /// Removes the active label from every other pod of the election that kept it from an older

@@ -9,22 +9,29 @@ use uuid::Uuid;
 use super::client::RouteClient;
 use super::endpointslice::Slice;
 use super::label::Label;
-use super::{Outcome, RouteError, Target};
+use super::{Outcome, RouteError, Survey, Target};
 use crate::clock::{LONGEST_SLEEP, Moment};
 use crate::config::{KubePublishing, Route};
 use crate::driver::Control;
 use crate::kube::{Kube, KubeError};
 use crate::metrics::Metrics;
 use crate::status::publish_acks::PublishAcks;
-use crate::status::{Judgement, Published, Role, RouteReport};
+use crate::status::{Judgement, Published, Role, RouteReport, Verified};
 
 /// The first pause after an error, which doubles up to the longest.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
-/// The shortest interval of verifications; the longest is three times that. Fast elections verify
-/// more often: at five times their retry-period.
+/// The shortest interval of verifications. Fast elections verify more often: at five times their
+/// retry-period.
 const VERIFY_EVERY: Duration = Duration::from_secs(10);
+
+/// The longest interval of verifications, in shortest ones.
+const LONGEST_INTERVAL: u32 = 3;
+
+/// How many of the longest intervals a verification counts: it is too old when the reconciler has
+/// missed its turn.
+const VALID_INTERVALS: u32 = 2;
 
 /// After this time a disagreement of route and role is logged; a handover takes less.
 const SLOW: Duration = Duration::from_secs(5);
@@ -45,6 +52,14 @@ impl Mechanism {
         }
     }
 
+    /// Surveys what is beyond the route of this instance. May be dropped.
+    async fn survey(&self, target: Target, still: &(dyn Fn() -> bool + Sync)) -> Survey {
+        match self {
+            Self::Label(it) => it.survey(target).await,
+            Self::Slice(it) => it.survey(target, still).await,
+        }
+    }
+
     /// Returns the role that the route reports for this instance, if known.
     fn known(&self) -> Option<Role> {
         match self {
@@ -57,6 +72,8 @@ impl Mechanism {
 /// Keeps the route of one instance in agreement with its role.
 pub struct Reconciler {
     mechanism: Mechanism,
+    /// The name of this pod.
+    pod: String,
     control: Control,
     published: watch::Receiver<Published>,
     acked: watch::Sender<u64>,
@@ -69,6 +86,12 @@ pub struct Reconciler {
     /// What the route reports, or certainly cannot be made to report by a retry.
     settled: Option<Target>,
     failures: u32,
+    /// An endpoint that is not the leader's, as of the last survey.
+    other: Option<String>,
+    /// The last verification that succeeded.
+    verified: Option<Verified>,
+    /// Whether this instance was made to resign since its pod is gone.
+    resigned: bool,
     logged: Logged,
 }
 
@@ -95,15 +118,17 @@ impl Reconciler {
         let election = beside.election.clone();
         let mechanism = match route {
             Route::Label { key } => {
-                Mechanism::Label(Box::new(Label::new(client, pod, election, key)))
+                Mechanism::Label(Box::new(Label::new(client, pod.clone(), election, key)))
             }
             Route::EndpointSlice { service, address } => {
-                Mechanism::Slice(Box::new(Slice::new(client, pod, election, service, address)))
+                let slice = Slice::new(client, pod.clone(), election, service, address);
+                Mechanism::Slice(Box::new(slice))
             }
         };
         let (acked, acks) = PublishAcks::channel();
         let reconciler = Self {
             mechanism,
+            pod,
             control,
             published,
             acked,
@@ -113,6 +138,9 @@ impl Reconciler {
             tried: None,
             settled: None,
             failures: 0,
+            other: None,
+            verified: None,
+            resigned: false,
             logged: Logged::default(),
         };
         Some((reconciler, acks))
@@ -125,7 +153,7 @@ impl Reconciler {
             let (target, sequence) = self.wanted();
             let is_due = self.is_due(target);
             if is_due {
-                self.apply(target).await;
+                self.apply(target, sequence).await;
             }
             if self.settled == Some(target) {
                 self.acked.send_replace(sequence);
@@ -155,32 +183,79 @@ impl Reconciler {
         (target, last.sequence)
     }
 
-    /// Tries once to make the route report what is wanted, for as long as that does not change.
-    async fn apply(&mut self, target: Target) {
+    /// Tries once to make the route report what is wanted, for as long as that does not change, and
+    /// then surveys the rest. A release waits for the first only.
+    async fn apply(&mut self, target: Target, sequence: u64) {
         let (published, now, led) = (self.published.clone(), self.now, self.led);
-        let asked = published.clone();
+        let (asked, began) = (published.clone(), now());
         let still = move || target_of(&asked.borrow(), led, now()) == target;
         let outcome = tokio::select! {
             biased;
-            () = changed(published, target, led, now) => None,
+            () = changed(published.clone(), target, led, now) => None,
             outcome = self.mechanism.reconcile(target, &still) => Some(outcome),
         };
         let overtaken = || Outcome::default().with(RouteError::Overtaken);
-        let Outcome { other, error } = outcome.unwrap_or_else(overtaken);
-        let says = self.mechanism.known();
-        let is_settled =
-            says == Some(target.role()) || error.as_ref().is_some_and(RouteError::is_lasting);
+        let Outcome { other, mut error } = outcome.unwrap_or_else(overtaken);
+        let is_settled = self.mechanism.known() == Some(target.role())
+            || error.as_ref().is_some_and(RouteError::is_lasting);
         self.settled = is_settled.then_some(target);
+        if is_settled {
+            self.acked.send_replace(sequence);
+        }
+        let has_driver = published.has_changed().is_ok();
+        if has_driver && error.as_ref().is_none_or(RouteError::is_lasting) {
+            // What the last survey found holds until this one has ended.
+            let words = error.as_ref().map(ToString::to_string);
+            self.report(&other, words.or_else(|| self.logged.error.clone())).await;
+            let survey = tokio::select! {
+                biased;
+                () = changed(published, target, led, now) => None,
+                survey = self.mechanism.survey(target, &still) => Some(survey),
+            };
+            match survey {
+                Some(survey) => {
+                    self.other = survey.other;
+                    error = error.or(survey.error);
+                    if survey.pod_is_gone {
+                        self.resign().await;
+                    }
+                }
+                None => error = error.or(Some(RouteError::Overtaken)),
+            }
+        }
+        if error.is_none() {
+            let valid_for = self.verify_every * LONGEST_INTERVAL * VALID_INTERVALS;
+            self.verified = Some(Verified { at: began, valid_for });
+        }
         let wait = self.next_attempt_in(error.as_ref());
         self.tried = Some((target, now(), wait));
         self.log_error(error);
-        let last_error = self.logged.error.clone();
-        self.control.route_reported(RouteReport { says, other, last_error }).await;
+        self.report(&other, self.logged.error.clone()).await;
+    }
+
+    /// Reports to the driver what is known of the route.
+    async fn report(&self, other: &Option<String>, last_error: Option<String>) {
+        let other = other.clone().or_else(|| self.other.clone());
+        let (says, verified) = (self.mechanism.known(), self.verified);
+        self.control.route_reported(RouteReport { says, other, last_error, verified }).await;
+    }
+
+    /// Makes this instance leave the election, since its pod is gone: no route can lead to it.
+    async fn resign(&mut self) {
+        if std::mem::replace(&mut self.resigned, true) {
+            return;
+        }
+        tracing::warn!(
+            "the pod {} does not exist any more, so no requests can reach this leader: resigning",
+            self.pod
+        );
+        self.control.resign().await;
     }
 
     /// Returns the time until the next attempt.
     fn next_attempt_in(&mut self, error: Option<&RouteError>) -> Duration {
-        let verify_every = self.verify_every + self.verify_every.mul_f64(2.0 * random());
+        let verify_every =
+            self.verify_every.mul_f64(1.0 + f64::from(LONGEST_INTERVAL - 1) * random());
         match error {
             Some(RouteError::Overtaken) => Duration::ZERO,
             Some(error) if !error.is_lasting() => {
@@ -252,10 +327,16 @@ impl Reconciler {
             }
         } else if agreement.since >= SLOW && !self.logged.disagrees {
             self.logged.disagrees = true;
+            let report = &route.report;
+            let (says, other) = (report.says.map(Role::as_str), &report.other);
+            if says == Some(role) && other.is_none() {
+                tracing::warn!(role, says, "the route cannot be verified");
+                return;
+            }
             tracing::warn!(
                 role,
-                says = route.report.says.map(Role::as_str),
-                other = route.report.other,
+                says,
+                other,
                 "the route does not agree with the role: requests may reach an instance that does not lead"
             );
         }

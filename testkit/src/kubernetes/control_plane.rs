@@ -68,6 +68,17 @@ impl ControlPlane {
         it
     }
 
+    /// Returns one with the garbage collector, which deletes objects whose owners are all gone. The
+    /// tests that need it share it.
+    pub fn collecting() -> &'static Self {
+        static COLLECTING: OnceLock<ControlPlane> = OnceLock::new();
+        COLLECTING.get_or_init(|| {
+            let it = Self::start();
+            it.workers.get_or_init(|| vec![it.start_manager("garbage-collector-controller")]);
+            it
+        })
+    }
+
     /// Returns `None` if another process took a port first.
     fn try_start() -> Option<Self> {
         let directory = tempfile::tempdir().expect("a directory");
@@ -213,25 +224,38 @@ impl ControlPlane {
     fn start_workers(&self) -> Vec<Process> {
         let home = self.directory.path();
         let kubeconfig = self.kubectl.kubeconfig().display().to_string();
-        let key = home.join("accounts.key").display().to_string();
-        let ca = self.ca_file().display().to_string();
         let stages = stages().display().to_string();
         let nobody = ["--secure-port", "0"];
-        // Without the controller that deletes what has an owner that does not exist.
-        let manager = [
-            "--leader-elect=false",
-            "--use-service-account-credentials=false",
-            "--controllers=*,-garbage-collector-controller",
-        ];
-        let manager = [&["--kubeconfig", &kubeconfig], &nobody[..], &manager].concat();
-        let keys = ["--service-account-private-key-file", &key, "--root-ca-file", &ca];
         let scheduler = [&["--kubeconfig", &kubeconfig], &nobody[..], &["--leader-elect=false"]];
         let kwok = ["--kubeconfig", &kubeconfig, "--manage-all-nodes", "--config", &stages];
         vec![
-            run(home, "kube-controller-manager", &[&manager[..], &keys].concat()),
+            // Without the controller that deletes what has an owner that does not exist.
+            self.start_manager("*,-garbage-collector-controller"),
             run(home, "kube-scheduler", &scheduler.concat()),
             run(home, "kwok", &kwok),
         ]
+    }
+
+    fn start_manager(&self, controllers: &str) -> Process {
+        let home = self.directory.path();
+        let kubeconfig = self.kubectl.kubeconfig().display().to_string();
+        let key = home.join("accounts.key").display().to_string();
+        let ca = self.ca_file().display().to_string();
+        let controllers = format!("--controllers={controllers}");
+        let manager = [
+            "--kubeconfig",
+            &kubeconfig,
+            "--secure-port",
+            "0",
+            "--leader-elect=false",
+            "--use-service-account-credentials=false",
+            &controllers,
+            "--service-account-private-key-file",
+            &key,
+            "--root-ca-file",
+            &ca,
+        ];
+        run(home, "kube-controller-manager", &manager)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::kube::objects::{
     Endpoint, EndpointPort, EndpointSlice, Metadata, ObjectReference, Service, ServicePort,
@@ -11,11 +11,15 @@ use crate::publish::route::{ELECTION, FENCE, TERM, term_of};
 use crate::status::Role;
 
 /// The label that names the Service of a slice.
-const SERVICE: &str = "kubernetes.io/service-name";
+pub(in crate::publish::route) const SERVICE: &str = "kubernetes.io/service-name";
 
 /// The label that names the manager of a slice, and its value for Tenure, which keeps controllers
 /// from changing it.
-const MANAGER: (&str, &str) = ("endpointslice.kubernetes.io/managed-by", "tenure.dev");
+pub(in crate::publish::route) const MANAGER: (&str, &str) =
+    ("endpointslice.kubernetes.io/managed-by", "tenure.dev");
+
+/// The field of the metadata with the owners.
+const OWNERS: &str = "ownerReferences";
 
 /// What to do with the slice.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,10 +53,15 @@ impl Ours {
     }
 
     /// Compares by the pod, since two pods may have the same address, at once or one after the
-    /// other.
+    /// other; and by its uid, if known, since two pods may have the same name one after the other.
     fn is_us(&self, endpoint: &Endpoint) -> bool {
         match &endpoint.target_ref {
-            Some(it) => it.name == self.pod.name && it.namespace == self.pod.namespace,
+            Some(it) => {
+                let is_known = !it.uid.is_empty() && !self.pod.uid.is_empty();
+                it.name == self.pod.name
+                    && it.namespace == self.pod.namespace
+                    && (!is_known || it.uid == self.pod.uid)
+            }
             None => endpoint.addresses.contains(&self.address.to_string()),
         }
     }
@@ -90,9 +99,11 @@ impl Ours {
         };
         let endpoints = vec![self.endpoint()];
         let labels = &slice.metadata.labels;
+        let owner = self.pod_owner().filter(|_| has_owner(&slice.metadata));
+        let is_owned = owner.is_none() || slice.metadata.rest.get(OWNERS) == owner.as_ref();
         let is_found =
             self.labels().all(|(key, value)| labels.get(key).is_some_and(|it| it == value));
-        let is_said = is_found && slice.endpoints == endpoints && slice.ports == ports;
+        let is_said = is_found && is_owned && slice.endpoints == endpoints && slice.ports == ports;
         if is_said && term_of(&slice.metadata) == Some(term) && fence.is_none() {
             return Step::Agrees;
         }
@@ -100,10 +111,63 @@ impl Ours {
         slice.metadata.labels.extend(labels);
         (slice.endpoints, slice.ports) = (endpoints, ports);
         slice.metadata.annotations.insert(TERM.to_owned(), term.to_string());
+        if let Some(owner) = owner {
+            slice.metadata.rest.insert(OWNERS.to_owned(), owner);
+        }
         if let Some(fence) = fence {
             slice.metadata.annotations.insert(FENCE.to_owned(), fence);
         }
         Step::Write(Box::new(slice))
+    }
+
+    /// Returns this pod as the only owner of the slice, if its uid is known.
+    ///
+    /// The garbage collector deletes an object when the last of its owners is gone. If the Service
+    /// were an owner too, the slice would outlive the leader's pod, and its address may be given to
+    /// another pod.
+    fn pod_owner(&self) -> Option<Value> {
+        let ObjectReference { name, uid, .. } = &self.pod;
+        let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}]);
+        (!uid.is_empty()).then_some(owner)
+    }
+
+    /// Returns the pods of endpoints that are not this pod's, as far as their uid is known.
+    pub(super) fn pods_of_others<'a>(
+        &'a self,
+        slice: &'a EndpointSlice,
+    ) -> impl Iterator<Item = &'a ObjectReference> {
+        let others = slice.endpoints.iter().filter(|it| !self.is_us(it));
+        others.filter_map(|it| it.target_ref.as_ref()).filter(|it| self.is_pod(it))
+    }
+
+    /// Returns whether a reference is to a pod that can be compared with the present one.
+    fn is_pod(&self, reference: &ObjectReference) -> bool {
+        reference.kind == "Pod"
+            && reference.namespace == self.pod.namespace
+            && !reference.uid.is_empty()
+    }
+
+    /// Returns the ready endpoints of the Service that are not the leader's, with their slices. An
+    /// instance that does not lead cannot tell whether a pod in the leaders' slice leads.
+    pub(super) fn strangers<'a>(
+        &'a self,
+        slices: &'a [EndpointSlice],
+        role: Role,
+    ) -> impl Iterator<Item = String> {
+        let is_leaders = move |slice: &EndpointSlice, endpoint: &Endpoint| {
+            slice.metadata.name == self.slice.name
+                && match role {
+                    Role::Active => self.is_us(endpoint),
+                    Role::Passive => endpoint.target_ref.is_some(),
+                }
+        };
+        slices.iter().flat_map(move |slice| {
+            let strange =
+                slice.endpoints.iter().filter(move |it| is_ready(it) && !is_leaders(slice, it));
+            strange.map(|it| {
+                format!("{} in the EndpointSlice {}", it.addresses.join(", "), slice.metadata.name)
+            })
+        })
     }
 
     /// Returns why the leader of this term must not write the slice, if so.
@@ -138,10 +202,10 @@ impl Ours {
         let mut metadata = self.slice.clone();
         let labels = self.labels().map(|(key, value)| (key.to_owned(), value.to_owned()));
         metadata.labels.extend(labels);
-        let owner = json!([
-            {"apiVersion": "v1", "kind": "Service", "name": service.name, "uid": service.uid}
-        ]);
-        metadata.rest.insert("ownerReferences".to_owned(), owner);
+        let owner = self.pod_owner().unwrap_or_else(|| {
+            json!([{"apiVersion": "v1", "kind": "Service", "name": service.name, "uid": service.uid}])
+        });
+        metadata.rest.insert(OWNERS.to_owned(), owner);
         let address_type = self.address_type().to_owned();
         EndpointSlice { metadata, address_type, ..<_>::default() }
     }
@@ -171,6 +235,18 @@ impl Ours {
         }
         Step::Write(Box::new(slice))
     }
+}
+
+/// Returns whether Service proxies send requests to an endpoint. A missing condition counts as
+/// ready.
+pub(in crate::publish::route) fn is_ready(endpoint: &Endpoint) -> bool {
+    endpoint.conditions.get("ready") != Some(&false)
+}
+
+/// Returns whether an object has an owner. A slice that an administrator created has none, and must
+/// not be deleted with a pod: to create it again may not be permitted.
+fn has_owner(found: &Metadata) -> bool {
+    found.rest.get(OWNERS).and_then(Value::as_array).is_some_and(|it| !it.is_empty())
 }
 
 /// Returns the ports of a Service for an `EndpointSlice`, or why it cannot be used.
@@ -208,8 +284,6 @@ pub(in crate::publish::route) fn ports(service: &Service) -> Result<Vec<Endpoint
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-
-    use serde_json::Value;
 
     use super::*;
 
@@ -295,6 +369,66 @@ mod tests {
             change(&mut found.metadata.labels);
             assert_eq!(lead(&us, Some(found), 42), Step::Write(Box::new(whole)));
         }
+    }
+
+    #[test]
+    fn the_leaders_pod_is_the_only_owner_of_a_slice_that_tenure_created() {
+        let owners = |slice: &EndpointSlice| slice.metadata.rest[OWNERS].clone();
+        let with_uid = |pod: &str, uid: &str| {
+            let mut it = ours(pod, "10.0.0.1");
+            it.pod.uid = uid.to_owned();
+            it
+        };
+        let unknown = led(&ours("a", "10.0.0.1"), 42);
+        assert_eq!(owners(&unknown)[0]["kind"], "Service");
+        let pod = |name: &str, uid: &str| json!([{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}]);
+        let a = with_uid("a", "1");
+        let Step::Write(found) = lead(&a, Some(unknown), 42) else { panic!("its pod is known") };
+        assert_eq!(owners(&found), pod("a", "1"));
+        assert_eq!(lead(&a, Some(*found.clone()), 42), Step::Agrees);
+        let Step::Write(found) = lead(&with_uid("b", "2"), Some(*found), 43) else { panic!() };
+        assert_eq!(owners(&found), pod("b", "2"));
+        let mut created = *found;
+        created.metadata.rest.remove(OWNERS);
+        let Step::Write(found) = lead(&with_uid("b", "2"), Some(created), 44) else { panic!() };
+        assert!(!has_owner(&found.metadata), "an administrator created it");
+    }
+
+    #[test]
+    fn a_pod_of_the_same_name_with_another_uid_is_another() {
+        let (mut old, mut new) = (ours("a", "10.0.0.1"), ours("a", "10.0.0.2"));
+        (old.pod.uid, new.pod.uid) = ("1".to_owned(), "2".to_owned());
+        let found = led(&new, 43);
+        assert_eq!(old.read(Some(&found)), Role::Passive);
+        assert_eq!(old.leave(Some(found.clone()), None, Some(42), None), Step::Agrees);
+        let others: Vec<_> = old.pods_of_others(&found).map(|it| it.uid.as_str()).collect();
+        assert_eq!(others, ["2"]);
+        assert_eq!(new.pods_of_others(&found).count(), 0);
+    }
+
+    #[test]
+    fn ready_endpoints_that_are_not_the_leaders_are_strangers() {
+        let (us, other) = (ours("a", "10.0.0.1"), ours("b", "10.0.0.2"));
+        let foreign = |ready: Option<bool>| {
+            let mut it = led(&other, 42);
+            it.metadata.name = "web-x".to_owned();
+            it.endpoints[0].conditions =
+                ready.map(|it| ("ready".to_owned(), it)).into_iter().collect();
+            it
+        };
+        let found = |slices: &[EndpointSlice], role| us.strangers(slices, role).collect::<Vec<_>>();
+        assert!(found(&[led(&us, 42), foreign(Some(false))], Role::Active).is_empty());
+        for ready in [None, Some(true)] {
+            for role in [Role::Active, Role::Passive] {
+                let found = found(&[led(&us, 42), foreign(ready)], role);
+                assert_eq!(found, ["10.0.0.2 in the EndpointSlice web-x"]);
+            }
+        }
+        assert!(found(&[led(&other, 42)], Role::Passive).is_empty(), "it may lead");
+        assert_eq!(found(&[led(&other, 42)], Role::Active).len(), 1);
+        let mut nobody = led(&other, 42);
+        nobody.endpoints[0].target_ref = None;
+        assert_eq!(found(&[nobody], Role::Passive).len(), 1);
     }
 
     #[test]
