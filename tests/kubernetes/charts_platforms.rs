@@ -1,4 +1,4 @@
-//! The chart in meshes, as far as the rendered objects tell.
+//! The chart in meshes and on platforms with rules of their own, as far as the rendered objects tell.
 
 use testkit::kubernetes::{chart_values as values, manifests};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure::cli::Cli;
 
 use clap::Parser;
-use manifests::{Manifests, assert_valid, render};
+use manifests::{Manifests, assert_restricted, assert_valid, helm, render};
 use values::{port, with};
 
 /// The ports of the proxies: Linkerd's inbound and admin; Istio's HBONE, merged metrics, health, metrics.
@@ -85,4 +85,32 @@ fn the_network_policy_leaves_the_ports_of_a_mesh_open_to_the_same_peers() {
     let without_ports = mesh_rule(json!({"networkPolicy": {"statusFrom": [status]}})).unwrap();
     assert_eq!(without_ports["from"], json!([status]), "there is no service to reach");
     assert_eq!(mesh_rule(json!({"networkPolicy": {"meshPorts": []}})), None);
+}
+
+#[test]
+fn openshift_chooses_the_user() {
+    let values = json!({"container": with(json!({"image": "x:1"}), port())});
+    let users = |rendered: &Manifests| {
+        let test = rendered.the("Pod", "orders-tenure-exactly-one");
+        let own = &rendered.container("tenure")["securityContext"];
+        assert_eq!(*own, test["spec"]["containers"][0]["securityContext"]);
+        assert_restricted(rendered.pod());
+        assert_restricted(&test["spec"]);
+        [own["runAsUser"].clone(), own["runAsGroup"].clone()]
+    };
+    let usual = helm("helm/tenure", &values, &[]).unwrap();
+    assert_eq!(users(&usual), [json!(65532), json!(65532)]);
+    let flags = ["--api-versions", "security.openshift.io/v1"];
+    let openshift = helm("helm/tenure", &values, &flags).unwrap();
+    assert_eq!(users(&openshift), [Value::Null, Value::Null]);
+    // Rendered without the cluster.
+    let null = json!({"sidecar": {"securityContext": {"runAsUser": null, "runAsGroup": null}}});
+    let rendered = helm("helm/tenure", &with(values.clone(), null), &[]).unwrap();
+    assert_eq!(users(&rendered), [Value::Null, Value::Null]);
+    assert_eq!(rendered.container("tenure")["securityContext"].as_object().unwrap().len(), 6);
+    assert!(rendered.pod()["securityContext"]["runAsUser"].is_null());
+    assert!(rendered.pod()["securityContext"]["fsGroup"].is_null());
+    let own = json!({"sidecar": {"securityContext": {"runAsUser": 1000}}});
+    let rendered = helm("helm/tenure", &with(values, own), &flags).unwrap();
+    assert_eq!(users(&rendered), [json!(1000), Value::Null], "what you set is kept");
 }

@@ -144,7 +144,10 @@ httpGet: {path: {{ .path }}, port: {{ include "tenure.port" .context }}}
 {{- end -}}
 {{- end -}}
 
-{{/* Stricter than the profile `restricted` requires; `sidecar.securityContext` is merged over it. */}}
+{{/*
+Stricter than the profile `restricted` requires; `sidecar.securityContext` is merged over it, and a null in
+it removes a key. OpenShift assigns the user and rejects a fixed one.
+*/}}
 {{- define "tenure.securityContext" -}}
 {{- $restricted := dict
   "allowPrivilegeEscalation" false
@@ -156,7 +159,17 @@ httpGet: {path: {{ .path }}, port: {{ include "tenure.port" .context }}}
   "runAsUser" 65532
   "seccompProfile" (dict "type" "RuntimeDefault")
 -}}
-{{- toYaml (mergeOverwrite $restricted (deepCopy (.Values.sidecar.securityContext | default dict))) -}}
+{{- if and .Capabilities (.Capabilities.APIVersions.Has "security.openshift.io/v1") -}}
+{{- $restricted = omit $restricted "runAsGroup" "runAsUser" -}}
+{{- end -}}
+{{- range $key, $value := .Values.sidecar.securityContext -}}
+{{- if kindIs "invalid" $value -}}
+{{- $restricted = omit $restricted $key -}}
+{{- else -}}
+{{- $restricted = mergeOverwrite $restricted (dict $key (deepCopy $value)) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $restricted -}}
 {{- end -}}
 
 {{/* The directory for admin socket and status files, and the token for the API server. */}}
