@@ -92,11 +92,14 @@ Examples:
       a migration: waits up to 30 s for the lease, then runs, or exits with 75
   0 3 * * *  tenure exec --once --wait 0s --max-hold 4m --store azure://myaccount/report -- ./report
       a cron job on many machines: at most one runs it at a time, for at most 4 minutes; the others exit with 75
+  tenure exec --once --wait 30s --conflict-exit-code 0 --store azure://myaccount/report -- ./report
+      the same in a Kubernetes CronJob: success if another instance holds the lease, 75 if the store does not answer
 
 Without --store the lease is a file on this host, and only processes of this host compete for it. By default only \
 warnings and errors are logged.
 
-Exit codes: with --once CMD's own, 128 + n if signal n ended it; 75 no lease within --wait; 76 leadership \
+Exit codes: with --once CMD's own, 128 + n if signal n ended it; 75 no lease within --wait, unless \
+--conflict-exit-code says otherwise; 76 leadership \
 lost, CMD was stopped; 124 --max-hold is over; 126 CMD cannot be run; 127 CMD not found; 2 bad settings, or \
 inside an exec of the same election; 0 stopped by a signal after releasing; 128 + n a second signal n
 `tenure run --help` explains how settings are given.";

@@ -1,5 +1,5 @@
 //! `tenure check`: tells by its exit code whether this instance leads: 0 active, 1 passive, 2
-//! unknown.
+//! unknown. With `--for`, whether it is live or ready, for probes that cannot use HTTP.
 //!
 //! No answer is used beyond its validity: that of a sidecar counts from the sending of the request,
 //! that of a status file ends at the reading of the boot clock that is written in it.
@@ -23,9 +23,14 @@ Examples:
   tenure check && ./nightly-job
   tenure check --min-remaining 5s && ./work-of-five-seconds
   tenure check --file /run/orders/leader.json
+  tenure check --for live
+      a probe of a container that does not depend on the network of the pod
 
-Exit codes: 0 active, 1 passive, 2 unknown")]
+Exit codes: 0 active, live or ready, 1 it is not, 2 unknown")]
 pub struct Args {
+    /// What to check: that this instance leads, or what /readyz or /livez answers
+    #[arg(long = "for", value_name = "WHAT", default_value = "active")]
+    subject: Subject,
     #[command(flatten)]
     url: UrlArgs,
     /// A status file to read instead, .json or .env
@@ -34,6 +39,17 @@ pub struct Args {
     /// Active only if at least this much time is left
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration, allow_hyphen_values = true, default_value = "0s")]
     min_remaining: Duration,
+}
+
+/// What a check is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Subject {
+    /// This instance leads.
+    Active,
+    /// The sidecar has reached the store and is not stopped.
+    Ready,
+    /// The sidecar's election loop turns.
+    Live,
 }
 
 /// The result of a check.
@@ -45,6 +61,11 @@ enum CheckResult {
 
 /// Checks, prints the result in a few words and returns the exit code.
 pub async fn run(args: Args, environment: &Environment) -> ExitCode {
+    match args.subject {
+        Subject::Active => {}
+        Subject::Ready => return probe(&args, "ready", "/readyz", environment).await,
+        Subject::Live => return probe(&args, "live", "/livez", environment).await,
+    }
     let answer = match &args.file {
         Some(path) => in_file(path, args.min_remaining),
         None => at_sidecar(&args.url, args.min_remaining, environment).await,
@@ -58,6 +79,28 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
         }
     };
     terminal::print(&text, ExitCode::from(code))
+}
+
+/// Checks by the status code of a path, prints the result and returns the exit code.
+async fn probe(args: &Args, name: &str, path: &str, environment: &Environment) -> ExitCode {
+    let unknown = |why: &str| {
+        terminal::complain(&format!("unknown: {why}"));
+        ExitCode::from(2)
+    };
+    if args.file.is_some() || !args.min_remaining.is_zero() {
+        return unknown(&format!(
+            "--for {name} asks the sidecar for {path}: omit --file and --min-remaining"
+        ));
+    }
+    let sidecar = match Sidecar::of(&args.url, environment) {
+        Ok(sidecar) => sidecar,
+        Err(fault) => return unknown(&fault),
+    };
+    match sidecar.answer(path).await {
+        Ok(true) => terminal::print(&format!("{name}\n"), ExitCode::SUCCESS),
+        Ok(false) => terminal::print(&format!("not {name}\n"), ExitCode::FAILURE),
+        Err(error) => unknown(&error.to_string()),
+    }
 }
 
 async fn at_sidecar(url: &UrlArgs, least: Duration, environment: &Environment) -> CheckResult {

@@ -200,16 +200,34 @@ impl Sidecar {
         String::from_utf8(body).map_err(|_| self.stranger(path))
     }
 
+    /// Requests a path whose status code is the answer: 200 yes, 503 no.
+    pub(super) async fn answer(&self, path: &str) -> Result<bool, RequestError> {
+        let response = self.within(SOON, self.send(path)).await?;
+        match response.status() {
+            StatusCode::SERVICE_UNAVAILABLE => Ok(false),
+            _ => self.expect_ok(response, path).map(|_| true),
+        }
+    }
+
     async fn get(&self, path: &str) -> Result<Response, RequestError> {
+        let response = self.send(path).await?;
+        self.expect_ok(response, path)
+    }
+
+    async fn send(&self, path: &str) -> Result<Response, RequestError> {
         let request = self.address.request(reqwest::Method::GET, path, self.at);
         let request = request.map_err(|error| self.unreachable(&error.to_string()))?;
-        let response = request.send().await.map_err(|error| {
+        request.send().await.map_err(|error| {
             if error.is_connect() {
                 self.unreachable(&client::reason(&error))
             } else {
                 self.broken()
             }
-        })?;
+        })
+    }
+
+    /// Returns the response, or why its status code is an error.
+    fn expect_ok(&self, response: Response, path: &str) -> Result<Response, RequestError> {
         match response.status() {
             StatusCode::OK => Ok(response),
             StatusCode::SERVICE_UNAVAILABLE => Err(RequestError {

@@ -25,6 +25,10 @@ pub struct Args {
     /// Longest time to wait for the lease, then exit with 75; 0s tries once
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, help_heading = "Command")]
     wait: Option<String>,
+    /// Exit code if another instance still holds the lease when --wait is over, instead of 75; with 0
+    /// a job that another one does already is a success
+    #[arg(long, value_name = "CODE", requires = "wait", help_heading = "Command")]
+    conflict_exit_code: Option<u8>,
     /// Run CMD once, as under a lock, and exit with its code; 76 if leadership is lost meanwhile
     #[arg(long, help_heading = "Command")]
     once: bool,
@@ -98,7 +102,7 @@ pub async fn run(args: Args, environment: Environment) -> ExitCode {
             settings.store.competitors()
         ));
     }
-    let mode = Mode { once: args.once, options };
+    let mode = Mode { once: args.once, conflict_exit_code: args.conflict_exit_code, options };
     let outcome = match logs::start(settings.log_format, &settings.log_level) {
         Ok(logs) => {
             settings::log(&loaded);

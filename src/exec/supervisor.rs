@@ -29,6 +29,8 @@ const AFTER_HOLD: Duration = Duration::from_secs(10);
 pub struct Mode {
     /// Run the command once, and exit with it.
     pub once: bool,
+    /// The exit code if another instance holds the lease when the wait is over, if not 75.
+    pub conflict_exit_code: Option<u8>,
     /// The limits of the run.
     pub options: ExecOptions,
 }
@@ -160,7 +162,8 @@ impl Supervisor {
                 if it.starts == 0 && it.asked.is_none() && self.has_waited(it, published, now) {
                     self.tell_no_lease(published);
                     self.control.resign().await;
-                    return Some(SupervisorExit::AfterRelease { code: NO_LEASE, asked: false });
+                    let code = self.no_lease_code(published);
+                    return Some(SupervisorExit::AfterRelease { code, asked: false });
                 }
             }
         }
@@ -183,6 +186,16 @@ impl Supervisor {
         let state = status.standing.state().as_str();
         let wait = duration::format(self.mode.options.wait.unwrap_or_default());
         tracing::warn!(holder, state, "no lease within --wait {wait}: the command was not run");
+    }
+
+    /// Returns the exit code if the wait is over. The code for a conflict requires that the last
+    /// request to the store succeeded: without the store, nobody may be doing the work.
+    fn no_lease_code(&self, published: &Published) -> u8 {
+        let status = &published.status;
+        let is_held = status.standing.state() == State::Standby
+            && status.holder.is_some()
+            && status.store.failures == 0;
+        self.mode.conflict_exit_code.filter(|_| is_held).unwrap_or(NO_LEASE)
     }
 
     /// Returns whether `--wait` is over.

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use process::{BOUND, Process, Ran, run_verb, verb};
+use process::{BOUND, Process, Ran, run_verb, until, verb};
 use sidecar::Sidecar;
 
 // --- settings ---
@@ -244,6 +244,31 @@ fn check_answers_by_exit_code() {
     assert!(ran.err.contains("nothing answers") && ran.err.contains("tenure run"), "{}", ran.err);
     assert!(ran.out.is_empty());
     assert_eq!(run_verb(&["check", "--url", "ftp://x"], &[]).code, 2);
+}
+
+#[test]
+fn check_tells_whether_a_sidecar_is_live_or_ready() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = format!("file://{}", scratch.path().display());
+    let sidecar = Process::run("orders-1", &["--store", &store], &[]);
+    let url = format!("http://{}", sidecar.address);
+    until(BOUND, "it has reached the store", || sidecar.is_leader().then_some(()));
+    for what in ["live", "ready"] {
+        let ran = run_verb(&["check", "--for", what, "--url", &url], &[]);
+        assert_eq!((ran.code, ran.out), (0, format!("{what}\n")), "{}", ran.err);
+        let more = ["check", "--for", what, "--url", &url, "--min-remaining", "1s"];
+        assert_eq!(run_verb(&more, &[]).code, 2, "neither has a time");
+    }
+    // Nothing answers at this API server, so the store was never reached.
+    let flags = ["--store", "kubernetes:shop/orders", "--kube-api", "http://127.0.0.1:1"];
+    let cut_off = Process::run("orders-1", &flags, &[]);
+    let url = format!("http://{}", cut_off.address);
+    let ran = run_verb(&["check", "--for", "ready", "--url", &url], &[]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, "not ready\n"), "{}", ran.err);
+    assert_eq!(run_verb(&["check", "--for", "live", "--url", &url], &[]).code, 0);
+    drop(cut_off);
+    let ran = run_verb(&["check", "--for", "live", "--url", &url], &[]);
+    assert_eq!(ran.code, 2, "{}", ran.out);
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn the_examples_of_the_help_name_a_shared_store_and_run_as_they_stand() {
     let (_, examples) = help.split_once("Examples:").unwrap();
     let starts = |it: &&str| it.starts_with("  tenure exec ") || it.starts_with("  0 3");
     let lines: Vec<_> = examples.lines().filter(starts).collect();
-    assert_eq!(lines.len(), 3, "{examples}");
+    assert_eq!(lines.len(), 4, "{examples}");
     for line in lines {
         let (_, line) = line.split_once("tenure exec").unwrap();
         let (flags, command) = line.split_once(" -- ./").unwrap();

@@ -91,6 +91,25 @@ fn wait_bounds_the_wait_for_the_lease_and_zero_tries_once() {
 }
 
 #[test]
+fn a_lease_that_another_instance_holds_can_be_a_success_and_an_unreachable_store_cannot() {
+    let place = Place::new();
+    let _holder = held(&place);
+    for (wait, own) in [("0s", 0), ("1s", 0), ("0s", 9)] {
+        let text = own.to_string();
+        let flags = ["--once", "--wait", wait, "--conflict-exit-code", &text];
+        assert_eq!(code(&place, &flags, &["true"]), own, "{wait}");
+    }
+    let free = ["--once", "--wait", "0s", "--conflict-exit-code", "0", "--election", "other"];
+    assert_eq!(code(&place, &free, &["sh", "-c", "exit 3"]), 3, "the command's own code");
+    let flags = ["exec", "--store", "kubernetes:shop/orders", "--kube-api", "http://127.0.0.1:1"];
+    let more = ["--once", "--wait", "1s", "--conflict-exit-code", "0", "--", "true"];
+    let ran = Command::new(env!("CARGO_BIN_EXE_tenure")).args(flags).args(more).output().unwrap();
+    assert_eq!(ran.status.code(), Some(75), "{}", String::from_utf8_lossy(&ran.stderr));
+    let alone = code(&place, &["--once", "--conflict-exit-code", "0"], &["true"]);
+    assert_eq!(alone, 2, "without --wait it has no meaning");
+}
+
+#[test]
 fn the_longest_hold_ends_the_command_and_the_code_is_124() {
     let place = Place::new();
     let begin = clock::now();

@@ -114,7 +114,9 @@ fn readiness_is_health_and_not_leadership_unless_configured() {
         let path = |probe: &str| sidecar[probe]["httpGet"]["path"].clone();
         assert_eq!(path("readinessProbe"), if mode == "probe" { "/leader" } else { "/readyz" });
         assert_eq!(path("livenessProbe"), "/livez");
-        assert_eq!(path("startupProbe"), "/livez", "the service starts without a store too");
+        let startup = &sidecar["startupProbe"]["exec"]["command"];
+        let live = json!(["/tenure", "check", "--for=live"]);
+        assert_eq!(*startup, live, "the service starts without a store too");
     }
 }
 
@@ -259,7 +261,7 @@ fn the_port_follows_the_listener_everywhere() {
         sidecar["ports"],
         json!([{"name": "tenure", "containerPort": 9, "protocol": "TCP"}])
     );
-    for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
+    for probe in ["readinessProbe", "livenessProbe"] {
         assert_eq!(sidecar[probe]["httpGet"]["port"], 9);
     }
     let service = rendered.the("Service", "orders-tenure-pods");

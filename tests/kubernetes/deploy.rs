@@ -116,7 +116,9 @@ fn the_component_adds_the_sidecar_that_the_chart_renders() {
         assert_eq!(ours[key], chart[key], "{key}");
     }
     for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
-        assert_eq!(ours[probe]["httpGet"], chart[probe]["httpGet"]);
+        for how in ["exec", "httpGet"] {
+            assert_eq!(ours[probe][how], chart[probe][how], "{probe}");
+        }
         assert_eq!(ours[probe]["periodSeconds"], chart[probe]["periodSeconds"], "{probe}");
     }
     for mount in list(&chart["volumeMounts"]) {

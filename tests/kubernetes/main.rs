@@ -8,6 +8,7 @@ mod charts_around;
 mod charts_guards;
 mod charts_made;
 mod charts_names;
+mod charts_platforms;
 mod charts_pod;
 mod deploy;
 mod doctor;

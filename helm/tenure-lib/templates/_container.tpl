@@ -118,22 +118,36 @@ settings, which these commands share with the sidecar.
 {{/*
 The probes, with the port's number. Readiness is health, not leadership, except with routing.mode
 probe. The service starts once the listener is up, even if the store is unreachable.
+
+The startup probe is a command: a mesh with a classic sidecar lets its proxy answer HTTP probes, which
+starts only after this probe has succeeded.
 */}}
 {{- define "tenure.probes" -}}
-{{- $port := include "tenure.port" . -}}
 {{- $isProbe := eq .Values.routing.mode "probe" -}}
 startupProbe:
-  httpGet: {path: /livez, port: {{ $port }}}
+  {{- include "tenure.probe" (dict "context" . "exec" true "path" "/livez" "check" "--for=live") | nindent 2 }}
   {{- toYaml .Values.sidecar.startupProbe | nindent 2 }}
 readinessProbe:
-  httpGet: {path: {{ $isProbe | ternary "/leader" "/readyz" }}, port: {{ $port }}}
+  {{- include "tenure.probe" (dict "context" . "exec" .Values.sidecar.execProbes "path" ($isProbe | ternary "/leader" "/readyz") "check" ($isProbe | ternary "--for=active" "--for=ready")) | nindent 2 }}
   {{- toYaml ($isProbe | ternary .Values.sidecar.leaderProbe .Values.sidecar.readinessProbe) | nindent 2 }}
 livenessProbe:
-  httpGet: {path: /livez, port: {{ $port }}}
+  {{- include "tenure.probe" (dict "context" . "exec" .Values.sidecar.execProbes "path" "/livez" "check" "--for=live") | nindent 2 }}
   {{- toYaml .Values.sidecar.livenessProbe | nindent 2 }}
 {{- end -}}
 
-{{/* Stricter than the profile `restricted` requires; `sidecar.securityContext` is merged over it. */}}
+{{/* How a probe asks: by a command, or by a request of the kubelet. */}}
+{{- define "tenure.probe" -}}
+{{- if .exec -}}
+exec: {command: [/tenure, check, {{ .check }}]}
+{{- else -}}
+httpGet: {path: {{ .path }}, port: {{ include "tenure.port" .context }}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Stricter than the profile `restricted` requires; `sidecar.securityContext` is merged over it, and a null in
+it removes a key. OpenShift assigns the user and rejects a fixed one.
+*/}}
 {{- define "tenure.securityContext" -}}
 {{- $restricted := dict
   "allowPrivilegeEscalation" false
@@ -145,7 +159,17 @@ livenessProbe:
   "runAsUser" 65532
   "seccompProfile" (dict "type" "RuntimeDefault")
 -}}
-{{- toYaml (mergeOverwrite $restricted (deepCopy (.Values.sidecar.securityContext | default dict))) -}}
+{{- if and .Capabilities (.Capabilities.APIVersions.Has "security.openshift.io/v1") -}}
+{{- $restricted = omit $restricted "runAsGroup" "runAsUser" -}}
+{{- end -}}
+{{- range $key, $value := .Values.sidecar.securityContext -}}
+{{- if kindIs "invalid" $value -}}
+{{- $restricted = omit $restricted $key -}}
+{{- else -}}
+{{- $restricted = mergeOverwrite $restricted (dict $key (deepCopy $value)) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $restricted -}}
 {{- end -}}
 
 {{/* The directory for admin socket and status files, and the token for the API server. */}}
