@@ -49,7 +49,9 @@ annotations:
 {{/* Your image: container.image, or image.repository with its tag or digest. */}}
 {{- define "app.image" -}}
 {{- $it := .Values.image -}}
-{{- $image := .Values.container.image | default (printf "%s%s" $it.repository ($it.digest | empty | ternary (printf ":%v" $it.tag) (printf "@%s" $it.digest))) -}}
+{{- /* A number from a values file is a float, which would be written 2.0240501e+07. */ -}}
+{{- $tag := kindIs "float64" $it.tag | ternary (printf "%.0f" $it.tag) (toString $it.tag) -}}
+{{- $image := .Values.container.image | default (printf "%s%s" $it.repository ($it.digest | empty | ternary (printf ":%s" $tag) (printf "@%s" $it.digest))) -}}
 {{- $registry := (.Values.global | default dict).imageRegistry -}}
 {{- if and $registry (not (include "tenure.registry" $image)) -}}
 {{ $registry }}/{{ $image }}
