@@ -44,8 +44,10 @@ lifecycle:
       # the service may need to stop; the wait ends early if the pod no longer leads.
       command: [/tenure, wait, --for=passive, {{ printf "--at-most=%vs" .Values.sidecar.serviceStopSeconds | quote }}]
 {{- end }}
+{{- with .Values.sidecar.resources }}
 resources:
-  {{- toYaml .Values.sidecar.resources | nindent 2 }}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 securityContext:
   {{- include "tenure.securityContext" . | nindent 2 }}
 # `kubectl describe` shows the errors of invalid settings.
@@ -124,13 +126,19 @@ probe. The service starts once the listener is up, even if the store is unreacha
 {{- $isProbe := eq .Values.routing.mode "probe" -}}
 startupProbe:
   httpGet: {path: /livez, port: {{ $port }}}
-  {{- toYaml .Values.sidecar.startupProbe | nindent 2 }}
+  {{- with .Values.sidecar.startupProbe }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 readinessProbe:
   httpGet: {path: {{ $isProbe | ternary "/leader" "/readyz" }}, port: {{ $port }}}
-  {{- toYaml ($isProbe | ternary .Values.sidecar.leaderProbe .Values.sidecar.readinessProbe) | nindent 2 }}
+  {{- with $isProbe | ternary .Values.sidecar.leaderProbe .Values.sidecar.readinessProbe }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 livenessProbe:
   httpGet: {path: /livez, port: {{ $port }}}
-  {{- toYaml .Values.sidecar.livenessProbe | nindent 2 }}
+  {{- with .Values.sidecar.livenessProbe }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end -}}
 
 {{/* Stricter than the profile `restricted` requires; `sidecar.securityContext` is merged over it. */}}

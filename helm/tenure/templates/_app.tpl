@@ -24,7 +24,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- with include "app.version" . -}}
 {{- $_ := set $labels "app.kubernetes.io/version" . -}}
 {{- end -}}
-{{- mergeOverwrite $labels .Values.commonLabels | toYaml -}}
+{{- mergeOverwrite $labels (.Values.commonLabels | default dict) | toYaml -}}
 {{- end -}}
 
 {{/*
@@ -36,7 +36,7 @@ name: {{ .name | quote }}
 namespace: {{ .namespace | default .context.Release.Namespace | quote }}
 labels:
   {{- mergeOverwrite (include "app.labels" .context | fromYaml) (.labels | default dict) | toYaml | nindent 2 }}
-{{- with mergeOverwrite (deepCopy .context.Values.commonAnnotations) (.annotations | default dict) }}
+{{- with mergeOverwrite (deepCopy (.context.Values.commonAnnotations | default dict)) (.annotations | default dict) }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}

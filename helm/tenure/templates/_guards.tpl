@@ -113,7 +113,7 @@
 {{- define "app.guards.labels" -}}
 {{- $own := include "app.ownPodLabels" . | fromYaml -}}
 {{- range $where := list "commonLabels" "podLabels" -}}
-  {{- range $key, $value := get $.Values $where -}}
+  {{- range $key, $value := get $.Values $where | default dict -}}
     {{- if ne $value (get $own $key | default $value) -}}
       {{- fail (printf "commonLabels or podLabels has %s: %s, but the chart selects pods by %s there: remove it, or set nameOverride or election.election" $key $value (get $own $key)) -}}
     {{- end -}}
@@ -152,7 +152,7 @@
 
 {{- define "app.guards.names" -}}
 {{- $names := list "tenure" .Values.container.name -}}
-{{- range concat .Values.initContainers .Values.extraContainers -}}
+{{- range concat (.Values.initContainers | default list) (.Values.extraContainers | default list) -}}
   {{- if has .name $names -}}
     {{- fail (printf "initContainers and extraContainers have a second container named %s: give it another name" .name) -}}
   {{- end -}}
