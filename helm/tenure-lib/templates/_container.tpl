@@ -64,7 +64,7 @@ volumeMounts:
 {{- $image := .Values.sidecar.image -}}
 {{- $repository := $image.repository -}}
 {{- with (.Values.global | default dict).imageRegistry -}}
-{{- $repository = printf "%s/%s" . (trimPrefix (include "tenure.registry" $repository) $repository | trimPrefix "/") -}}
+{{- $repository = printf "%s/%s" (trimSuffix "/" .) (trimPrefix (include "tenure.registry" $repository) $repository | trimPrefix "/") -}}
 {{- end -}}
 {{- if $image.digest -}}
 {{ $repository }}@{{ $image.digest }}

@@ -54,7 +54,7 @@ annotations:
 {{- $image := .Values.container.image | default (printf "%s%s" $it.repository ($it.digest | empty | ternary (printf ":%s" $tag) (printf "@%s" $it.digest))) -}}
 {{- $registry := (.Values.global | default dict).imageRegistry -}}
 {{- if and $registry (not (include "tenure.registry" $image)) -}}
-{{ $registry }}/{{ $image }}
+{{ trimSuffix "/" $registry }}/{{ $image }}
 {{- else -}}
 {{ $image }}
 {{- end -}}
