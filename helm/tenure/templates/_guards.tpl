@@ -122,6 +122,9 @@
     {{- end -}}
   {{- end -}}
 {{- end -}}
+{{- if and (eq .Values.routing.mode "label") (or (hasKey $own .Values.election.kubeLabel) (eq .Values.election.kubeLabel "app.kubernetes.io/version")) -}}
+  {{- fail (printf "election.kubeLabel is %s, which the chart sets on each pod: set it to another label" .Values.election.kubeLabel) -}}
+{{- end -}}
 {{- range .Values.container.env -}}
   {{- if eq .name "TENURE_URL" -}}
     {{- fail "container.env has TENURE_URL, which the chart sets: remove it, or set election.listen to another port" -}}
@@ -183,6 +186,9 @@
   {{- fail "pdb.minAvailable and pdb.maxUnavailable are both set: set one of them to null" -}}
 {{- end -}}
 {{- if include "app.hasPdb" . -}}
+  {{- if and (kindIs "invalid" $least) (kindIs "invalid" $most) -}}
+    {{- fail "pdb.minAvailable and pdb.maxUnavailable are both null: set one of them, or pdb.enabled=false" -}}
+  {{- end -}}
   {{- if or (eq (toString $most) "0") (eq (toString $most) "0%") -}}
     {{- fail (printf "pdb.maxUnavailable is %v, so no node could ever be drained: set it to 1" $most) -}}
   {{- end -}}
