@@ -44,8 +44,10 @@ lifecycle:
       # the service may need to stop; the wait ends early if the pod no longer leads.
       command: [/tenure, wait, --for=passive, {{ printf "--at-most=%vs" .Values.sidecar.serviceStopSeconds | quote }}]
 {{- end }}
+{{- with .Values.sidecar.resources }}
 resources:
-  {{- toYaml .Values.sidecar.resources | nindent 2 }}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 securityContext:
   {{- include "tenure.securityContext" . | nindent 2 }}
 # `kubectl describe` shows the errors of invalid settings.
@@ -62,7 +64,7 @@ volumeMounts:
 {{- $image := .Values.sidecar.image -}}
 {{- $repository := $image.repository -}}
 {{- with (.Values.global | default dict).imageRegistry -}}
-{{- $repository = printf "%s/%s" . (trimPrefix (include "tenure.registry" $repository) $repository | trimPrefix "/") -}}
+{{- $repository = printf "%s/%s" (trimSuffix "/" .) (trimPrefix (include "tenure.registry" $repository) $repository | trimPrefix "/") -}}
 {{- end -}}
 {{- if $image.digest -}}
 {{ $repository }}@{{ $image.digest }}
@@ -126,13 +128,19 @@ starts only after this probe has succeeded.
 {{- $isProbe := eq .Values.routing.mode "probe" -}}
 startupProbe:
   {{- include "tenure.probe" (dict "context" . "exec" true "path" "/livez" "check" "--for=live") | nindent 2 }}
-  {{- toYaml .Values.sidecar.startupProbe | nindent 2 }}
+  {{- with .Values.sidecar.startupProbe }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 readinessProbe:
   {{- include "tenure.probe" (dict "context" . "exec" .Values.sidecar.execProbes "path" ($isProbe | ternary "/leader" "/readyz") "check" ($isProbe | ternary "--for=active" "--for=ready")) | nindent 2 }}
-  {{- toYaml ($isProbe | ternary .Values.sidecar.leaderProbe .Values.sidecar.readinessProbe) | nindent 2 }}
+  {{- with $isProbe | ternary .Values.sidecar.leaderProbe .Values.sidecar.readinessProbe }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 livenessProbe:
   {{- include "tenure.probe" (dict "context" . "exec" .Values.sidecar.execProbes "path" "/livez" "check" "--for=live") | nindent 2 }}
-  {{- toYaml .Values.sidecar.livenessProbe | nindent 2 }}
+  {{- with .Values.sidecar.livenessProbe }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end -}}
 
 {{/* How a probe asks: by a command, or by a request of the kubelet. */}}

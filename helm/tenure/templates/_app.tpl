@@ -24,7 +24,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- with include "app.version" . -}}
 {{- $_ := set $labels "app.kubernetes.io/version" . -}}
 {{- end -}}
-{{- mergeOverwrite $labels .Values.commonLabels | toYaml -}}
+{{- mergeOverwrite $labels (.Values.commonLabels | default dict) | toYaml -}}
 {{- end -}}
 
 {{/*
@@ -36,7 +36,7 @@ name: {{ .name | quote }}
 namespace: {{ .namespace | default .context.Release.Namespace | quote }}
 labels:
   {{- mergeOverwrite (include "app.labels" .context | fromYaml) (.labels | default dict) | toYaml | nindent 2 }}
-{{- with mergeOverwrite (deepCopy .context.Values.commonAnnotations) (.annotations | default dict) }}
+{{- with mergeOverwrite (deepCopy (.context.Values.commonAnnotations | default dict)) (.annotations | default dict) }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -49,10 +49,12 @@ annotations:
 {{/* Your image: container.image, or image.repository with its tag or digest. */}}
 {{- define "app.image" -}}
 {{- $it := .Values.image -}}
-{{- $image := .Values.container.image | default (printf "%s%s" $it.repository ($it.digest | empty | ternary (printf ":%v" $it.tag) (printf "@%s" $it.digest))) -}}
+{{- /* A number from a values file is a float, which would be written 2.0240501e+07. */ -}}
+{{- $tag := kindIs "float64" $it.tag | ternary (printf "%.0f" $it.tag) (toString $it.tag) -}}
+{{- $image := .Values.container.image | default (printf "%s%s" $it.repository ($it.digest | empty | ternary (printf ":%s" $tag) (printf "@%s" $it.digest))) -}}
 {{- $registry := (.Values.global | default dict).imageRegistry -}}
 {{- if and $registry (not (include "tenure.registry" $image)) -}}
-{{ $registry }}/{{ $image }}
+{{ trimSuffix "/" $registry }}/{{ $image }}
 {{- else -}}
 {{ $image }}
 {{- end -}}

@@ -113,7 +113,7 @@
 {{- define "app.guards.labels" -}}
 {{- $own := include "app.ownPodLabels" . | fromYaml -}}
 {{- range $where := list "commonLabels" "podLabels" -}}
-  {{- range $key, $value := get $.Values $where -}}
+  {{- range $key, $value := get $.Values $where | default dict -}}
     {{- if ne $value (get $own $key | default $value) -}}
       {{- fail (printf "commonLabels or podLabels has %s: %s, but the chart selects pods by %s there: remove it, or set nameOverride or election.election" $key $value (get $own $key)) -}}
     {{- end -}}
@@ -121,6 +121,9 @@
       {{- fail (printf "commonLabels and podLabels must not have %s, which Tenure sets on each pod and a rollout would reset: remove it" $key) -}}
     {{- end -}}
   {{- end -}}
+{{- end -}}
+{{- if and (eq .Values.routing.mode "label") (or (hasKey $own .Values.election.kubeLabel) (eq .Values.election.kubeLabel "app.kubernetes.io/version")) -}}
+  {{- fail (printf "election.kubeLabel is %s, which the chart sets on each pod: set it to another label" .Values.election.kubeLabel) -}}
 {{- end -}}
 {{- range .Values.container.env -}}
   {{- if eq .name "TENURE_URL" -}}
@@ -152,7 +155,7 @@
 
 {{- define "app.guards.names" -}}
 {{- $names := list "tenure" .Values.container.name -}}
-{{- range concat .Values.initContainers .Values.extraContainers -}}
+{{- range concat (.Values.initContainers | default list) (.Values.extraContainers | default list) -}}
   {{- if has .name $names -}}
     {{- fail (printf "initContainers and extraContainers have a second container named %s: give it another name" .name) -}}
   {{- end -}}
@@ -183,6 +186,9 @@
   {{- fail "pdb.minAvailable and pdb.maxUnavailable are both set: set one of them to null" -}}
 {{- end -}}
 {{- if include "app.hasPdb" . -}}
+  {{- if and (kindIs "invalid" $least) (kindIs "invalid" $most) -}}
+    {{- fail "pdb.minAvailable and pdb.maxUnavailable are both null: set one of them, or pdb.enabled=false" -}}
+  {{- end -}}
   {{- if or (eq (toString $most) "0") (eq (toString $most) "0%") -}}
     {{- fail (printf "pdb.maxUnavailable is %v, so no node could ever be drained: set it to 1" $most) -}}
   {{- end -}}

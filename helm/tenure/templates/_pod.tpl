@@ -5,11 +5,11 @@ metadata:
   labels:
     {{- include "app.podLabels" . | nindent 4 }}
   annotations:
-    {{- mergeOverwrite (include "app.podAnnotations" . | fromYaml) .Values.podAnnotations | toYaml | nindent 4 }}
+    {{- mergeOverwrite (include "app.podAnnotations" . | fromYaml) (.Values.podAnnotations | default dict) | toYaml | nindent 4 }}
 spec:
   serviceAccountName: {{ include "app.serviceAccount" . | quote }}
   # The sidecar mounts its own token, see the volume tenure-api.
-  automountServiceAccountToken: {{ .Values.container.serviceAccountToken }}
+  automountServiceAccountToken: {{ .Values.container.serviceAccountToken | default false }}
   # The variables for each Service of the namespace are not used.
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ kindIs "invalid" .Values.terminationGracePeriodSeconds | ternary (include "tenure.terminationGracePeriodSeconds" .) (toString .Values.terminationGracePeriodSeconds) }}
@@ -53,7 +53,7 @@ spec:
 {{- with include "app.version" . -}}
 {{- $_ := set $labels "app.kubernetes.io/version" . -}}
 {{- end -}}
-{{- mergeOverwrite $labels .Values.commonLabels .Values.podLabels (include "app.ownPodLabels" . | fromYaml) | toYaml -}}
+{{- mergeOverwrite $labels (.Values.commonLabels | default dict) (.Values.podLabels | default dict) (include "app.ownPodLabels" . | fromYaml) | toYaml -}}
 {{- end -}}
 
 {{/* The labels that the workload, the Services and Tenure select pods by. */}}
@@ -66,7 +66,7 @@ spec:
 kubectl.kubernetes.io/default-container: {{ .Values.container.name | quote }}
 {{- if and (include "tenure.workloadIdentity" .) (not .Values.container.azureIdentity) }}
 {{- $names := list .Values.container.name }}
-{{- range concat .Values.initContainers .Values.extraContainers }}
+{{- range concat (.Values.initContainers | default list) (.Values.extraContainers | default list) }}
 {{- $names = append $names .name }}
 {{- end }}
 # These get no token for the ServiceAccount's identity in Azure.
@@ -87,7 +87,7 @@ azure.workload.identity/skip-containers: {{ join ";" $names | quote }}
 {{/* Where pods run and what they need to start there, the pod of the test too. */}}
 {{- define "app.scheduling" -}}
 {{- $secrets := list -}}
-{{- range concat ((.Values.global | default dict).imagePullSecrets | default list) .Values.imagePullSecrets -}}
+{{- range concat ((.Values.global | default dict).imagePullSecrets | default list) (.Values.imagePullSecrets | default list) -}}
 {{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) -}}
 {{- end -}}
 {{- with uniq $secrets -}}
@@ -95,7 +95,7 @@ imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{ end -}}
 nodeSelector:
-  {{- merge (dict) .Values.nodeSelector (dict "kubernetes.io/os" "linux") | toYaml | nindent 2 }}
+  {{- merge (dict) (.Values.nodeSelector | default dict) (dict "kubernetes.io/os" "linux") | toYaml | nindent 2 }}
 {{- with include "app.fields" (list .Values "affinity" "priorityClassName" "runtimeClassName" "schedulerName" "tolerations") }}
 {{ . }}
 {{- end }}
