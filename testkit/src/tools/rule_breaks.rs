@@ -63,7 +63,12 @@ pub const BREAKS: &[(&str, &str, &str)] = &[
     ("TenureElectionGone", "[1h]", "[1d]"),
     ("TenureElectionGone", "for: 5m", "for: 0s"),
     ("TenureElectionGone", "for: 5m", "for: 15m"),
-    ("TenureElectionGone", " unless on (cluster, namespace, job) up == 0", ""),
+    ("TenureElectionGone", "up == 0", "up == 2"),
+    (
+        "TenureElectionGone",
+        "and on (cluster, namespace, election)",
+        "unless on (cluster, namespace, election)",
+    ),
     (
         "TenureElectionGone",
         "unless on (cluster, namespace, election) tenure",
