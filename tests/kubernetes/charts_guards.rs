@@ -114,6 +114,12 @@ fn of_the_route() -> Vec<(Value, &'static str)> {
             "container.ports is empty, and routing.mode endpointslice",
         ),
         (
+            json!({"routing": {"mode": "label"}, "container": port(),
+                   "election": {"kubeLabel": "app.kubernetes.io/instance"}}),
+            "election.kubeLabel is app.kubernetes.io/instance, which the chart sets on each pod: set \
+             it to another label",
+        ),
+        (
             probe(json!({"kind": "StatefulSet"})),
             "kind is StatefulSet, and routing.mode probe leaves all pods but one unready, for \
              which a StatefulSet waits forever: set kind=Deployment",
@@ -283,6 +289,15 @@ fn of_the_alerts() -> Vec<(Value, &'static str)> {
             "prometheusRule.disabled and prometheusRule.severities have no alert page",
         ),
         (
+            json!({"prometheusRule": {"enabled": true, "disabled": ["critical"]}}),
+            "prometheusRule.disabled and prometheusRule.severities have no alert critical",
+        ),
+        (
+            json!({"podMonitor": {"enabled": true, "interval": "5s"}}),
+            "podMonitor.scrapeTimeout is 10s, longer than podMonitor.interval, 5s, and the Prometheus \
+             operator ignores such a PodMonitor: lower it",
+        ),
+        (
             json!({"extraContainers": [{"name": "tenure", "image": "x"}]}),
             "initContainers and extraContainers have a second container named tenure: give it \
              another name",
@@ -315,6 +330,11 @@ fn of_the_budget() -> Vec<(Value, &'static str)> {
             "pdb.maxUnavailable is 0, so no node could ever be drained: set it to 1",
         ),
         (pdb(json!({"maxUnavailable": "0%"})), "pdb.maxUnavailable is 0%"),
+        (
+            pdb(json!({"maxUnavailable": null})),
+            "pdb.minAvailable and pdb.maxUnavailable are both null: set one of them, or \
+             pdb.enabled=false",
+        ),
         (
             pdb(json!({"maxUnavailable": null, "minAvailable": 2})),
             "pdb.minAvailable is 2 of 2 replicas, so no node could ever be drained: lower it, or \

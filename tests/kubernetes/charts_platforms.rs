@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure::cli::Cli;
 
 use clap::Parser;
-use manifests::{Manifests, assert_restricted, assert_valid, helm, render};
+use manifests::{Manifests, assert_all_valid, assert_restricted, helm, render};
 use values::{port, with};
 
 /// The ports of the proxies: Linkerd's inbound and admin; Istio's HBONE, merged metrics, health, metrics.
@@ -40,6 +40,7 @@ fn the_startup_probe_needs_no_proxy_of_a_mesh() {
 
 #[test]
 fn all_probes_can_be_commands_that_tenure_accepts() {
+    let mut all = Vec::new();
     for (mode, ready) in [("none", "--for=ready"), ("probe", "--for=active")] {
         let values = with(route(mode), json!({"sidecar": {"execProbes": true}}));
         let rendered = render(&values);
@@ -49,8 +50,9 @@ fn all_probes_can_be_commands_that_tenure_accepts() {
             assert!(rendered.container("tenure")[probe]["httpGet"].is_null(), "{probe}");
             Cli::try_parse_from(command(&rendered, probe)).unwrap();
         }
-        assert_valid(&rendered.text);
+        all.push(rendered);
     }
+    assert_all_valid(&all);
     let usual = render(&json!({}));
     assert!(
         command(&usual, "readinessProbe").is_empty() && command(&usual, "livenessProbe").is_empty()

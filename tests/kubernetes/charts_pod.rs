@@ -10,7 +10,8 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use manifests::{
-    Manifests, assert_valid, containers, helm, helm_release, place, render, try_render,
+    Manifests, assert_all_valid, assert_valid, containers, helm, helm_release, place, render,
+    try_render,
 };
 use values::{port, with};
 
@@ -259,6 +260,7 @@ fn the_number_of_pods_can_be_left_to_an_autoscaler() {
     let left = render(&json!({"replicas": null}));
     assert!(args(&left).as_array().unwrap().contains(&json!("--of=1")));
 
+    let mut all = Vec::new();
     for kind in ["Deployment", "StatefulSet"] {
         let rendered = render(&json!({
             "kind": kind, "autoscaling": {"enabled": true, "minReplicas": 3,
@@ -280,12 +282,14 @@ fn the_number_of_pods_can_be_left_to_an_autoscaler() {
         assert_eq!(found[0]["target"]["averageUtilization"], 80);
         assert_eq!(found[1]["target"]["averageUtilization"], 70);
         assert_eq!(metrics[2]["type"], "External");
-        assert_valid(&rendered.text);
+        all.push(rendered);
     }
+    assert_all_valid(&all);
 }
 
 #[test]
 fn a_daemonset_has_a_candidate_on_each_node() {
+    let mut all = Vec::new();
     for mode in ["none", "label", "endpointslice"] {
         let values = json!({"kind": "DaemonSet", "routing": {"mode": mode}, "container": port(),
                             "updateStrategy": {"rollingUpdate": {"maxUnavailable": 1}}});
@@ -298,8 +302,9 @@ fn a_daemonset_has_a_candidate_on_each_node() {
         }
         assert!(rendered.pod()["topologySpreadConstraints"].is_null());
         assert!(rendered.each("PodDisruptionBudget").is_empty(), "a drain does not evict them");
-        assert_valid(&rendered.text);
+        all.push(rendered);
     }
+    assert_all_valid(&all);
 }
 
 #[test]

@@ -161,6 +161,12 @@ pub fn containers(pod: &Value) -> Vec<&Value> {
     all.into_iter().flatten().flatten().collect()
 }
 
+/// Validates several manifests, as [`assert_valid`] does; reading the schemas takes most of its time.
+pub fn assert_all_valid<'a>(all: impl IntoIterator<Item = &'a Manifests>) {
+    let texts: Vec<&str> = all.into_iter().map(|it| it.text.as_str()).collect();
+    assert_valid(&texts.join("\n---\n"));
+}
+
 /// Validates manifests against the strict schemas of several versions of Kubernetes, among them the
 /// oldest that the charts support and the newest.
 pub fn assert_valid(manifests: &str) {
