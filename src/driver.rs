@@ -26,6 +26,7 @@ use crate::lease::{Cause, Failure, Nonce, StoreError};
 use crate::metrics::Metrics;
 use crate::status::Heartbeat;
 use crate::store::LeaseStore;
+use crate::timer::{Timer, within};
 pub use control::{Control, Inbox, Message};
 pub use event_log::EventLog;
 pub use publisher::Publisher;
@@ -48,6 +49,11 @@ pub struct Driver {
     pub log: EventLog,
     /// Reads the time: [`crate::clock::now`], or a clock of a test.
     pub now: fn() -> Moment,
+    /// Wakes the loop, and ends a call that takes too long: [`crate::timer::sleep`], or a timer of a
+    /// test.
+    pub timer: Timer,
+    /// Draws the randomness of one turn: [`entropy`], or that of a seed.
+    pub entropy: fn() -> Entropy,
 }
 
 /// An event for the driver.
@@ -84,7 +90,7 @@ impl Driver {
 
         let mut reply: Option<Reply> = None;
 
-        let _ = self.election.handle(Input::Timeout, (self.now)(), entropy());
+        let _ = self.election.handle(Input::Timeout, (self.now)(), (self.entropy)());
         loop {
             if let Some(request) = self.drain() {
                 call = self.send(&store, request).fuse();
@@ -103,7 +109,7 @@ impl Driver {
                 Some(message) = self.inbox.recv() => Event::Message(message),
                 () = self.publisher.publish_acked() => Event::PublishAcked,
                 () = &mut changed => Event::Wakeup,
-                () = tokio::time::sleep(sleep) => Event::Timeout,
+                () = (self.timer)(sleep) => Event::Timeout,
             };
             if matches!(event, Event::Wakeup) {
                 changed = store.changed();
@@ -137,7 +143,7 @@ impl Driver {
             Event::Wakeup => (Input::Wakeup, None),
             Event::Timeout => (Input::Timeout, None),
         };
-        let outcome = self.election.handle(input, (self.now)(), entropy());
+        let outcome = self.election.handle(input, (self.now)(), (self.entropy)());
         to.map(|to| Reply { to, outcome })
     }
 
@@ -178,11 +184,11 @@ impl Driver {
         request: Request,
     ) -> BoxFuture<'a, Answered> {
         let Request { id, op, timeout } = request;
-        let (metrics, now) = (self.metrics.clone(), self.now);
+        let (metrics, now, timer) = (self.metrics.clone(), self.now, self.timer);
         Box::pin(async move {
             let sent = now();
-            let answer = tokio::time::timeout(timeout, ask(store.as_ref(), &op)).await;
-            let answer = answer.unwrap_or_else(|_| {
+            let answer = within(timer, timeout, ask(store.as_ref(), &op)).await;
+            let answer = answer.unwrap_or_else(|| {
                 let message =
                     format!("the store did not answer {} within {timeout:?}", describe(&op));
                 Err(StoreError::Unknown(Failure::new(Cause::Timeout, message)))
@@ -223,7 +229,8 @@ async fn ask(store: &dyn LeaseStore, op: &Op) -> Result<Answer, StoreError> {
 }
 
 /// Draws the entropy for one turn from the operating system.
-fn entropy() -> Entropy {
+#[must_use]
+pub fn entropy() -> Entropy {
     let bits = Uuid::new_v4().as_u128();
     // 24 bits outside the version and variant fields, as many as a float holds exactly.
     let jitter = (bits & 0xff_ffff) as f32 / 16_777_216.0;

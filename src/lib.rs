@@ -64,7 +64,7 @@
 //! - [`exec`]: runs a command while this instance leads, and stops it in time.
 //! - [`http`]: listeners with their limits, client and resolver; [`kube`]: client for the Kubernetes
 //!   API server; `process`: child processes; `files`: directories by their descriptors, and
-//!   small files that may hang.
+//!   small files that may hang; [`timer`]: what wakes a task later.
 //! - [`sidecar`]: builds one sidecar from the settings and runs it; [`candidate`]: the same for a Rust
 //!   service.
 //! - [`config`]: reads and validates settings from arguments, environment and file.
@@ -165,6 +165,8 @@ pub mod sidecar;
 pub mod status;
 #[doc(hidden)]
 pub mod store;
+#[doc(hidden)]
+pub mod timer;
 
 pub use candidate::{Candidate, StartError};
 

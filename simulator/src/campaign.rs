@@ -1,6 +1,7 @@
 //! Campaigns: many episodes from one seed, and their statistics.
 
 use super::checker::{Kind, Violation};
+use super::engine::Extent;
 use super::scenario::Scenario;
 use super::shrink;
 use super::{SECOND, Span};
@@ -42,18 +43,18 @@ impl Tally {
 }
 
 /// Returns the scenario of one episode of a campaign.
-pub fn scenario(seed: u64, episode: u64) -> Scenario {
+pub fn scenario(seed: u64, episode: u64, extent: Extent) -> Scenario {
     // A Weyl sequence, so that adjacent episodes have unrelated seeds.
     let seed = seed.wrapping_add(episode.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    Scenario::draw(seed ^ (seed >> 31))
+    Scenario { extent, ..Scenario::draw(seed ^ (seed >> 31)) }
 }
 
 /// Runs episodes until `hours` are simulated or a violation is found.
-pub fn run(seed: u64, hours: f64) -> Tally {
+pub fn run(seed: u64, hours: f64, extent: Extent) -> Tally {
     let mut tally = Tally { seed, history: seed, ..Tally::default() };
     while tally.hours() < hours && tally.found.is_none() {
         let episode = tally.episodes;
-        let scenario = scenario(seed, episode);
+        let scenario = scenario(seed, episode, extent);
         let all: Vec<u32> = (0..scenario.faults.len() as u32).collect();
         let outcome = shrink::play(&scenario, &all);
         tally.episodes += 1;

@@ -52,6 +52,8 @@ pub enum Kind {
     Leaderless,
     /// The handover after a resignation took too long.
     SlowHandover,
+    /// A status file of an undisturbed leader does not say that it leads.
+    FileBehind,
     /// An assertion of the election failed.
     Panicked,
 }
@@ -129,6 +131,12 @@ impl Checker {
         self.floor = self.floor.max(term);
         self.record_lost = false;
         self.leaderships.push(leadership);
+    }
+
+    /// Returns whether a candidate gave up this term voluntarily before `now`.
+    pub fn has_given_up(&self, term: u64, node: u8, now: Instant) -> bool {
+        let its = self.leaderships.iter().rfind(|it| it.term == term && it.node == node);
+        its.and_then(|it| it.revoked_at).is_some_and(|until| until <= now)
     }
 
     /// Returns the index of the leadership of this process in this term.

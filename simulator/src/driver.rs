@@ -5,6 +5,7 @@ use tenure::clock::Moment;
 use tenure::election::{Input, Progress, Refusal, Standing, Status};
 
 use super::checker;
+use super::engine::Engine;
 use super::process::Node;
 use super::queue::Event;
 use super::timeline;
@@ -17,10 +18,20 @@ impl World<'_> {
         let it = &mut self.nodes[usize::from(node)];
         let (moment, entropy) = (it.moment(self.now), it.entropy());
         let process = it.process.as_mut()?;
-        process.record(moment, self.now);
-        let outcome = process.election.handle(input, moment, entropy);
-        self.settle(node, moment);
-        Some(outcome)
+        let outcome = process.engine.turn(input, moment, entropy);
+        self.follow(node, moment);
+        outcome
+    }
+
+    /// Performs what follows from what was handed to a candidate. A shell need not have told its core.
+    pub(super) fn follow(&mut self, node: u8, moment: Moment) {
+        let Some(process) = &mut self.nodes[usize::from(node)].process else { return };
+        if process.engine.has_run() {
+            process.record(moment, self.now);
+            self.settle(node, moment);
+        } else {
+            self.plan_wakeups(node, moment);
+        }
     }
 
     /// Publishes the status, sends the request and arms the timer, as after each input.
@@ -33,18 +44,33 @@ impl World<'_> {
             self.changed(node, change, moment);
         }
         self.update_watchdog(node);
-        let it = &mut self.nodes[usize::from(node)];
-        if let Some(request) = it.poll_request() {
+        self.forget_call(node);
+        while let Some(request) = self.nodes[usize::from(node)].poll_request() {
             self.check_request(node, &request.op, moment);
             self.send(node, request);
         }
         let it = &mut self.nodes[usize::from(node)];
         let Some(process) = &mut it.process else { return };
-        if process.election.is_finished() {
+        if process.engine.is_finished() {
             return self.leave(node);
         }
-        let wait = process.election.poll_timeout(moment);
-        it.arm(wait, self.now, &mut self.queue);
+        self.plan_wakeups(node, moment);
+    }
+
+    /// Schedules what the candidate waits for.
+    fn plan_wakeups(&mut self, node: u8, moment: Moment) {
+        let it = &mut self.nodes[usize::from(node)];
+        let Some(process) = &mut it.process else { return };
+        match &mut process.engine {
+            Engine::Core(election) => {
+                let wait = election.poll_timeout(moment);
+                it.arm(wait, self.now, &mut self.queue);
+            }
+            Engine::Shell(shell) => {
+                let due = shell.due();
+                self.plan_due(node, due);
+            }
+        }
     }
 
     /// Ends a process that has resigned.
@@ -57,6 +83,7 @@ impl World<'_> {
         // While an unkillable child lives, the lease is left to run out.
         let unkillable = it.workload.child.is_some_and(|child| child.unkillable);
         let undisturbed = process.disturbed_at.is_none() && !unkillable;
+        self.end_writes(process.engine);
         if undisturbed && left && self.store.is_leased(self.now) {
             let say = || format!("candidate {node} has resigned, and its lease is not released");
             self.checker.report(checker::Kind::LeftBehind, self.now, say);
@@ -69,7 +96,7 @@ impl World<'_> {
         let Some(process) = &mut it.process else { return };
         let leading = |it: &Status| matches!(it.standing, Standing::Leader { .. });
         let (was, led) = (process.status.term(), leading(&process.status));
-        process.status.standing = process.election.standing();
+        process.status.standing = process.engine.standing();
         let (is, leads_on) = (process.status.term(), leading(&process.status));
         let leads = process.status.is_leader(moment);
         process.restart_if_back(moment);
@@ -92,11 +119,14 @@ impl World<'_> {
         if led && (!leads_on || was != is) {
             process.ended += 1;
             process.passive_since = Some((moment, process.nonce, false));
-            let at = self.now + it.publisher_delay + self.rng.u64(..20 * MILLI);
-            self.queue.plan(at, Event::PublishAcked { node, stamp: process.ended });
+            if process.engine.shell().is_none() {
+                let at = self.now + it.publisher_delay + self.rng.u64(..20 * MILLI);
+                self.queue.plan(at, Event::PublishAcked { node, stamp: process.ended });
+            }
         }
         if let Some(term) = is.filter(|_| was != is) {
             process.led = is;
+            process.elected_at = self.now;
             process.probe_results.elected();
             self.elected(node, term);
         }
@@ -143,7 +173,9 @@ impl World<'_> {
         if !self.scenario.faithful {
             return;
         }
-        let acts = |it: &&Node| it.believes(self.now) || it.drains(self.now);
+        let acts = |it: &&Node| {
+            it.believes(self.now) || it.drains(self.now) || self.is_told_active(it)
+        };
         let other = self.nodes.iter().find(|it| it.index != node && acts(it));
         if let Some(other) = other.map(|it| it.index) {
             let say = || format!("candidates {node} and {other} both lead");

@@ -109,6 +109,7 @@ impl World<'_> {
                 if self.expect_leader(Kind::Leaderless, "it had recovered")
                     && let Some((leader, _)) = self.examination.leader
                 {
+                    self.expect_files(leader);
                     let bound = self.hand_over(leader);
                     self.next_step(Step::Handover, self.now + bound);
                 }
@@ -204,6 +205,18 @@ impl World<'_> {
         }
         self.examination.leader = leader;
         true
+    }
+
+    /// Checks that the status files of a leader say so, if its term began a while ago.
+    fn expect_files(&mut self, leader: u8) {
+        let it = &self.nodes[usize::from(leader)];
+        let Some(process) = it.process.as_ref().filter(|_| self.has_shells()) else { return };
+        let (term, boot) = (process.status.term(), span(it.moment(self.now).boot));
+        let elected_at = process.elected_at;
+        if elected_at + SECOND < self.now && it.disk.active(boot).map(|it| Some(it.term)) != Some(term) {
+            let say = || format!("candidate {leader} leads in term {term:?}, which a file does not say");
+            self.checker.report(Kind::FileBehind, self.now, say);
+        }
     }
 
     /// Makes the leader hand over in one of the possible ways, and returns the bound for it.

@@ -151,8 +151,7 @@ impl World<'_> {
 
     /// Ends a process at once; it starts again after `down`, or never.
     pub(super) fn crash(&mut self, node: usize, down: Option<Span>) {
-        let it = &mut self.nodes[node];
-        if it.process.take().is_none() {
+        if !self.kill_process(node) {
             return;
         }
         // The watchdog of the child finds its pipe closed.
@@ -188,7 +187,7 @@ impl World<'_> {
         }
         self.remove_child(node);
         let it = &mut self.nodes[usize::from(node)];
-        it.start(rules, self.now);
+        it.start(self.scenario.extent, rules, self.now);
         self.log(|_| format!("candidate {node} starts"));
         self.start_probes(usize::from(node));
         self.turn(node, Input::Timeout);

@@ -304,7 +304,8 @@ impl World<'_> {
             return Some((checker::Kind::ReleasedEarly, "while the child of that lease lives"));
         }
         let waits = |(ended, nonce, said): (Moment, Option<Nonce>, bool)| {
-            !said
+            let says = if self.has_shells() { it.disk.says_passive() } else { said };
+            !says
                 && nonce == Some(bid.nonce)
                 && ended.elapsed_min(moment) < it.plan.timings.request_timeout
         };

@@ -1,6 +1,8 @@
 //! Messages in transit between candidates and the store. Late and duplicate answers are delivered
 //! too.
 
+use std::time::Duration;
+
 use tenure::election::{Answer, Input, Op, Request, RequestId};
 use tenure::lease::{Cause, Failure, StoreError};
 
@@ -90,7 +92,9 @@ impl World<'_> {
         };
         let patience = it.clocks.timer(timeout);
         let answered = fate.answered_after(requests);
-        if answered.is_none_or(|after| after >= patience) {
+        // A driver that keeps the limit itself gives none.
+        let is_limited = timeout < Duration::MAX;
+        if is_limited && answered.is_none_or(|after| after >= patience) {
             let at = self.now + patience;
             self.queue.plan(at, Event::GiveUp { node, life, request: id.0 as u32 });
         }

@@ -7,18 +7,19 @@ use std::time::Duration;
 use fastrand::Rng;
 use tenure::clock::Moment;
 use tenure::election::{
-    Config, Election, Entropy, Notice, Observation, Request, RequestId, Standing, Status,
-    Transition,
+    Config, Entropy, Observation, Request, RequestId, Standing, Status, StoreHealth, Transition,
 };
 use tenure::lease::{Candidate, LeaseId, Nonce, Rules};
 
 use super::child::Workload;
 use super::clock::Clocks;
+use super::engine::{Engine, Extent};
 use super::network::Link;
 use super::operate::{HoldOff, Work};
 use super::queue::{Event, Queue};
 use super::scenario::{NodePlan, Timings};
 use super::service::{ProbeResults, Service};
+use super::shell::Disk;
 use super::{Instant, MILLI, SECOND, Span};
 
 /// A machine with one candidate.
@@ -43,6 +44,8 @@ pub struct Node {
     pub disturbed: Option<Instant>,
     /// Whether its wall clock was ever set, slewed or stopped.
     pub wall_disturbed: bool,
+    /// Its status files, where it has some.
+    pub disk: Disk,
     /// How long publishers take to publish passive.
     pub publisher_delay: Span,
     /// When its process starts, if there is none.
@@ -75,7 +78,7 @@ pub enum Sleep {
 
 #[derive(Debug)]
 pub struct Process {
-    pub election: Election,
+    pub engine: Engine,
     /// The last published status. Only its standing is kept up to date, since the checker and the
     /// clients of the world read nothing else.
     pub status: Status,
@@ -95,6 +98,8 @@ pub struct Process {
     pub lease: Option<LeaseId>,
     /// The last term that it led.
     pub led: Option<u64>,
+    /// When that began.
+    pub elected_at: Instant,
     /// The term whose deadline was seen to have passed.
     pub over: Option<u64>,
     /// When the outstanding request was sent.
@@ -180,6 +185,7 @@ impl Node {
             restless_until: 0,
             disturbed: None,
             wall_disturbed: false,
+            disk: Disk::default(),
             publisher_delay: 0,
             starts_at: 0,
             service: Service::default(),
@@ -192,7 +198,7 @@ impl Node {
     }
 
     /// Starts a process with a new instance.
-    pub fn start(&mut self, rules: Rules, now: Instant) {
+    pub fn start(&mut self, extent: Extent, rules: Rules, now: Instant) {
         self.life += 1;
         let Timings {
             lease_duration,
@@ -220,10 +226,24 @@ impl Node {
             has_workload: self.plan.has_workload,
             observe: self.plan.observe,
         };
-        let election = Election::new(config, self.clocks.read(now));
-        let status = election.status();
+        let moment = self.clocks.read(now);
+        // A core is given its randomness turn by turn.
+        let rng = match extent {
+            Extent::Core => Rng::with_seed(0),
+            Extent::Shell => self.rng.fork(),
+        };
+        let engine = Engine::start(extent, config, &self.disk, rng, moment);
+        let status = Status {
+            standing: engine.standing(),
+            since: moment,
+            holder: None,
+            successor: None,
+            hold_off: None,
+            workload_term: None,
+            store: StoreHealth::default(),
+        };
         self.process = Some(Process {
-            election,
+            engine,
             status,
             waits_for: None,
             timer: 0,
@@ -233,6 +253,7 @@ impl Node {
             seen_term: 0,
             lease: None,
             led: None,
+            elected_at: 0,
             over: None,
             sent_at: now,
             renewed_at: now,
@@ -332,17 +353,11 @@ impl Node {
 
     /// Returns the next request of the core.
     pub fn poll_request(&mut self) -> Option<Request> {
-        self.process.as_mut()?.election.poll_request()
+        self.process.as_mut()?.engine.poll_request()
     }
 
     /// Returns the next state transition of the core.
     pub fn poll_transition(&mut self) -> Option<Transition> {
-        let process = self.process.as_mut()?;
-        while let Some(notice) = process.election.poll_notice() {
-            if let Notice::Transition(change) = notice {
-                return Some(change);
-            }
-        }
-        None
+        self.process.as_mut()?.engine.poll_transition()
     }
 }

@@ -12,6 +12,10 @@ pub enum Event {
     GiveUp { node: u8, life: u32, request: u32 },
     /// All publishers of a node have published passive.
     PublishAcked { node: u8, stamp: u32 },
+    /// A disk has ended a write of a status file.
+    Written { node: u8, life: u32, write: u32 },
+    /// The publishers of a candidate run.
+    Publish { node: u8, life: u32 },
     /// The store notifies a standby of a change.
     Changed { node: u8 },
     /// A message reaches the store.
@@ -57,6 +61,8 @@ impl Event {
             Self::Wake { node, .. }
             | Self::GiveUp { node, .. }
             | Self::PublishAcked { node, .. }
+            | Self::Written { node, .. }
+            | Self::Publish { node, .. }
             | Self::Changed { node }
             | Self::Probe { node, .. }
             | Self::Probed { node, .. }
@@ -94,6 +100,8 @@ impl Event {
             Self::Watchdog { node, stamp } => (19, node, u64::from(stamp)),
             Self::ChildEnds { node, stamp } => (20, node, u64::from(stamp)),
             Self::WorkloadExited { node, stamp } => (21, node, u64::from(stamp)),
+            Self::Written { node, write, .. } => (22, node, u64::from(write)),
+            Self::Publish { node, .. } => (23, node, 0),
         };
         kind << 56 | u64::from(a) << 48 | b
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::engine::Extent;
 use super::faults::{self, Fault, log_span};
 use super::service::Probing;
 use super::store::Kind;
@@ -65,6 +66,8 @@ pub struct NodePlan {
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub seed: u64,
+    /// What runs in each candidate.
+    pub extent: Extent,
     pub faithful: bool,
     pub store: Kind,
     pub store_ppm: i64,
@@ -107,6 +110,7 @@ impl Scenario {
         };
         let mut scenario = Self {
             seed,
+            extent: Extent::Core,
             faithful,
             store,
             store_ppm,
@@ -144,6 +148,7 @@ impl Scenario {
         };
         Self {
             seed: 1,
+            extent: Extent::Core,
             faithful: true,
             store: Kind::Blob,
             store_ppm: 0,

@@ -180,7 +180,7 @@ impl World<'_> {
             process.probe_results.take(index, well, begun_in, &probing.rule);
         }
         let input = Input::ProbeResult { probe: index, healthy: well, begun_in };
-        let _ = process.election.handle(input, moment, entropy);
+        let _ = process.engine.turn(input, moment, entropy);
         let rests = counts
             && it.service.health != Health::Flapping
             && well == (it.service.health == Health::Healthy)

@@ -9,6 +9,7 @@ use tenure::election::{Input, RequestId};
 
 use super::checker::{self, Checker, Violation};
 use super::client::{Client, Resource};
+use super::engine::Extent;
 use super::examine::Examination;
 use super::network;
 use super::post::Post;
@@ -217,6 +218,9 @@ impl<'a> World<'a> {
         if let Some(node) = waits_for {
             let awake = self.nodes[usize::from(node)].asleep_until;
             if awake > self.now {
+                if self.has_shells() && matches!(event, Event::Wake { .. }) {
+                    return self.queue.plan(self.fires_after_sleep(node), event);
+                }
                 // A process that continues reads its socket before it checks how long it waited.
                 let patience = u64::from(matches!(event, Event::GiveUp { .. }));
                 return self.queue.plan(awake + patience, event);
@@ -224,6 +228,7 @@ impl<'a> World<'a> {
         }
         self.remember(event);
         match event {
+            Event::Wake { node, stamp } if self.has_shells() => self.fire(node, stamp),
             Event::Wake { node, stamp } => {
                 if self.process_of(node).is_some_and(|it| it.timer == stamp) {
                     self.turn(node, Input::Timeout);
@@ -241,6 +246,8 @@ impl<'a> World<'a> {
                     self.turn(node, Input::PublishAcked);
                 }
             }
+            Event::Written { node, life, write } => self.written(node, life, write),
+            Event::Publish { node, life } => self.run_publishers(node, life),
             Event::Changed { node } => {
                 self.turn(node, Input::Wakeup);
             }
@@ -282,6 +289,11 @@ impl<'a> World<'a> {
             let line = format!("{:>12.6} {}", self.now as f64 / SECOND as f64, line(self));
             self.trace.iter_mut().for_each(|it| it.push(line.clone()));
         }
+    }
+
+    /// Returns whether the candidates run with their shells.
+    pub(super) fn has_shells(&self) -> bool {
+        self.scenario.extent == Extent::Shell
     }
 
     fn process_of(&self, node: u8) -> Option<&super::process::Process> {

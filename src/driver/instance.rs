@@ -7,13 +7,14 @@ use tokio::sync::watch;
 
 use crate::clock;
 use crate::config::{Health, Settings};
-use crate::driver::{Driver, EventLog, Inbox, Publisher};
+use crate::driver::{self, Driver, EventLog, Inbox, Publisher};
 use crate::election::{Config, Election, HealthRule};
 use crate::lease::{Candidate, Rules};
 use crate::metrics::Metrics;
 use crate::status::publish_acks::PublishAcks;
 use crate::status::{About, Heartbeat, ProbeState, Published, RouteState};
 use crate::store;
+use crate::timer;
 
 /// The parts, not yet running.
 pub(crate) struct Instance {
@@ -75,6 +76,8 @@ impl Instance {
             heartbeat: self.heartbeat,
             log: EventLog::default(),
             now: clock::now,
+            timer: timer::sleep,
+            entropy: driver::entropy,
         }
     }
 }

@@ -11,21 +11,46 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all};
 use rustix::fs::Mode;
 use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::clock::Moment;
+use crate::clock::{self, Moment};
 use crate::config::{FileFormat, StatusFile};
 use crate::files::Directory;
 use crate::metrics::Metrics;
 use crate::status::document::{Document, rfc3339};
 use crate::status::publish_acks::PublishAcks;
 use crate::status::{About, Judgement, Published, Role, valid_until_boottime_ns};
+use crate::timer::{self, Timer, within};
 
 /// A write that takes longer is reported.
 const SLOW: Duration = Duration::from_secs(2);
+
+/// What the writers are handed: the real things, or those of a test.
+#[derive(Clone, Copy)]
+pub struct Outside {
+    /// Reads the time.
+    pub now: fn() -> Moment,
+    /// Tells when a write takes too long.
+    pub timer: Timer,
+    /// Replaces a file atomically.
+    pub replace: fn(&Path, &str) -> io::Result<()>,
+    /// Removes a file, if it can.
+    pub remove: fn(&Path),
+    /// Runs one of these two where it may block, and returns its result.
+    pub run: fn(Work) -> BoxFuture<'static, io::Result<()>>,
+}
+
+/// What may block: the replacement of one file.
+pub type Work = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
+impl Outside {
+    /// The clock, the timer and the disk of this machine.
+    pub const REAL: Self =
+        Self { now: clock::now, timer: timer::sleep, replace, remove, run: on_another_thread };
+}
 
 /// Writes the status files.
 pub struct Writer(Vec<FileWriter>);
@@ -40,7 +65,7 @@ impl Writer {
         about: About,
         metrics: Metrics,
         published: watch::Receiver<Published>,
-        now: fn() -> Moment,
+        outside: Outside,
     ) -> anyhow::Result<(Self, PublishAcks)> {
         let about = Arc::new(about);
         let (mut writers, mut acks) = (Vec::new(), Vec::new());
@@ -53,8 +78,7 @@ impl Writer {
                 metrics: metrics.clone(),
                 published: published.clone(),
                 written,
-                now,
-                replace,
+                outside,
                 logged: None,
             });
         }
@@ -78,9 +102,7 @@ struct FileWriter {
     metrics: Metrics,
     published: watch::Receiver<Published>,
     written: watch::Sender<u64>,
-    now: fn() -> Moment,
-    /// Replaces a file: [`replace`], or in tests a disk that hangs.
-    replace: fn(&Path, &str) -> io::Result<()>,
+    outside: Outside,
     /// The error that was logged last, so that it is logged once.
     logged: Option<String>,
 }
@@ -114,21 +136,21 @@ impl FileWriter {
     /// Writes the newest publication and acknowledges it.
     async fn write(&mut self) -> anyhow::Result<()> {
         let published = self.published.borrow_and_update().clone();
-        let now = (self.now)();
+        let Outside { now, timer, replace, remove, run } = self.outside;
+        let now = now();
         let text = text(self.file.format, &self.about, &published, now);
         let passive = Judgement::of(&published.status, now).role() == Role::Passive;
-        let (path, replace) = (self.file.path.clone(), self.replace);
-        let write = move || {
+        let path = self.file.path.clone();
+        let mut writing = run(Box::new(move || {
             replace(&path, &text).inspect_err(|_| {
                 if passive {
                     remove(&path);
                 }
             })
-        };
-        let mut writing = tokio::task::spawn_blocking(write);
-        let written = match tokio::time::timeout(SLOW, &mut writing).await {
-            Ok(written) => written,
-            Err(_) => {
+        }));
+        let written = match within(timer, SLOW, &mut writing).await {
+            Some(written) => written,
+            None => {
                 self.log_error(format!(
                     "writing the status file {} hangs",
                     self.file.path.display()
@@ -136,7 +158,7 @@ impl FileWriter {
                 writing.await
             }
         };
-        written.expect("writing a file does not panic").with_context(|| {
+        written.with_context(|| {
             format!("failed to write the status file {}", self.file.path.display())
         })?;
         // Only a completed write is acknowledged: a file that still reports active delays the
@@ -186,6 +208,12 @@ fn text(format: FileFormat, about: &About, published: &Published, now: Moment) -
 /// Quotes a value for a shell.
 fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
+}
+
+/// Runs what may block on a thread for that.
+fn on_another_thread(work: Work) -> BoxFuture<'static, io::Result<()>> {
+    let working = tokio::task::spawn_blocking(work);
+    Box::pin(async { working.await.expect("writing a file does not panic") })
 }
 
 /// Replaces a file atomically: writes a new one in the same directory and renames it.
@@ -291,9 +319,9 @@ mod tests {
                 line.and_then(|it| it.split(' ').next_back()?.parse::<u64>().ok()).unwrap()
             }
         };
-        let started = Writer::start(files.to_vec(), about, metrics, receiver, clock::now).await;
+        let started = Writer::start(files.to_vec(), about, metrics, receiver, Outside::REAL).await;
         let (mut writer, mut acks) = started.unwrap();
-        writer.0.iter_mut().for_each(|it| it.replace = hangs_for_one);
+        writer.0.iter_mut().for_each(|it| it.outside.replace = hangs_for_one);
         let [mut hung, mut well] = [0, 1].map(|number: usize| acks.of(number));
         let bound = Duration::from_secs(20);
         let mend = Mend;

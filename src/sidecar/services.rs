@@ -19,7 +19,7 @@ use crate::metrics::Metrics;
 use crate::probe::Probes;
 use crate::process::descriptors;
 use crate::publish::api::{self, App, Listener};
-use crate::publish::file::Writer;
+use crate::publish::file::{Outside, Writer};
 use crate::publish::hooks::Hooks;
 use crate::publish::route::{Events, Reconciler};
 use crate::publish::systemd::Systemd;
@@ -72,7 +72,7 @@ impl Services {
         if !settings.status_files.is_empty() {
             let (names, published) = (settings.status_files.clone(), published.clone());
             let writing =
-                Writer::start(names, about.clone(), metrics.clone(), published, clock::now);
+                Writer::start(names, about.clone(), metrics.clone(), published, Outside::REAL);
             let (writer, written) = tokio::time::timeout(START, writing)
                 .await
                 .context("timed out writing a status file: its disk hangs")??;

@@ -78,6 +78,8 @@ impl Running {
             heartbeat: heartbeat.clone(),
             log: EventLog::default(),
             now,
+            timer: tenure::timer::sleep,
+            entropy: tenure::driver::entropy,
         };
         let task = tokio::task::spawn_local(driver.run());
         Self { published, heartbeat, metrics, control, task }

@@ -16,7 +16,7 @@ use tenure::config::{FileFormat, Listen, StatusFile};
 use tenure::election::Standing;
 use tenure::metrics::Metrics;
 use tenure::publish::api::bind;
-use tenure::publish::file::Writer;
+use tenure::publish::file::{Outside, Writer};
 
 /// The user who owns the directories of these tests.
 const STRANGER: u32 = 65_534;
@@ -154,7 +154,7 @@ async fn written(path: &Path) -> Result<Writer, String> {
     let file = StatusFile { path: path.to_owned(), format: FileFormat::Json };
     let feed = Feed::new(Standing::Standby);
     let metrics = Metrics::new(&about(), false);
-    let started = Writer::start(vec![file], about(), metrics, feed.subscribe(), now).await;
+    let started = Writer::start(vec![file], about(), metrics, feed.subscribe(), Outside { now, ..Outside::REAL }).await;
     started.map(|(writer, _)| writer).map_err(|error| format!("{error:#}"))
 }
 

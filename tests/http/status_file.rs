@@ -16,7 +16,7 @@ use status::{Feed, about, holder, leading, ms, now, pass, status as of};
 use tenure::config::{FileFormat, StatusFile};
 use tenure::election::{Standing, Status};
 use tenure::metrics::Metrics;
-use tenure::publish::file::Writer;
+use tenure::publish::file::{Outside, Writer};
 use tenure::status::About;
 use tenure::status::publish_acks::PublishAcks;
 use tokio::task::JoinSet;
@@ -41,7 +41,7 @@ impl Writing {
         let metrics = Metrics::new(&about, false);
         let files = paths.iter().map(|it| named(it)).collect();
         let (writer, acks) =
-            Writer::start(files, about, metrics.clone(), feed.subscribe(), now).await?;
+            Writer::start(files, about, metrics.clone(), feed.subscribe(), Outside { now, ..Outside::REAL }).await?;
         let mut tasks = JoinSet::new();
         tasks.spawn(writer.run());
         Ok(Self { feed: Some(feed), metrics, acks, tasks })

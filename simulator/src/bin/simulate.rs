@@ -10,6 +10,7 @@ use std::time::Instant;
 use clap::Parser;
 use simulator::campaign::{self, Found, Tally};
 use simulator::checker::Kind;
+use simulator::engine::Extent;
 use simulator::faults::{self, Kind as Fault, Target};
 use simulator::scenario::{Nature, Scenario};
 use simulator::timeline::{Bar, Frame};
@@ -32,6 +33,9 @@ struct Arguments {
     /// The seed; random if absent
     #[arg(long)]
     seed: Option<u64>,
+    /// Run the core in the real driver, with the real publisher and status files
+    #[arg(long, conflicts_with = "figure")]
+    shell: bool,
     /// Print the last line as JSON
     #[arg(long)]
     json: bool,
@@ -81,7 +85,7 @@ fn main() -> ExitCode {
     let began = Instant::now();
     let tally = match arguments.episode {
         Some(episode) => replay(seed, episode, &arguments),
-        None => campaign::run(seed, arguments.hours),
+        None => campaign::run(seed, arguments.hours, arguments.extent()),
     };
     let rate = tally.hours() / began.elapsed().as_secs_f64().max(1e-9);
     if let Some(found) = &tally.found {
@@ -93,6 +97,12 @@ fn main() -> ExitCode {
         summarize(&tally, rate);
     }
     ExitCode::from(u8::from(tally.found.is_some()))
+}
+
+impl Arguments {
+    fn extent(&self) -> Extent {
+        if self.shell { Extent::Shell } else { Extent::Core }
+    }
 }
 
 /// Runs an episode with a single fault, and returns its timeline as SVG.
@@ -140,7 +150,7 @@ fn draw(figure: Figure) -> String {
 
 /// Replays one episode, with all of its faults or the chosen ones.
 fn replay(seed: u64, episode: u64, arguments: &Arguments) -> Tally {
-    let scenario = campaign::scenario(seed, episode);
+    let scenario = campaign::scenario(seed, episode, arguments.extent());
     let all = 0..scenario.faults.len() as u32;
     let kept = match &arguments.faults {
         Some(Chosen(some)) => all.filter(|it| some.contains(it)).collect(),
@@ -192,7 +202,7 @@ fn counts(tally: &Tally) -> [(&'static str, u64); 5] {
             ]),
         ),
         ("term_falls", tally.count(&[Kind::TermFell, Kind::TermUnwritten])),
-        ("stuck", tally.count(&[Kind::Leaderless, Kind::SlowHandover, Kind::LeftBehind])),
+        ("stuck", tally.count(&[Kind::Leaderless, Kind::SlowHandover, Kind::LeftBehind, Kind::FileBehind])),
         (
             "unkept",
             tally.count(&[
