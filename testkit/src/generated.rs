@@ -141,8 +141,9 @@ const IN_CHARTS: &[(&str, &str, &str, &str)] = &[
 ];
 const NAME_OF_SERVICE: &str =
     "The name of its Service with routing.mode label, too. Null: NAME-leader";
-const REACHABLE: &str = "The kubelet must be able to reach one address; [::] means all addresses, \
-                         and all IPv4 addresses if the node has no IPv6";
+const REACHABLE: &str = "The kubelet must be able to reach one address, and your container 127.0.0.1 \
+                         on the same port; [::] means all addresses, and all IPv4 addresses if the node \
+                         has no IPv6";
 
 /// Durations, as Tenure parses them: each unit at most once, largest first, with fractions.
 const DURATION: &str = concat!(
@@ -216,10 +217,19 @@ fn values() -> String {
 fn schema() -> String {
     let line = |it: InChart| format!("        {:?}: {}", camel_case(it.setting.name), of_one(&it));
     let lines = in_charts().map(line).collect::<Vec<_>>().join(",\n");
+    let required = in_charts().filter(is_required).map(|it| camel_case(it.setting.name));
+    let required = json!(required.collect::<Vec<_>>());
     format!(
         "{{\n      \"type\": \"object\",\n      \"additionalProperties\": false,\n      \
-         \"properties\": {{\n{lines}\n      }}\n    }}"
+         \"required\": {required},\n      \"properties\": {{\n{lines}\n      }}\n    }}"
     )
+}
+
+/// Returns whether the templates compute with the value. helm removes a value that is set to null.
+fn is_required(it: &InChart) -> bool {
+    let is_read = matches!(it.setting.kind, Kind::Duration)
+        || ["listen", "kube-label"].contains(&it.setting.name);
+    is_read && it.default != "null"
 }
 
 fn of_one(it: &InChart) -> Value {

@@ -108,6 +108,9 @@ fn routing_by_probe_waits_for_nothing_and_has_no_budget() {
     let budget = &least.the("PodDisruptionBudget", "orders-tenure")["spec"];
     assert_eq!(budget["minAvailable"], 2);
     assert!(budget["maxUnavailable"].is_null());
+    let none = json!({"replicas": 0, "pdb": {"minAvailable": 1, "maxUnavailable": null}});
+    let budget = &render(&none).the("PodDisruptionBudget", "orders-tenure")["spec"].clone();
+    assert_eq!(budget["minAvailable"], 1, "it is kept while there are no pods");
     assert!(render(&json!({"pdb": {"enabled": false}})).each("PodDisruptionBudget").is_empty());
 }
 
@@ -363,6 +366,7 @@ fn the_monitoring_objects_match_the_files_of_monitoring() {
 fn the_monitoring_objects_fit_the_prometheus_of_the_cluster() {
     let rendered = render(&json!({
         "podMonitor": {"enabled": true, "namespace": "monitoring",
+            "interval": "1h", "scrapeTimeout": "1m30s",
             "relabelings": [{"action": "labeldrop", "regex": "pod"}],
             "metricRelabelings": [{"action": "labeldrop", "regex": "identity"}]},
         "prometheusRule": {"enabled": true, "namespace": "monitoring",
@@ -374,6 +378,10 @@ fn the_monitoring_objects_fit_the_prometheus_of_the_cluster() {
     assert_eq!(monitor["metadata"]["namespace"], "monitoring");
     assert_eq!(monitor["spec"]["namespaceSelector"], json!({"matchNames": ["shop"]}));
     let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
+    assert_eq!(
+        (&endpoint["interval"], &endpoint["scrapeTimeout"]),
+        (&json!("1h"), &json!("1m30s"))
+    );
     assert_eq!(endpoint["relabelings"][0]["regex"], "pod");
     assert_eq!(endpoint["metricRelabelings"][0]["regex"], "identity");
 
@@ -448,6 +456,7 @@ fn the_notes_name_the_leader_command_and_warn_of_risky_values() {
     };
     let plain = notes(json!({}));
     for line in [
+        "kubectl tenure status orders-tenure --namespace shop ",
         "kubectl exec --namespace shop deployment/orders-tenure -c tenure -- /tenure status",
         "kubectl get lease --namespace shop orders-tenure",
         "helm test orders --namespace shop",

@@ -1,13 +1,15 @@
 //! Values that are rejected: by the schema, or by a guard if two of them conflict. Each message
 //! names the value, and that of a guard also the remedy.
 
+use testkit::generated::camel_case;
 use testkit::kubernetes::{chart_values as values, manifests};
 
 use std::fs;
 
 use serde_json::{Value, json};
 
-use manifests::{helm, place, text, try_render};
+use manifests::{assert_valid, helm, place, text, try_render};
+use tenure::config::{Kind, SETTINGS, Verb};
 use values::{azure, port, with};
 
 fn refusal(values: &Value) -> String {
@@ -120,6 +122,11 @@ fn of_the_route() -> Vec<(Value, &'static str)> {
              it to another label",
         ),
         (
+            json!({"routing": {"mode": "label"}, "container": port(),
+                   "election": {"kubeService": "1st"}}),
+            "a Service cannot be named 1st: set fullnameOverride or election.kubeService to a name",
+        ),
+        (
             probe(json!({"kind": "StatefulSet"})),
             "kind is StatefulSet, and routing.mode probe leaves all pods but one unready, for \
              which a StatefulSet waits forever: set kind=Deployment",
@@ -171,6 +178,16 @@ fn of_the_listener() -> Vec<(Value, &'static str)> {
         (
             json!({"container": {"ports": [{"name": "http", "containerPort": 4040}]}}),
             "container.ports has 4040, where the sidecar listens: set election.listen to another",
+        ),
+        (
+            json!({"election": {"listen": ["$(POD_IP):4040"]}}),
+            "election.listen is [\"$(POD_IP):4040\"], but your container and the sidecar's own \
+             probes use 127.0.0.1:4040: add \"127.0.0.1:4040\"",
+        ),
+        (
+            json!({"election": {"listen": ["127.0.0.1:4040", "[::1]:4041", "10.0.0.9:4041"]}}),
+            "election.listen is [\"127.0.0.1:4040\",\"[::1]:4041\",\"10.0.0.9:4041\"], but your \
+             container and the sidecar's own probes use 127.0.0.1:4041",
         ),
     ]
 }
@@ -309,6 +326,16 @@ fn of_the_alerts() -> Vec<(Value, &'static str)> {
         (
             json!({"container": {"ports": [{"name": "tenure", "containerPort": 1}]}}),
             "container.ports has a second port named tenure: give it another name",
+        ),
+        (
+            json!({"container": {"ports": [{"name": "http", "containerPort": 80},
+                                           {"name": "web", "containerPort": 80, "servicePort": 81}]}}),
+            "container.ports has a second containerPort 80/TCP: remove it",
+        ),
+        (
+            json!({"container": {"ports": [{"name": "http", "containerPort": 8080, "servicePort": 80},
+                                           {"name": "web", "containerPort": 80}]}}),
+            "container.ports has a second servicePort 80/TCP: give it another servicePort",
         ),
         (
             json!({"volumes": [{"name": "tenure-run"}]}),
@@ -504,6 +531,77 @@ fn the_schema_refuses_each_value_of_a_wrong_form_by_its_name() {
     }
 }
 
+/// Returns whether an error names a value that is missing, because it is null.
+fn is_named(error: &str, path: &str) -> bool {
+    let (section, key) = path.rsplit_once('/').unwrap();
+    let head = format!("at '{section}': missing propert");
+    error.lines().any(|it| it.contains(&head) && it.contains(&format!("'{key}'")))
+}
+
+#[test]
+fn a_null_is_refused_by_its_name_or_changes_no_promise() {
+    let schema = schema();
+    let (mut leaves, mut closed) = (Vec::new(), Vec::new());
+    walk(&schema, "", &mut leaves, &mut closed);
+    let sections: Vec<&String> = closed.iter().filter(|it| !it.is_empty()).collect();
+    // A section hides those in it.
+    for depth in 1..=2 {
+        let mut values = json!({});
+        let these = sections.iter().filter(|it| it.matches('/').count() == depth);
+        these.clone().for_each(|it| put(&mut values, it, Value::Null));
+        let error = refusal(&values);
+        for path in these {
+            assert!(is_named(&error, path), "{path} in:\n{error}");
+        }
+    }
+
+    let defaults = testkit::kubernetes::yaml::document(&text("helm/tenure/values.yaml"));
+    let is_required = |path: &str| {
+        let (section, key) = path.rsplit_once('/').unwrap();
+        let section = schema.pointer(&section.replace('/', "/properties/")).unwrap();
+        section["required"].as_array().is_some_and(|all| all.iter().any(|it| it == key))
+    };
+    // Nulls that guards refuse.
+    leaves.retain(|(path, _)| !["/container/image", "/pdb/maxUnavailable"].contains(&&**path));
+    leaves.retain(|(path, _)| defaults.pointer(path).is_some_and(|it| !it.is_null()));
+    let (required, rest): (Vec<_>, Vec<_>) =
+        leaves.iter().map(|(path, _)| path).partition(|it| is_required(it));
+    let mut nulls = json!({});
+    required.iter().for_each(|it| put(&mut nulls, it, Value::Null));
+    let error = refusal(&nulls);
+    for path in required {
+        assert!(is_named(&error, path), "{path} in:\n{error}");
+    }
+    let mut nulls = json!({"autoscaling": {"enabled": true}});
+    for path in rest {
+        let is_switch = path.ends_with("/enabled");
+        put(&mut nulls, path, if is_switch { json!(true) } else { Value::Null });
+    }
+    let rendered = manifests::render(&nulls);
+    assert_valid(&rendered.text);
+    assert_eq!(rendered.pod()["terminationGracePeriodSeconds"], 30);
+    assert_eq!(rendered.container("tenure")["restartPolicy"], "Always");
+}
+
+#[test]
+fn entries_that_say_nothing_and_secrets_in_another_form_are_refused() {
+    let error = refusal(&json!({
+        "global": {"imagePullSecrets": "registry"}, "imagePullSecrets": [7],
+        "prometheusRule": {"severities": {"critical": ""},
+                           "extraRules": [{}, {"expr": "vector(1)"}, {"alert": "Own"}]},
+    }));
+    for path in [
+        "/global/imagePullSecrets",
+        "/imagePullSecrets/0",
+        "/prometheusRule/severities/critical",
+        "/prometheusRule/extraRules/0",
+        "/prometheusRule/extraRules/1",
+        "/prometheusRule/extraRules/2",
+    ] {
+        assert!(error.contains(&format!("at '{path}'")), "{path} in:\n{error}");
+    }
+}
+
 #[test]
 fn the_schema_has_every_key() {
     let (mut leaves, mut closed) = (Vec::new(), Vec::new());
@@ -521,23 +619,35 @@ fn the_schema_has_every_key() {
 
 #[test]
 fn the_schema_accepts_durations_and_names_as_tenure_does() {
-    let election = |key: &str, value: &str| try_render(&json!({"election": {key: value}}));
-    for good in
-        ["15s", "1m", "1m30s", "0s", "1h2m3s4ms", "1500ms", "90s", "1.5m", "0.25s", "1m9.5s"]
-    {
-        assert!(tenure::config::duration::parse(good).is_ok());
-        assert!(election("activationDelay", good).is_ok(), "{good}");
+    // helm reports all values that do not match: each duration goes to a setting of its own.
+    let durations = |keys: &[&str], values: &[&str]| {
+        let election: serde_json::Map<String, Value> =
+            keys.iter().zip(values).map(|(key, it)| ((*key).to_owned(), json!(it))).collect();
+        try_render(&json!({"election": election}))
+    };
+    let good =
+        ["15s", "1m", "1m30s", "0s", "1h2m3s4ms", "1500ms", "90s", "1.5m", "0.25s", "1m9.5s"];
+    let free = ["activationDelay", "drainTimeout", "hookTimeout"];
+    for good in good.chunks(free.len()) {
+        assert!(good.iter().all(|it| tenure::config::duration::parse(it).is_ok()), "{good:?}");
+        assert!(durations(&free, good).is_ok(), "{good:?}");
     }
-    for bad in [
+    let bad = [
         "", "15", "1.5", "1.s", ".5s", "1.0005s", "0.5ms", "1,5s", "-1s", "s", "1s1m", "1s1s",
         "1d", " 1s", "1 s", "1ms1s",
-    ] {
-        assert!(tenure::config::duration::parse(bad).is_err(), "{bad}");
-        let error = election("activationDelay", bad).unwrap_err();
-        assert!(error.contains("at '/election/activationDelay'"), "{bad}: {error}");
+    ];
+    let all = SETTINGS.iter().filter(|it| it.is_flag_of(Verb::Run) && it.kind == Kind::Duration);
+    let all: Vec<String> = all.map(|it| camel_case(it.name)).collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    for bad in bad.chunks(all.len()) {
+        assert!(bad.iter().all(|it| tenure::config::duration::parse(it).is_err()), "{bad:?}");
+        let error = durations(&all, bad).unwrap_err();
+        for (key, bad) in all.iter().zip(bad) {
+            assert!(error.contains(&format!("at '/election/{key}'")), "{key}={bad}: {error}");
+        }
     }
     for bad in ["Orders", "-a", "a-", "a_b", "a/b", &"a".repeat(64)] {
-        let error = election("election", bad).unwrap_err();
+        let error = refusal(&json!({"election": {"election": bad}}));
         assert!(error.contains("at '/election/election'"), "{bad}: {error}");
     }
 }

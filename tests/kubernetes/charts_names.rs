@@ -174,12 +174,27 @@ fn releases_whose_names_begin_alike_share_no_object() {
 }
 
 #[test]
-fn names_of_digits_are_strings() {
+fn releases_whose_names_are_none_for_a_service_are_refused() {
+    for release in ["my.release", "1orders"] {
+        let render = |more: Value| {
+            let values = with(json!({"container": {"image": "x:1"}}), more);
+            helm_release(release, "prod", APPLICATION, &values, &[])
+        };
+        let error = render(json!({})).unwrap_err();
+        assert!(error.contains(&format!("a Service cannot be named {release}-tenure")), "{error}");
+        let named = render(json!({"fullnameOverride": "orders"})).unwrap();
+        assert_eq!(named.workload()["metadata"]["name"], "orders");
+    }
+}
+
+#[test]
+fn names_that_look_like_other_values_are_strings() {
     let values = with(
-        json!({"container": {"image": "x:1"}, "nameOverride": "7", "routing": {"mode": "label"}}),
+        json!({"container": {"image": "x:1"}, "nameOverride": "7", "fullnameOverride": "null",
+               "routing": {"mode": "label"}}),
         everything(),
     );
-    let number = json!({"fullnameOverride": "42", "podMonitor": {"enabled": true}});
+    let number = json!({"fullnameOverride": "true", "podMonitor": {"enabled": true}});
     let mut all = Vec::new();
     for values in [values.clone(), with(values, number)] {
         let rendered = helm_release("1217", "365", APPLICATION, &values, &[]).unwrap();

@@ -23,6 +23,14 @@
 {{- if not (include "tenure.port" .) -}}
   {{- fail (printf "election.listen is %s, but the kubelet's probes cannot reach any of these addresses: add \"[::]:4040\"" (toJson $e.listen)) -}}
 {{- end -}}
+{{- $port := include "tenure.port" . -}}
+{{- $local := list -}}
+{{- range $e.listen -}}
+  {{- if regexMatch (printf "^(0[.]0[.]0[.]0|\\[::\\]|127[.]0[.]0[.]1|localhost):%s$" $port) . -}}{{- $local = append $local . -}}{{- end -}}
+{{- end -}}
+{{- if not $local -}}
+  {{- fail (printf "election.listen is %s, but your container and the sidecar's own probes use 127.0.0.1:%s: add \"127.0.0.1:%s\"" (toJson $e.listen) $port $port) -}}
+{{- end -}}
 {{- if and $e.admin (not (hasPrefix "unix:" $e.admin)) (not $e.adminTokenFile) -}}
   {{- fail (printf "election.adminTokenFile is empty, and election.admin is the address %s: set it to a file mounted by sidecar.volumeMounts, or election.admin to unix:/run/tenure/admin.sock" $e.admin) -}}
 {{- end -}}

@@ -79,10 +79,14 @@
   "startupProbe" "container.startupProbe"
   "volumeMounts" "container.volumeMounts, or sidecar.volumeMounts for Tenure"
 -}}
+{{- $unknown := list -}}
 {{- range $name := keys .Values | sortAlpha -}}
   {{- with get $meant $name -}}
-    {{- fail (printf "this chart has no value %s: you mean %s" $name .) -}}
+    {{- $unknown = append $unknown (printf "this chart has no value %s: you mean %s" $name .) -}}
   {{- end -}}
+{{- end -}}
+{{- if $unknown -}}
+  {{- fail (join "\n" $unknown) -}}
 {{- end -}}
 {{- end -}}
 
@@ -154,6 +158,11 @@
 {{- end -}}
 
 {{- define "app.guards.names" -}}
+{{- range $name := list (include "tenure.fullname" .) (include "tenure.leaderServiceName" .) -}}
+  {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) -}}
+    {{- fail (printf "a Service cannot be named %s: set fullnameOverride or election.kubeService to a name of a-z, 0-9 and -, with a letter first" $name) -}}
+  {{- end -}}
+{{- end -}}
 {{- $names := list "tenure" .Values.container.name -}}
 {{- range concat (.Values.initContainers | default list) (.Values.extraContainers | default list) -}}
   {{- if has .name $names -}}
@@ -162,6 +171,8 @@
   {{- $names = append $names .name -}}
 {{- end -}}
 {{- $ports := list -}}
+{{- $numbers := list -}}
+{{- $servicePorts := list -}}
 {{- range .Values.container.ports -}}
   {{- if or (eq .name "tenure") (has .name $ports) -}}
     {{- fail (printf "container.ports has a second port named %s: give it another name" .name) -}}
@@ -169,7 +180,17 @@
   {{- if eq (toString .containerPort) (include "tenure.port" $) -}}
     {{- fail (printf "container.ports has %v, where the sidecar listens: set election.listen to another port" .containerPort) -}}
   {{- end -}}
+  {{- $number := printf "%v/%s" .containerPort (.protocol | default "TCP") -}}
+  {{- if has $number $numbers -}}
+    {{- fail (printf "container.ports has a second containerPort %s: remove it" $number) -}}
+  {{- end -}}
+  {{- $servicePort := printf "%v/%s" (.servicePort | default .containerPort) (.protocol | default "TCP") -}}
+  {{- if has $servicePort $servicePorts -}}
+    {{- fail (printf "container.ports has a second servicePort %s: give it another servicePort" $servicePort) -}}
+  {{- end -}}
   {{- $ports = append $ports .name -}}
+  {{- $numbers = append $numbers $number -}}
+  {{- $servicePorts = append $servicePorts $servicePort -}}
 {{- end -}}
 {{- range .Values.volumes -}}
   {{- if hasPrefix "tenure-" .name -}}
@@ -193,7 +214,7 @@
     {{- fail (printf "pdb.maxUnavailable is %v, so no node could ever be drained: set it to 1" $most) -}}
   {{- end -}}
   {{- if not (kindIs "invalid" $least) -}}
-    {{- if or (eq (toString $least) "100%") (and (not (hasSuffix "%" (toString $least))) (ge (int $least) $replicas)) -}}
+    {{- if and (gt $replicas 0) (or (eq (toString $least) "100%") (and (not (hasSuffix "%" (toString $least))) (ge (int $least) $replicas))) -}}
       {{- fail (printf "pdb.minAvailable is %v of %d replicas, so no node could ever be drained: lower it, or raise replicas" $least $replicas) -}}
     {{- end -}}
   {{- end -}}

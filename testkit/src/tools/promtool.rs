@@ -5,7 +5,10 @@ use std::process::{Command, Output};
 
 /// Runs promtool on files.
 pub fn promtool(arguments: &[&str], files: &[PathBuf]) -> Output {
-    Command::new("promtool").args(arguments).args(files).output().unwrap_or_else(|error| {
+    let mut command = Command::new("promtool");
+    command.args(arguments).args(files);
+    super::collect_rarely(&mut command);
+    command.output().unwrap_or_else(|error| {
         panic!("promtool: {error}; install the Debian package prometheus, or run tests/run --tools")
     })
 }

@@ -33,6 +33,11 @@ pub const BREAKS: &[(&str, &str, &str)] = &[
         "and on (cluster, namespace, job) (\n                up == 0",
         "and on () (\n                up == 0",
     ),
+    (
+        "TenureNoMetrics",
+        "and on (cluster, namespace, job) (\n                up == 0",
+        "and on (cluster, namespace) (\n                up == 0",
+    ),
     ("TenureNoMetrics", "                up == 0\n", "                up == 1\n"),
     (
         "TenureNoMetrics",
