@@ -139,8 +139,10 @@ const IN_CHARTS: &[(&str, &str, &str, &str)] = &[
         "Mounted by `sidecar.volumeMounts`; values here override it",
     ),
 ];
-const NAME_OF_SERVICE: &str =
-    "The name of its Service with routing.mode label, too. Null: NAME-leader";
+const BLOB_PREFIX: &str = "Null: the namespace; \"\": none. Equal releases in equal namespaces of two \
+                           clusters are one election, unless it has the cluster's name: \
+                           `CLUSTER/NAMESPACE`";
+const NAME_OF_SERVICE: &str = "The name of its Service with routing.mode label, too. Null: NAME-leader-ip, and with label NAME-leader";
 const REACHABLE: &str = "The kubelet must be able to reach one address; [::] means all addresses, \
                          and all IPv4 addresses if the node has no IPv6";
 

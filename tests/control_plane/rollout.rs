@@ -111,7 +111,7 @@ impl Release {
             let (service, wanted) = match self.mode {
                 "none" => (self.full_name(), self.kubelet.addresses()),
                 "probe" => (self.full_name(), vec![address.clone()]),
-                _ => (format!("{}-leader", self.full_name()), vec![address.clone()]),
+                _ => (self.leader_service(self.mode), vec![address.clone()]),
             };
             let (wanted, found) = (wanted.into_iter().collect(), self.endpoints(&service));
             let now = format!("{leader} leads; {service} leads to {found:?}, due are {wanted:?}");
@@ -123,6 +123,12 @@ impl Release {
             let named = found == wanted && self.labels_name(leader) && self.lease_names(leader);
             named.then(|| leader.clone())
         })
+    }
+
+    /// Returns the name of the Service that follows the leader.
+    fn leader_service(&self, mode: &str) -> String {
+        let suffix = if mode == "endpointslice" { "leader-ip" } else { "leader" };
+        format!("{}-{suffix}", self.full_name())
     }
 
     /// Returns whether the leader holds the Lease of the release.
@@ -176,6 +182,96 @@ fn the_endpointslice_follows_the_leader() {
 #[test]
 fn with_leadership_as_readiness_the_chart_rolls_out_all_the_same() {
     rolls_out_and_follows("probe");
+}
+
+#[test]
+fn an_upgrade_that_moves_the_election_is_refused_unless_it_stops_all_old_pods_first() {
+    const GUARD: &str = "moved.tenure.moves-only-with-election.moved";
+    let mut release = Release::install("moved", "none", 2);
+    let lease =
+        |release: &Release| release.kubectl.get("moved", "configmaps", GUARD)["data"].clone();
+    let workload = |release: &Release| {
+        let deployment = release.kubectl.get("moved", "deployments", "moved-tenure");
+        deployment["metadata"]["generation"].as_u64().unwrap()
+    };
+    release.settles();
+    let (before, first) = (workload(&release), json!({"lease": "kubernetes:moved/moved-tenure"}));
+    assert_eq!(lease(&release), first);
+
+    for more in [
+        json!({"election": {"store": "kubernetes:elsewhere"}}),
+        json!({"fullnameOverride": "elsewhere"}),
+    ] {
+        release.more = more;
+        let refused = release.try_helm("upgrade", "2").unwrap_err();
+        assert!(refused.contains("to kubernetes:moved/elsewhere, and old and new"), "{refused}");
+        assert!(refused.contains("set election.moved=true for this upgrade"), "{refused}");
+        assert_eq!(workload(&release), before);
+        assert_eq!(release.kubectl.list("moved", "deployments", "").len(), 1);
+    }
+    // Argo CD renders without a cluster: the API server refuses, with the name of the ConfigMap.
+    let change = json!({"data": {"lease": "kubernetes:moved/elsewhere"}}).to_string();
+    let patch = ["patch", "configmap", GUARD, "-n", "moved", "--type=merge", "--patch", &change];
+    let refused = release.kubectl.ask(&patch);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && message.contains("field is immutable"), "{message}");
+    assert!(message.contains(GUARD), "{message}");
+    assert_eq!(lease(&release), first);
+    // What does not move the election is not refused.
+    release.more = json!({"election": {"logLevel": "debug"}});
+    release.helm("upgrade", "2");
+    release.rolls_out("2");
+    release.settles();
+
+    release.more = json!({"election": {"store": "kubernetes:elsewhere", "moved": true}});
+    // An old pod that waited for a ready new one could lead beside it.
+    release.kubelet.hold_back(true);
+    release.helm("upgrade", "3");
+    until(PATIENCE, "a pod leads by the new Lease", || {
+        let leases = release.kubectl.list("moved", "leases", "");
+        let new = leases.iter().find(|it| it["metadata"]["name"] == "elsewhere")?;
+        let holder = new["spec"]["holderIdentity"].as_str()?;
+        let leaders = release.kubelet.leaders();
+        leaders.iter().any(|(name, _)| holder.starts_with(&format!("{name}_"))).then_some(())
+    });
+    let pods = release.kubectl.list("moved", "pods", "");
+    assert!(pods.iter().all(|it| it["metadata"]["annotations"]["version"] == "3"), "{pods:#?}");
+    release.kubelet.hold_back(false);
+    release.rolls_out("3");
+    release.settles();
+    assert!(release.kubectl.list("moved", "configmaps", "app.kubernetes.io/name").is_empty());
+    release.more = json!({"election": {"store": "kubernetes:elsewhere"}});
+    let pods = release.kubelet.addresses();
+    release.helm("upgrade", "3");
+    assert_eq!(lease(&release), json!({"lease": "kubernetes:moved/elsewhere"}));
+    release.settles();
+    assert_eq!(release.kubelet.addresses(), pods, "no pod is restarted");
+    // No two leaders at once, although they held two Leases.
+    release.kubelet.verdict();
+}
+
+#[test]
+fn an_upgrade_to_another_mode_leaves_no_dead_address_behind_either_service() {
+    for (previous, mode) in [("label", "endpointslice"), ("endpointslice", "label")] {
+        let mut release = Release::install(&format!("from-{previous}"), previous, 2);
+        release.settles();
+        release.mode = mode;
+        release.more = json!({"routing": {"previousMode": previous}});
+        release.helm("upgrade", "2");
+        release.rolls_out("2");
+        release.settles();
+        // The old leader still had the rights to withdraw its route.
+        let service = release.leader_service(previous);
+        until(PATIENCE, "the Service of the previous mode leads nowhere", || {
+            release.endpoints(&service).is_empty().then_some(())
+        });
+        release.more = json!({});
+        release.helm("upgrade", "2");
+        let all = release.kubectl.list(&release.name, "services", "");
+        assert!(all.iter().all(|it| it["metadata"]["name"] != service.as_str()), "{all:?}");
+        release.settles();
+        release.kubelet.verdict();
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ in another namespace can have Roles from several.
 */}}
 {{- define "tenure.roles" -}}
 {{- $context := .context -}}
-{{- if include "tenure.needsApi" $context -}}
+{{- if or (include "tenure.needsApi" $context) $context.Values.routing.previousMode -}}
 {{- $name := include "tenure.fullname" $context -}}
 {{- $own := $context.Release.Namespace -}}
 {{- $isStore := eq (include "tenure.storeKind" $context) "kubernetes" -}}
@@ -72,17 +72,19 @@ subjects:
 
 {{/* The rules in the namespace of the pod. */}}
 {{- define "tenure.rules.pod" -}}
+{{- $modes := list .Values.routing.mode .Values.routing.previousMode -}}
+{{- $service := include "tenure.sliceServiceName" . -}}
 # Create an Event on the pod for each new leader.
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
-{{- if eq .Values.routing.mode "label" }}
+{{- if has "label" $modes }}
 # Label its own pod; a new leader also removes the label from pods that still have it. Rules cannot limit
 # this to a label or to pods of this release. routing.mode endpointslice does not need it.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, patch]
-{{- else if eq .Values.routing.mode "endpointslice" }}
+{{- else if $service }}
 # Notice that its own pod, or the pod of an endpoint, is gone; read the uid of its own pod, also for the Events.
 - apiGroups: [""]
   resources: [pods]
@@ -93,16 +95,16 @@ subjects:
   resources: [pods]
   verbs: [get]
 {{- end }}
-{{- if eq .Values.routing.mode "endpointslice" }}
+{{- if $service }}
 # Read the ports of the leader's Service, and check that it has no selector.
 - apiGroups: [""]
   resources: [services]
-  resourceNames: [{{ include "tenure.leaderServiceName" . | quote }}]
+  resourceNames: [{{ $service | quote }}]
   verbs: [get]
 # Add the leader's address to the EndpointSlice of that Service, and remove it.
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
-  resourceNames: [{{ printf "%s.%s" (include "tenure.leaderServiceName" .) (include "tenure.election" .) | quote }}]
+  resourceNames: [{{ printf "%s.%s" $service (include "tenure.election" .) | quote }}]
   verbs: [get, update]
 # Create the EndpointSlice if it is missing, and find endpoints of the Service that others wrote. Rules cannot
 # limit either to one name.
