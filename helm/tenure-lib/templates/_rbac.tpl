@@ -10,13 +10,14 @@ in another namespace can have Roles from several.
 {{- if or (include "tenure.needsApi" $context) $context.Values.routing.previousMode -}}
 {{- $name := include "tenure.fullname" $context -}}
 {{- $own := $context.Release.Namespace -}}
+{{- $annotations := include "tenure.earlier" (dict "annotations" .annotations "by" 1) | fromYaml -}}
 {{- $isStore := eq (include "tenure.storeKind" $context) "kubernetes" -}}
 {{- $leaseNamespace := $isStore | ternary (include "tenure.leaseNamespace" $context) $own -}}
 {{- if $isStore }}
 {{- $elsewhere := eq $leaseNamespace $own | ternary "" (printf ".%s" $own) }}
-{{ include "tenure.role" (dict "name" (printf "tenure-lease-%s%s" $name $elsewhere) "namespace" $leaseNamespace "own" $own "serviceAccount" .serviceAccount "labels" .labels "annotations" .annotations "rules" (include "tenure.rules.lease" $context)) }}
+{{ include "tenure.role" (dict "name" (printf "tenure-lease-%s%s" $name $elsewhere) "namespace" $leaseNamespace "own" $own "serviceAccount" .serviceAccount "labels" .labels "annotations" $annotations "rules" (include "tenure.rules.lease" $context)) }}
 {{- end }}
-{{ include "tenure.role" (dict "name" (printf "tenure-pod-%s" $name) "namespace" $own "own" $own "serviceAccount" .serviceAccount "labels" .labels "annotations" .annotations "rules" (include "tenure.rules.pod" $context)) }}
+{{ include "tenure.role" (dict "name" (printf "tenure-pod-%s" $name) "namespace" $own "own" $own "serviceAccount" .serviceAccount "labels" .labels "annotations" $annotations "rules" (include "tenure.rules.pod" $context)) }}
 {{- end -}}
 {{- end -}}
 
@@ -29,10 +30,8 @@ metadata:
   namespace: {{ .namespace | quote }}
   labels:
     {{- .labels | nindent 4 }}
-  {{- with .annotations }}
   annotations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
+    {{- toYaml .annotations | nindent 4 }}
 rules:
   {{- .rules | nindent 2 }}
 ---
@@ -43,10 +42,8 @@ metadata:
   namespace: {{ .namespace | quote }}
   labels:
     {{- .labels | nindent 4 }}
-  {{- with .annotations }}
   annotations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
+    {{- toYaml .annotations | nindent 4 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
@@ -55,6 +52,14 @@ subjects:
   - kind: ServiceAccount
     name: {{ .serviceAccount | quote }}
     namespace: {{ .own | quote }}
+{{- end -}}
+
+{{/* The annotations for an earlier sync wave of Argo CD. Takes (dict "annotations" MAP "by" NUMBER). */}}
+{{- define "tenure.earlier" -}}
+{{- $wave := "argocd.argoproj.io/sync-wave" -}}
+{{- $all := deepCopy (.annotations | default dict) -}}
+{{- $_ := set $all $wave (sub (int (get $all $wave)) .by | toString) -}}
+{{- toYaml $all -}}
 {{- end -}}
 
 {{/* The rules in the namespace of the Lease. */}}
