@@ -110,7 +110,7 @@ const IN_CHARTS: &[(&str, &str, &str, &str)] = &[
     ("election", "null", "", "Null: NAME, see `fullnameOverride`"),
     ("advertise", "", "", "For example `$(POD_IP):8080`; the chart brackets `$(POD_IP)`"),
     ("store", "", "^(kubernetes|azure|[a-z][a-z0-9]*:.*)$", "Null: the value `store` of the chart"),
-    ("azure-blob-prefix", "", "^[A-Za-z0-9._/-]*$", "Null: the namespace; \"\": none"),
+    ("azure-blob-prefix", "", "^[A-Za-z0-9._/-]*$", BLOB_PREFIX),
     ("kube-route", "", "", "Set by `routing.mode`; other values are rejected"),
     ("kube-service", "", "", NAME_OF_SERVICE),
     ("listen", "[\"[::]:4040\"]", "", REACHABLE),
@@ -217,7 +217,9 @@ fn values() -> String {
 /// Returns the `election` of the schema, a line for each setting.
 fn schema() -> String {
     let line = |it: InChart| format!("        {:?}: {}", camel_case(it.setting.name), of_one(&it));
-    let lines = in_charts().map(line).collect::<Vec<_>>().join(",\n");
+    // The one value that is none of Tenure's settings.
+    let moved = "        \"moved\": {\"type\":\"boolean\"}".to_owned();
+    let lines = in_charts().map(line).chain([moved]).collect::<Vec<_>>().join(",\n");
     format!(
         "{{\n      \"type\": \"object\",\n      \"additionalProperties\": false,\n      \
          \"properties\": {{\n{lines}\n      }}\n    }}"

@@ -12,7 +12,8 @@ use control_plane::ControlPlane;
 use kubectl::Kubectl;
 use kubelet::Kubelet;
 use process::until;
-use serde_json::json;
+use serde_json::{Value, json};
+use testkit::kubernetes::manifests::lay_over;
 use testkit::paths::tool;
 
 /// The timeout for any expected change, on a busy machine.
@@ -24,6 +25,8 @@ pub(crate) struct Release {
     pub(crate) name: String,
     mode: &'static str,
     replicas: usize,
+    /// Values that are merged over the usual ones.
+    more: Value,
     kubelet: Kubelet,
 }
 
@@ -35,7 +38,8 @@ impl Release {
         plane.add_nodes(name, 3);
         kubectl.run(&["create", "namespace", name]);
         let kubelet = Kubelet::start(plane, name);
-        let it = Self { kubectl, name: name.to_owned(), mode, replicas, kubelet };
+        let (name, more) = (name.to_owned(), json!({}));
+        let it = Self { kubectl, name, mode, replicas, more, kubelet };
         it.helm("install", "1");
         it.rolls_out("1");
         it
@@ -48,7 +52,12 @@ impl Release {
 
     /// Installs the chart by Helm, or upgrades it to another version of the pods.
     fn helm(&self, verb: &str, version: &str) {
-        let values = json!({
+        self.try_helm(verb, version).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Like [`Self::helm`], but returns Helm's error.
+    fn try_helm(&self, verb: &str, version: &str) -> Result<(), String> {
+        let mut values = json!({
             "replicas": self.replicas,
             "nodeSelector": {"pool": self.name},
             "routing": {"mode": self.mode},
@@ -57,6 +66,7 @@ impl Release {
             "election": {"leaseDuration": "5s", "renewDeadline": "3500ms", "retryPeriod": "700ms",
                          "requestTimeout": "1500ms"},
         });
+        lay_over(&mut values, &self.more);
         let file = self.kubectl.home.join(format!("{}.values", self.name));
         std::fs::write(&file, values.to_string()).unwrap();
         let ran = Command::new(tool("helm"))
@@ -68,7 +78,8 @@ impl Release {
             .env("HOME", &self.kubectl.home)
             .output()
             .unwrap();
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let error = String::from_utf8_lossy(&ran.stderr).into_owned();
+        if ran.status.success() { Ok(()) } else { Err(error) }
     }
 
     /// Waits until all pods have this version and, unless readiness is leadership, are ready.
@@ -133,7 +144,9 @@ impl Release {
 
     /// Returns whether the leader holds the Lease of the release.
     fn lease_names(&self, leader: &str) -> bool {
-        let lease = self.kubectl.get(&self.name, "leases", &self.full_name());
+        let moved = self.more["election"]["store"].as_str();
+        let name = moved.map_or(self.full_name(), |it| it.replace("kubernetes:", ""));
+        let lease = self.kubectl.get(&self.name, "leases", &name);
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
         holder.starts_with(&format!("{leader}_"))
     }

@@ -4,6 +4,9 @@
 Takes (dict "context" CONTEXT "serviceAccount" NAME "labels" YAML), and optionally "annotations". Renders nothing if the sidecar does not
 use the API server. The prefixes keep the names apart from those of Roles of your own and of other releases; a Lease
 in another namespace can have Roles from several.
+
+In Argo CD they have an earlier wave than the workload, and are deleted after it: the leader releases its lease with
+these rights.
 */}}
 {{- define "tenure.roles" -}}
 {{- $context := .context -}}
@@ -75,7 +78,7 @@ subjects:
   verbs: [create]
 {{- end -}}
 
-{{/* The rules in the namespace of the pod. */}}
+{{/* The rules in the namespace of the pod: for its mode of routing and for the previous one. */}}
 {{- define "tenure.rules.pod" -}}
 {{- $modes := list .Values.routing.mode .Values.routing.previousMode -}}
 {{- $service := include "tenure.sliceServiceName" . -}}
