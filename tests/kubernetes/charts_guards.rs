@@ -23,6 +23,7 @@ fn guarded() -> Vec<(Value, &'static str)> {
     [
         of_the_store(),
         of_the_route(),
+        of_the_previous_mode(),
         of_the_listener(),
         of_the_timings(),
         of_the_pod(),
@@ -105,23 +106,6 @@ fn of_the_route() -> Vec<(Value, &'static str)> {
             "election.kubeService is first, and routing.mode none has no Service for the leader",
         ),
         (
-            json!({"routing": {"mode": "label", "previousMode": "label"}, "container": port()}),
-            "routing.previousMode is label, as routing.mode is: remove it, or change routing.mode",
-        ),
-        (
-            json!({"routing": {"mode": "label", "previousMode": "endpointslice"},
-                   "container": port(), "election": {"kubeService": "first"}}),
-            "routing.previousMode is endpointslice, and election.kubeService may name its Service, \
-             whose endpoints the other mode would inherit: set routing.previousService to the name \
-             of that Service, and election.kubeService to another or to null",
-        ),
-        (
-            json!({"routing": {"mode": "label", "previousMode": "endpointslice",
-                               "previousService": "first"},
-                   "container": port(), "election": {"kubeService": "first"}}),
-            "routing.previousMode is endpointslice, and election.kubeService may name its Service",
-        ),
-        (
             json!({"routing": {"mode": "label"}}),
             "container.ports is empty, and routing.mode label routes a Service to the leader's \
              ports: list them, or set routing.mode=none",
@@ -164,6 +148,28 @@ fn of_the_route() -> Vec<(Value, &'static str)> {
             probe(json!({"minReadySeconds": 5})),
             "minReadySeconds is set, but with routing.mode probe a rollout does not wait for \
              ready pods: set minReadySeconds=0",
+        ),
+    ]
+}
+
+fn of_the_previous_mode() -> Vec<(Value, &'static str)> {
+    vec![
+        (
+            json!({"routing": {"mode": "label", "previousMode": "label"}, "container": port()}),
+            "routing.previousMode is label, as routing.mode is: remove it, or change routing.mode",
+        ),
+        (
+            json!({"routing": {"mode": "label", "previousMode": "endpointslice"},
+                   "container": port(), "election": {"kubeService": "first"}}),
+            "routing.previousMode is endpointslice, and election.kubeService may name its Service, \
+             whose endpoints the other mode would inherit: set routing.previousService to the name \
+             of that Service, and election.kubeService to another or to null",
+        ),
+        (
+            json!({"routing": {"mode": "label", "previousMode": "endpointslice",
+                               "previousService": "first"},
+                   "container": port(), "election": {"kubeService": "first"}}),
+            "routing.previousMode is endpointslice, and election.kubeService may name its Service",
         ),
     ]
 }
