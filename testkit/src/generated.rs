@@ -110,7 +110,7 @@ const IN_CHARTS: &[(&str, &str, &str, &str)] = &[
     ("election", "null", "", "Null: NAME, see `fullnameOverride`"),
     ("advertise", "", "", "For example `$(POD_IP):8080`; the chart brackets `$(POD_IP)`"),
     ("store", "", "^(kubernetes|azure|[a-z][a-z0-9]*:.*)$", "Null: the value `store` of the chart"),
-    ("azure-blob-prefix", "", "^[A-Za-z0-9._/-]*$", "Null: the namespace; \"\": none"),
+    ("azure-blob-prefix", "", "^[A-Za-z0-9._/-]*$", BLOB_PREFIX),
     ("kube-route", "", "", "Set by `routing.mode`; other values are rejected"),
     ("kube-service", "", "", NAME_OF_SERVICE),
     ("listen", "[\"[::]:4040\"]", "", REACHABLE),
@@ -139,8 +139,10 @@ const IN_CHARTS: &[(&str, &str, &str, &str)] = &[
         "Mounted by `sidecar.volumeMounts`; values here override it",
     ),
 ];
-const NAME_OF_SERVICE: &str =
-    "The name of its Service with routing.mode label, too. Null: NAME-leader";
+const BLOB_PREFIX: &str = "Null: the namespace; \"\": none. Equal releases in equal namespaces of two \
+                           clusters are one election, unless it has the cluster's name: \
+                           `CLUSTER/NAMESPACE`";
+const NAME_OF_SERVICE: &str = "The name of its Service with routing.mode label, too. Null: NAME-leader-ip, and with label NAME-leader";
 const REACHABLE: &str = "The kubelet must be able to reach one address, and your container 127.0.0.1 \
                          on the same port; [::] means all addresses, and all IPv4 addresses if the node \
                          has no IPv6";
@@ -216,7 +218,10 @@ fn values() -> String {
 /// Returns the `election` of the schema, a line for each setting.
 fn schema() -> String {
     let line = |it: InChart| format!("        {:?}: {}", camel_case(it.setting.name), of_one(&it));
-    let lines = in_charts().map(line).collect::<Vec<_>>().join(",\n");
+    // The one value that is none of Tenure's settings.
+    let moved = "        \"moved\": {\"type\":\"boolean\"}".to_owned();
+    let lines = in_charts().map(line).chain([moved]).collect::<Vec<_>>().join(",
+");
     let required = in_charts().filter(is_required).map(|it| camel_case(it.setting.name));
     let required = json!(required.collect::<Vec<_>>());
     format!(

@@ -12,7 +12,8 @@ use control_plane::ControlPlane;
 use kubectl::Kubectl;
 use kubelet::Kubelet;
 use process::until;
-use serde_json::json;
+use serde_json::{Value, json};
+use testkit::kubernetes::manifests::lay_over;
 use testkit::paths::tool;
 
 /// The timeout for any expected change, on a busy machine.
@@ -24,6 +25,8 @@ pub(crate) struct Release {
     pub(crate) name: String,
     mode: &'static str,
     replicas: usize,
+    /// Values that are merged over the usual ones.
+    more: Value,
     kubelet: Kubelet,
 }
 
@@ -35,7 +38,8 @@ impl Release {
         plane.add_nodes(name, 3);
         kubectl.run(&["create", "namespace", name]);
         let kubelet = Kubelet::start(plane, name);
-        let it = Self { kubectl, name: name.to_owned(), mode, replicas, kubelet };
+        let (name, more) = (name.to_owned(), json!({}));
+        let it = Self { kubectl, name, mode, replicas, more, kubelet };
         it.helm("install", "1");
         it.rolls_out("1");
         it
@@ -48,7 +52,12 @@ impl Release {
 
     /// Installs the chart by Helm, or upgrades it to another version of the pods.
     fn helm(&self, verb: &str, version: &str) {
-        let values = json!({
+        self.try_helm(verb, version).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Like [`Self::helm`], but returns Helm's error.
+    fn try_helm(&self, verb: &str, version: &str) -> Result<(), String> {
+        let mut values = json!({
             "replicas": self.replicas,
             "nodeSelector": {"pool": self.name},
             "routing": {"mode": self.mode},
@@ -57,6 +66,7 @@ impl Release {
             "election": {"leaseDuration": "5s", "renewDeadline": "3500ms", "retryPeriod": "700ms",
                          "requestTimeout": "1500ms"},
         });
+        lay_over(&mut values, &self.more);
         let file = self.kubectl.home.join(format!("{}.values", self.name));
         std::fs::write(&file, values.to_string()).unwrap();
         let ran = Command::new(tool("helm"))
@@ -68,7 +78,8 @@ impl Release {
             .env("HOME", &self.kubectl.home)
             .output()
             .unwrap();
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let error = String::from_utf8_lossy(&ran.stderr).into_owned();
+        if ran.status.success() { Ok(()) } else { Err(error) }
     }
 
     /// Waits until all pods have this version and, unless readiness is leadership, are ready.
@@ -111,7 +122,7 @@ impl Release {
             let (service, wanted) = match self.mode {
                 "none" => (self.full_name(), self.kubelet.addresses()),
                 "probe" => (self.full_name(), vec![address.clone()]),
-                _ => (format!("{}-leader", self.full_name()), vec![address.clone()]),
+                _ => (self.leader_service(self.mode), vec![address.clone()]),
             };
             let (wanted, found) = (wanted.into_iter().collect(), self.endpoints(&service));
             let now = format!("{leader} leads; {service} leads to {found:?}, due are {wanted:?}");
@@ -125,9 +136,17 @@ impl Release {
         })
     }
 
+    /// Returns the name of the Service that follows the leader.
+    fn leader_service(&self, mode: &str) -> String {
+        let suffix = if mode == "endpointslice" { "leader-ip" } else { "leader" };
+        format!("{}-{suffix}", self.full_name())
+    }
+
     /// Returns whether the leader holds the Lease of the release.
     fn lease_names(&self, leader: &str) -> bool {
-        let lease = self.kubectl.get(&self.name, "leases", &self.full_name());
+        let moved = self.more["election"]["store"].as_str();
+        let name = moved.map_or(self.full_name(), |it| it.replace("kubernetes:", ""));
+        let lease = self.kubectl.get(&self.name, "leases", &name);
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
         holder.starts_with(&format!("{leader}_"))
     }
@@ -176,6 +195,96 @@ fn the_endpointslice_follows_the_leader() {
 #[test]
 fn with_leadership_as_readiness_the_chart_rolls_out_all_the_same() {
     rolls_out_and_follows("probe");
+}
+
+#[test]
+fn an_upgrade_that_moves_the_election_is_refused_unless_it_stops_all_old_pods_first() {
+    const GUARD: &str = "moved.tenure.moves-only-with-election.moved";
+    let mut release = Release::install("moved", "none", 2);
+    let lease =
+        |release: &Release| release.kubectl.get("moved", "configmaps", GUARD)["data"].clone();
+    let workload = |release: &Release| {
+        let deployment = release.kubectl.get("moved", "deployments", "moved-tenure");
+        deployment["metadata"]["generation"].as_u64().unwrap()
+    };
+    release.settles();
+    let (before, first) = (workload(&release), json!({"lease": "kubernetes:moved/moved-tenure"}));
+    assert_eq!(lease(&release), first);
+
+    for more in [
+        json!({"election": {"store": "kubernetes:elsewhere"}}),
+        json!({"fullnameOverride": "elsewhere"}),
+    ] {
+        release.more = more;
+        let refused = release.try_helm("upgrade", "2").unwrap_err();
+        assert!(refused.contains("to kubernetes:moved/elsewhere, and old and new"), "{refused}");
+        assert!(refused.contains("set election.moved=true for this upgrade"), "{refused}");
+        assert_eq!(workload(&release), before);
+        assert_eq!(release.kubectl.list("moved", "deployments", "").len(), 1);
+    }
+    // Argo CD renders without a cluster: the API server refuses, with the name of the ConfigMap.
+    let change = json!({"data": {"lease": "kubernetes:moved/elsewhere"}}).to_string();
+    let patch = ["patch", "configmap", GUARD, "-n", "moved", "--type=merge", "--patch", &change];
+    let refused = release.kubectl.ask(&patch);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && message.contains("field is immutable"), "{message}");
+    assert!(message.contains(GUARD), "{message}");
+    assert_eq!(lease(&release), first);
+    // What does not move the election is not refused.
+    release.more = json!({"election": {"logLevel": "debug"}});
+    release.helm("upgrade", "2");
+    release.rolls_out("2");
+    release.settles();
+
+    release.more = json!({"election": {"store": "kubernetes:elsewhere", "moved": true}});
+    // An old pod that waited for a ready new one could lead beside it.
+    release.kubelet.hold_back(true);
+    release.helm("upgrade", "3");
+    until(PATIENCE, "a pod leads by the new Lease", || {
+        let leases = release.kubectl.list("moved", "leases", "");
+        let new = leases.iter().find(|it| it["metadata"]["name"] == "elsewhere")?;
+        let holder = new["spec"]["holderIdentity"].as_str()?;
+        let leaders = release.kubelet.leaders();
+        leaders.iter().any(|(name, _)| holder.starts_with(&format!("{name}_"))).then_some(())
+    });
+    let pods = release.kubectl.list("moved", "pods", "");
+    assert!(pods.iter().all(|it| it["metadata"]["annotations"]["version"] == "3"), "{pods:#?}");
+    release.kubelet.hold_back(false);
+    release.rolls_out("3");
+    release.settles();
+    assert!(release.kubectl.list("moved", "configmaps", "app.kubernetes.io/name").is_empty());
+    release.more = json!({"election": {"store": "kubernetes:elsewhere"}});
+    let pods = release.kubelet.addresses();
+    release.helm("upgrade", "3");
+    assert_eq!(lease(&release), json!({"lease": "kubernetes:moved/elsewhere"}));
+    release.settles();
+    assert_eq!(release.kubelet.addresses(), pods, "no pod is restarted");
+    // No two leaders at once, although they held two Leases.
+    release.kubelet.verdict();
+}
+
+#[test]
+fn an_upgrade_to_another_mode_leaves_no_dead_address_behind_either_service() {
+    for (previous, mode) in [("label", "endpointslice"), ("endpointslice", "label")] {
+        let mut release = Release::install(&format!("from-{previous}"), previous, 2);
+        release.settles();
+        release.mode = mode;
+        release.more = json!({"routing": {"previousMode": previous}});
+        release.helm("upgrade", "2");
+        release.rolls_out("2");
+        release.settles();
+        // The old leader still had the rights to withdraw its route.
+        let service = release.leader_service(previous);
+        until(PATIENCE, "the Service of the previous mode leads nowhere", || {
+            release.endpoints(&service).is_empty().then_some(())
+        });
+        release.more = json!({});
+        release.helm("upgrade", "2");
+        let all = release.kubectl.list(&release.name, "services", "");
+        assert!(all.iter().all(|it| it["metadata"]["name"] != service.as_str()), "{all:?}");
+        release.settles();
+        release.kubelet.verdict();
+    }
 }
 
 #[test]

@@ -167,7 +167,7 @@ fn tenure_accepts_the_flags_of_the_chart_without_a_warning() {
         let route = route.map(ToString::to_string);
         let expected = match values["routing"]["mode"].as_str().unwrap() {
             "label" => Some("label:tenure.dev/role"),
-            "endpointslice" => Some("endpointslice:orders-tenure-leader:10.1.2.3"),
+            "endpointslice" => Some("endpointslice:orders-tenure-leader-ip:10.1.2.3"),
             _ => None,
         };
         assert_eq!(route.as_deref(), expected);

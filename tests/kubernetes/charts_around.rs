@@ -58,20 +58,22 @@ fn the_service_of_the_leader_can_differ_from_that_of_all_pods() {
                    "loadBalancerSourceRanges": ["10.0.0.0/8"], "externalTrafficPolicy": "Local"},
     });
     let mut charts = Vec::new();
-    for mode in ["label", "endpointslice"] {
+    for (mode, name) in
+        [("label", "orders-tenure-leader"), ("endpointslice", "orders-tenure-leader-ip")]
+    {
         let rendered = render(&with(route(mode), json!({"service": service})));
         let all = rendered.the("Service", "orders-tenure");
         assert_eq!(all["spec"]["type"], "NodePort");
         assert_eq!(all["metadata"]["annotations"], json!({"a": "b", "c": "d"}));
         assert!(all["spec"]["loadBalancerClass"].is_null());
-        let leader = rendered.the("Service", "orders-tenure-leader");
+        let leader = rendered.the("Service", name);
         for key in
             ["type", "loadBalancerClass", "loadBalancerSourceRanges", "externalTrafficPolicy"]
         {
             assert_eq!(leader["spec"][key], service["leader"][key], "{key}");
         }
         assert_eq!(leader["metadata"]["annotations"], json!({"a": "x", "c": "d"}));
-        for name in ["orders-tenure", "orders-tenure-leader", "orders-tenure-pods"] {
+        for name in ["orders-tenure", name, "orders-tenure-pods"] {
             let spec = &rendered.the("Service", name)["spec"];
             assert_eq!(spec["ipFamilyPolicy"], "PreferDualStack", "{name}");
         }
@@ -164,7 +166,7 @@ fn the_rights_are_those_that_tenure_needs_and_no_others() {
     let of = |lease| rights::Of {
         namespace: "shop",
         lease,
-        service: "orders-tenure-leader",
+        service: "orders-tenure-leader-ip",
         election: "orders-tenure",
     };
     let needed = |purposes: &[Purpose], lease| rights::needed(purposes, &of(lease));
@@ -186,6 +188,48 @@ fn the_rights_are_those_that_tenure_needs_and_no_others() {
         let granted = render(&with(route(mode), azure())).granted();
         assert_eq!(granted, needed(&without, lease), "{mode}");
     }
+}
+
+#[test]
+fn the_previous_mode_keeps_its_service_and_its_rights_and_the_new_one_has_a_service_of_its_own() {
+    let services = |rendered: &manifests::Manifests| -> Vec<String> {
+        let all = rendered.each("Service").into_iter();
+        let names = all.map(|it| it["metadata"]["name"].as_str().unwrap().to_owned());
+        names.filter(|it| it.contains("-leader")).collect()
+    };
+    let names = [("label", "orders-tenure-leader"), ("endpointslice", "orders-tenure-leader-ip")];
+    for store in [json!({}), azure()] {
+        for (previous, service) in names {
+            let old = render(&with(route(previous), store.clone()));
+            assert_eq!(services(&old), [service]);
+            for mode in ["none", "probe", "label", "endpointslice"] {
+                if mode == previous {
+                    continue;
+                }
+                let plain = render(&with(route(mode), store.clone()));
+                assert!(!services(&plain).contains(&service.to_owned()), "{mode}");
+                let keeps = with(route(mode), json!({"routing": {"previousMode": previous}}));
+                let kept = render(&with(keeps, store.clone()));
+                assert_eq!(kept.the("Service", service), old.the("Service", service));
+                let all: Vec<String> = [&plain, &old].into_iter().flat_map(services).collect();
+                assert_eq!(services(&kept), all, "{mode}");
+                let both = &plain.granted() | &old.granted();
+                assert_eq!(kept.granted(), both, "from {previous} to {mode}");
+                assert_eq!(kept.pod(), plain.pod(), "the new pods know nothing of it");
+            }
+        }
+    }
+    let named = json!({"election": {"kubeService": "new"},
+                       "routing": {"previousMode": "endpointslice", "previousService": "old"}});
+    let named = render(&with(route("label"), named));
+    assert!(named.the("Service", "old")["spec"]["selector"].is_null());
+    assert_eq!(named.the("Service", "new")["spec"]["selector"]["tenure.dev/role"], "active");
+    let slice = |it: &manifests::Granted| it.2 == "endpointslices" && it.3 == "update";
+    let granted = named.granted();
+    assert_eq!(
+        granted.iter().find(|it| slice(it)).unwrap().4.as_deref(),
+        Some("old.orders-tenure")
+    );
 }
 
 #[test]
@@ -274,7 +318,8 @@ fn a_service_account_that_is_annotated_already_is_accepted() {
         let env = rendered.container("tenure")["env"].as_array().unwrap();
         assert!(env.iter().all(|it| it["name"] != "AZURE_CLIENT_ID"), "{values}");
         for account in rendered.each("ServiceAccount") {
-            assert_eq!(account["metadata"]["annotations"], json!({key: own}));
+            let wave = "argocd.argoproj.io/sync-wave";
+            assert_eq!(account["metadata"]["annotations"], json!({key: own, wave: "-1"}));
         }
     }
 }
@@ -357,9 +402,10 @@ fn the_monitoring_objects_match_the_files_of_monitoring() {
     let source: Value = serde_json::from_str(&text("monitoring/dashboard.json")).unwrap();
     assert_eq!(shown, source);
     let plain = render(&json!({}));
-    for kind in ["PodMonitor", "PrometheusRule", "ConfigMap"] {
+    for kind in ["PodMonitor", "PrometheusRule"] {
         assert!(plain.each(kind).is_empty(), "{kind}");
     }
+    assert_eq!(plain.each("ConfigMap").len(), 1, "that with the identity of the lease");
 }
 
 #[test]

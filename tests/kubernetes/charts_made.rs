@@ -38,6 +38,11 @@ fn another_chart_can_include_the_sidecar_of_the_library() {
     assert!(rendered.flags().contains(&"--lease-duration=30s".to_owned()));
     assert!(rendered.flags().contains(&"--store=kubernetes:orders-shop".to_owned()));
     assert_eq!(rendered.each("Role").len(), 2);
+    let guard = rendered.the("ConfigMap", "orders.shop.tenure.moves-only-with-election.moved");
+    assert_eq!(guard["data"], json!({"lease": "kubernetes:shop/orders-shop"}));
+    let moved = render(&json!({"tenure": {"election": {"moved": true}}})).unwrap();
+    assert!(moved.each("ConfigMap").is_empty());
+    assert_eq!(moved.workload()["spec"]["strategy"]["type"], "Recreate");
     for pod in rendered.pods() {
         assert_restricted(pod);
     }

@@ -76,6 +76,7 @@ fn aliases_in_one_umbrella_share_neither_lease_nor_role() {
             let found = of_each_sidecar(&rendered, variable);
             assert_eq!(BTreeSet::from_iter(&found).len(), 3, "{variable}: {found:?}");
         }
+        assert_eq!(rendered.each("ConfigMap").len(), 3, "a guard of each election");
         let selectors: BTreeSet<String> = rendered
             .each("Deployment")
             .into_iter()

@@ -7,6 +7,7 @@ mod charts;
 mod charts_around;
 mod charts_guards;
 mod charts_made;
+mod charts_moved;
 mod charts_names;
 mod charts_platforms;
 mod charts_pod;

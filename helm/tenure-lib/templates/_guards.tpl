@@ -20,6 +20,15 @@
 {{- if and $e.kubeService (ne .Values.routing.mode "endpointslice") (ne .Values.routing.mode "label") -}}
   {{- fail (printf "election.kubeService is %s, and routing.mode %s has no Service for the leader: set routing.mode to endpointslice or label, or leave election.kubeService empty" $e.kubeService .Values.routing.mode) -}}
 {{- end -}}
+{{- with .Values.routing.previousMode -}}
+  {{- if eq . $.Values.routing.mode -}}
+    {{- fail (printf "routing.previousMode is %s, as routing.mode is: remove it, or change routing.mode" .) -}}
+  {{- end -}}
+  {{- $previous := include "tenure.previousServiceName" $ -}}
+  {{- if or (eq $previous $e.kubeService) (and $e.kubeService (not $.Values.routing.previousService)) -}}
+    {{- fail (printf "routing.previousMode is %s, and election.kubeService may name its Service, whose endpoints the other mode would inherit: set routing.previousService to the name of that Service, and election.kubeService to another or to null" .) -}}
+  {{- end -}}
+{{- end -}}
 {{- if not (include "tenure.port" .) -}}
   {{- fail (printf "election.listen is %s, but the kubelet's probes cannot reach any of these addresses: add \"[::]:4040\"" (toJson $e.listen)) -}}
 {{- end -}}

@@ -46,7 +46,29 @@ names apart.
 
 {{/* The Service that follows the leader. */}}
 {{- define "tenure.leaderServiceName" -}}
-{{- .Values.election.kubeService | default (printf "%s-leader" (include "tenure.fullname" .)) -}}
+{{- .Values.election.kubeService | default (include "tenure.leaderServiceOf" (dict "context" . "mode" .Values.routing.mode)) -}}
+{{- end -}}
+
+{{/* The Service of routing.previousMode. */}}
+{{- define "tenure.previousServiceName" -}}
+{{- .Values.routing.previousService | default (include "tenure.leaderServiceOf" (dict "context" . "mode" .Values.routing.previousMode)) -}}
+{{- end -}}
+
+{{/*
+The usual name of a mode's Service. Each mode has its own, so that a change of the mode leaves no endpoints of
+the other one behind the Service. Takes (dict "context" . "mode" MODE).
+*/}}
+{{- define "tenure.leaderServiceOf" -}}
+{{- printf "%s-%s" (include "tenure.fullname" .context) (eq .mode "endpointslice" | ternary "leader-ip" "leader") -}}
+{{- end -}}
+
+{{/* The Service whose EndpointSlice pods of this mode, or of the previous one, write; empty if there is none. */}}
+{{- define "tenure.sliceServiceName" -}}
+{{- if eq .Values.routing.mode "endpointslice" -}}
+{{- include "tenure.leaderServiceName" . -}}
+{{- else if eq .Values.routing.previousMode "endpointslice" -}}
+{{- include "tenure.previousServiceName" . -}}
+{{- end -}}
 {{- end -}}
 
 {{/* The URL of the store. */}}

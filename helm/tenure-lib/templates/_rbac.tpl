@@ -4,19 +4,23 @@
 Takes (dict "context" CONTEXT "serviceAccount" NAME "labels" YAML), and optionally "annotations". Renders nothing if the sidecar does not
 use the API server. The prefixes keep the names apart from those of Roles of your own and of other releases; a Lease
 in another namespace can have Roles from several.
+
+In Argo CD they have an earlier wave than the workload, and are deleted after it: the leader releases its lease with
+these rights.
 */}}
 {{- define "tenure.roles" -}}
 {{- $context := .context -}}
-{{- if include "tenure.needsApi" $context -}}
+{{- if or (include "tenure.needsApi" $context) $context.Values.routing.previousMode -}}
 {{- $name := include "tenure.fullname" $context -}}
 {{- $own := $context.Release.Namespace -}}
+{{- $annotations := include "tenure.earlier" (dict "annotations" .annotations "by" 1) | fromYaml -}}
 {{- $isStore := eq (include "tenure.storeKind" $context) "kubernetes" -}}
 {{- $leaseNamespace := $isStore | ternary (include "tenure.leaseNamespace" $context) $own -}}
 {{- if $isStore }}
 {{- $elsewhere := eq $leaseNamespace $own | ternary "" (printf ".%s" $own) }}
-{{ include "tenure.role" (dict "name" (printf "tenure-lease-%s%s" $name $elsewhere) "namespace" $leaseNamespace "own" $own "serviceAccount" .serviceAccount "labels" .labels "annotations" .annotations "rules" (include "tenure.rules.lease" $context)) }}
+{{ include "tenure.role" (dict "name" (printf "tenure-lease-%s%s" $name $elsewhere) "namespace" $leaseNamespace "own" $own "serviceAccount" .serviceAccount "labels" .labels "annotations" $annotations "rules" (include "tenure.rules.lease" $context)) }}
 {{- end }}
-{{ include "tenure.role" (dict "name" (printf "tenure-pod-%s" $name) "namespace" $own "own" $own "serviceAccount" .serviceAccount "labels" .labels "annotations" .annotations "rules" (include "tenure.rules.pod" $context)) }}
+{{ include "tenure.role" (dict "name" (printf "tenure-pod-%s" $name) "namespace" $own "own" $own "serviceAccount" .serviceAccount "labels" .labels "annotations" $annotations "rules" (include "tenure.rules.pod" $context)) }}
 {{- end -}}
 {{- end -}}
 
@@ -29,10 +33,8 @@ metadata:
   namespace: {{ .namespace | quote }}
   labels:
     {{- .labels | nindent 4 }}
-  {{- with .annotations }}
   annotations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
+    {{- toYaml .annotations | nindent 4 }}
 rules:
   {{- .rules | nindent 2 }}
 ---
@@ -43,10 +45,8 @@ metadata:
   namespace: {{ .namespace | quote }}
   labels:
     {{- .labels | nindent 4 }}
-  {{- with .annotations }}
   annotations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
+    {{- toYaml .annotations | nindent 4 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
@@ -55,6 +55,14 @@ subjects:
   - kind: ServiceAccount
     name: {{ .serviceAccount | quote }}
     namespace: {{ .own | quote }}
+{{- end -}}
+
+{{/* The annotations for an earlier sync wave of Argo CD. Takes (dict "annotations" MAP "by" NUMBER). */}}
+{{- define "tenure.earlier" -}}
+{{- $wave := "argocd.argoproj.io/sync-wave" -}}
+{{- $all := deepCopy (.annotations | default dict) -}}
+{{- $_ := set $all $wave (sub (int (get $all $wave)) .by | toString) -}}
+{{- toYaml $all -}}
 {{- end -}}
 
 {{/* The rules in the namespace of the Lease. */}}
@@ -70,19 +78,21 @@ subjects:
   verbs: [create]
 {{- end -}}
 
-{{/* The rules in the namespace of the pod. */}}
+{{/* The rules in the namespace of the pod: for its mode of routing and for the previous one. */}}
 {{- define "tenure.rules.pod" -}}
+{{- $modes := list .Values.routing.mode .Values.routing.previousMode -}}
+{{- $service := include "tenure.sliceServiceName" . -}}
 # Create an Event on the pod for each new leader.
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
-{{- if eq .Values.routing.mode "label" }}
+{{- if has "label" $modes }}
 # Label its own pod; a new leader also removes the label from pods that still have it. Rules cannot limit
 # this to a label or to pods of this release. routing.mode endpointslice does not need it.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, patch]
-{{- else if eq .Values.routing.mode "endpointslice" }}
+{{- else if $service }}
 # Notice that its own pod, or the pod of an endpoint, is gone; read the uid of its own pod, also for the Events.
 - apiGroups: [""]
   resources: [pods]
@@ -93,16 +103,16 @@ subjects:
   resources: [pods]
   verbs: [get]
 {{- end }}
-{{- if eq .Values.routing.mode "endpointslice" }}
+{{- if $service }}
 # Read the ports of the leader's Service, and check that it has no selector.
 - apiGroups: [""]
   resources: [services]
-  resourceNames: [{{ include "tenure.leaderServiceName" . | quote }}]
+  resourceNames: [{{ $service | quote }}]
   verbs: [get]
 # Add the leader's address to the EndpointSlice of that Service, and remove it.
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
-  resourceNames: [{{ printf "%s.%s" (include "tenure.leaderServiceName" .) (include "tenure.election" .) | quote }}]
+  resourceNames: [{{ printf "%s.%s" $service (include "tenure.election" .) | quote }}]
   verbs: [get, update]
 # Create the EndpointSlice if it is missing, and find endpoints of the Service that others wrote. Rules cannot
 # limit either to one name.

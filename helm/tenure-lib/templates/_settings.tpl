@@ -2,7 +2,7 @@
 
 {{/* The effective settings, as YAML: the keys of `election`, without those that do not apply. */}}
 {{- define "tenure.settings" -}}
-{{- $it := deepCopy .Values.election -}}
+{{- $it := omit (deepCopy .Values.election) "moved" -}}
 {{- $_ := set $it "election" (include "tenure.election" .) -}}
 {{- $_ := set $it "store" (include "tenure.storeUrl" .) -}}
 {{- if and (eq (include "tenure.storeKind" .) "azure") (eq (toString $it.azureBlobPrefix) "<nil>") -}}

@@ -102,6 +102,12 @@
 {{- if and (eq $kind "Deployment") .Values.updateStrategy -}}
   {{- fail "updateStrategy is set, and kind is Deployment: you mean strategy" -}}
 {{- end -}}
+{{- if and .Values.election.moved (eq $kind "StatefulSet") (ne (include "app.replicas" .) "0") -}}
+  {{- fail "election.moved is true, and a StatefulSet replaces its pods one by one, so that old and new ones would have a leader each: set replicas=0 for this upgrade, wait until the pods are gone, and upgrade again without election.moved" -}}
+{{- end -}}
+{{- if and .Values.election.moved (eq $kind "DaemonSet") -}}
+  {{- fail "election.moved is true, and a DaemonSet replaces its pods one by one, so that old and new ones would have a leader each: uninstall the release, wait until the pods are gone, and install it again without election.moved" -}}
+{{- end -}}
 {{- if and (eq $kind "DaemonSet") .Values.autoscaling.enabled -}}
   {{- fail "autoscaling.enabled is true, and kind is DaemonSet, which has one pod on each node: set autoscaling.enabled=false, or kind=Deployment" -}}
 {{- end -}}

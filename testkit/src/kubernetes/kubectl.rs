@@ -108,6 +108,7 @@ impl Followed {
 pub fn collection(namespace: &str, resource: &str) -> String {
     let api = match resource {
         "leases" => "apis/coordination.k8s.io/v1",
+        "deployments" => "apis/apps/v1",
         "endpointslices" => "apis/discovery.k8s.io/v1",
         _ => "api/v1",
     };
