@@ -116,8 +116,8 @@ pub struct History(pub Vec<Call>);
 
 impl History {
     /// Returns a call without a definite answer that was alone, and took less than the lease-duration:
-    /// only the network can be the reason of that. A call without an answer is never over, since what it
-    /// left behind may still be in the way of others.
+    /// only the network, or a server that is busy, can be the reason of that. A call without an answer
+    /// is never over, since what it left behind may still be in the way of others.
     pub fn undecided_alone(&self) -> Option<usize> {
         let over = |it: &Call| match it.outcome {
             Outcome::Open { .. } => u64::MAX,
@@ -133,7 +133,7 @@ impl History {
                 let later = it.invoked.order > call.returned.order;
                 other == index || later || over(it) < call.invoked.order
             };
-            !matches!(cause, Cause::Network | Cause::Timeout)
+            !matches!(cause, Cause::Network | Cause::Timeout | Cause::Throttled)
                 && call.bid.as_ref().is_none_or(|bid| lasted < bid.lease_duration)
                 && self.0.iter().enumerate().all(is_apart)
         })
