@@ -23,7 +23,7 @@ pub struct Violation {
     /// The longest order of calls that the model can perform.
     pub performed: Vec<usize>,
     /// The register after these calls, of which none of the next has the answer it had.
-    pub register: Option<Register>,
+    pub register: Option<Box<Register>>,
 }
 
 impl fmt::Display for Violation {
@@ -57,7 +57,7 @@ pub fn check(model: &Model, history: &History) -> Result<(), Violation> {
     }
     let (performed, register) = search.longest;
     let reason = "no order of the calls has these answers".to_owned();
-    Err(Violation { reason, performed, register: Some(register) })
+    Err(Violation { reason, performed, register: Some(Box::new(register)) })
 }
 
 struct Search<'a> {

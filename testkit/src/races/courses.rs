@@ -53,7 +53,7 @@ pub trait Course: Send + Sync {
 
 /// Makes sure that the lock has a first term, if the seed is even.
 async fn prepared(mut lock: Lock, seed: u64) -> Lock {
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         let made = (lock.open)().create(7).await.expect("created");
         assert!(!made.is_empty());
         lock.model.first_term = Some(7);

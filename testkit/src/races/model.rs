@@ -470,7 +470,7 @@ impl Performing<'_> {
     fn refuse(&mut self, asked: &Asked, bid: &Bid) -> bool {
         match asked {
             Asked::Acquire => self.refuse_acquire(bid),
-            Asked::Renew => !(self.is_of(bid) && !self.is_breaking()),
+            Asked::Renew => !self.is_of(bid) || self.is_breaking(),
             Asked::Release => !self.is_of(bid),
             Asked::WriteTerm { .. } => self.cannot_write(bid),
             Asked::SetSuccessor(_) => {
@@ -496,7 +496,8 @@ impl Performing<'_> {
     /// Returns the term that the record has after the call.
     fn write_term(&mut self, bid: &Bid, floor: u64) -> Option<u64> {
         let is_written = self.register.record.nonce == Some(bid.nonce);
-        if !(is_written && self.model.repeats_without_lease) && !self.can_write(bid) {
+        let is_repeated = is_written && self.model.repeats_without_lease;
+        if !is_repeated && !self.can_write(bid) {
             return None;
         }
         if is_written {

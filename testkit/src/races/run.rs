@@ -41,7 +41,7 @@ impl Plan {
         let seed = number("TENURE_RACES_SEED").unwrap_or_else(|| fastrand::u64(..1 << 48));
         let seconds =
             number("TENURE_RACES_SECONDS").unwrap_or(if races.is_some() { 86_400 } else { 4 });
-        Self { seed, races: races.unwrap_or(10_000), time: Duration::from_secs(seconds) }
+        Self { seed, races: races.unwrap_or(2_000), time: Duration::from_secs(seconds) }
     }
 }
 
@@ -120,17 +120,22 @@ pub async fn run(course: Arc<dyn Course>, plan: Plan) -> Result {
     }
     let lanes = lanes.join_all().await;
     let seconds = began.elapsed_min(clock::now()).as_secs_f64();
-    let sum = |of: fn(&(u64, u64, u64, Option<String>)) -> u64| lanes.iter().map(of).sum();
-    let result = Result {
+    let mut result = Result {
         store: course.name(),
         seed: plan.seed,
-        races: sum(|it| it.0),
-        calls: sum(|it| it.1),
-        open: sum(|it| it.2),
+        races: 0,
+        calls: 0,
+        open: 0,
         violations: violated.load(Ordering::SeqCst),
         seconds,
-        first: lanes.into_iter().find_map(|it| it.3),
+        first: None,
     };
+    for (races, calls, open, first) in lanes {
+        result.races += races;
+        result.calls += calls;
+        result.open += open;
+        result.first = result.first.or(first);
+    }
     report(&format!("races: {result}\n"));
     result
 }
