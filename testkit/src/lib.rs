@@ -18,6 +18,7 @@ pub mod kubernetes;
 pub mod paths;
 pub mod ports;
 pub mod processes;
+pub mod races;
 pub mod recorder;
 pub mod soak_report;
 pub mod stores;

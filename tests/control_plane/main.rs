@@ -8,6 +8,7 @@ mod deployments;
 mod lease;
 mod lease_format;
 mod plugin;
+mod races;
 mod rollout;
 mod route;
 mod stand_in;

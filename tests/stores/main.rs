@@ -17,4 +17,6 @@ mod kube_client_watch;
 mod kubernetes_connections;
 mod kubernetes_faults;
 mod kubernetes_watch;
+mod race_checker;
+mod races;
 mod transfer;

@@ -1,0 +1,261 @@
+//! The stores that are raced on. Each race has a lock of its own.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tempfile::TempDir;
+use tenure::config::{AzureSettings, FileSettings, KubernetesSettings};
+use tenure::store::LeaseAdmin;
+use tenure::store::azure::Azure;
+use tenure::store::file::FileStore;
+use tenure::store::kubernetes::Kubernetes;
+use tenure::store::memory::Memory;
+
+use super::model::Model;
+use super::script::{Lock, Passes, RaceClock};
+use crate::azure::azurite::Azurite;
+use crate::azure::blob_server::{BlobServer, Fault};
+use crate::kubernetes::real_lease::RealLease;
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+
+const fn nanos<const N: usize>(nanos: [u64; N]) -> [Duration; N] {
+    let mut lengths = [Duration::ZERO; N];
+    let mut index = 0;
+    while index < N {
+        lengths[index] = Duration::from_nanos(nanos[index]);
+        index += 1;
+    }
+    lengths
+}
+
+/// Up to the longest duration that settings can have.
+const ANY: &[Duration] = &nanos([200 * MS, 1_500 * MS, 15 * S, 36_000_000 * S]);
+const OF_AZURE: &[Duration] = &nanos([15 * S, 16 * S, 30 * S, 59 * S, 60 * S]);
+const OF_KUBERNETES: &[Duration] = &nanos([S, 2 * S, 15 * S, 36_000_000 * S]);
+
+/// A kind of store, as it is raced on.
+#[async_trait]
+pub trait Course: Send + Sync {
+    /// Returns the name for reports.
+    fn name(&self) -> &'static str;
+
+    /// Returns how many races run at the same time.
+    fn lanes(&self) -> usize;
+
+    /// Makes a lock for a race; no other race of this lane runs.
+    async fn lock(&self, lane: usize, seed: u64) -> Lock;
+}
+
+/// Makes sure that the lock has a first term, if the seed is even.
+async fn prepared(mut lock: Lock, seed: u64) -> Lock {
+    if seed.is_multiple_of(2) {
+        let made = (lock.open)().create(7).await.expect("created");
+        assert!(!made.is_empty());
+        lock.model.first_term = Some(7);
+    }
+    lock
+}
+
+/// `memory:`.
+pub struct MemoryCourse;
+
+#[async_trait]
+impl Course for MemoryCourse {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn lanes(&self) -> usize {
+        4
+    }
+
+    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
+        let clock = RaceClock::new(Passes::Here);
+        let reader = Arc::clone(&clock);
+        let memory = Memory::with_clock(move || reader.moment());
+        let lock = Lock {
+            model: Model::MEMORY,
+            open: Box::new(move || Arc::new(memory.clone())),
+            clock,
+            lengths: ANY,
+            disturb: None,
+            keep: Box::new(()),
+        };
+        prepared(lock, seed).await
+    }
+}
+
+/// `file:` below a directory.
+pub struct FileCourse {
+    name: &'static str,
+    below: PathBuf,
+}
+
+impl FileCourse {
+    /// On a filesystem in memory.
+    pub fn tmpfs() -> Self {
+        Self { name: "file on tmpfs", below: "/dev/shm".into() }
+    }
+
+    /// On the disk, or overlay, of the build.
+    pub fn disk() -> Self {
+        let below = std::env::current_exe().expect("a path");
+        Self { name: "file on disk", below: below.parent().expect("a directory").to_owned() }
+    }
+}
+
+#[async_trait]
+impl Course for FileCourse {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn lanes(&self) -> usize {
+        3
+    }
+
+    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
+        let directory = TempDir::new_in(&self.below).expect("a directory");
+        let settings = FileSettings {
+            directory: directory.path().to_owned(),
+            is_private: false,
+            election: "orders".to_owned(),
+        };
+        let clock = RaceClock::new(Passes::Here);
+        let reader = Arc::clone(&clock);
+        let open = move || -> Arc<dyn LeaseAdmin> {
+            let reader = Arc::clone(&reader);
+            Arc::new(FileStore::with_clock(&settings, move || reader.moment()))
+        };
+        let lock = Lock {
+            model: Model::FILE,
+            open: Box::new(open),
+            clock,
+            lengths: ANY,
+            disturb: None,
+            keep: Box::new(directory),
+        };
+        prepared(lock, seed).await
+    }
+}
+
+fn blob(settings: AzureSettings, clock: Arc<RaceClock>) -> Lock {
+    Lock {
+        model: Model::AZURE,
+        open: Box::new(move || Arc::new(Azure::open(settings.clone()).expect("good settings"))),
+        clock,
+        lengths: OF_AZURE,
+        disturb: None,
+        keep: Box::new(()),
+    }
+}
+
+/// `azure:` on the server that follows Microsoft's tables, with a server for each lane.
+pub struct TableCourse(Vec<Arc<BlobServer>>);
+
+impl TableCourse {
+    pub async fn start() -> Self {
+        let mut servers = Vec::new();
+        for _ in 0..4 {
+            servers.push(Arc::new(BlobServer::start().await));
+        }
+        Self(servers)
+    }
+}
+
+#[async_trait]
+impl Course for TableCourse {
+    fn name(&self) -> &'static str {
+        "azure by the tables"
+    }
+
+    fn lanes(&self) -> usize {
+        self.0.len()
+    }
+
+    async fn lock(&self, lane: usize, seed: u64) -> Lock {
+        let server = Arc::clone(&self.0[lane]);
+        server.heal();
+        server.take_log();
+        let settings = server.settings("team", &fresh("orders"));
+        let passing = Arc::clone(&server);
+        let clock = RaceClock::new(Passes::There(Box::new(move |by| passing.advance(by))));
+        let lock = prepared(blob(settings, clock), seed).await;
+        let disturb = move |before: bool| {
+            server.inject("any", [if before { Fault::DropBefore } else { Fault::DropAfter }]);
+        };
+        Lock { disturb: Some(Box::new(disturb)), ..lock }
+    }
+}
+
+/// Returns a name that no other lock of this process has.
+fn fresh(name: &str) -> String {
+    static COUNTED: AtomicU64 = AtomicU64::new(0);
+    format!("{name}-{}", COUNTED.fetch_add(1, Ordering::Relaxed))
+}
+
+/// `azure:` on Azurite, whose time passes by itself: no lease ends during a race.
+pub struct AzuriteCourse(Arc<Azurite>);
+
+impl AzuriteCourse {
+    pub fn start() -> Self {
+        Self(Azurite::shared())
+    }
+}
+
+#[async_trait]
+impl Course for AzuriteCourse {
+    fn name(&self) -> &'static str {
+        "azure on Azurite"
+    }
+
+    fn lanes(&self) -> usize {
+        4
+    }
+
+    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
+        let settings = self.0.settings("races", &fresh("orders"));
+        let mut lock = blob(settings, RaceClock::new(Passes::Itself));
+        // Azurite rounds the rest of a lease to the nearest second, and Azure may cut it off.
+        lock.model.rounding = Duration::from_secs(2);
+        prepared(lock, seed).await
+    }
+}
+
+/// `kubernetes:` on a real kube-apiserver. The time of the observers passes in the race.
+pub struct LeaseCourse(RealLease);
+
+impl LeaseCourse {
+    pub fn start() -> Self {
+        Self(RealLease::start())
+    }
+}
+
+#[async_trait]
+impl Course for LeaseCourse {
+    fn name(&self) -> &'static str {
+        "kubernetes on a kube-apiserver"
+    }
+
+    fn lanes(&self) -> usize {
+        4
+    }
+
+    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
+        let settings = KubernetesSettings { name: fresh("orders"), ..self.0.settings() };
+        let lock = Lock {
+            model: Model::KUBERNETES,
+            open: Box::new(move || Arc::new(Kubernetes::open(&settings).expect("good settings"))),
+            clock: RaceClock::new(Passes::Here),
+            lengths: OF_KUBERNETES,
+            disturb: None,
+            keep: Box::new(()),
+        };
+        prepared(lock, seed).await
+    }
+}
