@@ -10,6 +10,8 @@ use super::{SECOND, Span};
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub seed: u64,
+    /// What ran in each candidate.
+    pub extent: Extent,
     /// The simulated true time.
     pub length: Span,
     pub episodes: u64,
@@ -51,7 +53,7 @@ pub fn scenario(seed: u64, episode: u64, extent: Extent) -> Scenario {
 
 /// Runs episodes until `hours` are simulated or a violation is found.
 pub fn run(seed: u64, hours: f64, extent: Extent) -> Tally {
-    let mut tally = Tally { seed, history: seed, ..Tally::default() };
+    let mut tally = Tally { seed, extent, history: seed, ..Tally::default() };
     while tally.hours() < hours && tally.found.is_none() {
         let episode = tally.episodes;
         let scenario = scenario(seed, episode, extent);

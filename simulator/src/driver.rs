@@ -173,9 +173,8 @@ impl World<'_> {
         if !self.scenario.faithful {
             return;
         }
-        let acts = |it: &&Node| {
-            it.believes(self.now) || it.drains(self.now) || self.is_told_active(it)
-        };
+        let acts =
+            |it: &&Node| it.believes(self.now) || it.drains(self.now) || self.is_told_active(it);
         let other = self.nodes.iter().find(|it| it.index != node && acts(it));
         if let Some(other) = other.map(|it| it.index) {
             let say = || format!("candidates {node} and {other} both lead");

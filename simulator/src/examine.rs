@@ -213,8 +213,11 @@ impl World<'_> {
         let Some(process) = it.process.as_ref().filter(|_| self.has_shells()) else { return };
         let (term, boot) = (process.status.term(), span(it.moment(self.now).boot));
         let elected_at = process.elected_at;
-        if elected_at + SECOND < self.now && it.disk.active(boot).map(|it| Some(it.term)) != Some(term) {
-            let say = || format!("candidate {leader} leads in term {term:?}, which a file does not say");
+        if elected_at + SECOND < self.now
+            && it.disk.active(boot).map(|it| Some(it.term)) != Some(term)
+        {
+            let say =
+                || format!("candidate {leader} leads in term {term:?}, which a file does not say");
             self.checker.report(Kind::FileBehind, self.now, say);
         }
     }

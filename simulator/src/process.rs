@@ -197,9 +197,8 @@ impl Node {
         }
     }
 
-    /// Starts a process with a new instance.
-    pub fn start(&mut self, extent: Extent, rules: Rules, now: Instant) {
-        self.life += 1;
+    /// Returns the settings of its process.
+    fn config(&self, rules: Rules) -> Config {
         let Timings {
             lease_duration,
             renew_deadline,
@@ -208,7 +207,7 @@ impl Node {
             activation_delay,
             drain_timeout,
         } = self.plan.timings;
-        let config = Config {
+        Config {
             candidate: Arc::new(Candidate {
                 // Two nodes share an identity and differ only in their instance.
                 identity: format!("candidate-{}", self.index / 2),
@@ -225,7 +224,13 @@ impl Node {
             health: self.plan.probing.map(|it| it.rule),
             has_workload: self.plan.has_workload,
             observe: self.plan.observe,
-        };
+        }
+    }
+
+    /// Starts a process with a new instance.
+    pub fn start(&mut self, extent: Extent, rules: Rules, now: Instant) {
+        self.life += 1;
+        let config = self.config(rules);
         let moment = self.clocks.read(now);
         // A core is given its randomness turn by turn.
         let rng = match extent {

@@ -220,8 +220,10 @@ fn schema() -> String {
     let line = |it: InChart| format!("        {:?}: {}", camel_case(it.setting.name), of_one(&it));
     // The one value that is none of Tenure's settings.
     let moved = "        \"moved\": {\"type\":\"boolean\"}".to_owned();
-    let lines = in_charts().map(line).chain([moved]).collect::<Vec<_>>().join(",
-");
+    let lines = in_charts().map(line).chain([moved]).collect::<Vec<_>>().join(
+        ",
+",
+    );
     let required = in_charts().filter(is_required).map(|it| camel_case(it.setting.name));
     let required = json!(required.collect::<Vec<_>>());
     format!(

@@ -154,7 +154,14 @@ async fn written(path: &Path) -> Result<Writer, String> {
     let file = StatusFile { path: path.to_owned(), format: FileFormat::Json };
     let feed = Feed::new(Standing::Standby);
     let metrics = Metrics::new(&about(), false);
-    let started = Writer::start(vec![file], about(), metrics, feed.subscribe(), Outside { now, ..Outside::REAL }).await;
+    let started = Writer::start(
+        vec![file],
+        about(),
+        metrics,
+        feed.subscribe(),
+        Outside { now, ..Outside::REAL },
+    )
+    .await;
     started.map(|(writer, _)| writer).map_err(|error| format!("{error:#}"))
 }
 

@@ -40,8 +40,14 @@ impl Writing {
     async fn start(feed: Feed, about: About, paths: &[PathBuf]) -> anyhow::Result<Self> {
         let metrics = Metrics::new(&about, false);
         let files = paths.iter().map(|it| named(it)).collect();
-        let (writer, acks) =
-            Writer::start(files, about, metrics.clone(), feed.subscribe(), Outside { now, ..Outside::REAL }).await?;
+        let (writer, acks) = Writer::start(
+            files,
+            about,
+            metrics.clone(),
+            feed.subscribe(),
+            Outside { now, ..Outside::REAL },
+        )
+        .await?;
         let mut tasks = JoinSet::new();
         tasks.spawn(writer.run());
         Ok(Self { feed: Some(feed), metrics, acks, tasks })

@@ -10,6 +10,7 @@ use simulator as simulation;
 use simulation::campaign::{self, Tally};
 use simulation::checker;
 use simulation::clock::Which;
+use simulation::engine::Extent;
 use simulation::faults::{Fault, Kind, Target};
 use simulation::scenario::{Nature, Scenario};
 use simulation::world::{Outcome, World};
@@ -22,12 +23,13 @@ fn assert_clean(tally: &Tally) {
         let kept: Vec<String> = found.kept.iter().map(u32::to_string).collect();
         panic!(
             "{:?}: {}; cargo run --profile sim -p simulator --bin simulate -- --seed {} --episode {} \
-             --faults {} --trace",
+             --faults {} --trace{}",
             found.violation.kind,
             found.violation.text,
             tally.seed,
             found.episode,
             if kept.is_empty() { "none".to_owned() } else { kept.join(",") },
+            if tally.extent == Extent::Shell { " --shell" } else { "" },
         );
     }
     assert!(tally.elections > 10 * tally.hours() as u64, "hardly an election: {tally:?}");
@@ -36,24 +38,35 @@ fn assert_clean(tally: &Tally) {
 
 #[test]
 fn seed_seven_keeps_every_invariant() {
-    assert_clean(&campaign::run(7, 40.0));
+    assert_clean(&campaign::run(7, 40.0, Extent::Core));
 }
 
 #[test]
 fn seed_eleven_keeps_every_invariant() {
-    assert_clean(&campaign::run(11, 40.0));
+    assert_clean(&campaign::run(11, 40.0, Extent::Core));
 }
 
 #[test]
 fn a_fresh_seed_keeps_every_invariant() {
-    assert_clean(&campaign::run(fastrand::u64(..1 << 32), 40.0));
+    assert_clean(&campaign::run(fastrand::u64(..1 << 32), 40.0, Extent::Core));
+}
+
+#[test]
+fn a_fresh_seed_keeps_every_invariant_with_the_shell() {
+    assert_clean(&campaign::run(fastrand::u64(..1 << 32), 4.0, Extent::Shell));
 }
 
 #[test]
 fn the_same_seed_is_the_same_history() {
-    let (one, other) = (campaign::run(3, 5.0), campaign::run(3, 5.0));
-    assert_eq!((one.history, one.faults, one.length), (other.history, other.faults, other.length));
-    assert_ne!(one.history, campaign::run(4, 5.0).history);
+    for extent in [Extent::Core, Extent::Shell] {
+        let run = |seed| campaign::run(seed, 2.0, extent);
+        let (one, other) = (run(3), run(3));
+        assert_eq!(
+            (one.history, one.faults, one.length),
+            (other.history, other.faults, other.length)
+        );
+        assert_ne!(one.history, run(4).history);
+    }
 }
 
 #[test]

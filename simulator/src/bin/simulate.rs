@@ -25,6 +25,7 @@ use simulator::{MILLI, SECOND};
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   cargo run --profile sim -p simulator --bin simulate -- --hours 20000 --seed 7 --json
+  cargo run --profile sim -p simulator --bin simulate -- --shell --hours 500
   cargo run --profile sim -p simulator --bin simulate -- --seed 7 --episode 12 --faults 3,17 --trace")]
 struct Arguments {
     /// How many hours to simulate
@@ -89,7 +90,7 @@ fn main() -> ExitCode {
     };
     let rate = tally.hours() / began.elapsed().as_secs_f64().max(1e-9);
     if let Some(found) = &tally.found {
-        report(seed, found);
+        report(&tally, found);
     }
     if arguments.json {
         println!("{}", json(&tally, rate));
@@ -167,6 +168,7 @@ fn replay(seed: u64, episode: u64, arguments: &Arguments) -> Tally {
     }
     Tally {
         seed,
+        extent: scenario.extent,
         length: outcome.length,
         episodes: 1,
         faults: outcome.faults,
@@ -176,7 +178,9 @@ fn replay(seed: u64, episode: u64, arguments: &Arguments) -> Tally {
     }
 }
 
-fn report(seed: u64, found: &Found) {
+fn report(tally: &Tally, found: &Found) {
+    let seed = tally.seed;
+    let extent = if tally.extent == Extent::Shell { " --shell" } else { "" };
     let Found { episode, violation, kept } = found;
     let seconds = violation.at as f64 / simulator::SECOND as f64;
     eprintln!("{:?} after {seconds:.3} s of episode {episode}: {}", violation.kind, violation.text);
@@ -184,7 +188,7 @@ fn report(seed: u64, found: &Found) {
     let faults = if kept.is_empty() { "none".to_owned() } else { kept.join(",") };
     eprintln!(
         "replay it:\n  cargo run --profile sim -p simulator --bin simulate -- --seed {seed} --episode \
-         {episode} --faults {faults} --trace"
+         {episode} --faults {faults} --trace{extent}"
     );
 }
 
@@ -202,7 +206,15 @@ fn counts(tally: &Tally) -> [(&'static str, u64); 5] {
             ]),
         ),
         ("term_falls", tally.count(&[Kind::TermFell, Kind::TermUnwritten])),
-        ("stuck", tally.count(&[Kind::Leaderless, Kind::SlowHandover, Kind::LeftBehind, Kind::FileBehind])),
+        (
+            "stuck",
+            tally.count(&[
+                Kind::Leaderless,
+                Kind::SlowHandover,
+                Kind::LeftBehind,
+                Kind::FileBehind,
+            ]),
+        ),
         (
             "unkept",
             tally.count(&[

@@ -4,11 +4,13 @@ use tenure::clock::Moment;
 
 use super::{Due, Shell};
 use crate::engine::Engine;
+use crate::examine::Step;
+use crate::faults::log_span;
 use crate::process::{Node, Sleep};
 use crate::queue::Event;
 use crate::scenario::Nature;
 use crate::world::World;
-use crate::{Instant, MILLI, span};
+use crate::{Instant, MILLI, SECOND, span};
 
 /// A tick of the timers of a runtime.
 const TICK: u64 = MILLI;
@@ -17,14 +19,18 @@ impl World<'_> {
     /// Schedules what a shell waits for.
     pub(crate) fn plan_due(&mut self, node: u8, due: Vec<Due>) {
         let it = &mut self.nodes[usize::from(node)];
-        let life = it.life;
+        let (life, lease) = (it.life, span(it.plan.timings.lease_duration));
         for due in due {
             let (after, event) = match due {
                 Due::Timer(wait, timer) => {
                     (it.clocks.timer(wait).max(TICK), Event::Wake { node, stamp: timer })
                 }
                 Due::Write(write) => {
-                    let slow = self.rng.u64(..=it.publisher_delay);
+                    let hangs = self.examination.step() == Step::Phase && self.rng.u8(..) == 0;
+                    let slow = match hangs {
+                        true => log_span(&mut self.rng, SECOND, 2 * lease),
+                        false => self.rng.u64(..=it.publisher_delay),
+                    };
                     (slow + self.rng.u64(..20 * MILLI), Event::Written { node, life, write })
                 }
                 Due::Publishers => (self.rng.u64(..MILLI), Event::Publish { node, life }),
@@ -52,7 +58,9 @@ impl World<'_> {
             return;
         }
         let fails = it.publisher_delay > 0 && self.rng.u8(..4) == 0;
-        self.log(|_| format!("candidate {node}: a file is written{}", if fails { ", in vain" } else { "" }));
+        self.log(|_| {
+            format!("candidate {node}: a file is written{}", if fails { ", in vain" } else { "" })
+        });
         self.attend(node, |shell, now| shell.written(write, fails, now));
     }
 
