@@ -1,6 +1,7 @@
 //! `tenure exec` in jobs and scripts: exit codes, waiting, the maximum time to hold, signals, and
 //! the environment of the command.
 
+use testkit::kubernetes::kube_server::KubeServer;
 use testkit::processes::{exec_process, process};
 
 use std::process::{Command, Output};
@@ -107,6 +108,32 @@ fn a_lease_that_another_instance_holds_can_be_a_success_and_an_unreachable_store
     assert_eq!(ran.status.code(), Some(75), "{}", String::from_utf8_lossy(&ran.stderr));
     let alone = code(&place, &["--once", "--conflict-exit-code", "0"], &["true"]);
     assert_eq!(alone, 2, "without --wait it has no meaning");
+}
+
+#[test]
+fn a_store_that_fails_during_the_wait_is_no_success() {
+    let server = KubeServer::start();
+    let start = |name: &str, more: &[&str], command: &[&str]| {
+        let lock = ["--store", "kubernetes:team/orders", "--once", "--listen", "127.0.0.1:0"];
+        let server = server.arguments();
+        let server = server.iter().map(String::as_str);
+        let flags: Vec<&str> =
+            server.chain(lock).chain(QUICK.iter().copied()).chain(more.iter().copied()).collect();
+        Process::exec(name, &flags, command).listening()
+    };
+    let holder = start("holder", &[], &["sleep", "600"]);
+    until(BOUND, "the lock is held", || holder.is_leader().then_some(()));
+    for (stops, code) in [(false, 0), (true, 75)] {
+        let bounded = ["--wait", "4s", "--conflict-exit-code", "0"];
+        let mut waiter = start("waiter", &bounded, &["true"]);
+        until(BOUND, "it waits for the holder", || {
+            (waiter.status()?["holder"]["identity"] == "holder").then_some(())
+        });
+        if stops {
+            server.stop();
+        }
+        assert_eq!(waiter.wait(BOUND).code(), Some(code), "{}", waiter.log());
+    }
 }
 
 #[test]
