@@ -46,6 +46,8 @@ pub struct Node {
     pub wall_disturbed: bool,
     /// Its status files, where it has some.
     pub disk: Disk,
+    /// Until when writes of these take as long as a lease.
+    pub disk_hangs_until: Instant,
     /// How long publishers take to publish passive.
     pub publisher_delay: Span,
     /// When its process starts, if there is none.
@@ -186,6 +188,7 @@ impl Node {
             disturbed: None,
             wall_disturbed: false,
             disk: Disk::default(),
+            disk_hangs_until: 0,
             publisher_delay: 0,
             starts_at: 0,
             service: Service::default(),

@@ -2,7 +2,7 @@
 //! the real publisher of the status, and the real writers of two status files.
 //!
 //! What these are handed belongs to the world: the store, the three clocks, timers, randomness and the
-//! disk ([`desk`]). They are polled here, and by nobody else, when something that they wait for has
+//! disk (`desk`). They are polled here, and by nobody else, when something that they wait for has
 //! happened; so a candidate can be stopped or killed at each of their awaits, and the same seed gives
 //! the same history. A paused runtime would do neither: its timers count whole milliseconds of one time
 //! for all candidates, and it moves that time by itself.

@@ -26,9 +26,12 @@ impl World<'_> {
                     (it.clocks.timer(wait).max(TICK), Event::Wake { node, stamp: timer })
                 }
                 Due::Write(write) => {
-                    let hangs = self.examination.step() == Step::Phase && self.rng.u8(..) == 0;
-                    let slow = match hangs {
-                        true => log_span(&mut self.rng, SECOND, 2 * lease),
+                    let faulty = self.examination.step() == Step::Phase;
+                    if faulty && self.rng.u16(..1_000) == 0 {
+                        it.disk_hangs_until = self.now + log_span(&mut self.rng, SECOND, 8 * lease);
+                    }
+                    let slow = match faulty && self.now < it.disk_hangs_until {
+                        true => self.rng.u64(..lease),
                         false => self.rng.u64(..=it.publisher_delay),
                     };
                     (slow + self.rng.u64(..20 * MILLI), Event::Written { node, life, write })
