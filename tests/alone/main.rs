@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod azure_identity;
-mod benches;
 mod candidate_leaving;
 mod descriptors;
 mod file_directory;
