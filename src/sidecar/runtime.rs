@@ -1,10 +1,15 @@
 //! A runtime on a thread of its own, for all that runs beside the election.
 
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Context;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
+
+/// How long the end waits for blocking tasks: one may be starting a hook or a probe, which must not
+/// outlive this process. Others, such as a name resolution without an answer, may never end.
+const LAST_START: Duration = Duration::from_millis(500);
 
 /// A single-threaded runtime on its own thread. When this is dropped, its tasks are dropped and the
 /// thread ends.
@@ -27,8 +32,7 @@ impl ServiceRuntime {
         let run = move || {
             // An error means that the sender was dropped.
             let _ = runtime.block_on(stopped);
-            // Blocking tasks, such as a name resolution without an answer, are not waited for.
-            runtime.shutdown_background();
+            runtime.shutdown_timeout(LAST_START);
         };
         let thread = thread::Builder::new().name("services".to_owned()).spawn(run);
         let thread = thread.context("the thread of the listeners cannot be started")?;
