@@ -40,7 +40,7 @@ pub fn plane() -> &'static ControlPlane {
 /// Returns the file of a candidate's token.
 fn token() -> &'static PathBuf {
     static TOKEN: OnceLock<PathBuf> = OnceLock::new();
-    TOKEN.get_or_init(|| plane().token("default", "app", Duration::from_secs(3600)))
+    TOKEN.get_or_init(|| plane().token("default", "app", Duration::from_secs(86_400)))
 }
 
 /// Returns a client with the administrator's token.
