@@ -64,9 +64,9 @@ impl Election {
                 };
                 let period = if reads_often { period / 4 } else { period };
                 *next_read = RetryTimer::jittered(now, period, entropy.jitter);
-                if let Some(left) = left.filter(|it| !it.is_zero()) {
-                    // Read when the observed lease ends rather than at the next poll, with jitter
-                    // between observers.
+                if let Some(left) = left.or(snapshot.ends_in).filter(|it| !it.is_zero()) {
+                    // Read when the lease ends rather than at the next poll, with jitter between
+                    // candidates.
                     next_read.wait =
                         next_read.wait.min(left + period.mul_f32(entropy.jitter / 8.0));
                 }

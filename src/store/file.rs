@@ -19,8 +19,8 @@
 //! frees the lease behind the holder's back.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -43,17 +43,19 @@ mod fault;
 pub(crate) mod fuzzing;
 mod permissions;
 mod record;
+mod watching;
 
 /// The maximum number of concurrent attempts. More than one occurs only if the disk hangs; then
 /// each holds a thread until the disk answers.
 const MOST_ATTEMPTS: usize = 4;
 
 /// A lease kept in a file.
-#[derive(Clone)]
 pub struct FileStore {
     place: Arc<LeaseDirectory>,
     clock: Arc<dyn Fn() -> Moment + Send + Sync>,
     attempts: Arc<Semaphore>,
+    /// The record that the watch has seen last, without its times; none before its first read.
+    noticed: Mutex<Option<Option<Stored>>>,
 }
 
 impl fmt::Debug for FileStore {
@@ -79,6 +81,7 @@ impl FileStore {
             place: Arc::new(LeaseDirectory::new(settings)),
             clock: Arc::new(clock),
             attempts: Arc::new(Semaphore::new(MOST_ATTEMPTS)),
+            noticed: Mutex::default(),
         }
     }
 
@@ -251,6 +254,10 @@ impl LeaseStore for FileStore {
             })
         });
         answer(outcome.await?)
+    }
+
+    async fn changed(&self) {
+        self.watch().await;
     }
 }
 

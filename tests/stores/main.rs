@@ -11,6 +11,7 @@ mod azure_secrets;
 mod breaking;
 mod conformance;
 mod fault_proxy;
+mod file_watch;
 mod flood;
 mod kube_client;
 mod kube_client_watch;

@@ -19,7 +19,17 @@ impl Store {
             record: self.record.clone(),
             version: self.version.clone(),
             claim: None,
-            ends_in: None,
+            ends_in: self.host_lease_left(time),
+        }
+    }
+
+    /// Returns how long the lease in a record on one host lasts, which the record says.
+    fn host_lease_left(&self, time: Duration) -> Option<Duration> {
+        match &self.lease {
+            Lease::Leased { until: Some(until), .. } if self.kind == Kind::Host => {
+                Some(until.saturating_sub(time))
+            }
+            _ => None,
         }
     }
 

@@ -84,6 +84,10 @@ impl LeaseDirectory {
         &self.election
     }
 
+    pub(super) fn record_name(&self) -> &str {
+        &self.record
+    }
+
     pub(super) fn record_path(&self) -> PathBuf {
         self.directory.join(&self.record)
     }

@@ -146,6 +146,13 @@ impl Stored {
         Version(self.revision.to_string().into())
     }
 
+    /// Returns the record without what a renewal changes.
+    pub(super) fn without_times(self) -> Self {
+        let lease =
+            self.lease.map(|it| StoredLease { from_boottime_ns: 0, until_boottime_ns: 0, ..it });
+        Self { revision: 0, lease, ..self }
+    }
+
     /// Returns the last term written.
     pub(super) fn term(&self) -> Option<u64> {
         self.term
