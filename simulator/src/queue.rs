@@ -4,6 +4,8 @@
 use super::Instant;
 
 /// A scheduled event.
+// Of aligned words: copies in overlapping parts would delay the reads that follow.
+#[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A driver's timer fires, if it still has this stamp.
@@ -119,8 +121,16 @@ pub struct Queue {
 impl Queue {
     /// Schedules an event, after those of the same instant.
     pub fn plan(&mut self, at: Instant, event: Event) {
-        let sooner = self.pending.iter().rev().take_while(|it| it.0 <= at).count();
-        self.pending.insert(self.pending.len() - sooner, (at, event));
+        // They are few: moved one by one, they cost less than a search and a call.
+        let mut index = self.pending.len();
+        self.pending.push((at, event));
+        while let Some(before) = index.checked_sub(1)
+            && self.pending[before].0 <= at
+        {
+            self.pending[index] = self.pending[before];
+            index = before;
+        }
+        self.pending[index] = (at, event);
     }
 
     /// Returns when the next event is due.
