@@ -47,6 +47,8 @@ impl RetryTimer {
     /// leader, less for one of many standbys.
     pub(super) fn fail(&mut self, now: Moment, period: Duration, retry_now: bool, share: f32) {
         self.from = now;
+        // A back-off ends with the attempt that follows it.
+        self.ignores_wakeups = false;
         if retry_now && !self.retried_at_once && self.delayed_retries == 0 {
             self.retried_at_once = true;
             self.wait = Duration::ZERO;
@@ -73,6 +75,11 @@ impl RetryTimer {
     /// Returns whether the attempt is due.
     pub(super) fn due(&self, now: Moment) -> bool {
         self.left(now).is_zero()
+    }
+
+    /// Returns for how long the attempt has been due.
+    pub(super) fn overdue(&self, now: Moment) -> Duration {
+        self.from.elapsed_max(now).saturating_sub(self.wait)
     }
 
     /// Returns how long until the attempt is due. A clock that went back does not extend it.

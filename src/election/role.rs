@@ -160,7 +160,7 @@ impl Role {
         match self {
             Self::Standby { bidding: None, .. } => Some(Op::Read),
             Self::Standby { bidding: Some(it), .. } => Some(Op::Acquire(it.bid.clone())),
-            Self::Activating(it) if !it.held.renewal.due(now) => {
+            Self::Activating(it) if it.writes_next(now) => {
                 Some(Op::WriteTerm { bid: it.held.bid.clone(), floor: it.floor })
             }
             Self::Draining(Draining { held, pending_successor: Some(it), .. })
@@ -215,6 +215,13 @@ impl Activating {
     /// Returns how long until the term may be written, or the write retried.
     fn until_write(&self, now: Moment) -> Duration {
         self.hold.saturating_sub(self.granted.elapsed_min(now)).max(self.write.left(now))
+    }
+
+    /// Returns whether the term is written before the lease is renewed: what has been due for longer
+    /// goes first, or a store that takes longer than the retry-period would never be given the term.
+    fn writes_next(&self, now: Moment) -> bool {
+        let write_first = self.write.overdue(now) >= self.held.renewal.overdue(now);
+        self.until_write(now).is_zero() && (write_first || !self.held.renewal.due(now))
     }
 
     /// Returns whether the write of the term has failed for so long that the lease is given up. A

@@ -101,6 +101,26 @@ fn r5_a_term_that_cannot_be_written_gives_the_lease_up_after_a_lease_duration() 
 }
 
 #[test]
+fn a_store_slower_than_the_retry_period_is_given_the_term() {
+    let slow = RETRY + RETRY / 4;
+    let mut bench = Bench::bidding_with(Config { request_timeout: ms(2 * RETRY), ..config() });
+    for _ in 0..6 {
+        let name = bench.request.as_ref().expect("a request").op.name();
+        bench.sleep(slow);
+        match name {
+            "acquire" => bench.answer(Ok(grant(Some(7)))),
+            "renew" => bench.answer(Ok(Answer::Done)),
+            _ => {
+                bench.expect("write-term");
+                bench.answer(Ok(Answer::Term(8)));
+                return assert!(bench.leads());
+            }
+        }
+    }
+    panic!("renewals alone were sent");
+}
+
+#[test]
 fn r5_a_lease_on_a_foreign_record_is_released_and_never_led_on() {
     for at_write in [false, true] {
         let mut bench = Bench::bidding();

@@ -173,6 +173,17 @@ fn a_wake_up_does_not_cut_short_standing_back_for_others() {
 }
 
 #[test]
+fn a_wake_up_counts_again_once_a_back_off_is_over() {
+    let mut bench = Bench::bidding();
+    bench.answer(foreign());
+    bench.answer(Ok(Answer::Done));
+    bench.next("read");
+    bench.answer(unknown());
+    bench.wake_up();
+    bench.expect("read");
+}
+
+#[test]
 fn a_clock_that_goes_back_starts_a_hold_anew_and_no_more() {
     let mut bench = Bench::bidding_with(remote());
     bench.answer(Ok(grant(None)));
