@@ -18,6 +18,7 @@ pub mod engine;
 pub mod examine;
 pub mod faults;
 pub mod inject;
+pub mod kernel;
 pub mod machine;
 pub mod model;
 pub mod network;

@@ -261,6 +261,11 @@ impl Shell {
         self.transitions.pop_front()
     }
 
+    /// Returns what other readers of the status are handed.
+    pub fn published(&self) -> watch::Receiver<Published> {
+        self.published.clone()
+    }
+
     /// Returns what is published.
     pub fn standing(&self) -> Standing {
         self.published.borrow().status.standing.clone()

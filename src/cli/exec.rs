@@ -8,16 +8,17 @@ use std::process::ExitCode;
 use nix::sys::signal::SigSet;
 
 use super::{ExecSettingsArgs, settings, terminal};
-use crate::clock;
 use crate::config::{Environment, ExecOptions, Faults, Loaded, Settings, Verb, command_line, load};
 use crate::driver::Control;
-use crate::exec::watchdog_client::{OURSELVES, Task};
+use crate::exec::kernel::Linux;
+use crate::exec::watchdog_client::{OURSELVES, Task, WatchdogClient};
 use crate::exec::{Mode, Supervisor, SupervisorExit, nesting, reexec};
 use crate::logs::{self, Logs};
 use crate::process::privacy::keep_memory_private;
 use crate::process::signals::Signals;
 use crate::publish::systemd::Systemd;
 use crate::sidecar::Sidecar;
+use crate::timer;
 
 /// The arguments of `tenure exec`.
 #[derive(clap::Args, Clone, Debug)]
@@ -183,7 +184,9 @@ async fn lead(
         published: sidecar.published(),
         metrics: sidecar.metrics(),
         signals,
-        now: clock::now,
+        start: WatchdogClient::start,
+        kernel: &Linux,
+        timer: timer::sleep,
     };
     Ok(ExitCode::from(together(sidecar, supervisor).await?))
 }

@@ -4,15 +4,16 @@ use rustix::process::Pid;
 
 use super::descendants::{OtherGroup, ROUND};
 use super::exit::{ExitStatus, StopReason};
+use super::kernel::Kernel;
 use super::terminal::Terminal;
 use super::watchdog_client::WatchdogClient;
 use super::wire::{End, WatchdogCommand, WatchdogEvent};
 use crate::clock::Moment;
 use crate::election::Standing;
 use crate::process::signals::{CONT, TSTP, TTIN, TTOU};
+use crate::timer::Timer;
 
 /// A run of the command in a term.
-#[derive(Debug)]
 pub(super) struct Child {
     pub(super) term: u64,
     pub(super) since: Moment,
@@ -20,6 +21,7 @@ pub(super) struct Child {
     pub(super) why: Option<StopReason>,
     /// How it ended; `None` after the end if that is unknown.
     pub(super) ended: Option<ExitStatus>,
+    kernel: &'static dyn Kernel,
     watchdog: WatchdogClient,
     group: Option<Pid>,
     /// The same group, for the case that watchdog and reaper are killed.
@@ -32,12 +34,19 @@ pub(super) struct Child {
 }
 
 impl Child {
-    pub(super) fn new(term: u64, since: Moment, watchdog: WatchdogClient, sent: End) -> Self {
+    pub(super) fn new(
+        kernel: &'static dyn Kernel,
+        term: u64,
+        since: Moment,
+        watchdog: WatchdogClient,
+        sent: End,
+    ) -> Self {
         Self {
             term,
             since,
             why: None,
             ended: None,
+            kernel,
             watchdog,
             group: None,
             rest: None,
@@ -93,9 +102,9 @@ impl Child {
     /// Processes a report. Returns whether no process is left.
     pub(super) fn take(&mut self, report: WatchdogEvent) -> bool {
         match report {
-            WatchdogEvent::Started(id) => {
+            WatchdogEvent::Started { id, since } => {
                 self.group = Pid::from_raw(id);
-                self.rest = self.group.and_then(OtherGroup::led_by);
+                self.rest = self.group.map(|it| OtherGroup::led_by(self.kernel, it, since));
                 tracing::info!(term = self.term, pid = id, "command started");
             }
             WatchdogEvent::Failed(error) => {
@@ -152,7 +161,7 @@ impl Child {
 
     /// Waits for the reaper to exit, and so for the last process of the command. If both it and the
     /// watchdog were killed, so was the command; then the rest of its group is killed here.
-    pub(super) async fn end(&mut self, orderly: bool) {
+    pub(super) async fn end(&mut self, orderly: bool, timer: Timer) {
         self.terminal.take_back();
         self.watchdog.ended().await;
         if orderly {
@@ -162,8 +171,8 @@ impl Child {
             term = self.term,
             "the watchdog of the command was killed, and the command with it"
         );
-        while self.rest.is_some_and(OtherGroup::kill) {
-            tokio::time::sleep(ROUND).await;
+        while self.rest.is_some_and(|it| it.kill(self.kernel)) {
+            timer(ROUND).await;
         }
     }
 }

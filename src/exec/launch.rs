@@ -6,7 +6,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use nix::sys::signal::SigSet;
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use rustix::process::Pid;
+
+use super::kernel::{Kernel, Linux};
 
 /// This executable, even if its file has been replaced or deleted.
 pub const OURSELVES: &str = "/proc/self/exe";
@@ -28,9 +30,7 @@ pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     else {
         return ExitCode::from(2);
     };
-    let bound = set_parent_process_death_signal(Some(Signal::KILL));
-    // If the watchdog died before that, no signal would come.
-    if bound.is_err() || getppid() != Some(watchdog) {
+    if !bind(&Linux, watchdog) {
         return ExitCode::from(CANNOT_RUN);
     }
     // `exec` resets SIGPIPE to its default, but not the signal mask, which is the watchdog's.
@@ -43,6 +43,12 @@ pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         std::io::ErrorKind::NotFound => NOT_FOUND,
         _ => CANNOT_RUN,
     })
+}
+
+/// Ties the life of this process to the watchdog's; returns whether that succeeded.
+pub fn bind(kernel: &dyn Kernel, watchdog: Pid) -> bool {
+    // If the watchdog died before the first call, no signal would come.
+    kernel.die_with_parent() && kernel.parent() == Some(watchdog)
 }
 
 /// Reports on standard error why a program could not be executed.

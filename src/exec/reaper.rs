@@ -12,9 +12,10 @@ use std::process::{Command, ExitCode};
 use nix::sys::signal::SigSet;
 use rustix::event::{Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, waitid};
 
 use super::descendants::{ROUND, signal_children};
+use super::kernel::{Change, Kernel, Linux};
 use super::launch::{CANNOT_RUN, OURSELVES};
 use super::watchdog::WATCHDOG;
 
@@ -27,18 +28,21 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let Ok(watchdog) = start(arguments) else {
         return ExitCode::from(CANNOT_RUN);
     };
-    while is_left(watchdog) {}
-    loop {
-        signal_children(Signal::KILL);
-        match wait(WaitOptions::NOHANG) {
-            Ok(Some(_)) | Err(Errno::INTR) => {}
-            Ok(None) => {
+    let mut reaper = Reaper::new(&Linux, watchdog);
+    while let Some(pause) = reaper.turn() {
+        match pause {
+            Pause::ForWatchdog => {
+                let options =
+                    WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
+                let _ = waitid(WaitId::Pid(watchdog), options);
+            }
+            Pause::Round => {
                 let round = Timespec::try_from(ROUND).ok();
                 let _ = poll(&mut [], round.as_ref());
             }
-            Err(_) => return ExitCode::SUCCESS,
         }
     }
+    ExitCode::SUCCESS
 }
 
 fn start(arguments: impl Iterator<Item = OsString>) -> std::io::Result<Pid> {
@@ -46,23 +50,52 @@ fn start(arguments: impl Iterator<Item = OsString>) -> std::io::Result<Pid> {
     rustix::process::set_child_subreaper(Some(getpid()))?;
     let mut command = Command::new(OURSELVES);
     let child = command.arg0("tenure").arg(WATCHDOG).args(arguments).process_group(0).spawn()?;
-    let watchdog = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    Ok(watchdog.ok_or(Errno::SRCH)?)
+    Ok(Pid::from_child(&child))
 }
 
-/// Waits for a child to stop or exit, and continues the watchdog if it has stopped. Returns whether
-/// the watchdog is left.
-fn is_left(watchdog: Pid) -> bool {
-    match wait(WaitOptions::UNTRACED) {
-        Ok(Some((id, status))) if id == watchdog => {
-            let stopped = status.stopping_signal().is_some();
-            if stopped {
-                // It has not been waited for, so its id is its own.
-                let _ = kill_process(watchdog, Signal::CONT);
+/// What a reaper waits for before its next turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// The watchdog to stop or exit.
+    ForWatchdog,
+    /// [`ROUND`].
+    Round,
+}
+
+/// The decisions of a reaper.
+pub struct Reaper {
+    kernel: &'static dyn Kernel,
+    /// The watchdog, until it has been waited for.
+    watchdog: Option<Pid>,
+}
+
+impl Reaper {
+    /// Creates the reaper of this watchdog.
+    pub fn new(kernel: &'static dyn Kernel, watchdog: Pid) -> Self {
+        Self { kernel, watchdog: Some(watchdog) }
+    }
+
+    /// Does what is due. Returns what to wait for before the next turn; `None` when no process is
+    /// left.
+    pub fn turn(&mut self) -> Option<Pause> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::STOPPED;
+        while let Some(watchdog) = self.watchdog {
+            match self.kernel.wait(Some(watchdog), options) {
+                Ok(Some(Change::Stopped(_))) => {
+                    // It has not been waited for, so its id is its own.
+                    let _ = self.kernel.signal(watchdog, Signal::CONT);
+                }
+                Ok(None) | Err(Errno::INTR) => return Some(Pause::ForWatchdog),
+                Ok(Some(_)) | Err(_) => self.watchdog = None,
             }
-            stopped
         }
-        Ok(_) | Err(Errno::INTR) => true,
-        Err(_) => false,
+        loop {
+            signal_children(self.kernel, Signal::KILL);
+            match self.kernel.wait(None, WaitIdOptions::EXITED) {
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => return Some(Pause::Round),
+                Err(_) => return None,
+            }
+        }
     }
 }

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use super::backoff::BackOff;
 use super::child::Child;
 use super::exit::{ExitStatus, NO_LEASE, StopReason, code};
+use super::kernel::Kernel;
 use super::launch::CANNOT_RUN;
 use super::watchdog_client::{Task, WatchdogClient};
 use super::wire::{End, WatchdogEvent};
@@ -20,6 +21,7 @@ use crate::election::{Command, Standing, State};
 use crate::metrics::Metrics;
 use crate::process::signals::{self, Signals};
 use crate::status::Published;
+use crate::timer::Timer;
 
 /// The hold-off after `--max-hold`, so that another instance wins.
 const AFTER_HOLD: Duration = Duration::from_secs(10);
@@ -66,9 +68,16 @@ pub struct Supervisor {
     pub metrics: Metrics,
     /// The signals of this process.
     pub signals: Signals,
-    /// The clock.
-    pub now: fn() -> Moment,
+    /// Starts a watchdog: [`WatchdogClient::start`], or what a test puts in its place.
+    pub start: Start,
+    /// The kernel, with the clock.
+    pub kernel: &'static dyn Kernel,
+    /// Wakes the supervisor: [`crate::timer::sleep`], or a timer of a test.
+    pub timer: Timer,
 }
+
+/// Starts a watchdog of a task, with additional variables, under a belief with this deadline.
+pub type Start = fn(&Task, &[(&str, &OsStr)], End) -> std::io::Result<WatchdogClient>;
 
 /// The state of the supervisor.
 struct RunState {
@@ -104,7 +113,7 @@ impl Supervisor {
             starts: 0,
             back_off: BackOff::new(),
             asked: None,
-            begun: (self.now)(),
+            begun: self.kernel.now(),
         };
         loop {
             let published = self.published.borrow_and_update().clone();
@@ -117,7 +126,7 @@ impl Supervisor {
                 signal = self.signals.next() => Wakeup::Signal(signal),
                 report = report(&mut it.running) => Wakeup::WatchdogEvent(report),
                 changed = self.published.changed() => Wakeup::Published(changed.is_ok()),
-                () = tokio::time::sleep(sleep) => Wakeup::Tick,
+                () = (self.timer)(sleep) => Wakeup::Tick,
             };
             let over = match event {
                 Wakeup::Signal(number) => self.signalled(&mut it, number).await,
@@ -134,7 +143,7 @@ impl Supervisor {
 
     /// Does what the status or the time requires.
     async fn turn(&mut self, it: &mut RunState, published: &Published) -> Option<SupervisorExit> {
-        let (now, status) = ((self.now)(), &published.status);
+        let (now, status) = (self.kernel.now(), &published.status);
         if let Some(running) = &mut it.running {
             let signal = it.asked.unwrap_or(signals::TERM);
             running.follow(&status.standing, signal, now);
@@ -173,7 +182,8 @@ impl Supervisor {
     /// Reports a term without any process: it ended, or is ending, before the command could be
     /// started.
     async fn vacate_unseen(&self, it: &mut RunState, published: &Published) {
-        if let Some(term) = published.status.workload_term {
+        // The end of one that had a command is reported already, and published later.
+        if let Some(term) = published.status.workload_term.filter(|term| *term > it.vacated) {
             it.vacated = term;
             self.control.workload_exited(term, None).await;
         }
@@ -229,9 +239,10 @@ impl Supervisor {
         let number = OsString::from(term.to_string());
         let variables = self.variables.iter().map(|(name, value)| (*name, value.as_os_str()));
         let variables = variables.chain([("TENURE_TERM", number.as_ref() as &OsStr)]);
-        match WatchdogClient::start(&self.task, variables, end) {
+        let variables: Vec<_> = variables.collect();
+        match (self.start)(&self.task, &variables, end) {
             Ok(watchdog) => {
-                it.running = Some(Child::new(term, now, watchdog, end));
+                it.running = Some(Child::new(self.kernel, term, now, watchdog, end));
                 None
             }
             Err(error) => {
@@ -272,7 +283,7 @@ impl Supervisor {
         let interrupted = running.was_interrupted();
         // A process that cannot be killed takes as long as it likes, and must delay no signal.
         {
-            let mut ending = pin!(running.end(report.is_some()));
+            let mut ending = pin!(running.end(report.is_some(), self.timer));
             loop {
                 let number = tokio::select! {
                     () = &mut ending => break,
@@ -310,7 +321,7 @@ impl Supervisor {
             let asked = it.asked.is_some();
             return Some(SupervisorExit::AfterRelease { code: code(ended, why), asked });
         }
-        let ran = since.elapsed_min((self.now)());
+        let ran = since.elapsed_min(self.kernel.now());
         let by_itself = why.is_none() && it.asked.is_none();
         let hold_off = by_itself.then(|| it.back_off.after(ran));
         if let Some(hold_off) = hold_off {
@@ -336,7 +347,7 @@ impl Supervisor {
             Some(running) => (running.since, self.mode.options.max_hold),
             None => (it.begun, self.mode.options.wait.filter(|_| it.starts == 0)),
         };
-        let left = length.map(|it| it.saturating_sub(since.elapsed_max((self.now)())));
+        let left = length.map(|it| it.saturating_sub(since.elapsed_max(self.kernel.now())));
         // A limit that has passed has been acted on already; what follows is an event.
         left.filter(|it| !it.is_zero()).unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
     }

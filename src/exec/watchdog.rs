@@ -7,10 +7,11 @@
 //! SIGSTOP to it has no lasting effect, since the reaper continues it; a freeze of the whole cgroup
 //! has, and afterwards it acts by the clock again.
 //!
-//! It uses no async runtime, writes no log and needs very little memory.
+//! It uses no async runtime, writes no log and needs very little memory. [`Watchdog`] decides; the
+//! process around it only waits between two turns, so that the simulator can run it too.
 
 use std::ffi::OsString;
-use std::io::IoSliceMut;
+use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -21,22 +22,18 @@ use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recv, recvmsg, send,
-};
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, set_child_subreaper, waitid,
-};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::process::{Pid, Signal, WaitIdOptions, getpid, set_child_subreaper};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
 
 use super::deadline::{Action, Rule};
-use super::descendants::{ROUND, children, signal_all, signal_children, signal_group};
+use super::descendants::{ROUND, signal_all, signal_children};
+use super::kernel::{Change, Kernel, Linux};
 use super::launch::{LAUNCH, OURSELVES};
-use super::wire::{RECORD, WatchdogCommand, WatchdogEvent};
-use crate::clock;
+use super::wire::{End, RECORD, WatchdogCommand, WatchdogEvent};
 
 /// The first argument of a watchdog.
 pub(super) const WATCHDOG: &str = "watchdog-of-exec";
@@ -48,30 +45,21 @@ const STEP: Duration = Duration::from_millis(200);
 /// Runs the watchdog of `command` (program, name, arguments) until no process of it is left.
 /// Standard input is the socket to Tenure.
 pub(super) fn run(stop_timeout: Duration, command: Vec<OsString>) -> ExitCode {
-    let socket = std::io::stdin();
-    let Some((WatchdogCommand::Belief(end), stdin)) = first_order(socket.as_fd()) else {
+    let Some((WatchdogCommand::Belief(end), stdin)) = first_order(io::stdin()) else {
         return ExitCode::from(2);
     };
-    let mut rule = Rule::new(stop_timeout, end, clock::now());
-    // Tenure may have been stopped since it started this process, so that another may lead now.
-    if !matches!(rule.judge(clock::now()), Action::Wait(_)) {
-        report(WatchdogEvent::Overdue);
-        report(WatchdogEvent::Gone);
-        return ExitCode::SUCCESS;
-    }
-    match start(command, stdin) {
-        Ok(started) => {
-            report(WatchdogEvent::Started(started.main.as_raw_nonzero().get()));
-            let Started { main, ended, timer } = started;
-            let main = Main::Running(main);
-            Watchdog { rule, main, ended, timer, open: true, partial: Vec::new() }.keep();
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            report(WatchdogEvent::Failed(error.raw_os_error().unwrap_or_default()));
-            ExitCode::FAILURE
+    let mut sources = None;
+    let start = || {
+        sources = Some(Sources::open()?);
+        start(command, stdin)
+    };
+    let watchdog = Watchdog::start(&Linux, stop_timeout, end, start);
+    if let (Some(mut watchdog), Some(sources)) = (watchdog, sources) {
+        while let Some(pause) = watchdog.turn() {
+            sources.wait(pause, watchdog.is_connected());
         }
     }
+    ExitCode::SUCCESS
 }
 
 /// Receives the first order, together with the command's standard input.
@@ -89,22 +77,8 @@ fn first_order(socket: impl AsFd) -> Option<(WatchdogCommand, OwnedFd)> {
     (got.bytes == RECORD).then(|| (WatchdogCommand::of_bytes(&bytes), stdin))
 }
 
-/// A started command, and what the watchdog waits on.
-struct Started {
-    main: Pid,
-    /// Readable when a child has exited or stopped.
-    ended: SignalFd,
-    timer: OwnedFd,
-}
-
 /// Starts the launcher in its own process group.
-fn start(command: Vec<OsString>, stdin: OwnedFd) -> std::io::Result<Started> {
-    SigSet::all().thread_block()?;
-    let mut child_ended = SigSet::empty();
-    child_ended.add(nix::sys::signal::SIGCHLD);
-    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
-    let ended = SignalFd::with_flags(&child_ended, flags)?;
-    let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
+fn start(command: Vec<OsString>, stdin: OwnedFd) -> io::Result<Pid> {
     set_child_subreaper(Some(getpid()))?;
     let child = Command::new(OURSELVES)
         .arg0("tenure")
@@ -114,14 +88,53 @@ fn start(command: Vec<OsString>, stdin: OwnedFd) -> std::io::Result<Started> {
         .process_group(0)
         .stdin(Stdio::from(stdin))
         .spawn()?;
-    let main = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    Ok(Started { main: main.ok_or(Errno::SRCH)?, ended, timer })
+    Ok(Pid::from_child(&child))
 }
 
-/// Sends a report to Tenure, unless it is gone.
-fn report(event: WatchdogEvent) {
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    let _ = send(std::io::stdin(), &event.to_bytes(), flags);
+/// What the watchdog waits on, beside its socket.
+struct Sources {
+    /// Readable when a child has exited or stopped.
+    child_signals: SignalFd,
+    timer: OwnedFd,
+}
+
+impl Sources {
+    /// Blocks all signals, and opens the files.
+    fn open() -> io::Result<Self> {
+        SigSet::all().thread_block()?;
+        let mut signals = SigSet::empty();
+        signals.add(nix::sys::signal::SIGCHLD);
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        let child_signals = SignalFd::with_flags(&signals, flags)?;
+        let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
+        Ok(Self { child_signals, timer })
+    }
+
+    /// Waits until a child has changed, `pause` is over, or the socket is readable, if it is open.
+    fn wait(&self, pause: Duration, open: bool) {
+        let socket = io::stdin();
+        let mut sources = [
+            PollFd::new(&self.child_signals, PollFlags::IN),
+            PollFd::new(&self.timer, PollFlags::IN),
+            PollFd::new(&socket, PollFlags::IN),
+        ];
+        // A socket whose peer is closed would always be readable.
+        let sources = if open { &mut sources[..] } else { &mut sources[..2] };
+        let once = Itimerspec {
+            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: Timespec {
+                tv_sec: i64::try_from(pause.as_secs()).unwrap_or_default(),
+                // Zero would stop the timer.
+                tv_nsec: i64::from(pause.subsec_nanos().max(1)),
+            },
+        };
+        // Setting the timer also takes back that it is readable.
+        if timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once).is_ok() {
+            let _ = poll(sources, None);
+        }
+        // Before the next turn, so that an exit during it is not missed.
+        while matches!(self.child_signals.read_signal(), Ok(Some(_))) {}
+    }
 }
 
 /// The command's process. Its id is also that of its group, which may be signalled as long as the
@@ -135,16 +148,11 @@ enum Main {
     Gone,
 }
 
-/// Asks for a change of a child's state, without blocking.
-fn look(child: WaitId<'_>, options: WaitIdOptions) -> Result<Option<WaitIdStatus>, Errno> {
-    waitid(child, options | WaitIdOptions::NOHANG)
-}
-
-struct Watchdog {
+/// The decisions of a watchdog.
+pub struct Watchdog {
+    kernel: &'static dyn Kernel,
     rule: Rule,
     main: Main,
-    ended: SignalFd,
-    timer: OwnedFd,
     /// Whether the socket to Tenure is open.
     open: bool,
     /// An order that has been received partially.
@@ -152,34 +160,73 @@ struct Watchdog {
 }
 
 impl Watchdog {
-    fn keep(&mut self) {
+    /// Starts the command with `start`, under a belief whose deadline is `end`. Returns `None` if
+    /// there is nothing to watch.
+    pub fn start(
+        kernel: &'static dyn Kernel,
+        stop_timeout: Duration,
+        end: End,
+        start: impl FnOnce() -> io::Result<Pid>,
+    ) -> Option<Self> {
+        let report = |event: WatchdogEvent| kernel.send(&event.to_bytes());
+        let mut rule = Rule::new(stop_timeout, end, kernel.now());
+        // Tenure may have been stopped since it started this process, so that another may lead now.
+        if !matches!(rule.judge(kernel.now()), Action::Wait(_)) {
+            report(WatchdogEvent::Overdue);
+            report(WatchdogEvent::Gone);
+            return None;
+        }
+        match start() {
+            Ok(main) => {
+                // It has not been waited for, so its id is its own.
+                let since = kernel.stat(main).map_or(0, |it| it.since);
+                report(WatchdogEvent::Started { id: main.as_raw_nonzero().get(), since });
+                let main = Main::Running(main);
+                Some(Self { kernel, rule, main, open: true, partial: Vec::new() })
+            }
+            Err(error) => {
+                report(WatchdogEvent::Failed(error.raw_os_error().unwrap_or_default()));
+                None
+            }
+        }
+    }
+
+    /// Returns whether orders can still come.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.open
+    }
+
+    /// Does what is due. Returns for how long at most to wait for a child, an order or the time
+    /// before the next turn; `None` when no process is left.
+    pub fn turn(&mut self) -> Option<Duration> {
+        self.listen();
         while self.reap() {
             let before = self.rule.is_overdue();
-            let action = self.rule.judge(clock::now());
+            let action = self.rule.judge(self.kernel.now());
             if self.rule.is_overdue() && !before {
-                report(WatchdogEvent::Overdue);
+                self.report(WatchdogEvent::Overdue);
             }
-            let pause = match action {
-                Action::Wait(left) => left.min(STEP),
-                Action::Signal(signal) => {
-                    self.end_with(signal);
-                    continue;
-                }
+            match action {
+                Action::Wait(left) => return Some(left.min(STEP)),
+                Action::Signal(signal) => self.end_with(signal),
                 Action::Kill => {
                     self.signal(Signal::KILL);
-                    ROUND
+                    return Some(ROUND);
                 }
-            };
-            self.sleep(pause);
-            self.listen();
+            }
         }
-        report(WatchdogEvent::Gone);
+        self.report(WatchdogEvent::Gone);
+        None
+    }
+
+    /// Sends a report to Tenure, unless it is gone.
+    fn report(&self, event: WatchdogEvent) {
+        self.kernel.send(&event.to_bytes());
     }
 
     /// Reaps all children that have exited, the command last; returns whether any child is left.
     fn reap(&mut self) -> bool {
-        // Drained before the reaping, so that an exit in between is not missed.
-        while matches!(self.ended.read_signal(), Ok(Some(_))) {}
         if let Main::Running(main) = self.main {
             self.look_at(main);
         }
@@ -188,40 +235,38 @@ impl Watchdog {
             Main::Gone => None,
         };
         let mut others = 0;
-        for child in children().into_iter().filter(|it| Some(*it) != main) {
-            let reaped = look(WaitId::Pid(child), WaitIdOptions::EXITED);
+        for child in self.kernel.children().into_iter().filter(|it| Some(*it) != main) {
+            let reaped = self.kernel.wait(Some(child), WaitIdOptions::EXITED);
             others += usize::from(!matches!(reaped, Ok(Some(_)) | Err(Errno::CHILD)));
         }
         match self.main {
             Main::Running(_) => return true,
             Main::Exited(main) if others == 0 => {
                 self.main = Main::Gone;
-                let _ = look(WaitId::Pid(main), WaitIdOptions::EXITED);
+                let _ = self.kernel.wait(Some(main), WaitIdOptions::EXITED);
             }
             Main::Exited(_) | Main::Gone => {}
         }
         // The kernel's list of children can miss one; this cannot.
-        let any = look(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        let any = self.kernel.wait(None, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         !matches!(any, Err(Errno::CHILD))
     }
 
     /// Reports whether the command has stopped or exited, without waiting for it.
     fn look_at(&mut self, main: Pid) {
-        if let Ok(Some(status)) = look(WaitId::Pid(main), WaitIdOptions::STOPPED)
-            && let Some(signal) = status.stopping_signal()
+        if let Ok(Some(Change::Stopped(signal))) =
+            self.kernel.wait(Some(main), WaitIdOptions::STOPPED)
         {
-            report(WatchdogEvent::Stopped(signal));
+            self.report(WatchdogEvent::Stopped(signal));
         }
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        let Ok(Some(status)) = look(WaitId::Pid(main), options) else {
-            return;
-        };
-        self.main = Main::Exited(main);
-        report(match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => WatchdogEvent::Exited(code),
-            (None, signal) => WatchdogEvent::Signalled(signal.unwrap_or_default()),
+        self.report(match self.kernel.wait(Some(main), options) {
+            Ok(Some(Change::Exited(code))) => WatchdogEvent::Exited(code),
+            Ok(Some(Change::Killed(signal))) => WatchdogEvent::Signalled(signal),
+            _ => return,
         });
-        if let Some(signal) = self.rule.main_ended(clock::now()) {
+        self.main = Main::Exited(main);
+        if let Some(signal) = self.rule.main_ended(self.kernel.now()) {
             self.end_with(signal);
         }
     }
@@ -229,8 +274,8 @@ impl Watchdog {
     /// Sends a signal to the command's group and all children.
     fn signal(&self, signal: Signal) {
         match self.main {
-            Main::Running(main) | Main::Exited(main) => signal_all(main, signal),
-            Main::Gone => signal_children(signal),
+            Main::Running(main) | Main::Exited(main) => signal_all(self.kernel, main, signal),
+            Main::Gone => signal_children(self.kernel, signal),
         }
     }
 
@@ -243,36 +288,12 @@ impl Watchdog {
         }
     }
 
-    /// Sleeps until a file descriptor is readable, for at most `pause`.
-    fn sleep(&self, pause: Duration) {
-        let socket = std::io::stdin();
-        let mut sources = [
-            PollFd::new(&self.ended, PollFlags::IN),
-            PollFd::new(&self.timer, PollFlags::IN),
-            PollFd::new(&socket, PollFlags::IN),
-        ];
-        // A socket whose peer is closed would always be readable.
-        let sources = if self.open { &mut sources[..] } else { &mut sources[..2] };
-        let once = Itimerspec {
-            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
-            it_value: Timespec {
-                tv_sec: i64::try_from(pause.as_secs()).unwrap_or_default(),
-                // Zero would stop the timer.
-                tv_nsec: i64::from(pause.subsec_nanos().max(1)),
-            },
-        };
-        // Setting the timer also takes back that it is readable.
-        if timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once).is_ok() {
-            let _ = poll(sources, None);
-        }
-    }
-
     /// Receives and executes Tenure's orders.
     fn listen(&mut self) {
         let mut bytes = [0; 8 * RECORD];
         while self.open {
-            match recv(std::io::stdin(), &mut bytes, RecvFlags::DONTWAIT) {
-                Ok((got, _)) if got > 0 => {
+            match self.kernel.receive(&mut bytes) {
+                Ok(got) if got > 0 => {
                     self.partial.extend_from_slice(&bytes[..got]);
                     while let Some((order, _)) = self.partial.split_first_chunk::<RECORD>() {
                         let order = WatchdogCommand::of_bytes(order);
@@ -292,7 +313,7 @@ impl Watchdog {
     }
 
     fn obey(&mut self, order: WatchdogCommand) {
-        let Some(signal) = self.rule.obey(order, clock::now()) else {
+        let Some(signal) = self.rule.obey(order, self.kernel.now()) else {
             return;
         };
         match order {
@@ -300,7 +321,7 @@ impl Watchdog {
                 if let Some(signal) = Signal::from_named_raw(signal)
                     && let Main::Running(main) | Main::Exited(main) = self.main
                 {
-                    signal_group(main, signal);
+                    self.kernel.signal_group(main, signal);
                 }
             }
             _ => self.end_with(signal),

@@ -5,7 +5,7 @@
 //! accepted, the connection is closed, and the watchdog kills the command.
 
 use std::ffi::{OsStr, OsString};
-use std::io::IoSlice;
+use std::io::{self, ErrorKind, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as Socket;
@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use rustix::io::Errno;
 use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, send, sendmsg, shutdown,
@@ -44,11 +45,33 @@ pub struct Task {
 }
 
 /// A watchdog with its command. Dropping it kills the command at once.
-#[derive(Debug)]
 pub struct WatchdogClient {
-    reaper: Child,
-    socket: UnixStream,
+    link: Box<dyn Link>,
     partial: Vec<u8>,
+}
+
+/// The process of a reaper and the socket to its watchdog: the real ones, or those of a test.
+pub trait Link {
+    /// Sends SIGCONT to the reaper, if it runs.
+    fn resume(&self);
+
+    /// Sends bytes without waiting; returns how many were accepted.
+    ///
+    /// # Errors
+    /// When none were.
+    fn send(&self, bytes: &[u8]) -> Result<usize, Errno>;
+
+    /// Sends nothing more: after what it has not read yet, the watchdog reads the end of the stream.
+    fn close(&self);
+
+    /// Receives some bytes; none at the end of the stream.
+    fn receive<'a>(&'a mut self, into: &'a mut [u8]) -> BoxFuture<'a, io::Result<usize>>;
+
+    /// Waits for the reaper to exit.
+    fn ended(&mut self) -> BoxFuture<'_, ()>;
+
+    /// Returns the reaper's process id while it runs.
+    fn id(&self) -> Option<u32>;
 }
 
 impl WatchdogClient {
@@ -57,11 +80,7 @@ impl WatchdogClient {
     ///
     /// # Errors
     /// When a process cannot be started.
-    pub fn start<'a>(
-        task: &Task,
-        variables: impl IntoIterator<Item = (&'a str, &'a OsStr)>,
-        end: End,
-    ) -> std::io::Result<Self> {
+    pub fn start(task: &Task, variables: &[(&str, &OsStr)], end: End) -> io::Result<Self> {
         let (ours, its) = Socket::pair()?;
         let mut command = Command::new(&task.tenure);
         for (name, value) in task.withheld.changes() {
@@ -80,11 +99,11 @@ impl WatchdogClient {
             // These describe the outer `exec`, if there is one.
             .env_remove("TENURE_URL")
             .env_remove("TENURE_STATUS_FILE")
-            .envs(variables)
+            .envs(variables.iter().copied())
             .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(its)))
             .spawn()?;
-        let stdin = std::io::stdin();
+        let stdin = io::stdin();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let files = [stdin.as_fd()];
@@ -92,28 +111,31 @@ impl WatchdogClient {
         let order = WatchdogCommand::Belief(end).to_bytes();
         sendmsg(&ours, &[IoSlice::new(&order)], &mut control, SendFlags::NOSIGNAL)?;
         ours.set_nonblocking(true)?;
-        Ok(Self { reaper, socket: UnixStream::from_std(ours)?, partial: Vec::new() })
+        let socket = UnixStream::from_std(ours)?;
+        Ok(Self::over(Box::new(Process { reaper, socket })))
+    }
+
+    /// Returns the client of a watchdog that has been sent its first order.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn over(link: Box<dyn Link>) -> Self {
+        Self { link, partial: Vec::new() }
     }
 
     /// Sends an order without waiting; returns false if the watchdog did not accept it, because it
     /// is gone or has left hundreds of orders unread. First sends SIGCONT to the reaper, which
     /// continues the watchdog, since a stopped one could not end the command.
     pub fn order(&self, order: WatchdogCommand) -> bool {
-        if let Some(id) = self.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)) {
-            let _ = kill_process(id, Signal::CONT);
-        }
-        // Not by the runtime's `try_write`, which fails on a new socket until it has been polled.
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        self.link.resume();
         let sent = loop {
-            match send(&self.socket, &order.to_bytes(), flags) {
+            match self.link.send(&order.to_bytes()) {
                 Err(Errno::INTR) => {}
                 sent => break sent,
             }
         };
         let is_end = matches!(order, WatchdogCommand::Terminate { .. } | WatchdogCommand::Kill);
         if sent != Ok(RECORD) && (is_end || sent.is_ok()) {
-            // After what it has not read yet, the watchdog reads the end of the stream.
-            let _ = shutdown(&self.socket, Shutdown::Write);
+            self.link.close();
         }
         sent == Ok(RECORD)
     }
@@ -131,25 +153,67 @@ impl WatchdogClient {
                 }
                 continue;
             }
-            self.socket.readable().await.ok()?;
             let mut bytes = [0; RECORD];
-            match self.socket.try_read(&mut bytes) {
-                Ok(0) => return None,
+            match self.link.receive(&mut bytes).await {
+                Ok(0) | Err(_) => return None,
                 Ok(got) => self.partial.extend_from_slice(&bytes[..got]),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                Err(_) => return None,
             }
         }
     }
 
     /// Waits for the reaper to exit, after the watchdog and its last report.
     pub async fn ended(&mut self) {
-        let _ = self.reaper.wait().await;
+        self.link.ended().await;
     }
 
     /// Returns the reaper's process id while it runs; the watchdog is its child.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
+        self.link.id()
+    }
+}
+
+/// The real process and socket.
+struct Process {
+    reaper: Child,
+    socket: UnixStream,
+}
+
+impl Link for Process {
+    fn resume(&self) {
+        if let Some(id) = self.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)) {
+            let _ = kill_process(id, Signal::CONT);
+        }
+    }
+
+    fn send(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        // Not by the runtime's `try_write`, which fails on a new socket until it has been polled.
+        send(&self.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+    }
+
+    fn close(&self) {
+        let _ = shutdown(&self.socket, Shutdown::Write);
+    }
+
+    fn receive<'a>(&'a mut self, into: &'a mut [u8]) -> BoxFuture<'a, io::Result<usize>> {
+        Box::pin(async {
+            loop {
+                self.socket.readable().await?;
+                match self.socket.try_read(into) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    done => return done,
+                }
+            }
+        })
+    }
+
+    fn ended(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let _ = self.reaper.wait().await;
+        })
+    }
+
+    fn id(&self) -> Option<u32> {
         self.reaper.id()
     }
 }

@@ -52,8 +52,13 @@ pub enum WatchdogCommand {
 /// A message from a watchdog to Tenure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchdogEvent {
-    /// The command was started with this process id, which is also that of its group.
-    Started(i32),
+    /// The command was started.
+    Started {
+        /// Its process id, which is also that of its group.
+        id: i32,
+        /// When that process was started, in clock ticks since boot; 0 if unknown.
+        since: u64,
+    },
     /// The command could not be started, with this `errno`; the watchdog exits.
     Failed(i32),
     /// The deadline of the belief is near: SIGTERM or SIGKILL was sent to the command's group.
@@ -130,7 +135,7 @@ impl WatchdogEvent {
     #[must_use]
     pub fn to_bytes(self) -> [u8; RECORD] {
         match self {
-            Self::Started(id) => record(1, small(id), 0),
+            Self::Started { id, since } => record(1, small(id), since),
             Self::Failed(error) => record(2, small(error), 0),
             Self::Stopped(signal) => record(3, small(signal), 0),
             Self::Exited(code) => record(4, small(code), 0),
@@ -143,10 +148,10 @@ impl WatchdogEvent {
     /// Decodes a report; `None` if it is unknown.
     #[must_use]
     pub fn of_bytes(bytes: &[u8; RECORD]) -> Option<Self> {
-        let [kind, first, _] = words(bytes);
+        let [kind, first, second] = words(bytes);
         let first = number(first);
         Some(match kind {
-            1 => Self::Started(first),
+            1 => Self::Started { id: first, since: second },
             2 => Self::Failed(first),
             3 => Self::Stopped(first),
             4 => Self::Exited(first),
@@ -175,7 +180,7 @@ mod tests {
             assert_eq!(WatchdogCommand::of_bytes(&order.to_bytes()), order);
         }
         for report in [
-            WatchdogEvent::Started(4_194_303),
+            WatchdogEvent::Started { id: 4_194_303, since: 1 << 40 },
             WatchdogEvent::Failed(11),
             WatchdogEvent::Stopped(21),
             WatchdogEvent::Exited(255),

@@ -5,6 +5,7 @@
 use std::task::Poll;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 
 /// SIGHUP.
 pub const HUP: i32 = 1;
@@ -28,7 +29,14 @@ const OTHERS: [i32; 3] = [10, 12, 28];
 
 /// The handlers of this process's signals.
 #[derive(Debug)]
-pub struct Signals(Vec<(i32, Signal)>);
+pub struct Signals(Vec<(i32, Source)>);
+
+/// Where one signal comes from.
+#[derive(Debug)]
+enum Source {
+    Handler(Signal),
+    Test(mpsc::Receiver<()>),
+}
 
 impl Signals {
     /// Installs the handlers of `tenure run`: SIGINT and SIGTERM end it, and SIGHUP is ignored,
@@ -59,8 +67,15 @@ impl Signals {
         Self::of([INT, TERM])
     }
 
+    /// Returns signals that come from a test; like the kernel's, they are to be kept once each.
+    pub fn of_test(sources: impl IntoIterator<Item = (i32, mpsc::Receiver<()>)>) -> Self {
+        Self(sources.into_iter().map(|(number, it)| (number, Source::Test(it))).collect())
+    }
+
     fn of(numbers: impl IntoIterator<Item = i32>) -> std::io::Result<Self> {
-        let made = numbers.into_iter().map(|it| Ok((it, signal(SignalKind::from_raw(it))?)));
+        let made = numbers
+            .into_iter()
+            .map(|it| Ok((it, Source::Handler(signal(SignalKind::from_raw(it))?))));
         made.collect::<Result<_, _>>().map(Self)
     }
 
@@ -98,7 +113,11 @@ impl Signals {
     pub async fn next(&mut self) -> i32 {
         std::future::poll_fn(|context| {
             for (number, signal) in &mut self.0 {
-                if signal.poll_recv(context).is_ready() {
+                let poll = match signal {
+                    Source::Handler(it) => it.poll_recv(context),
+                    Source::Test(it) => it.poll_recv(context),
+                };
+                if poll.is_ready() {
                     return Poll::Ready(*number);
                 }
             }

@@ -1,6 +1,5 @@
 //! The watchdog of `exec` alone: a real process with a real command, controlled by the test.
 
-use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -37,7 +36,7 @@ fn ends_in(length: Duration) -> End {
 /// Starts a watchdog of a shell script, with `$DIR` in its environment.
 fn start(script: &str, directory: &Path, length: Duration) -> WatchdogClient {
     let variables = [("DIR", directory.as_os_str())];
-    WatchdogClient::start(&task(script), variables, ends_in(length)).unwrap()
+    WatchdogClient::start(&task(script), &variables, ends_in(length)).unwrap()
 }
 
 async fn report(watchdog: &mut WatchdogClient) -> Option<WatchdogEvent> {
@@ -46,7 +45,7 @@ async fn report(watchdog: &mut WatchdogClient) -> Option<WatchdogEvent> {
 
 async fn started(watchdog: &mut WatchdogClient) -> Pid {
     match report(watchdog).await {
-        Some(WatchdogEvent::Started(id)) => Pid::from_raw(id).unwrap(),
+        Some(WatchdogEvent::Started { id, .. }) => Pid::from_raw(id).unwrap(),
         other => panic!("{other:?}"),
     }
 }
@@ -122,8 +121,7 @@ async fn a_command_that_vanished_meanwhile_is_127_and_one_that_may_not_run_is_12
     let file = tempfile::NamedTempFile::new().unwrap();
     for (program, code) in [(Path::new("/nonexistent/it"), 127), (file.path(), 126)] {
         let it = Task { program: program.into(), ..task("") };
-        let none: [(&str, &OsStr); 0] = [];
-        let mut watchdog = WatchdogClient::start(&it, none, ends_in(BOUND)).unwrap();
+        let mut watchdog = WatchdogClient::start(&it, &[], ends_in(BOUND)).unwrap();
         started(&mut watchdog).await;
         let (events, _) = rest(&mut watchdog).await;
         assert_eq!(
@@ -375,7 +373,7 @@ async fn fault_43_an_order_to_end_that_is_not_accepted_closes_the_connection() {
     ] {
         let it = Task { tenure: deaf.clone(), ..task("") };
         let variables = [("DIR", directory.path().as_os_str())];
-        let mut watchdog = WatchdogClient::start(&it, variables, ends_in(BOUND)).unwrap();
+        let mut watchdog = WatchdogClient::start(&it, &variables, ends_in(BOUND)).unwrap();
         let mut accepted = 1;
         while watchdog.order(WatchdogCommand::Belief(ends_in(BOUND))) {
             accepted += 1;
@@ -421,8 +419,7 @@ async fn the_command_starts_with_the_environment_of_a_direct_child() {
         arguments: vec!["60".into()],
         ..task("")
     };
-    let none: [(&str, &OsStr); 0] = [];
-    let mut watchdog = WatchdogClient::start(&sleep, none, ends_in(BOUND)).unwrap();
+    let mut watchdog = WatchdogClient::start(&sleep, &[], ends_in(BOUND)).unwrap();
     let id = started(&mut watchdog).await;
     let of = |file: &str| std::fs::read_to_string(format!("/proc/{id}/{file}")).unwrap();
     while of("cmdline") != "a name\u{0}60\u{0}" {

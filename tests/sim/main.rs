@@ -5,5 +5,6 @@
 
 mod campaigns;
 mod clocks;
+mod kernel;
 mod model;
 mod store;
