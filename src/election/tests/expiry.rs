@@ -45,6 +45,16 @@ fn r2_an_observer_bids_once_it_has_seen_one_claim_for_its_whole_duration() {
 }
 
 #[test]
+fn an_observer_polls_until_the_lease_that_it_observes_is_about_to_end() {
+    let mut bench = Bench::new(config());
+    bench.answer(claimed(1, 1));
+    for _ in 0..ITS_LEASE / RETRY - 1 {
+        assert_eq!(bench.next("read"), RETRY);
+        bench.answer(claimed(1, 1));
+    }
+}
+
+#[test]
 fn r2_a_renewal_begins_the_wait_anew_and_changed_metadata_does_not() {
     let mut bench = Bench::new(config());
     let mut reads = 0;
