@@ -231,3 +231,15 @@ fn leader_and_jeopardy_count_as_one_state_since_when() {
     bench.answer(refused());
     assert_eq!((bench.state(), bench.election.status().since), (State::Standby, bench.now));
 }
+
+#[test]
+fn a_belief_is_over_since_its_deadline_and_not_for_a_standby() {
+    let mut bench = Bench::leader();
+    let expired = |bench: &Bench| bench.election.status().expired_for(bench.now);
+    bench.sleep(DEADLINE);
+    assert_eq!(expired(&bench), Duration::ZERO);
+    bench.sleep(7);
+    assert_eq!(expired(&bench), ms(7));
+    bench.tick();
+    assert_eq!((bench.state(), expired(&bench)), (State::Standby, Duration::ZERO));
+}

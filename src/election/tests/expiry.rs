@@ -45,6 +45,19 @@ fn r2_an_observer_bids_once_it_has_seen_one_claim_for_its_whole_duration() {
 }
 
 #[test]
+fn an_observer_reads_when_the_lease_that_it_observes_ends_and_not_a_poll_later() {
+    let period = 3_000;
+    let mut bench = Bench::new(Config { retry_period: ms(period), ..config() });
+    bench.answer(claimed(1, 1));
+    for _ in 0..ITS_LEASE / period {
+        assert_eq!(bench.next("read"), period);
+        bench.answer(claimed(1, 1));
+    }
+    let left = ITS_LEASE % period;
+    assert!((left..=left + period / 8).contains(&bench.next("read")));
+}
+
+#[test]
 fn r2_a_renewal_begins_the_wait_anew_and_changed_metadata_does_not() {
     let mut bench = Bench::new(config());
     let mut reads = 0;

@@ -138,6 +138,18 @@ fn writes_fail_from_the_first_failure_to_an_answer_and_reads_do_not_end_that() {
     bench.tick();
     bench.answer(Ok(Answer::Done));
     assert_eq!(since(&bench), None);
+
+    let mut bench = Bench::bidding();
+    bench.answer(unknown());
+    bench.sleep(LEASE);
+    bench.tick();
+    bench.answer(unknown());
+    assert_eq!(bench.election.status().store.failures, 2);
+    bench.sleep(2 * REQUEST);
+    bench.tick();
+    bench.next("read");
+    bench.answer(Ok(held(Some(8))));
+    assert_eq!(since(&bench), None, "another candidate could write");
 }
 
 #[test]
@@ -419,6 +431,20 @@ fn r8_processes_that_end_after_a_resignation_shorten_no_lapsed_lease() {
     assert!(!bench.election.is_finished(), "a process of the term lives");
     bench.pass(LEASE - DEADLINE - REQUEST);
     bench.workload_exited(8, None);
+    bench.next("release");
+    assert_eq!(sent.elapsed_min(bench.now), ms(LEASE));
+}
+
+#[test]
+fn r8_processes_that_end_after_the_deadline_shorten_no_lapsed_lease() {
+    let mut bench = Bench::leader_with(Config { has_workload: true, ..config() });
+    let sent = bench.now;
+    bench.request = None;
+    bench.sleep(DEADLINE);
+    bench.workload_exited(8, None);
+    assert_eq!(bench.reason(), Some(Reason::Lapsed), "the deadline came first");
+    bench.publish_acked();
+    assert!(bench.request.is_none(), "released while an answer still holds");
     bench.next("release");
     assert_eq!(sent.elapsed_min(bench.now), ms(LEASE));
 }

@@ -55,6 +55,20 @@ fn the_slower_clock_counts_a_drain() {
 }
 
 #[test]
+fn a_clock_that_goes_back_starts_a_drain_anew_and_no_more() {
+    let mut bench = Bench::leader_with(Config { drain_timeout: ms(3_000), ..config() });
+    bench.resign();
+    bench.publish_acked();
+    bench.sleep(1_000);
+    bench.now.boot -= ms(3_600_000);
+    bench.tick();
+    renew_for(&mut bench, 2_999);
+    assert_eq!(bench.state(), State::Draining);
+    renew_for(&mut bench, 1);
+    assert_eq!(bench.state(), State::Stopped);
+}
+
+#[test]
 fn a_drain_ends_early_when_the_service_says_so() {
     let mut bench = Bench::leader_with(draining());
     step_down(&mut bench, 1_000).unwrap();
@@ -180,6 +194,23 @@ fn the_slower_clock_counts_a_hold_off() {
 }
 
 #[test]
+fn a_clock_that_goes_back_starts_a_hold_off_anew_and_no_more() {
+    let mut bench = Bench::leader();
+    step_down(&mut bench, 8_000).unwrap();
+    bench.publish_acked();
+    bench.answer(Ok(Answer::Done));
+    let left = |bench: &Bench| bench.election.status().hold_off.map(|it| it.remaining(bench.now));
+    bench.next("read");
+    bench.answer(Ok(free(Some(8))));
+    bench.next("read");
+    bench.now.boot -= ms(3_600_000);
+    bench.answer(Ok(free(Some(8))));
+    assert_eq!(left(&bench), Some(ms(8_000)));
+    bench.sleep(5_000);
+    assert_eq!(left(&bench), Some(ms(3_000)), "not when the clock has caught up");
+}
+
+#[test]
 fn a_hold_off_does_not_start_while_the_own_lease_is_held() {
     let mut bench = Bench::leader();
     let nonce = bench.nonce();
@@ -223,6 +254,12 @@ fn verbs_in_the_wrong_state_are_refused_and_name_it() {
     let mut observer = Bench::new(Config { observe: true, ..config() });
     observer.answer(Ok(held(Some(7))));
     assert_eq!(observer.command(Command::Pause), Err(Refusal { state: State::Observing }));
+    let mut leaving = Bench::leader_with(draining());
+    leaving.resign();
+    assert_eq!(leaving.command(Command::Pause), Err(Refusal { state: State::Draining }));
+    leaving.publish_acked();
+    leaving.command(Command::Drained(None)).unwrap();
+    assert_eq!(leaving.command(Command::Pause), Err(Refusal { state: State::Stopped }));
 }
 
 #[test]
@@ -287,7 +324,9 @@ fn a_transfer_names_the_successor_under_the_lease_before_it_is_released() {
     bench.expect("set-successor");
     bench.answer(Ok(Answer::Done));
     assert_eq!(bench.election.status().successor, Some(successor()));
+    assert!(bench.notices.contains(&Notice::SuccessorNamed(successor())));
     bench.expect("release");
+    assert_eq!(bench.election.status().holder, None, "a released lease has no holder");
 }
 
 #[test]
@@ -300,6 +339,15 @@ fn a_successor_that_cannot_be_named_holds_up_a_drained_service_no_longer() {
     bench.sleep(2 * REQUEST);
     bench.answer(unknown());
     bench.expect("release");
+}
+
+#[test]
+fn a_successor_that_cannot_be_named_is_tried_again_later_and_not_in_a_storm() {
+    let mut bench = Bench::leader();
+    bench.command(Command::Transfer(successor())).unwrap();
+    bench.expect("set-successor");
+    bench.answer(unknown());
+    assert_eq!(bench.next("set-successor"), RETRY / 4);
 }
 
 #[test]
