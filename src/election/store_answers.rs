@@ -67,8 +67,9 @@ impl Election {
                 if let Some(left) = left.or(snapshot.ends_in).filter(|it| !it.is_zero()) {
                     // Read when the lease ends rather than at the next poll, with jitter between
                     // candidates.
-                    next_read.wait =
-                        next_read.wait.min(left + period.mul_f32(entropy.jitter / 8.0));
+                    let jitter = period.mul_f32(entropy.jitter / 8.0);
+                    // A lease without an end has the largest Duration left.
+                    next_read.wait = next_read.wait.min(left.saturating_add(jitter));
                 }
                 if bids {
                     let bid = Arc::new(Bid {

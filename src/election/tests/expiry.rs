@@ -140,3 +140,26 @@ fn a_candidate_that_only_observes_bids_for_nothing_that_is_over() {
     assert!(bench.request.is_none());
     assert_eq!(bench.election.status().holder, None, "whose lease is over leads no more");
 }
+
+/// A read of a lease whose store says when it ends.
+fn held_for(ends_in: Duration) -> Result<Answer, StoreError> {
+    let version = Version("1".into());
+    let (record, claim, ends_in) = (record(Some(7)), None, Some(ends_in));
+    Ok(Answer::Snapshot(Snapshot { free: false, record, version, claim, ends_in }))
+}
+
+#[test]
+fn a_standby_reads_when_the_lease_ends_if_the_store_says_so() {
+    let mut bench = Bench::new(config());
+    bench.answer(held_for(ms(300)));
+    let waited = bench.next("read");
+    assert!((300..=300 + RETRY / 8).contains(&waited), "{waited}");
+}
+
+#[test]
+fn a_standby_polls_a_lease_without_an_end() {
+    let mut bench = Bench::new(config());
+    bench.answer(held_for(Duration::MAX));
+    let waited = bench.next("read");
+    assert!((RETRY / 2..=RETRY * 3 / 2).contains(&waited), "{waited}");
+}
