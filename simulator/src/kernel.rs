@@ -15,6 +15,8 @@ mod explore;
 mod inject;
 mod lease;
 mod link;
+mod program;
+mod signal;
 mod table;
 mod tenure;
 mod world;

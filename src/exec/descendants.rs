@@ -123,6 +123,27 @@ mod tests {
     }
 
     #[test]
+    fn a_group_is_known_by_the_start_of_its_leader_also_when_that_has_been_waited_for() {
+        let (mut leader, id) = sleep(0);
+        let (mut member, _) = sleep(id.as_raw_nonzero().get());
+        let since = Linux.stat(id).unwrap().since;
+        leader.kill().unwrap();
+        leader.wait().unwrap();
+        assert!(OtherGroup::led_by(&Linux, id, since).kill(&Linux));
+        member.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_with_the_id_of_a_leader_that_was_started_earlier_is_left_alone() {
+        let (mut other, id) = sleep(0);
+        let since = Linux.stat(id).unwrap().since;
+        assert!(!OtherGroup::led_by(&Linux, id, since - 1).kill(&Linux));
+        assert_eq!(other.try_wait().unwrap(), None);
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+
+    #[test]
     fn a_group_that_has_taken_over_the_id_is_left_alone() {
         let (mut leader, id) = sleep(0);
         let group = OtherGroup::led_by(&Linux, id, Linux.stat(id).unwrap().since);

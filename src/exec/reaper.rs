@@ -58,7 +58,7 @@ fn start(arguments: impl Iterator<Item = OsString>) -> std::io::Result<Pid> {
 pub enum Pause {
     /// The watchdog to stop or exit.
     ForWatchdog,
-    /// [`ROUND`].
+    /// `ROUND`.
     Round,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! It is the command's parent and the subreaper of all descendants. It has a process group of its
 //! own, so that signals to Tenure's group do not reach it, and it blocks all signals. It reads the
-//! clock at each order, at each exit of a child, at each deadline, and at least every [`STEP`]. A
+//! clock at each order, at each exit of a child, at each deadline, and at least every `STEP`. A
 //! SIGSTOP to it has no lasting effect, since the reaper continues it; a freeze of the whole cgroup
 //! has, and afterwards it acts by the clock again.
 //!

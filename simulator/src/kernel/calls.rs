@@ -19,7 +19,9 @@ use tenure::exec::wire::{End, WatchdogCommand};
 use tokio::sync::oneshot;
 
 use super::link::Link;
-use super::table::{CONT, INIT, Role, TENURE};
+use super::program::Program;
+use super::signal::CONT;
+use super::table::{INIT, Role, TENURE};
 use super::world::{Waiting, World};
 
 thread_local! {
@@ -287,7 +289,7 @@ impl World {
         let reaper = table.spawn(parent, Role::Reaper, term, true);
         table.links.push(Link::new(term, reaper));
         drop(table);
-        self.add_reaper(reaper);
+        self.add(reaper, Program::ReaperStarts);
         reaper
     }
 }

@@ -12,7 +12,8 @@ use tenure::exec::wire::{End, RECORD, WatchdogCommand};
 use super::event::Event;
 use super::inject::CODE;
 use super::link::Known;
-use super::table::{CONT, KILL, Process, Role, TENURE, TERM, USR1};
+use super::signal::{CONT, KILL, TERM, USR1};
+use super::table::{Process, Role, TENURE};
 use super::world::{STOP_TIMEOUT, World};
 use crate::{Instant, MILLI, Span};
 

@@ -113,6 +113,22 @@ impl Event {
         )
     }
 
+    /// Returns whether what it does lasts for a while.
+    pub fn lasts(self) -> bool {
+        matches!(
+            self,
+            Self::Stuck
+                | Self::StopCommand
+                | Self::StopWatchdog
+                | Self::StopReaper
+                | Self::Freeze
+                | Self::StallWatchdog
+                | Self::StallTenure
+                | Self::Suspend
+                | Self::Away
+        )
+    }
+
     /// Returns whether what it does outlasts every later bound: Tenure then need not lead again.
     pub fn ends_tenure(self) -> bool {
         matches!(self, Self::KillTenure | Self::KillTenureToo | Self::Term)

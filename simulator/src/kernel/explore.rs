@@ -8,7 +8,7 @@ use super::world::play;
 pub struct Extent {
     /// Whether the command runs once; both if unset.
     pub once: Option<bool>,
-    /// Of the single events, the pairs and the triples, play each so manieth; 0 for none.
+    /// Of the single events, the pairs and the triples, play one of so many; 0 for none.
     pub each: [usize; 3],
     /// After how many failures to stop.
     pub failures: usize,

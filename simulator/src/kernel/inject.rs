@@ -4,7 +4,8 @@ use tenure::election::Command;
 use tenure::exec::kernel::Change;
 
 use super::event::Event;
-use super::table::{INIT, KILL, Role, STOP, TENURE, TERM, Table, USR1};
+use super::signal::{KILL, STOP, TERM, USR1};
+use super::table::{INIT, Role, TENURE, Table};
 use super::world::World;
 use crate::{MILLI, SECOND, Span};
 

@@ -8,17 +8,11 @@ use rustix::io::Errno;
 use tenure::exec::kernel::Change;
 
 use super::link::Link;
-use crate::{Instant, MILLI, SECOND, Span};
+use super::signal;
+use crate::{Instant, SECOND, Span};
 
 pub const INIT: i32 = 1;
 pub const TENURE: i32 = 2;
-
-pub const INT: i32 = 2;
-pub const KILL: i32 = 9;
-pub const USR1: i32 = 10;
-pub const TERM: i32 = 15;
-pub const CONT: i32 = 18;
-pub const STOP: i32 = 19;
 
 /// What a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +51,7 @@ pub struct Process {
     pub ended: Option<Change>,
     pub stopped: bool,
     /// A stop that its parent has not been told yet.
-    unreported: bool,
+    pub unreported: bool,
     /// It does not run before this, and nobody is told: frozen, or without a CPU.
     pub stalled_until: Instant,
     /// It is in a call that no signal interrupts, until then.
@@ -69,7 +63,7 @@ pub struct Process {
     /// It exits then, since it was asked to.
     pub exits_at: Option<Instant>,
     /// A signal that it has not received, since it was stopped or had not executed the command.
-    pending: Option<i32>,
+    pub pending: Option<i32>,
     /// When it was first asked to end.
     pub asked_at: Option<Instant>,
     pub bound: bool,
@@ -206,83 +200,6 @@ impl Table {
         self.all.iter().filter(|(_, it)| it.parent == of).map(|(id, _)| *id).collect()
     }
 
-    /// Delivers a signal.
-    pub fn signal(&mut self, from: i32, to: i32, signal: i32) -> Result<(), Errno> {
-        let Some(target) = self.get(to).copied() else { return Err(Errno::SRCH) };
-        let sender = self.get(from).copied();
-        let is_known = matches!(target.role, Role::Init | Role::Tenure | Role::Bystander);
-        if from != INIT && is_known {
-            self.violated(|| format!("{from} sends signal {signal} to the {:?} {to}", target.role));
-        }
-        if let Some(sender) = sender
-            && sender.term > 0
-            && sender.term != target.term
-        {
-            self.violated(|| format!("signal {signal} from term {} to {to}", sender.term));
-        }
-        if target.ended.is_some() {
-            return Ok(());
-        }
-        self.note(|| format!("{:?} {to} gets signal {signal} from {from}", target.role));
-        match signal {
-            KILL => self.kill(to),
-            STOP => {
-                let it = self.at(to);
-                (it.stopped, it.unreported) = (true, true);
-                self.child_signal(target.parent);
-            }
-            CONT => {
-                let it = self.at(to);
-                (it.stopped, it.unreported) = (false, false);
-                if let Some(pending) = it.pending.take_if(|_| target.role != Role::Launcher) {
-                    self.receive(to, pending);
-                }
-            }
-            // Tenure's own processes block all others.
-            _ if !target.role.is_work() => {}
-            _ => {
-                if signal != USR1 {
-                    let now = self.now;
-                    self.at(to).asked_at.get_or_insert(now);
-                }
-                if target.stopped || target.role == Role::Launcher {
-                    self.at(to).pending = Some(signal);
-                } else {
-                    self.receive(to, signal);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Handles a signal in a process of the command.
-    fn receive(&mut self, id: i32, signal: i32) {
-        let soon = self.now + 300 * MILLI;
-        let it = self.at(id);
-        if signal != USR1 && !it.stubborn {
-            it.exits_at.get_or_insert(soon);
-        }
-    }
-
-    /// The launcher executes the command.
-    pub fn execute(&mut self, id: i32) {
-        self.at(id).role = Role::Main;
-        self.note(|| format!("{id} executes the command"));
-        if let Some(pending) = self.at(id).pending.take() {
-            self.receive(id, pending);
-        }
-    }
-
-    fn kill(&mut self, id: i32) {
-        let now = self.now;
-        let it = self.at(id);
-        if it.stuck_until > now {
-            it.dying = true;
-        } else {
-            self.end(id, Change::Killed(KILL));
-        }
-    }
-
     /// Ends a process.
     pub fn end(&mut self, id: i32, change: Change) {
         let Some(it) = self.all.get_mut(&id).filter(|it| it.ended.is_none()) else { return };
@@ -326,7 +243,7 @@ impl Table {
         }
     }
 
-    fn child_signal(&mut self, parent: i32) {
+    pub fn child_signal(&mut self, parent: i32) {
         if let Some(parent) = self.all.get_mut(&parent) {
             parent.child_signal = true;
         }
@@ -369,7 +286,7 @@ impl Table {
             }
             if stopped && it.unreported {
                 it.unreported = stays;
-                return Ok(Some(Change::Stopped(STOP)));
+                return Ok(Some(Change::Stopped(signal::STOP)));
             }
         }
         Ok(None)
@@ -388,7 +305,7 @@ impl Table {
                 return None;
             }
             if it.dying {
-                return Some((*id, Change::Killed(KILL)));
+                return Some((*id, Change::Killed(signal::KILL)));
             }
             let exits = it.exits_at.is_some_and(|at| at <= now) && !it.stopped;
             exits.then_some((*id, Change::Exited(0)))
@@ -407,9 +324,7 @@ impl Table {
         });
         times.flatten().filter(|at| *at > self.now).min()
     }
-}
 
-impl Table {
     /// Returns the connection of a term.
     pub fn link(&mut self, term: u64) -> &mut Link {
         self.links.iter_mut().rfind(|it| it.term == term).expect("the term has a connection")

@@ -22,7 +22,7 @@ use tenure::status::About;
 use tokio::sync::mpsc;
 
 use super::calls::{self, Simulated};
-use super::table::{INT, TERM, USR1};
+use super::signal::{INT, TERM, USR1};
 use super::world::{STOP_TIMEOUT, World};
 use crate::shell::{Disk, Due, Shell};
 use crate::{Instant, MILLI};

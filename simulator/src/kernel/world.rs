@@ -7,32 +7,28 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::process::Pid;
 use tenure::clock::Moment;
 use tenure::exec::kernel::Change;
-use tenure::exec::launch;
-use tenure::exec::reaper::{Pause, Reaper};
-use tenure::exec::watchdog::Watchdog;
-use tenure::exec::wire::{RECORD, WatchdogCommand};
 use tokio::sync::oneshot;
 
-use super::calls::{Simulated, as_process, execute, fork};
+use super::calls::as_process;
 use super::check::Checks;
-use super::event::Script;
+use super::event::{Event, Script};
 use super::lease::Lease;
-use super::table::{CONT, INIT, Role, TENURE, Table};
+use super::program::Program;
+use super::signal::CONT;
+use super::table::{INIT, Role, TENURE, Table};
 use super::tenure::Tenure;
 use crate::{Instant, MILLI, SECOND, Span};
 
-/// How long the course goes on after the last event.
-const AFTER: Span = 18 * SECOND;
+/// How long the course goes on after the last event, if one lasts for a while, and else.
+const AFTER: [Span; 2] = [18 * SECOND, 9 * SECOND];
 
 /// For how long after an event the next one is tried.
 const WINDOW: Span = 2_500 * MILLI;
@@ -55,17 +51,6 @@ pub enum Waiting {
     Exit(i32),
 }
 
-/// The program of one of Tenure's own processes, and what it waits for.
-enum Program {
-    ReaperStarts,
-    Reaper(Reaper),
-    ReaperWaits(Reaper, i32),
-    ReaperSleeps(Reaper, Instant),
-    WatchdogStarts,
-    WatchdogSleeps(Watchdog, Instant),
-    Launcher,
-}
-
 /// Ends the turn of a process that was killed in it, or whose course is over.
 struct Killed;
 
@@ -76,7 +61,7 @@ pub struct World {
     pub lease: RefCell<Lease>,
     timers: RefCell<Vec<(Instant, oneshot::Sender<()>)>>,
     waiting: RefCell<Vec<(Waiting, Waker)>>,
-    events: RefCell<VecDeque<(usize, super::event::Event)>>,
+    events: RefCell<VecDeque<(usize, Event)>>,
     place: Cell<usize>,
     window: Cell<usize>,
     /// The processes that are in the middle of a turn, and whether each was kept from running in it.
@@ -160,7 +145,13 @@ impl World {
 
     fn is_over(&self) -> bool {
         let now = self.table.borrow().now;
-        self.has_failed() || now >= self.last_event.get() + AFTER
+        self.has_failed() || now >= self.ends_at()
+    }
+
+    fn ends_at(&self) -> Instant {
+        let [long, short] = AFTER;
+        let after = if self.script.has(Event::lasts) { long } else { short };
+        self.last_event.get() + after
     }
 
     pub fn set_timer(&self, after: Duration, fires: oneshot::Sender<()>) {
@@ -176,8 +167,8 @@ impl World {
         waiting.push((what, waker));
     }
 
-    pub fn add_reaper(&self, id: i32) {
-        self.programs.borrow_mut().insert(id, Program::ReaperStarts);
+    pub fn add(&self, id: i32, program: Program) {
+        self.programs.borrow_mut().insert(id, program);
     }
 
     /// Sends a signal, and judges whether it may be sent.
@@ -363,7 +354,7 @@ impl World {
         let tenure = tenure.as_ref().and_then(Tenure::wakes_at).map(|it| it + slept);
         let change = self.table.borrow().next_change();
         let answer = self.lease.borrow().next().map(|it| it + slept);
-        let bounds = [self.last_event.get() + CONTINUED, self.last_event.get() + AFTER];
+        let bounds = [self.last_event.get() + CONTINUED, self.ends_at()];
         let due = timers.chain(programs).chain(tenure).chain(change).chain(answer).chain(bounds);
         due.filter(|at| *at > now).min().unwrap_or(now + SECOND)
     }
@@ -376,106 +367,5 @@ impl World {
         for id in stopped {
             let _ = table.signal(INIT, id, CONT);
         }
-    }
-}
-
-impl Program {
-    /// Returns whether it has something to do.
-    fn is_ready(&self, table: &Table, id: i32) -> bool {
-        let term = table.get(id).map_or(0, |it| it.term);
-        let link = || table.links.iter().rfind(|it| it.term == term);
-        match self {
-            Self::ReaperStarts | Self::Reaper(_) | Self::Launcher => true,
-            Self::ReaperWaits(_, watchdog) => table.has_changed(*watchdog),
-            Self::ReaperSleeps(_, until) => table.awake() >= *until,
-            Self::WatchdogStarts => link().is_some_and(super::link::Link::has_first),
-            Self::WatchdogSleeps(watchdog, until) => {
-                table.now >= *until
-                    || table.get(id).is_some_and(|it| it.child_signal)
-                    || watchdog.is_connected() && link().is_some_and(super::link::Link::is_readable)
-            }
-        }
-    }
-
-    /// Returns when it continues by itself.
-    fn wakes_at(&self, slept: Span) -> Option<Instant> {
-        match self {
-            Self::ReaperSleeps(_, until) => Some(*until + slept),
-            Self::WatchdogSleeps(_, until) => Some(*until),
-            _ => None,
-        }
-    }
-
-    /// Takes a turn; returns how it goes on, unless the process exits or runs the command from here.
-    fn turn(self, world: &Rc<World>, id: i32) -> Option<Self> {
-        match self {
-            Self::ReaperStarts => {
-                world.table.borrow_mut().at(id).subreaper = true;
-                let watchdog = fork(Role::Watchdog, true).ok()?;
-                let mut table = world.table.borrow_mut();
-                let term = table.at(id).term;
-                table.link(term).join(watchdog);
-                world.programs.borrow_mut().insert(watchdog, Self::WatchdogStarts);
-                Some(Self::Reaper(Reaper::new(&Simulated, Pid::from_raw(watchdog)?)))
-            }
-            Self::Reaper(mut reaper)
-            | Self::ReaperWaits(mut reaper, _)
-            | Self::ReaperSleeps(mut reaper, _) => {
-                let pause = reaper.turn()?;
-                let table = world.table.borrow();
-                Some(match pause {
-                    Pause::ForWatchdog => {
-                        let watchdog = table.children(id).into_iter().next().unwrap_or_default();
-                        Self::ReaperWaits(reaper, watchdog)
-                    }
-                    Pause::Round => Self::ReaperSleeps(reaper, table.awake() + 20 * MILLI),
-                })
-            }
-            Self::WatchdogStarts => {
-                let mut bytes = [0; RECORD];
-                let mut table = world.table.borrow_mut();
-                let (now, term) = (table.now, table.at(id).term);
-                let got = table.link(term).receive(&mut bytes, now);
-                drop(table);
-                let order = WatchdogCommand::of_bytes(&bytes);
-                let (Ok(RECORD), WatchdogCommand::Belief(end)) = (got, order) else { return None };
-                let start = || world.start_command(id);
-                let watchdog = Watchdog::start(&Simulated, STOP_TIMEOUT, end, start)?;
-                Self::watch(watchdog, world)
-            }
-            Self::WatchdogSleeps(watchdog, _) => Self::watch(watchdog, world),
-            Self::Launcher => {
-                let watchdog = world.table.borrow().get(id).map_or(INIT, |it| it.parent);
-                let watchdog = world.launched_by(id).unwrap_or(watchdog);
-                if launch::bind(&Simulated, Pid::from_raw(watchdog)?) {
-                    execute();
-                }
-                None
-            }
-        }
-    }
-
-    fn watch(mut watchdog: Watchdog, world: &World) -> Option<Self> {
-        let pause = watchdog.turn()?;
-        let until = world.table.borrow().now + crate::span(pause);
-        Some(Self::WatchdogSleeps(watchdog, until))
-    }
-}
-
-impl World {
-    /// Starts the launcher, as a watchdog.
-    fn start_command(&self, watchdog: i32) -> io::Result<Pid> {
-        self.table.borrow_mut().at(watchdog).subreaper = true;
-        let launcher = fork(Role::Launcher, true)?;
-        self.judge_start(launcher, watchdog);
-        self.checks.borrow_mut().launched.push((launcher, watchdog));
-        self.programs.borrow_mut().insert(launcher, Program::Launcher);
-        Pid::from_raw(launcher).ok_or_else(|| Errno::SRCH.into())
-    }
-
-    /// Returns the watchdog that has started a launcher.
-    fn launched_by(&self, launcher: i32) -> Option<i32> {
-        let checks = self.checks.borrow();
-        checks.launched.iter().find(|it| it.0 == launcher).map(|it| it.1)
     }
 }
