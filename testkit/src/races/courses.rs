@@ -47,6 +47,11 @@ pub trait Course: Send + Sync {
     /// Returns how many races run at the same time.
     fn lanes(&self) -> usize;
 
+    /// Returns how long a race may take to be judged; `None` if it may take any time.
+    fn longest(&self) -> Option<Duration> {
+        None
+    }
+
     /// Makes a lock for a race; no other race of this lane runs.
     async fn lock(&self, lane: usize, seed: u64) -> Lock;
 }
@@ -222,6 +227,12 @@ impl AzuriteCourse {
 impl Course for AzuriteCourse {
     fn name(&self) -> &'static str {
         "azure on Azurite"
+    }
+
+    /// Until the shortest lease ends, by Azurite's rounding: after that, Azurite lets a renewal by
+    /// another client revive it.
+    fn longest(&self) -> Option<Duration> {
+        Some(Duration::from_secs(13))
     }
 
     fn lanes(&self) -> usize {

@@ -97,7 +97,11 @@ pub async fn run(course: Arc<dyn Course>, plan: Plan) -> Result {
                 let seed = plan.seed.wrapping_add(number);
                 let lock = course.lock(lane, seed).await;
                 let model = lock.model.clone();
+                let from = clock::now();
                 let history = race(seed, lock).await;
+                if course.longest().is_some_and(|it| from.elapsed_max(clock::now()) >= it) {
+                    continue;
+                }
                 races += 1;
                 let parts = |it: &&Call| {
                     !matches!(it.asked, Asked::Create | Asked::ReadRecord | Asked::FindHeld)
