@@ -2,9 +2,9 @@
 //! watchdog, the reaper and the launcher of each term, and processes of the command that exit, fork,
 //! leave their group, ignore signals or are in a call that no signal interrupts.
 //!
-//! Nothing here is a model of Tenure's own code. The kernel ([`table`], [`link`]) has processes with
+//! Nothing here is a model of Tenure's own code. The kernel (`table`, `link`) has processes with
 //! parents, groups and sessions, ids that are used again at once, signals, zombies, subreapers, sockets,
-//! clocks and a suspend. The [`world`] lets one process run at a time, in one order; what can happen
+//! clocks and a suspend. The `world` lets one process run at a time, in one order; what can happen
 //! meanwhile are the [`Event`]s of a [`Script`], each at any call of any process or between two instants.
 //! [`explore()`] plays all scripts of one event and of two.
 
