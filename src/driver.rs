@@ -139,6 +139,10 @@ impl Driver {
                 // The timer is behind the inbox, so a message must not keep it from being handled.
                 (Input::Timeout, None)
             }
+            Event::Message(Message::Candidates(table)) => {
+                self.publisher.candidates(table);
+                (Input::Timeout, None)
+            }
             Event::PublishAcked => (Input::PublishAcked, None),
             Event::Wakeup => (Input::Wakeup, None),
             Event::Timeout => (Input::Timeout, None),

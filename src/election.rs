@@ -16,6 +16,7 @@ mod hold_off;
 mod input;
 mod model_state;
 mod notices;
+mod peer;
 mod reason;
 mod request;
 mod retry;
@@ -39,6 +40,7 @@ use hold_off::Deference;
 pub use hold_off::HoldOff;
 pub use input::{Command, Input, Progress, Refusal};
 pub use model_state::StateValue;
+pub use peer::PeerNotice;
 pub use reason::{Reason, TRANSITIONS, Transition};
 pub use request::{Answer, Entropy, Notice, Op, Request, RequestId};
 use retry::RetryTimer;
@@ -151,6 +153,7 @@ impl Election {
             Input::Timeout => self.handle_timeout(now, entropy),
             Input::Answer { id, answer } => self.handle_answer(id, answer, now, entropy),
             Input::Wakeup => self.handle_wakeup(now, entropy),
+            Input::Peer(notice) => self.handle_peer(&notice, now, entropy),
             Input::PublishAcked => self.handle_publish_acked(now, entropy),
             Input::ProbeResult { probe, healthy, begun_in } => {
                 self.handle_probe_result(probe, healthy, begun_in, now, entropy);

@@ -10,12 +10,14 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Moment;
 use crate::election::{Holder, State, Status, Transition};
 
+mod candidates;
 pub mod document;
 mod probe_state;
 pub mod publish_acks;
 mod route_state;
 pub(crate) mod words;
 
+pub use candidates::{CandidateEntry, CandidateTable};
 pub use probe_state::{ProbeResult, ProbeState};
 pub use route_state::{Agreement, RouteReport, RouteState, Verified};
 
@@ -43,6 +45,8 @@ pub struct Published {
     pub probes: Vec<ProbeState>,
     /// The route; `None` without one.
     pub route: Option<RouteState>,
+    /// The candidates; `None` without peers, and before the first contact.
+    pub candidates: Option<CandidateTable>,
 }
 
 /// A past transition.
@@ -155,6 +159,7 @@ impl Published {
             last_holder: None,
             probes: Vec::new(),
             route: None,
+            candidates: None,
         }
     }
 

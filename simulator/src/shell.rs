@@ -172,6 +172,9 @@ impl Shell {
                 let result = ProbeResult { succeeded: healthy, message: String::new(), at: now };
                 self.say(control.probe_finished(probe, result, begun_in), now);
             }
+            Input::Peer(notice) => {
+                self.say(control.peer_notified(notice), now);
+            }
             Input::WorkloadExited { term, hold_off } => {
                 self.say(control.workload_exited(term, hold_off), now);
             }

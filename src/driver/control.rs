@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::election::{Command, Input, Progress, Refusal, State};
-use crate::status::{ProbeResult, RouteReport};
+use crate::election::{Command, Input, PeerNotice, Progress, Refusal, State};
+use crate::status::{CandidateTable, ProbeResult, RouteReport};
 
 /// The capacity of the queue; a sender waits while it is full.
 const QUEUE: usize = 16;
@@ -43,6 +43,8 @@ pub enum Message {
     },
     /// What is known of the route, for the status alone.
     Route(RouteReport),
+    /// The candidates, for the status alone.
+    Candidates(CandidateTable),
 }
 
 impl Control {
@@ -72,6 +74,16 @@ impl Control {
     /// Reports what is known of the route.
     pub async fn route_reported(&self, report: RouteReport) {
         self.send(Message::Route(report)).await;
+    }
+
+    /// Reports a notice of the leader's stream.
+    pub async fn peer_notified(&self, notice: PeerNotice) {
+        self.send(Message::Input { input: Input::Peer(notice), reply: None }).await;
+    }
+
+    /// Reports the candidates.
+    pub async fn candidates_reported(&self, table: CandidateTable) {
+        self.send(Message::Candidates(table)).await;
     }
 
     /// Reports that all processes of this term have exited, or that none will start. If this

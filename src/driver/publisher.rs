@@ -8,7 +8,9 @@ use tokio::sync::watch;
 use crate::clock::Moment;
 use crate::election::{Status, Transition};
 use crate::status::publish_acks::PublishAcks;
-use crate::status::{Judgement, Past, ProbeResult, Published, REMEMBERED, RouteReport};
+use crate::status::{
+    CandidateTable, Judgement, Past, ProbeResult, Published, REMEMBERED, RouteReport,
+};
 
 /// Publishes the status, and tracks whether passive has been acknowledged.
 pub struct Publisher {
@@ -17,7 +19,7 @@ pub struct Publisher {
     /// The publication that was the first passive one after active, until files and route have
     /// acknowledged it.
     unacked: Option<u64>,
-    /// Whether a probe or the route has changed since the last publication.
+    /// Whether a probe, the route or the candidates have changed since the last publication.
     changed: bool,
 }
 
@@ -42,6 +44,15 @@ impl Publisher {
     /// [`publish`](Self::publish), and only by news.
     pub(super) fn route(&mut self, report: RouteReport) {
         self.record(|last| last.route.as_mut().is_some_and(|route| route.record(report)));
+    }
+
+    /// Records the candidates. Readers are woken by the next [`publish`](Self::publish), and only by news.
+    pub(super) fn candidates(&mut self, table: CandidateTable) {
+        self.record(|last| {
+            let is_new = last.candidates.as_ref().is_none_or(|known| known.differs(&table));
+            last.candidates = Some(table);
+            is_new
+        });
     }
 
     /// Records something beside the status; `record` returns whether it has changed.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Answer, RequestId, State};
+use super::{Answer, PeerNotice, RequestId, State};
 use crate::lease::{StoreError, Successor};
 
 /// An event, the argument of [`Election::handle`](super::Election::handle).
@@ -21,6 +21,8 @@ pub enum Input {
     /// The store reports that something may have changed: a hint, never evidence. The next read of a
     /// standby is due now, unless it backs off.
     Wakeup,
+    /// A notice of the leader's stream: a hint like a wake-up, never evidence.
+    Peer(PeerNotice),
     /// All publishers have acknowledged passive since the leadership ended: a pending release may be
     /// sent (R8).
     PublishAcked,
