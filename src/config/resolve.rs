@@ -96,6 +96,7 @@ impl Reader<'_> {
             self.one("max-connections-per-peer", values::max_connections);
         let allowed_hosts = self.many("allowed-hosts", values::host_names);
         let status_files = self.status_files();
+        let (peers, rank) = (self.peers(host, listen.as_deref()), self.rank());
         let admin = self.admin(listen.as_deref());
         let withheld = self.withheld();
         let health = self.health(withheld.as_ref());
@@ -118,6 +119,8 @@ impl Reader<'_> {
             status_files: status_files?,
             admin: admin?,
             health: health?,
+            peers: peers?,
+            rank: rank?,
             drain_timeout: drain_timeout?,
             stop_timeout: stop_timeout?,
             hooks: hooks?,

@@ -39,6 +39,7 @@ impl Instance {
             identity: settings.identity.clone(),
             instance: draw_instance(),
             address: settings.advertise.clone(),
+            peer: settings.peers.as_ref().map(|it| it.url.to_string()),
         };
         let about = About {
             election: settings.election.clone(),

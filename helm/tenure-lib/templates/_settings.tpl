@@ -22,6 +22,10 @@
 {{- else -}}
 {{- $_ := unset $it "kubeService" -}}
 {{- end -}}
+{{- $_ := set $it "peers" (eq (include "tenure.peers" .) "true") -}}
+{{- if not $it.peers -}}
+{{- $it = omit $it "peerAddress" "peerCa" "preemptAfter" -}}
+{{- end -}}
 {{- if not $it.health -}}
 {{- $it = omit $it "healthInterval" "healthTimeout" "healthFailures" "healthSuccesses" -}}
 {{- end -}}
@@ -54,6 +58,18 @@ The variables: one for each other setting that has a value. Commands in the cont
   value: {{ kindIs "float64" $value | ternary (toString (int64 (kindIs "float64" $value | ternary $value 0))) (toString $value) | quote }}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/*
+"true" if the candidates are connected to each other. By default they are where the store cannot notify them:
+a blob, unlike a Lease, has no watch.
+*/}}
+{{- define "tenure.peers" -}}
+{{- if kindIs "bool" .Values.election.peers -}}
+{{- .Values.election.peers -}}
+{{- else -}}
+{{- and (eq (include "tenure.storeKind" .) "azure") (include "tenure.port" . | empty | not) -}}
+{{- end -}}
 {{- end -}}
 
 {{/* The port of the first listener address that is reachable from outside the pod; else empty. */}}
