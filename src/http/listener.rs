@@ -21,7 +21,7 @@ use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
 use crate::config::Listen;
-pub(crate) use connection::{ConnectionService, Streaming, accept};
+pub(crate) use connection::{ConnectionService, OwnPlace, Streaming, accept};
 pub(crate) use limits::Connections;
 pub use socket::SocketFile;
 

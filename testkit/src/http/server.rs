@@ -54,6 +54,7 @@ impl Server {
             max_connections,
             max_connections_per_peer: max_connections,
             allowed_hosts: Vec::new(),
+            peers: None,
             fits: std::convert::identity,
         };
         let address = tcp.address().parse().expect("it prints its address");
