@@ -98,7 +98,7 @@ fn terms(settings: &Settings, candidate: Candidate, rules: Rules, has_workload: 
         health: health_rule(&settings.health),
         has_workload,
         observe: settings.observe,
-        priority: Config::DEFAULT_PRIORITY,
+        priority: settings.rank.priority,
     }
 }
 

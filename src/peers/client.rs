@@ -6,6 +6,8 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use reqwest::StatusCode;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use tokio::time::timeout;
 
 use super::event::{EventReader, Read};
@@ -105,13 +107,20 @@ impl PeerClient {
                 let shown = file.path().display();
                 let pem = file.read(CONNECT).await;
                 let pem = pem.map_err(|it| format!("failed to read {shown}: {}", reason(&it)))?;
-                let roots = client::roots(&pem);
+                let roots = roots(&pem);
                 client::trusting(roots.ok_or(format!("{shown} contains no PEM certificate"))?)
             }
         };
         let settings = settings.map_err(|_| "failed to set up TLS".to_owned())?;
         build(settings).map_err(|_| "failed to set up the HTTP client".to_owned())
     }
+}
+
+fn roots(pem: &[u8]) -> Option<rustls::RootCertStore> {
+    let mut roots = rustls::RootCertStore::empty();
+    let found = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
+    let (added, _) = roots.add_parsable_certificates(found);
+    (added > 0).then_some(roots)
 }
 
 fn build(tls: rustls::ClientConfig) -> reqwest::Result<reqwest::Client> {

@@ -24,6 +24,9 @@ use crate::status::{About, CandidateEntry, whole_ms};
 /// does not pass as connected.
 pub(super) const LONGEST_STREAM: Duration = Duration::from_secs(90);
 
+/// What a leader is given beyond two retry-periods before it counts as silent.
+pub(super) const GRACE: Duration = Duration::from_secs(1);
+
 /// The stream of one instance; clones share its subscribers.
 #[derive(Clone)]
 pub struct PeerStream {
@@ -52,10 +55,19 @@ impl PeerStream {
             let body = format!("this instance is of the election {}\n", self.about.election);
             return (StatusCode::CONFLICT, body).into_response();
         }
-        if self.announcements.borrow().leadership.is_none() {
-            return unavailable(
-                "this instance does not lead; the store's record names the leader\n",
-            );
+        match &self.announcements.borrow().leadership {
+            None => {
+                return unavailable(
+                    "this instance does not lead; the store's record names the leader\n",
+                );
+            }
+            // It would be silent for longer than a subscriber waits.
+            Some(it) if it.is_overdue(self.retry_period, (self.now)()) => {
+                return unavailable(
+                    "the renewals of this instance fail; ask again once they succeed\n",
+                );
+            }
+            Some(_) => {}
         }
         let head = [(CONTENT_TYPE, "text/event-stream"), (INSTANCE, self.about.instance.as_str())];
         if method == Method::HEAD {
@@ -187,6 +199,12 @@ impl Told {
 }
 
 impl Leadership {
+    /// Returns whether no renewal was granted for so long that a subscriber counts it as silent.
+    fn is_overdue(&self, retry_period: Duration, now: Moment) -> bool {
+        let is_over = matches!(self.phase, Phase::Released { .. });
+        !is_over && self.sent.elapsed_max(now) > 2 * retry_period + GRACE
+    }
+
     /// Adds what is new since `before`.
     fn tell(&self, before: Option<&Self>, timing: Timing, events: &mut Vec<PeerEvent>) {
         let Self { term, sent, ref phase } = *self;

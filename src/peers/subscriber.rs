@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use super::client::{Connection, End, PeerClient};
 use super::event::{Holding, PeerEvent, Read};
 use super::report::{Report, Reporter};
+use super::stream::GRACE;
 use super::subscription;
 use crate::clock::Moment;
 use crate::driver::{self, Control};
@@ -35,9 +36,6 @@ const RENEWAL: Duration = Duration::from_secs(60);
 
 /// The shortest time between two requests on account of changes of this instance.
 const PAUSE_OF_CHANGES: Duration = Duration::from_secs(1);
-
-/// What the leader is given beyond two renewals before it counts as silent.
-const GRACE: Duration = Duration::from_secs(1);
 
 /// After how many failures in a row a leader that cannot be reached is worth a warning.
 const FAILURES_TO_WARN: u32 = 4;
@@ -165,6 +163,14 @@ impl Subscriber {
         self.reporter.report(&self.published.borrow(), (self.now)())
     }
 
+    /// Returns how long until the leader is asked anew, given what it was told when it was `asked`.
+    fn until_renewal(&self, reported: &Report, asked: Moment) -> Duration {
+        if self.report() == *reported {
+            return RENEWAL.mul_f32(1.0 - driver::entropy().jitter / 4.0);
+        }
+        PAUSE_OF_CHANGES.saturating_sub(asked.elapsed_min((self.now)()))
+    }
+
     /// Connects with the present report.
     fn attempt(&self, leader: &Leader) -> Attempt {
         let report = self.report();
@@ -182,7 +188,7 @@ impl Subscriber {
         connection: Connection,
     ) -> Result<Ended, Over> {
         self.metrics.peer_connected();
-        let mut listener = Listener { released: false, silence: self.retry_period, table: None };
+        let mut listener = Listener { released: false, renewal: self.retry_period, table: None };
         let ended = self.listen(leader, (report, connection), &mut listener).await;
         self.metrics.peer_disconnected();
         if let Ok(Ended::Lost(_)) = &ended {
@@ -204,7 +210,7 @@ impl Subscriber {
     ) -> Result<Ended, Over> {
         let mut asked = (self.now)();
         let mut renewing: Attempt = Fuse::terminated();
-        let mut renewal = Box::pin(sleep(RENEWAL.mul_f32(1.0 - driver::entropy().jitter / 4.0)));
+        let mut renewal = Box::pin(sleep(self.until_renewal(&reported, asked)));
         let mut silence = Box::pin(sleep(listener.longest_silence()));
         // The leader ends a stream when it is asked anew, perhaps before its answer is here.
         let mut end: Option<End> = None;
@@ -220,9 +226,11 @@ impl Subscriber {
                 },
                 (report, connected) = &mut renewing, if !renewing.is_terminated() => {
                     asked = (self.now)();
-                    renewal = Box::pin(sleep(RENEWAL.mul_f32(1.0 - driver::entropy().jitter / 4.0)));
                     match connected {
-                        Ok(new) => (reported, connection, end) = (report, new, None),
+                        Ok(new) => {
+                            (reported, connection, end) = (report, new, None);
+                            renewal = Box::pin(sleep(self.until_renewal(&reported, asked)));
+                        }
                         Err(why) => {
                             tracing::debug!(why, "the leader did not answer the request anew");
                             renewal = Box::pin(sleep(LONGEST_PAUSE));
@@ -237,8 +245,7 @@ impl Subscriber {
                         return Ok(Ended::Outdated);
                     }
                     if self.report() != reported {
-                        let since = asked.elapsed_min((self.now)());
-                        renewal = Box::pin(sleep(PAUSE_OF_CHANGES.saturating_sub(since)));
+                        renewal = Box::pin(sleep(self.until_renewal(&reported, asked)));
                     }
                 }
             }
@@ -262,7 +269,7 @@ impl Subscriber {
         let ms = Duration::from_millis;
         match event {
             PeerEvent::Holding(Holding { term, sent_ago_ms, lease_ms, next_ms }) => {
-                listener.silence = ms(next_ms);
+                listener.renewal = ms(next_ms).max(self.retry_period);
                 let (sent_ago, lease, next) = (ms(sent_ago_ms), ms(lease_ms), ms(next_ms));
                 self.control
                     .peer_notified(PeerNotice::Holding { term, sent_ago, lease, next })
@@ -302,6 +309,9 @@ impl Subscriber {
     }
 
     async fn report_table(&self, candidates: Vec<CandidateEntry>, listener: &mut Listener) {
+        let own = &self.reporter.about.instance;
+        let is_heir = candidates.iter().any(|it| it.heir && it.instance == *own);
+        self.control.peer_notified(PeerNotice::Candidates { is_heir }).await;
         let at = (self.now)();
         let table = CandidateTable { at, is_current: true, candidates: candidates.into() };
         listener.table = Some(table.clone());
@@ -313,8 +323,8 @@ impl Subscriber {
 struct Listener {
     /// Whether the leader has released the lease.
     released: bool,
-    /// When the next renewal was due, from the last one.
-    silence: Duration,
+    /// When the next renewal is due, and its answer may come later.
+    renewal: Duration,
     /// The last table.
     table: Option<CandidateTable>,
 }
@@ -322,7 +332,7 @@ struct Listener {
 impl Listener {
     /// Returns how long the leader may be silent.
     fn longest_silence(&self) -> Duration {
-        2 * self.silence + GRACE
+        2 * self.renewal + GRACE
     }
 
     fn ended(&self, end: &End) -> Ended {

@@ -73,5 +73,6 @@ pub(super) fn published(standing: Standing) -> Published {
         workload_term: None,
         store: StoreHealth::default(),
         released_term: None,
+        contact_due: None,
     })
 }

@@ -9,6 +9,7 @@ mod bounds;
 mod metrics;
 mod page;
 mod page_processes;
+mod peers;
 mod sockets;
 mod status_file;
 mod watch;
