@@ -10,12 +10,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use futures::StreamExt;
 use futures::stream;
 
 use super::operate::HoldOff;
-use super::terminal::{Style, complain, harmless, print};
+use super::terminal::{Output, Style, complain, harmless, print};
 use crate::clock;
 use crate::config::{Environment, Problem, arguments, duration};
 
@@ -154,12 +154,6 @@ struct Cluster {
     /// The format of the output
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: Output,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
 }
 
 fn timeout(text: &str) -> Result<Duration, Problem> {

@@ -6,6 +6,7 @@
 mod install;
 mod kubectl;
 mod settings;
+mod status;
 mod systemd;
 mod terminal;
 mod verbs;

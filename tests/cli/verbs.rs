@@ -357,47 +357,6 @@ fn check_trusts_a_file_of_this_boot_until_its_deadline() {
     assert!(ran.err.contains("/nonexistent.json could not be read"), "{}", ran.err);
 }
 
-// --- status ---
-
-#[test]
-fn status_is_a_table_for_people_and_the_document_for_programs() {
-    let sidecar = Sidecar::start();
-    sidecar.report("active", "leader", Some(42), 60_000);
-    let ran = run_verb(&["status", "--url", &sidecar.url()], &[]);
-    assert_eq!(ran.code, 0, "{}", ran.err);
-    for line in [
-        "election   orders\n",
-        "leader     web-1 at 10.0.3.7:8080, this instance\n",
-        "term       42\n",
-        "instance   web-1: leader, active\n",
-        "since      2026-11-20 09:00:00 UTC",
-        "valid for  59s, unless renewed\n",
-        "last error none\n",
-    ] {
-        assert!(ran.out.contains(line), "{line} in {}", ran.out);
-    }
-    assert!(!ran.out.contains('\x1b'), "no colour but on a terminal");
-
-    let ran = run_verb(&["status", "--json", "--url", &sidecar.url()], &[]);
-    let document: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
-    assert_eq!(document["term"], 42);
-    assert_eq!(document["version"], "0.1.0", "the whole document");
-
-    let url = sidecar.url();
-    drop(sidecar);
-    let ran = run_verb(&["status", "--url", &url], &[]);
-    assert_eq!(ran.code, 1);
-    assert!(ran.err.contains("is `tenure run` up there?"), "{}", ran.err);
-}
-
-#[test]
-fn another_server_on_the_port_is_distinguished_from_a_sidecar() {
-    let sidecar = Sidecar::start();
-    let ran = run_verb(&["status", "--url", &format!("{}/elsewhere", sidecar.url())], &[]);
-    assert_eq!(ran.code, 1);
-    assert!(ran.err.contains("answers 404"), "{}", ran.err);
-}
-
 // --- watch ---
 
 fn term_and_index(line: &str) -> (Option<u64>, u64) {

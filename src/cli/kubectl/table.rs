@@ -107,6 +107,9 @@ impl Row {
             Some(left) => format!("holds off for {}", spoken(Duration::from_millis(left))),
             None => document.activity(),
         };
+        if document.own_candidate().is_some_and(|it| it.heir) {
+            note = format!("next in line; {note}");
+        }
         if document.identity != self.candidate.pod {
             note = format!("identity {}: {note}", document.identity);
         }
@@ -450,8 +453,16 @@ mod tests {
         status(pod, &format!(r#"{more},"term":{term}"#))
     }
 
+    const STANDBY: &str =
+        r#""state":"standby","role":"passive","valid_for_ms":0,"can_take_over":true"#;
+
     fn standby(pod: &str) -> Row {
-        status(pod, r#""state":"standby","role":"passive","valid_for_ms":0,"can_take_over":true"#)
+        status(pod, STANDBY)
+    }
+
+    fn heir(pod: &str) -> Row {
+        let candidates = r#"[{"instance":"1","heir":false},{"instance":"2","heir":true}]"#;
+        status(pod, &format!(r#"{STANDBY},"instance":"2","candidates":{candidates}"#))
     }
 
     fn silent(pod: &str) -> Row {
@@ -469,7 +480,14 @@ mod tests {
         let mut other = leader("x-1", 7);
         other.candidate.election = Some("payments".to_owned());
         let crashed = row("web-3", Answer::NotRunning("the pod is pending".to_owned()));
-        let all = vec![standby("web-2"), leader("web-1", 42), crashed, silent("web-4"), other];
+        let all = vec![
+            standby("web-2"),
+            leader("web-1", 42),
+            crashed,
+            silent("web-4"),
+            heir("web-5"),
+            other,
+        ];
         let elections = grouped(all);
         let text = "\
 election  pod    role     state    term  left  note
@@ -477,6 +495,7 @@ orders    web-2  passive  standby  -     -     is a standby, ready to take over
 orders    web-1  active   leader   42    8.1s  leads
 orders    web-3  -        -        -     -     the pod is pending
 orders    web-4  unknown  -        -     -     no answer: refused
+orders    web-5  passive  standby  -     -     next in line; is a standby, ready to take over
 payments  x-1    active   leader   7     8.1s  leads
 
 orders: web-1 (term 42) leads; no valid answer from web-4
