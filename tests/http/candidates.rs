@@ -223,7 +223,7 @@ async fn the_page_tells_what_it_cannot_know_and_the_remedy() {
     let server = Server::start(Feed::new(Standing::Standby)).await;
     let body = page(&server).await;
     assert!(body.contains("without peers, an instance sees only the lease"), "{body}");
-    assert!(body.contains("<code>--peers on</code>"), "{body}");
+    assert!(body.contains("<code>--peers=on</code>"), "{body}");
     server.feed().report_candidates(table([]));
     let body = page(&server).await;
     assert!(body.contains("no leader has been contacted") && !body.contains("--peers"), "{body}");

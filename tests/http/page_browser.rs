@@ -5,9 +5,7 @@ use testkit::tools::chromium;
 
 use chromium::{Chromium, keep};
 use server::Server;
-use status::{
-    Feed, candidate, failing, holder, in_jeopardy, leading, ms, now, pass, status as of, table,
-};
+use status::{Feed, candidate, failing, holder, in_jeopardy, ms, now, pass, status as of, table};
 use tenure::election::{Standing, Status};
 use tenure::status::CandidateEntry;
 
