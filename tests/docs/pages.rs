@@ -85,3 +85,8 @@ fn the_commands_of_the_page_on_health_work_as_described() {
 fn the_commands_of_the_page_on_hooks_work_as_described() {
     runs("hooks.md");
 }
+
+#[test]
+fn the_commands_of_the_page_on_the_status_work_as_described() {
+    runs("status.md");
+}
