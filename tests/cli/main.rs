@@ -8,5 +8,6 @@ mod kubectl;
 mod settings;
 mod systemd;
 mod terminal;
+mod tls;
 mod verbs;
 mod wait;

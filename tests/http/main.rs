@@ -11,4 +11,5 @@ mod page;
 mod page_processes;
 mod sockets;
 mod status_file;
+mod tls;
 mod watch;
