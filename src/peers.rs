@@ -78,10 +78,11 @@ impl Peers {
             retry_period,
             now,
         };
+        let own_certificate = settings.tls.as_ref().map(|it| &it.own);
         let subscriber = Subscriber {
             reporter: reporter.clone(),
             own: peers.url,
-            client: PeerClient::new(peers.ca_file.as_deref(), now)?,
+            client: PeerClient::new(own_certificate, peers.ca_file.as_deref(), now)?,
             published: published.clone(),
             control: control.clone(),
             metrics: metrics.clone(),

@@ -1,7 +1,7 @@
 //! Settings of the connections between candidates, and of who is next in line.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::faults::{Problem, Source, Warning};
@@ -9,6 +9,7 @@ use super::kubernetes_names as names;
 use super::reader::Reader;
 use super::values::{self, Listen};
 use crate::lease::PeerUrl;
+use crate::tls::{ClientTls, KeyPair, Part, ServerFiles, TlsFault};
 
 /// The variable with the address of the pod.
 const POD_IP: &str = "POD_IP";
@@ -67,6 +68,14 @@ fn preempt_after(text: &str) -> Result<Option<Duration>, Problem> {
     }
 }
 
+/// Returns whether the listener behind a peer address has TLS, where it is configured: those on
+/// loopback have none.
+fn has_tls(address: SocketAddr, listen: &[Listen]) -> bool {
+    let is_behind = |it: &&Listen| matches!(it, Listen::Tcp(it) if it.port() == address.port());
+    let behind = listen.iter().find(is_behind);
+    behind.map_or(!address.ip().to_canonical().is_loopback(), Listen::is_remote)
+}
+
 impl Reader<'_> {
     /// Reads what decides who is next in line.
     pub(super) fn rank(&mut self) -> Option<Rank> {
@@ -81,10 +90,12 @@ impl Reader<'_> {
         &mut self,
         advertise: Option<&str>,
         listen: Option<&[Listen]>,
+        tls: Option<&ServerFiles>,
     ) -> Option<Option<Peers>> {
         let is_on = self.one("peers", values::switch);
         let given = self.optional("peer-address", address);
         let ca_file = self.optional("peer-ca", values::path);
+        let own = tls.map(|it| &it.own);
         if !is_on? {
             self.warn_without_peers();
             return Some(None);
@@ -102,7 +113,26 @@ impl Reader<'_> {
             Some(address) => address,
             None => self.derived(advertise, listen)?,
         };
-        Some(Some(Peers { url: PeerUrl { is_tls: false, address }, ca_file: ca_file? }))
+        let ca_file = ca_file?;
+        if let Some(ca_file) = &ca_file {
+            self.check_ca(own, ca_file)?;
+        }
+        let is_tls = own.is_some() && has_tls(address, listen);
+        Some(Some(Peers { url: PeerUrl { is_tls, address }, ca_file }))
+    }
+
+    /// Checks that the certificates that authenticate leaders can be read.
+    fn check_ca(&mut self, own: Option<&KeyPair>, ca_file: &Path) -> Option<()> {
+        let faults = ClientTls::load_for_any_name(own, ca_file).err().unwrap_or_default();
+        // Those of this instance's own certificate are of its setting.
+        let of_ca = faults.into_iter().find(|it| it.part == Part::Authorities);
+        match of_ca {
+            None => Some(()),
+            Some(TlsFault { problem, remedy, .. }) => {
+                self.fault_of("peer-ca", Problem { problem, remedy });
+                None
+            }
+        }
     }
 
     /// Derives the peer address from the pod's or the service's address and the listener's port.
@@ -253,6 +283,27 @@ mod tests {
             let fault = rank(&[(name, value)]).unwrap_err();
             assert!(fault.contains(words), "{name} {value}: {fault}");
         }
+    }
+
+    #[test]
+    fn a_loopback_listener_has_no_tls() {
+        let listen = |all: &[&str]| all.iter().map(|it| Listen::Tcp(it.parse().unwrap())).collect();
+        let all: Vec<Listen> = listen(&["127.0.0.1:4040", "0.0.0.0:4443"]);
+        for (address, expected) in [
+            ("10.0.3.7:4443", true),
+            ("127.0.0.1:4443", true),
+            ("127.0.0.1:4040", false),
+            ("10.0.3.7:80", true),
+            ("[::1]:80", false),
+        ] {
+            assert_eq!(has_tls(address.parse().unwrap(), &all), expected, "{address}");
+        }
+    }
+
+    #[test]
+    fn certificates_that_cannot_be_read_are_a_fault() {
+        let fault = url(&[("peer-address", "127.0.0.1:1"), ("peer-ca", "/none")], "").unwrap_err();
+        assert!(fault.contains("peer-ca = \"/none\""), "{fault}");
     }
 
     #[test]

@@ -1,23 +1,22 @@
 //! A standby's connection to the leader's stream.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use reqwest::StatusCode;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use tokio::time::timeout;
 
 use super::event::{EventReader, Read};
 use super::subscription::INSTANCE;
 use crate::clock::Moment;
-use crate::files::{SmallFile, reason};
 use crate::http::client::{self, BodyError};
 use crate::http::resolver::Resolver;
 use crate::lease::PeerUrl;
 use crate::lease::text::excerpt;
+use crate::tls::{self, ClientTls, KeyPair};
 
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -29,9 +28,6 @@ const ANSWER: Duration = Duration::from_secs(2);
 const LONGEST_REFUSAL: usize = 4 * 1024;
 const SHOWN: usize = 200;
 
-/// The most bytes of the file with the CA certificates.
-const LARGEST_CA_FILE: u64 = 1024 * 1024;
-
 /// How many steps are read at once, and then one in each [`REFILL`]: a leader that floods its stream
 /// must not keep this instance busy.
 const BURST: u32 = 32;
@@ -41,7 +37,7 @@ const REFILL: Duration = Duration::from_millis(20);
 #[derive(Clone)]
 pub(super) struct PeerClient {
     plain: reqwest::Client,
-    ca_file: Option<SmallFile>,
+    tls: Option<ClientTls>,
     now: fn() -> Moment,
 }
 
@@ -66,12 +62,19 @@ pub(super) enum End {
 }
 
 impl PeerClient {
-    /// Creates a client; https is authenticated by the certificates in the file, else by those of the
+    /// Creates a client with the certificate of this instance, if it has one. A leader with TLS is
+    /// authenticated by the authorities in the file, whatever its address, else by those of the
     /// system.
-    pub(super) fn new(ca_file: Option<&Path>, now: fn() -> Moment) -> anyhow::Result<Self> {
-        let plain = build(client::tls_settings(false)?)?;
-        let ca_file = ca_file.map(|it| SmallFile::new(it, LARGEST_CA_FILE));
-        Ok(Self { plain, ca_file, now })
+    ///
+    /// # Errors
+    /// When the files cannot be used.
+    pub(super) fn new(
+        own: Option<&KeyPair>,
+        ca_file: Option<&Path>,
+        now: fn() -> Moment,
+    ) -> anyhow::Result<Self> {
+        let plain = build(tls::system_client(false)?)?;
+        Ok(Self { plain, tls: load_tls(own, ca_file)?, now })
     }
 
     /// Opens the stream of the leader with this instance id; returns why it could not be.
@@ -99,33 +102,35 @@ impl PeerClient {
         timeout(ANSWER, connecting).await.unwrap_or_else(|_| late())
     }
 
-    /// Returns a client for https, with certificates that are read anew.
+    /// Returns a client for https, with the certificates as they are now.
     async fn secured(&self) -> Result<reqwest::Client, String> {
-        let settings = match &self.ca_file {
-            None => client::tls_settings(true),
-            Some(file) => {
-                let shown = file.path().display();
-                let pem = file.read(CONNECT).await;
-                let pem = pem.map_err(|it| format!("failed to read {shown}: {}", reason(&it)))?;
-                let roots = roots(&pem);
-                client::trusting(roots.ok_or(format!("{shown} contains no PEM certificate"))?)
-            }
+        let Some(tls) = &self.tls else {
+            return Err(
+                "its address is https, and this instance has neither peer-ca nor TLS".to_owned()
+            );
         };
-        let settings = settings.map_err(|_| "failed to set up TLS".to_owned())?;
-        build(settings).map_err(|_| "failed to set up the HTTP client".to_owned())
+        let config = tls.config().await;
+        let config = Arc::unwrap_or_clone(config);
+        build(config).map_err(|_| "failed to set up the HTTP client".to_owned())
     }
-}
-
-fn roots(pem: &[u8]) -> Option<rustls::RootCertStore> {
-    let mut roots = rustls::RootCertStore::empty();
-    let found = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
-    let (added, _) = roots.add_parsable_certificates(found);
-    (added > 0).then_some(roots)
 }
 
 fn build(tls: rustls::ClientConfig) -> reqwest::Result<reqwest::Client> {
     let builder = client::builder(tls, Resolver::default());
     builder.connect_timeout(CONNECT).pool_max_idle_per_host(0).tcp_nodelay(true).build()
+}
+
+/// Reads the certificates for https; `None` if there is none to be authenticated by.
+fn load_tls(own: Option<&KeyPair>, ca_file: Option<&Path>) -> anyhow::Result<Option<ClientTls>> {
+    let loaded = match (own, ca_file) {
+        (own, Some(ca_file)) => ClientTls::load_for_any_name(own, ca_file),
+        (Some(own), None) => ClientTls::load(Some(own), None),
+        (None, None) => return Ok(None),
+    };
+    loaded.map(Some).map_err(|faults| {
+        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("the TLS files have just changed: {}", faults.join("; "))
+    })
 }
 
 /// Returns the answer of an instance that streams nothing, in a few words.

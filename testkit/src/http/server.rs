@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -13,10 +14,13 @@ use tenure::metrics::Metrics;
 use tenure::peers::{PeerStream, Peers};
 use tenure::publish::api::{App, bind, serve};
 use tenure::status::Heartbeat;
+use tenure::tls::{ServerFiles, ServerTls};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
 
 use crate::http::status::{Feed, about, now};
 
@@ -42,19 +46,34 @@ impl Server {
     }
 
     pub async fn with_places(feed: Feed, max_connections: usize) -> Self {
-        Self::start_with(feed, max_connections, false).await
+        Self::start_with(feed, max_connections, None, false).await
+    }
+
+    /// Starts it with TLS on its port.
+    pub async fn with_tls(feed: Feed, max_connections: usize, files: &ServerFiles) -> Self {
+        let tls = ServerTls::load(files).expect("good files");
+        Self::start_with(feed, max_connections, Some(&tls), false).await
     }
 
     /// Starts the listener of a candidate with peers.
     pub async fn with_peers(feed: Feed, max_connections: usize) -> Self {
-        Self::start_with(feed, max_connections, true).await
+        Self::start_with(feed, max_connections, None, true).await
     }
 
-    async fn start_with(feed: Feed, max_connections: usize, has_peers: bool) -> Self {
+    async fn start_with(
+        feed: Feed,
+        max_connections: usize,
+        tls: Option<&ServerTls>,
+        has_peers: bool,
+    ) -> Self {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let socket = directory.path().join("status.sock");
         let port = Listen::Tcp("127.0.0.1:0".parse().expect("an address"));
         let tcp = bind(&port).await.expect("a free port");
+        let tcp = match tls {
+            Some(tls) => tcp.with_tls(tls),
+            None => tcp,
+        };
         let unix = bind(&Listen::Unix(socket.clone())).await.expect("a socket");
         let heartbeat = Heartbeat::default();
         let metrics = Metrics::new(&about(), false);
@@ -111,6 +130,13 @@ impl Server {
 
     pub async fn connect(&self) -> Client {
         Client::of(TcpStream::connect(self.address).await.expect("it listens"))
+    }
+
+    /// Connects with TLS, to the certificate's name `localhost`.
+    pub async fn connect_tls(&self, settings: Arc<ClientConfig>) -> std::io::Result<Client> {
+        let stream = TcpStream::connect(self.address).await?;
+        let name = "localhost".try_into().expect("a name");
+        Ok(Client::of(TlsConnector::from(settings).connect(name, stream).await?))
     }
 
     pub async fn connect_unix(&self) -> Client {
