@@ -362,9 +362,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "peer-ca",
         kind: Kind::Path,
-        otherwise: "those of the system",
-        help: "File with the CA certificates that authenticate a leader whose peer address is \
-               https, read again for each connection",
+        otherwise: "those of the system, for certificates that name the address",
+        help: "File with the CA certificates that authenticate a leader with TLS, whatever its \
+               address; read again when it changes",
         ..PEERS
     },
     Setting {

@@ -146,7 +146,7 @@ fn json(data: &impl Serialize) -> String {
 
 /// Returns whole milliseconds, rounded up: for a time that must not be understated.
 pub(super) fn ms_at_least(duration: Duration) -> u64 {
-    whole_ms(duration).saturating_add(u64::from(duration.subsec_nanos() % 1_000_000 > 0))
+    whole_ms(duration).saturating_add(u64::from(!duration.subsec_nanos().is_multiple_of(1_000_000)))
 }
 
 /// What was read.

@@ -336,3 +336,15 @@ fn containers_of_a_pod_have_names_of_their_own() {
         assert_eq!(names, ["service", "tenure"]);
     }
 }
+
+#[test]
+fn candidates_are_connected_where_the_store_cannot_notify_them() {
+    let on = |values: Value| {
+        let flags = render(&with(json!({"container": port()}), values)).flags();
+        flags.iter().any(|it| it == "--peers=true")
+    };
+    assert!(on(azure()));
+    assert!(!on(json!({})), "a Lease has a watch");
+    assert!(on(json!({"election": {"peers": true}})));
+    assert!(!on(with(azure(), json!({"election": {"peers": false}}))));
+}

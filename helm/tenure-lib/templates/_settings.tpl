@@ -33,6 +33,10 @@
 {{- $_ := unset $it "kubeService" -}}
 {{- end -}}
 {{- $_ := set $it "peers" (eq (include "tenure.peers" .) "true") -}}
+{{- /* All candidates have certificates of one authority. */ -}}
+{{- if and $it.peers .Values.tls.secretName (not $it.peerCa) -}}
+{{- $_ := set $it "peerCa" (printf "/run/tenure-tls/%s" .Values.tls.caKey) -}}
+{{- end -}}
 {{- if not $it.peers -}}
 {{- $it = omit $it "peerAddress" "peerCa" "preemptAfter" -}}
 {{- end -}}
@@ -72,13 +76,14 @@ The variables: one for each other setting that has a value. Commands in the cont
 
 {{/*
 "true" if the candidates are connected to each other. By default they are where the store cannot notify them:
-a blob, unlike a Lease, has no watch.
+a blob, unlike a Lease, has no watch. With TLS, they need to know the authority of their certificates.
 */}}
 {{- define "tenure.peers" -}}
 {{- if kindIs "bool" .Values.election.peers -}}
 {{- .Values.election.peers -}}
 {{- else -}}
-{{- and (eq (include "tenure.storeKind" .) "azure") (include "tenure.port" . | empty | not) -}}
+{{- $isKnown := or (not (include "tenure.hasTls" .)) .Values.tls.clientCertificates .Values.election.peerCa -}}
+{{- and (eq (include "tenure.storeKind" .) "azure") (include "tenure.port" . | empty | not) $isKnown | not | not -}}
 {{- end -}}
 {{- end -}}
 
