@@ -100,7 +100,7 @@ impl Tls {
                  in its URL, or have it use a loopback address of --listen"
             );
         }
-        stream.read(&mut vec![0; PLAIN]).await?;
+        let _length = stream.read(&mut vec![0; PLAIN]).await?;
         stream.write_all(ANSWER.as_bytes()).await?;
         stream.shutdown().await?;
         Ok(None)
