@@ -28,6 +28,7 @@ pub mod status;
 mod status_file;
 mod surroundings;
 mod terminal;
+mod tls;
 pub mod usage;
 pub mod wait;
 pub mod watch;

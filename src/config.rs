@@ -34,6 +34,7 @@ mod shutdown_budget;
 mod store_url;
 mod table;
 mod timings;
+mod tls;
 mod values;
 mod warnings;
 mod withheld;

@@ -167,6 +167,8 @@ pub mod status;
 pub mod store;
 #[doc(hidden)]
 pub mod timer;
+#[doc(hidden)]
+pub mod tls;
 
 pub use candidate::{Candidate, StartError};
 

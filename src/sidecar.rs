@@ -140,6 +140,7 @@ fn log_start(settings: &Settings, about: &About) {
         drain_timeout = time(settings.drain_timeout),
         observe = settings.observe,
         listen,
+        tls_cert = settings.tls.as_ref().map(|it| display(it.own.cert.display())),
         status_file,
         admin = settings.admin.as_ref().map(display),
         health,

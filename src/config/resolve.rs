@@ -95,6 +95,7 @@ impl Reader<'_> {
         let max_connections_per_peer =
             self.one("max-connections-per-peer", values::max_connections);
         let allowed_hosts = self.many("allowed-hosts", values::host_names);
+        let tls = self.tls(listen.as_deref());
         let status_files = self.status_files();
         let admin = self.admin(listen.as_deref());
         let withheld = self.withheld();
@@ -115,6 +116,7 @@ impl Reader<'_> {
             max_connections: max_connections?,
             max_connections_per_peer: max_connections_per_peer?,
             allowed_hosts: allowed_hosts?,
+            tls: tls?,
             status_files: status_files?,
             admin: admin?,
             health: health?,

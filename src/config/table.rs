@@ -255,6 +255,28 @@ pub const SETTINGS: &[Setting] = &[
         ..STATUS
     },
     Setting {
+        name: "tls-cert",
+        kind: Kind::Path,
+        help: "File with the certificate of the status listener, followed by the intermediate ones, \
+               read again when it changes: each TCP address of `listen` beyond loopback then requires \
+               TLS",
+        ..STATUS
+    },
+    Setting {
+        name: "tls-key",
+        kind: Kind::Path,
+        help: "File with the private key of `tls-cert`, read again when it changes",
+        ..STATUS
+    },
+    Setting {
+        name: "tls-client-ca",
+        kind: Kind::Path,
+        otherwise: "clients need no certificate",
+        help: "File with the CA certificates, read again when it changes, one of which must have \
+               signed the certificate of each client where TLS is required",
+        ..STATUS
+    },
+    Setting {
         name: "status-file",
         kind: Kind::Text("PATH", r"\.(json|env)$"),
         is_list: true,

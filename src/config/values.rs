@@ -20,6 +20,12 @@ pub enum Listen {
 }
 
 impl Listen {
+    /// Returns whether other hosts can reach it: a TCP address that is not loopback.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        matches!(self, Self::Tcp(address) if !address.ip().to_canonical().is_loopback())
+    }
+
     /// Returns whether only one of two addresses can be listened on: they are equal, or one of them
     /// is all addresses of the same port. [`::`](std::net::Ipv6Addr::UNSPECIFIED) is those of IPv4
     /// too.

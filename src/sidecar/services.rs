@@ -25,6 +25,7 @@ use crate::publish::route::{Events, Reconciler};
 use crate::publish::systemd::Systemd;
 use crate::status::publish_acks::PublishAcks;
 use crate::status::{About, Heartbeat, Published};
+use crate::tls::{ServerFiles, ServerTls};
 
 /// The timeout of the first write of the status files.
 const START: Duration = Duration::from_secs(5);
@@ -35,6 +36,7 @@ const LAST_UPDATES: Duration = Duration::from_millis(250);
 /// The services of one sidecar, ready to run.
 pub(super) struct Services {
     listeners: Vec<Listener>,
+    tls: Option<ServerTls>,
     app: App,
     /// The publishers that run in tasks of their own.
     publishers: JoinSet<()>,
@@ -60,7 +62,8 @@ impl Services {
         (heartbeat, control): (Heartbeat, Control),
     ) -> anyhow::Result<(Self, PublishAcks)> {
         let probes = Probes::new(&settings.health, clock::now)?;
-        let listeners = listen(&settings.listen).await?;
+        let tls = settings.tls.as_ref().map(load_tls).transpose()?;
+        let listeners = listen(&settings.listen, tls.as_ref()).await?;
         let admin = match &settings.admin {
             Some(it) => {
                 Some((admin::bind(it).await?, operating(&settings, &about, &control, &published)))
@@ -109,7 +112,7 @@ impl Services {
             fits: descriptors::fits,
         };
         let systemd = None;
-        let it = Self { listeners, app, publishers, probes, hooks, control, admin, systemd };
+        let it = Self { listeners, tls, app, publishers, probes, hooks, control, admin, systemd };
         Ok((it, acks))
     }
 
@@ -121,7 +124,11 @@ impl Services {
     /// Runs until the driver has `ended`, and the publishers have had `LAST_UPDATES` for their last
     /// updates.
     pub(super) async fn run(self, ended: oneshot::Receiver<()>) {
-        let Self { listeners, app, mut publishers, probes, hooks, control, admin, systemd } = self;
+        let Self { listeners, tls, app, mut publishers, probes, hooks, control, admin, systemd } =
+            self;
+        // Ends with this.
+        let mut tasks = JoinSet::new();
+        tasks.spawn(OptionFuture::from(tls.map(ServerTls::follow)));
         let published = app.published.clone();
         let notify = OptionFuture::from(systemd.map(|it| {
             let (published, heartbeat) = (app.published.clone(), app.heartbeat.clone());
@@ -194,9 +201,12 @@ fn operating(
     }
 }
 
-/// Returns the URL at which commands of hooks reach the first status listener.
+/// Returns the URL at which commands of hooks reach the status listener: without TLS if possible,
+/// for which they would need certificates.
 fn reached_at(listeners: &[Listener]) -> Option<String> {
-    let address = listeners.first()?.address();
+    let plain = listeners.iter().find(|it| it.tls().is_none());
+    let listener = plain.or(listeners.first())?;
+    let address = listener.address();
     let Ok(mut socket) = address.parse::<SocketAddr>() else {
         return Some(address);
     };
@@ -205,14 +215,29 @@ fn reached_at(listeners: &[Listener]) -> Option<String> {
         IpAddr::V6(ip) if ip.is_unspecified() => socket.set_ip(Ipv6Addr::LOCALHOST.into()),
         _ => {}
     }
-    Some(format!("http://{socket}"))
+    let scheme = if listener.tls().is_some() { "https" } else { "http" };
+    Some(format!("{scheme}://{socket}"))
 }
 
-async fn listen(addresses: &[Listen]) -> anyhow::Result<Vec<Listener>> {
+/// Reads the files of TLS, which were valid when the settings were read.
+fn load_tls(files: &ServerFiles) -> anyhow::Result<ServerTls> {
+    ServerTls::load(files).map_err(|faults| {
+        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("the TLS files have just changed: {}", faults.join("; "))
+    })
+}
+
+/// Binds the addresses; those that other hosts can reach have TLS, if it is configured.
+async fn listen(addresses: &[Listen], tls: Option<&ServerTls>) -> anyhow::Result<Vec<Listener>> {
     let mut listeners = Vec::new();
     for address in addresses {
         let listener = api::bind(address).await?;
-        tracing::info!(listening = listener.address(), "status listener");
+        let listener = match tls.filter(|_| address.is_remote()) {
+            Some(tls) => listener.with_tls(tls),
+            None => listener,
+        };
+        let has_tls = listener.tls().map(|_| true);
+        tracing::info!(listening = listener.address(), tls = has_tls, "status listener");
         listeners.push(listener);
     }
     Ok(listeners)

@@ -10,5 +10,6 @@ mod settings;
 mod status;
 mod systemd;
 mod terminal;
+mod tls;
 mod verbs;
 mod wait;

@@ -13,4 +13,5 @@ mod page_browser;
 mod page_processes;
 mod sockets;
 mod status_file;
+mod tls;
 mod watch;

@@ -10,6 +10,16 @@
 {{- end -}}
 {{- /* In a pod with an IPv6 address the port is not told apart without brackets; Tenure removes those around IPv4. */ -}}
 {{- $_ := set $it "advertise" (regexReplaceAll "(^|://)\\$\\(POD_IP\\)" ($it.advertise | default "") "${1}[$(POD_IP)]") -}}
+{{- with .Values.tls.secretName -}}
+{{- $_ := set $it "tlsCert" "/run/tenure-tls/tls.crt" -}}
+{{- $_ := set $it "tlsKey" "/run/tenure-tls/tls.key" -}}
+{{- if $.Values.tls.clientCertificates -}}
+{{- $_ := set $it "tlsClientCa" (printf "/run/tenure-tls/%s" $.Values.tls.caKey) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (include "tenure.hasTls" .) (not (include "tenure.loopbackPort" .)) -}}
+{{- $_ := set $it "listen" (append $it.listen (printf "127.0.0.1:%s" (include "tenure.localPort" .))) -}}
+{{- end -}}
 {{- /* Settings without effect are omitted. */ -}}
 {{- if has .Values.routing.mode (list "label" "endpointslice") -}}
 {{- $_ := set $it "kubeRoute" .Values.routing.mode -}}
@@ -65,4 +75,34 @@ The variables: one for each other setting that has a value. Commands in the cont
 {{- end -}}
 {{- end -}}
 {{- if $ports -}}{{- first $ports -}}{{- end -}}
+{{- end -}}
+
+{{/* "true" if that port requires TLS. */}}
+{{- define "tenure.hasTls" -}}
+{{- if or .Values.tls.secretName .Values.election.tlsCert -}}true{{- end -}}
+{{- end -}}
+
+{{/* "true" if that port requires certificates of clients too. */}}
+{{- define "tenure.asksClients" -}}
+{{- if or (and .Values.tls.secretName .Values.tls.clientCertificates) .Values.election.tlsClientCa -}}true{{- end -}}
+{{- end -}}
+
+{{/* The port of the first listener address that is 127.0.0.1 alone; else empty. */}}
+{{- define "tenure.loopbackPort" -}}
+{{- $ports := list -}}
+{{- range .Values.election.listen -}}
+{{- if regexMatch "^(127[.]0[.]0[.]1|localhost):" . -}}
+{{- $ports = append $ports (regexFind "[0-9]+$" .) -}}
+{{- end -}}
+{{- end -}}
+{{- if $ports -}}{{- first $ports -}}{{- end -}}
+{{- end -}}
+
+{{/* The port of 127.0.0.1 where the sidecar answers without TLS. */}}
+{{- define "tenure.localPort" -}}
+{{- if include "tenure.hasTls" . -}}
+{{- include "tenure.loopbackPort" . | default (.Values.tls.localPort | int | toString) -}}
+{{- else -}}
+{{- include "tenure.port" . -}}
+{{- end -}}
 {{- end -}}

@@ -17,12 +17,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep};
 use tower_service::Service;
 
 use super::limits::{Activity, Connections, Slot, Streamed};
-use super::{Listener, Stream};
+use super::{Listener, Peer, Stream, Tls};
 
 /// How long a client may leave a response unread before its connection is closed.
 const WRITE_TIME: Duration = Duration::from_secs(10);
@@ -39,6 +40,13 @@ const AT_ONCE: u32 = 8;
 
 /// The time for each further answer to a client that does not wait.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// The streams of all kinds but plain TCP, which share the code that serves them: plain TCP has its
+/// own for speed.
+type Shared = Box<dyn SharedStream>;
+
+trait SharedStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> SharedStream for T {}
 
 /// Marks a response whose body is a stream without end.
 #[derive(Clone, Copy)]
@@ -70,15 +78,28 @@ pub(crate) async fn accept<T: ConnectionService>(
         match accepted {
             Ok(stream) => {
                 failing = false;
-                if let Some(slot) = connections.take(stream.peer()).await {
-                    let activity = Arc::clone(&slot.activity);
-                    let (service, router) = (Arc::clone(&service), service.router(&stream));
-                    let task = match stream {
-                        Stream::Tcp(it) => tasks.spawn(serve(it, slot, service, router)),
-                        Stream::Unix(it) => tasks.spawn(serve(it, slot, service, router)),
-                    };
-                    activity.is_of(task);
-                }
+                let Some(slot) = connections.take(stream.peer()).await else { continue };
+                let activity = Arc::clone(&slot.activity);
+                let (service, router) = (Arc::clone(&service), service.router(&stream));
+                let task = match (stream, listener.tls()) {
+                    (Stream::Tcp(it), None) => tasks.spawn(serve(it, slot, service, router)),
+                    (Stream::Tcp(it), Some(tls)) => {
+                        let Some(handshake) = tls.slot(activity.peer()).await else { continue };
+                        let begun = Arc::clone(&handshake.activity);
+                        let secured = secure(it, Arc::clone(tls), activity.peer(), handshake);
+                        let task = tasks.spawn(async move {
+                            if let Some(it) = secured.await {
+                                serve(it, slot, service, router).await;
+                            }
+                        });
+                        begun.is_of(task.clone());
+                        task
+                    }
+                    (Stream::Unix(it), _) => {
+                        tasks.spawn(serve(Box::new(it) as Shared, slot, service, router))
+                    }
+                };
+                activity.is_of(task);
             }
             Err(error) => {
                 // Most likely no file descriptor is left. The store needs them more than waiting
@@ -91,6 +112,12 @@ pub(crate) async fn accept<T: ConnectionService>(
             }
         }
     }
+}
+
+/// Performs the handshake of a connection.
+async fn secure(stream: TcpStream, tls: Arc<Tls>, peer: Peer, slot: Slot) -> Option<Shared> {
+    let stream = tls.handshake(stream, peer, slot).await?;
+    Some(Box::new(stream))
 }
 
 pub(super) async fn serve<S, T>(stream: S, slot: Slot, service: Arc<T>, router: Router)
@@ -243,10 +270,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.bounded(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let closed = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.bounded(context, closed)
     }
 }

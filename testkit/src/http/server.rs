@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -11,10 +12,13 @@ use tenure::election::Status;
 use tenure::metrics::Metrics;
 use tenure::publish::api::{App, bind, serve};
 use tenure::status::Heartbeat;
+use tenure::tls::{ServerFiles, ServerTls};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
 
 use crate::http::status::{Feed, about, now};
 
@@ -38,10 +42,24 @@ impl Server {
     }
 
     pub async fn with_places(feed: Feed, max_connections: usize) -> Self {
+        Self::start_with(feed, max_connections, None).await
+    }
+
+    /// Starts it with TLS on its port.
+    pub async fn with_tls(feed: Feed, max_connections: usize, files: &ServerFiles) -> Self {
+        let tls = ServerTls::load(files).expect("good files");
+        Self::start_with(feed, max_connections, Some(&tls)).await
+    }
+
+    async fn start_with(feed: Feed, max_connections: usize, tls: Option<&ServerTls>) -> Self {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let socket = directory.path().join("status.sock");
         let port = Listen::Tcp("127.0.0.1:0".parse().expect("an address"));
         let tcp = bind(&port).await.expect("a free port");
+        let tcp = match tls {
+            Some(tls) => tcp.with_tls(tls),
+            None => tcp,
+        };
         let unix = bind(&Listen::Unix(socket.clone())).await.expect("a socket");
         let heartbeat = Heartbeat::default();
         let app = App {
@@ -85,6 +103,13 @@ impl Server {
 
     pub async fn connect(&self) -> Client {
         Client::of(TcpStream::connect(self.address).await.expect("it listens"))
+    }
+
+    /// Connects with TLS, to the certificate's name `localhost`.
+    pub async fn connect_tls(&self, settings: Arc<ClientConfig>) -> std::io::Result<Client> {
+        let stream = TcpStream::connect(self.address).await?;
+        let name = "localhost".try_into().expect("a name");
+        Ok(Client::of(TlsConnector::from(settings).connect(name, stream).await?))
     }
 
     pub async fn connect_unix(&self) -> Client {
