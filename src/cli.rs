@@ -33,6 +33,7 @@ pub mod usage;
 pub mod wait;
 pub mod watch;
 mod watch_lines;
+mod watch_news;
 
 pub use admin_client::AdminArgs;
 pub use client::UrlArgs;

@@ -88,6 +88,11 @@ fn the_commands_of_the_page_on_hooks_work_as_described() {
 }
 
 #[test]
+fn the_commands_of_the_page_on_the_status_work_as_described() {
+    runs("status.md");
+}
+
+#[test]
 fn the_commands_of_the_page_on_tls_work_as_described() {
     runs("tls.md");
 }

@@ -6,8 +6,10 @@
 mod admin;
 mod api;
 mod bounds;
+mod candidates;
 mod metrics;
 mod page;
+mod page_browser;
 mod page_processes;
 mod sockets;
 mod status_file;
