@@ -81,6 +81,29 @@ pub struct Setting {
     pub help: &'static str,
 }
 
+impl Setting {
+    /// Returns the default for a command, if it does not depend on the environment.
+    #[must_use]
+    pub fn default_for(&self, verb: Verb) -> Option<&'static str> {
+        match (verb, self.under_exec) {
+            (Verb::Exec, UnderExec::Default(it)) => Some(it),
+            _ => self.default,
+        }
+    }
+
+    /// Returns whether the command has it as a flag.
+    #[must_use]
+    pub fn is_flag_of(&self, verb: Verb) -> bool {
+        verb == Verb::Exec || self.under_exec != UnderExec::Alone
+    }
+
+    /// Returns the name of its variable.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        format!("TENURE_{}", self.name.to_ascii_uppercase().replace('-', "_"))
+    }
+}
+
 /// An unparsed value and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Raw {

@@ -16,31 +16,10 @@ impl Setting {
         nearest(misspelt, SETTINGS.iter().filter(|it| of(it)).map(|it| it.name))
     }
 
-    /// Returns the default for a command, if it does not depend on the environment.
-    #[must_use]
-    pub fn default_for(&self, verb: Verb) -> Option<&'static str> {
-        match (verb, self.under_exec) {
-            (Verb::Exec, UnderExec::Default(it)) => Some(it),
-            _ => self.default,
-        }
-    }
-
-    /// Returns whether the command has it as a flag.
-    #[must_use]
-    pub fn is_flag_of(&self, verb: Verb) -> bool {
-        verb == Verb::Exec || self.under_exec != UnderExec::Alone
-    }
-
     /// Returns whether it can be in a settings file.
     #[must_use]
     pub fn is_key(&self) -> bool {
         self.name != CONFIG
-    }
-
-    /// Returns the name of its variable.
-    #[must_use]
-    pub fn variable(&self) -> String {
-        format!("TENURE_{}", self.name.to_ascii_uppercase().replace('-', "_"))
     }
 }
 

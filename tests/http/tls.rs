@@ -188,7 +188,7 @@ async fn a_subscriber_that_never_reads_is_dropped() {
     tokio::time::pause();
     // More than what the buffers of both sides hold.
     let words = "no route ".repeat(5_000);
-    for _ in 0..400 {
+    for _ in 0..2_000 {
         let store = failing(1, &words);
         ground.server.feed().change(Status { store, ..of(leading(42, ms(10_000))) });
         other.event().await.expect("the other receives each change");

@@ -64,7 +64,7 @@
   {{- end -}}
 {{- end -}}
 {{- if and $tls.clientCertificates (not (and $tls.secretName $tls.caKey)) -}}
-  {{- fail (printf "tls.clientCertificates is true, and %s is empty: set it, or tls.clientCertificates=false" ($tls.secretName | ternary "tls.caKey" "tls.secretName")) -}}
+  {{- fail (printf "tls.clientCertificates is true, and %s is empty: set it, or tls.clientCertificates=false" (empty $tls.secretName | ternary "tls.secretName" "tls.caKey")) -}}
 {{- end -}}
 {{- if and (include "tenure.hasTls" .) (eq (include "tenure.localPort" .) (include "tenure.port" .)) -}}
   {{- fail (printf "election.listen has port %s for other pods, which requires TLS, and 127.0.0.1 has the same port without: set tls.localPort or election.listen to another" (include "tenure.port" .)) -}}

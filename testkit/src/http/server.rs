@@ -16,7 +16,7 @@ use tenure::publish::api::{App, bind, serve};
 use tenure::status::Heartbeat;
 use tenure::tls::{ServerFiles, ServerTls};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
@@ -132,9 +132,11 @@ impl Server {
         Client::of(TcpStream::connect(self.address).await.expect("it listens"))
     }
 
-    /// Connects with TLS, to the certificate's name `localhost`.
+    /// Connects with TLS, to the certificate's name `localhost`. Little that is not read is buffered.
     pub async fn connect_tls(&self, settings: Arc<ClientConfig>) -> std::io::Result<Client> {
-        let stream = TcpStream::connect(self.address).await?;
+        let socket = TcpSocket::new_v4()?;
+        socket.set_recv_buffer_size(16 * 1_024)?;
+        let stream = socket.connect(self.address).await?;
         let name = "localhost".try_into().expect("a name");
         Ok(Client::of(TlsConnector::from(settings).connect(name, stream).await?))
     }
