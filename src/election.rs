@@ -28,6 +28,7 @@ mod store_health;
 #[cfg(test)]
 mod tests;
 mod transitions;
+mod wakeup;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -68,7 +69,8 @@ pub struct Election {
     role: Role,
     since: Moment,
     in_flight: Option<InFlight>,
-    /// Whether a wake-up came while the answer that sets the time of the next read was awaited.
+    /// Whether a wake-up came while the answer that sets the time of the next read or renewal was
+    /// awaited.
     woken: bool,
     outbox: Option<Request>,
     notices: VecDeque<Notice>,
@@ -152,7 +154,7 @@ impl Election {
         match input {
             Input::Timeout => self.handle_timeout(now, entropy),
             Input::Answer { id, answer } => self.handle_answer(id, answer, now, entropy),
-            Input::Wakeup => self.handle_wakeup(now, entropy),
+            Input::Wakeup { held_by } => self.handle_changed(held_by, now, entropy),
             Input::Peer(notice) => self.handle_peer(&notice, now, entropy),
             Input::PublishAcked => self.handle_publish_acked(now, entropy),
             Input::ProbeResult { probe, healthy, begun_in } => {
@@ -190,17 +192,6 @@ impl Election {
             self.apply_deadlines(now, entropy);
         }
         self.queue_request(now);
-    }
-
-    /// Makes the next read of a standby due now, unless it backs off. A wake-up is a hint, never
-    /// evidence. During a read or a bid it counts from the answer, which may be of before.
-    fn handle_wakeup(&mut self, now: Moment, entropy: Entropy) {
-        self.woken = true;
-        let reads = self.in_flight.as_ref().is_some_and(|request| matches!(request.op, Op::Read));
-        if !reads {
-            self.apply_wakeup(now);
-        }
-        self.handle_timeout(now, entropy);
     }
 
     /// Handles the acknowledgement by every publisher that this candidate is passive: a pending

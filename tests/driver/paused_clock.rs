@@ -8,7 +8,7 @@ use tenure::clock::Moment;
 use tenure::driver::{Control, Driver, EventLog, Publisher};
 use tenure::election::{Config, Election, State};
 use tenure::lease::{
-    Bid, Candidate, Cause, Failure, Grant, Rules, Snapshot, StoreError, Successor,
+    Bid, Candidate, Cause, Failure, Grant, Rules, Snapshot, StoreError, Successor, Version,
 };
 use tenure::metrics::Metrics;
 use tenure::status::publish_acks::PublishAcks;
@@ -139,7 +139,7 @@ impl LeaseStore for Hanging {
         self.store.write_term(bid, floor).await
     }
 
-    async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
+    async fn renew(&self, bid: &Bid) -> Result<Option<Version>, StoreError> {
         self.pass().await;
         self.store.renew(bid).await
     }
@@ -149,7 +149,11 @@ impl LeaseStore for Hanging {
         self.store.release(bid).await
     }
 
-    async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+    async fn set_successor(
+        &self,
+        bid: &Bid,
+        successor: &Successor,
+    ) -> Result<Option<Version>, StoreError> {
         self.pass().await;
         self.store.set_successor(bid, successor).await
     }

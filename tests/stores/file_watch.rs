@@ -34,6 +34,7 @@ async fn bid(store: &FileStore, number: u128) -> Bid {
         }),
         lease_duration: Duration::from_secs(15),
         seen: store.read().await.expect("read").version,
+        written: None,
     }
 }
 
