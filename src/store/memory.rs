@@ -354,6 +354,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_change_names_who_holds_the_lease() {
+        let memory = Memory::new();
+        let other = memory.clone();
+        let a = bid(1, other.read().await.unwrap().version);
+        memory.acquire(&a).await.unwrap();
+        assert_eq!(other.changed().await, Some(a.nonce));
+        memory.release(&a).await.unwrap();
+        assert_eq!(other.changed().await, None);
+    }
+
+    #[tokio::test]
     async fn a_change_wakes_each_waiter_once() {
         let memory = Memory::new();
         let other = memory.clone();

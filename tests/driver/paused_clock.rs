@@ -198,6 +198,23 @@ async fn one_leads_and_the_standby_takes_over_when_it_resigns() {
     .await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_leader_learns_of_a_loss_before_its_next_renewal() {
+    locally(async {
+        let store = Memory::with_clock(now);
+        let mut leader = Running::start("a", Arc::new(store.clone()));
+        leader.until(State::Leader).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let freed = now();
+        store.break_lease(true).await.unwrap();
+        leader.until(State::Standby).await;
+        assert!(freed.elapsed_max(now()) < Duration::from_millis(10));
+        leader.resign().await;
+        leader.task.await.unwrap();
+    })
+    .await;
+}
+
 /// Starts a leader, and returns it with the switch that makes its store hang.
 async fn leader_of_a_store_that_can_hang() -> (watch::Sender<bool>, Running) {
     let (switch, hangs) = watch::channel(false);
