@@ -7,9 +7,10 @@ use std::time::Duration;
 use kube_server::KubeServer;
 use lease_lock::{A, lead, lease, open, soon, usurp};
 use serde_json::json;
+use tenure::Candidate;
 use tenure::clock::{self, Moment};
+use tenure::election::State;
 use tenure::store::{LeaseAdmin, LeaseStore};
-use tenure::{Candidate, State};
 
 /// How long nothing must happen to count as nothing.
 const QUIET: Duration = Duration::from_millis(800);
