@@ -216,6 +216,7 @@ impl Node {
                 identity: format!("candidate-{}", self.index / 2),
                 instance: format!("{}-{}", self.index, self.life),
                 address: None,
+                peer: None,
             }),
             rules,
             lease_duration,
@@ -227,6 +228,7 @@ impl Node {
             health: self.plan.probing.map(|it| it.rule),
             has_workload: self.plan.has_workload,
             observe: self.plan.observe,
+            priority: Config::DEFAULT_PRIORITY,
         }
     }
 
@@ -248,6 +250,8 @@ impl Node {
             successor: None,
             hold_off: None,
             workload_term: None,
+            released_term: None,
+            contact_due: None,
             store: StoreHealth::default(),
         };
         self.process = Some(Process {
