@@ -39,12 +39,7 @@ impl Election {
     /// Handles a report of the store, which may name the acquisition that holds the lease. A holder
     /// ignores reports that name its own, such as those of its own writes; after any other it renews at
     /// once, so that a loss is known before the next renewal is due.
-    pub(super) fn handle_changed(
-        &mut self,
-        held_by: Option<Nonce>,
-        now: Moment,
-        entropy: Entropy,
-    ) {
+    pub(super) fn handle_changed(&mut self, held_by: Option<Nonce>, now: Moment, entropy: Entropy) {
         let held = match &self.role {
             Role::Standby { .. } => return self.handle_wakeup(now, entropy),
             Role::Leader(it) => Some(&it.held),

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use tenure::clock;
 use tenure::config::FileSettings;
 use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Successor};
-use tenure::store::{LeaseAdmin, LeaseStore};
 use tenure::store::file::FileStore;
+use tenure::store::{LeaseAdmin, LeaseStore};
 use tokio::time::timeout;
 
 /// How long a standby must stay asleep to count as not woken.

@@ -105,7 +105,10 @@ async fn a_renewal_is_one_request_with_the_version_that_the_last_one_returned() 
     assert!((1..=3).contains(&conflicts), "{conflicts} of three changes were met");
     assert_eq!(reads, conflicts);
     assert!(log.len() as f32 <= from.elapsed_max(clock::now()).div_duration_f32(OFTEN) + 8.0);
-    assert_eq!((leader.status().state(clock::now()), leader.status().term()), (State::Leader, term));
+    assert_eq!(
+        (leader.status().state(clock::now()), leader.status().term()),
+        (State::Leader, term)
+    );
     leader.resign().await;
     assert_eq!(lease(&server)["spec"]["holderIdentity"], "");
 }
