@@ -72,7 +72,8 @@ pub struct Election {
     role: Role,
     since: Moment,
     in_flight: Option<InFlight>,
-    /// Whether a wake-up came while the answer that sets the time of the next read was awaited.
+    /// Whether a wake-up came while the answer that sets the time of the next read or renewal was
+    /// awaited.
     woken: bool,
     outbox: Option<Request>,
     notices: VecDeque<Notice>,
@@ -165,7 +166,7 @@ impl Election {
         match input {
             Input::Timeout => self.handle_timeout(now, entropy),
             Input::Answer { id, answer } => self.handle_answer(id, answer, now, entropy),
-            Input::Wakeup => self.handle_wakeup(now, entropy),
+            Input::Wakeup { held_by } => self.handle_changed(held_by, now, entropy),
             Input::Peer(notice) => self.handle_peer(&notice, now, entropy),
             Input::PublishAcked => self.handle_publish_acked(now, entropy),
             Input::ProbeResult { probe, healthy, begun_in } => {

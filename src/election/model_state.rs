@@ -263,7 +263,8 @@ impl Role {
 
 impl HeldLease {
     fn model_state(&self, emit: &mut impl FnMut(StateValue)) {
-        let Self { bid, belief, renewal } = self;
+        // The hints limit requests, and no wake-up of a holder is modelled.
+        let Self { bid, belief, renewal, hints: _ } = self;
         emit(StateValue::Lease(bid.lease));
         emit(StateValue::Belief(belief.sent));
         emit(StateValue::Variant(belief.suspended.into()));

@@ -10,6 +10,7 @@ mod random;
 mod record;
 mod resigning;
 mod step_down;
+mod wakeup;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -294,7 +295,7 @@ fn held(term: Option<u64>) -> Answer {
 }
 
 fn grant(term: Option<u64>) -> Answer {
-    Answer::Grant(Grant { record: record(term), date: None })
+    Answer::Grant(Grant { record: record(term), date: None, version: None })
 }
 
 fn failure() -> Failure {

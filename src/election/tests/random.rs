@@ -14,6 +14,7 @@ enum Event {
     Answer(u8),
     Again,
     Wakeup,
+    Changed(u128),
     Notice(PeerNotice),
     Announce,
     Resign,
@@ -45,6 +46,7 @@ fn event() -> impl Strategy<Value = Event> {
         16 => (0_u8..8).prop_map(Event::Answer),
         2 => Just(Event::Again),
         1 => Just(Event::Wakeup),
+        2 => (0_u128..30).prop_map(Event::Changed),
         4 => notice().prop_map(Event::Notice),
         2 => Just(Event::Announce),
         1 => Just(Event::Resign),
@@ -108,7 +110,8 @@ impl Witness {
             (0..4, "read") => Ok(if kind < 3 { free(Some(7)) } else { held(Some(9)) }),
             (0..4, "acquire") => Ok(grant(Some(7))),
             (0..4, "write-term") => Ok(Answer::Term(10)),
-            (0..4, _) => Ok(Answer::Done),
+            (0..2, _) => Ok(Answer::Written(Version(kind.to_string().into()))),
+            (2..4, _) => Ok(Answer::Done),
             (4, _) => refused(),
             (5, _) => broken(),
             (6, _) => foreign(),
@@ -157,6 +160,11 @@ impl Witness {
             Event::Wakeup => {
                 let entropy = bench.entropy();
                 bench.election.handle_wakeup(bench.now, entropy);
+                bench.drain();
+            }
+            Event::Changed(holder) => {
+                let (held_by, entropy) = (Some(Nonce(holder)), bench.entropy());
+                bench.election.handle_changed(held_by, bench.now, entropy);
                 bench.drain();
             }
             Event::Notice(notice) => {
