@@ -59,7 +59,8 @@
 //! - [`metrics`]: counts events, and computes gauges when they are scraped.
 //! - [`publish`]: the readers of the status: HTTP, page, files, systemd, hooks and the route
 //!   of a Service.
-//! - [`probe`]: runs the health probes.
+//! - [`probe`]: runs the health probes; [`maintenance`]: watches what the cloud announces for this
+//!   machine.
 //! - [`admin`]: the operators' API; passes commands to the driver.
 //! - [`exec`]: runs a command while this instance leads, and stops it in time.
 //! - [`http`]: listeners with their limits, client and resolver; [`kube`]: client for the Kubernetes
@@ -151,6 +152,8 @@ pub mod kube;
 pub mod lease;
 #[doc(hidden)]
 pub mod logs;
+#[doc(hidden)]
+pub mod maintenance;
 #[doc(hidden)]
 pub mod metrics;
 #[doc(hidden)]

@@ -140,9 +140,11 @@ fn log_start(settings: &Settings, about: &About) {
         drain_timeout = time(settings.drain_timeout),
         observe = settings.observe,
         listen,
+        agent_check = settings.agent_check.map(display),
         status_file,
         admin = settings.admin.as_ref().map(display),
         health,
+        scheduled_events = settings.scheduled_events.as_ref().map(display),
         hooks,
         "started"
     );

@@ -11,6 +11,7 @@ use super::faults::{Faults, Problem, Source, Warning};
 use super::kubernetes::Cluster;
 use super::layers::{Flags, Layers};
 use super::reader::Reader;
+use super::scheduled_events;
 use super::settings::{FileSettings, Settings, StoreSettings};
 use super::store_url::{self, StoreUrl};
 use super::table::{Setting, Verb};
@@ -97,8 +98,10 @@ impl Reader<'_> {
         let allowed_hosts = self.many("allowed-hosts", values::host_names);
         let status_files = self.status_files();
         let admin = self.admin(listen.as_deref());
+        let agent_check = self.agent_check(listen.as_deref(), admin.as_ref());
         let withheld = self.withheld();
         let health = self.health(withheld.as_ref());
+        let scheduled_events = self.optional("scheduled-events", scheduled_events::parse);
         let drain_timeout = self.one("drain-timeout", values::duration);
         let hooks = self.hooks(withheld.as_ref());
         let log_format = self.log_format();
@@ -115,9 +118,11 @@ impl Reader<'_> {
             max_connections: max_connections?,
             max_connections_per_peer: max_connections_per_peer?,
             allowed_hosts: allowed_hosts?,
+            agent_check: agent_check?,
             status_files: status_files?,
             admin: admin?,
             health: health?,
+            scheduled_events: scheduled_events?.flatten(),
             drain_timeout: drain_timeout?,
             stop_timeout: stop_timeout?,
             hooks: hooks?,

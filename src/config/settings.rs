@@ -1,6 +1,7 @@
 //! The validated settings.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use super::duration;
 use super::health::{Health, Probe};
 use super::hooks::{Hook, Hooks};
 use super::kubernetes::{KubePublishing, KubernetesSettings, Route};
+use super::scheduled_events::ScheduledEvents;
 use super::store_url::StoreUrl;
 use super::timings::Timings;
 use super::values::{Listen, LogFormat, StatusFile};
@@ -42,12 +44,16 @@ pub struct Settings {
     /// The names, beside those of loopback, that the `Host` header of its requests may have; empty
     /// for loopback alone on loopback, and any elsewhere.
     pub allowed_hosts: Vec<String>,
+    /// The address that answers agent checks of HAProxy.
+    pub agent_check: Option<SocketAddr>,
     /// The status files.
     pub status_files: Vec<StatusFile>,
     /// The address of the admin listener.
     pub admin: Option<Admin>,
     /// The health probes, which must succeed for this instance to compete.
     pub health: Health,
+    /// The source of announcements of maintenance of this machine.
+    pub scheduled_events: Option<ScheduledEvents>,
     /// The longest time from reporting passive to releasing the lease, for work begun as leader.
     pub drain_timeout: Duration,
     /// Under `exec`, when renewals fail: the time from the command's SIGTERM to its SIGKILL, which
@@ -86,6 +92,8 @@ impl Settings {
             activation_delay,
         } = self.timings;
         let kubernetes = self.kubernetes.as_ref();
+        let or_none =
+            |it: Option<&dyn fmt::Display>| it.map_or("none".to_owned(), |it| it.to_string());
         let list = |items: Vec<String>| {
             if items.is_empty() { "none".to_owned() } else { items.join(",") }
         };
@@ -93,7 +101,8 @@ impl Settings {
             "election={} identity={:?} advertise={} store={} kube-api={} kube-route={} \
              lease-duration={} renew-deadline={} \
              retry-period={} request-timeout={} activation-delay={} observe={} listen={} \
-             status-file={} admin={} health={} drain-timeout={} hooks={}",
+             agent-check={} status-file={} admin={} health={} scheduled-events={} drain-timeout={} \
+             hooks={}",
             self.election,
             self.identity,
             self.advertise.as_deref().unwrap_or("none"),
@@ -107,9 +116,11 @@ impl Settings {
             duration::format(activation_delay),
             self.observe,
             list(self.listen.iter().map(ToString::to_string).collect()),
+            or_none(self.agent_check.as_ref().map(|it| it as _)),
             list(self.status_files.iter().map(|it| it.path.display().to_string()).collect()),
             self.admin.as_ref().map_or("none".to_owned(), ToString::to_string),
             list(self.health.probes.iter().map(ToString::to_string).collect()),
+            or_none(self.scheduled_events.as_ref().map(|it| it as _)),
             duration::format(self.drain_timeout),
             list(self.hooks.iter().map(|(name, hook)| format!("{name}:{hook}")).collect()),
         )

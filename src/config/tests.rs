@@ -52,7 +52,7 @@ static TOKEN_FILE: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// For each setting a valid value that is not its default; all are valid together.
-static SAMPLES: LazyLock<[(&str, &[&str]); 41]> = LazyLock::new(|| {
+static SAMPLES: LazyLock<[(&str, &[&str]); 43]> = LazyLock::new(|| {
     let token_file: &'static [&'static str] = vec![TOKEN_FILE.as_str()].leak();
     [
         ("election", &["orders"]),
@@ -78,6 +78,7 @@ static SAMPLES: LazyLock<[(&str, &[&str]); 41]> = LazyLock::new(|| {
         ("max-connections", &["7"]),
         ("max-connections-per-peer", &["5"]),
         ("allowed-hosts", &["tenure.internal"]),
+        ("agent-check", &["127.0.0.1:3"]),
         ("status-file", &["/tmp/a.json", "/tmp/b.env"]),
         ("admin", &["127.0.0.1:2"]),
         ("admin-token-file", token_file),
@@ -95,6 +96,7 @@ static SAMPLES: LazyLock<[(&str, &[&str]); 41]> = LazyLock::new(|| {
         ("health-timeout", &["2s"]),
         ("health-failures", &["4"]),
         ("health-successes", &["5"]),
+        ("scheduled-events", &["azure"]),
         ("drain-timeout", &["6s"]),
         ("stop-timeout", &["2s"]),
         ("on-active", &["true"]),
@@ -126,7 +128,8 @@ fn without_settings_the_defaults_are_the_documented_ones() {
             "election=default identity=\"host\" advertise=none store=file://{} kube-api=none \
              kube-route=none lease-duration=15s renew-deadline=10s retry-period=2s \
              request-timeout=2s activation-delay=0s observe=false listen=127.0.0.1:4040 \
-             status-file=none admin=none health=none drain-timeout=0s hooks=none",
+             agent-check=none status-file=none admin=none health=none scheduled-events=none \
+             drain-timeout=0s hooks=none",
             directory.display()
         )
     );

@@ -15,9 +15,11 @@ use crate::config::{KubePublishing, Listen, Settings};
 use crate::driver::Control;
 use crate::election::Command;
 use crate::kube::Kube;
+use crate::maintenance::MaintenanceWatch;
 use crate::metrics::Metrics;
 use crate::probe::Probes;
 use crate::process::descriptors;
+use crate::publish::agent_check::AgentCheck;
 use crate::publish::api::{self, App, Listener};
 use crate::publish::file::{Outside, Writer};
 use crate::publish::hooks::Hooks;
@@ -42,6 +44,8 @@ pub(super) struct Services {
     hooks: Hooks,
     control: Control,
     admin: Option<(admin::Bound, admin::App)>,
+    agent_check: Option<AgentCheck>,
+    maintenance: Option<MaintenanceWatch>,
     pub(super) systemd: Option<Systemd>,
 }
 
@@ -67,6 +71,9 @@ impl Services {
             }
             None => None,
         };
+        let agent_check = bind_agent_check(settings.agent_check, &published)?;
+        let source = settings.scheduled_events.as_ref();
+        let maintenance = source.map(|it| MaintenanceWatch::new(it, clock::now)).transpose()?;
         let mut publishers = JoinSet::new();
         let mut acks = PublishAcks::none();
         if !settings.status_files.is_empty() {
@@ -108,8 +115,18 @@ impl Services {
             allowed_hosts: settings.allowed_hosts.clone(),
             fits: descriptors::fits,
         };
-        let systemd = None;
-        let it = Self { listeners, app, publishers, probes, hooks, control, admin, systemd };
+        let it = Self {
+            listeners,
+            app,
+            publishers,
+            probes,
+            hooks,
+            control,
+            admin,
+            agent_check,
+            maintenance,
+            systemd: None,
+        };
         Ok((it, acks))
     }
 
@@ -121,8 +138,10 @@ impl Services {
     /// Runs until the driver has `ended`, and the publishers have had `LAST_UPDATES` for their last
     /// updates.
     pub(super) async fn run(self, ended: oneshot::Receiver<()>) {
-        let Self { listeners, app, mut publishers, probes, hooks, control, admin, systemd } = self;
-        let published = app.published.clone();
+        let Self { listeners, app, mut publishers, probes, hooks, control, admin, .. } = self;
+        let (agent_check, maintenance, systemd) =
+            (self.agent_check, self.maintenance, self.systemd);
+        let (published, maintained) = (app.published.clone(), app.published.clone());
         let notify = OptionFuture::from(systemd.map(|it| {
             let (published, heartbeat) = (app.published.clone(), app.heartbeat.clone());
             it.run(published, heartbeat, app.about.clone(), control.leaving())
@@ -146,12 +165,31 @@ impl Services {
                 admin::serve(bound, app).await;
             }
         };
-        tokio::join!(serve, probe, run_hooks, notify, operate);
+        let watch_maintenance = OptionFuture::from(maintenance.map(|it| {
+            it.run(maintained, |announced| {
+                let control = control.clone();
+                async move { control.maintenance_reported(announced).await }
+            })
+        }));
+        let answer_haproxy = OptionFuture::from(agent_check.map(AgentCheck::serve));
+        let around = async { tokio::join!(watch_maintenance, answer_haproxy) };
+        tokio::join!(serve, probe, run_hooks, notify, operate, around);
         // Passive was published before the release; what may be missing is the last state of the
         // store, and an Event.
         let last = async { while publishers.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(LAST_UPDATES, last).await;
     }
+}
+
+/// Binds the listener for agent checks, if there is to be one.
+fn bind_agent_check(
+    address: Option<SocketAddr>,
+    published: &watch::Receiver<Published>,
+) -> anyhow::Result<Option<AgentCheck>> {
+    let Some(address) = address else { return Ok(None) };
+    let bound = AgentCheck::bind(address, published.clone(), clock::now)?;
+    tracing::info!(agent_check = bound.address(), "agent-check listener");
+    Ok(Some(bound))
 }
 
 /// Starts the publishers to the cluster, route and Events; returns the route's acknowledgements.
