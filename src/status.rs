@@ -18,7 +18,7 @@ pub mod publish_acks;
 mod route_state;
 pub(crate) mod words;
 
-pub use candidates::{CandidateEntry, CandidateTable};
+pub use candidates::{CandidateDocument, CandidateEntry, CandidateTable};
 pub use maintenance::Maintenance;
 pub use probe_state::{ProbeResult, ProbeState};
 pub use route_state::{Agreement, RouteReport, RouteState, Verified};
@@ -47,7 +47,7 @@ pub struct Published {
     pub probes: Vec<ProbeState>,
     /// The route; `None` without one.
     pub route: Option<RouteState>,
-    /// The candidates; `None` without peers, and before the first contact.
+    /// The candidates; `None` without peers, empty before the first contact with a leader.
     pub candidates: Option<CandidateTable>,
     /// The next maintenance of this machine; `None` if none is announced, or nobody asks.
     pub maintenance: Option<Maintenance>,
@@ -209,11 +209,13 @@ impl Published {
     }
 
     /// Returns whether the store has not answered for longer than lease-duration at `now`, so that
-    /// nothing last seen in it is certain any more.
+    /// nothing last seen in it is certain any more. While the leader notifies this instance, that
+    /// counts from when the store is to be read again.
     #[must_use]
     pub fn is_out_of_contact(&self, about: &About, now: Moment) -> bool {
         let last = self.status.store.last_success;
-        last.is_none_or(|last| last.elapsed_max(now) > about.lease_duration)
+        let allowed = about.lease_duration + self.status.contact_due.unwrap_or_default();
+        last.is_none_or(|last| last.elapsed_max(now) > allowed)
     }
 
     /// Returns whether this instance is a standby at `now` that would lead if the lease were free:
@@ -231,6 +233,15 @@ impl Published {
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         self.probes.iter().all(|probe| probe.last.as_ref().is_some_and(|last| last.succeeded))
+    }
+
+    /// Returns the first probe whose last result was a failure, with that result in words.
+    #[must_use]
+    pub fn failing_probe(&self) -> Option<String> {
+        self.probes.iter().find_map(|probe| {
+            let last = probe.last.as_ref().filter(|last| !last.succeeded)?;
+            Some(format!("{}: {}", probe.probe, last.message))
+        })
     }
 
     /// Returns whether role and route agree at `now`; `None` without a route.
@@ -253,6 +264,51 @@ pub fn valid_until_boottime_ns(judgement: &Judgement, now: Moment) -> u64 {
         Role::Passive => 0,
         Role::Active => {
             u64::try_from((now.boot + judgement.remaining).as_nanos()).unwrap_or(u64::MAX)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::election::{Standing, StoreHealth};
+
+    fn at(seconds: u64) -> Moment {
+        let reading = Duration::from_secs(seconds);
+        Moment { boot: reading, raw: reading, wall: reading }
+    }
+
+    /// Returns a standby that the store answered at 100 s.
+    fn standby(contact_due: Option<Duration>) -> Published {
+        Published::first(Status {
+            standing: Standing::Standby,
+            since: at(0),
+            holder: None,
+            successor: None,
+            hold_off: None,
+            workload_term: None,
+            released_term: None,
+            contact_due,
+            store: StoreHealth { last_success: Some(at(100)), ..StoreHealth::default() },
+        })
+    }
+
+    #[test]
+    fn contact_is_lost_a_lease_duration_after_the_store_was_to_be_read() {
+        let about = About {
+            election: String::new(),
+            identity: String::new(),
+            instance: String::new(),
+            boot_id: String::new(),
+            store: "memory",
+            lease_duration: Duration::from_secs(15),
+        };
+        for (contact_due, last) in [(None, 115), (Some(Duration::from_secs(30)), 145)] {
+            let published = standby(contact_due);
+            assert!(!published.is_out_of_contact(&about, at(last)), "{contact_due:?}");
+            assert!(published.can_take_over(&about, at(last)), "{contact_due:?}");
+            assert!(published.is_out_of_contact(&about, at(last + 1)), "{contact_due:?}");
+            assert!(!published.can_take_over(&about, at(last + 1)), "{contact_due:?}");
         }
     }
 }

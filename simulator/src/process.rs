@@ -221,6 +221,7 @@ impl Node {
                 identity: format!("candidate-{}", self.index / 2),
                 instance: format!("{}-{}", self.index, self.life),
                 address: None,
+                peer: None,
             }),
             rules,
             lease_duration,
@@ -232,6 +233,7 @@ impl Node {
             health: self.plan.probing.map(|it| it.rule),
             has_workload: self.plan.has_workload,
             observe: self.plan.observe,
+            priority: Config::DEFAULT_PRIORITY,
         }
     }
 
@@ -253,6 +255,8 @@ impl Node {
             successor: None,
             hold_off: None,
             workload_term: None,
+            released_term: None,
+            contact_due: None,
             store: StoreHealth::default(),
         };
         self.process = Some(Process {

@@ -11,11 +11,13 @@ use super::duration;
 use super::health::{Health, Probe};
 use super::hooks::{Hook, Hooks};
 use super::kubernetes::{KubePublishing, KubernetesSettings, Route};
+use super::peers::{Peers, Rank};
 use super::scheduled_events::ScheduledEvents;
 use super::store_url::StoreUrl;
 use super::timings::Timings;
 use super::values::{Listen, LogFormat, StatusFile};
 use super::withheld::Withheld;
+use crate::tls::ServerFiles;
 
 /// The validated settings of `tenure run` or `tenure exec`.
 #[derive(Clone, Debug)]
@@ -46,6 +48,9 @@ pub struct Settings {
     pub allowed_hosts: Vec<String>,
     /// The address that answers agent checks of HAProxy.
     pub agent_check: Option<SocketAddr>,
+    /// The files of TLS on the TCP addresses of the status listener beyond loopback; `None` for no
+    /// TLS.
+    pub tls: Option<ServerFiles>,
     /// The status files.
     pub status_files: Vec<StatusFile>,
     /// The address of the admin listener.
@@ -54,6 +59,10 @@ pub struct Settings {
     pub health: Health,
     /// The source of announcements of maintenance of this machine.
     pub scheduled_events: Option<ScheduledEvents>,
+    /// How the candidates are connected; `None` without peers.
+    pub peers: Option<Peers>,
+    /// What decides who is next in line.
+    pub rank: Rank,
     /// The longest time from reporting passive to releasing the lease, for work begun as leader.
     pub drain_timeout: Duration,
     /// Under `exec`, when renewals fail: the time from the command's SIGTERM to its SIGKILL, which
@@ -101,8 +110,8 @@ impl Settings {
             "election={} identity={:?} advertise={} store={} kube-api={} kube-route={} \
              lease-duration={} renew-deadline={} \
              retry-period={} request-timeout={} activation-delay={} observe={} listen={} \
-             agent-check={} status-file={} admin={} health={} scheduled-events={} drain-timeout={} \
-             hooks={}",
+             agent-check={} tls-cert={} status-file={} admin={} health={} scheduled-events={} peers={} \
+             priority={} drain-timeout={} hooks={}",
             self.election,
             self.identity,
             self.advertise.as_deref().unwrap_or("none"),
@@ -117,10 +126,13 @@ impl Settings {
             self.observe,
             list(self.listen.iter().map(ToString::to_string).collect()),
             or_none(self.agent_check.as_ref().map(|it| it as _)),
+            self.tls.as_ref().map_or("none".to_owned(), |it| it.own.cert.display().to_string()),
             list(self.status_files.iter().map(|it| it.path.display().to_string()).collect()),
             self.admin.as_ref().map_or("none".to_owned(), ToString::to_string),
             list(self.health.probes.iter().map(ToString::to_string).collect()),
             or_none(self.scheduled_events.as_ref().map(|it| it as _)),
+            self.peers.as_ref().map_or("off".to_owned(), |it| it.url.to_string()),
+            self.rank.priority,
             duration::format(self.drain_timeout),
             list(self.hooks.iter().map(|(name, hook)| format!("{name}:{hook}")).collect()),
         )

@@ -6,6 +6,7 @@ mod bidding;
 mod expiry;
 mod hold_off;
 mod maintenance;
+mod peer;
 mod random;
 mod record;
 mod resigning;
@@ -59,11 +60,17 @@ fn config() -> Config {
         health: None,
         has_workload: false,
         observe: false,
+        priority: Config::DEFAULT_PRIORITY,
     }
 }
 
 fn candidate(name: &str) -> crate::lease::Candidate {
-    crate::lease::Candidate { identity: name.into(), instance: format!("{name}-1"), address: None }
+    crate::lease::Candidate {
+        identity: name.into(),
+        instance: format!("{name}-1"),
+        address: None,
+        peer: None,
+    }
 }
 
 /// The candidate under test, with its clocks and the request in flight.

@@ -17,6 +17,7 @@ use crate::election::Command;
 use crate::kube::Kube;
 use crate::maintenance::MaintenanceWatch;
 use crate::metrics::Metrics;
+use crate::peers::{PLACES, Peers};
 use crate::probe::Probes;
 use crate::process::descriptors;
 use crate::publish::agent_check::AgentCheck;
@@ -27,6 +28,7 @@ use crate::publish::route::{Events, Reconciler};
 use crate::publish::systemd::Systemd;
 use crate::status::publish_acks::PublishAcks;
 use crate::status::{About, Heartbeat, Published};
+use crate::tls::{ServerFiles, ServerTls};
 
 /// The timeout of the first write of the status files.
 const START: Duration = Duration::from_secs(5);
@@ -37,15 +39,15 @@ const LAST_UPDATES: Duration = Duration::from_millis(250);
 /// The services of one sidecar, ready to run.
 pub(super) struct Services {
     listeners: Vec<Listener>,
+    tls: Option<ServerTls>,
     app: App,
     /// The publishers that run in tasks of their own.
     publishers: JoinSet<()>,
     probes: Probes,
     hooks: Hooks,
+    peers: Option<Peers>,
     control: Control,
     admin: Option<(admin::Bound, admin::App)>,
-    agent_check: Option<AgentCheck>,
-    maintenance: Option<MaintenanceWatch>,
     pub(super) systemd: Option<Systemd>,
 }
 
@@ -64,17 +66,16 @@ impl Services {
         (heartbeat, control): (Heartbeat, Control),
     ) -> anyhow::Result<(Self, PublishAcks)> {
         let probes = Probes::new(&settings.health, clock::now)?;
-        let listeners = listen(&settings.listen).await?;
+        let tls = settings.tls.as_ref().map(load_tls).transpose()?;
+        let listeners = listen(&settings.listen, tls.as_ref()).await?;
         let admin = match &settings.admin {
             Some(it) => {
                 Some((admin::bind(it).await?, operating(&settings, &about, &control, &published)))
             }
             None => None,
         };
-        let agent_check = bind_agent_check(settings.agent_check, &published)?;
-        let source = settings.scheduled_events.as_ref();
-        let maintenance = source.map(|it| MaintenanceWatch::new(it, clock::now)).transpose()?;
         let mut publishers = JoinSet::new();
+        start_around(&settings, &published, &control, &mut publishers)?;
         let mut acks = PublishAcks::none();
         if !settings.status_files.is_empty() {
             let (names, published) = (settings.status_files.clone(), published.clone());
@@ -103,6 +104,8 @@ impl Services {
             reached_at(&listeners),
             clock::now,
         )?;
+        let peers = Peers::new(&settings, &about, &published, (&control, &metrics), clock::now)?;
+        let fits = if peers.is_some() { fits_beside_peers } else { descriptors::fits };
         let app = App {
             about,
             published,
@@ -113,20 +116,12 @@ impl Services {
             max_connections: settings.max_connections,
             max_connections_per_peer: settings.max_connections_per_peer,
             allowed_hosts: settings.allowed_hosts.clone(),
-            fits: descriptors::fits,
+            peers: peers.as_ref().map(Peers::stream),
+            fits,
         };
-        let it = Self {
-            listeners,
-            app,
-            publishers,
-            probes,
-            hooks,
-            control,
-            admin,
-            agent_check,
-            maintenance,
-            systemd: None,
-        };
+        let systemd = None;
+        let it =
+            Self { listeners, tls, app, publishers, probes, hooks, peers, control, admin, systemd };
         Ok((it, acks))
     }
 
@@ -138,10 +133,22 @@ impl Services {
     /// Runs until the driver has `ended`, and the publishers have had `LAST_UPDATES` for their last
     /// updates.
     pub(super) async fn run(self, ended: oneshot::Receiver<()>) {
-        let Self { listeners, app, mut publishers, probes, hooks, control, admin, .. } = self;
-        let (agent_check, maintenance, systemd) =
-            (self.agent_check, self.maintenance, self.systemd);
-        let (published, maintained) = (app.published.clone(), app.published.clone());
+        let Self {
+            listeners,
+            tls,
+            app,
+            mut publishers,
+            probes,
+            hooks,
+            peers,
+            control,
+            admin,
+            systemd,
+        } = self;
+        // Ends with this.
+        let mut tasks = JoinSet::new();
+        tasks.spawn(OptionFuture::from(tls.map(ServerTls::follow)));
+        let published = app.published.clone();
         let notify = OptionFuture::from(systemd.map(|it| {
             let (published, heartbeat) = (app.published.clone(), app.heartbeat.clone());
             it.run(published, heartbeat, app.about.clone(), control.leaving())
@@ -165,15 +172,8 @@ impl Services {
                 admin::serve(bound, app).await;
             }
         };
-        let watch_maintenance = OptionFuture::from(maintenance.map(|it| {
-            it.run(maintained, |announced| {
-                let control = control.clone();
-                async move { control.maintenance_reported(announced).await }
-            })
-        }));
-        let answer_haproxy = OptionFuture::from(agent_check.map(AgentCheck::serve));
-        let around = async { tokio::join!(watch_maintenance, answer_haproxy) };
-        tokio::join!(serve, probe, run_hooks, notify, operate, around);
+        let connect = OptionFuture::from(peers.map(Peers::run));
+        tokio::join!(serve, probe, run_hooks, notify, operate, connect);
         // Passive was published before the release; what may be missing is the last state of the
         // store, and an Event.
         let last = async { while publishers.join_next().await.is_some() {} };
@@ -181,15 +181,28 @@ impl Services {
     }
 }
 
-/// Binds the listener for agent checks, if there is to be one.
-fn bind_agent_check(
-    address: Option<SocketAddr>,
+/// Starts what answers agent checks and what watches the maintenance of the machine, which end with the
+/// driver.
+fn start_around(
+    settings: &Settings,
     published: &watch::Receiver<Published>,
-) -> anyhow::Result<Option<AgentCheck>> {
-    let Some(address) = address else { return Ok(None) };
-    let bound = AgentCheck::bind(address, published.clone(), clock::now)?;
-    tracing::info!(agent_check = bound.address(), "agent-check listener");
-    Ok(Some(bound))
+    control: &Control,
+    tasks: &mut JoinSet<()>,
+) -> anyhow::Result<()> {
+    if let Some(address) = settings.agent_check {
+        let agent = AgentCheck::bind(address, published.clone(), clock::now)?;
+        tracing::info!(agent_check = agent.address(), "agent-check listener");
+        tasks.spawn(agent.serve());
+    }
+    if let Some(source) = &settings.scheduled_events {
+        let watch = MaintenanceWatch::new(source, clock::now)?;
+        let control = control.clone();
+        tasks.spawn(watch.run(published.clone(), move |announced| {
+            let control = control.clone();
+            async move { control.maintenance_reported(announced).await }
+        }));
+    }
+    Ok(())
 }
 
 /// Starts the publishers to the cluster, route and Events; returns the route's acknowledgements.
@@ -232,9 +245,12 @@ fn operating(
     }
 }
 
-/// Returns the URL at which commands of hooks reach the first status listener.
+/// Returns the URL at which commands of hooks reach the status listener: without TLS if possible,
+/// for which they would need certificates.
 fn reached_at(listeners: &[Listener]) -> Option<String> {
-    let address = listeners.first()?.address();
+    let plain = listeners.iter().find(|it| it.tls().is_none());
+    let listener = plain.or(listeners.first())?;
+    let address = listener.address();
     let Ok(mut socket) = address.parse::<SocketAddr>() else {
         return Some(address);
     };
@@ -243,14 +259,34 @@ fn reached_at(listeners: &[Listener]) -> Option<String> {
         IpAddr::V6(ip) if ip.is_unspecified() => socket.set_ip(Ipv6Addr::LOCALHOST.into()),
         _ => {}
     }
-    Some(format!("http://{socket}"))
+    let scheme = if listener.tls().is_some() { "https" } else { "http" };
+    Some(format!("{scheme}://{socket}"))
 }
 
-async fn listen(addresses: &[Listen]) -> anyhow::Result<Vec<Listener>> {
+/// Returns how many connections fit into the limit of open files beside those of the peers.
+fn fits_beside_peers(connections: usize) -> usize {
+    descriptors::fits(connections + PLACES).saturating_sub(PLACES).max(1)
+}
+
+/// Reads the files of TLS, which were valid when the settings were read.
+fn load_tls(files: &ServerFiles) -> anyhow::Result<ServerTls> {
+    ServerTls::load(files).map_err(|faults| {
+        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("the TLS files have just changed: {}", faults.join("; "))
+    })
+}
+
+/// Binds the addresses; those that other hosts can reach have TLS, if it is configured.
+async fn listen(addresses: &[Listen], tls: Option<&ServerTls>) -> anyhow::Result<Vec<Listener>> {
     let mut listeners = Vec::new();
     for address in addresses {
         let listener = api::bind(address).await?;
-        tracing::info!(listening = listener.address(), "status listener");
+        let listener = match tls.filter(|_| address.is_remote()) {
+            Some(tls) => listener.with_tls(tls),
+            None => listener,
+        };
+        let has_tls = listener.tls().map(|_| true);
+        tracing::info!(listening = listener.address(), tls = has_tls, "status listener");
         listeners.push(listener);
     }
     Ok(listeners)

@@ -27,11 +27,12 @@ fn code(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The modules from the ground up; each may use only those before it. `fuzzing` is of the tests.
-const FLOORS: [&str; 22] = [
+const FLOORS: [&str; 24] = [
     "clock",
     "timer",
     "lease",
     "files",
+    "tls",
     "config",
     "logs",
     "election",
@@ -42,6 +43,7 @@ const FLOORS: [&str; 22] = [
     "process",
     "store",
     "driver",
+    "peers",
     "probe",
     "maintenance",
     "publish",

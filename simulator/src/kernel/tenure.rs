@@ -59,6 +59,7 @@ fn config(rules: tenure::lease::Rules) -> Config {
             identity: "one".to_owned(),
             instance: "1".to_owned(),
             address: None,
+            peer: None,
         }),
         rules,
         lease_duration: ms(6_000),
@@ -70,6 +71,7 @@ fn config(rules: tenure::lease::Rules) -> Config {
         health: None,
         has_workload: true,
         observe: false,
+        priority: Config::DEFAULT_PRIORITY,
     }
 }
 

@@ -216,7 +216,7 @@ fn the_summary_names_the_service_settings_without_secrets() {
     ];
     let summary = loaded(flags, &[]).unwrap().summary();
     let expected = "admin=unix:/tmp/admin health=http://127.0.0.1:1/h?…,exec:/bin/sh … \
-                    scheduled-events=none drain-timeout=5s \
+                    scheduled-events=none peers=off priority=50 drain-timeout=5s \
                     hooks=on-drain:/bin/sh …,on-leader-change:https://hooks.test/…";
     assert!(summary.ends_with(expected), "{summary}");
 }

@@ -177,6 +177,8 @@ mod tests {
             successor: None,
             hold_off: None,
             workload_term: None,
+            released_term: None,
+            contact_due: None,
             store,
         }
     }
@@ -311,6 +313,7 @@ mod tests {
             identity: name.to_owned(),
             instance: format!("{name}-1"),
             address: None,
+            peer: None,
         });
         Status { holder: Some(Holder { candidate, term }), ..status(Standing::Standby) }
     }
