@@ -53,7 +53,7 @@ static TOKEN_FILE: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// For each setting a valid value that is not its default; all are valid together.
-static SAMPLES: LazyLock<[(&str, &[&str]); 46]> = LazyLock::new(|| {
+static SAMPLES: LazyLock<[(&str, &[&str]); 52]> = LazyLock::new(|| {
     let one = |path: &'static String| -> &'static [&'static str] { vec![path.as_str()].leak() };
     let token_file = one(&TOKEN_FILE);
     let [cert, key, client_ca] = tls::FILES.each_ref().map(one);
@@ -103,6 +103,12 @@ static SAMPLES: LazyLock<[(&str, &[&str]); 46]> = LazyLock::new(|| {
         ("health-failures", &["4"]),
         ("health-successes", &["5"]),
         ("scheduled-events", &["azure"]),
+        ("peers", &["true"]),
+        ("peer-address", &["10.0.0.1:4040"]),
+        ("peer-ca", client_ca),
+        ("priority", &["60"]),
+        ("zone", &["a"]),
+        ("preempt-after", &["30s"]),
         ("drain-timeout", &["6s"]),
         ("stop-timeout", &["2s"]),
         ("on-active", &["true"]),
