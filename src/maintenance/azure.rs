@@ -18,6 +18,7 @@ use crate::http::client::{self, BodyError};
 use crate::http::resolver::Resolver;
 use crate::lease::text::{LONGEST_NAME, excerpt, is_name};
 use crate::status::Maintenance;
+use crate::tls::system_client;
 
 /// The paths of the questions, each with its documented version.
 const MACHINE: &str = "/metadata/instance/compute/name?api-version=2021-02-01&format=text";
@@ -38,7 +39,7 @@ pub(super) struct MetadataService {
 impl MetadataService {
     pub(super) fn new(endpoint: &Url) -> anyhow::Result<Self> {
         // A connection for each question, so that none is found broken.
-        let client = client::builder(client::tls_settings(false)?, Resolver::default())
+        let client = client::builder(system_client(false)?, Resolver::default())
             .pool_max_idle_per_host(0)
             .build()?;
         Ok(Self { client, endpoint: endpoint.clone() })

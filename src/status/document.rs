@@ -10,8 +10,8 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::{
-    About, CandidateDocument, Judgement, Maintenance, Past, ProbeState, Published, Role, RouteState,
-    valid_until_boottime_ns, whole_ms, words,
+    About, CandidateDocument, Judgement, Maintenance, Past, ProbeState, Published, Role,
+    RouteState, valid_until_boottime_ns, whole_ms, words,
 };
 use crate::clock::Moment;
 use crate::election::Transition;
