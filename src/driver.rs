@@ -143,6 +143,11 @@ impl Driver {
                 self.publisher.candidates(table);
                 (Input::Timeout, None)
             }
+            Event::Message(Message::Maintenance(announced)) => {
+                let imminent = announced.as_ref().is_some_and(|it| it.imminent);
+                self.publisher.maintenance(announced);
+                (Input::Maintenance { imminent }, None)
+            }
             Event::PublishAcked => (Input::PublishAcked, None),
             Event::Wakeup(held_by) => (Input::Wakeup { held_by }, None),
             Event::Timeout => (Input::Timeout, None),

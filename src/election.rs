@@ -80,6 +80,8 @@ pub struct Election {
     pending_release: Option<PendingRelease>,
     health: Health,
     paused: bool,
+    /// Whether maintenance of the machine is imminent.
+    maintenance: bool,
     hold_off: Option<HoldOff>,
     deference: Option<Deference>,
     /// The observed lease whose end is awaited, where observers count the time.
@@ -134,6 +136,7 @@ impl Election {
             pending_release: None,
             health,
             paused: false,
+            maintenance: false,
             hold_off: None,
             deference: None,
             observation: None,
@@ -172,6 +175,7 @@ impl Election {
             Input::ProbeResult { probe, healthy, begun_in } => {
                 self.handle_probe_result(probe, healthy, begun_in, now, entropy);
             }
+            Input::Maintenance { imminent } => self.handle_maintenance(imminent, now, entropy),
             Input::WorkloadExited { term, hold_off } => {
                 self.handle_workload_exited(term, hold_off, now, entropy);
             }

@@ -12,12 +12,14 @@ use crate::election::{Holder, State, Status, Transition};
 
 mod candidates;
 pub mod document;
+mod maintenance;
 mod probe_state;
 pub mod publish_acks;
 mod route_state;
 pub(crate) mod words;
 
 pub use candidates::{CandidateDocument, CandidateEntry, CandidateTable};
+pub use maintenance::Maintenance;
 pub use probe_state::{ProbeResult, ProbeState};
 pub use route_state::{Agreement, RouteReport, RouteState, Verified};
 
@@ -47,6 +49,8 @@ pub struct Published {
     pub route: Option<RouteState>,
     /// The candidates; `None` without peers, empty before the first contact with a leader.
     pub candidates: Option<CandidateTable>,
+    /// The next maintenance of this machine; `None` if none is announced, or nobody asks.
+    pub maintenance: Option<Maintenance>,
 }
 
 /// A past transition.
@@ -160,6 +164,7 @@ impl Published {
             probes: Vec::new(),
             route: None,
             candidates: None,
+            maintenance: None,
         }
     }
 

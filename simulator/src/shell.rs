@@ -32,7 +32,7 @@ use tenure::metrics::Metrics;
 use tenure::publish::file::Writer;
 use tenure::status::publish_acks::PublishAcks;
 use tenure::status::{
-    About, Heartbeat, Past, ProbeResult, ProbeState, Published, Role, RouteReport,
+    About, Heartbeat, Maintenance, Past, ProbeResult, ProbeState, Published, Role, RouteReport,
 };
 use tokio::sync::watch;
 
@@ -174,6 +174,16 @@ impl Shell {
             }
             Input::Peer(notice) => {
                 self.say(control.peer_notified(notice), now);
+            }
+            Input::Maintenance { imminent } => {
+                let announced = imminent.then(|| Maintenance {
+                    event_id: String::new(),
+                    kind: "Freeze",
+                    not_before: None,
+                    started: true,
+                    imminent,
+                });
+                self.say(control.maintenance_reported(announced), now);
             }
             Input::WorkloadExited { term, hold_off } => {
                 self.say(control.workload_exited(term, hold_off), now);

@@ -39,6 +39,12 @@ pub enum Input {
         /// The term in which it began, if any.
         begun_in: Option<u64>,
     },
+    /// Maintenance of the machine is imminent, or no longer is. Until it is over, this candidate does
+    /// not compete, and leadership ends as with an unhealthy service.
+    Maintenance {
+        /// Whether it is imminent, or has begun.
+        imminent: bool,
+    },
     /// All processes of a term have exited, or none will start. If this candidate still leads in that
     /// term, its leadership ends.
     WorkloadExited {

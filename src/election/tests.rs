@@ -5,6 +5,7 @@ mod belief;
 mod bidding;
 mod expiry;
 mod hold_off;
+mod maintenance;
 mod peer;
 mod random;
 mod record;
@@ -225,6 +226,12 @@ impl Bench {
     fn probe_result(&mut self, healthy: bool, term: Option<u64>) {
         let entropy = self.entropy();
         self.election.handle_probe_result(0, healthy, term, self.now, entropy);
+        self.drain();
+    }
+
+    fn maintenance(&mut self, imminent: bool) {
+        let entropy = self.entropy();
+        self.election.handle_maintenance(imminent, self.now, entropy);
         self.drain();
     }
 

@@ -17,6 +17,7 @@ enum Event {
     Changed(u128),
     Notice(PeerNotice),
     Announce,
+    Maintenance(bool),
     Resign,
 }
 
@@ -49,6 +50,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (0_u128..30).prop_map(Event::Changed),
         4 => notice().prop_map(Event::Notice),
         2 => Just(Event::Announce),
+        1 => any::<bool>().prop_map(Event::Maintenance),
         1 => Just(Event::Resign),
     ]
 }
@@ -68,6 +70,8 @@ struct Witness {
     sent: Option<Moment>,
     last: Option<Request>,
     resigned: Option<Moment>,
+    /// Whether maintenance is imminent.
+    maintenance: bool,
 }
 
 impl Witness {
@@ -80,6 +84,8 @@ impl Witness {
         if let Some(lease) = request.op.lease() {
             let releases = request.op.name() == "release";
             assert!(releases || !self.dead.contains(&lease), "a dead lease id is used again");
+            let bids = request.op.name() == "acquire";
+            assert!(!(bids && self.maintenance), "a bid during maintenance");
             if releases && !self.dead.contains(&lease) {
                 self.dead.push(lease);
             }
@@ -98,6 +104,7 @@ impl Witness {
             return;
         }
         assert!(self.resigned.is_none(), "active after resigning");
+        assert!(!self.maintenance, "active during maintenance");
         let (lease, sent) = self.granted.expect("active without a grant");
         assert_eq!(self.written, Some(lease), "active without a term under this lease");
         assert!(sent.elapsed_max(bench.now) < ms(DEADLINE), "active after the deadline");
@@ -171,6 +178,10 @@ impl Witness {
                 bench.notify(notice);
             }
             Event::Announce => bench.publish_acked(),
+            Event::Maintenance(imminent) => {
+                self.maintenance = imminent;
+                bench.maintenance(imminent);
+            }
             Event::Resign => {
                 bench.resign();
                 self.resigned.get_or_insert(bench.now);
