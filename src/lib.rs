@@ -59,7 +59,8 @@
 //! - [`metrics`]: counts events, and computes gauges when they are scraped.
 //! - [`publish`]: the readers of the status: HTTP, page, files, systemd, hooks and the route
 //!   of a Service.
-//! - [`probe`]: runs the health probes.
+//! - [`probe`]: runs the health probes; [`peers`]: the leader's stream to its standbys, and their
+//!   subscriptions.
 //! - [`admin`]: the operators' API; passes commands to the driver.
 //! - [`exec`]: runs a command while this instance leads, and stops it in time.
 //! - [`http`]: listeners with their limits, client and resolver; [`kube`]: client for the Kubernetes
@@ -153,6 +154,8 @@ pub mod lease;
 pub mod logs;
 #[doc(hidden)]
 pub mod metrics;
+#[doc(hidden)]
+pub mod peers;
 #[doc(hidden)]
 pub mod probe;
 #[doc(hidden)]

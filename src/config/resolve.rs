@@ -97,6 +97,8 @@ impl Reader<'_> {
         let allowed_hosts = self.many("allowed-hosts", values::host_names);
         let tls = self.tls(listen.as_deref());
         let status_files = self.status_files();
+        let own_tls = tls.as_ref().and_then(Option::as_ref);
+        let (peers, rank) = (self.peers(host, listen.as_deref(), own_tls), self.rank());
         let admin = self.admin(listen.as_deref());
         let withheld = self.withheld();
         let health = self.health(withheld.as_ref());
@@ -120,6 +122,8 @@ impl Reader<'_> {
             status_files: status_files?,
             admin: admin?,
             health: health?,
+            peers: peers?,
+            rank: rank?,
             drain_timeout: drain_timeout?,
             stop_timeout: stop_timeout?,
             hooks: hooks?,

@@ -11,6 +11,8 @@ pub enum Kind {
     Duration,
     /// A whole number from 1.
     Count,
+    /// A whole number from 0 to 100.
+    Percent,
     /// The path of a file.
     Path,
     /// One of these words, with the name of the value.
@@ -27,7 +29,7 @@ impl Kind {
         match self {
             Self::Switch => "BOOL",
             Self::Duration => "DURATION",
-            Self::Count => "NUMBER",
+            Self::Count | Self::Percent => "NUMBER",
             Self::Path => "PATH",
             Self::Choice(name, _) | Self::Text(name, _) => name,
         }

@@ -10,6 +10,7 @@ use super::duration;
 use super::health::{Health, Probe};
 use super::hooks::{Hook, Hooks};
 use super::kubernetes::{KubePublishing, KubernetesSettings, Route};
+use super::peers::{Peers, Rank};
 use super::store_url::StoreUrl;
 use super::timings::Timings;
 use super::values::{Listen, LogFormat, StatusFile};
@@ -52,6 +53,10 @@ pub struct Settings {
     pub admin: Option<Admin>,
     /// The health probes, which must succeed for this instance to compete.
     pub health: Health,
+    /// How the candidates are connected; `None` without peers.
+    pub peers: Option<Peers>,
+    /// What decides who is next in line.
+    pub rank: Rank,
     /// The longest time from reporting passive to releasing the lease, for work begun as leader.
     pub drain_timeout: Duration,
     /// Under `exec`, when renewals fail: the time from the command's SIGTERM to its SIGKILL, which
@@ -97,7 +102,7 @@ impl Settings {
             "election={} identity={:?} advertise={} store={} kube-api={} kube-route={} \
              lease-duration={} renew-deadline={} \
              retry-period={} request-timeout={} activation-delay={} observe={} listen={} \
-             tls-cert={} status-file={} admin={} health={} drain-timeout={} hooks={}",
+             tls-cert={} status-file={} admin={} health={} peers={} priority={} drain-timeout={} hooks={}",
             self.election,
             self.identity,
             self.advertise.as_deref().unwrap_or("none"),
@@ -115,6 +120,8 @@ impl Settings {
             list(self.status_files.iter().map(|it| it.path.display().to_string()).collect()),
             self.admin.as_ref().map_or("none".to_owned(), ToString::to_string),
             list(self.health.probes.iter().map(ToString::to_string).collect()),
+            self.peers.as_ref().map_or("off".to_owned(), |it| it.url.to_string()),
+            self.rank.priority,
             duration::format(self.drain_timeout),
             list(self.hooks.iter().map(|(name, hook)| format!("{name}:{hook}")).collect()),
         )

@@ -237,6 +237,14 @@ pub(super) fn max_connections(text: &str) -> Result<usize, Problem> {
     }
 }
 
+/// Parses a whole number from 0 to 100.
+pub(super) fn percent(text: &str) -> Result<u8, Problem> {
+    match text.parse::<u8>() {
+        Ok(number @ 0..=100) => Ok(number),
+        _ => Err(Problem::new("is not a whole number from 0 to 100", "write a number such as 50")),
+    }
+}
+
 /// Parses the names of hosts, without ports.
 pub(super) fn host_names(texts: &[String]) -> Result<Vec<String>, Problem> {
     for text in texts {

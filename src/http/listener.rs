@@ -25,7 +25,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
 use crate::config::Listen;
 use crate::tls::ServerTls;
-pub(crate) use connection::{ConnectionService, Streaming, accept};
+pub(crate) use connection::{ConnectionService, OwnPlace, Streaming, accept};
 pub(crate) use limits::Connections;
 pub use socket::SocketFile;
 pub use tls::Tls;

@@ -16,6 +16,7 @@ use crate::driver::Control;
 use crate::election::Command;
 use crate::kube::Kube;
 use crate::metrics::Metrics;
+use crate::peers::{PLACES, Peers};
 use crate::probe::Probes;
 use crate::process::descriptors;
 use crate::publish::api::{self, App, Listener};
@@ -42,6 +43,7 @@ pub(super) struct Services {
     publishers: JoinSet<()>,
     probes: Probes,
     hooks: Hooks,
+    peers: Option<Peers>,
     control: Control,
     admin: Option<(admin::Bound, admin::App)>,
     pub(super) systemd: Option<Systemd>,
@@ -99,6 +101,8 @@ impl Services {
             reached_at(&listeners),
             clock::now,
         )?;
+        let peers = Peers::new(&settings, &about, &published, (&control, &metrics), clock::now)?;
+        let fits = if peers.is_some() { fits_beside_peers } else { descriptors::fits };
         let app = App {
             about,
             published,
@@ -109,10 +113,12 @@ impl Services {
             max_connections: settings.max_connections,
             max_connections_per_peer: settings.max_connections_per_peer,
             allowed_hosts: settings.allowed_hosts.clone(),
-            fits: descriptors::fits,
+            peers: peers.as_ref().map(Peers::stream),
+            fits,
         };
         let systemd = None;
-        let it = Self { listeners, tls, app, publishers, probes, hooks, control, admin, systemd };
+        let it =
+            Self { listeners, tls, app, publishers, probes, hooks, peers, control, admin, systemd };
         Ok((it, acks))
     }
 
@@ -124,8 +130,18 @@ impl Services {
     /// Runs until the driver has `ended`, and the publishers have had `LAST_UPDATES` for their last
     /// updates.
     pub(super) async fn run(self, ended: oneshot::Receiver<()>) {
-        let Self { listeners, tls, app, mut publishers, probes, hooks, control, admin, systemd } =
-            self;
+        let Self {
+            listeners,
+            tls,
+            app,
+            mut publishers,
+            probes,
+            hooks,
+            peers,
+            control,
+            admin,
+            systemd,
+        } = self;
         // Ends with this.
         let mut tasks = JoinSet::new();
         tasks.spawn(OptionFuture::from(tls.map(ServerTls::follow)));
@@ -153,7 +169,8 @@ impl Services {
                 admin::serve(bound, app).await;
             }
         };
-        tokio::join!(serve, probe, run_hooks, notify, operate);
+        let connect = OptionFuture::from(peers.map(Peers::run));
+        tokio::join!(serve, probe, run_hooks, notify, operate, connect);
         // Passive was published before the release; what may be missing is the last state of the
         // store, and an Event.
         let last = async { while publishers.join_next().await.is_some() {} };
@@ -217,6 +234,11 @@ fn reached_at(listeners: &[Listener]) -> Option<String> {
     }
     let scheme = if listener.tls().is_some() { "https" } else { "http" };
     Some(format!("{scheme}://{socket}"))
+}
+
+/// Returns how many connections fit into the limit of open files beside those of the peers.
+fn fits_beside_peers(connections: usize) -> usize {
+    descriptors::fits(connections + PLACES).saturating_sub(PLACES).max(1)
 }
 
 /// Reads the files of TLS, which were valid when the settings were read.

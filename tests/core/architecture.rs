@@ -27,7 +27,7 @@ fn code(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The modules from the ground up; each may use only those before it. `fuzzing` is of the tests.
-const FLOORS: [&str; 22] = [
+const FLOORS: [&str; 23] = [
     "clock",
     "timer",
     "lease",
@@ -43,6 +43,7 @@ const FLOORS: [&str; 22] = [
     "process",
     "store",
     "driver",
+    "peers",
     "probe",
     "publish",
     "admin",

@@ -11,6 +11,7 @@ mod metrics;
 mod page;
 mod page_browser;
 mod page_processes;
+mod peers;
 mod sockets;
 mod status_file;
 mod tls;

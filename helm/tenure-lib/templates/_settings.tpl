@@ -32,6 +32,14 @@
 {{- else -}}
 {{- $_ := unset $it "kubeService" -}}
 {{- end -}}
+{{- $_ := set $it "peers" (eq (include "tenure.peers" .) "true") -}}
+{{- /* All candidates have certificates of one authority. */ -}}
+{{- if and $it.peers .Values.tls.secretName (not $it.peerCa) -}}
+{{- $_ := set $it "peerCa" (printf "/run/tenure-tls/%s" .Values.tls.caKey) -}}
+{{- end -}}
+{{- if not $it.peers -}}
+{{- $it = omit $it "peerAddress" "peerCa" "preemptAfter" -}}
+{{- end -}}
 {{- if not $it.health -}}
 {{- $it = omit $it "healthInterval" "healthTimeout" "healthFailures" "healthSuccesses" -}}
 {{- end -}}
@@ -64,6 +72,19 @@ The variables: one for each other setting that has a value. Commands in the cont
   value: {{ kindIs "float64" $value | ternary (toString (int64 (kindIs "float64" $value | ternary $value 0))) (toString $value) | quote }}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/*
+"true" if the candidates are connected to each other. By default they are where the store cannot notify them:
+a blob, unlike a Lease, has no watch. With TLS, they need to know the authority of their certificates.
+*/}}
+{{- define "tenure.peers" -}}
+{{- if kindIs "bool" .Values.election.peers -}}
+{{- .Values.election.peers -}}
+{{- else -}}
+{{- $isKnown := or (not (include "tenure.hasTls" .)) .Values.tls.clientCertificates .Values.election.peerCa -}}
+{{- and (eq (include "tenure.storeKind" .) "azure") (include "tenure.port" . | empty | not) $isKnown | not | not -}}
+{{- end -}}
 {{- end -}}
 
 {{/* The port of the first listener address that is reachable from outside the pod; else empty. */}}

@@ -52,6 +52,11 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> SharedStream for T {}
 #[derive(Clone, Copy)]
 pub(crate) struct Streaming;
 
+/// Marks a response whose body is a stream to a peer, which has a place of its own: its connection no
+/// longer counts among those of the listener, and ends with the stream.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnPlace;
+
 /// A service at a listener.
 pub(crate) trait ConnectionService: Send + Sync + 'static {
     /// Returns the router for one connection.
@@ -132,7 +137,7 @@ where
         tail: [0; 4],
         stalled: None,
     });
-    let connections = &slot.connections;
+    let (slot, connections) = (&slot, &slot.connections);
     let peer = slot.activity.peer();
     let answer = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
@@ -144,9 +149,13 @@ where
                 sleep(PAUSE).await;
             }
             let response = respond(request, service.as_ref(), router).await;
+            if response.extensions().get::<OwnPlace>().is_some() {
+                slot.vacate();
+                return Ok::<_, Infallible>(response);
+            }
             if response.extensions().get::<Streaming>().is_none() {
                 activity.answered(connections.tick());
-                return Ok::<_, Infallible>(response);
+                return Ok(response);
             }
             activity.streaming();
             // The body is dropped at its end, or at once for a HEAD request.
@@ -183,9 +192,10 @@ async fn respond<T: ConnectionService>(
             Err(never) => match never {},
         },
     };
+    let has_own_place = response.extensions().get::<OwnPlace>().is_some();
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if body > 0 {
+    if body > 0 || has_own_place {
         // The body may not have been read to its end, so the next request could not be found.
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }

@@ -83,6 +83,7 @@ pub fn holder(name: &str, address: Option<&str>, term: u64) -> Option<Holder> {
         identity: name.to_owned(),
         instance: format!("{name}-1"),
         address: address.map(str::to_owned),
+        peer: None,
     };
     Some(Holder { candidate: Arc::new(candidate), term })
 }
