@@ -16,6 +16,7 @@ use super::clock::Clocks;
 use super::engine::{Engine, Extent};
 use super::network::Link;
 use super::operate::{HoldOff, Work};
+use super::peers::Subscription;
 use super::queue::{Event, Queue};
 use super::scenario::{NodePlan, Timings};
 use super::service::{ProbeResults, Service};
@@ -138,6 +139,8 @@ pub struct Process {
     pub observation: Option<Observation>,
     /// The hold-off of the current command.
     pub asked_hold_off: Option<Span>,
+    /// Its stream from the leader, and what follows from it.
+    pub subscription: Subscription,
 }
 
 impl Process {
@@ -279,6 +282,7 @@ impl Node {
             reads: (now, 0, 0),
             observation: None,
             asked_hold_off: None,
+            subscription: Subscription::default(),
         });
     }
 
